@@ -10,6 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::environment::{self, Set};
 use crate::python;
 use crate::workshop::{Failure, Workshop, run as run_command};
 
@@ -21,9 +22,6 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("monitor", "zerohop"),
     ("resp", "zerohop"),
 ];
-
-/// What the Python package is measured beside, redis-py and what makes it faster, and whose arrays it writes and reads.
-const PYTHON_PEERS: &[&str] = &["redis==8.1.0", "hiredis==3.5.0", "numpy==2.4.6"];
 
 /// Runs the benchmark named first in `words`, the rest being its arguments; with no words, lists what there is.
 pub fn run(shop: &Workshop, words: &[&str]) -> Result<(), Failure> {
@@ -48,7 +46,7 @@ pub fn run(shop: &Workshop, words: &[&str]) -> Result<(), Failure> {
         run_command(&mut cargo, "what went wrong is shown above")?;
     }
     if *name == "python" {
-        python::install(shop, python::Profile::Release, PYTHON_PEERS)?;
+        python::install(shop, python::Profile::Release, &environment::install(shop, Set::Clients)?)?;
     }
     let mut cargo = shop.cargo();
     cargo.args(["run", "--release", "--locked", "--quiet", "--package", &format!("bench-{name}"), "--"]);

@@ -1,12 +1,17 @@
-//! The project's own commands: `cargo xtask test`, `fuzz`, `bench`.
+//! The project's own commands: `cargo xtask test`, `again`, `soak`, `clients`, `fuzz`, `bench`.
 //!
 //! ```text
-//! main ── test ──┬── tidy     rules of the house, as pure functions over the text of the tree
-//!                ├── redis    clients of Redis that nobody here wrote, against a node
-//!                ├── slurm    nodes inside jobs of a Slurm
-//!                └── fuzz     libFuzzer targets, built with coverage on a stable toolchain
-//!         bench              one side-by-side benchmark, its peers installed first
-//!         workshop           where the tree and the target folder are; how a command is run
+//! main ──┬── test ──┬── tidy           rules of the house, as pure functions over the text of the tree
+//!        │          ├── changed        what a change can touch
+//!        │          ├── environment    outside programs, installed once and kept
+//!        │          └── runner         jobs side by side, one process per test
+//!        ├── again                     tests again and again under load
+//!        ├── soak                      the longer search
+//!        ├── clients                   the wide set of outside clients
+//!        ├── redis slurm python        suites, one command each
+//!        ├── fuzz                      libFuzzer targets, built with coverage on a stable toolchain
+//!        └── bench                     one side-by-side benchmark, its peers installed first
+//!        workshop                      where the tree and the target folder are; how a command is run
 //! ```
 //!
 //! A step that fails says what to do. Every rule that a human could forget is a step here, so that the same command
@@ -18,11 +23,17 @@
     reason = "a command line tool for developers: it prints, reads files and measures its own steps"
 )]
 
+pub mod again;
 pub mod bench;
+pub mod changed;
+pub mod clients;
+pub mod environment;
 pub mod fuzz;
 pub mod python;
 pub mod redis;
+pub mod runner;
 pub mod slurm;
+pub mod soak;
 pub mod test;
 pub mod tidy;
 pub mod workshop;

@@ -8,17 +8,27 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use xtask::changed::Changed;
 use xtask::workshop::{Failure, Workshop};
-use xtask::{bench, fuzz, python, redis, slurm, test, tidy};
+use xtask::{again, bench, clients, fuzz, python, redis, slurm, soak, test, tidy};
 
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  test [--fast]             all that must hold before a change lands: format, lint, docs, tidy, tests and a short fuzz;
-                            --fast leaves out the fuzz
-       --only STEP…         only these steps of it, to go on where a run stopped
+  test                      all that must hold before a change lands; its steps:
+                            format, tidy, lint, docs, build, environment, tests, processes, simulation, redis, slurm, python
+       --only STEP…         only these steps
+       --changed [COMMIT]   only what differs from COMMIT (default: HEAD) can touch, by the dependency graph
+  again NAME…               the tests whose names contain NAME, again and again, beside busy processes
+       --times N            how often each (default: 20)
+       --beside N           beside how many (default: 2)
+       --record             writes how it went into docs/testing-load.md
+  soak [--hours N]          searches for hours (default: 8) in turn: fresh seeds, planted bugs, fuzz, kills, clients;
+                            keeps what it finds in target/soak, with the command that plays it again
+       --step STEP          only this step of it: seeds, plants, fuzz, processes, redis, slurm, clients
+  clients [NAME]            the wide set of outside clients, in the versions of suites/environment.toml, against nodes
   tidy                      only the rules of the house: crate floors, dependencies, unsafe, file lengths, links, …
-  redis                     only the clients of Redis that nobody here wrote, against a node
+  redis                     only redis-cli and redis-py against nodes, and the guide of Redis
   slurm                     only the nodes inside jobs of a Slurm, and the guide's job script
   python                    only the Python package: builds the wheel, installs it in target/python, tries it
   wheel                     the Python package as a wheel, in release, with the program in it; says where it is
@@ -28,6 +38,7 @@ cargo xtask COMMAND
   bench [NAME [ARGS…]]      run the benchmark bench/NAME beside its peers, in release; ARGS go to it
   help                      this text
 
+Outside programs are installed once, in $ZEROHOP_KEPT, else in the folder zerohop of the user's cache.
 To run some tests only, use cargo itself: cargo test -p zerohop-engine disk::
 CONTRIBUTING.md tells the rest.
 ";
@@ -36,11 +47,12 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
-        ["test"] => Workshop::find().and_then(|shop| test::run(&shop, test::Extent::Full)),
-        ["test", "--fast"] => Workshop::find().and_then(|shop| test::run(&shop, test::Extent::Fast)),
-        ["test", "--only", steps @ ..] if !steps.is_empty() => {
-            Workshop::find().and_then(|shop| test::run_only(&shop, steps))
+        ["test", rest @ ..] => {
+            Workshop::find().and_then(|shop| test::run(&shop, &test_arguments(&shop, rest)?))
         }
+        ["again", rest @ ..] => again_arguments(rest).and_then(|task| again::run(&Workshop::find()?, &task)),
+        ["soak", rest @ ..] => soak_arguments(rest).and_then(|task| soak::run(&Workshop::find()?, &task)),
+        ["clients", names @ ..] => Workshop::find().and_then(|shop| clients::run(&shop, names)),
         ["tidy"] => Workshop::find().and_then(|shop| tidy::run(&shop)).map(|said| println!("{said}")),
         ["fuzz", rest @ ..] => fuzz_arguments(rest)
             .and_then(|(target, task)| fuzz::run(&Workshop::find()?, target.as_deref(), &task)),
@@ -65,6 +77,60 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Reads what follows `test`.
+fn test_arguments(shop: &Workshop, words: &[&str]) -> Result<test::Wanted, Failure> {
+    match words {
+        [] => Ok(test::Wanted::default()),
+        ["--only", steps @ ..] if !steps.is_empty() => {
+            Ok(test::Wanted { steps: steps.iter().map(|one| (*one).to_owned()).collect(), changed: None })
+        }
+        ["--changed"] => Ok(test::Wanted { steps: Vec::new(), changed: Some(Changed::since(shop, "HEAD")?) }),
+        ["--changed", base] if !base.starts_with('-') => {
+            Ok(test::Wanted { steps: Vec::new(), changed: Some(Changed::since(shop, base)?) })
+        }
+        other => Err(usage(&format!("`{}` means nothing to test", other.join(" ")))),
+    }
+}
+
+/// Reads what follows `again`.
+fn again_arguments(words: &[&str]) -> Result<again::Task, Failure> {
+    let mut task = again::Task { names: Vec::new(), times: 20, beside: 2, is_recorded: false };
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match *word {
+            "--times" => task.times = number("--times", words.next())?,
+            "--beside" => task.beside = number("--beside", words.next())?,
+            "--record" => task.is_recorded = true,
+            name if !name.starts_with('-') => task.names.push(name.to_owned()),
+            other => return Err(usage(&format!("`{other}` means nothing to again"))),
+        }
+    }
+    if task.names.is_empty() {
+        Err(usage("again wants the name of a test, or a part of it"))
+    } else {
+        Ok(task)
+    }
+}
+
+/// Reads what follows `soak`.
+fn soak_arguments(words: &[&str]) -> Result<soak::Task, Failure> {
+    let mut task = soak::Task::default();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match *word {
+            "--hours" => task.hours = number("--hours", words.next())?,
+            "--step" => task.step = words.next().map(|step| (*step).to_owned()),
+            other => return Err(usage(&format!("`{other}` means nothing to soak"))),
+        }
+    }
+    Ok(task)
+}
+
+fn number<N: std::str::FromStr>(option: &str, word: Option<&&str>) -> Result<N, Failure> {
+    let word = word.ok_or_else(|| usage(&format!("{option} wants a value")))?;
+    word.parse().map_err(|_| usage(&format!("{option} wants a number, not `{word}`")))
 }
 
 /// Reads what follows `fuzz`.
@@ -97,6 +163,31 @@ fn usage(what: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn again_takes_names_and_options_in_any_order() {
+        let task = again_arguments(&["kill", "--times", "30", "drop", "--record", "--beside", "0"]).unwrap();
+        assert_eq!(task.names, ["kill", "drop"]);
+        assert_eq!((task.times, task.beside, task.is_recorded), (30, 0, true));
+        for words in [&[][..], &["--times"], &["a", "--times", "often"], &["a", "--twice"]] {
+            assert!(again_arguments(words).is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn test_refuses_what_it_does_not_know() {
+        let shop = Workshop::find().unwrap();
+        for words in [&["--fast"][..], &["--only"], &["--changed", "--only"]] {
+            assert!(test_arguments(&shop, words).is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn soak_takes_hours_and_a_step() {
+        let task = soak_arguments(&["--hours", "0.5", "--step", "fuzz"]).unwrap();
+        assert_eq!((task.hours, task.step.as_deref()), (0.5, Some("fuzz")));
+        assert!(soak_arguments(&["--hours", "long"]).is_err());
+    }
 
     #[test]
     fn fuzz_takes_its_options_in_any_order() {

@@ -27,7 +27,7 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 /// The tree that is worked on.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Workshop {
     /// The folder of the workspace's `Cargo.toml`.
     pub root: PathBuf,

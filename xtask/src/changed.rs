@@ -1,0 +1,203 @@
+//! What a change can touch: the packages whose files it changes, and all that depend on them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::workshop::{Failure, Workshop, cannot_start};
+
+/// Files outside all packages that decide how everything is built.
+const OF_ALL: [&str; 6] = ["Cargo.toml", "Cargo.lock", "clippy.toml", "rustfmt.toml", ".cargo/", ".ci/"];
+
+/// Folders outside packages, and the steps or packages that read them.
+const READERS: [(&str, &[&str]); 7] = [
+    ("suites/redis/", &["redis"]),
+    ("suites/slurm/", &["slurm"]),
+    ("suites/environment.toml", &["redis", "python"]),
+    ("fuzz/", &["suite-decoders"]),
+    ("docs/guide/batch.md", &["slurm", "zerohop"]),
+    ("docs/guide/", &["zerohop", "python", "redis"]),
+    ("README.md", &["zerohop", "python"]),
+];
+
+/// The package of the program, which the suites of other languages start.
+const PROGRAM: &str = "zerohop";
+/// The package of the simulator.
+const SIMULATOR: &str = "zerohop-sim";
+/// The package of the Python module.
+const PYTHON: &str = "zerohop-python";
+
+/// What a change touches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    packages: Vec<String>,
+    steps: BTreeSet<String>,
+}
+
+impl Changed {
+    /// The packages to build and test, benchmarks left out.
+    pub fn packages(&self) -> &[String] {
+        &self.packages
+    }
+
+    /// Whether a step has anything to do.
+    pub fn touches(&self, step: &str) -> bool {
+        self.steps.contains(step)
+    }
+
+    /// What differs from the commit `base` in the work tree, new files included.
+    pub fn since(shop: &Workshop, base: &str) -> Result<Self, Failure> {
+        let mut files = git(shop, &["diff", "--name-only", base])?;
+        files.extend(git(shop, &["ls-files", "--others", "--exclude-standard"])?);
+        let mut cargo = shop.cargo();
+        cargo.args(["metadata", "--format-version", "1", "--no-deps", "--locked"]);
+        let text = output(&mut cargo)?;
+        let metadata: Value = serde_json::from_str(&text)
+            .map_err(|error| Failure::new(format!("`cargo metadata` is not read: {error}")))?;
+        let root = shop.root.to_string_lossy().into_owned();
+        Ok(Self::of(&files, &packages(&metadata, &root)))
+    }
+
+    fn of(files: &[String], packages: &[Package]) -> Self {
+        let mut touched: BTreeSet<&str> = BTreeSet::new();
+        let mut steps: BTreeSet<String> = ["format", "tidy"].map(str::to_owned).into();
+        for file in files {
+            if OF_ALL.iter().any(|one| file == one || (one.ends_with('/') && file.starts_with(one))) {
+                touched.extend(packages.iter().map(|one| one.name.as_str()));
+                continue;
+            }
+            let readers = READERS.iter().find(|(place, _)| file.starts_with(place));
+            for reader in readers.map_or(&[][..], |(_, readers)| readers) {
+                match packages.iter().find(|one| one.name == *reader) {
+                    Some(package) => drop(touched.insert(&package.name)),
+                    None => drop(steps.insert((*reader).to_owned())),
+                }
+            }
+            let owners = packages.iter().filter(|one| file.starts_with(&format!("{}/", one.folder)));
+            touched.extend(owners.max_by_key(|one| one.folder.len()).map(|one| one.name.as_str()));
+        }
+        let touched = with_dependants(touched, packages);
+        let mut begin = |names: &[&str]| steps.extend(names.iter().map(|one| (*one).to_owned()));
+        if !touched.is_empty() {
+            begin(&["lint", "docs", "build", "tests", "processes"]);
+        }
+        if touched.contains(PROGRAM) {
+            begin(&["redis", "slurm", "python"]);
+        }
+        if touched.contains(SIMULATOR) {
+            begin(&["simulation"]);
+        }
+        if touched.contains(PYTHON) {
+            begin(&["python"]);
+        }
+        let packages = touched.into_iter().filter(|name| !name.starts_with("bench-"));
+        Self { packages: packages.map(str::to_owned).collect(), steps }
+    }
+}
+
+/// A package of the workspace.
+#[derive(Clone, Debug)]
+struct Package {
+    name: String,
+    /// From the root of the tree.
+    folder: String,
+    /// The names of what it depends on, for its tests too.
+    dependencies: Vec<String>,
+}
+
+fn packages(metadata: &Value, root: &str) -> Vec<Package> {
+    let all = metadata["packages"].as_array().into_iter().flatten();
+    all.filter_map(|package| {
+        let manifest = package["manifest_path"].as_str()?;
+        let dependencies = package["dependencies"].as_array()?.iter();
+        Some(Package {
+            name: package["name"].as_str()?.to_owned(),
+            folder: manifest
+                .strip_prefix(root)?
+                .strip_suffix("/Cargo.toml")?
+                .trim_start_matches('/')
+                .to_owned(),
+            dependencies: dependencies.filter_map(|one| Some(one["name"].as_str()?.to_owned())).collect(),
+        })
+    })
+    .collect()
+}
+
+fn with_dependants<'a>(mut touched: BTreeSet<&'a str>, packages: &'a [Package]) -> BTreeSet<&'a str> {
+    let dependants: BTreeMap<&str, Vec<&str>> = packages.iter().fold(BTreeMap::new(), |mut map, package| {
+        for dependency in &package.dependencies {
+            map.entry(dependency.as_str()).or_insert_with(Vec::new).push(package.name.as_str());
+        }
+        map
+    });
+    let mut next: Vec<&str> = touched.iter().copied().collect();
+    while let Some(one) = next.pop() {
+        next.extend(dependants.get(one).into_iter().flatten().filter(|name| touched.insert(name)));
+    }
+    touched
+}
+
+fn git(shop: &Workshop, words: &[&str]) -> Result<Vec<String>, Failure> {
+    let text = output(Command::new("git").args(words).current_dir(&shop.root))?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+fn output(command: &mut Command) -> Result<String, Failure> {
+    let output = command.output().map_err(|error| cannot_start(command, &error))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(Failure::new(String::from_utf8_lossy(&output.stderr).trim_end().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree() -> Vec<Package> {
+        let package = |name: &str, folder: &str, dependencies: &[&str]| Package {
+            name: name.to_owned(),
+            folder: folder.to_owned(),
+            dependencies: dependencies.iter().map(|one| (*one).to_owned()).collect(),
+        };
+        vec![
+            package("zerohop-wire", "crates/wire", &["bytes"]),
+            package("zerohop-engine", "crates/engine", &[]),
+            package("zerohop-sim", "crates/sim", &["zerohop-engine", "zerohop-wire"]),
+            package("zerohop", "crates/cli", &["zerohop-sim"]),
+            package("bench-kv", "bench/kv", &["zerohop-wire"]),
+            package("xtask", "xtask", &["toml"]),
+        ]
+    }
+
+    fn of(files: &[&str]) -> Changed {
+        let files: Vec<String> = files.iter().map(|one| (*one).to_owned()).collect();
+        Changed::of(&files, &tree())
+    }
+
+    #[test]
+    fn a_crate_touches_all_that_rest_on_it_and_nothing_else() {
+        let changed = of(&["crates/engine/src/lib.rs"]);
+        assert_eq!(changed.packages(), ["zerohop", "zerohop-engine", "zerohop-sim"]);
+        assert!(["lint", "tests", "simulation", "redis"].iter().all(|step| changed.touches(step)));
+        let changed = of(&["xtask/src/main.rs"]);
+        assert_eq!(changed.packages(), ["xtask"]);
+        assert!(changed.touches("tests") && !changed.touches("simulation") && !changed.touches("redis"));
+    }
+
+    #[test]
+    fn documents_touch_those_that_read_them() {
+        assert_eq!(of(&["docs/reliability.md"]).packages(), [""; 0]);
+        assert!(!of(&["docs/reliability.md"]).touches("lint"));
+        assert_eq!(of(&["docs/guide/redis.md"]).packages(), ["zerohop"]);
+        assert!(of(&["docs/guide/redis.md"]).touches("redis"));
+    }
+
+    #[test]
+    fn what_decides_how_all_is_built_touches_all_but_benchmarks_are_not_built() {
+        let changed = of(&["Cargo.lock"]);
+        assert_eq!(changed.packages().len(), 5);
+        assert!(!changed.packages().iter().any(|name| name.starts_with("bench")));
+    }
+}

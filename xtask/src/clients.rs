@@ -1,0 +1,238 @@
+//! `cargo xtask clients [NAME]`: the wide set of outside clients and programs, each against nodes of its own.
+//!
+//! Their versions are those of `suites/environment.toml`; a client is a script in `suites/clients`, or tests of the Python
+//! package that are marked `wide`. The table says of each whether all that it tries is served.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::environment::{self, Environment, Set};
+use crate::python::{self, Profile};
+use crate::workshop::{Failure, Workshop, cannot_start, run as run_command};
+
+/// How a client is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Run {
+    /// A script in `suites`, given the ports of a node's instances.
+    Script(&'static str),
+    /// The tests of the Python package whose names contain this word.
+    Pytest(&'static str),
+}
+
+/// An outside client.
+#[derive(Clone, Copy, Debug)]
+struct Client {
+    name: &'static str,
+    /// What tells its version: a package of the environment, or a program of the system.
+    version: &'static str,
+    run: Run,
+}
+
+/// The wide set.
+const CLIENTS: [Client; 8] = [
+    Client {
+        name: "redis-benchmark",
+        version: "redis-benchmark",
+        run: Run::Script("clients/redis-benchmark.sh"),
+    },
+    Client { name: "redis-py", version: "redis", run: Run::Script("redis/clients.py") },
+    Client { name: "ioredis", version: "ioredis", run: Run::Script("clients/ioredis.js") },
+    Client { name: "pandas", version: "pandas", run: Run::Pytest("pandas") },
+    Client { name: "pyarrow", version: "pyarrow", run: Run::Pytest("parquet") },
+    Client { name: "zarr", version: "zarr", run: Run::Pytest("zarr") },
+    Client { name: "xarray", version: "xarray", run: Run::Pytest("xarray") },
+    Client { name: "dask", version: "dask", run: Run::Pytest("dask") },
+];
+
+/// How one client fared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Row {
+    name: &'static str,
+    version: String,
+    /// The first line that says what went wrong; `None` if all went well.
+    failure: Option<String>,
+}
+
+/// Runs the clients that are named, or all, and prints a row for each.
+pub fn run(shop: &Workshop, names: &[&str]) -> Result<(), Failure> {
+    if let Some(unknown) = names.iter().find(|name| CLIENTS.iter().all(|one| one.name != **name)) {
+        let known: Vec<&str> = CLIENTS.iter().map(|one| one.name).collect();
+        return Err(Failure::new(format!("there is no client `{unknown}`; there are {}", known.join(", "))));
+    }
+    let wanted: Vec<&Client> =
+        CLIENTS.iter().filter(|one| names.is_empty() || names.contains(&one.name)).collect();
+    environment::system(shop)?;
+    let kept = environment::install(shop, Set::Clients)?;
+    let mut cargo = shop.cargo();
+    cargo.args(["build", "--locked", "--quiet", "--package", "zerohop"]);
+    run_command(&mut cargo, "what went wrong is shown above")?;
+    let needs_wheel = wanted.iter().any(|one| matches!(one.run, Run::Pytest(_)));
+    let python = if needs_wheel { Some(python::install(shop, Profile::Dev, &kept)?) } else { None };
+    let mut rows = Vec::new();
+    for client in wanted {
+        println!("xtask: {} …", client.name);
+        let failure = match client.run {
+            Run::Script(script) => play(shop, &kept, script)?,
+            Run::Pytest(word) => pytest(shop, python.as_deref(), word)?,
+        };
+        rows.push(Row { name: client.name, version: version(&kept, client.version), failure });
+    }
+    print!("{}", table(&rows));
+    match rows.iter().filter(|row| row.failure.is_some()).count() {
+        0 => Ok(()),
+        failed => {
+            Err(Failure::new(format!("{failed} of {} clients were not served as they expect", rows.len())))
+        }
+    }
+}
+
+fn table(rows: &[Row]) -> String {
+    let line = |row: &Row| match &row.failure {
+        None => format!("{:16} {:12} passed\n", row.name, row.version),
+        Some(failure) => format!("{:16} {:12} FAILED  {failure}\n", row.name, row.version),
+    };
+    rows.iter().map(line).collect()
+}
+
+/// Plays a script against a node of three instances, in memory; what it printed last if it failed.
+fn play(shop: &Workshop, kept: &Environment, script: &str) -> Result<Option<String>, Failure> {
+    let node = Node::start(shop)?;
+    let path = shop.root.join("suites").join(script);
+    let mut command = match path.extension().and_then(|end| end.to_str()) {
+        Some("py") => Command::new(kept.bin().join("python")),
+        Some("js") => Command::new("node"),
+        _ => Command::new("bash"),
+    };
+    command.arg(&path).args(&node.ports).env("NODE_PATH", kept.home.join("node_modules"));
+    first_failure(&mut command)
+}
+
+fn pytest(shop: &Workshop, python: Option<&Path>, word: &str) -> Result<Option<String>, Failure> {
+    let Some(python) = python else { return Ok(Some("there is no wheel".to_owned())) };
+    let mut command = Command::new(python);
+    command
+        .args(["-m", "pytest", "-m", "wide", "-k", word])
+        .current_dir(shop.root.join("python"))
+        .env_remove("ZEROHOP_PROGRAM");
+    first_failure(&mut command)
+}
+
+/// Runs a command, shows what it printed if it failed, and brings the line that says most.
+fn first_failure(command: &mut Command) -> Result<Option<String>, Failure> {
+    let output = command.stdin(Stdio::null()).output().map_err(|error| cannot_start(command, &error))?;
+    if output.status.success() {
+        return Ok(None);
+    }
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    eprintln!("{}", said.trim_end());
+    let is_telling = |line: &&str| ["Error", "FAILED", "error"].iter().any(|word| line.contains(word));
+    let telling = said.lines().find(is_telling).or_else(|| said.lines().last());
+    Ok(Some(telling.unwrap_or("it said nothing").trim().to_owned()))
+}
+
+/// The version of a package of the environment, or of a program of the system.
+fn version(kept: &Environment, name: &str) -> String {
+    let package = kept.home.join("node_modules").join(name).join("package.json");
+    let of_node =
+        std::fs::read_to_string(package).ok().and_then(|text| serde_json::from_str::<Value>(&text).ok());
+    if let Some(version) = of_node.as_ref().and_then(|json| json["version"].as_str()) {
+        return version.to_owned();
+    }
+    let prefix = format!("{}-", name.replace('-', "_"));
+    let folders = kept.site_packages().ok().and_then(|folder| std::fs::read_dir(folder).ok());
+    let of_python = folders.into_iter().flatten().flatten().find_map(|entry| {
+        let file = entry.file_name().to_string_lossy().into_owned();
+        Some(file.strip_prefix(&prefix)?.strip_suffix(".dist-info")?.to_owned())
+    });
+    let of_system = || {
+        let output = Command::new(name).arg("--version").output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.split_whitespace()
+            .find(|word| word.starts_with(|one: char| one.is_ascii_digit()))
+            .map(str::to_owned)
+    };
+    of_python.or_else(of_system).unwrap_or_else(|| "unknown".to_owned())
+}
+
+/// A node that runs for as long as a client needs it.
+struct Node {
+    child: std::process::Child,
+    ports: Vec<String>,
+}
+
+impl Node {
+    fn start(shop: &Workshop) -> Result<Self, Failure> {
+        let program: PathBuf = shop.target.join("debug").join("zerohop");
+        let mut command = Command::new(program);
+        command
+            .args(["up", "--memory", "--nodes", "1", "--instances", "3", "--port", "0", "--json"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        let child = command.spawn().map_err(|error| cannot_start(&command, &error))?;
+        let mut node = Self { child, ports: Vec::new() };
+        let mut line = String::new();
+        if let Some(out) = node.child.stdout.take() {
+            let _ = std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line);
+        }
+        let ready: Value = serde_json::from_str(&line)
+            .map_err(|_| Failure::new(format!("the node does not serve: {line}")))?;
+        let instances = ready["nodes"][0]["instances"].as_array().into_iter().flatten();
+        node.ports =
+            instances.filter_map(|one| Some(one["addr"].as_str()?.rsplit_once(':')?.1.to_owned())).collect();
+        Ok(node)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // In order: its node is another process, which ends with it.
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_client_is_answered_with_the_known_ones() {
+        let said = run(&Workshop::find().unwrap(), &["redis-pie"]).unwrap_err().to_string();
+        assert!(said.contains("`redis-pie`") && said.contains("redis-py"), "{said}");
+    }
+
+    #[test]
+    fn each_script_is_there() {
+        let shop = Workshop::find().unwrap();
+        for client in CLIENTS {
+            if let Run::Script(script) = client.run {
+                assert!(shop.root.join("suites").join(script).is_file(), "{script}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_tells_name_version_and_the_first_failure() {
+        let row = |failure: Option<&str>| Row {
+            name: "zarr",
+            version: "3.1".to_owned(),
+            failure: failure.map(str::to_owned),
+        };
+        let text = table(&[row(None), row(Some("KeyError: 1"))]);
+        assert!(text.contains("zarr             3.1          passed\n"), "{text}");
+        assert!(text.contains("FAILED  KeyError: 1\n"), "{text}");
+    }
+
+    #[test]
+    fn the_line_that_tells_most_is_found() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo begin; echo 'ValueError: no'; echo end; exit 1"]);
+        assert_eq!(first_failure(&mut command).unwrap().as_deref(), Some("ValueError: no"));
+        assert_eq!(first_failure(&mut Command::new("true")).unwrap(), None);
+    }
+}

@@ -1,0 +1,233 @@
+//! Outside programs that tests run (clients, tools, servers to compare with), installed once and kept.
+//!
+//! ```text
+//! suites/environment.toml     the versions, in two sets: what `test` needs, what `clients` adds
+//! HOME/SET-HASH/venv          the Python packages of a set, by the hash of its list
+//! HOME/SET-HASH/node_modules  its packages for Node.js
+//! HOME/SET-HASH/ready         is there once all is installed
+//! ```
+//!
+//! HOME is `$ZEROHOP_KEPT`, else `zerohop` in the user's cache folder: one for all checkouts, so that a fresh one installs
+//! nothing that another has. Programs of the system come from its packages (`suites/*/install`).
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::test::Done;
+use crate::workshop::{Failure, Workshop, cannot_start};
+
+/// Which list of packages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Set {
+    /// What `cargo xtask test` needs.
+    Test,
+    /// That, and the wide set of clients.
+    Clients,
+}
+
+/// The packages of a set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Packages {
+    pip: Vec<String>,
+    npm: Vec<String>,
+}
+
+/// An environment that is installed.
+#[derive(Clone, Debug)]
+pub struct Environment {
+    /// Its folder.
+    pub home: PathBuf,
+}
+
+impl Environment {
+    /// The folder of the programs that came with the Python packages.
+    pub fn bin(&self) -> PathBuf {
+        self.home.join("venv").join("bin")
+    }
+
+    /// Where Python finds the packages.
+    pub fn site_packages(&self) -> Result<PathBuf, Failure> {
+        site_packages(&self.home.join("venv"))
+    }
+}
+
+/// Where Python finds the packages of a virtual environment.
+pub fn site_packages(venv: &Path) -> Result<PathBuf, Failure> {
+    let lib = venv.join("lib");
+    let folders = fs::read_dir(&lib).into_iter().flatten().filter_map(Result::ok);
+    folders.map(|version| version.path().join("site-packages")).find(|folder| folder.is_dir()).ok_or_else(
+        || Failure::new(format!("{} has no site-packages: remove {}", lib.display(), venv.display())),
+    )
+}
+
+/// An installation that is under way beside other work.
+#[derive(Debug)]
+pub struct Installing(JoinHandle<(Duration, Result<String, Failure>)>);
+
+/// Begins to install the set `test` and the system's programs, beside other work.
+pub fn begin(shop: &Workshop) -> Installing {
+    let shop = shop.clone();
+    Installing(std::thread::spawn(move || {
+        let begin = Instant::now();
+        let all = system(&shop).and_then(|()| install(&shop, Set::Test)).map(|_| String::new());
+        (begin.elapsed(), all)
+    }))
+}
+
+impl Installing {
+    /// Waits for its end.
+    pub fn wait(self) -> Result<Done, Failure> {
+        let (took, all) = self
+            .0
+            .join()
+            .unwrap_or_else(|_| (Duration::ZERO, Err(Failure::new("the thread that installs has panicked"))));
+        let said = all?;
+        let done = Done { step: "environment", took, cost: Duration::ZERO, said };
+        println!("{}", crate::test::line("ok", &done));
+        Ok(done)
+    }
+}
+
+/// Installs the programs that come from the system's packages, where they are missing.
+pub fn system(shop: &Workshop) -> Result<(), Failure> {
+    for suite in ["redis", "slurm"] {
+        let mut install = Command::new(shop.root.join("suites").join(suite).join("install"));
+        quietly(&mut install, &format!("what the suite `{suite}` needs of the system could not be had"))?;
+    }
+    Ok(())
+}
+
+/// Installs a set, unless it is there.
+pub fn install(shop: &Workshop, set: Set) -> Result<Environment, Failure> {
+    let list = shop.root.join("suites").join("environment.toml");
+    let text = fs::read_to_string(&list)
+        .map_err(|error| Failure::new(format!("{} cannot be read: {error}", list.display())))?;
+    let packages = packages(&text, set)?;
+    let name = match set {
+        Set::Test => "test",
+        Set::Clients => "clients",
+    };
+    let parent = home()?;
+    let home = parent.join(format!("{name}-{:016x}", hash(&packages)));
+    let environment = Environment { home: home.clone() };
+    let failed = |what: &Path, error: std::io::Error| {
+        Failure::new(format!("{}: {error}; set ZEROHOP_KEPT to a folder of yours", what.display()))
+    };
+    fs::create_dir_all(&parent).map_err(|error| failed(&parent, error))?;
+    // Another checkout may be installing the same.
+    let lock = parent.join(format!("{name}.lock"));
+    let lock_file = File::create(&lock).map_err(|error| failed(&lock, error))?;
+    lock_file.lock().map_err(|error| failed(&lock, error))?;
+    let ready = home.join("ready");
+    if ready.is_file() {
+        return Ok(environment);
+    }
+    // What an interrupted installation has left may lack anything.
+    let _ = fs::remove_dir_all(&home);
+    fs::create_dir_all(&home).map_err(|error| failed(&home, error))?;
+    quietly(
+        Command::new("python3").args(["-m", "venv"]).arg(home.join("venv")),
+        "no Python environment could be made: install python3 with its module venv",
+    )?;
+    let mut pip = Command::new(environment.bin().join("pip"));
+    pip.args(["install", "--quiet", "--disable-pip-version-check"]).args(&packages.pip);
+    quietly(&mut pip, "the Python package index cannot be reached, or lacks one of suites/environment.toml")?;
+    if !packages.npm.is_empty() {
+        let mut npm = Command::new("npm");
+        npm.args(["install", "--silent", "--no-fund", "--no-audit", "--no-save", "--prefix"]).arg(&home);
+        quietly(
+            npm.args(&packages.npm),
+            "the npm registry cannot be reached, or lacks one of suites/environment.toml",
+        )?;
+    }
+    fs::write(&ready, "").map_err(|error| failed(&ready, error))?;
+    Ok(environment)
+}
+
+/// The folder that is kept beside all checkouts.
+fn home() -> Result<PathBuf, Failure> {
+    let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    folder("ZEROHOP_KEPT")
+        .or_else(|| folder("XDG_CACHE_HOME").map(|cache| cache.join("zerohop")))
+        .or_else(|| folder("HOME").map(|home| home.join(".cache").join("zerohop")))
+        .ok_or_else(|| Failure::new("no home folder is known: set ZEROHOP_KEPT to a folder of yours"))
+}
+
+/// The packages of a set, from the text of the list.
+fn packages(text: &str, set: Set) -> Result<Packages, Failure> {
+    let wrong = |what: &str| Failure::new(format!("suites/environment.toml: {what}"));
+    let table: toml::Table = text.parse().map_err(|error| wrong(&format!("{error}")))?;
+    let list = |section: &str, kind: &str| -> Result<Vec<String>, Failure> {
+        let Some(list) = table.get(section).and_then(|section| section.get(kind)) else {
+            return Ok(Vec::new());
+        };
+        let all = list.as_array().into_iter().flatten().map(|one| one.as_str().map(str::to_owned));
+        all.collect::<Option<_>>()
+            .ok_or_else(|| wrong(&format!("{kind} of [{section}] is not a list of texts")))
+    };
+    let mut all = Packages { pip: list("test", "pip")?, npm: list("test", "npm")? };
+    if set == Set::Clients {
+        all.pip.extend(list("clients", "pip")?);
+        all.npm.extend(list("clients", "npm")?);
+    }
+    if all.pip.is_empty() {
+        return Err(wrong("has no packages"));
+    }
+    Ok(all)
+}
+
+/// FNV-1a over the names, which tells one list from another.
+fn hash(packages: &Packages) -> u64 {
+    let names = packages.pip.iter().chain(&packages.npm);
+    names.flat_map(|name| name.bytes().chain([b'\n'])).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// Runs a command whose output is told only if it fails.
+pub fn quietly(command: &mut Command, advice: &str) -> Result<(), Failure> {
+    let output =
+        command.stdin(std::process::Stdio::null()).output().map_err(|error| cannot_start(command, &error))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    Err(Failure::new(format!("{}\n{advice}", String::from_utf8_lossy(&said).trim_end())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: &str = "[test]\npip = [\"a==1\"]\n[clients]\npip = [\"b==2\"]\nnpm = [\"c@3\"]\n";
+
+    #[test]
+    fn the_wide_set_has_all_of_the_other() {
+        let (test, clients) = (packages(LIST, Set::Test).unwrap(), packages(LIST, Set::Clients).unwrap());
+        assert_eq!((test.pip.as_slice(), test.npm.len()), (&["a==1".to_owned()][..], 0));
+        assert_eq!(clients.pip, ["a==1", "b==2"]);
+        assert_eq!(clients.npm, ["c@3"]);
+        assert_ne!(hash(&test), hash(&clients));
+    }
+
+    #[test]
+    fn a_list_that_is_none_is_refused() {
+        for text in ["[test]\npip = [1]\n", "[test]\n", "pip =", ""] {
+            assert!(packages(text, Set::Test).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_command_that_fails_tells_what_it_said() {
+        let mut command = Command::new("sh");
+        let failure = quietly(command.args(["-c", "echo out; echo err >&2; exit 3"]), "do the other thing");
+        let said = failure.unwrap_err().to_string();
+        assert!(
+            said.contains("out") && said.contains("err") && said.contains("do the other thing"),
+            "{said}"
+        );
+    }
+}

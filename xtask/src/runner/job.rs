@@ -1,0 +1,202 @@
+//! What is run: a command with a name, what it weighs, and how it ended.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::{cost, leftovers};
+
+/// A job that has not ended by then is stopped and has failed: the longest takes minutes on a slow, busy machine.
+pub const GIVE_UP_AFTER: Duration = Duration::from_secs(30 * 60);
+
+/// How much of the machine a job needs: half a processor each.
+pub type Weight = usize;
+/// Computes all the time.
+pub const BUSY: Weight = 2;
+/// Starts processes and waits for them most of the time.
+pub const WAITING: Weight = 1;
+
+/// What must be true of a job's output beside its exit status.
+pub type Check = fn(&str) -> Result<(), String>;
+
+/// A command to run.
+#[derive(Debug)]
+pub struct Job {
+    /// The row of the budget table that it counts for.
+    pub group: &'static str,
+    /// What it belongs to, such as `zerohop-engine suite`.
+    pub program: String,
+    /// Its own name, such as that of a test.
+    pub name: String,
+    /// How much of the machine it needs.
+    pub weight: Weight,
+    /// How to run it.
+    pub command: Command,
+    /// What its output must be like.
+    pub check: Option<Check>,
+}
+
+impl Job {
+    /// What it is called in lists and in remembered times.
+    pub fn label(&self) -> String {
+        format!("{} {}", self.program, self.name)
+    }
+}
+
+/// How a job ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// The row of the budget table that it counts for.
+    pub group: &'static str,
+    /// What it belongs to.
+    pub program: String,
+    /// Its own name.
+    pub name: String,
+    /// From its start to its end.
+    pub took: Duration,
+    /// Processor time of it and its children.
+    pub cost: Duration,
+    /// What is wrong; `None` if all is well.
+    pub failure: Option<String>,
+    /// What it printed.
+    pub output: String,
+}
+
+impl Ended {
+    /// As [`Job::label`].
+    pub fn label(&self) -> String {
+        format!("{} {}", self.program, self.name)
+    }
+}
+
+/// Marks jobs of this process apart.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// Runs a job to its end, with its output in a file, so that no child that outlives it keeps anybody waiting.
+pub fn run(job: Job) -> Ended {
+    let begin = Instant::now();
+    let Job { group, program, name, mut command, check, .. } = job;
+    let mut ended = Ended {
+        group,
+        program,
+        name,
+        took: Duration::ZERO,
+        cost: Duration::ZERO,
+        failure: None,
+        output: String::new(),
+    };
+    match play(&mut command, check) {
+        Ok((cost, output, failure)) => {
+            ended.cost = cost;
+            ended.output = output;
+            ended.failure = failure;
+        }
+        Err(error) => ended.failure = Some(format!("cannot be run: {error}")),
+    }
+    ended.took = begin.elapsed();
+    ended
+}
+
+type Played = (Duration, String, Option<String>);
+
+fn play(command: &mut Command, check: Option<Check>) -> std::io::Result<Played> {
+    use std::os::unix::process::CommandExt;
+
+    let mut file = tempfile::tempfile()?;
+    let mark = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    command
+        .env(leftovers::VARIABLE, &mark)
+        .stdin(Stdio::null())
+        .stdout(file.try_clone()?)
+        .stderr(file.try_clone()?)
+        .process_group(0);
+    let mut child = command.spawn()?;
+    let pid = child.id();
+    let (cost, is_late) = await_end(pid);
+    let status = child.wait()?;
+    let left = leftovers::find(&mark);
+    leftovers::end(&left);
+    let output = read_all(&mut file)?;
+    let failure = if is_late {
+        Some(format!("it had not ended after {} s and was stopped", GIVE_UP_AFTER.as_secs()))
+    } else if !status.success() {
+        Some(status.to_string())
+    } else if let Some(one) = left.first() {
+        Some(format!("it left {} processes behind, one of them {}: {}", left.len(), one.pid, one.command))
+    } else {
+        check.and_then(|check| check(&output).err())
+    };
+    Ok((cost, output, failure))
+}
+
+/// Waits for the end of a process, which is brought about when it is late.
+fn await_end(pid: u32) -> (Duration, bool) {
+    let (ended, end) = std::sync::mpsc::channel();
+    let watch = std::thread::spawn(move || {
+        let is_late = end.recv_timeout(GIVE_UP_AFTER).is_err();
+        if let (true, Some(group)) = (is_late, i32::try_from(pid).ok().and_then(Pid::from_raw)) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        is_late
+    });
+    let cost = cost::await_end(pid);
+    let _ = ended.send(());
+    (cost, watch.join().unwrap_or(false))
+}
+
+fn read_all(file: &mut File) -> std::io::Result<String> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(text: &str, check: Option<Check>) -> Ended {
+        let mut command = Command::new("sh");
+        command.args(["-c", text]);
+        run(Job { group: "tests", program: "sh".into(), name: "text".into(), weight: BUSY, command, check })
+    }
+
+    #[test]
+    fn a_job_that_fails_tells_its_status_and_all_that_it_printed() {
+        let ended = shell("echo out; echo err >&2; exit 3", None);
+        assert!(ended.failure.unwrap().contains('3'));
+        assert!(ended.output.contains("out\n") && ended.output.contains("err\n"));
+    }
+
+    #[test]
+    fn a_job_that_leaves_a_process_behind_has_failed() {
+        let ended = shell("sleep 600 & echo started", None);
+        assert!(ended.failure.unwrap().contains("sleep 600"));
+        assert_eq!(shell("sleep 0 & wait", None).failure, None);
+    }
+
+    #[test]
+    fn what_a_job_printed_is_checked() {
+        let check: Check = |output| if output == "well\n" { Ok(()) } else { Err("not well".into()) };
+        assert_eq!(shell("echo well", Some(check)).failure, None);
+        assert_eq!(shell("echo ill", Some(check)).failure.as_deref(), Some("not well"));
+    }
+
+    #[test]
+    fn a_job_that_cannot_start_has_failed() {
+        let command = Command::new("/no/such/program");
+        let job = Job {
+            group: "tests",
+            program: "no".into(),
+            name: "such".into(),
+            weight: BUSY,
+            command,
+            check: None,
+        };
+        assert!(run(job).failure.unwrap().contains("cannot be run"));
+    }
+}

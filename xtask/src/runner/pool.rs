@@ -1,0 +1,123 @@
+//! Runs jobs side by side, the longest first, within what the machine has.
+//!
+//! Each processor carries two units of weight: one busy job, or two that wait most of the time.
+
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::job::{Ended, Job, Weight, run};
+
+/// Units of weight that a processor carries.
+const UNITS_PER_PROCESSOR: Weight = 2;
+
+/// What the machine carries at once.
+pub fn capacity() -> Weight {
+    std::thread::available_parallelism().map_or(1, usize::from) * UNITS_PER_PROCESSOR
+}
+
+struct State {
+    /// The longest last.
+    waiting: Vec<Job>,
+    free: Weight,
+}
+
+/// Runs `jobs` within `capacity`; `expected` says how long each took before, by its label, and those without come first. `said`
+/// hears of each end.
+pub fn run_all(
+    mut jobs: Vec<Job>,
+    capacity: Weight,
+    expected: &BTreeMap<String, Duration>,
+    said: impl Fn(&Ended) + Sync,
+) -> Vec<Ended> {
+    let length = |job: &Job| expected.get(&job.label()).copied().unwrap_or(Duration::MAX);
+    jobs.sort_by_key(length);
+    let state = Mutex::new(State { waiting: jobs, free: capacity });
+    let (freed, done) = (Condvar::new(), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..capacity {
+            scope.spawn(|| {
+                while let Some(job) = next(&state, &freed, capacity) {
+                    let weight = job.weight.min(capacity);
+                    let ended = run(job);
+                    said(&ended);
+                    lock(&done).push(ended);
+                    lock(&state).free += weight;
+                    freed.notify_all();
+                }
+            });
+        }
+    });
+    done.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The longest job that fits, as soon as one does; `None` when no job waits any more.
+fn next(state: &Mutex<State>, freed: &Condvar, capacity: Weight) -> Option<Job> {
+    let mut state = lock(state);
+    loop {
+        if state.waiting.is_empty() {
+            return None;
+        }
+        let free = state.free;
+        if let Some(at) = state.waiting.iter().rposition(|job| job.weight.min(capacity) <= free) {
+            let job = state.waiting.remove(at);
+            state.free -= job.weight.min(capacity);
+            return Some(job);
+        }
+        state = freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::super::job::{BUSY, WAITING};
+    use super::*;
+
+    fn job(name: &str, weight: Weight, script: &str) -> Job {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Job { group: "tests", program: "sh".into(), name: name.into(), weight, command, check: None }
+    }
+
+    #[test]
+    fn all_jobs_end_though_one_is_heavier_than_the_machine() {
+        let jobs = vec![job("a", BUSY, "true"), job("b", WAITING, "exit 1"), job("c", 9, "true")];
+        let ended = run_all(jobs, 1, &BTreeMap::new(), |_| {});
+        let mut names: Vec<(&str, bool)> =
+            ended.iter().map(|one| (one.name.as_str(), one.failure.is_none())).collect();
+        names.sort_unstable();
+        assert_eq!(names, [("a", true), ("b", false), ("c", true)]);
+    }
+
+    #[test]
+    fn the_longest_known_comes_first_and_an_unknown_one_before_it() {
+        let expected = BTreeMap::from([
+            ("sh short".to_owned(), Duration::from_secs(1)),
+            ("sh long".to_owned(), Duration::from_secs(9)),
+        ]);
+        let jobs = vec![job("short", BUSY, "true"), job("new", BUSY, "true"), job("long", BUSY, "true")];
+        let ended = run_all(jobs, BUSY, &expected, |_| {});
+        let names: Vec<&str> = ended.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["new", "long", "short"]);
+    }
+
+    #[test]
+    fn what_runs_at_once_never_weighs_more_than_the_machine_carries() {
+        let folder = tempfile::tempdir().unwrap();
+        // Each says how many others run: one directory each for as long as it does.
+        let script = format!(
+            "cd {}; mkdir run-$$; set -- run-*; echo $#; sleep 0.02; rmdir run-$$",
+            folder.path().display()
+        );
+        let jobs = (0..12).map(|one| job(&one.to_string(), BUSY, &script)).collect();
+        let ended = run_all(jobs, 2 * BUSY, &BTreeMap::new(), |_| {});
+        assert!(ended.iter().all(|one| one.output.trim().parse::<usize>().unwrap() <= 2), "{ended:?}");
+        assert_eq!(ended.len(), 12);
+    }
+}

@@ -1,0 +1,195 @@
+//! Builds the test programs of the workspace and lists their tests.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::job::{BUSY, Job, WAITING};
+use crate::workshop::{Failure, Workshop, cannot_start};
+
+/// Packages that are built for benchmarks only, beside their peers.
+pub const BENCHMARKS: &str = "bench-*";
+
+/// Packages whose integration tests start processes and wait for them most of the time.
+const WAITING_PACKAGES: [&str; 3] = ["zerohop", "zerohop-node", "zerohop-client"];
+
+/// A program of tests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The package that it tests.
+    pub package: String,
+    /// The target: `lib` and `bin` for unit tests, else the name of the file or folder in `tests`.
+    pub target: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// The folder of the package, in which it runs.
+    pub folder: PathBuf,
+}
+
+impl Program {
+    /// What it is called.
+    pub fn label(&self) -> String {
+        format!("{} {}", self.package, self.target)
+    }
+
+    /// Whether it starts nodes, and so waits most of the time.
+    fn is_waiting(&self) -> bool {
+        !matches!(self.target.as_str(), "lib" | "bin") && WAITING_PACKAGES.contains(&self.package.as_str())
+    }
+
+    /// The budget row of its tests.
+    pub fn group(&self) -> &'static str {
+        if self.is_waiting() { "processes" } else { "tests" }
+    }
+
+    /// The names of its tests.
+    pub fn tests(&self) -> Result<Vec<String>, Failure> {
+        let mut command = self.command();
+        command.args(["--list", "--format", "terse"]);
+        let output = command.output().map_err(|error| cannot_start(&command, &error))?;
+        if !output.status.success() {
+            return Err(Failure::new(format!(
+                "{} does not list its tests: {}",
+                self.label(),
+                String::from_utf8_lossy(&output.stderr)
+            )));
+        }
+        Ok(listed(&String::from_utf8_lossy(&output.stdout)))
+    }
+
+    /// One of its tests, as a job.
+    pub fn job(&self, test: &str) -> Job {
+        let mut command = self.command();
+        command.args(["--exact", test]);
+        Job {
+            group: self.group(),
+            program: self.label(),
+            name: test.to_owned(),
+            weight: if self.is_waiting() { WAITING } else { BUSY },
+            command,
+            check: Some(one_has_run),
+        }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
+        command
+    }
+}
+
+fn listed(terse: &str) -> Vec<String> {
+    terse.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect()
+}
+
+/// A test that is not there any more would end well too.
+fn one_has_run(output: &str) -> Result<(), String> {
+    if output.contains("test result: ok. 1 passed;") {
+        Ok(())
+    } else {
+        Err("its program ended well without having run it".to_owned())
+    }
+}
+
+/// Builds all test programs, and the programs that they start; those of `packages` only, if any are named.
+pub fn build(shop: &Workshop, packages: &[String]) -> Result<Vec<Program>, Failure> {
+    let mut cargo = shop.cargo();
+    // Not the examples: clippy has checked them.
+    cargo.args(["test", "--no-run", "--lib", "--bins", "--tests"]);
+    cargo.args(["--locked", "--message-format", "json-render-diagnostics"]);
+    if packages.is_empty() {
+        cargo.args(["--workspace", "--exclude", BENCHMARKS]);
+    }
+    for package in packages {
+        cargo.args(["--package", package]);
+    }
+    cargo.stdin(Stdio::null()).stderr(Stdio::inherit());
+    if !std::io::IsTerminal::is_terminal(&std::io::stderr()) {
+        cargo.arg("--quiet");
+    }
+    let output = cargo.output().map_err(|error| cannot_start(&cargo, &error))?;
+    if !output.status.success() {
+        return Err(Failure::new("the tests do not compile, as is said above"));
+    }
+    let mut programs: Vec<Program> = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .filter_map(|message| program(&message))
+        .collect();
+    programs.sort_by_key(Program::label);
+    if programs.is_empty() {
+        return Err(Failure::new("cargo built no test program"));
+    }
+    Ok(programs)
+}
+
+/// The test program that one of cargo's messages is about, if any.
+fn program(message: &Value) -> Option<Program> {
+    if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
+        return None;
+    }
+    let manifest = PathBuf::from(message["manifest_path"].as_str()?);
+    let kind = message["target"]["kind"][0].as_str()?;
+    let target = match kind {
+        "test" => message["target"]["name"].as_str()?,
+        "bin" => "bin",
+        _ => "lib",
+    };
+    Some(Program {
+        package: package_name(message["package_id"].as_str()?).to_owned(),
+        target: target.to_owned(),
+        path: PathBuf::from(message["executable"].as_str()?),
+        folder: manifest.parent()?.to_owned(),
+    })
+}
+
+/// The name in a package id such as `path+file:///tree/crates/cli#zerohop@0.1.0` or `path+file:///tree/xtask#0.1.0`.
+fn package_name(id: &str) -> &str {
+    let (place, name) = id.rsplit_once('#').unwrap_or((id, ""));
+    match name.split_once('@') {
+        Some((name, _)) => name,
+        None => place.rsplit('/').next().unwrap_or(place),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_have_names_in_both_forms_of_their_ids() {
+        assert_eq!(package_name("path+file:///tree/crates/cli#zerohop@0.1.0"), "zerohop");
+        assert_eq!(package_name("path+file:///tree/xtask#0.1.0"), "xtask");
+    }
+
+    #[test]
+    fn tests_are_listed_and_benchmarks_are_not() {
+        assert_eq!(listed("a::b: test\nc: benchmark\n\n2 tests, 1 benchmarks\nd: test\n"), ["a::b", "d"]);
+    }
+
+    #[test]
+    fn messages_about_test_programs_are_read_and_others_are_not() {
+        let message = serde_json::json!({
+            "reason": "compiler-artifact",
+            "package_id": "path+file:///tree/crates/cli#zerohop@0.1.0",
+            "manifest_path": "/tree/crates/cli/Cargo.toml",
+            "target": { "kind": ["test"], "name": "suite" },
+            "profile": { "test": true },
+            "executable": "/tree/target/debug/deps/suite-1",
+        });
+        let read = program(&message).unwrap();
+        assert_eq!((read.label().as_str(), read.group()), ("zerohop suite", "processes"));
+        assert_eq!(read.folder, PathBuf::from("/tree/crates/cli"));
+        let mut library = message.clone();
+        library["profile"]["test"] = false.into();
+        assert_eq!(program(&library), None);
+    }
+
+    #[test]
+    fn a_test_that_did_not_run_is_no_test_that_passed() {
+        assert_eq!(one_has_run("test result: ok. 1 passed; 0 failed; 0 ignored"), Ok(()));
+        assert!(one_has_run("test result: ok. 0 passed; 0 failed; 0 ignored; 9 filtered out").is_err());
+        assert!(one_has_run("test result: ok. 0 passed; 0 failed; 1 ignored").is_err());
+    }
+}

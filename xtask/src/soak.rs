@@ -1,0 +1,205 @@
+//! `cargo xtask soak [--hours N] [--step S]`: the longer search, in turns, for as long as is asked.
+//!
+//! Each turn is a command with something fresh in it: seeds that no run has played, more time for the fuzzers, all planted
+//! bugs, processes that are killed beside busy ones. What fails stays in `target/soak`, with the command that plays it again.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::workshop::{Failure, Workshop, cannot_start};
+
+/// What to search.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task {
+    /// For how long; a turn that has begun then is still ended.
+    pub hours: f64,
+    /// Only this step.
+    pub step: Option<String>,
+}
+
+impl Default for Task {
+    fn default() -> Self {
+        Self { hours: 8.0, step: None }
+    }
+}
+
+/// A step: what it does in a turn, given a fresh number.
+#[derive(Clone, Copy)]
+struct Step {
+    name: &'static str,
+    command: fn(&Workshop, &Path, u64) -> Command,
+}
+
+const STEPS: [Step; 8] = [
+    Step { name: "seeds", command: cluster_seeds },
+    Step { name: "node-seeds", command: node_seeds },
+    Step { name: "plants", command: plants },
+    Step { name: "fuzz", command: |shop, xtask, _| words(shop, xtask, &["fuzz", "--seconds", "60"]) },
+    Step { name: "processes", command: processes },
+    Step { name: "redis", command: redis },
+    Step { name: "slurm", command: |shop, xtask, _| words(shop, xtask, &["slurm"]) },
+    Step { name: "clients", command: |shop, xtask, _| words(shop, xtask, &["clients"]) },
+];
+
+/// Seeds of a turn.
+const SEEDS: u64 = 200;
+
+fn words(shop: &Workshop, program: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(words).current_dir(&shop.root);
+    command
+}
+
+fn simulator(shop: &Workshop) -> Command {
+    let mut cargo = shop.cargo();
+    cargo.args(["run", "--quiet", "--locked", "--package", "zerohop-sim", "--"]);
+    cargo
+}
+
+fn cluster_seeds(shop: &Workshop, _: &Path, fresh: u64) -> Command {
+    let mut command = simulator(shop);
+    command.args(["cluster", "--seed", &fresh.to_string(), "--seeds", &SEEDS.to_string()]);
+    command
+}
+
+fn node_seeds(shop: &Workshop, _: &Path, fresh: u64) -> Command {
+    let mut command = simulator(shop);
+    command.args(["--seeds", &format!("{fresh}..{}", fresh + SEEDS)]);
+    command
+}
+
+fn plants(shop: &Workshop, _: &Path, _: u64) -> Command {
+    let mut cargo = shop.cargo();
+    cargo.args([
+        "test",
+        "--locked",
+        "--workspace",
+        "--exclude",
+        crate::runner::programs::BENCHMARKS,
+        "planted",
+    ]);
+    cargo.env("ZEROHOP_PLANTS", "all");
+    cargo
+}
+
+fn processes(shop: &Workshop, xtask: &Path, _: u64) -> Command {
+    words(shop, xtask, &["again", "zerohop suite", "zerohop-node suite", "--times", "2", "--beside", "2"])
+}
+
+fn redis(shop: &Workshop, xtask: &Path, fresh: u64) -> Command {
+    let mut command = words(shop, xtask, &["redis"]);
+    command.env("ZEROHOP_SEED", fresh.to_string());
+    command
+}
+
+/// Searches until the time is over; fails if anything was found.
+pub fn run(shop: &Workshop, task: &Task) -> Result<(), Failure> {
+    let steps: Vec<Step> =
+        STEPS.into_iter().filter(|one| task.step.as_deref().is_none_or(|name| name == one.name)).collect();
+    if steps.is_empty() {
+        let known: Vec<&str> = STEPS.iter().map(|one| one.name).collect();
+        return Err(Failure::new(format!("there is no such step; there are {}", known.join(", "))));
+    }
+    let time = Duration::try_from_secs_f64(task.hours * 3600.0)
+        .map_err(|_| Failure::new(format!("{} hours cannot be searched", task.hours)))?;
+    let folder = shop.target.join("soak");
+    fs::create_dir_all(&folder).map_err(|error| Failure::new(format!("{}: {error}", folder.display())))?;
+    let xtask = std::env::current_exe().map_err(|error| Failure::new(format!("where xtask is: {error}")))?;
+    // Above all seeds that tests name, and other ones each time.
+    let mut fresh = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1_000_000, |since| since.as_secs());
+    let (begin, mut found) = (Instant::now(), Vec::new());
+    while begin.elapsed() < time {
+        for step in &steps {
+            if begin.elapsed() >= time {
+                break;
+            }
+            let mut command = (step.command)(shop, &xtask, fresh);
+            found.extend(turn(&folder, step.name, fresh, &mut command)?);
+            fresh += SEEDS;
+        }
+    }
+    println!("xtask: searched for {:.1} hours", begin.elapsed().as_secs_f64() / 3600.0);
+    if found.is_empty() {
+        return Ok(());
+    }
+    let list: Vec<String> = found.iter().map(|file| format!("  {}", shop.shown(file))).collect();
+    Err(Failure::new(format!(
+        "found, each file ends with the command that plays it again:\n{}",
+        list.join("\n")
+    )))
+}
+
+/// Runs one command with its output in a file, which stays if it fails.
+fn turn(folder: &Path, step: &str, fresh: u64, command: &mut Command) -> Result<Option<PathBuf>, Failure> {
+    let file = folder.join(format!("{step}-{fresh}.txt"));
+    let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", file.display()));
+    let out = File::create(&file).map_err(failed)?;
+    let err = out.try_clone().map_err(failed)?;
+    let begin = Instant::now();
+    let status = command.stdin(Stdio::null()).stdout(out).stderr(err).status();
+    let status = status.map_err(|error| cannot_start(command, &error))?;
+    println!("xtask: {step} {fresh}: {status}, {:.0} s", begin.elapsed().as_secs_f64());
+    if status.success() {
+        fs::remove_file(&file).map_err(failed)?;
+        return Ok(None);
+    }
+    let again = shown(command);
+    println!("xtask: FOUND: {}\n       {again}", file.display());
+    let mut text = fs::read_to_string(&file).map_err(failed)?;
+    text.push_str(&format!("\nagain: {again}\n"));
+    fs::write(&file, text).map_err(failed)?;
+    Ok(Some(file))
+}
+
+/// The command as somebody types it, with the variables that were set for it alone.
+fn shown(command: &Command) -> String {
+    let own = command.get_envs().filter_map(|(name, value)| {
+        let name = name.to_string_lossy();
+        let value = value?.to_string_lossy();
+        name.starts_with("ZEROHOP_").then(|| format!("{name}={value} "))
+    });
+    let program =
+        Path::new(command.get_program()).file_name().map(|name| name.to_string_lossy().into_owned());
+    let program = match program.as_deref() {
+        Some("xtask") | None => "cargo xtask".to_owned(),
+        Some(other) => other.to_owned(),
+    };
+    let args: Vec<String> = command
+        .get_args()
+        .map(|one| one.to_string_lossy().into_owned())
+        .map(|one| if one.contains(' ') { format!("'{one}'") } else { one })
+        .collect();
+    format!("{}{program} {}", own.collect::<String>(), args.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fails_stays_with_the_command_that_plays_it_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo found it; exit 1"]).env("ZEROHOP_SEED", "7");
+        let file = turn(folder.path(), "redis", 7, &mut command).unwrap().unwrap();
+        let text = fs::read_to_string(file).unwrap();
+        assert!(text.contains("found it\n"), "{text}");
+        assert!(text.contains("again: ZEROHOP_SEED=7 sh -c 'echo found it; exit 1'"), "{text}");
+    }
+
+    #[test]
+    fn what_ends_well_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(turn(folder.path(), "slurm", 1, &mut Command::new("true")).unwrap(), None);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn an_unknown_step_is_answered_with_the_known_ones() {
+        let task = Task { hours: 0.0, step: Some("seed".to_owned()) };
+        let said = run(&Workshop::find().unwrap(), &task).unwrap_err().to_string();
+        assert!(said.contains("seeds, node-seeds, plants"), "{said}");
+    }
+}

@@ -1,0 +1,80 @@
+//! The one table of what each step of `cargo xtask test` may cost.
+//!
+//! A cost is processor time, which other work on the machine hardly changes; two idle cores do two seconds of it a second. The
+//! run as a whole has a limit of elapsed time on two idle cores.
+
+use std::time::Duration;
+
+/// What a step may cost, and what it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The step's name.
+    pub step: &'static str,
+    /// Seconds of processor time, its children's included.
+    pub seconds: u64,
+    /// What it does.
+    pub what: &'static str,
+}
+
+/// Elapsed time of a whole run on two idle cores, building included.
+pub const WHOLE_RUN: Duration = Duration::from_secs(20 * 60);
+
+/// A step that costs so many percent of its budget says so at the end of the run.
+pub const TOLD_FROM_PERCENT: u32 = 125;
+
+/// Every step, in the order in which they begin.
+pub const ROWS: [Row; 12] = [
+    Row { step: "format", seconds: 10, what: "`cargo fmt --check` of the workspace and of the fuzz targets" },
+    Row { step: "tidy", seconds: 10, what: "the rules of the house" },
+    Row { step: "lint", seconds: 230, what: "clippy over all targets, benchmarks included" },
+    Row { step: "docs", seconds: 120, what: "links and markup in doc comments" },
+    Row { step: "build", seconds: 600, what: "the programs and all test programs" },
+    Row { step: "environment", seconds: 60, what: "outside clients, installed once and kept" },
+    Row {
+        step: "tests",
+        seconds: 300,
+        what: "unit, property and suite tests; fuzz corpora; canaries of planted bugs",
+    },
+    Row { step: "processes", seconds: 300, what: "tests that start nodes" },
+    Row { step: "simulation", seconds: 200, what: "fixed seeds of one node and of clusters" },
+    Row { step: "redis", seconds: 60, what: "redis-cli, redis-py and the guide's examples" },
+    Row { step: "slurm", seconds: 30, what: "nodes inside jobs of a Slurm, and the guide's job script" },
+    Row { step: "python", seconds: 120, what: "the Python package, its tests, its types" },
+];
+
+/// The row of a step.
+pub fn row(step: &str) -> Option<&'static Row> {
+    ROWS.iter().find(|row| row.step == step)
+}
+
+/// What to say of a step that cost too much; `None` if it did not.
+pub fn excess(step: &str, cost: Duration) -> Option<String> {
+    let row = row(step)?;
+    let told_from = Duration::from_secs(row.seconds) * TOLD_FROM_PERCENT / 100;
+    (cost > told_from).then(|| {
+        format!(
+            "{step} cost {:.0} s of processor time, its budget is {} s: make it cheaper, or change xtask/src/test/budget.rs and say why",
+            cost.as_secs_f64(),
+            row.seconds
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_told_from_a_quarter_above_its_budget() {
+        let budget = row("tidy").unwrap().seconds;
+        assert_eq!(excess("tidy", Duration::from_secs(budget)), None);
+        assert_eq!(excess("tidy", Duration::from_secs(budget * 125 / 100)), None);
+        assert!(excess("tidy", Duration::from_secs(budget * 2)).unwrap().starts_with("tidy cost"));
+    }
+
+    #[test]
+    fn all_steps_together_fit_into_the_whole_run_on_two_cores() {
+        let all: u64 = ROWS.iter().map(|row| row.seconds).sum();
+        assert!(all <= 2 * WHOLE_RUN.as_secs(), "{all} s of processor time");
+    }
+}

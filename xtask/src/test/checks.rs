@@ -1,0 +1,111 @@
+//! The steps in front of the jobs: what can be seen without running anything, and the build.
+
+use std::time::Instant;
+
+use super::report::{self, Done};
+use crate::runner::{cost, programs};
+use crate::workshop::{Failure, Workshop, quiet_unless_watched, run as run_command};
+use crate::{fuzz, tidy};
+
+/// Checks some packages, or all if none is named, and returns a word about it for the step's line.
+pub(super) type Act = fn(&Workshop, &[String]) -> Result<String, Failure>;
+
+/// The checks, in order.
+pub(super) const ALL: [(&str, Act); 4] = [("format", format), ("tidy", tidy), ("lint", lint), ("docs", docs)];
+
+/// Runs a step and prints its line.
+pub(super) fn run(
+    step: &'static str,
+    act: impl FnOnce() -> Result<String, Failure>,
+) -> Result<Done, Failure> {
+    let (begin, cost_begin) = (Instant::now(), cost::of_this_process());
+    let done = |said: String| Done {
+        step,
+        took: begin.elapsed(),
+        cost: cost::of_this_process().saturating_sub(cost_begin),
+        said,
+    };
+    match act() {
+        Ok(said) => {
+            let done = done(said);
+            println!("{}", report::line("ok", &done));
+            Ok(done)
+        }
+        Err(failure) => {
+            Err(Failure::new(format!("{}\n{failure}", report::line("FAILED", &done(String::new())))))
+        }
+    }
+}
+
+fn format(shop: &Workshop, _: &[String]) -> Result<String, Failure> {
+    run_command(shop.cargo().args(["fmt", "--all", "--check"]), "run `cargo fmt --all`")?;
+    run_command(
+        shop.cargo().args(["fmt", "--manifest-path", fuzz::MANIFEST, "--check"]),
+        &format!("run `cargo fmt --manifest-path {}`", fuzz::MANIFEST),
+    )?;
+    Ok(String::new())
+}
+
+fn tidy(shop: &Workshop, _: &[String]) -> Result<String, Failure> {
+    tidy::run(shop)
+}
+
+fn lint(shop: &Workshop, packages: &[String]) -> Result<String, Failure> {
+    // Nothing is built for it here, and a change to some crate's dependencies is easily forgotten there.
+    let mut cargo = shop.cargo();
+    cargo.args(["fetch", "--quiet", "--locked", "--manifest-path", fuzz::MANIFEST]);
+    run_command(&mut cargo, fuzz::LOCK_ADVICE)?;
+    let mut cargo = shop.cargo();
+    quiet_unless_watched(cargo.arg("clippy")).args(["--all-targets", "--locked"]);
+    name_packages(&mut cargo, packages).args(["--", "-D", "warnings"]);
+    run_command(
+        &mut cargo,
+        "correct what is shown above; where a rule makes no sense, say so with #[expect(LINT, reason = \"…\")]; \
+         if Cargo.lock is out of date, run `cargo check --workspace` and commit it",
+    )?;
+    Ok(String::new())
+}
+
+/// Pages are built with private items, for those who work on the code: links to them lead somewhere.
+const DOC_FLAGS: &str = "-D warnings -A rustdoc::private_intra_doc_links";
+
+fn docs(shop: &Workshop, packages: &[String]) -> Result<String, Failure> {
+    let mut cargo = shop.cargo();
+    quiet_unless_watched(cargo.arg("doc").env("RUSTDOCFLAGS", DOC_FLAGS)).args([
+        "--no-deps",
+        "--document-private-items",
+        "--locked",
+    ]);
+    name_packages(&mut cargo, packages);
+    if packages.is_empty() {
+        cargo.args(["--exclude", programs::BENCHMARKS]);
+    }
+    run_command(&mut cargo, "correct the links and the markup in the doc comments shown above")?;
+    Ok(String::new())
+}
+
+fn name_packages<'a>(
+    cargo: &'a mut std::process::Command,
+    packages: &[String],
+) -> &'a mut std::process::Command {
+    if packages.is_empty() {
+        cargo.arg("--workspace");
+    }
+    for package in packages {
+        cargo.args(["--package", package]);
+    }
+    cargo
+}
+
+/// Builds the programs that tests and suites start.
+pub(super) fn build_programs(shop: &Workshop) -> Result<(), Failure> {
+    let mut cargo = shop.cargo();
+    quiet_unless_watched(cargo.arg("build")).args([
+        "--locked",
+        "--package",
+        "zerohop",
+        "--package",
+        "zerohop-sim",
+    ]);
+    run_command(&mut cargo, "what went wrong is shown above")
+}

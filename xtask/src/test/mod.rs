@@ -1,0 +1,182 @@
+//! `cargo xtask test`: all that must hold before a change lands, the cheapest first.
+//!
+//! ```text
+//! checks      format, tidy, lint, docs: one after the other, each fails the run at once
+//! build       every program and every test program, once, in one profile
+//! jobs        tests, simulated seeds and suites of outside clients, side by side; all run, then failures are told
+//!
+//! budget      what each step may cost          report      what a run says
+//! times       how long each job took before    checks      the steps in front of the jobs
+//! ```
+
+pub mod budget;
+mod checks;
+mod report;
+mod times;
+
+use std::process::Command;
+use std::time::Instant;
+
+use crate::changed::Changed;
+use crate::environment;
+use crate::runner::job::{BUSY, Ended, Job, WAITING, Weight};
+use crate::runner::{cost, pool, programs};
+use crate::workshop::{Failure, Workshop};
+pub use report::{Done, failure, line};
+
+/// What to test.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// These steps only, by name; all if there is none.
+    pub steps: Vec<String>,
+    /// Only what a change can touch.
+    pub changed: Option<Changed>,
+}
+
+impl Wanted {
+    fn has(&self, step: &str) -> bool {
+        (self.steps.is_empty() || self.steps.iter().any(|one| one == step))
+            && self.changed.as_ref().is_none_or(|changed| changed.touches(step))
+    }
+
+    /// The packages to build and test; all if there is none.
+    fn packages(&self) -> &[String] {
+        self.changed.as_ref().map_or(&[], Changed::packages)
+    }
+}
+
+/// Runs what is wanted. A check that fails ends the run; jobs are all run, and told if they failed.
+///
+/// # Errors
+///
+/// A step that does not exist; what failed.
+pub fn run(shop: &Workshop, wanted: &Wanted) -> Result<(), Failure> {
+    if let Some(unknown) = wanted.steps.iter().find(|step| budget::row(step).is_none()) {
+        let known: Vec<&str> = budget::ROWS.iter().map(|row| row.step).collect();
+        return Err(Failure::new(format!("there is no step `{unknown}`; there are {}", known.join(", "))));
+    }
+    let (begin, cost_begin) = (Instant::now(), cost::of_this_process());
+    let needs_clients = JOBS_OF_SUITES.iter().any(|(step, _)| wanted.has(step));
+    // Installing waits for the network while the checks compute.
+    let installing = needs_clients.then(|| environment::begin(shop));
+    let mut done = Vec::new();
+    for (step, act) in checks::ALL {
+        if wanted.has(step) {
+            done.push(checks::run(step, || act(shop, wanted.packages()))?);
+        }
+    }
+    let mut programs = Vec::new();
+    if ["build", "tests", "processes", "simulation"].iter().any(|step| wanted.has(step)) || needs_clients {
+        done.push(checks::run("build", || {
+            programs = programs::build(shop, wanted.packages())?;
+            checks::build_programs(shop)?;
+            Ok(format!("{} test programs", programs.len()))
+        })?);
+    }
+    if let Some(installing) = installing {
+        done.push(installing.wait()?);
+    }
+    let jobs = jobs(shop, wanted, &programs)?;
+    let ended = play(shop, jobs)?;
+    let failed = ended.iter().filter(|one| one.failure.is_some()).count();
+    print!("{}", report::where_it_went(&ended));
+    let groups = report::groups(&ended);
+    groups.iter().for_each(|one| println!("{}", report::line("ran", one)));
+    done.extend(groups);
+    let whole = Done {
+        step: "all",
+        took: begin.elapsed(),
+        cost: cost::of_this_process().saturating_sub(cost_begin),
+        said: String::new(),
+    };
+    for told in done.iter().filter_map(|one| budget::excess(one.step, one.cost)) {
+        println!("xtask: note: {told}");
+    }
+    println!("{}", report::line(if failed == 0 { "ok" } else { "FAILED" }, &whole));
+    if !ended.is_empty() {
+        println!("{} passed, {failed} failed", ended.len() - failed);
+    }
+    if failed == 0 {
+        return Ok(());
+    }
+    let names: Vec<String> =
+        ended.iter().filter(|one| one.failure.is_some()).map(|one| format!("  {}", one.label())).collect();
+    Err(Failure::new(format!("failed, each shown above with what it printed:\n{}", names.join("\n"))))
+}
+
+/// Suites of other languages: each is a command of this program, and weighs so much.
+const JOBS_OF_SUITES: [(&str, Weight); 3] = [("redis", WAITING), ("slurm", WAITING), ("python", WAITING)];
+
+/// Seeds of one node, each played twice.
+const NODE_SEEDS: &str = "0..25";
+/// Seeds of clusters: from 60 on a batch that lacks anything that is counted fails (docs/testing.md).
+const CLUSTER_SEEDS: &str = "60";
+
+fn jobs(shop: &Workshop, wanted: &Wanted, programs: &[programs::Program]) -> Result<Vec<Job>, Failure> {
+    let mut jobs = Vec::new();
+    for program in programs.iter().filter(|program| wanted.has(program.group())) {
+        jobs.extend(program.tests()?.iter().map(|test| program.job(test)));
+    }
+    if wanted.has("simulation") {
+        let simulate = |name: &str, words: &[&str]| {
+            let mut command = Command::new(shop.target.join("debug").join("zerohop-sim"));
+            command.args(words).current_dir(&shop.root);
+            suite("simulation", name, BUSY, command)
+        };
+        jobs.push(simulate("seeds of one node", &["--seeds", NODE_SEEDS]));
+        jobs.push(simulate("seeds of clusters", &["cluster", "--seed", "0", "--seeds", CLUSTER_SEEDS]));
+    }
+    let this = std::env::current_exe().map_err(|error| Failure::new(format!("where xtask is: {error}")))?;
+    for (step, weight) in JOBS_OF_SUITES.into_iter().filter(|(step, _)| wanted.has(step)) {
+        let mut command = Command::new(&this);
+        command.arg(step).current_dir(&shop.root);
+        jobs.push(suite(step, step, weight, command));
+    }
+    Ok(jobs)
+}
+
+fn suite(group: &'static str, name: &str, weight: Weight, command: Command) -> Job {
+    Job { group, program: group.to_owned(), name: name.to_owned(), weight, command, check: None }
+}
+
+/// Runs the jobs side by side and prints each failure as it comes.
+fn play(shop: &Workshop, jobs: Vec<Job>) -> Result<Vec<Ended>, Failure> {
+    let ended = pool::run_all(jobs, pool::capacity(), &times::load(shop), |one| {
+        if one.failure.is_some() {
+            println!("{}", report::failure(one, &advice(one)));
+        }
+    });
+    times::save(shop, &ended)?;
+    Ok(ended)
+}
+
+/// What to do about a failed job.
+fn advice(one: &Ended) -> String {
+    match one.group {
+        "simulation" => {
+            "the line that replays the seed is above; docs/testing.md says how to look into it".to_owned()
+        }
+        "redis" | "slurm" | "python" => format!("repeat it alone: cargo xtask {}", one.group),
+        _ => format!("repeat it under load: cargo xtask again {} --times 20", one.name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_that_is_not_there_is_answered_with_those_that_are() {
+        let shop = Workshop::find().unwrap();
+        let wanted = Wanted { steps: vec!["tidy".to_owned(), "tiddy".to_owned()], changed: None };
+        let said = run(&shop, &wanted).unwrap_err().to_string();
+        assert!(said.contains("`tiddy`") && said.contains("build, environment, tests"), "{said}");
+    }
+
+    #[test]
+    fn each_suite_has_a_row_in_the_budget() {
+        for (step, _) in JOBS_OF_SUITES {
+            assert!(budget::row(step).is_some(), "{step}");
+        }
+    }
+}

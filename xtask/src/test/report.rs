@@ -1,0 +1,150 @@
+//! What a run says: a line per step, the failures with all that they printed, and where the time went.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use crate::runner::job::Ended;
+
+use super::budget;
+
+/// A step that has ended well.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Done {
+    /// Its name.
+    pub step: &'static str,
+    /// From its beginning to its end.
+    pub took: Duration,
+    /// Processor time, its children's included.
+    pub cost: Duration,
+    /// A word about it.
+    pub said: String,
+}
+
+/// How many of the slowest jobs are listed.
+const SLOWEST: usize = 10;
+
+/// The line of a step.
+pub fn line(verdict: &str, done: &Done) -> String {
+    let Done { step, took, cost, said } = done;
+    format!(
+        "xtask: {verdict:6} {step:11} {:7.1} s {:7.1} s of processor  {said}",
+        took.as_secs_f64(),
+        cost.as_secs_f64()
+    )
+    .trim_end()
+    .to_owned()
+}
+
+/// What is printed of a failed job, as soon as it has failed.
+pub fn failure(ended: &Ended, advice: &str) -> String {
+    format!(
+        "---- {} ----\n{}\n---- {} failed: {}\n     {advice}",
+        ended.label(),
+        ended.output.trim_end(),
+        ended.label(),
+        ended.failure.as_deref().unwrap_or_default(),
+    )
+}
+
+/// One step for each group of the jobs that ran side by side.
+pub(super) fn groups(jobs: &[Ended]) -> Vec<Done> {
+    let mut groups: BTreeMap<&'static str, (Duration, Duration, usize)> = BTreeMap::new();
+    for job in jobs {
+        let (took, cost, count) = groups.entry(job.group).or_default();
+        *took += job.took;
+        *cost += job.cost;
+        *count += 1;
+    }
+    let row = |step: &str| budget::ROWS.iter().position(|row| row.step == step);
+    let mut done: Vec<Done> = groups
+        .into_iter()
+        .map(|(step, (took, cost, count))| Done { step, took, cost, said: format!("{count} run") })
+        .collect();
+    done.sort_by_key(|one| row(one.step));
+    done
+}
+
+/// The cost of each test program, and the slowest of all jobs, as text.
+pub(super) fn where_it_went(jobs: &[Ended]) -> String {
+    let mut programs: BTreeMap<&str, (usize, Duration, Duration)> = BTreeMap::new();
+    for job in jobs {
+        let (count, took, cost) = programs.entry(&job.program).or_default();
+        *count += 1;
+        *took += job.took;
+        *cost += job.cost;
+    }
+    let mut text = String::new();
+    for (program, (count, took, cost)) in programs {
+        let _ = writeln!(
+            text,
+            "xtask:   {program:32} {count:5} run {:7.1} s {:7.1} s of processor",
+            took.as_secs_f64(),
+            cost.as_secs_f64()
+        );
+    }
+    let mut slowest: Vec<&Ended> = jobs.iter().collect();
+    slowest.sort_by_key(|one| std::cmp::Reverse(one.took));
+    for one in slowest.into_iter().take(SLOWEST) {
+        let _ = writeln!(
+            text,
+            "xtask:   slow: {:7.1} s {:7.1} s of processor  {}",
+            one.took.as_secs_f64(),
+            one.cost.as_secs_f64(),
+            one.label()
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(group: &'static str, name: &str, seconds: u64) -> Ended {
+        Ended {
+            group,
+            program: "zerohop suite".to_owned(),
+            name: name.to_owned(),
+            took: Duration::from_secs(seconds),
+            cost: Duration::from_secs(1),
+            failure: None,
+            output: "what it printed\n".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_step_is_one_line() {
+        let done = Done {
+            step: "lint",
+            took: Duration::from_millis(1234),
+            cost: Duration::from_millis(2050),
+            said: String::new(),
+        };
+        assert_eq!(line("ok", &done), "xtask: ok     lint            1.2 s     2.0 s of processor");
+    }
+
+    #[test]
+    fn jobs_are_summed_by_their_step_in_the_order_of_the_table() {
+        let all = groups(&[ended("redis", "a", 3), ended("tests", "b", 4), ended("tests", "c", 5)]);
+        let told: Vec<(&str, u64, u64)> =
+            all.iter().map(|one| (one.step, one.took.as_secs(), one.cost.as_secs())).collect();
+        assert_eq!(told, [("tests", 9, 2), ("redis", 3, 1)]);
+    }
+
+    #[test]
+    fn a_failure_shows_what_was_printed_and_what_to_do() {
+        let mut one = ended("tests", "a::b", 1);
+        one.failure = Some("exit status: 101".to_owned());
+        let text = failure(&one, "repeat it");
+        for part in ["zerohop suite a::b", "what it printed", "exit status: 101", "repeat it"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_slowest_come_first() {
+        let text = where_it_went(&[ended("tests", "fast", 1), ended("tests", "slow", 9)]);
+        assert!(text.find("suite slow").unwrap() < text.find("suite fast").unwrap(), "{text}");
+    }
+}

@@ -1,0 +1,63 @@
+//! How long each job took in the run before: the next one begins with the longest. `target/xtask/times.json`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::runner::job::Ended;
+use crate::workshop::{Failure, Workshop};
+
+fn file(shop: &Workshop) -> PathBuf {
+    shop.target.join("xtask").join("times.json")
+}
+
+/// What is remembered, by the jobs' labels; nothing on a fresh checkout.
+pub(super) fn load(shop: &Workshop) -> BTreeMap<String, Duration> {
+    let text = fs::read_to_string(file(shop)).unwrap_or_default();
+    let milliseconds: BTreeMap<String, u64> = serde_json::from_str(&text).unwrap_or_default();
+    milliseconds.into_iter().map(|(label, one)| (label, Duration::from_millis(one))).collect()
+}
+
+/// Remembers what these took, beside what is remembered of others.
+pub(super) fn save(shop: &Workshop, jobs: &[Ended]) -> Result<(), Failure> {
+    let mut all = load(shop);
+    all.extend(jobs.iter().filter(|one| one.failure.is_none()).map(|one| (one.label(), one.took)));
+    let milliseconds: BTreeMap<&str, u64> = all
+        .iter()
+        .map(|(label, took)| (label.as_str(), u64::try_from(took.as_millis()).unwrap_or(u64::MAX)))
+        .collect();
+    let file = file(shop);
+    let failed = |error| Failure::new(format!("{} cannot be written: {error}", file.display()));
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder).map_err(failed)?;
+    }
+    fs::write(&file, serde_json::json!(milliseconds).to_string()).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_remembered_and_those_of_others_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let shop = Workshop { root: folder.path().to_owned(), target: folder.path().join("target") };
+        assert!(load(&shop).is_empty());
+        for (name, seconds) in [("a", 1), ("b", 2), ("a", 3)] {
+            let job = Ended {
+                group: "tests",
+                program: "p".to_owned(),
+                name: name.to_owned(),
+                took: Duration::from_secs(seconds),
+                cost: Duration::ZERO,
+                failure: None,
+                output: String::new(),
+            };
+            save(&shop, &[job]).unwrap();
+        }
+        let expected =
+            [("p a".to_owned(), Duration::from_secs(3)), ("p b".to_owned(), Duration::from_secs(2))];
+        assert_eq!(load(&shop), BTreeMap::from(expected));
+    }
+}
