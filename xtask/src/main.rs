@@ -19,6 +19,7 @@ cargo xtask COMMAND
                             format, tidy, lint, docs, build, environment, tests, processes, simulation, redis, slurm, python
        --only STEP…         only these steps
        --changed [COMMIT]   only what differs from COMMIT (default: HEAD) can touch, by the dependency graph
+       --record             writes where the time went into docs/testing.md
   again NAME…               the tests whose names contain NAME, again and again, beside busy processes
        --times N            how often each (default: 20)
        --beside N           beside how many (default: 2)
@@ -83,12 +84,14 @@ fn main() -> ExitCode {
 fn test_arguments(shop: &Workshop, words: &[&str]) -> Result<test::Wanted, Failure> {
     match words {
         [] => Ok(test::Wanted::default()),
-        ["--only", steps @ ..] if !steps.is_empty() => {
-            Ok(test::Wanted { steps: steps.iter().map(|one| (*one).to_owned()).collect(), changed: None })
-        }
-        ["--changed"] => Ok(test::Wanted { steps: Vec::new(), changed: Some(Changed::since(shop, "HEAD")?) }),
+        ["--only", steps @ ..] if !steps.is_empty() => Ok(test::Wanted {
+            steps: steps.iter().map(|one| (*one).to_owned()).collect(),
+            ..test::Wanted::default()
+        }),
+        ["--record"] => Ok(test::Wanted { is_recorded: true, ..test::Wanted::default() }),
+        ["--changed"] => test_arguments(shop, &["--changed", "HEAD"]),
         ["--changed", base] if !base.starts_with('-') => {
-            Ok(test::Wanted { steps: Vec::new(), changed: Some(Changed::since(shop, base)?) })
+            Ok(test::Wanted { changed: Some(Changed::since(shop, base)?), ..test::Wanted::default() })
         }
         other => Err(usage(&format!("`{}` means nothing to test", other.join(" ")))),
     }

@@ -7,10 +7,12 @@
 //!
 //! budget      what each step may cost          report      what a run says
 //! times       how long each job took before    checks      the steps in front of the jobs
+//! record      tables of it in a document
 //! ```
 
 pub mod budget;
 mod checks;
+mod record;
 mod report;
 mod times;
 
@@ -31,6 +33,8 @@ pub struct Wanted {
     pub steps: Vec<String>,
     /// Only what a change can touch.
     pub changed: Option<Changed>,
+    /// Whether where the time went is written into `docs/testing.md`.
+    pub is_recorded: bool,
 }
 
 impl Wanted {
@@ -91,6 +95,9 @@ pub fn run(shop: &Workshop, wanted: &Wanted) -> Result<(), Failure> {
     };
     for told in done.iter().filter_map(|one| budget::excess(one.step, one.cost)) {
         println!("xtask: note: {told}");
+    }
+    if wanted.is_recorded {
+        record::write(shop, &done, &ended, &whole)?;
     }
     println!("{}", report::line(if failed == 0 { "ok" } else { "FAILED" }, &whole));
     if !ended.is_empty() {
@@ -168,7 +175,7 @@ mod tests {
     #[test]
     fn a_step_that_is_not_there_is_answered_with_those_that_are() {
         let shop = Workshop::find().unwrap();
-        let wanted = Wanted { steps: vec!["tidy".to_owned(), "tiddy".to_owned()], changed: None };
+        let wanted = Wanted { steps: vec!["tidy".to_owned(), "tiddy".to_owned()], ..Wanted::default() };
         let said = run(&shop, &wanted).unwrap_err().to_string();
         assert!(said.contains("`tiddy`") && said.contains("build, environment, tests"), "{said}");
     }
