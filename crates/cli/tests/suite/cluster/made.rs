@@ -1,13 +1,12 @@
 //! Blobs that a transaction makes, writes to, replaces and removes again.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::task::JoinSet;
 use zerohop_client::{Blob, Client, Error, Failure, Keyspace, Transaction, Transform};
 
-use crate::cluster::loads::connect;
+use crate::cluster::loads::{connect, reaches};
 use crate::cluster::nodes::Cluster;
 
 const CHUNK: u64 = 4096;
@@ -309,7 +308,12 @@ async fn what_a_transaction_makes_and_removes_was_never_there() {
 
 /// Makes blobs, each of several chunks, with a count of them; every third time the one before is removed and made anew. The blobs
 /// that are there then, and those of which nobody knows.
-async fn make(client: Client, worker: u8, stop: Arc<AtomicBool>) -> (Vec<String>, Vec<String>) {
+async fn make(
+    client: Client,
+    worker: u8,
+    stop: Arc<AtomicBool>,
+    done: Arc<AtomicU64>,
+) -> (Vec<String>, Vec<String>) {
     let keyspace: &Keyspace = &client.keyspace("default").await.unwrap();
     let (mut made, mut unknown) = (Vec::<String>::new(), Vec::new());
     for number in 0_u64.. {
@@ -333,7 +337,10 @@ async fn make(client: Client, worker: u8, stop: Arc<AtomicBool>) -> (Vec<String>
             })
             .await;
         match ended {
-            Ok(()) => made.push(name.clone()),
+            Ok(()) => {
+                made.push(name.clone());
+                done.fetch_add(1, Ordering::Relaxed);
+            }
             Err(error) if error.is_unknown() => unknown.push(name.clone()),
             Err(error) => panic!("{error}"),
         }
@@ -347,14 +354,15 @@ async fn blobs_are_made_whole_through_the_kill_of_a_node() {
     let mut cluster = Cluster::start(folder.path(), 3);
     let client = connect(&cluster.endpoints()).await;
     let keyspace = client.keyspace("default").await.unwrap();
-    let stop = Arc::new(AtomicBool::new(false));
+    let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let mut workers = JoinSet::new();
     for worker in 1..=3 {
-        workers.spawn(make(connect(&cluster.endpoints()).await, worker, Arc::clone(&stop)));
+        let client = connect(&cluster.endpoints()).await;
+        workers.spawn(make(client, worker, Arc::clone(&stop), Arc::clone(&done)));
     }
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    reaches("blobs are made", &done, 12).await;
     cluster.kill(0);
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    reaches("they go on without the node", &done, done.load(Ordering::Relaxed) + 60).await;
     stop.store(true, Ordering::Relaxed);
     let (mut made, mut unknown) = (Vec::new(), Vec::new());
     while let Some(ended) = workers.join_next().await {

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::task::JoinSet;
 use zerohop_client::{Blob, Client, Error, Failure, Keyspace, Options, Transform};
 
-use crate::cluster::loads::connect;
+use crate::cluster::loads::{connect, reaches};
 use crate::cluster::nodes::Cluster;
-use crate::support::GIVE_UP_AFTER;
 
 const CHUNK: u64 = 4096;
 /// Bytes of the blob that every change covers, in five chunks.
@@ -266,7 +265,7 @@ struct Told {
     stop: AtomicBool,
     /// They are to let the one who counts go first, who may be in their way for long: they change what it reads all the time.
     wait: AtomicBool,
-    done: AtomicU64,
+    done: Arc<AtomicU64>,
 }
 
 /// Writes all of a blob, adds to another, and counts in a record and a list, each time as one. How many were done, and those of which
@@ -359,12 +358,7 @@ async fn blobs_and_records_change_as_one_through_the_kill_of_a_node() {
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    let before = told.done.load(Ordering::Relaxed);
-    let began = Instant::now();
-    while told.done.load(Ordering::Relaxed) == before {
-        assert!(began.elapsed() < GIVE_UP_AFTER, "they do not go on without the node");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    reaches("they go on without the node", &told.done, told.done.load(Ordering::Relaxed) + 1).await;
     told.stop.store(true, Ordering::Relaxed);
     let (mut written, mut unknown) = (0, 0);
     while let Some(ended) = workers.join_next().await {

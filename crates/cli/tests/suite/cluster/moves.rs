@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::cluster::loads::{Load, check, connect};
 use crate::cluster::nodes::Cluster;
+use crate::support::wait_for;
 
 fn members(partition: &Value) -> BTreeSet<u64> {
     let others = ["in_sync", "followers"].into_iter().flat_map(|role| partition[role].as_array().unwrap());
@@ -14,20 +15,20 @@ fn members(partition: &Value) -> BTreeSet<u64> {
 
 /// Moves a partition. Where the machine is so loaded that a node is taken for dead for a moment, the move fails and is told so.
 fn moves(cluster: &Cluster, name: &str, to: &str) {
-    for _ in 0..10 {
+    let steps = || {
         let (code, out, told) = cluster.run(&["partition", "move", name, "--to", to, "--json"]);
         if code == 0 {
             let steps: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
             assert_eq!(steps.last().unwrap()["step"], "done", "{steps:?}");
-            return;
+            return Ok(());
         }
         assert!(
             code == 3 && ["has failed", "is being moved", "is down"].iter().any(|one| told.contains(one)),
             "{told}"
         );
-        std::thread::sleep(std::time::Duration::from_millis(500));
-    }
-    panic!("{name} is never moved");
+        Err(told)
+    };
+    drop(wait_for(&format!("{name} is moved"), steps, Result::is_ok));
 }
 
 #[tokio::test]
@@ -79,7 +80,7 @@ async fn a_partition_is_moved_under_load_and_stays_where_it_was_put() {
     }
     let (code, ..) = cluster.run(&["partition", "move", "default", "--to", "1"]);
     assert_eq!(code, 2);
-    let (written, _) = load.end();
+    let written = load.end();
     check(&connect(&cluster.endpoints()).await, &written).await;
     // Nobody evens out what an operator has chosen, until it is released.
     std::thread::sleep(std::time::Duration::from_secs(1));

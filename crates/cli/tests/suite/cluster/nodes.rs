@@ -1,7 +1,10 @@
 //! The processes of a cluster.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -15,6 +18,9 @@ const PORTS: u16 = 4;
 
 /// Nodes that may join a cluster, whose ports are behind those of the first.
 const JOINING_MAX: u16 = 1;
+
+/// After how long a node flushes what was written (`interval:100ms`).
+const FLUSHES_AFTER: Duration = Duration::from_millis(100);
 
 pub(crate) struct Cluster {
     folder: PathBuf,
@@ -53,6 +59,11 @@ impl Cluster {
 
     pub(crate) fn endpoints(&self) -> Vec<String> {
         self.ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()
+    }
+
+    /// What a node has told its log so far.
+    pub(crate) fn log(&self, node: usize) -> String {
+        std::fs::read_to_string(log_of(&self.folder, node)).unwrap()
     }
 
     /// The processes that run.
@@ -127,6 +138,34 @@ impl Cluster {
         act(self);
     }
 
+    /// The sum of a metric over all instances of a node.
+    pub(crate) fn metric(&self, node: usize, name: &str) -> u64 {
+        metric(&self.endpoints()[node], name)
+    }
+
+    /// How often each node has begun to sync a partition's segments.
+    pub(crate) fn syncs(&self) -> Vec<u64> {
+        (0..self.nodes.len()).map(|node| self.metric(node, "segment_syncs_total")).collect()
+    }
+
+    /// Waits until what was written since these were counted is flushed on all nodes, with the mark that tells of it, which is a flush of
+    /// its own: each has begun two more, and then none for a while, for many times as long as it waits for one that is due.
+    pub(crate) fn wait_until_flushed(&self, before: &[u64]) {
+        let mut last = Vec::new();
+        let mut calm = 0;
+        let look = || {
+            let now = self.syncs();
+            calm = if now == last { calm + 1 } else { 0 };
+            last.clone_from(&now);
+            std::thread::sleep(FLUSHES_AFTER / 5);
+            (now, calm)
+        };
+        let is_so = |(now, calm): &(Vec<u64>, u32)| {
+            *calm >= 25 && now.iter().zip(before).all(|(now, before)| *now >= before + 2)
+        };
+        wait_for(&format!("all is flushed since {before:?}"), look, is_so);
+    }
+
     /// Waits until the status is so.
     pub(crate) fn wait_for(&self, what: &str, is_so: impl Fn(&Value) -> bool) {
         wait_for(what, || self.status(), is_so);
@@ -192,4 +231,18 @@ impl Drop for Cluster {
             status
         });
     }
+}
+
+/// The sum of a metric over all instances of the node at this endpoint.
+pub(crate) fn metric(endpoint: &str, name: &str) -> u64 {
+    let mut stream = TcpStream::connect(endpoint).unwrap();
+    write!(stream, "GET /metrics HTTP/1.1\r\nHost: {endpoint}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let of = |line: &str| -> Option<f64> {
+        let (named, value) = line.rsplit_once(' ')?;
+        let named = named.split('{').next()?;
+        (named == format!("zerohop_{name}")).then(|| value.trim().parse().unwrap())
+    };
+    text.lines().filter_map(of).sum::<f64>() as u64
 }

@@ -1,15 +1,14 @@
 //! Nodes are gone for good, and an operator gives up what only they had.
 
-use std::time::Duration;
-
 use zerohop_client::{Client, Error, Options, Reason};
 
 use crate::cluster::nodes::Cluster;
+use crate::support::GIVE_UP_AFTER;
 
 async fn connect(cluster: &Cluster) -> Client {
     let endpoints = cluster.endpoints();
     let endpoints: Vec<&str> = endpoints[..2].iter().map(String::as_str).collect();
-    let options = Options { deadline: Duration::from_secs(3), ..Options::default() };
+    let options = Options { deadline: GIVE_UP_AFTER, ..Options::default() };
     Client::connect_with(&endpoints, options).await.unwrap()
 }
 

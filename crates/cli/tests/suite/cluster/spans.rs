@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::cluster::nodes::Cluster;
 use crate::cluster::redis::Redis;
+use crate::support::wait_for;
 
 const ACCOUNTS: u64 = 16;
 
@@ -143,13 +144,10 @@ fn commands_over_keys_on_all_nodes_are_whole_through_the_kill_of_one() {
             if round == 10 {
                 cluster.kill(0);
             }
-            #[expect(clippy::disallowed_methods, reason = "the load goes on meanwhile")]
             thread::sleep(Duration::from_millis(100));
         }
         let before = done.load(Ordering::Relaxed);
-        #[expect(clippy::disallowed_methods, reason = "the load goes on meanwhile")]
-        thread::sleep(Duration::from_secs(2));
-        assert!(done.load(Ordering::Relaxed) > before, "they go on without the node");
+        wait_for("they go on without the node", || done.load(Ordering::Relaxed), |now| *now > before);
         drop(stops);
         for (worker, ended) in workers.into_iter().enumerate() {
             let (written, unknown) = ended.join().unwrap();

@@ -1,24 +1,25 @@
 //! Transactions that bring more than travels at once: what they bring is staged before. It is committed as one, and goes if its
 //! client is killed.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use zerohop_client::{Client, Error, Keyspace, Reason, Unfit};
 
 use crate::cluster::loads::connect;
-use crate::cluster::nodes::Cluster;
+use crate::cluster::nodes::{Cluster, metric};
+use crate::support::process::Running;
+use crate::support::wait_for;
 
 /// Bytes of a record that is staged by itself.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// As long as what is staged for nobody stays (docs/guide/limits.md), and what a loaded machine takes longer.
-const GOES_AFTER: Duration = Duration::from_secs(60 + 60);
+/// What is staged when its client is killed.
+const STAGED_BYTES: u64 = 200 << 20;
 
-/// Where a process that only stages finds its cluster.
+/// Where a process that only stages, or one that is measured, finds its cluster.
 const STAGES_AT: &str = "ZEROHOP_TEST_STAGES_AT";
+const MEASURED_AT: &str = "ZEROHOP_TEST_MEASURED_AT";
 
 fn key(number: usize) -> String {
     format!("staged-{number}")
@@ -30,22 +31,12 @@ fn piece(number: usize) -> Vec<u8> {
     bytes
 }
 
-/// The sum of a gauge over all instances of a node.
-fn gauge(endpoint: &str, name: &str) -> u64 {
-    let mut stream = TcpStream::connect(endpoint).unwrap();
-    write!(stream, "GET /metrics HTTP/1.1\r\nHost: {endpoint}\r\nConnection: close\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    let of = |line: &str| -> Option<f64> {
-        let (named, value) = line.rsplit_once(' ')?;
-        let named = named.split('{').next()?;
-        (named == format!("zerohop_{name}")).then(|| value.trim().parse().unwrap())
-    };
-    text.lines().filter_map(of).sum::<f64>() as u64
+fn sum(endpoints: &[String], name: &str) -> u64 {
+    endpoints.iter().map(|endpoint| metric(endpoint, name)).sum()
 }
 
-fn staged_bytes(cluster: &Cluster) -> u64 {
-    cluster.endpoints().iter().map(|endpoint| gauge(endpoint, "staged_bytes")).sum()
+fn staged_bytes(endpoints: &[String]) -> u64 {
+    sum(endpoints, "staged_bytes")
 }
 
 /// Memory of a process in bytes, at most so far.
@@ -61,8 +52,8 @@ fn mebibytes() -> usize {
     std::env::var("ZEROHOP_TEST_STAGED_MIB").map_or(160, |text| text.parse().unwrap())
 }
 
-async fn one_keyspace(cluster: &Cluster) -> (Client, Keyspace) {
-    let client = connect(&cluster.endpoints()).await;
+async fn one_keyspace(endpoints: &[String]) -> (Client, Keyspace) {
+    let client = connect(endpoints).await;
     let keyspace = client.keyspace("default").await.unwrap();
     (client, keyspace)
 }
@@ -71,7 +62,21 @@ async fn one_keyspace(cluster: &Cluster) -> (Client, Keyspace) {
 async fn a_transaction_of_more_than_its_client_holds_is_seen_whole_or_not_at_all() {
     let folder = crate::support::folder();
     let cluster = Cluster::start(folder.path(), 3);
-    let (client, keyspace) = one_keyspace(&cluster).await;
+    let mut client = program("is_measured_if_told_where", MEASURED_AT, &cluster);
+    assert!(client.ended().success(), "what went wrong is shown above");
+    let of_nodes: Vec<u64> = cluster.processes().map(resident_bytes_max).map(|bytes| bytes >> 20).collect();
+    eprintln!("the nodes have taken {of_nodes:?} MiB");
+    let endpoints = cluster.endpoints();
+    wait_for("nothing of what was committed stays staged", || staged_bytes(&endpoints), |bytes| *bytes == 0);
+    cluster.stop_in_order();
+}
+
+/// Not a test of its own: the client whose memory is measured, alone in its process.
+#[tokio::test]
+async fn is_measured_if_told_where() {
+    let Ok(endpoints) = std::env::var(MEASURED_AT) else { return };
+    let endpoints: Vec<String> = endpoints.split(',').map(str::to_owned).collect();
+    let (client, keyspace) = one_keyspace(&endpoints).await;
     let (pieces, began) = (mebibytes(), Instant::now());
     let before = resident_bytes_max(std::process::id());
     let transaction = client.begin();
@@ -83,17 +88,15 @@ async fn a_transaction_of_more_than_its_client_holds_is_seen_whole_or_not_at_all
         transaction.write(keyspace.insert(&key(number), &number.to_le_bytes())).unwrap();
     }
     let staged = began.elapsed();
-    assert!(staged_bytes(&cluster) >= (pieces * PIECE_BYTES) as u64);
+    assert!(staged_bytes(&endpoints) >= (pieces * PIECE_BYTES) as u64);
     for number in [0, pieces - 1, 9_999] {
         assert_eq!(keyspace.lookup_bytes(&key(number)).await.unwrap(), None, "nobody sees {number}");
     }
     transaction.commit().await.unwrap();
     let committed = began.elapsed() - staged;
     let grown = resident_bytes_max(std::process::id()) - before;
-    let of_nodes: Vec<u64> = cluster.processes().map(resident_bytes_max).map(|bytes| bytes >> 20).collect();
     eprintln!(
-        "{pieces} MiB staged in {staged:?}, 10,000 records committed in {committed:?}; the client has grown by {} MiB, the nodes \
-         have taken {of_nodes:?} MiB",
+        "{pieces} MiB staged in {staged:?}, 10,000 records committed in {committed:?}; the client has grown by {} MiB",
         grown >> 20
     );
     assert!(grown < 64 << 20, "the client holds what it has staged: {grown}");
@@ -102,19 +105,13 @@ async fn a_transaction_of_more_than_its_client_holds_is_seen_whole_or_not_at_all
         let expected = if number < pieces { piece(number) } else { number.to_le_bytes().to_vec() };
         assert!(found == expected, "{number}");
     }
-    let deadline = Instant::now() + GOES_AFTER;
-    while staged_bytes(&cluster) > 0 {
-        assert!(Instant::now() < deadline, "what was committed stays staged");
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-    cluster.stop_in_order();
 }
 
 #[tokio::test]
 async fn one_operation_or_byte_too_many_is_refused_before_it_is_sent() {
     let folder = crate::support::folder();
     let cluster = Cluster::start(folder.path(), 1);
-    let (client, keyspace) = one_keyspace(&cluster).await;
+    let (client, keyspace) = one_keyspace(&cluster.endpoints()).await;
     let unfit = |error: Error| match error {
         Error::Operation { reason, .. } => match *reason {
             Reason::Unfit(unfit) => unfit,
@@ -149,7 +146,8 @@ async fn one_operation_or_byte_too_many_is_refused_before_it_is_sent() {
 #[tokio::test]
 async fn stages_for_ever_if_told_where() {
     let Ok(endpoint) = std::env::var(STAGES_AT) else { return };
-    let client = connect(&[endpoint]).await;
+    let endpoints: Vec<String> = endpoint.split(',').map(str::to_owned).collect();
+    let client = connect(&endpoints).await;
     let keyspace = client.keyspace("default").await.unwrap();
     let transaction = client.begin();
     for number in 0..1_000 {
@@ -158,46 +156,36 @@ async fn stages_for_ever_if_told_where() {
     std::future::pending().await
 }
 
-fn stager(cluster: &Cluster) -> Child {
+/// This test program again, as a client that is told so by its environment.
+fn program(test: &str, variable: &str, cluster: &Cluster) -> Running {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "cluster::staging::stages_for_ever_if_told_where"]);
-    command.env(STAGES_AT, &cluster.endpoints()[0]).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().unwrap()
+    command.args(["--exact", &format!("cluster::staging::{test}"), "--nocapture"]);
+    Running::start(command.env(variable, cluster.endpoints().join(",")).stdout(Stdio::null()))
 }
 
 #[tokio::test]
 async fn what_a_killed_client_has_staged_goes_within_the_published_time() {
     let folder = crate::support::folder();
     let cluster = Cluster::start(folder.path(), 3);
-    let mut child = stager(&cluster);
-    let began = Instant::now();
-    while staged_bytes(&cluster) < 600 << 20 {
-        assert!(began.elapsed() < GOES_AFTER, "nothing is staged: {}", staged_bytes(&cluster));
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let (killed, staged) = (Instant::now(), staged_bytes(&cluster));
-    while staged_bytes(&cluster) > 0 {
-        assert!(killed.elapsed() < GOES_AFTER, "{} bytes stay staged", staged_bytes(&cluster));
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    let endpoints = cluster.endpoints();
+    let child = program("stages_for_ever_if_told_where", STAGES_AT, &cluster);
+    wait_for("much is staged", || staged_bytes(&endpoints), |bytes| *bytes >= STAGED_BYTES);
+    // Killed.
+    drop(child);
+    let (killed, staged) = (Instant::now(), staged_bytes(&endpoints));
+    wait_for("nothing stays staged", || staged_bytes(&endpoints), |bytes| *bytes == 0);
     let expired = killed.elapsed();
-    assert!(expired > Duration::from_secs(50), "it goes before its time: {expired:?}");
     // It is dead space of the logs then, which compaction gives back at its pace.
-    let on = |name| cluster.endpoints().iter().map(|one| gauge(one, name)).sum::<u64>();
+    let on = |name| sum(&endpoints, name);
     let live = || on("log_bytes").saturating_sub(on("dead_bytes"));
-    while live() > staged / 4 {
-        assert!(killed.elapsed() < GOES_AFTER + Duration::from_secs(30), "{} bytes of logs live on", live());
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    wait_for("its logs are needed no more", live, |bytes| *bytes <= staged / 4);
     eprintln!(
         "{} MiB staged over three nodes expired {expired:?} after the kill; of {} MiB of logs {} MiB were needed then",
         staged >> 20,
         on("log_bytes") >> 20,
         live() >> 20
     );
-    let (client, keyspace) = one_keyspace(&cluster).await;
+    let (client, keyspace) = one_keyspace(&cluster.endpoints()).await;
     assert_eq!(keyspace.lookup_bytes(&key(0)).await.unwrap(), None);
     // The cluster goes on as if nothing had been.
     client.transaction(async |tx| tx.insert(&keyspace, &key(0), "after")).await.unwrap();

@@ -8,7 +8,7 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
-use rustix::process::{Pid, Signal, getpgid, kill_process_group};
+use rustix::process::{Signal, kill_process_group};
 
 use crate::support::process::Running;
 use crate::support::{GIVE_UP_AFTER, report, wait_for};
@@ -86,13 +86,10 @@ impl Shell {
     }
 
     /// The processes of the shell's group that have not ended.
-    fn group(&self) -> Vec<Pid> {
-        let all = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
-            let id: i32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
-            Pid::from_raw(id)
-        });
-        let group = self.child.pid();
-        all.filter(|one| getpgid(Some(*one)).is_ok_and(|of| of == group) && report::is_alive(*one)).collect()
+    fn group(&self) -> Vec<u32> {
+        let all = std::fs::read_dir("/proc").unwrap();
+        let all = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+        all.filter(|one| report::is_of_group(*one, self.child.id())).collect()
     }
 }
 

@@ -1,15 +1,14 @@
 //! The unit of `docs/guide/systemd.md`, started as systemd would start it: its command line, its environment, its signal. What
 //! systemd itself does (starting again, lingering, the journal) is not tried.
 
-use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 
 use crate::guides::root;
+use crate::support::ports::ports;
+use crate::support::process::Running;
 
 /// The unit as the guide has it: the lines of the block that begins with its name.
 fn unit() -> Vec<String> {
@@ -22,18 +21,6 @@ fn unit() -> Vec<String> {
 fn setting(unit: &[String], name: &str) -> String {
     let found = unit.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
     found.unwrap_or_else(|| panic!("the unit says no {name}: {unit:#?}")).to_owned()
-}
-
-/// The first of ports that are free now: the manager's and those of the instances behind it. Below what systems give to
-/// outgoing connections, one of which could take a port while the node is down.
-fn free_ports() -> u16 {
-    const PORTS: u16 = 64;
-    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
-    let first = 12_000 + (std::process::id() % 100) as u16 * PORTS;
-    let found = (0..100)
-        .map(|step| first + step * PORTS)
-        .find(|first| (0..PORTS).all(|behind| is_free(first + behind)));
-    found.expect("no free ports were found")
 }
 
 #[test]
@@ -53,12 +40,13 @@ fn the_unit_of_the_guide_starts_a_node_that_ends_in_order_and_may_be_started_aga
     std::fs::create_dir_all(home.path().join(".config/zerohop")).unwrap();
     assert!(program(&[&zerohop, "secret", "new", &secret]).status().unwrap().success());
     // One host of this machine instead of three: the rest is as it stands there.
-    let free = format!("127.0.0.1:{}", free_ports());
+    let free = format!("127.0.0.1:{}", ports(20));
     let line = setting(&unit, "ExecStart").replace("%h", &home.path().display().to_string());
     assert!(line.contains("node[1-3]:7400"), "{line}");
     let line = line.replace("node[1-3]:7400", &free);
     let words: Vec<&str> = line.split_whitespace().collect();
-    let stop_within = setting(&unit, "TimeoutStopSec").parse().map(Duration::from_secs).unwrap();
+    let stop_within: u64 = setting(&unit, "TimeoutStopSec").parse().unwrap();
+    assert!(stop_within > 0);
     assert_eq!(setting(&unit, "Restart"), "on-failure");
     // In order, which is no failure; and killed, which is one, so that systemd starts it again: it finds its data.
     for (signal, is_failure) in [(Signal::TERM, false), (Signal::KILL, true), (Signal::TERM, false)] {
@@ -66,20 +54,14 @@ fn the_unit_of_the_guide_starts_a_node_that_ends_in_order_and_may_be_started_aga
         let told = home.path().join("told");
         let errors = std::fs::File::create(&told).unwrap();
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
-        let mut child = command.spawn().unwrap();
+        let mut child = Running::start(&mut command);
         // It says where it serves once it does.
-        let mut ready = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
+        let ready = child.first_line();
         let status = program(&[&zerohop, "status", "--endpoint", &free]).output().unwrap();
         let told = std::fs::read_to_string(told).unwrap();
         assert!(status.status.success(), "`{line}` says {ready:?}: {told}{status:?}");
-        kill_process(Pid::from_child(&child), signal).unwrap();
-        let asked = Instant::now();
-        while child.try_wait().unwrap().is_none() {
-            assert!(asked.elapsed() < stop_within, "it does not end in the time that the unit gives it");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        assert_eq!(!child.wait().unwrap().success(), is_failure);
+        kill_process(child.pid(), signal).unwrap();
+        assert_eq!(!child.ended().success(), is_failure);
     }
     assert!(home.path().join("zerohop-data/node").is_dir(), "its data is where the unit says");
     // A folder that it refuses: it ends at once, with a code that says so.

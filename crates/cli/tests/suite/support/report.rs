@@ -55,3 +55,11 @@ pub(crate) fn is_alive(process: Pid) -> bool {
     let id = u32::try_from(process.as_raw_nonzero().get()).unwrap();
     test_kill_process(process).is_ok() && !state_of(id).starts_with('Z')
 }
+
+/// Whether a process is of a group of processes, and has not ended.
+pub(crate) fn is_of_group(process: u32, group: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // Behind the name, which may hold anything: the state, the parent, the group.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    matches!(fields[..], [state, _, of, ..] if state != "Z" && of == group.to_string())
+}
