@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::support::patience::patient;
 use crate::support::ports::ports;
 use crate::support::process::{Node, log_of};
 use crate::support::{report, wait_for};
@@ -87,7 +88,7 @@ impl Cluster {
     pub(crate) fn run(&self, arguments: &[&str]) -> (i32, String, String) {
         // Of commands that ask nobody it does not matter.
         let running = self.nodes.iter().position(Option::is_some).unwrap_or(0);
-        let output = self.program(running).args(arguments).output().unwrap();
+        let output = self.program(running).args(patient(arguments)).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
     }

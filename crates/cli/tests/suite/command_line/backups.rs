@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Signal, kill_process};
-use zerohop_client::{Client, Error, Expiry, Failure, Range, Record, SnapshotOptions};
+use zerohop_client::{Error, Expiry, Failure, Range, Record, SnapshotOptions};
 
 use crate::support::GIVE_UP_AFTER;
-use crate::support::serving::{Serving, code, pid, stderr, stdout, zerohop};
+use crate::support::patience;
+use crate::support::process::Running;
+use crate::support::serving::{Serving, code, stderr, stdout, zerohop};
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -30,7 +32,7 @@ fn run<R>(work: impl Future<Output = R>) -> R {
 fn fill(cluster: &Serving) {
     cluster.ok(&["keyspace", "create", "other", "--partitions", "4", "--durability", "memory"]);
     run(async {
-        let client = Client::connect(cluster.endpoint()).await.unwrap();
+        let client = patience::client(cluster.endpoint()).await.unwrap();
         let (keyspace, other) =
             (client.keyspace("default").await.unwrap(), client.keyspace("other").await.unwrap());
         for n in 0..60 {
@@ -58,7 +60,7 @@ fn sum(bytes: &[u8]) -> u64 {
 /// All that a keyspace holds, as one text.
 fn shown(cluster: &Serving, keyspace: &str) -> String {
     run(async {
-        let client = Client::connect(cluster.endpoint()).await.unwrap();
+        let client = patience::client(cluster.endpoint()).await.unwrap();
         let keyspace = client.keyspace(keyspace).await.unwrap();
         let mut all = Vec::new();
         let mut scan = keyspace.scan("");
@@ -149,7 +151,7 @@ fn what_is_backed_up_comes_back_in_another_cluster_whole_and_by_increments() {
         // One that did not get to its end has left a mark, and is ended by the same command.
         let mark: &[u8] = b"\xFFzhr unfinished restore";
         run(async {
-            let client = Client::connect(cluster.endpoint()).await.unwrap();
+            let client = patience::client(cluster.endpoint()).await.unwrap();
             for name in ["default", "other"] {
                 client.keyspace(name).await.unwrap().insert(mark, "").await.unwrap();
             }
@@ -262,13 +264,13 @@ fn a_backup_that_is_interrupted_or_finds_no_room_leaves_nothing() {
     finds_no_room(&cluster, &path, 1000);
 
     let mut command = zerohop(&["backup", text(&path)]);
-    let mut child = command.env("ZEROHOP_ENDPOINT", cluster.endpoint()).spawn().unwrap();
+    let mut child = Running::start(command.env("ZEROHOP_ENDPOINT", cluster.endpoint()));
     let started = std::time::Instant::now();
     while !path.exists() && child.try_wait().unwrap().is_none() {
         assert!(started.elapsed() < GIVE_UP_AFTER, "it does not begin");
     }
-    let _ended = kill_process(pid(u64::from(child.id())), Signal::INT);
-    match child.wait().unwrap().code() {
+    let _ended = kill_process(child.pid(), Signal::INT);
+    match child.ended().code() {
         // It was whole before the signal came.
         Some(0) => assert_eq!(code(&cluster.run(&["verify", text(&path)])), 0),
         ended => {
@@ -296,7 +298,7 @@ fn snapshots_have_all_the_money_while_clients_transfer_it() {
     let cluster = Serving::up(&["--memory", "--instances", "2"]);
     let endpoint = cluster.endpoint().to_owned();
     run(async {
-        let client = Client::connect(&endpoint).await.unwrap();
+        let client = patience::client(&endpoint).await.unwrap();
         let bank = client.keyspace("default").await.unwrap();
         for n in 0..ACCOUNTS {
             bank.increment(&format!("account-{n}"), EACH).await.unwrap();
@@ -349,14 +351,15 @@ fn snapshots_have_all_the_money_while_clients_transfer_it() {
         // What came before is in it, what comes after is not; and it ends.
         bank.insert("before", "is there").await.unwrap();
         bank.insert_until("expires", "is there", Expiry::AfterMs(600_000)).await.unwrap();
-        let age = std::time::Duration::from_secs(3);
-        let options = SnapshotOptions { age, ..SnapshotOptions::default() };
-        let snapshot = client.snapshot_with(&[&bank], options).await.unwrap();
+        let snapshot = client.snapshot(&[&bank]).await.unwrap();
         bank.insert("after", "is not").await.unwrap();
         bank.remove("before").await.unwrap();
         assert!(snapshot.lookup(&bank, "before").await.unwrap().is_some());
         assert!(snapshot.lookup(&bank, "after").await.unwrap().is_none());
         assert!(snapshot.inspect(&bank, "expires").await.unwrap().unwrap().expires_at_ms.is_some());
+        let age = std::time::Duration::from_secs(1);
+        let options = SnapshotOptions { age, ..SnapshotOptions::default() };
+        let snapshot = client.snapshot_with(&[&bank], options).await.unwrap();
         let started = std::time::Instant::now();
         let expired = loop {
             match snapshot.lookup(&bank, "before").await {

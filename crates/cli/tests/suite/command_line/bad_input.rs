@@ -132,13 +132,11 @@ fn a_node_does_not_start_where_it_should_not_and_says_why() {
     let data = folder.path().join("data");
     let data = data.to_str().unwrap();
     let refused = |arguments: &[&str], words: &[&str]| {
-        let started = std::time::Instant::now();
         let output = output(zerohop(&[&["node"], arguments].concat()), b"");
         assert_eq!((code(&output), stdout(&output).as_str()), (3, ""), "{output:?}");
         for word in words {
             assert!(stderr(&output).contains(word), "{word}: {output:?}");
         }
-        assert!(started.elapsed() < std::time::Duration::from_secs(20));
     };
     refused(&["--listen", "0.0.0.0:0", "--memory"], &["0.0.0.0:0", "other machines", "127.0.0.1"]);
     refused(&["--listen", "127.0.0.1:0", "--memory", "--instances", "0"], &["instances"]);

@@ -3,7 +3,9 @@
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
-use crate::support::serving::{Serving, code, output, pid, stdout, zerohop};
+use crate::support::process::Running;
+use crate::support::serving::{Serving, code, output, stdout, zerohop};
+use crate::support::wait_for;
 
 #[test]
 fn a_run_counts_every_operation_and_leaves_no_key_behind() {
@@ -38,19 +40,11 @@ fn is_interrupted(arguments: &[&str]) {
     let cluster = Serving::in_memory();
     let mut command = zerohop(arguments);
     command.env("ZEROHOP_ENDPOINT", cluster.endpoint());
-    std::thread::scope(|scope| {
-        let (tell, told) = std::sync::mpsc::channel();
-        let run = scope.spawn(move || {
-            let child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
-            tell.send(child.id()).unwrap();
-            child.wait_with_output().unwrap()
-        });
-        let bench = pid(u64::from(told.recv().unwrap()));
-        while cluster.ok(&["kv", "scan", "--limit", "1"]).is_empty() {}
-        kill_process(bench, Signal::INT).unwrap();
-        let run = run.join().unwrap();
-        assert_eq!((code(&run), stdout(&run).as_str()), (130, ""));
-    });
+    let run = Running::start(command.stdout(std::process::Stdio::piped()));
+    wait_for("it writes", || cluster.ok(&["kv", "scan", "--limit", "1"]), |found| !found.is_empty());
+    kill_process(run.pid(), Signal::INT).unwrap();
+    let run = run.output();
+    assert_eq!((code(&run), stdout(&run).as_str()), (130, ""));
     assert_eq!(cluster.ok(&["kv", "scan"]), "");
 }
 

@@ -2,8 +2,9 @@
 
 use serde_json::json;
 use tokio::task::JoinSet;
-use zerohop_client::{BlobTrouble, Client, Error, Failure, Transform};
+use zerohop_client::{BlobTrouble, Error, Failure, Transform};
 
+use crate::support::patience;
 use crate::support::serving::{Serving, code, stderr, stdout};
 
 /// Bytes that differ wherever one looks.
@@ -126,7 +127,7 @@ fn many_clients_at_once_leave_each_others_bytes_alone() {
     let endpoint = cluster.endpoint().to_owned();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let client = Client::connect(&endpoint).await.unwrap();
+        let client = patience::client(&endpoint).await.unwrap();
         let keyspace = client.keyspace("default").await.unwrap();
         for name in ["log", "cells"] {
             keyspace.blob(name).create_with(12, b"").await.unwrap();
@@ -180,7 +181,7 @@ fn what_lies_in_several_chunks_is_written_and_read_as_one() {
     let endpoint = cluster.endpoint().to_owned();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let client = Client::connect(&endpoint).await.unwrap();
+        let client = patience::client(&endpoint).await.unwrap();
         let keyspace = client.keyspace("default").await.unwrap();
         keyspace.blob("b").create_with(12, b"").await.unwrap();
         keyspace.blob("b").write_at(0, &[0; ALL]).await.unwrap();
@@ -246,7 +247,7 @@ fn a_write_that_rests_on_what_was_read_is_refused_once_that_has_changed() {
     let endpoint = cluster.endpoint().to_owned();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let client = Client::connect(&endpoint).await.unwrap();
+        let client = patience::client(&endpoint).await.unwrap();
         let keyspace = client.keyspace("default").await.unwrap();
         let (one, other) = (keyspace.blob("b"), keyspace.blob("b"));
         one.create_with(12, b"").await.unwrap();
@@ -283,7 +284,7 @@ fn what_is_filled_in_is_seen_all_at_once_or_never() {
     let endpoint = cluster.endpoint().to_owned();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let client = Client::connect(&endpoint).await.unwrap();
+        let client = patience::client(&endpoint).await.unwrap();
         let keyspace = client.keyspace("default").await.unwrap();
         let (writer, other) = (keyspace.blob("b"), keyspace.blob("b"));
         writer.create_with(12, b"").await.unwrap();
@@ -328,7 +329,7 @@ fn keys_of_blobs_are_refused_to_operations_of_records() {
     let endpoint = cluster.endpoint().to_owned();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let client = Client::connect(&endpoint).await.unwrap();
+        let client = patience::client(&endpoint).await.unwrap();
         let keyspace = client.keyspace("default").await.unwrap();
         for last in [0, 1] {
             let key = [&b"\xFFzhbfilm"[..], &[0; 8], &[last]].concat();

@@ -4,13 +4,13 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Output, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::GIVE_UP_AFTER;
+use crate::support::process::Running;
 use crate::support::serving::{Serving, code, pid, wait_until_gone, zerohop};
+use crate::support::wait_for;
 
 /// Bytes of one file that is stored in parts.
 const LARGE: usize = (3 << 20) + 5;
@@ -148,26 +148,18 @@ fn ctrl_c_removes_the_folder_and_ends_the_node() {
     let temporary = crate::support::folder();
     let mut command = zerohop(&["demo"]);
     command.arg(root.path()).env("TMPDIR", temporary.path()).stdout(Stdio::piped());
-    let mut child = command.spawn().unwrap();
+    let mut child = Running::start(&mut command);
     // Once its node has data it is at work.
-    let started = Instant::now();
-    let node = loop {
-        let of_demo = children(child.id());
-        let has_data = || {
-            std::fs::read_dir(temporary.path())
-                .unwrap()
-                .any(|one| one.unwrap().path().join("node-1").exists())
-        };
-        if let Some(node) = of_demo.first().filter(|_| has_data()) {
-            break *node;
-        }
-        assert!(started.elapsed() < GIVE_UP_AFTER && child.try_wait().unwrap().is_none());
-        std::thread::sleep(Duration::from_millis(1));
+    let has_data = || {
+        let mut folders = std::fs::read_dir(temporary.path()).unwrap();
+        folders.any(|one| one.unwrap().path().join("node-1").exists())
     };
-    kill_process(pid(u64::from(child.id())), Signal::INT).unwrap();
-    let status = child.wait().unwrap();
+    let look = || (children(child.id()).first().copied(), has_data());
+    let (node, _) = wait_for("a node at work", look, |(node, has_data)| node.is_some() && *has_data);
+    kill_process(child.pid(), Signal::INT).unwrap();
+    let status = child.ended();
     assert_eq!(status.code(), Some(130));
-    wait_until_gone(pid(node));
+    wait_until_gone(pid(node.unwrap()));
     assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0);
 }
 

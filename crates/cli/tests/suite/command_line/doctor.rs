@@ -1,7 +1,5 @@
 //! `zerohop doctor` says what is wrong, what to do, and by its exit code whether anything is.
 
-#![expect(clippy::print_stderr, reason = "whoever runs the test has to know that it was not run")]
-
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
@@ -11,6 +9,7 @@ use serde_json::Value;
 
 use crate::support::disk::Small;
 use crate::support::serving::{Serving, code, pid, stdout, wait_until_gone, zerohop};
+use crate::support::wait_for;
 
 /// The findings about one thing.
 fn findings(output: &Output, check: &str) -> Vec<Value> {
@@ -54,23 +53,21 @@ fn a_node_that_is_down_is_a_problem_and_so_is_what_it_takes_along() {
     let gone = pid(third["pid"].as_u64().unwrap());
     kill_process(gone, Signal::KILL).unwrap();
     wait_until_gone(gone);
-    let begin = std::time::Instant::now();
-    loop {
-        let output = cluster.run(&["doctor", "--json"]);
-        let nodes = findings(&output, "nodes");
-        if let Some(down) =
-            nodes.iter().find(|node| node["about"] == format!("node {}", third["id"]).as_str())
-            && down["verdict"] == "problem"
-        {
-            assert!(down["advice"].as_str().unwrap().contains("start it again"), "{down}");
-            assert_eq!(code(&output), 1, "{output:?}");
-            let keyspace = &findings(&output, "keyspaces")[0];
-            assert_eq!(keyspace["verdict"], "warning", "{keyspace}");
-            return;
-        }
-        assert!(begin.elapsed() < crate::support::GIVE_UP_AFTER, "{output:?}");
-        std::thread::sleep(std::time::Duration::from_millis(200));
-    }
+    let about = format!("node {}", third["id"]);
+    let down_in = |output: &Output| {
+        let nodes = findings(output, "nodes");
+        nodes.into_iter().find(|node| node["about"] == about.as_str() && node["verdict"] == "problem")
+    };
+    let output = wait_for(
+        "it is told to be down",
+        || cluster.run(&["doctor", "--json"]),
+        |told| down_in(told).is_some(),
+    );
+    let down = down_in(&output).unwrap();
+    assert!(down["advice"].as_str().unwrap().contains("start it again"), "{down}");
+    assert_eq!(code(&output), 1, "{output:?}");
+    let keyspace = &findings(&output, "keyspaces")[0];
+    assert_eq!(keyspace["verdict"], "warning", "{keyspace}");
 }
 
 #[test]
@@ -117,31 +114,27 @@ fn what_any_node_tells_of_itself_is_told_whichever_is_asked() {
     disk.leave(40 << 20);
     // Whoever is to write finds out.
     let long = vec![b'x'; 1 << 20];
-    for number in 0..20 {
+    let full_in = |output: &Output| {
+        let is_full = |one: &Value| one["found"].as_str().unwrap().contains("disk is full");
+        findings(output, "nodes").into_iter().find(is_full)
+    };
+    let mut number = 0;
+    let write = || {
+        number += 1;
         drop(cluster.run_with(&["kv", "insert", &format!("long-{number}"), "-", "--timeout", "1s"], &long));
-    }
-    let began = std::time::Instant::now();
+        cluster.run(&["doctor", "--json"])
+    };
+    wait_for("its disk is full", write, |told| full_in(told).is_some());
     let of_folder = |node: &&Value| node["data"].as_str().unwrap().ends_with("node-2");
     let nodes = cluster.ready["nodes"].as_array().unwrap();
     let named = format!("node {}", nodes.iter().find(of_folder).unwrap()["id"]);
     for node in nodes {
         let manager = node["manager"].as_str().unwrap();
-        loop {
-            let output = zerohop(&["doctor", "--json", "--endpoint", manager]).output().unwrap();
-            let told = findings(&output, "nodes");
-            let is_full = |one: &Value| one["found"].as_str().unwrap().contains("disk is full");
-            if let Some(full) = told.iter().find(|one| is_full(one)) {
-                assert_eq!(
-                    (&full["about"], &full["verdict"]),
-                    (&named.as_str().into(), &"problem".into()),
-                    "{full}"
-                );
-                assert_eq!(code(&output), 1, "{output:?}");
-                break;
-            }
-            assert!(began.elapsed() < crate::support::GIVE_UP_AFTER, "by way of {manager}: {output:?}");
-            std::thread::sleep(std::time::Duration::from_millis(200));
-        }
+        let ask = || zerohop(&["doctor", "--json", "--endpoint", manager]).output().unwrap();
+        let output = wait_for("it tells so", ask, |told| full_in(told).is_some());
+        let full = full_in(&output).unwrap();
+        assert_eq!((&full["about"], &full["verdict"]), (&named.as_str().into(), &"problem".into()), "{full}");
+        assert_eq!(code(&output), 1, "{output:?}");
         let verified = zerohop(&["verify", "--json", "--endpoint", manager]).output().unwrap();
         let told: Value = serde_json::from_str(&stdout(&verified)).unwrap();
         assert!(told["troubles"][0].as_str().unwrap().starts_with(&format!("{named}: ")), "{told}");

@@ -1,10 +1,9 @@
 //! Blobs of many chunks and of more bytes than a client may hold; chunks and attributes at their limits and beyond.
 
-#![expect(clippy::print_stderr, reason = "whoever runs the test has to know that it was not run")]
-
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
+use crate::support::process::Running;
 use crate::support::serving::{Serving, code, stderr, stdout, zerohop};
 
 /// More than the 4,096 chunks that are cut at once.
@@ -33,14 +32,14 @@ fn resident_bytes_max(child: &Child) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-fn begin(cluster: &Serving, arguments: &[&str]) -> Child {
+fn begin(cluster: &Serving, arguments: &[&str]) -> Running {
     let mut command = zerohop(arguments);
     command.env("ZEROHOP_ENDPOINT", cluster.endpoint());
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    Running::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()))
 }
 
-fn end(child: Child, expected: &str) {
-    let output = child.wait_with_output().unwrap();
+fn end(child: Running, expected: &str) {
+    let output = child.output();
     assert_eq!((code(&output), stdout(&output).as_str(), stderr(&output).as_str()), (0, expected, ""));
 }
 

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::{Child, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -14,18 +14,19 @@ use rustix::process::{Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::support::GIVE_UP_AFTER;
-use crate::support::serving::{Serving, code, pid, stdout, zerohop};
+use crate::support::process::Running;
+use crate::support::serving::{Serving, code, stdout, zerohop};
 
 /// What begins a line anew, and takes away what stood there.
 const ANEW: &str = "\r\u{1b}[K";
 
-/// A slowed program runs for so long and stands still for so long, in turns.
+/// A slowed program runs for so long, or as much longer as the machine lets it, and stands still for so many times as long, in turns.
 const RUNS: Duration = Duration::from_millis(4);
-const STANDS: Duration = Duration::from_millis(150);
+const STANDS: u32 = 38;
 
 /// A program that complains on a terminal.
 struct OnTerminal {
-    child: Child,
+    child: Running,
     started: Instant,
     told: Arc<Mutex<Vec<u8>>>,
     reader: std::thread::JoinHandle<()>,
@@ -43,7 +44,7 @@ impl OnTerminal {
         command.env("ZEROHOP_ENDPOINT", cluster.endpoint());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(theirs);
         let started = Instant::now();
-        let child = command.spawn().unwrap();
+        let child = Running::start(&mut command);
         // Closed here too, so that the terminal ends with the program.
         drop(command);
         let told = Arc::new(Mutex::new(Vec::new()));
@@ -65,19 +66,21 @@ impl OnTerminal {
     }
 
     fn signal(&self, signal: Signal) {
-        kill_process(pid(u64::from(self.child.id())), signal).unwrap();
+        kill_process(self.child.pid(), signal).unwrap();
     }
 
     /// Slows it down until it has told all of this.
     fn slow_until(&mut self, texts: &[&str]) {
+        let mut went_on = self.started;
         while self.child.try_wait().unwrap().is_none() {
             let told = self.told();
             if texts.iter().all(|text| told.contains(text)) {
                 return;
             }
-            assert!(self.started.elapsed() < GIVE_UP_AFTER, "it tells nothing, and does not end");
+            assert!(self.started.elapsed() < GIVE_UP_AFTER, "it tells nothing, and does not end: {told:?}");
             self.signal(Signal::STOP);
-            std::thread::sleep(STANDS);
+            std::thread::sleep(went_on.elapsed() * STANDS);
+            went_on = Instant::now();
             self.signal(Signal::CONT);
             std::thread::sleep(RUNS);
         }
@@ -85,11 +88,11 @@ impl OnTerminal {
 
     /// Its end: what the terminal showed, how long it took, and the rest.
     fn end(mut self) -> (String, Duration, Output) {
-        let status = self.child.wait().unwrap();
+        let status = self.child.ended();
         let took = self.started.elapsed();
         self.reader.join().unwrap();
         let mut output = Output { status, stdout: Vec::new(), stderr: Vec::new() };
-        self.child.stdout.unwrap().read_to_end(&mut output.stdout).unwrap();
+        self.child.stdout.take().unwrap().read_to_end(&mut output.stdout).unwrap();
         (String::from_utf8(self.told.lock().unwrap().clone()).unwrap(), took, output)
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::support::patience;
 use crate::support::serving::{Serving, code, stderr, stdout};
 
 #[test]
@@ -176,8 +177,9 @@ fn numbers_inside_records_are_transformed_in_place() {
 #[test]
 fn a_record_with_a_time_to_live_ceases_to_be() {
     let cluster = Serving::in_memory();
-    cluster.ok(&["kv", "insert", "token", "abc", "--ttl", "300ms"]);
+    cluster.ok(&["kv", "insert", "token", "abc", "--ttl", "10m"]);
     assert!(cluster.json(&["kv", "lookup", "token", "--info"])["expires_at_ms"].is_u64());
+    cluster.ok(&["kv", "insert", "token", "abc", "--ttl", "300ms"]);
     assert_eq!(cluster.ok(&["kv", "wait", "token", "--absent"]), "");
     assert_eq!(code(&cluster.run(&["kv", "lookup", "token"])), 1);
 }
@@ -190,8 +192,7 @@ fn waiting_ends_at_the_change_or_at_the_time_out() {
     assert_eq!(code(&nothing), 1, "{nothing:?}");
     assert!(started.elapsed() >= Duration::from_millis(300));
     std::thread::scope(|scope| {
-        let waiting =
-            scope.spawn(|| cluster.ok(&["kv", "wait", "go", "--equals", "now", "--timeout", "50s"]));
+        let waiting = scope.spawn(|| cluster.ok(&["kv", "wait", "go", "--equals", "now", "--timeout", "5m"]));
         std::thread::sleep(Duration::from_millis(200));
         cluster.ok(&["kv", "insert", "go", "not yet"]);
         assert!(!waiting.is_finished());
@@ -213,7 +214,7 @@ fn a_scan_finds_every_key_of_a_prefix_once() {
     // One process for each key would take long: a batch goes through the client.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let client = zerohop_client::Client::connect(cluster.endpoint()).await.unwrap();
+        let client = patience::client(cluster.endpoint()).await.unwrap();
         let keyspace = client.keyspace("default").await.unwrap();
         for key in &keys {
             keyspace.insert(key, "x").await.unwrap();

@@ -5,10 +5,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::sync::mpsc;
 
 use crate::support::GIVE_UP_AFTER;
+use crate::support::process::Running;
 use crate::support::serving::{Serving, code, output, stderr, stdout, zerohop};
 
 /// Makes a file with a new secret.
@@ -30,7 +31,7 @@ pub(crate) fn run_with(cluster: &Serving, secret: Option<&Path>, arguments: &[&s
 }
 
 /// The first line of a node's log with these words.
-pub(crate) fn said(node: &mut Child, words: &'static str) -> String {
+pub(crate) fn said(node: &mut Running, words: &'static str) -> String {
     let log = BufReader::new(node.stderr.take().unwrap());
     let (told, heard) = mpsc::channel();
     // It ends with the node.
@@ -106,12 +107,10 @@ fn a_node_of_another_secret_does_not_come_into_the_cluster_and_says_why() {
         if let Some(path) = secret {
             command.arg("--secret-file").arg(path);
         }
-        let mut node =
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut node = Running::start(&mut command);
         let line = said(&mut node, "cannot be talked to");
         assert!(line.contains(words), "{line}");
-        node.kill().unwrap();
-        node.wait().unwrap();
     }
     let nodes = run_with(&cluster, Some(&ours), &["node", "list", "--json"]);
     assert_eq!(stdout(&nodes).matches("\"id\"").count(), 2, "{nodes:?}");

@@ -5,14 +5,12 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::command_line::secrets::{new_secret, said};
 use crate::support::GIVE_UP_AFTER;
+use crate::support::process::Running;
 use crate::support::serving::{Serving, code, output, stderr, stdout, zerohop};
-
-/// How long a handshake may take: less than the five seconds that the node gives it, and some.
-const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
 
 /// Makes a CA, and a certificate for this machine's loopback by it.
 fn new_ca(folder: &Path, name: &str) -> PathBuf {
@@ -120,11 +118,10 @@ fn a_node_whose_ca_is_another_does_not_come_into_the_cluster_and_says_why() {
     let mut command = zerohop(&["node", "--memory", "--listen", "127.0.0.1:0", "--instances", "1"]);
     command.args(["--join", cluster.endpoint()]).args(tls(&another, "node"));
     command.args(["--ends-with-parent", &std::process::id().to_string()]);
-    let mut node = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut node = Running::start(&mut command);
     let line = said(&mut node, "cannot be talked to");
     assert!(line.contains("is not one by the CA given"), "{line}");
-    node.kill().unwrap();
-    node.wait().unwrap();
 }
 
 #[test]
@@ -162,8 +159,8 @@ fn handshakes_that_are_none_or_never_end_harm_nobody_else() {
     for address in [cluster.endpoint(), &instance] {
         let connect = |bytes: &[u8]| {
             let mut stream = TcpStream::connect(address).unwrap();
-            stream.set_read_timeout(Some(HANDSHAKE_MAX)).unwrap();
-            stream.set_write_timeout(Some(HANDSHAKE_MAX)).unwrap();
+            stream.set_read_timeout(Some(GIVE_UP_AFTER)).unwrap();
+            stream.set_write_timeout(Some(GIVE_UP_AFTER)).unwrap();
             // Whoever is refused before it has said all is refused.
             drop(stream.write_all(bytes));
             stream

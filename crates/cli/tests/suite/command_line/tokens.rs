@@ -122,9 +122,11 @@ fn a_revoked_token_opens_nothing_also_on_a_connection_that_is_open() {
     let bench = Bench::new(&["--nodes", "2"]);
     let path = bench.token("robot", &["--all", "read"]);
     let token = Some(read_token(&path).unwrap());
-    let client =
-        BlockingClient::connect_with(&[bench.cluster.endpoint()], Options { token, ..Options::default() })
-            .unwrap();
+    let client = BlockingClient::connect_with(
+        &[bench.cluster.endpoint()],
+        Options { token, deadline: GIVE_UP_AFTER, ..Options::default() },
+    )
+    .unwrap();
     let keyspace = client.keyspace("default").unwrap();
     let lookup = || keyspace.wait_for(keyspace.lookup_bytes("k"));
     assert_eq!(lookup().unwrap(), None);

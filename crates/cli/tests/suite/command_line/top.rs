@@ -2,34 +2,38 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
+use std::time::Instant;
 
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::serving::{Serving, code, pid, stderr, zerohop};
+use crate::support::GIVE_UP_AFTER;
+use crate::support::process::Running;
+use crate::support::serving::{Serving, code, stderr, zerohop};
 
 #[test]
 fn what_is_done_in_the_time_is_told_as_a_rate() {
     let cluster = Serving::in_memory();
     let mut command = zerohop(&["top", "--json", "--interval", "500ms", "--endpoint", cluster.endpoint()]);
-    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = Running::start(command.stdout(Stdio::piped()));
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut answered = 0.0;
-    for round in 0..20 {
+    let began = Instant::now();
+    for round in 0.. {
         cluster.ok(&["kv", "insert", &format!("k{round}"), "v"]);
         let told: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
         let (node, total) = (&told["nodes"][0], &told["total"]);
         assert_eq!((&node["state"], &node["figures"]), (&"up".into(), total), "{told}");
         let seconds = told["seconds"].as_f64().unwrap();
-        assert!((0.4..30.0).contains(&seconds), "{told}");
+        assert!(seconds > 0.0, "{told}");
         answered += total["answers_per_s"].as_f64().unwrap() * seconds;
         if answered >= 3.0 && total["records"].as_f64() >= Some(3.0) && total["batch_us_p50"].is_number() {
             break;
         }
-        assert!(round < 19, "{told}");
+        assert!(began.elapsed() < GIVE_UP_AFTER, "{told}");
     }
-    kill_process(pid(u64::from(child.id())), Signal::INT).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    kill_process(child.pid(), Signal::INT).unwrap();
+    assert_eq!(child.ended().code(), Some(0));
 }
 
 #[test]

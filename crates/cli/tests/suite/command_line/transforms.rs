@@ -5,6 +5,7 @@ use std::fmt::Debug;
 
 use zerohop_client::{Blob, Client, Keyspace, Number, Operator, Transform};
 
+use crate::support::patience;
 use crate::support::serving::{Serving, code, stderr};
 
 const ALL: [Operator; 7] = [
@@ -146,7 +147,7 @@ macro_rules! floats {
 fn every_operator_on_every_type_does_what_the_guide_says_wherever_the_number_lies() {
     let cluster = Serving::in_memory();
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-        let client = Client::connect(cluster.endpoint()).await.unwrap();
+        let client = patience::client(cluster.endpoint()).await.unwrap();
         let keyspace = client.keyspace("default").await.unwrap();
         let place = Place { client: &client, keyspace: &keyspace, blob: keyspace.blob("b") };
         place.blob.create_with(12, b"").await.unwrap();

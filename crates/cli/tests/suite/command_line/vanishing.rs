@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use zerohop_client::{Client, Error, Failure, Keyspace, Record, SnapshotOptions};
 
+use crate::support::patience;
+use crate::support::process::Running;
 use crate::support::serving::{Serving, code, stderr, stdout, zerohop};
 
-/// Longer than it takes to be told, shorter than any time-out here.
-const SOON: Duration = Duration::from_secs(8);
+/// How long a snapshot lasts that nobody renews.
+const LEASE: Duration = Duration::from_millis(600);
 
 fn in_runtime(task: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(task);
@@ -25,7 +27,7 @@ fn is_expired(error: &Error) -> bool {
 
 async fn keyspace_of(cluster: &Serving, name: &str) -> (Client, Keyspace) {
     cluster.ok(&["keyspace", "create", name, "--durability", "memory", "--chunk-size", "4KiB"]);
-    let client = Client::connect(cluster.endpoint()).await.unwrap();
+    let client = patience::client(cluster.endpoint()).await.unwrap();
     let keyspace = client.keyspace(name).await.unwrap();
     (client, keyspace)
 }
@@ -43,9 +45,8 @@ fn a_transaction_over_a_keyspace_that_is_dropped_is_refused_whole() {
         transaction.blob(&gone, "b").create(b"").await.unwrap();
         transaction.stage(gone.insert("long", &vec![1; 1 << 20])).await.unwrap();
         cluster.ok(&["keyspace", "drop", "gone", "--yes"]);
-        let began = Instant::now();
         let refused = transaction.commit().await.unwrap_err();
-        assert!(is_gone(&refused) && began.elapsed() < SOON, "{:?}: {refused}", began.elapsed());
+        assert!(is_gone(&refused), "{refused}");
         assert!(stays.lookup("k").await.unwrap().is_none(), "a part of it is done");
 
         // One of the same name is another: whoever has the old one is told so.
@@ -78,12 +79,11 @@ fn reads_of_a_blob_and_of_a_snapshot_end_with_their_keyspace() {
         // A program that waits for whoever reads what it prints.
         let mut command = zerohop(&["blob", "get", "b", "-k", "gone"]);
         command.env("ZEROHOP_ENDPOINT", cluster.endpoint());
-        let mut getting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut getting = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
         let mut out = getting.stdout.take().unwrap();
         out.read_exact(&mut [0; 1000]).unwrap();
 
         cluster.ok(&["keyspace", "drop", "gone", "--yes"]);
-        let began = Instant::now();
         let (mut got, refused) = (
             first.len(),
             loop {
@@ -111,11 +111,10 @@ fn reads_of_a_blob_and_of_a_snapshot_end_with_their_keyspace() {
         ] {
             assert!(is_gone(&refused), "{refused}");
         }
-        assert!(began.elapsed() < SOON, "told after {:?}", began.elapsed());
 
         let mut rest = Vec::new();
         got += out.read_to_end(&mut rest).unwrap();
-        let told = getting.wait_with_output().unwrap();
+        let told = getting.output();
         assert!(got > 0 && code(&told) == 3, "{told:?}");
         assert!(stderr(&told).contains("there is no keyspace"), "{told:?}");
     });
@@ -126,28 +125,36 @@ fn a_snapshot_whose_client_was_held_up_beyond_its_lease_is_told_to_be_gone() {
     let cluster = Serving::in_memory();
     in_runtime(async {
         let (client, keyspace) = keyspace_of(&cluster, "kept").await;
-        keyspace.insert("k", "old").await.unwrap();
         let blob = keyspace.blob("b");
         blob.create_with(12, b"").await.unwrap();
         blob.write_at(0, &[7; 10_000]).await.unwrap();
-        let options = SnapshotOptions { lease: Duration::from_millis(600), ..SnapshotOptions::default() };
-        let snapshot = client.snapshot_with(&[&keyspace], options).await.unwrap();
-        keyspace.insert("k", "new").await.unwrap();
-        tokio::time::sleep(Duration::from_millis(1500)).await;
-        let seen = snapshot.lookup(&keyspace, "k").await.unwrap();
-        let is_old = matches!(&seen, Some(Record::Bytes { bytes, .. }) if bytes[..] == *b"old");
-        assert!(is_old, "it renews by itself: {seen:?}");
+        let options = SnapshotOptions { lease: LEASE, ..SnapshotOptions::default() };
+        // It renews by itself, unless this process stands still for longer than it lasts.
+        let mut value = 0;
+        let snapshot = loop {
+            keyspace.insert("k", &format!("old {value}")).await.unwrap();
+            let snapshot = client.snapshot_with(&[&keyspace], options.clone()).await.unwrap();
+            keyspace.insert("k", "new").await.unwrap();
+            let began = Instant::now();
+            tokio::time::sleep(LEASE * 5 / 2).await;
+            match snapshot.lookup(&keyspace, "k").await {
+                Ok(Some(Record::Bytes { bytes, .. })) if bytes[..] == *format!("old {value}").as_bytes() => {
+                    break snapshot;
+                }
+                Err(error) if is_expired(&error) && began.elapsed() > LEASE * 3 => {}
+                other => panic!("it does not renew by itself: {other:?}"),
+            }
+            value += 1;
+        };
 
         // The only thread of this runtime: nothing is renewed.
-        std::thread::sleep(Duration::from_secs(3));
-        let began = Instant::now();
+        std::thread::sleep(LEASE * 5);
         let of_record = snapshot.lookup(&keyspace, "k").await.map(drop).unwrap_err();
         let of_scan = snapshot.scan(&keyspace, "").next_page().await.map(drop).unwrap_err();
         for refused in [of_record, of_scan] {
             assert!(is_expired(&refused), "{refused}");
             assert!(refused.to_string().contains("open a new one"), "{refused}");
         }
-        assert!(began.elapsed() < SOON, "told after {:?}", began.elapsed());
         assert_eq!(keyspace.lookup_bytes("k").await.unwrap().as_deref(), Some(&b"new"[..]));
 
         for options in [

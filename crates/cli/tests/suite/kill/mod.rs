@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 use zerohop_client::{Client, Options};
 
 use self::node::Node;
-use self::pulse::Pulse;
+use self::pulse::{Answers, Pulse};
 use self::values::random;
 use self::workers::{Kind, Rules, Totals, Worker};
 use crate::support::GIVE_UP_AFTER;
@@ -51,6 +51,12 @@ const MARGIN: Duration = Duration::from_millis(700);
 /// The disk of this test carries out one sync after the other, and up to 128 partitions may each have a new file to be synced, and
 /// then the file's folder: so many of the slowest are allowed on top.
 const SLOW_SYNCS: u32 = 64;
+
+/// A node that stands still answers nobody meanwhile: so many of its slowest answers are allowed on top too.
+const SLOW_ANSWERS: u32 = 4;
+
+/// Writes that are acknowledged between a start and the kill.
+const WRITES_MIN: u64 = 20;
 
 /// What workers know of the node.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +88,10 @@ fn what_was_acknowledged_survives_every_kill_and_nothing_is_done_twice() {
         totals.add(runtime.block_on(round));
     }
     eprintln!("{totals:?}");
-    assert!(totals.acknowledged > 20 * kills, "so little was written that the kills met nothing: {totals:?}");
+    assert!(
+        totals.acknowledged > WRITES_MIN * kills,
+        "so little was written that the kills met nothing: {totals:?}"
+    );
     assert!(totals.checked > kills, "so little was checked: {totals:?}");
 }
 
@@ -102,15 +111,15 @@ async fn run(kills: u64, seed: u64) -> Totals {
         up_at: now,
         is_over: false,
     });
+    let answers = Answers::default();
     let (checked, mut reports) = mpsc::channel(256);
     let mut workers = JoinSet::new();
     for (name, rules) in [("careful", Rules::All), ("quick", Rules::Before(INTERVAL))] {
         let keyspace = client.keyspace(name).await.unwrap();
         for (kind, count) in [(Kind::Insert, 10), (Kind::Count, 3), (Kind::Append, 3)] {
             for id in 0..count {
-                let worker =
-                    Worker::new(keyspace.clone(), rules, kind, id, seed, told.clone(), checked.clone());
-                workers.spawn(worker.run());
+                let (of, stand, checked) = ((keyspace.clone(), rules), told.clone(), checked.clone());
+                workers.spawn(Worker::new(of, kind, id, seed, stand, checked, answers.clone()).run());
             }
         }
     }
@@ -123,9 +132,17 @@ async fn run(kills: u64, seed: u64) -> Totals {
             splits.then(|| node.split_keyspace(["careful", "quick"][(kill / SPLIT_EVERY % 2) as usize]));
         // Mostly at once, for then there is much that is not synced; now and then so late that something must be.
         let run_ms = if draw.is_multiple_of(8) { 900 + draw / 8 % 400 } else { draw / 8 % 80 };
+        let before = answers.count();
         wait_or_fail(&mut workers, Duration::from_millis(run_ms)).await;
+        // A slow machine has done hardly anything until then.
+        let began = Instant::now();
+        while answers.count() <= before + WRITES_MIN {
+            assert!(began.elapsed() < GIVE_UP_AFTER, "hardly anything is written");
+            wait_or_fail(&mut workers, Duration::from_millis(1)).await;
+        }
         // From here to the kill nothing else runs on this thread: what is in flight stays in flight.
-        let late = MARGIN + SLOW_SYNCS * pulse.slowest();
+        let late = MARGIN + SLOW_SYNCS * pulse.slowest() + SLOW_ANSWERS * answers.slowest();
+        answers.killed();
         stand.send_modify(|stand| (stand.is_up, stand.killed_at, stand.late) = (false, Instant::now(), late));
         node.kill();
         drop(split);

@@ -1,6 +1,6 @@
 //! How slow the machine is at the moment, as one sees who does what the node does: writes a little and syncs it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -14,6 +14,57 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// How far back is looked: longer than any node here lives between two kills.
 const MEMORY: Duration = Duration::from_secs(10);
+
+/// How long what somebody asked of the node took of late.
+#[derive(Clone, Default)]
+pub(crate) struct Answers(Arc<Mutex<AnswersOfLate>>);
+
+#[derive(Default)]
+struct AnswersOfLate {
+    done: VecDeque<(Instant, Duration)>,
+    count: u64,
+    /// When those were asked that are not answered yet, by who asked.
+    under_way: BTreeMap<u64, Instant>,
+}
+
+impl Answers {
+    pub(crate) fn asked(&self, who: u64) {
+        self.0.lock().unwrap().under_way.insert(who, Instant::now());
+    }
+
+    pub(crate) fn answered(&self, who: u64) {
+        let now = Instant::now();
+        let mut all = self.0.lock().unwrap();
+        // Asked before a kill, it took as long as the node was down.
+        let Some(asked) = all.under_way.remove(&who) else { return };
+        all.count += 1;
+        all.done.push_back((now, now.duration_since(asked)));
+        forget(&mut all.done, now);
+    }
+
+    /// The node is killed: what is under way says no more how slow it was.
+    pub(crate) fn killed(&self) {
+        self.0.lock().unwrap().under_way.clear();
+    }
+
+    /// How many there were, without those that were asked before a kill and answered after it.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.lock().unwrap().count
+    }
+
+    /// The slowest answer of late, those under way included.
+    pub(crate) fn slowest(&self) -> Duration {
+        let all = self.0.lock().unwrap();
+        let under_way = all.under_way.values().map(Instant::elapsed);
+        under_way.chain(all.done.iter().map(|(_, took)| *took)).max().unwrap_or_default()
+    }
+}
+
+fn forget(done: &mut VecDeque<(Instant, Duration)>, now: Instant) {
+    while done.front().is_some_and(|(at, _)| now.duration_since(*at) > MEMORY) {
+        done.pop_front();
+    }
+}
 
 /// A thread that writes and syncs, and takes down how long that took.
 pub(crate) struct Pulse {
@@ -66,9 +117,7 @@ fn beat(mut file: File, rounds: &Mutex<Rounds>, is_over: &AtomicBool) {
         let mut rounds = rounds.lock().unwrap();
         let took = now.duration_since(rounds.began).saturating_sub(PAUSE);
         rounds.done.push_back((now, took));
-        while rounds.done.front().is_some_and(|(at, _)| now.duration_since(*at) > MEMORY) {
-            rounds.done.pop_front();
-        }
+        forget(&mut rounds.done, now);
         rounds.began = now;
     }
 }

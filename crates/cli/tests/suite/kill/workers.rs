@@ -8,6 +8,7 @@ use zerohop_client::{Error, Keyspace, Range, Record};
 use crate::kill::Stand;
 use crate::kill::history::History;
 pub(crate) use crate::kill::history::Rules;
+use crate::kill::pulse::Answers;
 use crate::kill::values::{number_of, random, value};
 
 /// Keys of one worker that inserts and removes.
@@ -45,6 +46,7 @@ pub(crate) struct Worker {
     seed: u64,
     stand: watch::Receiver<Stand>,
     checked: mpsc::Sender<()>,
+    answers: Answers,
     /// By key: the number of the value that is there, or of the counter or list; `None`: no record.
     records: BTreeMap<String, History<Option<u64>>>,
     step: u64,
@@ -61,16 +63,16 @@ impl Totals {
 
 impl Worker {
     pub(crate) fn new(
-        keyspace: Keyspace,
-        rules: Rules,
+        (keyspace, rules): (Keyspace, Rules),
         kind: Kind,
         id: u64,
         seed: u64,
         stand: watch::Receiver<Stand>,
         checked: mpsc::Sender<()>,
+        answers: Answers,
     ) -> Self {
         let (records, totals) = (BTreeMap::new(), Totals::default());
-        Worker { keyspace, rules, kind, id, seed, stand, checked, records, step: 0, totals }
+        Worker { keyspace, rules, kind, id, seed, stand, checked, answers, records, step: 0, totals }
     }
 
     /// Writes until it is over; after every kill checks first.
@@ -93,12 +95,15 @@ impl Worker {
 
     async fn write(&mut self) {
         self.step += 1;
+        let who = (matches!(self.rules, Rules::All) as u64) << 32 | (self.kind as u64) << 16 | self.id;
+        self.answers.asked(who);
         let draw = random(self.seed ^ self.id << 32, self.step);
         match self.kind {
             Kind::Insert => self.insert_or_remove(draw).await,
             Kind::Count => self.count().await,
             Kind::Append => self.append().await,
         }
+        self.answers.answered(who);
     }
 
     async fn insert_or_remove(&mut self, draw: u64) {

@@ -14,11 +14,13 @@ use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 use zerohop_wire::messages::Expiry;
 
+use crate::support::GIVE_UP_AFTER;
+
 /// Of the keyspace that all use.
 const KEYSPACE: KeyspaceId = KeyspaceId(1);
 
-/// Longer than any call may take: what is late is told as the longest gap.
-const DEADLINE_US: u64 = 60_000_000;
+/// Longer than any call takes: a client gives up before.
+const DEADLINE_US: u64 = 2 * GIVE_UP_AFTER.as_micros() as u64;
 
 /// The same in all processes of this machine, whose own time of day nobody sets in these tests.
 pub(crate) fn now() -> Time {

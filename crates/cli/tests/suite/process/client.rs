@@ -3,7 +3,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,6 +20,8 @@ use zerohop_wire::messages::{Change, Condition, Expiry, Operation as Wire, Query
 
 use crate::process::calls;
 use crate::process::net::Net;
+use crate::support::process::Running;
+use crate::support::{GIVE_UP_AFTER, wait_for};
 
 /// What a client process is told, separated by `|`: its number, the keyspace, the file, the endpoints by commas.
 const VARIABLE: &str = "ZEROHOP_TEST_CLIENT";
@@ -35,7 +37,7 @@ const PAUSE: Duration = Duration::from_millis(8);
 
 /// Load from several processes.
 pub(crate) struct Load {
-    processes: Vec<(Child, std::path::PathBuf)>,
+    processes: Vec<(Running, std::path::PathBuf)>,
 }
 
 impl Load {
@@ -53,9 +55,31 @@ impl Load {
             command.args(["--exact", "process::client_process", "--nocapture"]);
             let told = format!("{number}|{keyspace}|{}|{}", file.display(), endpoints.join(","));
             command.env(VARIABLE, told).stdin(Stdio::piped()).stdout(Stdio::null());
-            (command.spawn().unwrap(), file)
+            (Running::start(&mut command), file)
         };
         Load { processes: (0..processes).map(start).collect() }
+    }
+
+    /// Waits until each task of each process has ended so many calls more.
+    pub(crate) fn goes_on(&self, calls: usize) {
+        let before = self.counted();
+        let is_so = |now: &Vec<usize>| now.iter().zip(&before).all(|(now, before)| *now >= before + calls);
+        wait_for("all clients go on", || self.counted(), is_so);
+    }
+
+    /// The calls that each task of each process has ended so far.
+    fn counted(&self) -> Vec<usize> {
+        let mut counted = vec![0; self.processes.len() * TASKS];
+        for (_, file) in &self.processes {
+            // Not there yet: none.
+            let text = std::fs::read_to_string(file).unwrap_or_default();
+            for line in text.lines() {
+                let client = line.split(' ').next().and_then(|client| client.parse::<usize>().ok());
+                // The line that is being written may end in its number.
+                client.and_then(|client| counted.get_mut(client)).into_iter().for_each(|count| *count += 1);
+            }
+        }
+        counted
     }
 
     /// Ends them; what they did.
@@ -64,7 +88,7 @@ impl Load {
         self.processes.iter_mut().for_each(|(child, _)| drop(child.stdin.take()));
         let mut calls = Vec::new();
         for (child, file) in &mut self.processes {
-            assert!(child.wait().unwrap().success(), "a client process has failed");
+            assert!(child.ended().success(), "a client process has failed");
             let text = std::fs::read_to_string(file).unwrap();
             if let Some((_, reason)) = text.lines().find_map(|line| line.split_once(" refused ")) {
                 eprintln!("the first call that was refused: {reason}");
@@ -72,15 +96,6 @@ impl Load {
             calls.extend(text.lines().map(calls::parse));
         }
         calls
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        for (child, _) in &mut self.processes {
-            drop(child.kill());
-            drop(child.wait());
-        }
     }
 }
 
@@ -102,7 +117,7 @@ pub(crate) fn run_if_told() {
 }
 
 async fn run(number: usize, keyspace: &str, file: &Path, endpoints: &[&str], stop: Arc<AtomicBool>) {
-    let options = Options { deadline: Duration::from_secs(30), ..Options::default() };
+    let options = Options { deadline: GIVE_UP_AFTER, ..Options::default() };
     let client = Client::connect_with(endpoints, options).await.unwrap();
     let keyspace = client.keyspace(keyspace).await.unwrap();
     let (lines, mut told) = mpsc::channel(1024);
@@ -119,8 +134,9 @@ async fn run(number: usize, keyspace: &str, file: &Path, endpoints: &[&str], sto
     let mut file = std::io::BufWriter::new(std::fs::File::create(file).unwrap());
     while let Some(line) = told.recv().await {
         writeln!(file, "{line}").unwrap();
+        // The test looks how far it has come.
+        file.flush().unwrap();
     }
-    file.flush().unwrap();
     while let Some(ended) = tasks.join_next().await {
         ended.unwrap();
     }

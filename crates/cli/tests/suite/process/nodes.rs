@@ -8,6 +8,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::process::net::Net;
+use crate::support::patience::patient;
 use crate::support::process::{Node, log_of};
 use crate::support::{report, wait_for};
 
@@ -104,7 +105,7 @@ impl Nodes {
 
     fn program(&self, words: &[&str]) -> Command {
         let mut command = self.net.client(Path::new(env!("CARGO_BIN_EXE_zerohop")));
-        command.args(words).args(["--endpoint", &self.endpoints().join(",")]);
+        command.args(patient(words)).args(["--endpoint", &self.endpoints().join(",")]);
         command
             .env("ZEROHOP_TLS_CA", self.tls.as_ref().map(|folder| folder.join("ca.pem")).unwrap_or_default());
         command

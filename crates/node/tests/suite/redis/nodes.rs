@@ -102,7 +102,7 @@ fn watches_waits_and_commands_on_all_keys_work_across_nodes() {
             one.ask(&format!("INCR {key}"));
             assert_eq!(one.ask("EXEC") == Reply::Array(None), undone, "{change} of {key}");
         }
-        one.send(&format!("ZH.WAIT {key} go 15000"));
+        one.send(&format!("ZH.WAIT {key} go 300000"));
         other.ask(&format!("SET {key} stay"));
         assert_eq!(other.ask(&format!("SET {key} go")), ok());
         assert_eq!(one.reply(), Reply::Number(1));

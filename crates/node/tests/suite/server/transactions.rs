@@ -2,7 +2,6 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
 
 use zerohop_node::server::Server;
 use zerohop_placement::{ClusterMap, MapDelta};
@@ -16,6 +15,7 @@ use zerohop_wire::messages::{
 use zerohop_wire::{AbortReason, Decoded, Decoder, Encoder, Envelope, Failure, Features, Message, pack};
 
 use crate::server::support::{block_on, client, create, fixed_ports, on};
+use crate::support::give_up::GIVE_UP_AFTER;
 
 /// A connection to one instance.
 struct Wire {
@@ -27,7 +27,7 @@ struct Wire {
 impl Wire {
     fn to(address: SocketAddr) -> Wire {
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.set_read_timeout(Some(GIVE_UP_AFTER)).unwrap();
         let mut wire = Wire { stream, bytes: Vec::new(), requests: 0 };
         let hello = Message::Hello(Hello {
             version_min: 1,

@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
 use serde_json::Value;
 use zerohop_node::server::Server;
 
 use crate::server::support::{anywhere, block_on, client, default_keyspace, in_memory, on, status};
+use crate::support::give_up::GIVE_UP_AFTER;
+use crate::support::waiting::wait_for;
 
 /// Status line, and body.
 fn http(server: &Server, request: &str) -> (String, String) {
     let mut stream = TcpStream::connect(server.manager_address()).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.set_read_timeout(Some(GIVE_UP_AFTER)).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
@@ -90,14 +91,7 @@ fn metrics_tell_what_upkeep_does() {
         assert!(!found.is_empty(), "no {name}");
         found.iter().sum()
     };
-    // The interval is 100 ms; the wait has a limit, as everything has.
-    for _ in 0..100 {
-        if counted("zerohop_segment_syncs_total{") > 0.0 {
-            break;
-        }
-        block_on(async { tokio::time::sleep(Duration::from_millis(50)).await });
-    }
-    assert!(counted("zerohop_segment_syncs_total{") > 0.0, "the record was synced");
+    wait_for("the record is synced", || counted("zerohop_segment_syncs_total{"), |syncs| *syncs > 0.0);
     counted("zerohop_checkpoints_total{");
     counted("zerohop_compactions_total{");
 }
