@@ -12,7 +12,7 @@ use crate::support::{GIVE_UP_AFTER, wait_for};
 
 pub(crate) async fn connect(endpoints: &[String]) -> Client {
     let endpoints: Vec<&str> = endpoints.iter().map(String::as_str).collect();
-    let options = Options { deadline: GIVE_UP_AFTER, ..Options::default() };
+    let options = Options { deadline: GIVE_UP_AFTER, connect_deadline: GIVE_UP_AFTER, ..Options::default() };
     Client::connect_with(&endpoints, options).await.unwrap()
 }
 

@@ -10,7 +10,7 @@ use crate::support::GIVE_UP_AFTER;
 async fn connect(cluster: &Cluster, deadline: Duration) -> Client {
     let endpoints = cluster.endpoints();
     let endpoints: Vec<&str> = endpoints[..2].iter().map(String::as_str).collect();
-    let options = Options { deadline, ..Options::default() };
+    let options = Options { deadline, connect_deadline: GIVE_UP_AFTER, ..Options::default() };
     Client::connect_with(&endpoints, options).await.unwrap()
 }
 
@@ -74,7 +74,7 @@ async fn what_is_lost_is_told_and_given_up_on_an_operators_word_and_nothing_else
     }
     for key in &keys {
         match look(&cluster, key).await {
-            Some(found) => assert_eq!(found, key),
+            Some(found) => assert_eq!(found, *key),
             None => gone.push(key.clone()),
         }
         if gone.len() == 2 {

@@ -12,7 +12,7 @@ use crate::support::{GIVE_UP_AFTER, wait_for};
 const KEYS: usize = 40;
 
 async fn connect(cluster: &Cluster) -> Client {
-    let options = Options { deadline: GIVE_UP_AFTER, ..Options::default() };
+    let options = Options { deadline: GIVE_UP_AFTER, connect_deadline: GIVE_UP_AFTER, ..Options::default() };
     Client::connect_with(&[&cluster.endpoints()[0]], options).await.unwrap()
 }
 

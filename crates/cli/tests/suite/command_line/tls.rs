@@ -5,7 +5,6 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
-use std::time::Instant;
 
 use crate::command_line::secrets::{new_secret, said};
 use crate::support::GIVE_UP_AFTER;
@@ -49,10 +48,8 @@ fn run(cluster: &Serving, ca: Option<&Path>, arguments: &[&str]) -> Output {
 }
 
 fn refusal(cluster: &Serving, ca: Option<&Path>) -> String {
-    let started = Instant::now();
     let refused = run(cluster, ca, &["kv", "insert", "k", "v"]);
     assert_eq!((code(&refused), stdout(&refused).as_str()), (3, ""), "{refused:?}");
-    assert!(started.elapsed() < GIVE_UP_AFTER);
     stderr(&refused)
 }
 

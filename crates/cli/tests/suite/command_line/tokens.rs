@@ -124,7 +124,7 @@ fn a_revoked_token_opens_nothing_also_on_a_connection_that_is_open() {
     let token = Some(read_token(&path).unwrap());
     let client = BlockingClient::connect_with(
         &[bench.cluster.endpoint()],
-        Options { token, deadline: GIVE_UP_AFTER, ..Options::default() },
+        Options { token, deadline: GIVE_UP_AFTER, connect_deadline: GIVE_UP_AFTER, ..Options::default() },
     )
     .unwrap();
     let keyspace = client.keyspace("default").unwrap();

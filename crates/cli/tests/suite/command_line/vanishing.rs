@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use zerohop_client::{Client, Error, Failure, Keyspace, Record, SnapshotOptions};
 
-use crate::support::patience;
 use crate::support::process::Running;
 use crate::support::serving::{Serving, code, stderr, stdout, zerohop};
+use crate::support::{GIVE_UP_AFTER, patience};
 
 /// How long a snapshot lasts that nobody renews.
 const LEASE: Duration = Duration::from_millis(600);
@@ -129,19 +129,18 @@ fn a_snapshot_whose_client_was_held_up_beyond_its_lease_is_told_to_be_gone() {
         blob.create_with(12, b"").await.unwrap();
         blob.write_at(0, &[7; 10_000]).await.unwrap();
         let options = SnapshotOptions { lease: LEASE, ..SnapshotOptions::default() };
-        // It renews by itself, unless this process stands still for longer than it lasts.
-        let mut value = 0;
+        // It renews by itself, unless the machine stands still for longer than it lasts.
+        let (began, mut value) = (Instant::now(), 0);
         let snapshot = loop {
             keyspace.insert("k", &format!("old {value}")).await.unwrap();
-            let snapshot = client.snapshot_with(&[&keyspace], options.clone()).await.unwrap();
+            let snapshot = client.snapshot_with(&[&keyspace], options).await.unwrap();
             keyspace.insert("k", "new").await.unwrap();
-            let began = Instant::now();
             tokio::time::sleep(LEASE * 5 / 2).await;
             match snapshot.lookup(&keyspace, "k").await {
                 Ok(Some(Record::Bytes { bytes, .. })) if bytes[..] == *format!("old {value}").as_bytes() => {
                     break snapshot;
                 }
-                Err(error) if is_expired(&error) && began.elapsed() > LEASE * 3 => {}
+                Err(error) if is_expired(&error) && began.elapsed() < GIVE_UP_AFTER => {}
                 other => panic!("it does not renew by itself: {other:?}"),
             }
             value += 1;

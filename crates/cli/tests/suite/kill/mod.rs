@@ -175,7 +175,7 @@ async fn run(kills: u64, seed: u64) -> Totals {
 }
 
 async fn connect(node: &Node) -> Client {
-    let options = Options { deadline: GIVE_UP_AFTER, ..Options::default() };
+    let options = Options { deadline: GIVE_UP_AFTER, connect_deadline: GIVE_UP_AFTER, ..Options::default() };
     Client::connect_with(&[&node.endpoint()], options).await.unwrap()
 }
 

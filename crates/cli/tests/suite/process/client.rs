@@ -117,7 +117,7 @@ pub(crate) fn run_if_told() {
 }
 
 async fn run(number: usize, keyspace: &str, file: &Path, endpoints: &[&str], stop: Arc<AtomicBool>) {
-    let options = Options { deadline: GIVE_UP_AFTER, ..Options::default() };
+    let options = Options { deadline: GIVE_UP_AFTER, connect_deadline: GIVE_UP_AFTER, ..Options::default() };
     let client = Client::connect_with(endpoints, options).await.unwrap();
     let keyspace = client.keyspace(keyspace).await.unwrap();
     let (lines, mut told) = mpsc::channel(1024);

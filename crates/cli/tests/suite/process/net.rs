@@ -1,15 +1,19 @@
 //! Where nodes and clients run: on loopback addresses of their own, or each node in a network namespace of its own, joined by a
 //! router that can be told to let nothing pass from one to another.
 
+use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU16, Ordering};
 
+/// Where every manager listens; its instance has the next port.
+pub(crate) const PORT: u16 = 7400;
+
 /// Where nodes run.
 #[derive(Debug)]
 pub(crate) enum Net {
-    /// On 127.A.B.2 and following: no other test uses these.
-    Loopback { a: u8, b: u8 },
+    /// On 127.A.B.2 and following. No other test of this machine uses these while the mark is held, a UDP socket at 127.A.B.1.
+    Loopback { a: u8, b: u8, _mark: UdpSocket },
     /// In namespaces whose names begin so. Clients run where the router is, and are never cut off.
     Spaces { name: String, nodes: usize },
 }
@@ -18,11 +22,15 @@ static MADE: AtomicU16 = AtomicU16::new(0);
 
 impl Net {
     pub(crate) fn loopback() -> Net {
-        let (process, made) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        Net::Loopback {
-            a: 64 + (process % 128) as u8,
-            b: (process / 128 % 16 * 16) as u8 + (made % 16) as u8,
-        }
+        let begin = std::process::id();
+        let mut places = (0..128 * 256).map(|step| {
+            let place = begin.wrapping_add(step) % (128 * 256);
+            (64 + (place / 256) as u8, (place % 256) as u8)
+        });
+        let hold = |(a, b)| {
+            Some(Net::Loopback { a, b, _mark: UdpSocket::bind((Ipv4Addr::new(127, a, b, 1), PORT)).ok()? })
+        };
+        places.find_map(hold).expect("loopback addresses that nobody uses")
     }
 
     /// Namespaces for so many nodes. `None`: this user may not make any.
@@ -59,7 +67,7 @@ impl Net {
 
     pub(crate) fn address(&self, node: usize) -> String {
         match self {
-            Net::Loopback { a, b } => format!("127.{a}.{b}.{}", node + 2),
+            Net::Loopback { a, b, .. } => format!("127.{a}.{b}.{}", node + 2),
             Net::Spaces { .. } => format!("10.77.{node}.2"),
         }
     }

@@ -7,13 +7,10 @@ use std::process::Command;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::process::net::Net;
+use crate::process::net::{Net, PORT};
 use crate::support::patience::patient;
 use crate::support::process::{Node, log_of};
 use crate::support::{report, wait_for};
-
-/// Where every manager listens; its instance has the next port.
-const PORT: u16 = 7400;
 
 /// The variable that names the file whose milliseconds are added to a node's time of day.
 const CLOCK_VARIABLE: &str = "ZEROHOP_TEST_CLOCK";

@@ -26,8 +26,8 @@ pub(crate) fn patient(arguments: &[impl AsRef<OsStr>]) -> Vec<OsString> {
     all
 }
 
-fn options() -> Options {
-    Options { deadline: GIVE_UP_AFTER, ..Options::default() }
+pub(crate) fn options() -> Options {
+    Options { deadline: GIVE_UP_AFTER, connect_deadline: GIVE_UP_AFTER, ..Options::default() }
 }
 
 pub(crate) async fn client(endpoint: &str) -> Result<Client, Error> {

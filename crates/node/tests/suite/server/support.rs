@@ -39,7 +39,7 @@ pub(crate) async fn client(server: &Server) -> Client {
 
 /// A client that is patient enough for a restart.
 pub(crate) async fn patient_client(server: &Server) -> Client {
-    let options = Options { deadline: GIVE_UP_AFTER, ..Options::default() };
+    let options = Options { deadline: GIVE_UP_AFTER, connect_deadline: GIVE_UP_AFTER, ..Options::default() };
     Client::connect_with(&[&server.manager_address().to_string()], options).await.unwrap()
 }
 
