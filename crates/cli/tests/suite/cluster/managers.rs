@@ -18,6 +18,8 @@ fn until_others_decide(cluster: &Cluster, without: &[usize]) {
         let name = format!("tried-{tried}");
         let told = cluster.run(&["keyspace", "create", &name, "--replicas", "1", "--timeout", "5s"]);
         without.iter().for_each(|node| cluster.pause(*node, false));
+        // All together decide again, and have the time to go on with the change of who votes.
+        until_done(cluster, &["keyspace", "create", &format!("between-{tried}"), "--replicas", "1"]);
         told
     };
     wait_for("the others decide", decide, |(code, ..)| *code == 0);

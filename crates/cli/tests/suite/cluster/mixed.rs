@@ -15,7 +15,7 @@ const CHUNK: u64 = 4096;
 const WHOLE: u64 = 4 * CHUNK + 100;
 
 /// How long one who counts tries amidst changes.
-const COUNT_MAX: Duration = Duration::from_secs(3);
+const COUNT_MAX: Duration = Duration::from_secs(1);
 
 async fn all(blob: &Blob<'_>) -> Vec<u8> {
     let size = blob.stat().await.unwrap().unwrap().size;

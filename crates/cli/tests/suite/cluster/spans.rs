@@ -136,12 +136,12 @@ fn commands_over_keys_on_all_nodes_are_whole_through_the_kill_of_one() {
                 scope.spawn(move || transfer(&address, worker, stop, done))
             })
             .collect();
-        for round in 0..40 {
+        for round in 0..24 {
             let found = if round % 2 == 0 { sum(&mut redis, &mget) } else { sum_by_exec(&mut redis) };
             if let Some(sum) = found {
                 assert_eq!(sum, 100 * ACCOUNTS as i64, "round {round}");
             }
-            if round == 10 {
+            if round == 8 {
                 cluster.kill(0);
             }
             thread::sleep(Duration::from_millis(100));

@@ -102,9 +102,9 @@ async fn transactions_are_whole_through_the_kill_of_a_node() {
         let (stop, done) = (Arc::clone(&stop), Arc::clone(&done));
         workers.spawn(async move { (worker, transfer(client, worker, stop, done).await) });
     }
-    for round in 0..40 {
+    for round in 0..24 {
         assert_eq!(sum(&client, &keyspace).await, 100 * ACCOUNTS as i64);
-        if round == 10 {
+        if round == 8 {
             cluster.kill(0);
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
