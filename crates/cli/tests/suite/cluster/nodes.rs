@@ -102,7 +102,8 @@ impl Cluster {
 
     /// Asks a node to end and waits until it has.
     pub(crate) fn stop(&mut self, node: usize) {
-        Node::stop(vec![self.nodes[node].take().unwrap()], Signal::TERM);
+        assert!(self.nodes[node].is_some(), "it runs");
+        Node::stop([&mut self.nodes[node]], Signal::TERM);
     }
 
     /// Where a node's instance listens.
@@ -111,7 +112,8 @@ impl Cluster {
     }
 
     pub(crate) fn kill(&mut self, node: usize) {
-        Node::kill(vec![self.nodes[node].take().unwrap()]);
+        assert!(self.nodes[node].is_some(), "it runs");
+        Node::kill([&mut self.nodes[node]]);
     }
 
     /// Stops a node's process in the middle of whatever it does, or lets it go on.
@@ -188,7 +190,7 @@ impl Cluster {
 
     /// Asks all to end at once, and waits until they have.
     pub(crate) fn stop_all(&mut self, signal: Signal) {
-        Node::stop(self.nodes.iter_mut().filter_map(Option::take).collect(), signal);
+        Node::stop(&mut self.nodes, signal);
     }
 
     pub(crate) fn status(&self) -> Value {

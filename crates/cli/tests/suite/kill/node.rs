@@ -54,12 +54,12 @@ impl Node {
     }
 
     pub(crate) fn kill(&mut self) {
-        process::Node::kill(vec![self.process.take().unwrap()]);
+        process::Node::kill([&mut self.process]);
     }
 
     /// At the end it must still be able to stop as it should.
     pub(crate) fn stop_in_order(mut self) {
-        process::Node::stop(vec![self.process.take().unwrap()], Signal::TERM);
+        process::Node::stop([&mut self.process], Signal::TERM);
     }
 
     /// Has a keyspace split, and does not wait for it.

@@ -52,12 +52,14 @@ impl Nodes {
     }
 
     pub(crate) fn kill(&mut self, nodes: &[usize]) {
-        Node::kill(nodes.iter().map(|node| self.running[*node].take().unwrap()).collect());
+        let killed = self.running.iter_mut().enumerate().filter(|(node, _)| nodes.contains(node));
+        Node::kill(killed.map(|(_, node)| node));
     }
 
     /// Stops a node in order.
     pub(crate) fn stop(&mut self, node: usize) {
-        Node::stop(vec![self.running[node].take().unwrap()], Signal::TERM);
+        assert!(self.running[node].is_some(), "it runs");
+        Node::stop([&mut self.running[node]], Signal::TERM);
     }
 
     /// Whether a node's process has ended by itself.

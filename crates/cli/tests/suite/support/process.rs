@@ -122,17 +122,31 @@ impl Node {
         self.signal(if is_paused { Signal::STOP } else { Signal::CONT });
     }
 
-    /// Several, killed at once.
-    pub(crate) fn kill(mut nodes: Vec<Node>) {
-        nodes.iter_mut().for_each(|node| node.0.kill().unwrap());
-        nodes.iter_mut().for_each(|node| assert!(!node.0.ended().success(), "it ended before it was killed"));
+    /// Those that run, killed at once. Whoever tells of them does so until they have ended.
+    pub(crate) fn kill<'n>(nodes: impl IntoIterator<Item = &'n mut Option<Node>>) {
+        let mut nodes: Vec<&mut Option<Node>> = nodes.into_iter().collect();
+        running(&mut nodes).for_each(|node| node.0.kill().unwrap());
+        for node in running(&mut nodes) {
+            let ended = node.0.ended();
+            assert!(!ended.success(), "process {} ended before it was killed: {ended}", node.id());
+        }
+        nodes.into_iter().for_each(|node| *node = None);
     }
 
-    /// Several, asked to end at once, which they do well.
-    pub(crate) fn stop(mut nodes: Vec<Node>, signal: Signal) {
-        nodes.iter().for_each(|node| node.signal(signal));
-        nodes.iter_mut().for_each(|node| assert_eq!(node.0.ended().code(), Some(0)));
+    /// Those that run, asked to end at once, which they do well.
+    pub(crate) fn stop<'n>(nodes: impl IntoIterator<Item = &'n mut Option<Node>>, signal: Signal) {
+        let mut nodes: Vec<&mut Option<Node>> = nodes.into_iter().collect();
+        running(&mut nodes).for_each(|node| node.signal(signal));
+        for node in running(&mut nodes) {
+            let ended = node.0.ended();
+            assert_eq!(ended.code(), Some(0), "process {}, which was asked to stop: {ended}", node.id());
+        }
+        nodes.into_iter().for_each(|node| *node = None);
     }
+}
+
+fn running<'n>(nodes: &'n mut [&mut Option<Node>]) -> impl Iterator<Item = &'n mut Node> {
+    nodes.iter_mut().filter_map(|node| node.as_mut())
 }
 
 /// Where the log of a node goes.
