@@ -1,0 +1,99 @@
+//! All nodes stop and start again: after a stop in order nothing is missing, and nobody says that something may be; after a kill
+//! they say so. The disks lose what was not synced, as by a power cut.
+
+use rustix::process::Signal;
+use zerohop_client::Keyspace;
+
+use crate::cluster::loads::connect;
+use crate::cluster::nodes::Cluster;
+
+const ALL: [usize; 3] = [0, 1, 2];
+const KEYS: usize = 300;
+
+/// Writes a value to every key, and returns as soon as the last is acknowledged.
+async fn write(keyspace: &Keyspace, value: &str) {
+    for key in 0..KEYS {
+        keyspace.insert(format!("key-{key}").as_str(), value.as_bytes()).await.unwrap();
+    }
+}
+
+/// How many keys have this value.
+async fn count(cluster: &Cluster, value: &str) -> usize {
+    let client = connect(&cluster.endpoints()).await;
+    let keyspace = client.keyspace("default").await.unwrap();
+    let mut found = 0;
+    for key in 0..KEYS {
+        let bytes = keyspace.lookup_bytes(format!("key-{key}").as_str()).await.unwrap();
+        found += usize::from(bytes.as_deref() == Some(value.as_bytes()));
+    }
+    found
+}
+
+/// Everything that the nodes and the tools say of troubles.
+fn told(cluster: &Cluster) -> String {
+    let mut told = String::new();
+    let status = cluster.status();
+    for node in status["nodes"].as_array().unwrap() {
+        told.push_str(&node["troubles"].as_array().map_or(String::new(), |all| {
+            all.iter().map(|one| format!("status: {}\n", one.as_str().unwrap())).collect()
+        }));
+    }
+    let (code, _, problems) = cluster.run(&["verify"]);
+    assert_eq!(code, 0, "{problems}");
+    problems.lines().for_each(|line| told.push_str(&format!("verify: {line}\n")));
+    let (_, findings, _) = cluster.run(&["doctor"]);
+    let of_it = |line: &&str| line.contains("may be missing");
+    findings.lines().filter(of_it).for_each(|line| told.push_str(&format!("doctor: {line}\n")));
+    told
+}
+
+#[tokio::test]
+async fn nothing_is_missing_after_a_stop_in_order_of_all_and_nobody_says_that_it_may_be() {
+    let folder = crate::support::folder();
+    let mut cluster = Cluster::start_forgetful(folder.path(), 3);
+    cluster.wait_until_whole();
+    for (round, signal) in [Signal::TERM, Signal::INT, Signal::TERM].into_iter().enumerate() {
+        let value = format!("of round {round}");
+        {
+            let client = connect(&cluster.endpoints()).await;
+            write(&client.keyspace("default").await.unwrap(), &value).await;
+        }
+        cluster.stop_all(signal);
+        cluster.start_together(&ALL);
+        cluster.wait_until_whole();
+        assert_eq!(count(&cluster, &value).await, KEYS, "{signal:?}");
+        let told = told(&cluster);
+        assert!(!told.contains("may be missing"), "{signal:?}: {told}");
+    }
+    cluster.stop_in_order();
+}
+
+#[tokio::test]
+async fn after_a_kill_of_all_they_say_what_may_be_missing_also_where_a_stop_in_order_came_before() {
+    let folder = crate::support::folder();
+    let mut cluster = Cluster::start_forgetful(folder.path(), 3);
+    cluster.wait_until_whole();
+    cluster.stop_all(Signal::TERM);
+    let mark_of = |node: usize| folder.path().join(format!("node-{node}/instance-00/closed"));
+    let marks = ALL.map(|node| std::fs::read(mark_of(node)).unwrap());
+    cluster.start_together(&ALL);
+    cluster.wait_until_whole();
+    {
+        let client = connect(&cluster.endpoints()).await;
+        write(&client.keyspace("default").await.unwrap(), "of a life that ends badly").await;
+    }
+    for node in ALL {
+        cluster.kill(node);
+        // What it found of the start before is gone. Whoever brings it back brings nothing back by it.
+        assert!(!mark_of(node).exists());
+        std::fs::write(mark_of(node), &marks[node]).unwrap();
+    }
+    cluster.start_together(&ALL);
+    cluster.wait_until_whole();
+    let all = told(&cluster);
+    for who in ["status: ", "verify: ", "doctor: "] {
+        let says = |line: &str| line.starts_with(who) && line.contains("may be missing");
+        assert!(all.lines().any(says), "{who}{all}");
+    }
+    cluster.stop_in_order();
+}

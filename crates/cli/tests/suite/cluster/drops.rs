@@ -1,0 +1,238 @@
+//! Keyspaces that are dropped while transactions over them and another are under way.
+
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::task::{JoinSet, spawn_blocking};
+use zerohop_client::{Client, Keyspace, Record};
+
+use crate::cluster::loads::{connect, reaches};
+use crate::cluster::nodes::Cluster;
+
+const WORKERS: u64 = 8;
+
+/// Longer than what was prepared for a keyspace that is gone stays: where a node dies right before the drop, transactions that it had
+/// not decided are known to nobody, and are asked about only once the keyspace is away.
+const GONE_ENDS: Duration = Duration::from_secs(13);
+
+/// What became of a worker's transactions.
+#[derive(Debug, Default)]
+struct Ended {
+    done: Vec<u64>,
+    unknown: Vec<u64>,
+    refused: Vec<(u64, String)>,
+}
+
+/// What workers are told, and tell.
+#[derive(Clone, Default)]
+struct Told {
+    stop: Arc<AtomicBool>,
+    done: Arc<AtomicU64>,
+    refused: Arc<AtomicU64>,
+}
+
+/// Appends numbers to two lists of one keyspace and to one of another, until it is refused, or told to stop.
+async fn append(
+    client: Client,
+    worker: u64,
+    (stays, goes): (Keyspace, Keyspace),
+    from: u64,
+    Told { stop, done, refused }: Told,
+) -> Ended {
+    let mut ended = Ended::default();
+    for number in from.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let note = &*number.to_string();
+        let (stays, goes) = (&stays, &goes);
+        let result = client
+            .transaction(|tx| async move {
+                tx.write(stays.append(&format!("one-{worker}"), &[note.as_bytes()]))?;
+                tx.write(stays.append(&format!("other-{worker}"), &[note.as_bytes()]))?;
+                tx.write(goes.append(&format!("third-{worker}-{number}"), &[note.as_bytes()]))?;
+                Ok(())
+            })
+            .await;
+        match result {
+            Ok(()) => {
+                ended.done.push(number);
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(error) if error.is_unknown() => ended.unknown.push(number),
+            Err(error) => {
+                ended.refused.push((number, error.to_string()));
+                refused.fetch_add(1, Ordering::Relaxed);
+                break;
+            }
+        }
+    }
+    ended
+}
+
+async fn list(keyspace: &Keyspace, key: &str) -> Vec<u64> {
+    let mut all = Vec::new();
+    loop {
+        let range = zerohop_client::Range { start: all.len() as i64, stop: i64::MAX };
+        match keyspace.lookup_range(key, range).await.unwrap() {
+            Some(Record::List { values, length, .. }) => {
+                all.extend(values.iter().map(|value| String::from_utf8_lossy(value).parse::<u64>().unwrap()));
+                if all.len() as u64 >= length {
+                    return all;
+                }
+            }
+            None => return all,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Drops a keyspace while others go on.
+async fn drop_beside(name: &str, endpoint: String) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zerohop"));
+    command.args(["keyspace", "drop", name, "--yes"]).env("ZEROHOP_ENDPOINT", endpoint);
+    spawn_blocking(move || command.output().unwrap()).await.unwrap()
+}
+
+/// Drops a keyspace under the load of all workers, killing a node right before that, if one is told. What became of their transactions.
+async fn drop_under_load(
+    cluster: &mut Cluster,
+    (name, durability): (&str, &str),
+    kills: Option<usize>,
+    from: u64,
+) -> Vec<(u64, Ended)> {
+    let (code, _, problems) = cluster.run(&["keyspace", "create", name, "--durability", durability]);
+    assert_eq!(code, 0, "{problems}");
+    let told = Told::default();
+    let mut workers = JoinSet::new();
+    for worker in 0..WORKERS {
+        let client = connect(&cluster.endpoints()).await;
+        let both = (client.keyspace("default").await.unwrap(), client.keyspace(name).await.unwrap());
+        let told = told.clone();
+        workers.spawn(async move { (worker, append(client, worker, both, from, told).await) });
+    }
+    reaches("transactions are done", &told.done, 20 * WORKERS).await;
+    if let Some(node) = kills {
+        cluster.kill(node);
+    }
+    let began = Instant::now();
+    let endpoint = cluster.endpoints()[usize::from(kills == Some(0))].clone();
+    let output = drop_beside(name, endpoint).await;
+    assert!(output.status.success(), "{output:?}");
+    eprintln!("{name}, {durability}: dropped after {:?}", began.elapsed());
+    // Whoever is refused ends.
+    reaches("somebody has met the drop", &told.refused, 1).await;
+    told.stop.store(true, Ordering::Relaxed);
+    let client = connect(&cluster.endpoints()).await;
+    let stays = client.keyspace("default").await.unwrap();
+    // Nothing stays locked.
+    let began = Instant::now();
+    for worker in 0..WORKERS {
+        for list in ["one", "other"] {
+            stays
+                .append(&format!("{list}-{worker}"), &[(from + 1_000_000).to_string().as_bytes()])
+                .await
+                .unwrap();
+        }
+    }
+    eprintln!("nothing was locked after {:?}", began.elapsed());
+    let mut ended = Vec::new();
+    while let Some(worker) = workers.join_next().await {
+        ended.push(worker.unwrap());
+    }
+    ended
+}
+
+/// Looks whether all that one drop has met is done or not as its workers were told.
+async fn judge(stays: &Keyspace, all: Vec<(u64, Ended)>) {
+    let mut counts = (0, 0, 0);
+    for (worker, ended) in all {
+        let one = list(stays, &format!("one-{worker}")).await;
+        let other = list(stays, &format!("other-{worker}")).await;
+        assert_eq!(one, other, "worker {worker}: both lists or neither");
+        let lost: Vec<&u64> = ended.done.iter().filter(|number| !one.contains(number)).collect();
+        assert!(lost.is_empty(), "worker {worker}: {lost:?} were acknowledged and are not there");
+        for (number, why) in &ended.refused {
+            assert!(why.contains("keyspace"), "worker {worker}: {why}");
+            assert!(!one.contains(number), "worker {worker}: {number} was refused and is there: {why}");
+        }
+        counts.0 += ended.done.len();
+        counts.1 += ended.unknown.len();
+        counts.2 += ended.refused.len();
+    }
+    eprintln!("{counts:?} done, unknown, refused");
+}
+
+#[tokio::test]
+async fn a_keyspace_that_is_dropped_amidst_transactions_takes_nothing_of_another_with_it() {
+    let folder = crate::support::folder();
+    let mut cluster = Cluster::start(folder.path(), 3);
+    // One that decides, and one that others decide for; each is made anew under the name of the one before.
+    let first = drop_under_load(&mut cluster, ("going", "interval:50ms"), None, 0).await;
+    let second = drop_under_load(&mut cluster, ("going", "memory"), Some(0), 10_000_000).await;
+    cluster.start_again(0);
+    cluster.wait_until_whole();
+    let third = drop_under_load(&mut cluster, ("going", "interval:50ms"), Some(1), 20_000_000).await;
+    cluster.start_again(1);
+    cluster.wait_until_whole();
+    // Until what would be undone then is undone.
+    tokio::time::sleep(GONE_ENDS).await;
+    let client = connect(&cluster.endpoints()).await;
+    let stays = client.keyspace("default").await.unwrap();
+    for ended in [first, second, third] {
+        judge(&stays, ended).await;
+    }
+    let (code, _, problems) = cluster.run(&["keyspace", "create", "going"]);
+    assert_eq!(code, 0, "{problems}");
+    let first = cluster.run(&["kv", "lookup", "-k", "going", "third-0-0"]);
+    assert_eq!(first.0, 1, "the new one is empty: {first:?}");
+    cluster.stop_in_order();
+}
+
+#[tokio::test]
+async fn a_drop_that_waits_for_a_partition_which_nobody_serves_says_so_and_ends_and_goes_on() {
+    let folder = crate::support::folder();
+    let mut cluster = Cluster::start(folder.path(), 3);
+    for name in ["first", "second"] {
+        let made = cluster.run(&["keyspace", "create", name, "--replicas", "1", "--durability", "sync"]);
+        assert_eq!(made.0, 0, "{made:?}");
+        cluster.run(&["kv", "insert", "-k", name, "key", "value"]);
+    }
+    cluster.kill(2);
+    cluster.wait_for("its partitions are lost", |status| status["groups"]["lost"] != 0);
+    let drop_it = |cluster: &Cluster, more: &[&str]| {
+        cluster.run(&[&["keyspace", "drop", "first", "--yes"], more].concat())
+    };
+    let (code, _, problems) = drop_it(&cluster, &["--wait", "3s"]);
+    assert_eq!(code, 4, "it is under way: {problems}");
+    assert!(
+        problems.contains("partition") && problems.contains("lost"),
+        "it says what it waits for: {problems}"
+    );
+    // For everybody else it is gone, but for its name.
+    let gone = cluster.run(&["kv", "lookup", "-k", "first", "key"]);
+    assert!(gone.0 == 3 && gone.2.contains("no keyspace"), "{gone:?}");
+    let taken = cluster.run(&["keyspace", "create", "first"]);
+    assert!(taken.0 == 3 && taken.2.contains("being dropped"), "{taken:?}");
+    let listed = cluster.run(&["keyspace", "list"]);
+    assert!(listed.1.contains("being dropped"), "{listed:?}");
+
+    // Another one need not be waited for.
+    let (code, _, problems) = cluster.run(&["keyspace", "drop", "second", "--yes", "--wait", "0s"]);
+    assert_eq!(code, 4, "{problems}");
+    let (code, _, problems) = cluster.run(&["keyspace", "drop", "second", "--yes", "--at-once"]);
+    assert_eq!(code, 0, "{problems}");
+    assert_eq!(cluster.run(&["keyspace", "create", "second"]).0, 0);
+
+    // Whoever asks again waits on, and hears of its end.
+    let waiting = tokio::spawn(drop_beside("first", cluster.endpoints()[0].clone()));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    cluster.start_again(2);
+    let output = waiting.await.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(cluster.run(&["keyspace", "create", "first"]).0, 0);
+    assert_eq!(cluster.run(&["kv", "lookup", "-k", "first", "key"]).0, 1, "the new one is empty");
+    cluster.stop_in_order();
+}

@@ -1,0 +1,110 @@
+//! Clients that write numbers under their keys for as long as a test goes on, and remember what was acknowledged.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tokio::task::{JoinSet, spawn_blocking};
+use zerohop_client::{Client, Options};
+
+use crate::support::{GIVE_UP_AFTER, wait_for};
+
+pub(crate) async fn connect(endpoints: &[String]) -> Client {
+    let endpoints: Vec<&str> = endpoints.iter().map(String::as_str).collect();
+    let options = Options { deadline: GIVE_UP_AFTER, connect_deadline: GIVE_UP_AFTER, ..Options::default() };
+    Client::connect_with(&endpoints, options).await.unwrap()
+}
+
+/// Waits until so many are counted, and lets the workers of this thread go on.
+pub(crate) async fn reaches(what: &str, counted: &Arc<AtomicU64>, number: u64) {
+    let (what, counted) = (what.to_owned(), Arc::clone(counted));
+    let wait = move || wait_for(&what, || counted.load(Ordering::Relaxed), |now| *now >= number);
+    spawn_blocking(wait).await.unwrap();
+}
+
+/// Writes numbered values to its keys until it is told to stop; the last acknowledged of each, and the longest that one took.
+pub(crate) async fn work(
+    client: Client,
+    worker: u64,
+    stop: Arc<AtomicBool>,
+    rounds: Arc<AtomicU64>,
+) -> (Vec<(String, u64)>, Duration) {
+    let keyspace = client.keyspace("default").await.unwrap();
+    let mut written: Vec<(String, u64)> = (0..16).map(|key| (format!("w{worker}-k{key}"), 0)).collect();
+    let (mut longest, mut number) = (Duration::ZERO, 0);
+    while !stop.load(Ordering::Relaxed) {
+        number += 1;
+        for (key, last) in &mut written {
+            let began = Instant::now();
+            keyspace.insert(key.as_str(), number.to_string().as_bytes()).await.unwrap();
+            longest = longest.max(began.elapsed());
+            *last = number;
+        }
+        rounds.store(number, Ordering::Relaxed);
+    }
+    (written, longest)
+}
+
+pub(crate) async fn check(client: &Client, written: &[(String, u64)]) {
+    let keyspace = client.keyspace("default").await.unwrap();
+    for (key, last) in written {
+        let found = keyspace.lookup_bytes(key.as_str()).await.unwrap();
+        let found: Option<u64> = found.map(|bytes| String::from_utf8_lossy(&bytes).parse().unwrap());
+        assert_eq!(found, Some(*last), "{key}");
+    }
+}
+
+/// Several clients at work, in a thread of their own: what a test does meanwhile may block.
+pub(crate) struct Load {
+    stop: Arc<AtomicBool>,
+    /// How often each has written all its keys.
+    rounds: Vec<Arc<AtomicU64>>,
+    thread: JoinHandle<(Vec<(String, u64)>, Duration)>,
+}
+
+impl Load {
+    /// So many begin, each with connections of its own.
+    pub(crate) fn begin(endpoints: &[String], workers: u64) -> Load {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (told, endpoints) = (Arc::clone(&stop), endpoints.to_vec());
+        let rounds: Vec<Arc<AtomicU64>> = (0..workers).map(|_| Arc::default()).collect();
+        let counted = rounds.clone();
+        let run = async move {
+            let mut all = JoinSet::new();
+            for (worker, rounds) in counted.into_iter().enumerate() {
+                let client = connect(&endpoints).await;
+                all.spawn(work(client, worker as u64, Arc::clone(&told), rounds));
+            }
+            let (mut written, mut longest) = (Vec::new(), Duration::ZERO);
+            while let Some(done) = all.join_next().await {
+                let (keys, gap) = done.unwrap();
+                written.extend(keys);
+                longest = longest.max(gap);
+            }
+            (written, longest)
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let thread = std::thread::spawn(move || runtime.block_on(run));
+        Load { stop, rounds, thread }
+    }
+
+    /// Waits until each has written all its keys anew: whoever was in its way no longer is.
+    pub(crate) fn goes_on(&self) {
+        let counted = || self.rounds.iter().map(|rounds| rounds.load(Ordering::Relaxed)).collect::<Vec<_>>();
+        let before = counted();
+        // The round that is under way may have begun before.
+        let is_so = |now: &Vec<u64>| now.iter().zip(&before).all(|(now, before)| *now >= before + 2);
+        wait_for("all clients go on", counted, is_so);
+    }
+
+    /// They end: what they have written last. None has failed.
+    pub(crate) fn end(self) -> Vec<(String, u64)> {
+        self.stop.store(true, Ordering::Relaxed);
+        let (written, longest) = self.thread.join().unwrap();
+        assert!(written.iter().all(|(_, last)| *last > 0));
+        let numbers: u64 = written.iter().map(|(_, last)| last).sum();
+        eprintln!("{numbers} writes acknowledged; the longest took {longest:?}");
+        written
+    }
+}

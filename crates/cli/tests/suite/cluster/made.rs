@@ -1,0 +1,415 @@
+//! Blobs that a transaction makes, writes to, replaces and removes again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use tokio::task::JoinSet;
+use zerohop_client::{Blob, Client, Error, Failure, Keyspace, Transaction, Transform};
+
+use crate::cluster::loads::{connect, reaches};
+use crate::cluster::nodes::Cluster;
+
+const CHUNK: u64 = 4096;
+
+async fn whole(blob: &Blob<'_>) -> Vec<u8> {
+    let size = blob.stat().await.unwrap().unwrap().size;
+    blob.read_seen(0, size).await.unwrap().0.to_vec()
+}
+
+async fn names(keyspace: &Keyspace) -> Vec<String> {
+    let mut list = keyspace.list_blobs("");
+    let mut names = Vec::new();
+    while let Some(page) = list.next_page().await.unwrap() {
+        names.extend(page.iter().map(|name| String::from_utf8_lossy(name).into_owned()));
+    }
+    names
+}
+
+/// Over two nodes, so that header and chunks lie with several: all know the blob by the version of the transaction.
+#[tokio::test]
+async fn a_blob_is_made_written_and_read_by_one_transaction() {
+    let folder = crate::support::folder();
+    let cluster = Cluster::start(folder.path(), 2);
+    let client = connect(&cluster.endpoints()).await;
+    let keyspace = client.keyspace("default").await.unwrap();
+    let tx = client.begin();
+    let own = tx.blob(&keyspace, "made");
+    own.create_with(12, b"first").await.unwrap();
+    assert_eq!(own.read(0, 10).await.unwrap(), "");
+    assert_eq!(own.append(vec![1; 5000]).await.unwrap(), 0);
+    assert_eq!(own.append(vec![2; 5000]).await.unwrap(), 5000);
+    own.write(3 * CHUNK - 5, vec![3; 10]).await.unwrap();
+    own.transform(Transform::add(7_u16).at(4999)).await.unwrap();
+    own.transform(Transform::max(9_u64).at(2 * CHUNK - 3)).await.unwrap();
+    own.truncate(3 * CHUNK).await.unwrap();
+    own.transform(Transform::add(1_u8).at(5 * CHUNK)).await.unwrap();
+    own.set_attributes(b"second").await.unwrap();
+    let info = own.stat().await.unwrap().unwrap();
+    assert_eq!((info.size, &info.attributes[..]), (5 * CHUNK + 1, &b"second"[..]));
+    let seen = own.read(0, u64::MAX).await.unwrap();
+    assert_eq!((seen.len() as u64, &seen[4998..5002]), (info.size, &[1, 8, 2, 2][..]));
+    assert_eq!(own.read(4999, 1).await.unwrap()[..], [8], "a part of a number");
+    tx.insert(&keyspace, "index", "made").unwrap();
+    assert_eq!(names(&keyspace).await, [""; 0]);
+    let committed = tx.commit().await.unwrap();
+
+    let blob = keyspace.blob("made");
+    let made = blob.stat().await.unwrap().unwrap();
+    assert_eq!((made.id, made.generation, made.chunk_bytes), (committed.version(), 1, CHUNK));
+    assert_eq!((made.size, &made.attributes[..]), (info.size, &b"second"[..]));
+    assert_eq!(whole(&blob).await, seen);
+    // It is a blob like any other.
+    blob.write_at(CHUNK - 1, b"xyz").await.unwrap();
+    assert_eq!(blob.append(b"end").await.unwrap(), info.size);
+    assert_eq!(blob.transform(Transform::add(1_u8).at(5 * CHUNK)).await.unwrap(), 2);
+    blob.truncate(10).await.unwrap();
+    assert_eq!(whole(&blob).await, [1; 10]);
+    assert!(blob.delete().await.unwrap());
+}
+
+#[tokio::test]
+async fn a_blob_is_replaced_by_one_transaction() {
+    let folder = crate::support::folder();
+    let cluster = Cluster::start(folder.path(), 2);
+    let client = connect(&cluster.endpoints()).await;
+    let keyspace = client.keyspace("default").await.unwrap();
+    let blob = keyspace.blob("b");
+    blob.create_with(12, b"old").await.unwrap();
+    blob.write_at(0, &vec![9; 5 * CHUNK as usize]).await.unwrap();
+    let before = blob.stat().await.unwrap().unwrap();
+    let replace = async |tx: Transaction| {
+        let own = tx.blob(&keyspace, "b");
+        assert!(own.remove().await?);
+        assert_eq!(own.stat().await?, None);
+        assert!(!own.remove().await?);
+        assert_eq!(own.append("x").await.unwrap_err().failure(), Some(&Failure::NotFound));
+        own.create_with(13, b"new").await?;
+        own.write(3 * CHUNK, "new").await?;
+        assert_eq!(own.read(3 * CHUNK - 1, 9).await?, "\0new");
+        Ok::<_, Error>(())
+    };
+    // Not if another was faster.
+    let tx = client.begin();
+    replace(tx.clone()).await.unwrap();
+    blob.append(b"more").await.unwrap();
+    assert!(tx.commit().await.unwrap_err().is_conflict());
+    assert_eq!(whole(&blob).await.len() as u64, 5 * CHUNK + 4);
+
+    let tx = client.begin();
+    replace(tx.clone()).await.unwrap();
+    let committed = tx.commit().await.unwrap();
+    let now = keyspace.blob("b").stat().await.unwrap().unwrap();
+    assert_eq!((now.id, now.generation, now.chunk_bytes), (committed.version(), 0, 2 * CHUNK));
+    assert!(now.id > before.id && now.size == 3 * CHUNK + 3 && now.attributes == "new");
+    let mut expected = vec![0; 3 * CHUNK as usize];
+    expected.extend(b"new");
+    assert_eq!(whole(&keyspace.blob("b")).await, expected);
+    // Whoever remembers the old one writes to the new one, as ever.
+    blob.write_at(1, b"y").await.unwrap();
+    expected[1] = b'y';
+    assert_eq!(whole(&keyspace.blob("b")).await, expected);
+}
+
+/// As outside of transactions: in a chunk, across chunks, in a blob that is there and in one that is made.
+#[tokio::test]
+async fn what_numbers_become_and_were_is_told_once_it_is_committed() {
+    let folder = crate::support::folder();
+    let cluster = Cluster::start(folder.path(), 1);
+    let client = connect(&cluster.endpoints()).await;
+    let keyspace = client.keyspace("default").await.unwrap();
+    let blob = keyspace.blob("there");
+    blob.create_with(12, b"").await.unwrap();
+    blob.write_at(0, &vec![1; 2 * CHUNK as usize]).await.unwrap();
+    // Nothing rests on the number within a chunk, and what it was across two does.
+    let tx = client.begin();
+    tx.blob(&keyspace, "there").transform(Transform::add(1_u16).at(CHUNK - 1)).await.unwrap();
+    assert_eq!(blob.transform(Transform::add(1_u8)).await.unwrap(), 2);
+    assert!(tx.commit().await.unwrap_err().is_conflict());
+    let tx = client.begin();
+    let within = tx.blob(&keyspace, "there").transform_and_get_old(Transform::add(1_u8)).await.unwrap();
+    assert_eq!(blob.transform(Transform::add(1_u8)).await.unwrap(), 3);
+    assert_eq!(tx.commit().await.unwrap().brought(&within).unwrap(), 3, "as it is found by the commit");
+
+    let tx = client.begin();
+    let (there, made) = (tx.blob(&keyspace, "there"), tx.blob(&keyspace, "made"));
+    made.create_with(12, b"").await.unwrap();
+    let mut promises = Vec::new();
+    for own in [&there, &made] {
+        for at in [0, CHUNK - 1] {
+            let add = Transform::add(0x100_u16).at(at);
+            promises.push(own.transform(add).await.unwrap());
+            promises.push(own.transform_and_get_old(add).await.unwrap());
+        }
+    }
+    let committed = tx.commit().await.unwrap();
+    let brought: Vec<u16> = promises.iter().map(|one| committed.brought(one).unwrap()).collect();
+    assert_eq!(brought, [0x204, 0x204, 0x201, 0x201, 0x100, 0x100, 0x100, 0x100]);
+    assert_eq!(whole(&keyspace.blob("made")).await[CHUNK as usize - 1..], [0, 2]);
+}
+
+/// Ranges of blobs that are there, made, changed and removed, among records.
+#[tokio::test]
+async fn ranges_and_records_are_read_together_with_what_was_done_to_them() {
+    let folder = crate::support::folder();
+    let cluster = Cluster::start(folder.path(), 2);
+    let client = connect(&cluster.endpoints()).await;
+    let keyspace = client.keyspace("default").await.unwrap();
+    let blobs = ["one", "two", "made", "none"].map(|name| keyspace.blob(name));
+    let [one, two, made, none] = &blobs;
+    let bytes: Vec<u8> = (0..4 * CHUNK).map(|at| (at / 7) as u8).collect();
+    for blob in [one, two] {
+        blob.create_with(12, b"").await.unwrap();
+        blob.write_at(0, &bytes).await.unwrap();
+    }
+    keyspace.insert("k", "v").await.unwrap();
+    let ranges = [
+        (one, CHUNK - 10, 2 * CHUNK),
+        (two, 4 * CHUNK - 3, 100),
+        (one, 0, 5),
+        (made, 0, 100),
+        (two, 9 * CHUNK, 1),
+    ];
+    let part = |from: u64, length: u64| bytes[from as usize..][..length as usize].to_vec();
+    let tx = client.begin();
+    tx.blob(&keyspace, "made").create(b"").await.unwrap();
+    tx.blob(&keyspace, "made").append("new").await.unwrap();
+    tx.blob(&keyspace, "two").append("end").await.unwrap();
+    tx.blob(&keyspace, "one").transform(Transform::add(1_u64).at(3)).await.unwrap();
+    let (records, found) = tx.read_all(&[(&keyspace, "k"), (&keyspace, "absent")], &ranges).await.unwrap();
+    assert!(records[0].is_some() && records[1].is_none());
+    let mut first = part(0, 11);
+    first[3] += 1;
+    let mut last = part(4 * CHUNK - 3, 3);
+    last.extend(b"end");
+    assert_eq!(found[0], part(CHUNK - 10, 2 * CHUNK));
+    assert_eq!((&found[1][..], &found[2][..]), (&last[..], &first[..5]));
+    assert_eq!((&found[3][..], &found[4][..]), (&b"new"[..], &b""[..]));
+    let missing = tx.read_ranges(&[(one, 0, 1), (none, 0, 1)]).await.unwrap_err();
+    assert_eq!(missing.failure(), Some(&Failure::NotFound));
+    let limit = tx.read_ranges(&vec![(one, 0, 4 * CHUNK); 4097]).await.unwrap_err();
+    assert!(limit.to_string().contains("67108864"), "{limit}");
+    tx.commit().await.unwrap();
+    assert_eq!(whole(made).await, b"new");
+    // Each of them must be unchanged.
+    for (blob, offset) in [(one, 2 * CHUNK), (two, 4 * CHUNK), (one, 1)] {
+        let tx = client.begin();
+        tx.read_ranges(&ranges).await.unwrap();
+        tx.insert(&keyspace, "k", "w").unwrap();
+        blob.write_at(offset, b"x").await.unwrap();
+        assert!(tx.commit().await.unwrap_err().is_conflict(), "{offset}");
+    }
+    let tx = client.begin();
+    tx.read_ranges(&ranges).await.unwrap();
+    tx.insert(&keyspace, "k", "w").unwrap();
+    one.write_at(3 * CHUNK + 100, b"x").await.unwrap();
+    tx.commit().await.expect("nobody has read there");
+}
+
+/// Changes a blob in one way, and removes it in the same transaction.
+async fn changed_and_removed(client: &Client, keyspace: &Keyspace, how: &str) -> Transaction {
+    let tx = client.begin();
+    let own = tx.blob(keyspace, "b");
+    match how {
+        "write" => own.write(1, "x").await.unwrap(),
+        "grow" => own.write(8 * CHUNK, "x").await.unwrap(),
+        "append" => drop(own.append(vec![1; 2 * CHUNK as usize]).await.unwrap()),
+        "transform" => drop(own.transform(Transform::add(1_u32).at(CHUNK - 2)).await.unwrap()),
+        "cut" => own.truncate(5).await.unwrap(),
+        "attributes" => own.set_attributes(b"other").await.unwrap(),
+        "same attributes" => own.set_attributes(b"same").await.unwrap(),
+        _ => {
+            own.truncate(CHUNK + 5).await.unwrap();
+            own.append("x").await.unwrap();
+            own.set_attributes(b"other").await.unwrap();
+        }
+    }
+    assert!(own.remove().await.unwrap(), "{how}");
+    tx.insert(keyspace, "removed", how).unwrap();
+    tx
+}
+
+#[tokio::test]
+async fn a_blob_is_removed_after_each_change_by_the_same_transaction() {
+    let folder = crate::support::folder();
+    let cluster = Cluster::start(folder.path(), 1);
+    let client = connect(&cluster.endpoints()).await;
+    let keyspace = client.keyspace("default").await.unwrap();
+    let blob = keyspace.blob("b");
+    for how in ["write", "grow", "append", "transform", "cut", "attributes", "same attributes", "several"] {
+        blob.create_with(12, b"same").await.unwrap();
+        blob.write_at(0, &vec![7; 3 * CHUNK as usize]).await.unwrap();
+        // Somebody else is faster.
+        let tx = changed_and_removed(&client, &keyspace, how).await;
+        blob.append(b"more").await.unwrap();
+        assert!(tx.commit().await.unwrap_err().is_conflict(), "{how}");
+        assert_eq!(whole(&blob).await.len() as u64, 3 * CHUNK + 4);
+
+        let tx = changed_and_removed(&client, &keyspace, how).await;
+        tx.commit().await.unwrap();
+        assert_eq!(blob.stat().await.unwrap(), None, "{how}");
+        assert_eq!(keyspace.lookup_bytes("removed").await.unwrap().unwrap(), how);
+        // Nothing of it is in the next one.
+        blob.create_with(12, b"").await.unwrap();
+        blob.truncate(10 * CHUNK).await.unwrap();
+        assert!(whole(&blob).await.iter().all(|byte| *byte == 0), "{how}");
+        assert!(blob.delete().await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn what_a_transaction_makes_and_removes_was_never_there() {
+    let folder = crate::support::folder();
+    let cluster = Cluster::start(folder.path(), 2);
+    let client = connect(&cluster.endpoints()).await;
+    let keyspace = client.keyspace("default").await.unwrap();
+    let tx = client.begin();
+    let own = tx.blob(&keyspace, "b");
+    for round in 0..3_u64 {
+        own.create_with(12, b"").await.unwrap();
+        own.write(round * CHUNK, vec![round as u8; 2 * CHUNK as usize]).await.unwrap();
+        own.truncate((round + 1) * CHUNK).await.unwrap();
+        assert!(own.remove().await.unwrap());
+    }
+    tx.insert(&keyspace, "k", "v").unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(names(&keyspace).await, [""; 0]);
+    let blob = keyspace.blob("b");
+    blob.create_with(12, b"").await.unwrap();
+    blob.truncate(10 * CHUNK).await.unwrap();
+    assert!(whole(&blob).await.iter().all(|byte| *byte == 0));
+    blob.delete().await.unwrap();
+    // What asks for nothing wants the blob to be there.
+    for work in ["read", "write", "append"] {
+        let tx = client.begin();
+        let own = tx.blob(&keyspace, "there");
+        assert_eq!(own.write(0, "").await.unwrap_err().failure(), Some(&Failure::NotFound), "{work}");
+        keyspace.blob("there").create(b"").await.unwrap();
+        let tx = client.begin();
+        let own = tx.blob(&keyspace, "there");
+        match work {
+            "read" => assert_eq!(own.read(0, 0).await.unwrap(), ""),
+            "write" => own.write(7, "").await.unwrap(),
+            _ => assert_eq!(own.append("").await.unwrap(), 0),
+        }
+        tx.commit().await.expect(work);
+        assert!(keyspace.blob("there").delete().await.unwrap());
+    }
+    // Two that make one of the same name: one has to look again.
+    let (one, other) = (client.begin(), client.begin());
+    for tx in [&one, &other] {
+        let own = tx.blob(&keyspace, "b");
+        own.create(b"").await.unwrap();
+        own.append("x").await.unwrap();
+    }
+    one.commit().await.unwrap();
+    assert!(other.commit().await.unwrap_err().is_conflict());
+    assert_eq!(whole(&keyspace.blob("b")).await, b"x");
+}
+
+/// Makes blobs, each of several chunks, with a count of them; every third time the one before is removed and made anew. The blobs
+/// that are there then, and those of which nobody knows.
+async fn make(
+    client: Client,
+    worker: u8,
+    stop: Arc<AtomicBool>,
+    done: Arc<AtomicU64>,
+) -> (Vec<String>, Vec<String>) {
+    let keyspace: &Keyspace = &client.keyspace("default").await.unwrap();
+    let (mut made, mut unknown) = (Vec::<String>::new(), Vec::new());
+    for number in 0_u64.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let name = &format!("{worker}-{number}");
+        let before = &made.last().cloned();
+        let ended = client
+            .transaction(|tx| async move {
+                let own = tx.blob(keyspace, name.clone());
+                own.create_with(12, name.as_bytes()).await?;
+                own.append(vec![worker; 3 * CHUNK as usize]).await?;
+                if let (Some(before), 0) = (before, number % 3) {
+                    let before = tx.blob(keyspace, before.clone());
+                    before.remove().await?;
+                    before.create_with(12, b"anew").await?;
+                    before.write(CHUNK - 9, vec![worker; 2 * CHUNK as usize]).await?;
+                }
+                tx.write(keyspace.increment("made", 1)).map(drop)
+            })
+            .await;
+        match ended {
+            Ok(()) => {
+                made.push(name.clone());
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(error) if error.is_unknown() => unknown.push(name.clone()),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    (made, unknown)
+}
+
+#[tokio::test]
+async fn blobs_are_made_whole_through_the_kill_of_a_node() {
+    let folder = crate::support::folder();
+    let mut cluster = Cluster::start(folder.path(), 3);
+    let client = connect(&cluster.endpoints()).await;
+    let keyspace = client.keyspace("default").await.unwrap();
+    let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let mut workers = JoinSet::new();
+    for worker in 1..=3 {
+        let client = connect(&cluster.endpoints()).await;
+        workers.spawn(make(client, worker, Arc::clone(&stop), Arc::clone(&done)));
+    }
+    reaches("blobs are made", &done, 12).await;
+    cluster.kill(0);
+    reaches("they go on without the node", &done, done.load(Ordering::Relaxed) + 60).await;
+    stop.store(true, Ordering::Relaxed);
+    let (mut made, mut unknown) = (Vec::new(), Vec::new());
+    while let Some(ended) = workers.join_next().await {
+        let (one, other) = ended.unwrap();
+        (made, unknown) = ([made, one].concat(), [unknown, other].concat());
+    }
+    let there = names(&keyspace).await;
+    assert!(made.iter().all(|name| there.contains(name)), "what was acknowledged is there");
+    assert!(there.iter().all(|name| made.contains(name) || unknown.contains(name)));
+    let count = keyspace.lookup_bytes("made").await.unwrap().unwrap();
+    assert_eq!(String::from_utf8_lossy(&count), there.len().to_string(), "{unknown:?}");
+    let mut renewed = 0;
+    for name in &there {
+        let blob = keyspace.blob(name.clone());
+        let info = blob.stat().await.unwrap().unwrap();
+        let bytes = whole(&blob).await;
+        let worker = name.as_bytes()[0] - b'0';
+        let zeros = if info.attributes == "anew" { CHUNK as usize - 9 } else { 0 };
+        renewed += usize::from(zeros > 0);
+        assert_eq!(bytes.len() as u64, if zeros > 0 { 3 * CHUNK - 9 } else { 3 * CHUNK }, "{name}");
+        assert!(bytes[..zeros].iter().all(|byte| *byte == 0), "{name}");
+        assert!(bytes[zeros..].iter().all(|byte| *byte == worker), "{name}");
+    }
+    assert!(there.len() > 20 && renewed > 3, "{} made, {renewed} anew", there.len());
+}
+
+/// More than a commit holds: chunks are staged, and are of the blob that the transaction makes all the same.
+#[tokio::test]
+async fn a_long_blob_is_made_by_one_transaction_whose_chunks_are_staged() {
+    const PART: usize = 48 << 20;
+    let folder = crate::support::folder();
+    let cluster = Cluster::start(folder.path(), 1);
+    let client = connect(&cluster.endpoints()).await;
+    let keyspace = client.keyspace("default").await.unwrap();
+    let tx = client.begin();
+    let own = tx.blob(&keyspace, "long");
+    own.create(b"").await.unwrap();
+    let bytes = |part: usize| -> Vec<u8> { (0..PART).map(|at| (at / 1021 + part) as u8).collect() };
+    for part in 0..2 {
+        assert_eq!(own.append(bytes(part)).await.unwrap(), (part * PART) as u64);
+    }
+    let committed = tx.commit().await.unwrap();
+    let blob = keyspace.blob("long");
+    let info = blob.stat().await.unwrap().unwrap();
+    assert_eq!((info.id, info.size), (committed.version(), 2 * PART as u64));
+    for part in 0..2 {
+        let (read, _) = blob.read_seen((part * PART) as u64, PART as u64).await.unwrap();
+        assert!(read == bytes(part), "part {part}");
+    }
+}

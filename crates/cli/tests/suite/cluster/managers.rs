@@ -1,0 +1,216 @@
+//! The control group loses managers: one, whose place another node takes; and too many, so that an operator has one that is left go on.
+
+use crate::cluster::nodes::Cluster;
+use crate::support::wait_for;
+
+/// Tries until it is done.
+fn until_done(cluster: &Cluster, arguments: &[&str]) {
+    wait_for(&format!("{arguments:?}"), || cluster.run(arguments), |(code, ..)| *code == 0);
+}
+
+/// Waits until the other nodes decide alone. Nobody tells when a new manager votes, so that these are paused, and not killed: where a vote
+/// is still missing, they go on and the test tries again.
+fn until_others_decide(cluster: &Cluster, without: &[usize]) {
+    let mut tried = 0;
+    let decide = || {
+        tried += 1;
+        without.iter().for_each(|node| cluster.pause(*node, true));
+        let name = format!("tried-{tried}");
+        let told = cluster.run(&["keyspace", "create", &name, "--replicas", "1", "--timeout", "5s"]);
+        without.iter().for_each(|node| cluster.pause(*node, false));
+        // All together decide again, and have the time to go on with the change of who votes.
+        until_done(cluster, &["keyspace", "create", &format!("between-{tried}"), "--replicas", "1"]);
+        told
+    };
+    wait_for("the others decide", decide, |(code, ..)| *code == 0);
+}
+
+/// The nodes of the control group, as whoever is asked knows them.
+fn sits(cluster: &Cluster) -> Vec<String> {
+    let listed = cluster.json(&["node", "managers"]).remove(0);
+    let mut sits: Vec<String> =
+        listed.as_array().unwrap().iter().map(|one| one["node"].to_string()).collect();
+    sits.sort();
+    sits
+}
+
+#[test]
+fn a_manager_that_is_gone_for_good_is_replaced_by_another_node() {
+    let folder = crate::support::folder();
+    let mut cluster = Cluster::start(folder.path(), 3);
+    assert_eq!(cluster.join(), 3);
+    cluster.wait_until_whole();
+    cluster.kill(1);
+    std::fs::remove_dir_all(folder.path().join("node-1")).unwrap();
+    let gone = cluster.status()["nodes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .position(|node| node["manager"] == cluster.endpoints()[1].as_str());
+    let gone = cluster.status()["nodes"][gone.unwrap()]["id"].to_string();
+    let (code, _, told) = cluster.run(&["node", "remove", &gone]);
+    assert!(code == 3, "{told}");
+    // Refused while it is of the control group, or holds anything: after half a minute neither is so.
+    until_done(&cluster, &["node", "remove", &gone]);
+    wait_for("another node sits there", || sits(&cluster), |sits| sits.len() == 3 && !sits.contains(&gone));
+    // Of the founders one is left, and more than half of the managers all the same.
+    until_others_decide(&cluster, &[2]);
+    cluster.kill(2);
+    until_done(&cluster, &["keyspace", "create", "after", "--replicas", "1"]);
+    // What the new manager has promised survives its restart.
+    cluster.start_again(2);
+    cluster.stop(3);
+    cluster.start_again(3);
+    cluster.wait_for("all are back", |status| {
+        status["nodes"].as_array().unwrap().iter().filter(|node| node["state"] == "up").count() == 3
+    });
+    cluster.kill(2);
+    until_done(&cluster, &["keyspace", "create", "again", "--replicas", "1"]);
+}
+
+#[test]
+fn a_founder_that_has_lost_its_folder_is_told_at_once_how_it_comes_back() {
+    let folder = crate::support::folder();
+    let mut cluster = Cluster::start(folder.path(), 3);
+    cluster.kill(2);
+    let data = folder.path().join("node-2");
+    std::fs::remove_dir_all(&data).unwrap();
+    let (hosts, listen) = (cluster.endpoints().join(","), cluster.endpoints().remove(2));
+    let data = data.to_str().unwrap();
+    let (code, out, told) =
+        cluster.run(&["node", "--instances", "1", "--hosts", &hosts, "--listen", &listen, "--data", data]);
+    assert_eq!((code, out.as_str()), (3, ""), "{told}");
+    assert!(told.contains("has lost its log") && told.contains("with --join"), "{told}");
+    // It waits for no instance, as it has begun to open none, and nothing went wrong that it does not know.
+    assert!(!told.contains("a fault of the program"), "{told}");
+    cluster.stop_in_order();
+}
+
+#[test]
+fn an_operator_says_which_nodes_sit_in_the_control_group_and_these_then_decide() {
+    let folder = crate::support::folder();
+    let mut cluster = Cluster::start(folder.path(), 3);
+    assert_eq!(cluster.join(), 3);
+    cluster.wait_until_whole();
+    let status = cluster.status();
+    let nodes = status["nodes"].as_array().unwrap();
+    let ids: Vec<String> = cluster
+        .endpoints()
+        .iter()
+        .map(|endpoint| {
+            nodes.iter().find(|node| node["manager"] == endpoint.as_str()).unwrap()["id"].to_string()
+        })
+        .collect();
+    let sorted = |of: [&String; 3]| {
+        let mut sorted: Vec<String> = of.into_iter().cloned().collect();
+        sorted.sort();
+        sorted
+    };
+    assert_eq!(sits(&cluster), sorted([&ids[0], &ids[1], &ids[2]]), "the founders");
+    for (set, words) in [
+        (format!("{},{}", ids[0], ids[1]), "1, 3 or 5"),
+        (format!("{},{},99", ids[0], ids[1]), "no node 99"),
+        (format!("{0},{0},{1}", ids[0], ids[1]), "named twice"),
+    ] {
+        let (code, _, told) = cluster.run(&["node", "managers", "--set", &set]);
+        assert!(code == 3 && told.contains(words), "{set}: {code} {told}");
+    }
+    let set = format!("{},{},{}", ids[0], ids[1], ids[3]);
+    until_done(&cluster, &["node", "managers", "--set", &set]);
+    // The manager that is asked hears of it a little later than the one that decided.
+    let decided = sorted([&ids[0], &ids[1], &ids[3]]);
+    wait_for("it is heard of", || sits(&cluster), |sits| *sits == decided);
+    // The old one has no vote any more.
+    until_others_decide(&cluster, &[1, 2]);
+    cluster.kill(2);
+    cluster.kill(1);
+    until_done(&cluster, &["keyspace", "create", "by-the-new", "--replicas", "1"]);
+    cluster.start_together(&[1, 2]);
+    cluster.wait_for("all are up", |status| {
+        status["nodes"].as_array().unwrap().iter().all(|node| node["state"] == "up")
+    });
+    assert_eq!(sits(&cluster), sorted([&ids[0], &ids[1], &ids[3]]), "also by who sat there before");
+}
+
+#[test]
+fn a_control_group_without_its_majority_is_founded_anew_and_the_old_managers_come_back_without_a_vote() {
+    let folder = crate::support::folder();
+    let mut cluster = Cluster::start(folder.path(), 3);
+    cluster.wait_until_whole();
+    // All three hold each write before it is acknowledged: the third, if it only followed, might lack what was written just before the
+    // other two are killed.
+    until_done(&cluster, &["keyspace", "alter", "default", "--min-in-sync", "3"]);
+    cluster.wait_for("all copies are in sync", |_| {
+        let partitions = cluster.json(&["partition", "list", "default"]).remove(0);
+        partitions.as_array().unwrap().iter().all(|one| one["in_sync"].as_array().unwrap().len() == 2)
+    });
+    for key in 0..8 {
+        assert_eq!(cluster.run(&["kv", "insert", &format!("k{key}"), "before"]).0, 0);
+    }
+    cluster.kill(1);
+    cluster.kill(2);
+    let (code, _, told) = cluster.run(&["keyspace", "create", "none", "--timeout", "2s"]);
+    assert!(code == 3 || code == 4, "nobody can decide it: {told}");
+    let own = folder.path().join("node-0");
+    let recover = ["recover", "--control-group", own.to_str().unwrap()];
+    let (code, _, told) = cluster.run(&recover);
+    assert!(code == 3 && told.contains("another zerohop process"), "{told}");
+    cluster.kill(0);
+    cluster.nobody_runs(|cluster| {
+        let (code, out, told) = cluster.run(&recover);
+        assert!(
+            code == 3 && told.contains("Nothing is changed") && out.contains("decisions"),
+            "{out} {told}"
+        );
+        let nowhere = folder.path().join("nowhere");
+        let (code, _, told) = cluster.run(&["recover", "--control-group", nowhere.to_str().unwrap()]);
+        assert!(code == 3 && told.contains("no such folder"), "{told}");
+        let (code, out, told) = cluster.run(&[&recover[..], &["--accept-loss"]].concat());
+        assert!(code == 0 && out.contains("--join"), "{out} {told}");
+    });
+    cluster.start_again(0);
+    cluster.wait_for("the others are down", |status| {
+        status["nodes"].as_array().unwrap().iter().filter(|node| node["state"] == "down").count() == 2
+    });
+    until_done(&cluster, &["recover", "--accept-loss", "--all-lost"]);
+    cluster.wait_for("all is served", |status| {
+        status["groups"]["lost"] == 0 && status["groups"]["recovering"] == 0
+    });
+    until_done(&cluster, &["keyspace", "alter", "default", "--replicas", "1", "--min-in-sync", "1"]);
+    for key in 0..8 {
+        let (code, out, told) = cluster.run(&["kv", "lookup", &format!("k{key}")]);
+        assert_eq!((code, out.as_str()), (0, "before"), "{told}");
+    }
+    until_done(&cluster, &["kv", "insert", "late", "after"]);
+
+    // Those that were gone return, both at once, with what they had: more than half of the managers of old.
+    cluster.start_together(&[1, 2]);
+    cluster.wait_for("all are up", |status| {
+        status["nodes"].as_array().unwrap().iter().all(|node| node["state"] == "up")
+    });
+    // All follow the one map, and it is that of the new control group.
+    let epochs: Vec<u64> = (0..3)
+        .map(|node| {
+            let (code, out, told) =
+                cluster.run(&["status", "--json", "--endpoint", &cluster.endpoints()[node]]);
+            assert_eq!(code, 0, "{told}");
+            let status: serde_json::Value = serde_json::from_str(&out).unwrap();
+            status["map_epoch"].as_u64().unwrap()
+        })
+        .collect();
+    assert!(epochs.iter().all(|epoch| *epoch > 1 << 20), "{epochs:?}");
+    for node in 0..3 {
+        let endpoint = &cluster.endpoints()[node];
+        let (code, out, told) = cluster.run(&["kv", "lookup", "late", "--endpoint", endpoint]);
+        assert_eq!((code, out.as_str()), (0, "after"), "{told}");
+    }
+    // Without the one that leads alone nothing is decided: the others do not vote among themselves.
+    cluster.pause(0, true);
+    let other = &cluster.endpoints()[1];
+    let (code, _, _) = cluster.run(&["keyspace", "create", "split", "--timeout", "4s", "--endpoint", other]);
+    assert_ne!(code, 0, "the managers of old decide by themselves");
+    cluster.pause(0, false);
+    cluster.wait_for("all are up", |status| {
+        status["nodes"].as_array().unwrap().iter().all(|node| node["state"] == "up")
+    });
+}

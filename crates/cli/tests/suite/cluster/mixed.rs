@@ -1,0 +1,370 @@
+//! Transactions over blobs, lists and records together.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use zerohop_client::{Blob, Client, Error, Failure, Keyspace, Options, Transform};
+
+use crate::cluster::loads::{connect, reaches};
+use crate::cluster::nodes::Cluster;
+
+const CHUNK: u64 = 4096;
+/// Bytes of the blob that every change covers, in five chunks.
+const WHOLE: u64 = 4 * CHUNK + 100;
+
+/// How long one who counts tries amidst changes.
+const COUNT_MAX: Duration = Duration::from_secs(1);
+
+async fn all(blob: &Blob<'_>) -> Vec<u8> {
+    let size = blob.stat().await.unwrap().unwrap().size;
+    blob.read_seen(0, size).await.unwrap().0.to_vec()
+}
+
+/// What a transaction sees of its own changes is what the commit makes of them.
+#[tokio::test]
+async fn a_blob_is_read_back_as_the_commit_will_leave_it() {
+    let folder = crate::support::folder();
+    let cluster = Cluster::start(folder.path(), 1);
+    let client = connect(&cluster.endpoints()).await;
+    let keyspace = client.keyspace("default").await.unwrap();
+    let blob = keyspace.blob("b");
+    blob.create_with(12, b"").await.unwrap();
+    let before: Vec<u8> = (0..3 * CHUNK + 50).map(|at| at as u8).collect();
+    blob.write_at(0, &before).await.unwrap();
+
+    let tx = client.begin();
+    let own = tx.blob(&keyspace, "b");
+    let size = before.len() as u64;
+    assert_eq!(own.read(CHUNK - 2, 5).await.unwrap()[..], before[CHUNK as usize - 2..][..5]);
+    own.write(CHUNK - 3, vec![1; 6]).await.unwrap();
+    assert_eq!(own.append(vec![2; 5000]).await.unwrap(), size);
+    own.truncate(2 * CHUNK + 7).await.unwrap();
+    assert_eq!(own.stat().await.unwrap().unwrap().size, 2 * CHUNK + 7);
+    assert_eq!(own.append(vec![3; 20]).await.unwrap(), 2 * CHUNK + 7);
+    own.write(4 * CHUNK, vec![4; 10]).await.unwrap();
+    own.transform(Transform::add(258_u32).at(2 * CHUNK - 2)).await.unwrap();
+    let seen = own.read(0, u64::from(u32::MAX)).await.unwrap();
+    assert_eq!(seen.len() as u64, 4 * CHUNK + 10);
+    // A number within one chunk is changed there, and rests on nothing unless it is read.
+    own.transform(Transform::add(1_u8).at(9)).await.unwrap();
+    assert_eq!(own.read(9, 1).await.unwrap()[..], [seen[9] + 1]);
+    assert_eq!(own.read(10, 5).await.unwrap()[..], seen[10..15]);
+    tx.insert(&keyspace, "k", "v").unwrap();
+    assert_eq!(all(&blob).await, before, "nothing is there before the commit");
+    tx.commit().await.unwrap();
+
+    let mut expected = seen.to_vec();
+    expected[9] += 1;
+    assert_eq!(all(&blob).await, expected);
+    assert_eq!(keyspace.lookup_bytes("k").await.unwrap().unwrap(), "v");
+    assert!(expected[2 * CHUNK as usize + 27..4 * CHUNK as usize].iter().all(|byte| *byte == 0));
+    // 32 bits across two chunks, of which the appended and cut ones are told above.
+    let number = |bytes: &[u8]| u32::from_le_bytes(bytes[2 * CHUNK as usize - 2..][..4].try_into().unwrap());
+    assert_eq!(number(&expected), number(&before).wrapping_add(258));
+}
+
+#[tokio::test]
+async fn a_blob_that_others_changed_keeps_a_transaction_from_its_commit() {
+    let folder = crate::support::folder();
+    let cluster = Cluster::start(folder.path(), 1);
+    let client = connect(&cluster.endpoints()).await;
+    let keyspace = client.keyspace("default").await.unwrap();
+    let blob = keyspace.blob("b");
+    blob.create_with(12, b"").await.unwrap();
+    blob.write_at(0, &vec![7; 3 * CHUNK as usize]).await.unwrap();
+    let conflicts = async |other: &str, own: &str| {
+        let tx = client.begin();
+        let in_it = tx.blob(&keyspace, "b");
+        match own {
+            "read" => drop(in_it.read(0, 10).await.unwrap()),
+            "read the end" => drop(in_it.read(3 * CHUNK - 1, 10).await.unwrap()),
+            "append" => drop(in_it.append("x").await.unwrap()),
+            "write" => in_it.write(5, "x").await.unwrap(),
+            "grow" => in_it.write(3 * CHUNK, "x").await.unwrap(),
+            _ => drop(in_it.stat().await.unwrap()),
+        }
+        tx.write(keyspace.increment("count", 1)).unwrap();
+        match other {
+            "write" => blob.write_at(1, b"y").await.unwrap(),
+            "append" => drop(blob.append(b"y").await.unwrap()),
+            _ => blob.truncate(3 * CHUNK).await.unwrap(),
+        }
+        let ended = tx.commit().await;
+        if other != "cut" {
+            blob.truncate(3 * CHUNK).await.unwrap();
+        } else {
+            blob.append(b"z").await.unwrap();
+        }
+        match ended {
+            Ok(_) => false,
+            Err(error) => {
+                assert!(error.is_conflict(), "{error}");
+                assert!(!error.to_string().contains("zhb"), "{error}");
+                true
+            }
+        }
+    };
+    assert!(conflicts("write", "read").await);
+    assert!(conflicts("append", "read the end").await);
+    assert!(conflicts("append", "append").await);
+    assert!(conflicts("append", "stat").await);
+    assert!(!conflicts("append", "read").await);
+    assert!(!conflicts("write", "write").await, "writes check nothing");
+    assert!(!conflicts("append", "grow").await);
+    blob.append(b"z").await.unwrap();
+    assert!(conflicts("cut", "write").await, "but that it was not cut");
+    let count = keyspace.lookup_bytes("count").await.unwrap().unwrap();
+    assert_eq!(count, "3", "those that were committed");
+}
+
+#[tokio::test]
+async fn blobs_are_made_and_removed_with_the_rest_or_not_at_all() {
+    let folder = crate::support::folder();
+    let cluster = Cluster::start(folder.path(), 1);
+    let client = connect(&cluster.endpoints()).await;
+    let keyspace = client.keyspace("default").await.unwrap();
+    let tx = client.begin();
+    let made = tx.blob(&keyspace, "made");
+    assert_eq!(made.stat().await.unwrap(), None);
+    assert!(!made.remove().await.unwrap());
+    assert_eq!(made.write(0, "x").await.unwrap_err().failure(), Some(&Failure::NotFound));
+    made.create(b"kind=x").await.unwrap();
+    tx.insert(&keyspace, "index", "made").unwrap();
+    tx.commit().await.unwrap();
+    let blob = keyspace.blob("made");
+    assert_eq!(blob.stat().await.unwrap().unwrap().attributes, "kind=x");
+    blob.write_at(0, &vec![1; 3_000_000]).await.unwrap();
+
+    let tx = client.begin();
+    assert!(matches!(
+        tx.blob(&keyspace, "made").create(b"").await.unwrap_err().failure(),
+        Some(Failure::ConditionFailed { .. })
+    ));
+    assert!(tx.blob(&keyspace, "made").remove().await.unwrap());
+    tx.remove(&keyspace, "index").unwrap();
+    // Somebody else is faster.
+    blob.append(b"more").await.unwrap();
+    assert!(tx.commit().await.unwrap_err().is_conflict());
+    assert!(blob.stat().await.unwrap().is_some() && keyspace.lookup_bytes("index").await.unwrap().is_some());
+
+    let keyspace = &keyspace;
+    let removed = client.transaction(|tx| async move {
+        tx.remove(keyspace, "index")?;
+        tx.blob(keyspace, "made").remove().await
+    });
+    assert!(removed.await.unwrap());
+    assert_eq!(keyspace.blob("made").stat().await.unwrap(), None);
+    assert_eq!(keyspace.lookup_bytes("index").await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn whoever_only_reads_leaves_alone_what_somebody_fills() {
+    let folder = crate::support::folder();
+    let cluster = Cluster::start(folder.path(), 1);
+    let client = connect(&cluster.endpoints()).await;
+    let keyspace = &client.keyspace("default").await.unwrap();
+    let blob = keyspace.blob("b");
+    blob.create_with(12, b"").await.unwrap();
+    blob.write_at(0, b"begin").await.unwrap();
+    let fill = async || {
+        let mut fill = blob.fill().await.unwrap();
+        fill.push(&vec![9; 3 * CHUNK as usize]).await.unwrap();
+        fill
+    };
+    let filling = fill().await;
+    let read = client.transaction(|tx| async move {
+        tx.insert(keyspace, "k", "v")?;
+        let blob = tx.blob(keyspace, "b");
+        Ok((blob.stat().await?.map(|info| info.size), blob.read(0, 100).await?))
+    });
+    assert_eq!(read.await.unwrap(), (Some(5), "begin".into()));
+    filling.publish().await.unwrap();
+    assert_eq!(blob.stat().await.unwrap().unwrap().size, 5 + 3 * CHUNK);
+    // Whoever writes goes before.
+    let filling = fill().await;
+    let written = client.transaction(|tx| async move { tx.blob(keyspace, "b").append("end").await });
+    assert_eq!(written.await.unwrap(), 5 + 3 * CHUNK);
+    assert!(filling.publish().await.is_err());
+    assert_eq!(blob.stat().await.unwrap().unwrap().size, 8 + 3 * CHUNK);
+}
+
+/// Grows of one header go side by side where nothing rests on it; an append rests on where the blob ends.
+#[tokio::test]
+async fn appends_of_several_never_stand_in_one_place() {
+    let folder = crate::support::folder();
+    let cluster = Cluster::start(folder.path(), 2);
+    let client = connect(&cluster.endpoints()).await;
+    let keyspace = client.keyspace("default").await.unwrap();
+    keyspace.blob("log").create_with(12, b"").await.unwrap();
+    // Behind chunk 0, which is locked with the header.
+    keyspace.blob("log").write_at(0, &vec![0; CHUNK as usize]).await.unwrap();
+    let mut workers = JoinSet::new();
+    for worker in 0..4_u8 {
+        let client = connect(&cluster.endpoints()).await;
+        workers.spawn(async move {
+            let keyspace = &client.keyspace("default").await.unwrap();
+            let mut places = Vec::new();
+            for number in 0..20 {
+                let place = client.transaction(|tx| async move {
+                    tx.insert(keyspace, &format!("{worker}-{number}"), "done")?;
+                    // In another chunk than the last one's.
+                    tx.blob(keyspace, "log").append(vec![worker; CHUNK as usize]).await
+                });
+                places.push(place.await.unwrap());
+            }
+            places
+        });
+    }
+    let mut places = Vec::new();
+    while let Some(ended) = workers.join_next().await {
+        places.extend(ended.unwrap());
+    }
+    places.sort_unstable();
+    let expected: Vec<u64> = (1..=80).map(|number| number * CHUNK).collect();
+    assert_eq!(places, expected);
+}
+
+/// Transforms that bring nothing are prepared side by side; all of them count, once.
+#[tokio::test]
+async fn numbers_that_many_change_silently_add_up() {
+    let folder = crate::support::folder();
+    let cluster = Cluster::start(folder.path(), 2);
+    let client = connect(&cluster.endpoints()).await;
+    let keyspace = client.keyspace("default").await.unwrap();
+    let mut workers = JoinSet::new();
+    for worker in 0..4_i64 {
+        let client = connect(&cluster.endpoints()).await;
+        workers.spawn(async move {
+            let keyspace = &client.keyspace("default").await.unwrap();
+            for number in 0..25 {
+                let added = client.transaction(|tx| async move {
+                    for key in ["one", "other", "third"] {
+                        tx.write(keyspace.transform_silently(key, Transform::add(worker * 100 + number)))?;
+                    }
+                    Ok(())
+                });
+                added.await.unwrap();
+            }
+        });
+    }
+    while let Some(ended) = workers.join_next().await {
+        ended.unwrap();
+    }
+    let expected: i64 = (0..4).flat_map(|worker| (0..25).map(move |number| worker * 100 + number)).sum();
+    for key in ["one", "other", "third"] {
+        let held = keyspace.lookup_bytes(key).await.unwrap().unwrap();
+        assert_eq!(i64::from_le_bytes(held[..].try_into().unwrap()), expected);
+    }
+}
+
+/// What those who change and the one who counts tell each other.
+#[derive(Default)]
+struct Told {
+    stop: AtomicBool,
+    /// They are to let the one who counts go first, who may be in their way for long: they change what it reads all the time.
+    wait: AtomicBool,
+    done: Arc<AtomicU64>,
+}
+
+/// Writes all of a blob, adds to another, and counts in a record and a list, each time as one. How many were done, and those of which
+/// nobody knows.
+async fn change(client: Client, worker: u8, told: Arc<Told>) -> (u64, u64) {
+    let keyspace: &Keyspace = &client.keyspace("default").await.unwrap();
+    let (mut written, mut unknown) = (0, 0);
+    for number in 0_u64.. {
+        while told.wait.load(Ordering::Relaxed) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        if told.stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let ended = client
+            .transaction(|tx| async move {
+                let (cells, log) = (tx.blob(keyspace, "cells"), tx.blob(keyspace, "log"));
+                cells.write(0, vec![worker ^ number as u8; WHOLE as usize]).await?;
+                log.append(vec![worker; 600]).await?;
+                cells.transform(Transform::add(1_u64).at(WHOLE)).await?;
+                tx.write(keyspace.increment("count", 1))?;
+                tx.write(keyspace.append("list", &[&[worker][..]]))?;
+                Ok(())
+            })
+            .await;
+        match ended {
+            Ok(()) => {
+                written += 1;
+                told.done.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(error) if error.is_unknown() => unknown += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    (written, unknown)
+}
+
+/// How many changes there were, which blobs, record and list agree upon. Errors: others changed them again and again meanwhile, or a
+/// node has gone, until the client's deadline.
+async fn count(client: &Client, keyspace: &Keyspace) -> Result<u64, Error> {
+    let counted = client.transaction(|tx| async move {
+        let (cells, log) = (tx.blob(keyspace, "cells"), tx.blob(keyspace, "log"));
+        let cells = cells.read(0, WHOLE + 8).await?;
+        let size = log.stat().await?.map_or(0, |info| info.size);
+        let count = tx.get(keyspace, "count").await?.unwrap_or_default();
+        Ok((cells, size, count))
+    });
+    let (cells, size, count) = counted.await?;
+    let (cells, number) = cells.split_at(WHOLE as usize);
+    assert!(cells.iter().all(|byte| *byte == cells[0]), "of one write");
+    let count: u64 = String::from_utf8_lossy(&count).parse().unwrap();
+    assert_eq!(u64::from_le_bytes(number.try_into().unwrap()), count);
+    assert_eq!(size, CHUNK + 600 * count);
+    Ok(count)
+}
+
+#[tokio::test]
+async fn blobs_and_records_change_as_one_through_the_kill_of_a_node() {
+    let folder = crate::support::folder();
+    let mut cluster = Cluster::start(folder.path(), 3);
+    let client = connect(&cluster.endpoints()).await;
+    let keyspace = client.keyspace("default").await.unwrap();
+    for name in ["cells", "log"] {
+        keyspace.blob(name).create_with(12, b"").await.unwrap();
+    }
+    keyspace.blob("cells").write_at(0, &vec![0; WHOLE as usize + 8]).await.unwrap();
+    // Appends have nothing to do with chunk 0, which is locked with the header.
+    keyspace.blob("log").write_at(0, &vec![0; CHUNK as usize]).await.unwrap();
+    keyspace.insert("count", "0").await.unwrap();
+    let told = Arc::new(Told::default());
+    let mut workers = JoinSet::new();
+    for worker in 0..3 {
+        let client = connect(&cluster.endpoints()).await;
+        workers.spawn(change(client, worker, Arc::clone(&told)));
+    }
+    let endpoints = cluster.endpoints();
+    let endpoints: Vec<&str> = endpoints.iter().map(String::as_str).collect();
+    let options = Options { deadline: COUNT_MAX, ..Options::default() };
+    let counter = Client::connect_with(&endpoints, options).await.unwrap();
+    let counts = counter.keyspace("default").await.unwrap();
+    for round in 0..20 {
+        if let Err(error) = count(&counter, &counts).await {
+            eprintln!("round {round}, all wait: {error}");
+            told.wait.store(true, Ordering::Relaxed);
+            count(&client, &keyspace).await.unwrap();
+            told.wait.store(false, Ordering::Relaxed);
+        }
+        if round == 5 {
+            cluster.kill(0);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    reaches("they go on without the node", &told.done, told.done.load(Ordering::Relaxed) + 1).await;
+    told.stop.store(true, Ordering::Relaxed);
+    let (mut written, mut unknown) = (0, 0);
+    while let Some(ended) = workers.join_next().await {
+        let (one, other) = ended.unwrap();
+        (written, unknown) = (written + one, unknown + other);
+    }
+    let counted = count(&client, &keyspace).await.unwrap();
+    assert!((written..=written + unknown).contains(&counted), "{counted} of {written} and {unknown}");
+}

@@ -1,0 +1,128 @@
+//! Three real processes on loopback that start together, under load; some are killed with SIGKILL, or paused.
+
+mod blobs;
+mod closed;
+mod differing;
+mod doubt;
+mod drops;
+mod loads;
+mod made;
+mod managers;
+mod mixed;
+mod moves;
+mod nodes;
+mod recovery;
+mod redis;
+mod rolling;
+mod rotten;
+mod spans;
+mod staging;
+mod transactions;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use zerohop_client::Client;
+
+use self::loads::{Load, check, connect};
+use self::nodes::Cluster;
+use self::redis::Redis;
+
+/// Clients under whose load the node is killed.
+const WORKERS: u64 = 8;
+
+#[tokio::test]
+async fn every_acknowledged_write_survives_the_kill_of_a_node_which_then_comes_back_and_follows() {
+    let folder = crate::support::folder();
+    let began = Instant::now();
+    let mut cluster = Cluster::start(folder.path(), 3);
+    eprintln!("three nodes serve after {:?}", began.elapsed());
+    let load = Load::begin(&cluster.endpoints(), WORKERS);
+    load.goes_on();
+    cluster.kill(0);
+    load.goes_on();
+    let written = load.end();
+    let client = connect(&cluster.endpoints()).await;
+    check(&client, &written).await;
+
+    // It comes back under its number, and follows; so that another one can go.
+    cluster.start_again(0);
+    cluster.wait_until_whole();
+    cluster.kill(1);
+    let client = connect(&cluster.endpoints()).await;
+    check(&client, &written).await;
+    cluster.start_again(1);
+    cluster.wait_until_whole();
+    cluster.stop_in_order();
+}
+
+/// Inserts a value under every key, through nodes that answer.
+async fn store_all(client: &Client, keys: &[String], value: &str) {
+    let keyspace = client.keyspace("default").await.unwrap();
+    for key in keys {
+        keyspace.insert(key.as_str(), value.as_bytes()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_was_paused_answers_nothing_that_is_over_when_it_goes_on() {
+    let folder = crate::support::folder();
+    let cluster = Cluster::start(folder.path(), 3);
+    // Enough keys that every node is the primary of some.
+    let keys: Vec<String> = (0..24).map(|key| format!("paused-{key}")).collect();
+    for node in 0..3 {
+        let (before, after) = (format!("before {node}"), format!("after {node}"));
+        // Has connections to all nodes, and the map as it is before the pause.
+        let old = connect(&cluster.endpoints()).await;
+        store_all(&old, &keys, &before).await;
+        // A client of Redis knows no map: what it asks is answered by whoever is asked, if that believes that it may.
+        let mut plain = Redis::connect(&cluster.instance(node));
+        keys.iter().for_each(|key| assert_eq!(plain.ask(&format!("GET {key}")), before));
+        cluster.pause(node, true);
+        let others: Vec<String> = cluster
+            .endpoints()
+            .into_iter()
+            .enumerate()
+            .filter(|(at, _)| *at != node)
+            .map(|(_, one)| one)
+            .collect();
+        let began = Instant::now();
+        let new = connect(&others).await;
+        store_all(&new, &keys, &after).await;
+        eprintln!("others took over after {:?}", began.elapsed());
+        // What it is asked now waits at the paused node, where that was the primary.
+        let keyspace = Arc::new(old.keyspace("default").await.unwrap());
+        let mut looks = JoinSet::new();
+        for key in keys.clone() {
+            let keyspace = Arc::clone(&keyspace);
+            looks.spawn(async move { keyspace.lookup_bytes(key.as_str()).await.unwrap() });
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        for key in &keys {
+            plain.send(&format!("GET {key}"));
+            plain.send(&format!("APPEND {key} !"));
+        }
+        cluster.pause(node, false);
+        let mut acknowledged = Vec::new();
+        for key in &keys {
+            assert_eq!(plain.reply(), after, "{key}: read by a former primary");
+            // Done by whoever may, or nobody knows.
+            let reply = plain.reply();
+            let is_done = reply == (after.len() + 1).to_string();
+            assert!(is_done || reply.starts_with('-'), "{key}: written by a former primary: {reply}");
+            acknowledged.extend(is_done.then_some(key));
+        }
+        while let Some(found) = looks.join_next().await {
+            let found = found.unwrap().unwrap_or_default();
+            // With what the client of Redis adds, or before that.
+            assert_eq!(String::from_utf8_lossy(&found).trim_end_matches('!'), after);
+        }
+        for key in acknowledged {
+            let found = Redis::connect(&cluster.instance((node + 1) % 3)).ask(&format!("GET {key}"));
+            assert_eq!(found, format!("{after}!"), "{key}: what a former primary has acknowledged");
+        }
+        cluster.wait_until_whole();
+    }
+    cluster.stop_in_order();
+}

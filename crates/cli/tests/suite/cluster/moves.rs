@@ -1,0 +1,125 @@
+//! An operator moves a partition by hand.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::cluster::loads::{Load, check, connect};
+use crate::cluster::nodes::Cluster;
+use crate::support::wait_for;
+
+fn members(partition: &Value) -> BTreeSet<u64> {
+    let others = ["in_sync", "followers"].into_iter().flat_map(|role| partition[role].as_array().unwrap());
+    others.chain([&partition["primary"]]).map(|one| one.as_u64().unwrap()).collect()
+}
+
+/// Moves a partition. Where the machine is so loaded that a node is taken for dead for a moment, the move fails and is told so.
+fn moves(cluster: &Cluster, name: &str, to: &str) {
+    let steps = || {
+        let (code, out, told) = cluster.run(&["partition", "move", name, "--to", to, "--json"]);
+        if code == 0 {
+            let steps: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            assert_eq!(steps.last().unwrap()["step"], "done", "{steps:?}");
+            return Ok(());
+        }
+        assert!(
+            code == 3 && ["has failed", "is being moved", "is down"].iter().any(|one| told.contains(one)),
+            "{told}"
+        );
+        Err(told)
+    };
+    drop(wait_for(&format!("{name} is moved"), steps, Result::is_ok));
+}
+
+#[tokio::test]
+async fn a_partition_is_moved_under_load_and_stays_where_it_was_put() {
+    let folder = crate::support::folder();
+    let mut cluster = Cluster::start(folder.path(), 3);
+    cluster.wait_until_whole();
+    cluster.join();
+    cluster.wait_for("the fourth has its share", |status| {
+        let held: u64 = ["primaries", "in_sync", "following"]
+            .iter()
+            .map(|role| status["nodes"][3][role].as_u64().unwrap_or_default())
+            .sum();
+        held == 192 && status["groups"]["moving"] == 0 && status["groups"]["rebuilding"] == 0
+    });
+    let load = Load::begin(&cluster.endpoints(), 4);
+    let all = cluster.json(&["partition", "list"]).remove(0);
+    let all = all.as_array().unwrap();
+    // Of three copies on four nodes one node has none: its instance is moved to.
+    let instances: Vec<u64> = (0..4).collect();
+    let mut moved = Vec::new();
+    for at in [3usize, 77, 200] {
+        let before = members(&all[at]);
+        let to = *instances.iter().find(|one| !before.contains(one)).unwrap();
+        let name = format!("default/{at}");
+        let nodes = cluster.status();
+        let node = nodes["nodes"].as_array().unwrap().iter().find(|node| {
+            node["instances"].as_array().unwrap().iter().any(|one| one["id"].as_u64() == Some(to))
+        });
+        let node = node.unwrap()["id"].as_u64().unwrap();
+        moves(&cluster, &name, &format!("{node}:{to}"));
+        let now = cluster.json(&["partition", "list"]).remove(0);
+        assert_eq!(now[at]["primary"].as_u64(), Some(to));
+        assert_eq!(members(&now[at]).len(), 3);
+        assert_eq!(before.difference(&members(&now[at])).count(), 1, "one has left");
+        moved.push((at, to));
+        // What makes no sense is told so at once.
+        let (code, _, told) = cluster.run(&["partition", "move", &name, "--to", &node.to_string()]);
+        assert!(code == 3 && told.contains("is there already"), "{code} {told}");
+    }
+    for (name, to, words) in [
+        ("papers/1", "1", "no keyspace"),
+        ("default/256", "1", "no partition 256"),
+        ("default/1", "99", "no such node"),
+        ("default/1", "1:77", "is not of node 1"),
+    ] {
+        let (code, _, told) = cluster.run(&["partition", "move", name, "--to", to]);
+        assert!(code == 3 && told.contains(words), "{name} {to}: {code} {told}");
+    }
+    let (code, ..) = cluster.run(&["partition", "move", "default", "--to", "1"]);
+    assert_eq!(code, 2);
+    let written = load.end();
+    check(&connect(&cluster.endpoints()).await, &written).await;
+    // Nobody evens out what an operator has chosen, until it is released.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let now = cluster.json(&["partition", "list"]).remove(0);
+    assert!(moved.iter().all(|(at, to)| now[*at]["primary"].as_u64() == Some(*to)));
+    // Every node tells which these are, also one that has no part in the control group, which alone knows.
+    for endpoint in cluster.endpoints() {
+        let (code, out, told) = cluster.run(&["partition", "list", "--json", "--endpoint", &endpoint]);
+        assert_eq!(code, 0, "{told}");
+        let listed: Vec<Value> = serde_json::from_str(&out).unwrap();
+        let pinned = listed.iter().enumerate().filter_map(|(at, one)| Some((at, one["pinned"].as_u64()?)));
+        assert_eq!(pinned.collect::<Vec<_>>(), moved, "{endpoint}");
+    }
+    let (_, listed, _) = cluster.run(&["partition", "list"]);
+    assert_eq!(listed.matches("by hand").count(), moved.len(), "{listed}");
+    assert_eq!(cluster.run(&["partition", "release", "default/3"]).0, 0);
+    let listed = cluster.json(&["partition", "list"]).remove(0);
+    assert_eq!(listed[3]["pinned"], Value::Null);
+    let (code, _, told) = cluster.run(&["partition", "release", "default/3"]);
+    assert!(code == 3 && told.contains("nothing to release"), "{told}");
+    // Not to a node that is being emptied, nor to one that is down.
+    let others = members(&now[5]);
+    let free = instances.iter().find(|one| !others.contains(one)).unwrap() + 1;
+    assert_eq!(cluster.run(&["node", "drain", &free.to_string()]).0, 0);
+    let (code, _, told) = cluster.run(&["partition", "move", "default/5", "--to", &free.to_string()]);
+    assert!(code == 3 && told.contains("is being drained"), "{told}");
+    cluster.kill(free as usize - 1);
+    cluster.wait_for("it is seen to be down", |status| {
+        status["nodes"].as_array().unwrap().iter().any(|node| node["state"] == "down")
+    });
+    let (code, _, told) = cluster.run(&["partition", "move", "default/5", "--to", &free.to_string()]);
+    assert!(code == 3 && told.contains("is down"), "{told}");
+    // Death does not make it forget that it is being emptied.
+    cluster.start_again(free as usize - 1);
+    cluster.wait_for("it is emptied on", |status| {
+        let nodes = status["nodes"].as_array().unwrap();
+        let node = nodes.iter().find(|node| node["id"].as_u64() == Some(free)).unwrap();
+        node["state"] == "draining"
+            && ["primaries", "in_sync", "following"].iter().all(|role| node[role] == 0)
+    });
+    cluster.stop_in_order();
+}

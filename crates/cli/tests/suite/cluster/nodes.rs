@@ -1,0 +1,251 @@
+//! The processes of a cluster.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::patience::patient;
+use crate::support::ports::ports;
+use crate::support::process::{Node, log_of};
+use crate::support::{report, wait_for};
+
+/// Ports of a node: its manager's and one instance's, and some that are left free.
+const PORTS: u16 = 4;
+
+/// Nodes that may join a cluster, whose ports are behind those of the first.
+const JOINING_MAX: u16 = 1;
+
+/// After how long a node flushes what was written (`interval:100ms`).
+const FLUSHES_AFTER: Duration = Duration::from_millis(100);
+
+pub(crate) struct Cluster {
+    folder: PathBuf,
+    ports: Vec<u16>,
+    /// Nodes that started together.
+    founded: usize,
+    nodes: Vec<Option<Node>>,
+    /// A kill takes what was not synced, as a power cut does.
+    is_forgetful: bool,
+}
+
+impl Cluster {
+    /// Starts so many nodes together and waits until all serve.
+    pub(crate) fn start(folder: &Path, nodes: u16) -> Cluster {
+        Cluster::start_on(folder, nodes, false)
+    }
+
+    /// The same, on disks that lose what was not synced when their node is killed.
+    pub(crate) fn start_forgetful(folder: &Path, nodes: u16) -> Cluster {
+        Cluster::start_on(folder, nodes, true)
+    }
+
+    fn start_on(folder: &Path, nodes: u16, is_forgetful: bool) -> Cluster {
+        let first = ports((nodes + JOINING_MAX) * PORTS);
+        let founded = usize::from(nodes);
+        let mut cluster = Cluster {
+            folder: folder.to_owned(),
+            ports: (0..nodes).map(|node| first + node * PORTS).collect(),
+            founded,
+            nodes: (0..nodes).map(|_| None).collect(),
+            is_forgetful,
+        };
+        cluster.start_together(&(0..founded).collect::<Vec<_>>());
+        cluster
+    }
+
+    pub(crate) fn endpoints(&self) -> Vec<String> {
+        self.ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()
+    }
+
+    /// What a node has told its log so far.
+    pub(crate) fn log(&self, node: usize) -> String {
+        std::fs::read_to_string(log_of(&self.folder, node)).unwrap()
+    }
+
+    /// The processes that run.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = u32> {
+        self.nodes.iter().flatten().map(Node::id)
+    }
+
+    /// Has another node join; its place.
+    pub(crate) fn join(&mut self) -> usize {
+        let at = self.ports.len();
+        assert!(at < self.founded + usize::from(JOINING_MAX), "its port may be another cluster's");
+        self.ports.push(self.ports[0] + at as u16 * PORTS);
+        self.nodes.push(None);
+        let mut command = self.command(at);
+        command.args(["--join", &self.endpoints()[0], "--listen", &self.endpoints()[at]]);
+        self.nodes[at].insert(Node::start(command, &log_of(&self.folder, at))).ready();
+        at
+    }
+
+    /// What the program prints, and how it ends.
+    pub(crate) fn run(&self, arguments: &[&str]) -> (i32, String, String) {
+        // Of commands that ask nobody it does not matter.
+        let running = self.nodes.iter().position(Option::is_some).unwrap_or(0);
+        let output = self.program(running).args(patient(arguments)).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    }
+
+    /// The same, done; each line is JSON.
+    pub(crate) fn json(&self, arguments: &[&str]) -> Vec<Value> {
+        let (code, out, problems) = self.run(&[arguments, &["--json"]].concat());
+        assert_eq!(code, 0, "{arguments:?}: {out} {problems}");
+        out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Asks a node to end and waits until it has.
+    pub(crate) fn stop(&mut self, node: usize) {
+        assert!(self.nodes[node].is_some(), "it runs");
+        Node::stop([&mut self.nodes[node]], Signal::TERM);
+    }
+
+    /// Where a node's instance listens.
+    pub(crate) fn instance(&self, node: usize) -> String {
+        format!("127.0.0.1:{}", self.ports[node] + 1)
+    }
+
+    pub(crate) fn kill(&mut self, node: usize) {
+        assert!(self.nodes[node].is_some(), "it runs");
+        Node::kill([&mut self.nodes[node]]);
+    }
+
+    /// Stops a node's process in the middle of whatever it does, or lets it go on.
+    pub(crate) fn pause(&self, node: usize, is_paused: bool) {
+        self.nodes[node].as_ref().unwrap().pause(is_paused);
+    }
+
+    pub(crate) fn start_again(&mut self, node: usize) {
+        self.start_together(&[node]);
+    }
+
+    /// Starts several at once: all before any is waited for, as at first none serves before the others are there.
+    pub(crate) fn start_together(&mut self, nodes: &[usize]) {
+        for node in nodes {
+            self.nodes[*node] = Some(self.spawn(*node));
+        }
+        for node in nodes {
+            self.nodes[*node].as_mut().unwrap().ready();
+        }
+    }
+
+    /// Does something while no node runs.
+    pub(crate) fn nobody_runs(&self, act: impl FnOnce(&Cluster)) {
+        assert!(self.nodes.iter().all(Option::is_none));
+        act(self);
+    }
+
+    /// The sum of a metric over all instances of a node.
+    pub(crate) fn metric(&self, node: usize, name: &str) -> u64 {
+        metric(&self.endpoints()[node], name)
+    }
+
+    /// How often each node has begun to sync a partition's segments.
+    pub(crate) fn syncs(&self) -> Vec<u64> {
+        (0..self.nodes.len()).map(|node| self.metric(node, "segment_syncs_total")).collect()
+    }
+
+    /// Waits until what was written since these were counted is flushed on all nodes, with the mark that tells of it, which is a flush of
+    /// its own: each has begun two more, and then none for a while, for many times as long as it waits for one that is due.
+    pub(crate) fn wait_until_flushed(&self, before: &[u64]) {
+        let mut last = Vec::new();
+        let mut calm = 0;
+        let look = || {
+            let now = self.syncs();
+            calm = if now == last { calm + 1 } else { 0 };
+            last.clone_from(&now);
+            std::thread::sleep(FLUSHES_AFTER / 5);
+            (now, calm)
+        };
+        let is_so = |(now, calm): &(Vec<u64>, u32)| {
+            *calm >= 25 && now.iter().zip(before).all(|(now, before)| *now >= before + 2)
+        };
+        wait_for(&format!("all is flushed since {before:?}"), look, is_so);
+    }
+
+    /// Waits until the status is so.
+    pub(crate) fn wait_for(&self, what: &str, is_so: impl Fn(&Value) -> bool) {
+        wait_for(what, || self.status(), is_so);
+    }
+
+    /// Waits until all nodes are up and every partition has as many copies in sync as it is to have.
+    pub(crate) fn wait_until_whole(&self) {
+        self.wait_for("it is whole", |status| {
+            let nodes = status["nodes"].as_array().unwrap();
+            let are_up = nodes.len() == self.ports.len() && nodes.iter().all(|node| node["state"] == "up");
+            let groups = &status["groups"];
+            are_up && groups["short"] == 0 && groups["recovering"] == 0
+        });
+    }
+
+    pub(crate) fn stop_in_order(mut self) {
+        self.stop_all(Signal::TERM);
+    }
+
+    /// Asks all to end at once, and waits until they have.
+    pub(crate) fn stop_all(&mut self, signal: Signal) {
+        Node::stop(&mut self.nodes, signal);
+    }
+
+    pub(crate) fn status(&self) -> Value {
+        self.json(&["status"]).remove(0)
+    }
+
+    fn spawn(&self, node: usize) -> Node {
+        let mut command = self.command(node);
+        command.args(["--hosts", &self.endpoints().join(","), "--listen", &self.endpoints()[node]]);
+        Node::start(command, &log_of(&self.folder, node))
+    }
+
+    fn command(&self, node: usize) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zerohop"));
+        command.args(["node", "--json", "--log-level", "info", "--instances", "1", "--data"]);
+        command.arg(self.folder.join(format!("node-{node}")));
+        command.args(["--ends-with-parent", &std::process::id().to_string()]);
+        if self.is_forgetful {
+            command.env("ZEROHOP_TEST_DISK", "hold-unsynced");
+        }
+        command
+    }
+
+    /// The program, which asks this node.
+    fn program(&self, node: usize) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zerohop"));
+        command.env("ZEROHOP_ENDPOINT", &self.endpoints()[node]);
+        command
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let logs: Vec<PathBuf> = (0..self.nodes.len()).map(|node| log_of(&self.folder, node)).collect();
+        let nodes = self.nodes.iter().zip(&logs).enumerate().map(|(at, (node, log))| {
+            (format!("node at {}", self.endpoints()[at]), node.as_ref().map(Node::id), log.as_path())
+        });
+        report::if_failed(nodes, || {
+            let mut status = Command::new(env!("CARGO_BIN_EXE_zerohop"));
+            status.args(["status", "--endpoint", &self.endpoints().join(",")]);
+            status
+        });
+    }
+}
+
+/// The sum of a metric over all instances of the node at this endpoint.
+pub(crate) fn metric(endpoint: &str, name: &str) -> u64 {
+    let mut stream = TcpStream::connect(endpoint).unwrap();
+    write!(stream, "GET /metrics HTTP/1.1\r\nHost: {endpoint}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let of = |line: &str| -> Option<f64> {
+        let (named, value) = line.rsplit_once(' ')?;
+        let named = named.split('{').next()?;
+        (named == format!("zerohop_{name}")).then(|| value.trim().parse().unwrap())
+    };
+    text.lines().filter_map(of).sum::<f64>() as u64
+}

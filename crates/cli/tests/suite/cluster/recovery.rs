@@ -1,0 +1,111 @@
+//! Nodes are gone for good, and an operator gives up what only they had.
+
+use std::time::Duration;
+
+use zerohop_client::{Client, Error, Options, Reason};
+
+use crate::cluster::nodes::Cluster;
+use crate::support::GIVE_UP_AFTER;
+
+async fn connect(cluster: &Cluster, deadline: Duration) -> Client {
+    let endpoints = cluster.endpoints();
+    let endpoints: Vec<&str> = endpoints[..2].iter().map(String::as_str).collect();
+    let options = Options { deadline, connect_deadline: GIVE_UP_AFTER, ..Options::default() };
+    Client::connect_with(&endpoints, options).await.unwrap()
+}
+
+/// What is under a key of the keyspace whose partitions have one copy; `None`: it is lost. That is told at the client's deadline, which a
+/// slow machine may reach before anybody has said so: then the next one is later.
+async fn look(cluster: &Cluster, key: &str) -> Option<String> {
+    let mut deadline = Duration::from_secs(2);
+    loop {
+        // Of the keyspace it hears in time, or not.
+        let client = connect(cluster, deadline).await;
+        let Ok(single) = client.keyspace("single").await else {
+            assert!(deadline < GIVE_UP_AFTER, "nobody tells of the keyspace");
+            deadline *= 2;
+            continue;
+        };
+        match single.lookup_bytes(key).await {
+            Ok(found) => return Some(String::from_utf8(found.unwrap().to_vec()).unwrap()),
+            Err(Error::Operation { reason, .. }) if matches!(*reason, Reason::Lost { .. }) => return None,
+            Err(error) => assert!(deadline < GIVE_UP_AFTER, "{error}"),
+        }
+        deadline *= 2;
+    }
+}
+
+#[tokio::test]
+async fn what_is_lost_is_told_and_given_up_on_an_operators_word_and_nothing_else_is_touched() {
+    let folder = crate::support::folder();
+    let mut cluster = Cluster::start(folder.path(), 3);
+    cluster.wait_until_whole();
+    cluster.json(&["keyspace", "create", "single", "--replicas", "1", "--partitions", "16"]);
+    let (code, out, _) = cluster.run(&["recover"]);
+    assert!(code == 0 && out.contains("nothing to recover"), "{out}");
+    let client = connect(&cluster, GIVE_UP_AFTER).await;
+    let (single, default) =
+        (client.keyspace("single").await.unwrap(), client.keyspace("default").await.unwrap());
+    let keys: Vec<String> = (0..64).map(|key| format!("key-{key}")).collect();
+    for key in &keys {
+        single.insert(key.as_str(), key.as_bytes()).await.unwrap();
+        default.insert(key.as_str(), key.as_bytes()).await.unwrap();
+    }
+    cluster.kill(2);
+    cluster.wait_for("some of it is lost", |status| status["groups"]["lost"].as_u64() > Some(0));
+    let status = cluster.status();
+    let lost = status["groups"]["lost"].as_u64().unwrap();
+    assert!(lost < 16);
+    let of = |name: &str| {
+        let keyspaces = status["keyspaces"].as_array().unwrap();
+        keyspaces.iter().find(|one| one["name"] == name).unwrap()["standing"]["lost"].clone()
+    };
+    assert_eq!((of("single"), of("default")), (lost.into(), 0.into()));
+    assert!(
+        status["warnings"].as_array().unwrap().iter().any(|one| one.as_str().unwrap().contains("are lost"))
+    );
+    let (_, listed, _) = cluster.run(&["partition", "list", "single"]);
+    assert_eq!(listed.matches("LOST").count() as u64, lost, "{listed}");
+
+    // What is lost is told so, and all else is served.
+    let mut gone = Vec::new();
+    for key in &keys {
+        assert!(default.lookup_bytes(key.as_str()).await.unwrap().is_some());
+    }
+    for key in &keys {
+        match look(&cluster, key).await {
+            Some(found) => assert_eq!(found, *key),
+            None => gone.push(key.clone()),
+        }
+        if gone.len() == 2 {
+            break;
+        }
+    }
+
+    let (code, out, told) = cluster.run(&["recover"]);
+    assert!(code == 3 && told.contains("--accept-loss") && out.contains("nothing is left"), "{out} {told}");
+    assert_eq!(cluster.run(&["recover", "--accept-loss"]).0, 2);
+    assert_eq!(cluster.status()["groups"]["lost"].as_u64(), Some(lost), "nothing is done unasked");
+    let first = cluster.json(&["partition", "list", "single"]).remove(0);
+    let first =
+        first.as_array().unwrap().iter().find(|one| one["lost"] == true).unwrap()["partition"].clone();
+    let one = cluster.json(&["recover", "--accept-loss", &format!("single/{first}")]).remove(0);
+    assert_eq!((&one[0]["left"], &one[0]["recovered"]), (&"nothing".into(), &true.into()), "{one}");
+    assert_eq!(cluster.status()["groups"]["lost"].as_u64(), Some(lost - 1));
+    let all = cluster.json(&["recover", "--accept-loss", "--all-lost"]).remove(0);
+    assert_eq!(all.as_array().unwrap().len() as u64, lost - 1);
+    assert_eq!(cluster.run(&["recover"]).0, 0);
+
+    // Empty, and in use again.
+    for key in &gone {
+        assert_eq!(single.lookup_bytes(key.as_str()).await.unwrap(), None);
+        single.insert(key.as_str(), key.as_bytes()).await.unwrap();
+    }
+    // The node returns after all, and does no harm.
+    cluster.start_again(2);
+    cluster.wait_until_whole();
+    for key in &gone {
+        assert_eq!(single.lookup_bytes(key.as_str()).await.unwrap().as_deref(), Some(key.as_bytes()));
+    }
+    cluster.stop_in_order();
+}

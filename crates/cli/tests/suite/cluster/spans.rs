@@ -1,0 +1,162 @@
+//! Plain clients of Redis whose commands have keys on all nodes, of which one is killed meanwhile.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::cluster::nodes::Cluster;
+use crate::cluster::redis::Redis;
+use crate::support::wait_for;
+
+const ACCOUNTS: u64 = 16;
+
+fn accounts() -> Vec<String> {
+    (0..ACCOUNTS).map(|number| format!("account-{number}")).collect()
+}
+
+/// Has the workers end also where the test fails: it waits for them.
+struct Stops<'s>(&'s AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What all accounts hold together, at one moment; `None`: the command was not done.
+fn sum(redis: &mut Redis, command: &str) -> Option<i64> {
+    let told = redis.ask(command);
+    if told.starts_with('-') {
+        assert!(told.starts_with("-TRYAGAIN"), "{told}");
+        return None;
+    }
+    let held: Vec<i64> = told.split(' ').map(|one| one.parse().unwrap()).collect();
+    assert_eq!(held.len() as u64, ACCOUNTS, "{told}");
+    Some(held.iter().sum())
+}
+
+/// The same by an `EXEC` that only reads, key by key.
+fn sum_by_exec(redis: &mut Redis) -> Option<i64> {
+    assert_eq!(redis.ask("MULTI"), "OK");
+    for key in accounts() {
+        assert_eq!(redis.ask(&format!("GET {key}")), "QUEUED");
+    }
+    sum(redis, "EXEC")
+}
+
+/// Transfers until it is told to stop: numbers of those that were done, and of those of which nobody knows.
+fn transfer(address: &str, worker: u64, stop: &AtomicBool, done: &AtomicU64) -> (Vec<String>, Vec<String>) {
+    let mut redis = Redis::connect(address);
+    let (mut written, mut unknown) = (Vec::new(), Vec::new());
+    for number in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let (from, to) = ((worker + number) % ACCOUNTS, (worker * 5 + number * 7 + 1) % ACCOUNTS);
+        let commands = [
+            "MULTI".to_owned(),
+            format!("INCRBY account-{from} -3"),
+            format!("INCRBY account-{to} 3"),
+            format!("RPUSH one-{worker} {number}"),
+            format!("RPUSH other-{worker} {number}"),
+        ];
+        for command in commands {
+            redis.ask(&command);
+        }
+        let told = redis.ask("EXEC");
+        if !told.starts_with('-') {
+            written.push(number.to_string());
+            done.fetch_add(1, Ordering::Relaxed);
+        } else if told.contains("may have been done or not") {
+            unknown.push(number.to_string());
+        } else {
+            assert!(told.starts_with("-TRYAGAIN"), "{told}");
+        }
+    }
+    (written, unknown)
+}
+
+fn list(redis: &mut Redis, key: &str) -> Vec<String> {
+    let told = redis.ask(&format!("LRANGE {key} 0 -1"));
+    told.split(' ').filter(|one| !one.is_empty()).map(str::to_owned).collect()
+}
+
+#[test]
+fn commands_over_keys_on_all_nodes_are_whole_through_the_kill_of_one() {
+    let folder = crate::support::folder();
+    let mut cluster = Cluster::start(folder.path(), 3);
+    cluster.wait_until_whole();
+    let mut redis = Redis::connect(&cluster.instance(1));
+    let pairs: Vec<String> = accounts().iter().map(|key| format!("{key} 100")).collect();
+    assert_eq!(redis.ask(&format!("MSET {}", pairs.join(" "))), "OK");
+    // The commands over several keys, each over several nodes.
+    assert_eq!(redis.ask("MSETNX fresh 1 account-0 2"), "0");
+    assert_eq!(redis.ask("MSETNX fresh 1 other 2"), "1");
+    assert_eq!(redis.ask("EXISTS fresh other account-1 none"), "3");
+    assert_eq!(redis.ask("RENAME fresh moved"), "OK");
+    assert_eq!(redis.ask("RENAMENX moved account-2"), "0");
+    assert_eq!(redis.ask("RENAME fresh moved"), "-ERR no such key");
+    assert_eq!(redis.ask("RPUSH words a b"), "2");
+    assert_eq!(redis.ask("COPY words copied"), "1");
+    assert_eq!(redis.ask("LRANGE copied 0 -1"), "a b");
+    assert_eq!(redis.ask("DEL moved other copied words none"), "4");
+    // Pipelined commands see what those before them have done.
+    redis.send("SET p1 1");
+    redis.send("MSET p1 2 p2 2");
+    redis.send("GET p1");
+    redis.send("UNLINK p1 p2");
+    redis.send("MGET p1 p2");
+    assert_eq!([(); 5].map(|()| redis.reply()), ["OK", "OK", "2", "2", "nil nil"]);
+    // A watched key on any node that has changed fails EXEC, and errors discard it.
+    let mut other = Redis::connect(&cluster.instance(2));
+    assert_eq!(redis.ask("WATCH account-1 account-2 account-3"), "OK");
+    assert_eq!(redis.ask("MULTI"), "OK");
+    assert_eq!(redis.ask("MULTI"), "-ERR MULTI calls can not be nested");
+    assert_eq!(redis.ask("WATCH account-4"), "-ERR WATCH inside MULTI is not allowed");
+    assert_eq!(redis.ask("INCR account-5"), "QUEUED");
+    assert_eq!(other.ask("SET account-2 100"), "OK");
+    assert_eq!(redis.ask("EXEC"), "nil");
+    assert_eq!(redis.ask("GET account-5"), "100");
+    assert_eq!((redis.ask("WATCH account-1 account-2"), redis.ask("MULTI")), ("OK".into(), "OK".into()));
+    assert_eq!(redis.ask("MGET account-1 account-2"), "QUEUED");
+    assert_eq!(redis.ask("EXEC"), "100 100");
+    assert_eq!((redis.ask("MULTI"), redis.ask("INCR account-5")), ("OK".into(), "QUEUED".into()));
+    assert!(redis.ask("INCR").starts_with("-ERR wrong number"));
+    assert!(redis.ask("EXEC").starts_with("-EXECABORT"));
+
+    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mget = format!("MGET {}", accounts().join(" "));
+    thread::scope(|scope| {
+        let (stop, done) = (&stop, &done);
+        let stops = Stops(stop);
+        let workers: Vec<_> = (0..3)
+            .map(|worker| {
+                // Clients of the node that is killed would have no connection.
+                let address = cluster.instance(1 + worker as usize % 2);
+                scope.spawn(move || transfer(&address, worker, stop, done))
+            })
+            .collect();
+        for round in 0..24 {
+            let found = if round % 2 == 0 { sum(&mut redis, &mget) } else { sum_by_exec(&mut redis) };
+            if let Some(sum) = found {
+                assert_eq!(sum, 100 * ACCOUNTS as i64, "round {round}");
+            }
+            if round == 8 {
+                cluster.kill(0);
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        let before = done.load(Ordering::Relaxed);
+        wait_for("they go on without the node", || done.load(Ordering::Relaxed), |now| *now > before);
+        drop(stops);
+        for (worker, ended) in workers.into_iter().enumerate() {
+            let (written, unknown) = ended.join().unwrap();
+            let (one, other) =
+                (list(&mut redis, &format!("one-{worker}")), list(&mut redis, &format!("other-{worker}")));
+            assert_eq!(one, other, "whole or not at all");
+            assert!(written.iter().all(|number| one.iter().filter(|found| *found == number).count() == 1));
+            assert!(one.iter().all(|found| written.contains(found) || unknown.contains(found)));
+        }
+    });
+    assert_eq!(sum(&mut redis, &mget), Some(100 * ACCOUNTS as i64));
+}

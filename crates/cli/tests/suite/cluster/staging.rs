@@ -1,0 +1,194 @@
+//! Transactions that bring more than travels at once: what they bring is staged before. It is committed as one, and goes if its
+//! client is killed.
+
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use zerohop_client::{Client, Error, Keyspace, Reason, Unfit};
+
+use crate::cluster::loads::connect;
+use crate::cluster::nodes::{Cluster, metric};
+use crate::support::process::Running;
+use crate::support::wait_for;
+
+/// Bytes of a record that is staged by itself.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// What is staged when its client is killed.
+const STAGED_BYTES: u64 = 200 << 20;
+
+/// Where a process that only stages, or one that is measured, finds its cluster.
+const STAGES_AT: &str = "ZEROHOP_TEST_STAGES_AT";
+const MEASURED_AT: &str = "ZEROHOP_TEST_MEASURED_AT";
+
+fn key(number: usize) -> String {
+    format!("staged-{number}")
+}
+
+fn piece(number: usize) -> Vec<u8> {
+    let mut bytes = vec![number as u8; PIECE_BYTES];
+    bytes[..8].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
+fn sum(endpoints: &[String], name: &str) -> u64 {
+    endpoints.iter().map(|endpoint| metric(endpoint, name)).sum()
+}
+
+fn staged_bytes(endpoints: &[String]) -> u64 {
+    sum(endpoints, "staged_bytes")
+}
+
+/// Memory of a process in bytes, at most so far.
+fn resident_bytes_max(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kib << 10
+}
+
+/// MiB that the test brings in one transaction: a gibibyte if it is asked for, as three nodes on one disk take minutes for it.
+fn mebibytes() -> usize {
+    std::env::var("ZEROHOP_TEST_STAGED_MIB").map_or(160, |text| text.parse().unwrap())
+}
+
+async fn one_keyspace(endpoints: &[String]) -> (Client, Keyspace) {
+    let client = connect(endpoints).await;
+    let keyspace = client.keyspace("default").await.unwrap();
+    (client, keyspace)
+}
+
+#[tokio::test]
+async fn a_transaction_of_more_than_its_client_holds_is_seen_whole_or_not_at_all() {
+    let folder = crate::support::folder();
+    let cluster = Cluster::start(folder.path(), 3);
+    let mut client = program("is_measured_if_told_where", MEASURED_AT, &cluster);
+    assert!(client.ended().success(), "what went wrong is shown above");
+    let of_nodes: Vec<u64> = cluster.processes().map(resident_bytes_max).map(|bytes| bytes >> 20).collect();
+    eprintln!("the nodes have taken {of_nodes:?} MiB");
+    let endpoints = cluster.endpoints();
+    wait_for("nothing of what was committed stays staged", || staged_bytes(&endpoints), |bytes| *bytes == 0);
+    cluster.stop_in_order();
+}
+
+/// Not a test of its own: the client whose memory is measured, alone in its process.
+#[tokio::test]
+async fn is_measured_if_told_where() {
+    let Ok(endpoints) = std::env::var(MEASURED_AT) else { return };
+    let endpoints: Vec<String> = endpoints.split(',').map(str::to_owned).collect();
+    let (client, keyspace) = one_keyspace(&endpoints).await;
+    let (pieces, began) = (mebibytes(), Instant::now());
+    let before = resident_bytes_max(std::process::id());
+    let transaction = client.begin();
+    for number in 0..pieces {
+        transaction.stage(keyspace.insert(&key(number), &piece(number))).await.unwrap();
+    }
+    // Beside them as many small ones as make ten thousand.
+    for number in pieces..10_000 {
+        transaction.write(keyspace.insert(&key(number), &number.to_le_bytes())).unwrap();
+    }
+    let staged = began.elapsed();
+    assert!(staged_bytes(&endpoints) >= (pieces * PIECE_BYTES) as u64);
+    for number in [0, pieces - 1, 9_999] {
+        assert_eq!(keyspace.lookup_bytes(&key(number)).await.unwrap(), None, "nobody sees {number}");
+    }
+    transaction.commit().await.unwrap();
+    let committed = began.elapsed() - staged;
+    let grown = resident_bytes_max(std::process::id()) - before;
+    eprintln!(
+        "{pieces} MiB staged in {staged:?}, 10,000 records committed in {committed:?}; the client has grown by {} MiB",
+        grown >> 20
+    );
+    assert!(grown < 64 << 20, "the client holds what it has staged: {grown}");
+    for number in (0..pieces).step_by(7).chain((pieces..10_000).step_by(1_001)) {
+        let found = keyspace.lookup_bytes(&key(number)).await.unwrap().unwrap();
+        let expected = if number < pieces { piece(number) } else { number.to_le_bytes().to_vec() };
+        assert!(found == expected, "{number}");
+    }
+}
+
+#[tokio::test]
+async fn one_operation_or_byte_too_many_is_refused_before_it_is_sent() {
+    let folder = crate::support::folder();
+    let cluster = Cluster::start(folder.path(), 1);
+    let (client, keyspace) = one_keyspace(&cluster.endpoints()).await;
+    let unfit = |error: Error| match error {
+        Error::Operation { reason, .. } => match *reason {
+            Reason::Unfit(unfit) => unfit,
+            other => panic!("{other}"),
+        },
+        other => panic!("{other}"),
+    };
+    let transaction = client.begin();
+    for number in 0..16_384 {
+        transaction.write(keyspace.increment(&key(number), 1)).unwrap();
+    }
+    let refused = transaction.write(keyspace.increment("one more", 1)).unwrap_err();
+    assert_eq!(unfit(refused), Unfit::Items { count: 16_385, limit: 16_384 });
+    // An item of more than a piece.
+    let transaction = client.begin();
+    let refused = transaction.write(keyspace.insert("long", &vec![0; (16 << 20) + 1])).map(drop).unwrap_err();
+    let told = refused.to_string();
+    assert!(told.contains("16777216"), "{told}");
+    // More of one partition than it does in one step: nothing of it is done.
+    let transaction = client.begin();
+    let long = vec![b'x'; 15 << 20];
+    for number in 0..18 {
+        transaction.stage(keyspace.append(&key(0), &[format!("{number}").as_bytes(), &long])).await.unwrap();
+    }
+    let refused = transaction.commit().await.unwrap_err();
+    assert!(matches!(unfit(refused), Unfit::PartitionBytes { limit: 268_435_456, .. }));
+    assert_eq!(keyspace.lookup_bytes(&key(0)).await.unwrap(), None);
+    cluster.stop_in_order();
+}
+
+/// Not a test of its own: the client that is killed.
+#[tokio::test]
+async fn stages_for_ever_if_told_where() {
+    let Ok(endpoint) = std::env::var(STAGES_AT) else { return };
+    let endpoints: Vec<String> = endpoint.split(',').map(str::to_owned).collect();
+    let client = connect(&endpoints).await;
+    let keyspace = client.keyspace("default").await.unwrap();
+    let transaction = client.begin();
+    for number in 0..1_000 {
+        transaction.stage(keyspace.insert(&key(number), &piece(number))).await.unwrap();
+    }
+    std::future::pending().await
+}
+
+/// This test program again, as a client that is told so by its environment.
+fn program(test: &str, variable: &str, cluster: &Cluster) -> Running {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", &format!("cluster::staging::{test}"), "--nocapture"]);
+    Running::start(command.env(variable, cluster.endpoints().join(",")).stdout(Stdio::null()))
+}
+
+#[tokio::test]
+async fn what_a_killed_client_has_staged_goes_within_the_published_time() {
+    let folder = crate::support::folder();
+    let cluster = Cluster::start(folder.path(), 3);
+    let endpoints = cluster.endpoints();
+    let child = program("stages_for_ever_if_told_where", STAGES_AT, &cluster);
+    wait_for("much is staged", || staged_bytes(&endpoints), |bytes| *bytes >= STAGED_BYTES);
+    // Killed.
+    drop(child);
+    let (killed, staged) = (Instant::now(), staged_bytes(&endpoints));
+    wait_for("nothing stays staged", || staged_bytes(&endpoints), |bytes| *bytes == 0);
+    let expired = killed.elapsed();
+    // It is dead space of the logs then, which compaction gives back at its pace.
+    let on = |name| sum(&endpoints, name);
+    let live = || on("log_bytes").saturating_sub(on("dead_bytes"));
+    wait_for("its logs are needed no more", live, |bytes| *bytes <= staged / 4);
+    eprintln!(
+        "{} MiB staged over three nodes expired {expired:?} after the kill; of {} MiB of logs {} MiB were needed then",
+        staged >> 20,
+        on("log_bytes") >> 20,
+        live() >> 20
+    );
+    let (client, keyspace) = one_keyspace(&cluster.endpoints()).await;
+    assert_eq!(keyspace.lookup_bytes(&key(0)).await.unwrap(), None);
+    // The cluster goes on as if nothing had been.
+    client.transaction(async |tx| tx.insert(&keyspace, &key(0), "after")).await.unwrap();
+    assert_eq!(keyspace.lookup_bytes(&key(0)).await.unwrap().unwrap(), "after");
+    cluster.stop_in_order();
+}

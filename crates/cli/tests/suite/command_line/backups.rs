@@ -1,0 +1,377 @@
+//! `zerohop backup`, `zerohop restore` and `zerohop verify`; and the snapshots they rest on, with many clients writing.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::process::{Signal, kill_process};
+use zerohop_client::{Error, Expiry, Failure, Range, Record, SnapshotOptions};
+
+use crate::support::GIVE_UP_AFTER;
+use crate::support::patience;
+use crate::support::process::Running;
+use crate::support::serving::{Serving, code, stderr, stdout, zerohop};
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+fn run<R>(work: impl Future<Output = R>) -> R {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}
+
+/// Records of each type, blobs with holes and attributes, in two keyspaces.
+fn fill(cluster: &Serving) {
+    cluster.ok(&["keyspace", "create", "other", "--partitions", "4", "--durability", "memory"]);
+    run(async {
+        let client = patience::client(cluster.endpoint()).await.unwrap();
+        let (keyspace, other) =
+            (client.keyspace("default").await.unwrap(), client.keyspace("other").await.unwrap());
+        for n in 0..60 {
+            keyspace.insert(&format!("key-{n}"), &format!("value {n}")).await.unwrap();
+        }
+        keyspace.insert_until("soon", "gone", Expiry::AfterMs(86_400_000)).await.unwrap();
+        let values: Vec<Vec<u8>> = (0..9_000u32).map(|n| n.to_le_bytes().to_vec()).collect();
+        for some in values.chunks(4_000) {
+            let some: Vec<&[u8]> = some.iter().map(Vec::as_slice).collect();
+            keyspace.append("crew", &some).await.unwrap();
+        }
+        other.insert("colour", "blue").await.unwrap();
+    });
+    let film: Vec<u8> = (0..300_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let put = ["blob", "put", "film", "--chunk", "64KiB", "--attributes", "silent"];
+    assert_eq!(code(&cluster.run_with(&put, &film)), 0);
+    assert_eq!(code(&cluster.run_with(&["blob", "put", "sparse", "--chunk", "4KiB"], b"begin")), 0);
+    cluster.ok(&["blob", "write", "sparse", "end", "--at", "90000"]);
+}
+
+fn sum(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(7, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)))
+}
+
+/// All that a keyspace holds, as one text.
+fn shown(cluster: &Serving, keyspace: &str) -> String {
+    run(async {
+        let client = patience::client(cluster.endpoint()).await.unwrap();
+        let keyspace = client.keyspace(keyspace).await.unwrap();
+        let mut all = Vec::new();
+        let mut scan = keyspace.scan("");
+        while let Some(page) = scan.next_page().await.unwrap() {
+            for one in page {
+                let key = String::from_utf8_lossy(&one.key).into_owned();
+                let expires = keyspace.inspect(&one.key).await.unwrap().unwrap().expires_at_ms;
+                let mut values = Vec::new();
+                loop {
+                    let range = Range { start: values.len() as i64, stop: i64::MAX };
+                    match keyspace.lookup_range(&one.key, range).await.unwrap().unwrap() {
+                        Record::Bytes { bytes, .. } => values.push(bytes),
+                        Record::List { values: some, length, .. } => {
+                            values.extend(some);
+                            if (values.len() as u64) < length {
+                                continue;
+                            }
+                        }
+                    }
+                    break;
+                }
+                all.push(format!("{key} {expires:?} {} {}\n", values.len(), sum(&values.concat())));
+            }
+        }
+        let mut list = keyspace.list_blobs("");
+        while let Some(page) = list.next_page().await.unwrap() {
+            for name in page {
+                let blob = keyspace.blob(name.clone());
+                let info = blob.stat().await.unwrap().unwrap();
+                let bytes = blob.read_at(0, info.size).await.unwrap().read_to_end().await.unwrap();
+                let (size, chunk, attributes) = (info.size, info.chunk_bytes, info.attributes);
+                all.push(format!("{name:?} {size} {chunk} {attributes:?} {}\n", sum(&bytes)));
+            }
+        }
+        all.sort();
+        all.concat()
+    })
+}
+
+#[test]
+fn what_is_backed_up_comes_back_in_another_cluster_whole_and_by_increments() {
+    let folder = crate::support::folder();
+    let (full, next, third) =
+        (folder.path().join("full"), folder.path().join("next"), folder.path().join("third"));
+    let cluster = Serving::in_memory();
+    fill(&cluster);
+    let before = [shown(&cluster, "default"), shown(&cluster, "other")];
+    let taken = cluster.json(&["backup", text(&full)]);
+    assert_eq!((taken["records"].as_u64(), taken["kept"].as_u64()), (Some(65), Some(0)));
+
+    // Changes, removals, a list that is cut, a chunk of a blob, a deadline that goes.
+    cluster.ok(&["kv", "insert", "key-7", "another value"]);
+    cluster.ok(&["kv", "remove", "key-8"]);
+    cluster.ok(&["kv", "append", "crew", "Aronnax"]);
+    cluster.ok(&["blob", "write", "film", "later", "--at", "70000"]);
+    cluster.ok(&["blob", "rm", "sparse"]);
+    let after = [shown(&cluster, "default"), shown(&cluster, "other")];
+    assert_ne!(before, after);
+    let taken = cluster.json(&["backup", text(&next), "--since", text(&full)]);
+    assert_eq!((taken["records"].as_u64(), taken["kept"].as_u64()), (Some(63), Some(60)));
+    let written = |folder: &Path| -> u64 {
+        files(folder).iter().map(|file| std::fs::metadata(file).unwrap().len()).sum()
+    };
+    assert!(written(&next) < written(&full) / 2, "{} of {}", written(&next), written(&full));
+    cluster.ok(&["kv", "insert", "key-9", "a third value"]);
+    let last = shown(&cluster, "default");
+    cluster.ok(&["backup", text(&third), "--since", text(&next), "--keyspace", "default"]);
+    for folder in [&full, &next, &third] {
+        let verified = cluster.json(&["verify", text(folder)]);
+        assert_eq!(verified["whole"], true, "{verified}");
+    }
+    let read = cluster.ok(&["verify"]);
+    assert!(read.contains("all was read"), "{read}");
+    drop(cluster);
+
+    let wants = [(&full, &before), (&next, &after)];
+    for (folder, want) in wants {
+        let cluster = Serving::in_memory();
+        let restored = cluster.json(&["restore", text(folder)]);
+        assert_eq!(restored["keyspaces"].as_array().unwrap().len(), 2, "{restored}");
+        assert_eq!([shown(&cluster, "default"), shown(&cluster, "other")], *want);
+        let settings = cluster.json(&["keyspace", "show", "other"]);
+        assert_eq!((&settings["partitions"], &settings["durability"]), (&4.into(), &"memory".into()));
+        // Not a second time, without a word.
+        let again = cluster.run(&["restore", text(folder)]);
+        assert_eq!(code(&again), 3, "{again:?}");
+        assert!(stderr(&again).contains("is not empty"), "{again:?}");
+        // One that did not get to its end has left a mark, and is ended by the same command.
+        let mark: &[u8] = b"\xFFzhr unfinished restore";
+        run(async {
+            let client = patience::client(cluster.endpoint()).await.unwrap();
+            for name in ["default", "other"] {
+                client.keyspace(name).await.unwrap().insert(mark, "").await.unwrap();
+            }
+        });
+        cluster.ok(&["kv", "remove", "key-3"]);
+        cluster.ok(&["restore", text(folder)]);
+        assert_eq!([shown(&cluster, "default"), shown(&cluster, "other")], *want);
+        cluster.ok(&["kv", "insert", "key-1", "changed since"]);
+        cluster.ok(&["kv", "insert", "mine", "stays"]);
+        cluster.ok(&["restore", text(folder), "--overwrite"]);
+        assert_eq!(cluster.ok(&["kv", "lookup", "key-1"]), "value 1");
+        assert_eq!(cluster.ok(&["kv", "lookup", "mine"]), "stays");
+    }
+    // Its base has moved, with it or away from it.
+    let cluster = Serving::in_memory();
+    let moved = folder.path().join("moved");
+    std::fs::create_dir(&moved).unwrap();
+    std::fs::rename(&next, moved.join("next")).unwrap();
+    let lost = cluster.run(&["restore", text(&third)]);
+    assert_eq!(code(&lost), 3, "{lost:?}");
+    assert!(stderr(&lost).contains("--base"), "{lost:?}");
+    cluster.ok(&[
+        "restore",
+        text(&third),
+        "--base",
+        text(&moved.join("next")),
+        "-k",
+        "default",
+        "--as",
+        "copy",
+    ]);
+    assert_eq!(shown(&cluster, "copy"), last);
+}
+
+#[test]
+fn a_damaged_or_cut_backup_is_never_taken_for_whole() {
+    let folder = crate::support::folder();
+    let full = folder.path().join("full");
+    let cluster = Serving::in_memory();
+    fill(&cluster);
+    cluster.ok(&["backup", text(&full), "--keyspace", "default"]);
+    let refused = cluster.run(&["backup", text(&full)]);
+    assert_eq!(code(&refused), 3, "{refused:?}");
+    assert!(stderr(&refused).contains("not empty"), "{refused:?}");
+    let all = files(&full);
+    assert!(all.len() > 3);
+    let mut tried = 0;
+    for file in [&all[0], &all[all.len() / 2], all.last().unwrap()] {
+        let good = std::fs::read(file).unwrap();
+        let mut flipped = good.clone();
+        flipped[good.len() / 2] ^= 4;
+        let mut longer = good.clone();
+        longer.push(0);
+        for bad in [&flipped[..], &good[..good.len() - 1], &good[..good.len() / 2], &longer, b""] {
+            std::fs::write(file, bad).unwrap();
+            let verified = cluster.run(&["verify", text(&full)]);
+            assert_eq!(code(&verified), 1, "{}: {verified:?}", file.display());
+            assert!(stderr(&verified).contains("not whole"), "{verified:?}");
+            let restored = cluster.run(&["restore", text(&full), "-k", "default", "--as", "copy"]);
+            assert_eq!(code(&restored), 3, "{restored:?}");
+            tried += 1;
+        }
+        std::fs::remove_file(file).unwrap();
+        assert_eq!(code(&cluster.run(&["verify", text(&full)])), 1, "{} is missing", file.display());
+        std::fs::write(file, &good).unwrap();
+    }
+    assert_eq!(tried, 15);
+    assert_eq!(code(&cluster.run(&["keyspace", "show", "copy"])), 3, "nothing was made of it");
+    assert_eq!(code(&cluster.run(&["verify", text(&full)])), 0);
+}
+
+/// Tries to make a backup whose files can have no more than so many blocks of 512 bytes: that stands for a full disk.
+fn finds_no_room(cluster: &Serving, path: &Path, blocks: u64) {
+    let mut command = std::process::Command::new("sh");
+    let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" backup \"$1\"");
+    let program = env!("CARGO_BIN_EXE_zerohop");
+    command.args(["-c", &script, program, text(path)]).env("ZEROHOP_ENDPOINT", cluster.endpoint());
+    let output = command.env("ZEROHOP_SECRET_FILE", "").output().unwrap();
+    assert_eq!(code(&output), 3, "{output:?}");
+    assert!(stderr(&output).contains("writing failed"), "{output:?}");
+    assert!(!path.exists(), "what was made is removed");
+}
+
+#[test]
+fn what_is_short_finds_no_room_when_it_leaves_the_buffer_or_with_the_manifest() {
+    let folder = crate::support::folder();
+    let path = folder.path().join("half");
+    let cluster = Serving::in_memory();
+    for n in 0..40 {
+        cluster.ok(&["kv", "insert", &format!("short-{n}"), "v"]);
+    }
+    // Room for each part, and not for a manifest of so many.
+    finds_no_room(&cluster, &path, 1);
+    cluster.ok(&["kv", "insert", "longer", &"v".repeat(100_000)]);
+    // Room for the manifest, and not for a part that lies in its buffer to the end.
+    finds_no_room(&cluster, &path, 64);
+    cluster.ok(&["backup", text(&path)]);
+    assert_eq!(code(&cluster.run(&["verify", text(&path)])), 0);
+}
+
+#[test]
+fn a_backup_that_is_interrupted_or_finds_no_room_leaves_nothing() {
+    let folder = crate::support::folder();
+    let path = folder.path().join("half");
+    let cluster = Serving::in_memory();
+    let large = vec![7; 4 << 20];
+    for n in 0..12 {
+        assert_eq!(code(&cluster.run_with(&["blob", "put", &format!("large-{n}")], &large)), 0);
+    }
+    finds_no_room(&cluster, &path, 1000);
+
+    let mut command = zerohop(&["backup", text(&path)]);
+    let mut child = Running::start(command.env("ZEROHOP_ENDPOINT", cluster.endpoint()));
+    let started = std::time::Instant::now();
+    while !path.exists() && child.try_wait().unwrap().is_none() {
+        assert!(started.elapsed() < GIVE_UP_AFTER, "it does not begin");
+    }
+    let _ended = kill_process(child.pid(), Signal::INT);
+    match child.ended().code() {
+        // It was whole before the signal came.
+        Some(0) => assert_eq!(code(&cluster.run(&["verify", text(&path)])), 0),
+        ended => {
+            assert_eq!(ended, Some(130));
+            assert!(!path.exists(), "what was made is removed");
+        }
+    }
+    // One that was killed is not taken for a backup, and its folder is used again.
+    let left = folder.path().join("left");
+    std::fs::create_dir(&left).unwrap();
+    std::fs::write(left.join("unfinished"), "").unwrap();
+    std::fs::write(left.join("0000-0000000.part"), "half of one").unwrap();
+    let verified = cluster.run(&["verify", text(&left)]);
+    assert_eq!(code(&verified), 1, "{verified:?}");
+    assert!(stderr(&verified).contains("never finished"), "{verified:?}");
+    cluster.ok(&["backup", text(&left)]);
+    let verified = cluster.run(&["verify", text(&left)]);
+    assert!(stdout(&verified).contains("whole"), "{verified:?}");
+}
+
+#[test]
+fn snapshots_have_all_the_money_while_clients_transfer_it() {
+    const ACCOUNTS: i64 = 40;
+    const EACH: i64 = 100;
+    let cluster = Serving::up(&["--memory", "--instances", "2"]);
+    let endpoint = cluster.endpoint().to_owned();
+    run(async {
+        let client = patience::client(&endpoint).await.unwrap();
+        let bank = client.keyspace("default").await.unwrap();
+        for n in 0..ACCOUNTS {
+            bank.increment(&format!("account-{n}"), EACH).await.unwrap();
+        }
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut tellers = Vec::new();
+        for teller in 0..4i64 {
+            let (client, bank, is_over) = (client.clone(), bank.clone(), Arc::clone(&is_over));
+            tellers.push(tokio::spawn(async move {
+                let mut done = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    let (from, to) =
+                        ((teller * 7 + done * 3) % ACCOUNTS, (teller + done * 11 + 1) % ACCOUNTS);
+                    let transaction = client.begin();
+                    let (from, to) = (format!("account-{from}"), format!("account-{to}"));
+                    if from != to {
+                        let _ = transaction.write(bank.increment(&from, -3)).unwrap();
+                        let _ = transaction.write(bank.increment(&to, 3)).unwrap();
+                        transaction.commit().await.unwrap();
+                    }
+                    done += 1;
+                }
+                done
+            }));
+        }
+        for _ in 0..6 {
+            let snapshot = client.snapshot(&[&bank]).await.unwrap();
+            for _ in 0..2 {
+                let mut scan = snapshot.scan(&bank, "account-");
+                let (mut sum, mut count) = (0, 0);
+                while let Some(page) = scan.next_page().await.unwrap() {
+                    let keys: Vec<_> = page.iter().map(|one| (&bank, &one.key)).collect();
+                    for record in snapshot.read_many(&keys).await.unwrap() {
+                        let Some(Record::Bytes { bytes, .. }) = record else { panic!("{record:?}") };
+                        sum += std::str::from_utf8(&bytes).unwrap().parse::<i64>().unwrap();
+                        count += 1;
+                    }
+                }
+                assert_eq!((sum, count), (ACCOUNTS * EACH, ACCOUNTS));
+            }
+            snapshot.close().await.unwrap();
+        }
+        is_over.store(true, Ordering::Relaxed);
+        let mut done = 0;
+        for teller in tellers {
+            done += teller.await.unwrap();
+        }
+        assert!(done > 20, "{done} transfers: hardly anything was tried");
+
+        // What came before is in it, what comes after is not; and it ends.
+        bank.insert("before", "is there").await.unwrap();
+        bank.insert_until("expires", "is there", Expiry::AfterMs(600_000)).await.unwrap();
+        let snapshot = client.snapshot(&[&bank]).await.unwrap();
+        bank.insert("after", "is not").await.unwrap();
+        bank.remove("before").await.unwrap();
+        assert!(snapshot.lookup(&bank, "before").await.unwrap().is_some());
+        assert!(snapshot.lookup(&bank, "after").await.unwrap().is_none());
+        assert!(snapshot.inspect(&bank, "expires").await.unwrap().unwrap().expires_at_ms.is_some());
+        let age = std::time::Duration::from_secs(1);
+        let options = SnapshotOptions { age, ..SnapshotOptions::default() };
+        let snapshot = client.snapshot_with(&[&bank], options).await.unwrap();
+        let started = std::time::Instant::now();
+        let expired = loop {
+            match snapshot.lookup(&bank, "before").await {
+                Ok(_) => assert!(started.elapsed() < GIVE_UP_AFTER, "it does not end"),
+                Err(error) => break error,
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        };
+        assert!(is_expired(&expired), "{expired}");
+    });
+}
+
+fn is_expired(error: &Error) -> bool {
+    matches!(error.failure(), Some(Failure::SnapshotExpired))
+}

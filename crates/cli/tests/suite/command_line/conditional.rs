@@ -1,0 +1,84 @@
+//! Writes of blobs that rest on what was read of them before, by other processes.
+
+use serde_json::json;
+
+use crate::support::serving::{Serving, code, stderr, stdout};
+
+#[test]
+fn a_write_that_rests_on_what_another_command_has_read_is_refused_once_that_has_changed() {
+    let cluster = Serving::in_memory();
+    let folder = crate::support::folder();
+    let seen = folder.path().join("seen");
+    let seen = seen.to_str().unwrap();
+    let read = |at: &str, length: &str| {
+        let output = cluster.run(&["blob", "read", "b", "--at", at, "--length", length, "--seen", seen]);
+        assert_eq!((code(&output), stderr(&output).as_str()), (0, ""), "{output:?}");
+        output.stdout
+    };
+    let write_if =
+        |value: &str, at: &str| cluster.run(&["blob", "write", "b", value, "--at", at, "--if-seen", seen]);
+    let refused = |value: &str, at: &str| {
+        let output = write_if(value, at);
+        assert_eq!((code(&output), stdout(&output).as_str()), (1, ""), "{output:?}");
+        assert!(stderr(&output).contains("blob \"b\": what was seen of it has changed since"), "{output:?}");
+    };
+    assert_eq!(code(&cluster.run_with(&["blob", "put", "b", "--chunk", "4K"], &[7; 10_000])), 0);
+
+    // Over two chunks; whoever writes into a third is in nobody's way.
+    assert_eq!(read("4000", "200"), [7; 200]);
+    cluster.ok(&["blob", "write", "b", "elsewhere", "--at", "9000"]);
+    assert_eq!(code(&write_if("first", "4000")), 0);
+    refused("second", "4000");
+    let told = cluster.run(&["blob", "write", "b", "x", "--at", "4000", "--if-seen", seen, "--json"]);
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&stdout(&told)).unwrap(),
+        json!({
+            "name": "b", "done": false, "reason": "changed"
+        })
+    );
+    assert_eq!(read("4000", "5"), b"first");
+
+    // Up to the end: also where that is.
+    read("9990", "100");
+    cluster.ok(&["blob", "append", "b", "more"]);
+    refused("late", "9990");
+    // Within: an append is no change, but a cut is.
+    read("0", "10");
+    cluster.ok(&["blob", "append", "b", "more"]);
+    assert_eq!(code(&write_if("still", "0")), 0);
+    read("0", "10");
+    cluster.ok(&["blob", "truncate", "b", "9000"]);
+    refused("late", "0");
+    // Removed, and another of the name.
+    read("0", "10");
+    cluster.ok(&["blob", "rm", "b"]);
+    assert_eq!(code(&write_if("late", "0")), 1);
+    assert_eq!(code(&cluster.run_with(&["blob", "put", "b", "--chunk", "4K"], &[7; 10_000])), 0);
+    refused("late", "0");
+    assert_eq!(cluster.ok(&["blob", "get", "b"]).into_bytes(), [7; 10_000]);
+    // Nothing is written, and nothing grows by that.
+    read("20000", "10");
+    assert_eq!(code(&write_if("", "50000")), 0);
+    assert_eq!(cluster.json(&["blob", "stat", "b"])["size"], 10_000);
+}
+
+#[test]
+fn what_no_read_has_written_is_refused_before_anything_is_sent() {
+    let cluster = Serving::in_memory();
+    let folder = crate::support::folder();
+    let file = folder.path().join("other");
+    cluster.ok(&["blob", "put", "b", "/dev/null"]);
+    for text in [&b""[..], b"zerohop-seen 1\n", b"zerohop-seen 1\nx y z\n", b"\xFF\xFE", &[b'9'; 5_000_000]] {
+        std::fs::write(&file, text).unwrap();
+        let output =
+            cluster.run(&["blob", "write", "b", "x", "--at", "0", "--if-seen", file.to_str().unwrap()]);
+        assert_eq!(code(&output), 2, "{output:?}");
+        assert!(stderr(&output).contains("is not what `blob read --seen` writes"), "{output:?}");
+    }
+    let both = cluster.run(&["blob", "write", "b", "x", "--at", "0", "--pieces", "--if-seen", "f"]);
+    assert_eq!(code(&both), 2, "{both:?}");
+    cluster.ok(&["blob", "truncate", "b", "100000000"]);
+    let long = cluster.run(&["blob", "read", "b", "--seen", file.to_str().unwrap()]);
+    assert_eq!((code(&long), stdout(&long).as_str()), (3, ""), "{long:?}");
+    assert!(stderr(&long).contains("give a --length"), "{long:?}");
+}

@@ -1,0 +1,142 @@
+//! `zerohop doctor` says what is wrong, what to do, and by its exit code whether anything is.
+
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Output;
+
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+
+use crate::support::disk::Small;
+use crate::support::serving::{Serving, code, pid, stdout, wait_until_gone, zerohop};
+use crate::support::wait_for;
+
+/// The findings about one thing.
+fn findings(output: &Output, check: &str) -> Vec<Value> {
+    let report: Value = serde_json::from_str(&stdout(output)).unwrap();
+    assert_eq!(report["healthy"], code(output) == 0, "{report}");
+    let all = report["findings"].as_array().unwrap();
+    all.iter().filter(|one| one["check"] == check).cloned().collect()
+}
+
+#[test]
+fn a_sound_cluster_is_healthy() {
+    let cluster = Serving::in_memory();
+    let folder = crate::support::folder();
+    let data = folder.path().to_str().unwrap();
+    let output = cluster.run(&["doctor", "--json", "--data", data]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    for check in ["open-files", "disk-space", "disk-flush", "nodes", "clock", "partitions", "keyspaces"] {
+        assert!(!findings(&output, check).is_empty(), "{check}: {output:?}");
+    }
+    // The same machine, so the same clock.
+    assert_eq!(findings(&output, "clock")[0]["verdict"], "ok", "{output:?}");
+    let told = stdout(&cluster.run(&["doctor", "--data", data]));
+    assert!(told.lines().any(|line| line.starts_with("ok") && line.contains("node 1: is up")), "{told}");
+}
+
+#[test]
+fn a_node_that_is_down_is_a_problem_and_so_is_what_it_takes_along() {
+    let mut command =
+        zerohop(&["up", "--nodes", "3", "--memory", "--instances", "1", "--port", "0", "--json"]);
+    command.args(["--log-level", "error"]);
+    let cluster = Serving::start(command);
+    let third = &cluster.ready["nodes"][2];
+    // A node that was not asked does not tell of its process: nobody is to take a 0 for one, and send it a signal.
+    let told = cluster.json(&["status"]);
+    let told: Vec<_> =
+        told["nodes"].as_array().unwrap().iter().filter(|node| !node["pid"].is_null()).collect();
+    let [asked] = told[..] else { panic!("{told:?}") };
+    let ready = cluster.ready["nodes"].as_array().unwrap();
+    let ready = ready.iter().find(|node| node["id"] == asked["id"]).expect("a node that is up");
+    assert_eq!(asked["pid"], ready["pid"]);
+    let gone = pid(third["pid"].as_u64().unwrap());
+    kill_process(gone, Signal::KILL).unwrap();
+    wait_until_gone(gone);
+    let about = format!("node {}", third["id"]);
+    let down_in = |output: &Output| {
+        let nodes = findings(output, "nodes");
+        nodes.into_iter().find(|node| node["about"] == about.as_str() && node["verdict"] == "problem")
+    };
+    let output = wait_for(
+        "it is told to be down",
+        || cluster.run(&["doctor", "--json"]),
+        |told| down_in(told).is_some(),
+    );
+    let down = down_in(&output).unwrap();
+    assert!(down["advice"].as_str().unwrap().contains("start it again"), "{down}");
+    assert_eq!(code(&output), 1, "{output:?}");
+    let keyspace = &findings(&output, "keyspaces")[0];
+    assert_eq!(keyspace["verdict"], "warning", "{keyspace}");
+}
+
+#[test]
+fn no_cluster_and_another_program_in_its_place_are_told_apart() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = listener.local_addr().unwrap().to_string();
+    let output = zerohop(&["doctor", "--json", "--timeout", "300ms", "--endpoint", &taken]).output().unwrap();
+    let advice = findings(&output, "cluster")[0]["advice"].as_str().unwrap().to_owned();
+    assert!(advice.contains("somebody listens"), "{advice}");
+    drop(listener);
+    let output = zerohop(&["doctor", "--json", "--timeout", "300ms", "--endpoint", &taken]).output().unwrap();
+    let advice = findings(&output, "cluster")[0]["advice"].as_str().unwrap().to_owned();
+    assert!(advice.contains("zerohop up"), "{advice}");
+    let alone = zerohop(&["doctor", "--machine"]).output().unwrap();
+    assert_eq!(code(&alone), 0, "{alone:?}");
+}
+
+#[test]
+fn files_of_secrets_that_others_may_read_are_a_problem() {
+    let folder = crate::support::folder();
+    let secret = folder.path().join("secret");
+    let path = secret.to_str().unwrap();
+    assert_eq!(code(&zerohop(&["secret", "new", path]).output().unwrap()), 0);
+    let arguments = ["doctor", "--machine", "--json", "--secret-file", path];
+    let output = zerohop(&arguments).output().unwrap();
+    assert_eq!((code(&output), &findings(&output, "secrets")[0]["verdict"]), (0, &"ok".into()));
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let output = zerohop(&arguments).output().unwrap();
+    let found = &findings(&output, "secrets")[0];
+    assert_eq!((code(&output), &found["verdict"]), (1, &"problem".into()));
+    assert!(found["found"].as_str().unwrap().contains("0644"), "{found}");
+}
+
+#[test]
+fn what_any_node_tells_of_itself_is_told_whichever_is_asked() {
+    let folder = crate::support::folder();
+    let Some(disk) = Small::mount(&folder.path().join("node-2"), "220m") else {
+        eprintln!("doctor of a full disk: not run, as only root may mount a disk of 220 MiB");
+        return;
+    };
+    let mut command = zerohop(&["up", "--nodes", "3", "--instances", "1", "--port", "0", "--json"]);
+    command.args(["--log-level", "error", "--data", folder.path().to_str().unwrap()]);
+    let cluster = Serving::start(command);
+    disk.leave(40 << 20);
+    // Whoever is to write finds out.
+    let long = vec![b'x'; 1 << 20];
+    let full_in = |output: &Output| {
+        let is_full = |one: &Value| one["found"].as_str().unwrap().contains("disk is full");
+        findings(output, "nodes").into_iter().find(is_full)
+    };
+    let mut number = 0;
+    let write = || {
+        number += 1;
+        drop(cluster.run_with(&["kv", "insert", &format!("long-{number}"), "-", "--timeout", "1s"], &long));
+        cluster.run(&["doctor", "--json"])
+    };
+    wait_for("its disk is full", write, |told| full_in(told).is_some());
+    let of_folder = |node: &&Value| node["data"].as_str().unwrap().ends_with("node-2");
+    let nodes = cluster.ready["nodes"].as_array().unwrap();
+    let named = format!("node {}", nodes.iter().find(of_folder).unwrap()["id"]);
+    for node in nodes {
+        let manager = node["manager"].as_str().unwrap();
+        let ask = || zerohop(&["doctor", "--json", "--endpoint", manager]).output().unwrap();
+        let output = wait_for("it tells so", ask, |told| full_in(told).is_some());
+        let full = full_in(&output).unwrap();
+        assert_eq!((&full["about"], &full["verdict"]), (&named.as_str().into(), &"problem".into()), "{full}");
+        assert_eq!(code(&output), 1, "{output:?}");
+        let verified = zerohop(&["verify", "--json", "--endpoint", manager]).output().unwrap();
+        let told: Value = serde_json::from_str(&stdout(&verified)).unwrap();
+        assert!(told["troubles"][0].as_str().unwrap().starts_with(&format!("{named}: ")), "{told}");
+    }
+}

@@ -1,0 +1,123 @@
+//! A disk that is full: what needs room is refused in words, and what makes room is done, in however many partitions.
+
+use std::ops::Range;
+use std::process::Output;
+
+use rustix::process::Signal;
+
+use crate::support::disk::Small;
+use crate::support::serving::{Serving, code, stderr};
+
+const MIB: u64 = 1 << 20;
+
+/// Names are in the order of their numbers: below ten.
+const TRIES: usize = 9;
+
+/// Writes until the disk is noticed to be full.
+fn fill(cluster: &Serving) {
+    let long = vec![b'x'; 1 << 20];
+    let is_full = (0..80).any(|number| {
+        let insert = cluster.run_with(&["kv", "insert", &format!("fill-{number}"), "-"], &long);
+        code(&insert) == 3 && stderr(&insert).contains("the disk is full")
+    });
+    assert!(is_full, "it takes on and on");
+}
+
+/// What the first one prints that is not done, and its number. A node gives room back as it compacts, whenever it comes to that, so
+/// that so little is left anew before each.
+fn until_refused(disk: &Small, left: u64, mut one: impl FnMut(usize) -> Output) -> (usize, Output) {
+    let mut tries = (0..TRIES).map(|number| {
+        disk.leave(left);
+        (number, one(number))
+    });
+    tries.find(|(_, output)| code(output) != 0).expect("one is refused")
+}
+
+#[test]
+fn blobs_are_removed_from_a_full_disk_and_transactions_refused_in_words() {
+    let folder = crate::support::folder();
+    let Some(disk) = Small::mount(&folder.path().join("disk"), "220m") else {
+        eprintln!("full disk: not run, as only root may mount a disk of 220 MiB");
+        return;
+    };
+    let data = folder.path().join("disk/data");
+    let cluster = Serving::up(&["--data", data.to_str().unwrap(), "--instances", "2"]);
+    let stays = |number: usize| format!("stays-{number}");
+    let blobs = [("one".into(), 1), ("some".into(), 40), ("many".into(), 2000)];
+    for (name, chunks) in blobs.into_iter().chain((0..TRIES).map(|number| (stays(number), 300))) {
+        let put = cluster.run_with(&["blob", "put", &name, "--chunk", "4KiB"], &vec![7; chunks * 4096]);
+        assert_eq!(code(&put), 0, "{put:?}");
+    }
+    let kept = |number: usize| format!("kept-{number}");
+    for key in ["a", "b", "c"].map(String::from).into_iter().chain((0..TRIES).map(kept)) {
+        cluster.ok(&["kv", "insert", &key, "v"]);
+    }
+
+    // A node keeps 64 MiB for itself, and lets removals into half of it.
+    disk.leave(60 * MIB);
+    fill(&cluster);
+    // What was taken until then, and laid out ahead, is given back as far as removals need it.
+    disk.leave(56 * MIB);
+    for name in ["one", "some", "many"] {
+        let removed = cluster.run(&["blob", "rm", name]);
+        assert_eq!(code(&removed), 0, "{removed:?}");
+        assert_eq!(code(&cluster.run(&["blob", "stat", name])), 1);
+    }
+    let only_removals = cluster.run_with(&["txn"], "remove a\nremove b\nremove c\nlookup kept-0".as_bytes());
+    assert_eq!(only_removals.stdout, b"v\n", "{only_removals:?}");
+    let (number, refused) = until_refused(&disk, 56 * MIB, |number| {
+        let lines = format!("insert e-{number} v\ninsert f-{number} v\nremove {}", kept(number));
+        cluster.run_with(&["txn"], lines.as_bytes())
+    });
+    assert_eq!(code(&refused), 3, "{refused:?}");
+    assert!(stderr(&refused).contains("disk or memory is full: remove records"), "{refused:?}");
+    assert_eq!(cluster.ok(&["kv", "lookup", &kept(number)]), "v");
+    for key in [format!("e-{number}"), format!("f-{number}")] {
+        assert_eq!(code(&cluster.run(&["kv", "lookup", &key])), 1, "nothing of what is refused is done");
+    }
+    let there: String = (0..TRIES).map(|number| stays(number) + "\n").collect();
+    assert_eq!(cluster.ok(&["blob", "ls"]), there, "reads wait for nobody");
+
+    let (number, refused) =
+        until_refused(&disk, 16 * MIB, |number| cluster.run(&["blob", "rm", &stays(number)]));
+    assert_eq!(code(&refused), 3, "{refused:?}");
+    assert!(stderr(&refused).contains("full: remove records, or add space"), "{refused:?}");
+
+    disk.free();
+    for number in number..TRIES {
+        cluster.ok(&["blob", "rm", &stays(number)]);
+    }
+    assert_eq!(cluster.ok(&["blob", "ls"]), "");
+}
+
+/// The last flush goes where room was laid out ahead; the mark of a stop in order (24 bytes in a file of its own) finds none, and the
+/// next start does without.
+#[test]
+fn a_cluster_whose_disk_is_full_stops_in_order_and_has_all_that_it_acknowledged() {
+    let folder = crate::support::folder();
+    let Some(disk) = Small::mount(&folder.path().join("disk"), "220m") else {
+        eprintln!("stop on a full disk: not run, as only root may mount a disk of 220 MiB");
+        return;
+    };
+    let data = folder.path().join("disk/data");
+    let up = || Serving::up(&["--data", data.to_str().unwrap(), "--instances", "2"]);
+    let keys = |range: Range<usize>| range.map(|number| format!("key-{number}"));
+    let mark_of = |instance: usize| data.join(format!("node-1/instance-{instance:02}/closed"));
+
+    let cluster = up();
+    for key in keys(0..20) {
+        cluster.ok(&["kv", "insert", &key, &key]);
+    }
+    disk.fill();
+    assert_eq!(cluster.end_with(Signal::TERM), Some(0), "it is told to stop, and nothing is lost");
+    assert!([0, 1].iter().all(|instance| !mark_of(*instance).exists()), "there was room for the mark");
+
+    disk.free();
+    let cluster = up();
+    for key in keys(0..20) {
+        assert_eq!(cluster.ok(&["kv", "lookup", &key]), key);
+    }
+    cluster.ok(&["kv", "insert", "after", "value"]);
+    assert_eq!(cluster.end_with(Signal::TERM), Some(0));
+    assert!([0, 1].iter().all(|instance| mark_of(*instance).exists()), "there is room again");
+}

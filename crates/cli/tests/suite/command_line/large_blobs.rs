@@ -1,0 +1,193 @@
+//! Blobs of many chunks and of more bytes than a client may hold; chunks and attributes at their limits and beyond.
+
+use std::io::{Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use crate::support::process::Running;
+use crate::support::serving::{Serving, code, stderr, stdout, zerohop};
+
+/// More than the 4,096 chunks that are cut at once.
+const CHUNKS: u64 = 4100;
+const CHUNK_BYTES: u64 = 4096;
+
+/// More than one write, or one read of a transaction, may have.
+const LONG_BYTES: usize = 96 << 20;
+
+/// What a client takes at most while it streams: the program itself, what is under way (16 MiB and a piece each for what is
+/// sent and for what comes), and nothing that grows with the blob.
+const CLIENT_BYTES_MAX: u64 = 64 << 20;
+
+/// Bytes of which no two chunks are alike.
+fn pattern(length: u64) -> Vec<u8> {
+    (0..length.div_ceil(8))
+        .flat_map(|at| at.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes())
+        .take(length as usize)
+        .collect()
+}
+
+/// Memory that a process has taken at most so far.
+fn resident_bytes_max(child: &Child) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+}
+
+fn begin(cluster: &Serving, arguments: &[&str]) -> Running {
+    let mut command = zerohop(arguments);
+    command.env("ZEROHOP_ENDPOINT", cluster.endpoint());
+    Running::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()))
+}
+
+fn end(child: Running, expected: &str) {
+    let output = child.output();
+    assert_eq!((code(&output), stdout(&output).as_str(), stderr(&output).as_str()), (0, expected, ""));
+}
+
+#[test]
+fn a_cut_and_a_removal_of_more_chunks_than_go_at_once_leave_nothing_behind() {
+    let cluster = Serving::in_memory();
+    let bytes = pattern(CHUNKS * CHUNK_BYTES);
+    let size = bytes.len().to_string();
+    let put = cluster.run_with(&["blob", "put", "b", "--chunk", "4KiB"], &bytes);
+    assert_eq!(code(&put), 0, "{put:?}");
+    for line in ["blob truncate b 5", "blob rm b"] {
+        let refused = cluster.run_with(&["txn"], format!("incr n\n{line}").as_bytes());
+        assert_eq!(code(&refused), 3, "{line}: {refused:?}");
+        assert!(
+            stderr(&refused).contains("line 2: blob \"b\": more than the 16777216 bytes"),
+            "{line}: {refused:?}"
+        );
+    }
+    assert_eq!(cluster.json(&["blob", "stat", "b"])["size"], bytes.len());
+
+    cluster.ok(&["blob", "truncate", "b", "5000"]);
+    let got = cluster.run(&["blob", "get", "b"]);
+    assert!(code(&got) == 0 && got.stdout == bytes[..5000], "{} bytes", got.stdout.len());
+    cluster.ok(&["blob", "truncate", "b", &size]);
+    let got = cluster.run(&["blob", "read", "b", "--at", "4990"]).stdout;
+    assert!(got[..10] == bytes[4990..5000], "what was kept");
+    assert!(got[10..].iter().all(|byte| *byte == 0), "what was cut off comes back");
+    assert_eq!(got.len(), bytes.len() - 4990);
+
+    assert_eq!(code(&cluster.run_with(&["blob", "write", "b", "-", "--at", "0"], &bytes)), 0);
+    cluster.ok(&["blob", "rm", "b"]);
+    assert_eq!(code(&cluster.run(&["blob", "stat", "b"])), 1);
+    assert_eq!(cluster.ok(&["blob", "ls"]), "");
+    cluster.ok(&["blob", "put", "b", "/dev/null", "--chunk", "4KiB"]);
+    cluster.ok(&["blob", "truncate", "b", &size]);
+    let got = cluster.run(&["blob", "get", "b"]).stdout;
+    assert!(
+        got.len() == bytes.len() && got.iter().all(|byte| *byte == 0),
+        "a new blob has bytes of the old one"
+    );
+}
+
+#[test]
+fn what_is_streamed_in_and_out_takes_no_more_memory_the_longer_it_is() {
+    let cluster = Serving::in_memory();
+    let bytes = pattern(LONG_BYTES as u64);
+    let mut putting = begin(&cluster, &["blob", "put", "b"]);
+    let mut stdin: ChildStdin = putting.stdin.take().unwrap();
+    let almost = LONG_BYTES - 1;
+    stdin.write_all(&bytes[..almost]).unwrap();
+    let taken = resident_bytes_max(&putting);
+    assert!(taken < CLIENT_BYTES_MAX, "{taken} bytes to put {LONG_BYTES}");
+    stdin.write_all(&bytes[almost..]).unwrap();
+    drop(stdin);
+    end(putting, "");
+
+    // No one operation brings so many.
+    let refused = cluster.run_with(&["txn"], b"incr n\nblob read b");
+    assert_eq!(code(&refused), 3, "{refused:?}");
+    assert!(stderr(&refused).contains("line 2: blob \"b\": more than the 67108864 bytes"), "{refused:?}");
+
+    let mut reading = begin(&cluster, &["blob", "read", "b", "--at", "1"]);
+    let mut out = reading.stdout.take().unwrap();
+    let mut got = vec![0; LONG_BYTES - (1 << 20)];
+    out.read_exact(&mut got).unwrap();
+    // It waits for a reader of the rest, which no pipe holds.
+    let taken = resident_bytes_max(&reading);
+    assert!(taken < CLIENT_BYTES_MAX, "{taken} bytes to read {LONG_BYTES}");
+    out.read_to_end(&mut got).unwrap();
+    assert!(got == bytes[1..], "{} other bytes", got.len());
+    end(reading, "");
+}
+
+#[test]
+fn what_takes_longer_than_a_second_tells_on_a_terminal_how_far_it_has_come() {
+    let cluster = Serving::in_memory();
+    let source = "head -c 3000000 /dev/zero; sleep 1.2; head -c 3000000 /dev/zero";
+    let put = format!("({source}) | {} blob put slow", env!("CARGO_BIN_EXE_zerohop"));
+    // Gives what it runs a terminal.
+    let mut command = Command::new("script");
+    command.args(["--quiet", "--return", "--command", &put, "/dev/null"]);
+    command.env("ZEROHOP_ENDPOINT", cluster.endpoint()).env("ZEROHOP_SECRET_FILE", "");
+    let shown = match command.output() {
+        Ok(output) => output,
+        Err(error) => return eprintln!("progress: not run, as `script` of util-linux is not there: {error}"),
+    };
+    assert_eq!(code(&shown), 0, "{shown:?}");
+    let text = stdout(&shown);
+    assert!(text.contains("\r\u{1b}[Kstored: 6 MB, "), "{text:?}");
+    assert!(text.trim_end().ends_with("\u{1b}[K"), "the line is taken away at the end: {text:?}");
+    // Nobody else is shown it.
+    let mut command = Command::new("sh");
+    command.args(["-c", &put.replace("slow", "slow-too")]);
+    command.env("ZEROHOP_ENDPOINT", cluster.endpoint()).env("ZEROHOP_SECRET_FILE", "");
+    let piped = command.output().unwrap();
+    assert_eq!((code(&piped), stderr(&piped).as_str()), (0, ""), "{piped:?}");
+}
+
+#[test]
+fn chunks_and_attributes_at_their_limits_are_taken_and_beyond_them_refused() {
+    let cluster = Serving::in_memory();
+    for size in ["0", "1", "2KiB", "4095", "5000", "12KiB", "32MiB", "4GiB"] {
+        let refused = cluster.run_with(&["blob", "put", "b", "--chunk", size], b"bytes");
+        assert_eq!(code(&refused), 2, "{size}: {refused:?}");
+        assert!(stderr(&refused).contains("a power of two from 4KiB to 16MiB"), "{size}: {refused:?}");
+    }
+    for size in ["0", "1", "2KiB", "4095", "5000", "12KiB", "16MiB", "2GiB"] {
+        let refused = cluster.run(&["keyspace", "create", "ks", "--chunk-size", size]);
+        assert_eq!(code(&refused), 3, "{size}: {refused:?}");
+        assert!(stderr(&refused).contains("a power of two from 4096 to 8388608"), "{size}: {refused:?}");
+    }
+    let refused = cluster.run(&["keyspace", "create", "ks", "--chunk-size", "4GiB"]);
+    assert_eq!(code(&refused), 2, "{refused:?}");
+    assert_eq!(code(&cluster.run(&["blob", "stat", "b"])), 1, "a refused one is made");
+    assert_eq!(code(&cluster.run(&["keyspace", "show", "ks"])), 3, "a refused one is made");
+
+    let bytes = pattern((33 << 20) + 5);
+    for (name, size, chunk_bytes) in [("least", "4KiB", 4 << 10), ("most", "16MiB", 16 << 20)] {
+        let put = cluster.run_with(&["blob", "put", name, "--chunk", size], &bytes);
+        assert_eq!(code(&put), 0, "{put:?}");
+        cluster.ok(&["blob", "write", name, "across", "--at", "16777213"]);
+        cluster.ok(&["blob", "truncate", name, "20000000"]);
+        let mut expected = bytes[..20_000_000].to_vec();
+        expected[16_777_213..16_777_219].copy_from_slice(b"across");
+        assert!(cluster.run(&["blob", "get", name]).stdout == expected, "{name}");
+        assert_eq!(cluster.json(&["blob", "stat", name])["chunk_bytes"], chunk_bytes);
+    }
+    for (name, size) in [("small", "4KiB"), ("large", "8MiB")] {
+        cluster.ok(&["keyspace", "create", name, "--chunk-size", size, "--durability", "memory"]);
+        assert_eq!(code(&cluster.run_with(&["blob", "put", "b", "-k", name], &bytes)), 0);
+        assert!(cluster.run(&["blob", "get", "b", "-k", name]).stdout == bytes, "{name}");
+    }
+
+    let (most, more) = ("a".repeat(32 << 10), "a".repeat((32 << 10) + 1));
+    cluster.ok(&["blob", "put", "attributed", "/dev/null", "--attributes", &most]);
+    for arguments in [
+        &["blob", "stat", "attributed", "--set-attributes", &more][..],
+        &["blob", "put", "other", "/dev/null", "--attributes", &more],
+        &["blob", "put", "attributed", "/dev/null", "--replace", "--attributes", &more],
+    ] {
+        let refused = cluster.run(arguments);
+        assert_eq!((code(&refused), stdout(&refused).as_str()), (3, ""), "{arguments:.3?}: {refused:?}");
+        let told = stderr(&refused);
+        assert!(
+            told.contains("32769") && told.contains("32768") && told.contains("attributes"),
+            "{arguments:.3?}: {told}"
+        );
+    }
+    assert_eq!(cluster.json(&["blob", "stat", "attributed"])["attributes"], most.as_str());
+    assert_eq!(code(&cluster.run(&["blob", "stat", "other"])), 1, "a refused one is made");
+}

@@ -1,0 +1,167 @@
+//! How processes start, end, and take each other along.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::ports::ports;
+use crate::support::process::Running;
+use crate::support::serving::{Serving, code, pid, stderr, stdout, wait_until_gone, zerohop};
+use crate::support::wait_for;
+
+#[test]
+fn ctrl_c_stops_a_cluster_in_order_and_its_data_is_there_again() {
+    let folder = crate::support::folder();
+    let data = folder.path().to_str().unwrap();
+    for (round, signal) in [Signal::INT, Signal::TERM, Signal::HUP].into_iter().enumerate() {
+        let cluster = Serving::up(&["--data", data]);
+        if round > 0 {
+            assert_eq!(cluster.ok(&["kv", "lookup", "k"]), format!("of round {}", round - 1));
+        }
+        cluster.ok(&["kv", "insert", "k", &format!("of round {round}")]);
+        let node = cluster.node_pid();
+        assert_eq!(cluster.end_with(signal), Some(0), "{signal:?}");
+        wait_until_gone(node);
+    }
+}
+
+#[test]
+fn a_cluster_that_is_killed_leaves_no_node_behind() {
+    let cluster = Serving::in_memory();
+    let node = cluster.node_pid();
+    assert_eq!(cluster.end_with(Signal::KILL), None);
+    wait_until_gone(node);
+}
+
+#[test]
+fn a_cluster_that_hangs_on_its_input_ends_with_it() {
+    let arguments = ["up", "--nodes", "1", "--memory", "--port", "0", "--json", "--ends-with-input"];
+    let mut child = Running::start(zerohop(&arguments).stdin(Stdio::piped()).stdout(Stdio::piped()));
+    let line = child.first_line();
+    let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let endpoint = ready["endpoint"].as_str().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"what is written does not matter\n").unwrap();
+    let inserted = zerohop(&["kv", "insert", "k", "v", "--endpoint", endpoint]).output().unwrap();
+    assert_eq!(code(&inserted), 0, "{inserted:?}");
+    drop(input);
+    assert_eq!(child.ended().code(), Some(0));
+    wait_until_gone(pid(ready["nodes"][0]["pid"].as_u64().unwrap()));
+}
+
+#[test]
+fn a_node_that_dies_ends_the_cluster_with_an_error() {
+    let mut cluster = Serving::in_memory();
+    kill_process(cluster.node_pid(), Signal::KILL).unwrap();
+    assert_eq!(cluster.wait(), Some(3));
+}
+
+#[test]
+fn a_cluster_that_gives_no_answer_is_told_soon() {
+    let cluster = Serving::in_memory();
+    kill_process(cluster.node_pid(), Signal::STOP).unwrap();
+    let output = cluster.run(&["kv", "lookup", "k"]);
+    kill_process(cluster.node_pid(), Signal::CONT).unwrap();
+    assert_eq!(code(&output), 3, "{output:?}");
+    assert!(stderr(&output).contains("no cluster answers"), "{output:?}");
+    cluster.ok(&["kv", "insert", "k", "v"]);
+}
+
+#[test]
+fn a_node_whose_parent_is_gone_already_does_not_start() {
+    let arguments = ["node", "--memory", "--listen", "127.0.0.1:0", "--ends-with-parent", "1999999999"];
+    let output = zerohop(&arguments).output().unwrap();
+    assert_eq!((code(&output), stdout(&output).as_str()), (3, ""));
+}
+
+#[test]
+fn a_node_by_itself_says_what_listens_where_and_stops_in_order() {
+    let folder = crate::support::folder();
+    let mut command =
+        zerohop(&["node", "--listen", "127.0.0.1:0", "--instances", "1", "--log-format", "json", "--json"]);
+    command.arg("--data").arg(folder.path().join("data"));
+    let node = Serving::start(command);
+    assert_eq!((&node.ready["id"], node.ready["instances"].as_array().unwrap().len()), (&1.into(), 1));
+    let endpoint = node.ready["manager"].as_str().unwrap();
+    let status = zerohop(&["status", "--json", "--endpoint", endpoint]).output().unwrap();
+    assert_eq!(code(&status), 0, "{status:?}");
+    assert_eq!(node.end_with(Signal::INT), Some(0));
+}
+
+#[test]
+fn instances_take_the_ports_behind_the_managers() {
+    let port = ports(3);
+    let arguments = ["--memory", "--instances", "2", "--port", &port.to_string()];
+    let cluster = Serving::start(zerohop(&[&["up", "--nodes", "1", "--json"], &arguments[..]].concat()));
+    let node = &cluster.ready["nodes"][0];
+    let addresses = [&node["manager"], &node["instances"][0]["addr"], &node["instances"][1]["addr"]];
+    let expected: Vec<String> = (0..3).map(|behind| format!("127.0.0.1:{}", port + behind)).collect();
+    assert_eq!(addresses.map(|at| at.as_str().unwrap()).to_vec(), expected);
+}
+
+#[test]
+fn a_command_that_comes_while_the_node_starts_waits_for_it() {
+    let folder = crate::support::folder();
+    let endpoint = format!("127.0.0.1:{}", ports(2));
+    let mut command = zerohop(&["node", "--instances", "1", "--log-level", "error", "--listen", &endpoint]);
+    let node = Running::start(command.arg("--data").arg(folder.path()).stdout(Stdio::null()));
+    let arguments = ["keyspace", "create", "papers", "--partitions", "2048", "--endpoint", &endpoint];
+    let created = zerohop(&arguments).output().unwrap();
+    // Killed: the next start has much to read.
+    drop(node);
+    let _node = Running::start(&mut command);
+    let altered =
+        zerohop(&["keyspace", "alter", "papers", "--durability", "sync", "--endpoint", &endpoint]).output();
+    for output in [created, altered.unwrap()] {
+        assert_eq!(code(&output), 0, "{output:?}");
+    }
+}
+
+/// A process that stands still until this is dropped.
+struct Still(Pid);
+
+impl Still {
+    fn stand(process: Pid) -> Still {
+        kill_process(process, Signal::STOP).unwrap();
+        Still(process)
+    }
+}
+
+impl Drop for Still {
+    fn drop(&mut self) {
+        kill_process(self.0, Signal::CONT).unwrap();
+    }
+}
+
+/// Its sockets take connections all the while, and nothing is heard from it.
+#[test]
+fn a_node_that_stands_still_is_passed_over_whichever_endpoint_is_named_first() {
+    let mut command =
+        zerohop(&["up", "--nodes", "3", "--instances", "1", "--memory", "--port", "0", "--json"]);
+    command.args(["--log-level", "error"]);
+    let cluster = Serving::start(command);
+    let nodes = cluster.ready["nodes"].as_array().unwrap();
+    let managers: Vec<&str> = nodes.iter().map(|node| node["manager"].as_str().unwrap()).collect();
+    for node in nodes {
+        let mut endpoints = managers.clone();
+        endpoints.sort_by_key(|address| *address != node["manager"]);
+        let endpoints = endpoints.join(",");
+        let still = Still::stand(pid(node["pid"].as_u64().unwrap()));
+        for command in [&["keyspace", "list"][..], &["status"], &["kv", "insert", "key", "value"]] {
+            let output = zerohop(command).args(["--endpoint", &endpoints]).output().unwrap();
+            assert_eq!(
+                code(&output),
+                0,
+                "{command:?} with {endpoints}, of which the first stands still: {output:?}"
+            );
+        }
+        drop(still);
+        // The next one must not be the second that is missing.
+        wait_for(
+            "all are back",
+            || cluster.json(&["status"]),
+            |status| status["nodes"].as_array().unwrap().iter().all(|node| node["state"] == "up"),
+        );
+    }
+}

@@ -1,0 +1,224 @@
+//! How far `zerohop backup`, `restore` and `verify` have come, once they take longer than a second, and what `doctor` asks for: told on a
+//! terminal, and nowhere else.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use crate::support::GIVE_UP_AFTER;
+use crate::support::process::Running;
+use crate::support::serving::{Serving, code, stdout, zerohop};
+
+/// What begins a line anew, and takes away what stood there.
+const ANEW: &str = "\r\u{1b}[K";
+
+/// A slowed program runs for so long, or as much longer as the machine lets it, and stands still for so many times as long, in turns.
+const RUNS: Duration = Duration::from_millis(4);
+const STANDS: u32 = 38;
+
+/// A program that complains on a terminal.
+struct OnTerminal {
+    child: Running,
+    started: Instant,
+    told: Arc<Mutex<Vec<u8>>>,
+    reader: std::thread::JoinHandle<()>,
+}
+
+impl OnTerminal {
+    fn start(cluster: &Serving, arguments: &[&str]) -> OnTerminal {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&ours).unwrap();
+        unlockpt(&ours).unwrap();
+        let name = ptsname(&ours, Vec::new()).unwrap();
+        let path = Path::new(std::ffi::OsStr::from_bytes(name.to_bytes()));
+        let theirs = File::options().read(true).write(true).open(path).unwrap();
+        let mut command = zerohop(arguments);
+        command.env("ZEROHOP_ENDPOINT", cluster.endpoint());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(theirs);
+        let started = Instant::now();
+        let child = Running::start(&mut command);
+        // Closed here too, so that the terminal ends with the program.
+        drop(command);
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let reader = std::thread::spawn({
+            let told = Arc::clone(&told);
+            move || {
+                let (mut ours, mut some) = (File::from(ours), [0; 4096]);
+                // The end of a terminal is an error.
+                while let Ok(length @ 1..) = ours.read(&mut some) {
+                    told.lock().unwrap().extend_from_slice(&some[..length]);
+                }
+            }
+        });
+        OnTerminal { child, started, told, reader }
+    }
+
+    fn told(&self) -> String {
+        String::from_utf8(self.told.lock().unwrap().clone()).unwrap()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(self.child.pid(), signal).unwrap();
+    }
+
+    /// Slows it down until it has told all of this.
+    fn slow_until(&mut self, texts: &[&str]) {
+        let mut went_on = self.started;
+        while self.child.try_wait().unwrap().is_none() {
+            let told = self.told();
+            if texts.iter().all(|text| told.contains(text)) {
+                return;
+            }
+            assert!(self.started.elapsed() < GIVE_UP_AFTER, "it tells nothing, and does not end: {told:?}");
+            self.signal(Signal::STOP);
+            std::thread::sleep(went_on.elapsed() * STANDS);
+            went_on = Instant::now();
+            self.signal(Signal::CONT);
+            std::thread::sleep(RUNS);
+        }
+    }
+
+    /// Its end: what the terminal showed, how long it took, and the rest.
+    fn end(mut self) -> (String, Duration, Output) {
+        let status = self.child.ended();
+        let took = self.started.elapsed();
+        self.reader.join().unwrap();
+        let mut output = Output { status, stdout: Vec::new(), stderr: Vec::new() };
+        self.child.stdout.take().unwrap().read_to_end(&mut output.stdout).unwrap();
+        (String::from_utf8(self.told.lock().unwrap().clone()).unwrap(), took, output)
+    }
+}
+
+/// What one program is to tell while it works.
+struct Work<'w> {
+    arguments: &'w [&'w str],
+    /// How its lines begin, each of which is to come.
+    tells: &'w [&'w str],
+    /// What it says in the end.
+    says: &'w str,
+}
+
+/// Slowed down it tells; and nothing of it where no terminal is.
+fn tells(cluster: &Serving, Work { arguments, tells, says }: &Work<'_>) {
+    let mut slow = OnTerminal::start(cluster, arguments);
+    slow.slow_until(tells);
+    let (told, took, output) = slow.end();
+    assert_eq!(code(&output), 0, "{arguments:?}: {told:?} {output:?}");
+    assert!(took > Duration::from_secs(1), "{arguments:?}: {took:?}, slowed down too little");
+    let lines: Vec<&str> = told.split(ANEW).collect();
+    let (first, lines) = lines.split_first().unwrap();
+    let (last, lines) = lines.split_last().unwrap();
+    assert_eq!((*first, *last), ("", ""), "{arguments:?}: the line is taken away at the end: {told:?}");
+    assert!(tells.iter().all(|text| told.contains(text)), "{arguments:?}: it tells too little: {told:?}");
+    for line in lines.iter().filter(|line| !line.is_empty()) {
+        let rest = tells.iter().find_map(|begin| line.strip_prefix(begin));
+        let words: Vec<&str> = rest.unwrap_or_default().split(' ').collect();
+        // `12, 34 MB, 5 MB/s`
+        assert!(matches!(words[..], [_, _, _, _, "MB/s"]) && words[0].ends_with(','), "{line:?} in {told:?}");
+    }
+    assert!(stdout(&output).contains(says), "{output:?}");
+    assert!(!stdout(&output).contains(ANEW), "{output:?}");
+}
+
+fn fill(cluster: &Serving) {
+    let large = vec![7; 1 << 20];
+    for n in 0..40 {
+        assert_eq!(code(&cluster.run_with(&["blob", "put", &format!("large-{n}")], &large)), 0);
+    }
+}
+
+#[test]
+fn backups_tell_on_a_terminal_how_far_they_have_come_and_nobody_else() {
+    let folder = crate::support::folder();
+    let [slow, quick] = ["slow", "quick"].map(|name| folder.path().join(name).to_str().unwrap().to_owned());
+    let cluster = Serving::in_memory();
+    fill(&cluster);
+    let works = [
+        Work { arguments: &["backup", &slow], tells: &["backed up "], says: "records and blobs" },
+        Work { arguments: &["verify", &slow], tells: &["checked files "], says: "whole" },
+        Work { arguments: &["verify"], tells: &["read "], says: "all was read" },
+        Work {
+            arguments: &["restore", &slow, "--overwrite"],
+            tells: &["checked files ", "restored "],
+            says: "records and blobs",
+        },
+    ];
+    for work in &works {
+        tells(&cluster, work);
+        // Where no terminal is, nobody is told: `ok` wants nothing in standard error.
+        let arguments: Vec<&str> = work.arguments.to_vec();
+        let again = if arguments[0] == "backup" { vec!["backup", &quick] } else { arguments };
+        let said = cluster.ok(&again);
+        assert!(said.contains(work.says) && !said.contains('\u{1b}'), "{said:?}");
+    }
+}
+
+#[test]
+fn what_takes_less_than_a_second_tells_nothing_on_the_way() {
+    let folder = crate::support::folder();
+    let path = folder.path().join("backup").to_str().unwrap().to_owned();
+    let cluster = Serving::in_memory();
+    cluster.ok(&["kv", "insert", "colour", "blue"]);
+    for arguments in
+        [&["backup", &path][..], &["verify", &path], &["verify"], &["restore", &path, "--overwrite"]]
+    {
+        let (told, took, output) = OnTerminal::start(&cluster, arguments).end();
+        assert_eq!(code(&output), 0, "{output:?}");
+        let is_clear = told.replace(ANEW, "").is_empty();
+        assert!(is_clear || took > Duration::from_secs(1), "{arguments:?}, within {took:?}: {told:?}");
+    }
+}
+
+#[test]
+fn what_is_interrupted_says_so_on_a_line_of_its_own() {
+    let folder = crate::support::folder();
+    let [half, whole] = ["half", "whole"].map(|name| folder.path().join(name).to_str().unwrap().to_owned());
+    let cluster = Serving::in_memory();
+    fill(&cluster);
+    cluster.ok(&["backup", &whole]);
+    let removed = "zerohop: interrupted; what was written of the backup is removed".to_owned();
+    let again = format!(
+        "zerohop: interrupted; a keyspace may be half restored: `zerohop restore {whole}` again makes it whole"
+    );
+    let restore = ["restore", whole.as_str(), "--overwrite"];
+    for (arguments, tells, said) in
+        [(&["backup", &half][..], "backed up ", removed), (&restore, "restored ", again)]
+    {
+        let mut slow = OnTerminal::start(&cluster, arguments);
+        slow.slow_until(&[tells]);
+        slow.signal(Signal::INT);
+        let (told, _, output) = slow.end();
+        assert_eq!(code(&output), 130, "{told:?} {output:?}");
+        assert!(told.ends_with(&format!("{ANEW}{said}\r\n")), "{told:?}");
+    }
+    assert!(!Path::new(&half).exists(), "something is left of it");
+    // Before anything is written there is nothing to be said, and no reason to go on. Of the signals that end a program this is one
+    // that is not ignored where tests run in the background.
+    let mut slow = OnTerminal::start(&cluster, &restore);
+    slow.slow_until(&["checked files "]);
+    slow.signal(Signal::TERM);
+    let (told, _, output) = slow.end();
+    assert_eq!(output.status.signal(), Some(Signal::TERM.as_raw()), "{told:?} {output:?}");
+}
+
+#[test]
+fn what_the_doctor_asks_for_is_told_on_a_terminal_and_taken_away() {
+    let cluster = Serving::in_memory();
+    let (told, _, output) = OnTerminal::start(&cluster, &["doctor"]).end();
+    assert!(stdout(&output).contains("clock"), "{output:?}");
+    let lines = ["asking the cluster", "asking 1 nodes what is wrong", "asking 1 nodes for their health", ""];
+    let shown: Vec<&str> = told.split(ANEW).skip(1).collect();
+    assert!(
+        shown.len() == lines.len() && shown.iter().zip(lines).all(|(shown, line)| shown.starts_with(line)),
+        "{told:?}"
+    );
+    assert_eq!(shown.last(), Some(&""), "nothing is left of it");
+}

@@ -1,0 +1,217 @@
+//! Nodes that do not belong where they are started: of another cluster, of another version, of another secret, or on a folder of
+//! another cluster. They end soon, and say which it is and what to do; who was there before is not harmed.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Output;
+
+use zerohop_wire::limits::{VERSION_MAX, VERSION_MIN};
+use zerohop_wire::{Decoded, Decoder, Encoder, Failure, Message};
+
+use crate::command_line::secrets::{new_secret, up};
+use crate::support::serving::{Serving, code, output, stderr, stdout, zerohop};
+use crate::support::wait_for;
+
+/// Starts a node with these arguments, which must end by itself with 3 and say this.
+fn refused(arguments: &[&str], words: &[&str]) -> Output {
+    let mut command = zerohop(&["node", "--listen", "127.0.0.1:0", "--instances", "1"]);
+    command.args(arguments).args(["--ends-with-parent", &std::process::id().to_string()]);
+    let output = output(command, b"");
+    assert_eq!((code(&output), stdout(&output).as_str()), (3, ""), "{arguments:?}: {output:?}");
+    for word in words {
+        assert!(stderr(&output).contains(word), "{arguments:?}, {word}: {output:?}");
+    }
+    output
+}
+
+/// A cluster of so many nodes at free ports, in memory.
+fn cluster(nodes: &str) -> Serving {
+    Serving::start(zerohop(&[
+        "up",
+        "--nodes",
+        nodes,
+        "--port",
+        "0",
+        "--json",
+        "--memory",
+        "--instances",
+        "1",
+    ]))
+}
+
+fn nodes(cluster: &Serving) -> usize {
+    cluster.json(&["node", "list"]).as_array().unwrap().len()
+}
+
+#[test]
+fn a_folder_of_another_cluster_is_refused_by_the_one_that_it_is_to_join() {
+    let folder = crate::support::folder();
+    let data = folder.path().join("node");
+    let data = data.to_str().unwrap();
+    let first = cluster("2");
+    let mut joins = zerohop(&["node", "--listen", "127.0.0.1:0", "--instances", "1", "--json"]);
+    joins.args(["--data", data, "--join", first.endpoint()]);
+    joins.args(["--ends-with-parent", &std::process::id().to_string()]);
+    let joined = Serving::start(joins);
+    assert_eq!(nodes(&first), 3);
+    assert_eq!(joined.end_with(rustix::process::Signal::TERM), Some(0));
+    assert_eq!(first.end_with(rustix::process::Signal::TERM), Some(0));
+    let second = cluster("2");
+    let words = ["is of another cluster (", second.endpoint(), "start with an empty folder"];
+    refused(&["--data", data, "--join", second.endpoint()], &words);
+    assert_eq!(nodes(&second), 2, "nothing has come of it");
+    second.ok(&["kv", "insert", "k", "v"]);
+}
+
+#[test]
+fn a_folder_of_a_node_that_stands_alone_does_not_come_into_a_cluster() {
+    let folder = crate::support::folder();
+    let alone = Serving::up(&["--data", folder.path().to_str().unwrap(), "--instances", "1"]);
+    let data = alone.ready["nodes"][0]["data"].as_str().unwrap().to_owned();
+    assert_eq!(alone.end_with(rustix::process::Signal::TERM), Some(0));
+    let two = cluster("2");
+    let words = [data.as_str(), "stands alone", "name another folder"];
+    refused(&["--data", &data, "--join", two.endpoint()], &words);
+    assert_eq!(nodes(&two), 2);
+}
+
+#[test]
+fn a_node_with_another_secret_or_none_ends_and_names_whom_it_asked_and_what_is_wrong() {
+    let folder = crate::support::folder();
+    let (ours, another) = (new_secret(folder.path(), "ours"), new_secret(folder.path(), "another"));
+    let with_secret = up(&ours, &["--nodes", "2"]);
+    let (to, another) = (with_secret.endpoint(), another.to_str().unwrap());
+    let join = ["--memory", "--join", to];
+    refused(
+        &[&join[..], &["--secret-file", another]].concat(),
+        &[to, "cannot be joined", "does not know the secret given"],
+    );
+    refused(&join, &[to, "cannot be joined", "the cluster has a secret", "--secret-file"]);
+    // And the other way round.
+    let open = cluster("2");
+    refused(
+        &["--memory", "--join", open.endpoint(), "--secret-file", another],
+        &[open.endpoint(), "the server has none"],
+    );
+    assert_eq!(nodes(&open), 2);
+}
+
+#[test]
+fn a_node_of_another_version_ends_and_says_which_versions_there_are() {
+    let newer = VERSION_MAX + 7;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap().to_string();
+    // A manager of another version: whatever it is greeted with, it says which it speaks.
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || answer_as_of(newer, stream));
+        }
+    });
+    let output = refused(&["--memory", "--join", &at], &[&at, "cannot be joined", "version"]);
+    let told = stderr(&output);
+    assert!(told.contains(&newer.to_string()), "{told}");
+}
+
+fn answer_as_of(version: u8, mut stream: std::net::TcpStream) {
+    let mut bytes = Vec::new();
+    loop {
+        match Decoder::before_hello().decode(&bytes) {
+            Decoded::Need(need) => {
+                let at = bytes.len();
+                bytes.resize(need, 0);
+                if stream.read_exact(&mut bytes[at..]).is_err() {
+                    return;
+                }
+            }
+            Decoded::Frame { frame, .. } => {
+                let mut answer = Vec::new();
+                let failure = Failure::UnsupportedVersion { min: version, max: version };
+                let message = Message::Answer(Err(failure));
+                Encoder::default().encode(&frame.envelope, &message, &mut answer).unwrap();
+                drop(stream.write_all(&answer));
+                return;
+            }
+            other => panic!("no greeting: {other:?}"),
+        }
+    }
+}
+
+/// What a node of another version would say to a node of this one.
+#[test]
+fn a_node_refuses_who_speaks_no_version_of_its_own_and_says_which_it_speaks() {
+    let two = cluster("2");
+    let mut stream = std::net::TcpStream::connect(two.endpoint()).unwrap();
+    let hello = zerohop_wire::messages::Hello {
+        version_min: VERSION_MAX + 1,
+        version_max: VERSION_MAX + 3,
+        features: zerohop_wire::Features::AGENT,
+        cluster: zerohop_wire::messages::ClusterId::default(),
+        map_epoch: zerohop_wire::ids::MapEpoch(0),
+        proof_method: 0,
+        nonce: [0; 32],
+        name: "manager",
+    };
+    let mut bytes = Vec::new();
+    let envelope = zerohop_wire::Envelope::default();
+    Encoder::default().encode(&envelope, &Message::Hello(hello), &mut bytes).unwrap();
+    stream.write_all(&bytes).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let Decoded::Frame { frame, .. } = Decoder::before_hello().decode(&answer) else {
+        panic!("no answer: {answer:?}")
+    };
+    let told = frame.message(&mut Vec::new()).map(|message| format!("{message:?}")).unwrap();
+    let expected = Failure::UnsupportedVersion { min: VERSION_MIN, max: VERSION_MAX };
+    assert!(told.contains(&format!("{expected:?}")), "{told}");
+    two.ok(&["kv", "insert", "k", "v"]);
+}
+
+#[test]
+fn a_damaged_format_file_is_told_with_its_name_and_what_can_be_done() {
+    let folder = crate::support::folder();
+    let alone = Serving::up(&["--data", folder.path().to_str().unwrap(), "--instances", "1"]);
+    alone.ok(&["kv", "insert", "k", "v"]);
+    let data = alone.ready["nodes"][0]["data"].as_str().unwrap().to_owned();
+    assert_eq!(alone.end_with(rustix::process::Signal::TERM), Some(0));
+    let format = Path::new(&data).join("instance-00/format");
+    let good = std::fs::read(&format).unwrap();
+    let mut rotten = good.clone();
+    rotten[3] ^= 0x20;
+    std::fs::write(&format, &rotten).unwrap();
+    let told = stderr(&refused(&["--data", &data], &["format: damaged", "empty folder"]));
+    assert!(!told.contains("another format"), "{told}");
+    std::fs::write(&format, "zerohop engine data, format 2\n").unwrap();
+    refused(&["--data", &data], &["is of format 2", "use the zerohop that wrote it"]);
+    // Mended as the words say, all is there.
+    std::fs::write(&format, good).unwrap();
+    let mut again = zerohop(&["node", "--listen", "127.0.0.1:0", "--json", "--data", &data]);
+    again.args(["--ends-with-parent", &std::process::id().to_string()]);
+    let again = Serving::start(again);
+    let lookup = ["kv", "lookup", "k", "--endpoint", again.ready["manager"].as_str().unwrap()];
+    assert_eq!(stdout(&output(zerohop(&lookup), b"")), "v");
+}
+
+#[test]
+fn more_copies_than_nodes_are_refused_and_warned_of_when_nodes_are_gone() {
+    let three = cluster("3");
+    let asked = three.run(&["keyspace", "create", "many", "--replicas", "4"]);
+    assert_eq!(code(&asked), 3, "{asked:?}");
+    for words in ["4 replicas", "has 3 nodes", "ask for 3"] {
+        assert!(stderr(&asked).contains(words), "{asked:?}");
+    }
+    let status = three.json(&["status"]);
+    assert_eq!(status["warnings"], serde_json::json!([]), "{status:#}");
+    // One that joined is drained and leaves: of `all` there is a copy more than there are nodes.
+    let mut joins = zerohop(&["node", "--listen", "127.0.0.1:0", "--instances", "1", "--json", "--memory"]);
+    joins.args(["--join", three.endpoint(), "--ends-with-parent", &std::process::id().to_string()]);
+    let fourth = Serving::start(joins);
+    three.ok(&["keyspace", "create", "all", "--replicas", "4", "--partitions", "1"]);
+    let id = fourth.ready["id"].to_string();
+    three.ok(&["node", "drain", &id]);
+    wait_for("it is empty", || three.run(&["node", "remove", &id]), |removed| code(removed) == 0);
+    let told = three.ok(&["status"]);
+    for words in ["WARNING: keyspace all asks for 4 copies", "there are 3 nodes", "--replicas 3"] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+}

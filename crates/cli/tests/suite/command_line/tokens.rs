@@ -1,0 +1,196 @@
+//! Tokens: what each opens, what those who have one are told of the rest, and that a revoked one opens nothing.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use zerohop_client::{Blocking, BlockingClient, Failure, Options, read_token};
+use zerohop_wire::{AuthFault, Permission};
+
+use crate::command_line::secrets::{new_secret, run_with, up};
+use crate::support::GIVE_UP_AFTER;
+use crate::support::serving::{Serving, code, output, stderr, stdout, zerohop};
+
+struct Bench {
+    folder: crate::support::folder::Folder,
+    secret: PathBuf,
+    cluster: Serving,
+}
+
+impl Bench {
+    fn new(arguments: &[&str]) -> Bench {
+        let folder = crate::support::folder();
+        let secret = new_secret(folder.path(), "secret");
+        let cluster = up(&secret, arguments);
+        Bench { folder, secret, cluster }
+    }
+
+    /// Runs the program as somebody who knows the secret, and it must end well.
+    fn admin(&self, arguments: &[&str]) -> String {
+        let done = run_with(&self.cluster, Some(&self.secret), arguments);
+        assert_eq!(code(&done), 0, "{done:?}");
+        stdout(&done)
+    }
+
+    /// Makes a token.
+    fn token(&self, name: &str, permits: &[&str]) -> PathBuf {
+        let path = self.folder.path().join(name);
+        let arguments = [&["token", "new", name, "--file", path.to_str().unwrap()], permits].concat();
+        self.admin(&arguments);
+        path
+    }
+
+    /// Runs the program with a token.
+    fn with(&self, token: &Path, arguments: &[&str]) -> Output {
+        let mut command = zerohop(arguments);
+        command.env("ZEROHOP_ENDPOINT", self.cluster.endpoint()).env("ZEROHOP_TOKEN_FILE", token);
+        output(command, b"")
+    }
+
+    fn refused(&self, token: &Path, arguments: &[&str]) -> String {
+        let refused = self.with(token, arguments);
+        assert_eq!(code(&refused), 3, "{refused:?}");
+        stderr(&refused)
+    }
+
+    fn done(&self, token: &Path, arguments: &[&str]) -> String {
+        let done = self.with(token, arguments);
+        assert_eq!(code(&done), 0, "{done:?}");
+        stdout(&done)
+    }
+
+    /// Says lines to an instance as a client of Redis does, and returns all that it answers.
+    fn redis(&self, lines: &[&str]) -> String {
+        let instance = self.cluster.ready["nodes"][0]["instances"][0]["addr"].as_str().unwrap();
+        let mut stream = TcpStream::connect(instance).unwrap();
+        stream.set_read_timeout(Some(GIVE_UP_AFTER)).unwrap();
+        stream.write_all((lines.join("\r\n") + "\r\nQUIT\r\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+}
+
+#[test]
+fn a_token_opens_what_it_permits_in_each_keyspace_and_nothing_else() {
+    let bench = Bench::new(&["--nodes", "3"]);
+    bench.admin(&["keyspace", "create", "papers"]);
+    bench.admin(&["kv", "insert", "k", "v", "--keyspace", "papers"]);
+    bench.admin(&["kv", "insert", "k", "v"]);
+    let reader = bench.token("reader", &["--keyspace", "papers=read"]);
+    let writer = bench.token("writer", &["--keyspace", "papers=write", "--keyspace", "default=read"]);
+    let owner = bench.token("owner", &["--keyspace", "papers=admin"]);
+    let everything = bench.token("everything", &["--all", "read,write,admin"]);
+    let papers = ["--keyspace", "papers"];
+    let lookup = [&["kv", "lookup", "k"], &papers[..]].concat();
+    let insert = [&["kv", "insert", "k", "w"], &papers[..]].concat();
+
+    assert_eq!(bench.done(&reader, &lookup), "v");
+    let told = bench.refused(&reader, &insert);
+    assert!(told.contains("`write` in keyspace"), "{told}");
+    let told = bench.refused(&reader, &["kv", "lookup", "k"]);
+    assert!(told.contains("`read` in keyspace"), "{told}");
+    bench.done(&writer, &insert);
+    assert!(bench.refused(&writer, &lookup).contains("`read`"));
+    assert_eq!(bench.done(&writer, &["kv", "lookup", "k"]), "v");
+    assert_eq!(bench.done(&reader, &lookup), "w");
+
+    // The manager: a keyspace is its admin's, the cluster its own admin's.
+    bench.done(&reader, &["status"]);
+    for token in [&reader, &writer, &owner] {
+        assert!(bench.refused(token, &["token", "list"]).contains("`admin` in all keyspaces"));
+        assert!(bench.refused(token, &["keyspace", "create", "more"]).contains("`admin` in all"));
+    }
+    let alter = ["keyspace", "alter", "papers", "--replicas", "2"];
+    assert!(bench.refused(&writer, &alter).contains("`admin` in keyspace"));
+    bench.done(&owner, &alter);
+    assert!(bench.refused(&owner, &lookup).contains("`read`"));
+    bench.done(&everything, &["keyspace", "create", "more"]);
+    bench.done(&everything, &["kv", "insert", "k", "v", "--keyspace", "more"]);
+
+    let listed = bench.admin(&["token", "list"]);
+    assert!(listed.contains("reader\t") && listed.contains("papers: read\n"), "{listed}");
+    assert!(listed.contains("all keyspaces: read,write,admin"), "{listed}");
+    let text = fs::read_to_string(&reader).unwrap();
+    assert!(!listed.contains(&text[21..]), "a list tells nobody a token");
+}
+
+#[test]
+fn a_revoked_token_opens_nothing_also_on_a_connection_that_is_open() {
+    let bench = Bench::new(&["--nodes", "2"]);
+    let path = bench.token("robot", &["--all", "read"]);
+    let token = Some(read_token(&path).unwrap());
+    let client = BlockingClient::connect_with(
+        &[bench.cluster.endpoint()],
+        Options { token, deadline: GIVE_UP_AFTER, connect_deadline: GIVE_UP_AFTER, ..Options::default() },
+    )
+    .unwrap();
+    let keyspace = client.keyspace("default").unwrap();
+    let lookup = || keyspace.wait_for(keyspace.lookup_bytes("k"));
+    assert_eq!(lookup().unwrap(), None);
+    let error = keyspace.wait_for(keyspace.insert("k", "v")).unwrap_err();
+    let Some(Failure::Forbidden { permission: Permission::Write, .. }) = error.failure() else {
+        panic!("{error:?}");
+    };
+    bench.admin(&["token", "revoke", "robot"]);
+    // Every node follows the map within a moment.
+    let started = std::time::Instant::now();
+    let error = loop {
+        match lookup() {
+            Ok(_) => assert!(started.elapsed() < GIVE_UP_AFTER, "it is good still"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.failure(), Some(&Failure::AuthFailed { fault: AuthFault::Token }), "{error}");
+    assert!(bench.refused(&path, &["kv", "lookup", "k"]).contains("revoked"));
+    assert!(bench.refused(&path, &["status"]).contains("revoked"));
+    let again = run_with(&bench.cluster, Some(&bench.secret), &["token", "revoke", "robot"]);
+    assert!(code(&again) == 3 && stderr(&again).contains("no token \"robot\""), "{again:?}");
+}
+
+#[test]
+fn tokens_of_other_clusters_and_other_texts_are_refused() {
+    let bench = Bench::new(&[]);
+    let other = Bench::new(&[]);
+    let foreign = other.token("foreign", &["--all", "read"]);
+    assert!(bench.refused(&foreign, &["kv", "lookup", "k"]).contains("does not know the secret given"));
+    let told = bench.refused(&bench.secret, &["kv", "lookup", "k"]);
+    assert!(told.contains("no token, which is a line that begins with zht1-"), "{told}");
+    assert!(bench.refused(&bench.folder.path().join("none"), &["status"]).contains("opening failed"));
+    // One that permits nothing, or what there is not, is not made.
+    for arguments in [&["a"][..], &["b", "--all", "reading"], &["c", "--keyspace", "none=read"]] {
+        let refused = run_with(&bench.cluster, Some(&bench.secret), &[&["token", "new"], arguments].concat());
+        assert_ne!(code(&refused), 0, "{refused:?}");
+        assert!(!Path::new(&format!("{}.token", arguments[0])).exists());
+    }
+    assert_eq!(bench.admin(&["token", "list"]), "");
+}
+
+#[test]
+fn clients_of_redis_show_their_token_as_the_password() {
+    let bench = Bench::new(&[]);
+    let text = |path: PathBuf| fs::read_to_string(path).unwrap().trim().to_owned();
+    let robot = text(bench.token("robot", &["--keyspace", "default=read,write"]));
+    let reader = text(bench.token("reader", &["--all", "read"]));
+    let hello = format!("HELLO 3 AUTH robot {robot}");
+    assert!(bench.redis(&[&hello, "SET k v", "GET k"]).ends_with("+OK\r\n$1\r\nv\r\n+OK\r\n"));
+    assert_eq!(bench.redis(&[&format!("AUTH {robot}"), "GET k"]), "+OK\r\n$1\r\nv\r\n+OK\r\n");
+    let reads =
+        [&format!("AUTH reader {reader}")[..], "GET k", "SET k w", "DEL k", "MULTI", "SET k w", "EXEC"];
+    let answer = bench.redis(&reads);
+    assert!(
+        answer.starts_with("+OK\r\n$1\r\nv\r\n-NOPERM") && answer.matches("-NOPERM").count() >= 3,
+        "{answer}"
+    );
+    for wrong in [format!("AUTH robot {reader}"), "AUTH sesame".to_owned(), format!("AUTH {robot}0")] {
+        let answer = bench.redis(&[&wrong, "GET k"]);
+        assert!(answer.starts_with("-WRONGPASS") && answer.contains("-NOAUTH"), "{answer}");
+    }
+    // Strangers get no room for a large command.
+    let large = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$16000000\r\n{}", "x".repeat(100_000));
+    assert!(bench.redis(&[&large]).starts_with("-NOAUTH"));
+    bench.admin(&["token", "revoke", "robot"]);
+    assert!(bench.redis(&[&format!("AUTH {robot}"), "GET k"]).starts_with("-WRONGPASS"));
+}

@@ -1,0 +1,62 @@
+//! `zerohop top` tells what a node does.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::time::Instant;
+
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+
+use crate::support::GIVE_UP_AFTER;
+use crate::support::process::Running;
+use crate::support::serving::{Serving, code, stderr, zerohop};
+
+#[test]
+fn what_is_done_in_the_time_is_told_as_a_rate() {
+    let cluster = Serving::in_memory();
+    let mut command = zerohop(&["top", "--json", "--interval", "500ms", "--endpoint", cluster.endpoint()]);
+    let mut child = Running::start(command.stdout(Stdio::piped()));
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut answered = 0.0;
+    let began = Instant::now();
+    for round in 0.. {
+        cluster.ok(&["kv", "insert", &format!("k{round}"), "v"]);
+        let told: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        let (node, total) = (&told["nodes"][0], &told["total"]);
+        assert_eq!((&node["state"], &node["figures"]), (&"up".into(), total), "{told}");
+        let seconds = told["seconds"].as_f64().unwrap();
+        assert!(seconds > 0.0, "{told}");
+        answered += total["answers_per_s"].as_f64().unwrap() * seconds;
+        if answered >= 3.0 && total["records"].as_f64() >= Some(3.0) && total["batch_us_p50"].is_number() {
+            break;
+        }
+        assert!(began.elapsed() < GIVE_UP_AFTER, "{told}");
+    }
+    kill_process(child.pid(), Signal::INT).unwrap();
+    assert_eq!(child.ended().code(), Some(0));
+}
+
+#[test]
+fn people_see_a_table_once_or_until_they_stop_it() {
+    let cluster = Serving::in_memory();
+    let told = cluster.ok(&["top", "--once", "--interval", "100ms"]);
+    let lines: Vec<&str> = told.lines().collect();
+    assert!(lines[0].starts_with("node") && lines[0].contains("answers/s"), "{told}");
+    assert!(lines[1].starts_with(&format!("1 {}", cluster.endpoint())), "{told}");
+    assert_eq!(lines.len(), 3, "{told}");
+}
+
+#[test]
+fn a_cluster_with_a_secret_tells_only_who_knows_it() {
+    let folder = crate::support::folder();
+    let path = folder.path().join("secret");
+    let secret = path.to_str().unwrap();
+    assert_eq!(code(&zerohop(&["secret", "new", secret]).output().unwrap()), 0);
+    let cluster = Serving::up(&["--memory", "--instances", "1", "--secret-file", secret]);
+    let known = cluster.run(&["top", "--once", "--json", "--interval", "100ms", "--secret-file", secret]);
+    let told: Value = serde_json::from_slice(&known.stdout).unwrap();
+    assert!(told["nodes"][0]["figures"]["connections"].is_number(), "{told}");
+    let unknown = cluster.run(&["top", "--once", "--interval", "100ms"]);
+    assert_eq!(code(&unknown), 3, "{unknown:?}");
+    assert!(stderr(&unknown).contains("secret"), "{unknown:?}");
+}

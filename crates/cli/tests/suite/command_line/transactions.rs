@@ -1,0 +1,244 @@
+//! `zerohop txn`.
+
+use serde_json::{Value, json};
+
+use crate::support::serving::{Serving, code, stderr, stdout};
+
+/// Runs a transaction of these lines.
+fn txn(cluster: &Serving, lines: &[&str], json: bool) -> (i32, String, String) {
+    let text = lines.join("\n");
+    let arguments: &[&str] = if json { &["txn", "--json"] } else { &["txn"] };
+    let output = cluster.run_with(arguments, text.as_bytes());
+    (code(&output), stdout(&output), stderr(&output))
+}
+
+#[test]
+fn a_transaction_does_all_its_lines_over_keyspaces_and_partitions_or_none() {
+    let cluster = Serving::in_memory();
+    cluster.ok(&["keyspace", "create", "other", "--durability", "memory"]);
+    cluster.ok(&["kv", "insert", "door", "open"]);
+    let lines = [
+        "check anna absent",
+        "insert anna 'in the house'",
+        "incr visitors",
+        "lookup door",
+        "append log a b -k other",
+    ];
+    assert_eq!(txn(&cluster, &lines, false), (0, "1\nopen\n2\n".to_owned(), String::new()));
+    assert_eq!(cluster.ok(&["kv", "lookup", "anna"]), "in the house");
+    assert_eq!(cluster.ok(&["kv", "lookup", "log", "-k", "other"]), "a\nb\n");
+    // What one line refuses, no line does.
+    for lines in [
+        ["incr visitors", "insert anna out --if-absent", "append log c -k other"],
+        ["incr visitors", "check anna absent", "append log c -k other"],
+        ["incr visitors", "cas anna out --expect elsewhere", "append log c -k other"],
+    ] {
+        let (code, told, why) = txn(&cluster, &lines, false);
+        assert_eq!((code, told.as_str()), (1, ""), "{why}");
+        assert!(why.contains("anna") && why.starts_with("zerohop: line 2: "), "{why}");
+    }
+    assert_eq!(cluster.ok(&["kv", "lookup", "visitors"]), "1");
+    assert_eq!(cluster.ok(&["kv", "lookup", "log", "-k", "other"]), "a\nb\n");
+}
+
+#[test]
+fn json_tells_each_result_and_every_no() {
+    let cluster = Serving::in_memory();
+    let (code, told, _) = txn(&cluster, &["incr n 5", "lookup n", "remove gone", "lookup gone"], true);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((code, &told["done"]), (0, &json!(true)));
+    let expected = json!([
+        { "operation": "incr", "key": "n", "done": true, "sum": 5 },
+        { "operation": "lookup", "key": "n", "found": true, "type": "bytes", "length": 1, "value": "5" },
+        { "operation": "remove", "key": "gone", "done": true, "found": false },
+        { "operation": "lookup", "key": "gone", "found": false },
+    ]);
+    assert_eq!(told["results"], expected);
+    let version = cluster.json(&["kv", "lookup", "n"])["version"].clone();
+    assert_eq!(version, told["version"], "all that it changed has its version");
+    let check = format!("check n {}", version.as_str().unwrap());
+    assert_eq!(txn(&cluster, &[&check, "incr n"], true).0, 0);
+    let (code, told, _) = txn(&cluster, &[&check, "incr n"], true);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((code, &told["done"], &told["reason"]), (1, &json!(false), &json!("check_failed")));
+    assert_eq!((&told["line"], &told["key"]), (&json!(1), &json!("n")));
+    let (code, told, _) = txn(&cluster, &["incr n", "insert n x --if-absent"], true);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((code, &told["reason"], &told["key"]), (1, &json!("condition_failed"), &json!("n")));
+    // One line is refused by its record, and the other done.
+    let (code, told, _) = txn(&cluster, &["append n v", "insert m v"], true);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((code, &told["done"]), (1, &json!(true)));
+    assert_eq!(told["results"][0]["reason"], "wrong_type");
+    assert_eq!(cluster.ok(&["kv", "lookup", "m"]), "v");
+}
+
+#[test]
+fn numbers_in_records_are_transformed_among_other_lines_and_told() {
+    let cluster = Serving::in_memory();
+    let lines = ["insert m x", "transform n add 40", "transform f max -2.5 --type f64 --at 8", "incr c"];
+    assert_eq!(txn(&cluster, &lines, false), (0, "40\n0.0\n1\n".to_owned(), String::new()));
+    let (code, told, _) = txn(&cluster, &["transform n multiply 3", "transform n add 2", "incr c"], true);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((code, &told["done"]), (0, &json!(true)));
+    let first = json!({ "operation": "transform", "key": "n", "done": true, "number": 120 });
+    assert_eq!((&told["results"][0], &told["results"][1]["number"]), (&first, &json!(122)));
+    // What a record does not take is told of its line, and the rest is done.
+    let (code, _, why) = txn(&cluster, &["append l v", "incr c", "transform l add 1"], false);
+    assert_eq!(code, 1);
+    assert!(why.starts_with("zerohop: line 3: key \"l\""), "{why}");
+    for bad in ["transform n or 1 --type f32", "transform n add 1.5", "transform n divide 2"] {
+        let (code, _, why) = txn(&cluster, &["incr c", bad], false);
+        assert_eq!(code, 2, "{why}");
+        assert!(why.contains("line 2 of the transaction"), "{why}");
+    }
+    assert_eq!(cluster.ok(&["kv", "lookup", "c"]), "3");
+}
+
+#[test]
+fn a_condition_is_told_by_its_line_where_several_write_the_key() {
+    let cluster = Serving::in_memory();
+    let lines = ["insert n 1", "", "lookup gone", "incr n", "insert n x --if-absent", "incr n"];
+    let (code, told, why) = txn(&cluster, &lines, false);
+    assert_eq!((code, told.as_str()), (1, ""), "{why}");
+    assert!(why.starts_with("zerohop: line 5: "), "{why}");
+    let (_, told, _) = txn(&cluster, &lines, true);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((&told["reason"], &told["line"]), (&json!("condition_failed"), &json!(5)));
+}
+
+#[test]
+fn lines_that_cannot_be_read_are_told_with_their_number_and_nothing_is_sent() {
+    let cluster = Serving::in_memory();
+    for (lines, why) in [
+        (["insert a b", "insert a"], "line 2 of the transaction"),
+        (["insert a b", "wait a"], "line 2 of the transaction"),
+        (["# nothing", ""], "the transaction is empty"),
+    ] {
+        let (code, _, told) = txn(&cluster, &lines, false);
+        assert_eq!(code, 2, "{told}");
+        assert!(told.contains(why), "{told}");
+    }
+    assert_eq!(code(&cluster.run(&["kv", "lookup", "a"])), 1);
+}
+
+#[test]
+fn many_and_large_operations_are_one_transaction() {
+    let cluster = Serving::in_memory();
+    let large = "v".repeat(300_000);
+    // Over all 256 partitions of the keyspace.
+    let mut lines: Vec<String> = (0..10_000).map(|at| format!("insert key-{at} {at}")).collect();
+    lines.push(format!("insert large {large}"));
+    lines.push(format!("insert larger {large}{large}"));
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    assert_eq!(txn(&cluster, &lines, false), (0, String::new(), String::new()));
+    assert_eq!(cluster.ok(&["kv", "lookup", "key-9999"]), "9999");
+    assert_eq!(cluster.ok(&["kv", "lookup", "larger"]).len(), 600_000);
+}
+
+#[test]
+fn transactions_of_several_programs_lose_nothing_to_each_other() {
+    let cluster = Serving::in_memory();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..10 {
+                    let (code, _, why) = txn(&cluster, &["incr a -1", "incr b", "lookup b"], false);
+                    assert_eq!(code, 0, "{why}");
+                }
+            });
+        }
+    });
+    assert_eq!(
+        (cluster.ok(&["kv", "lookup", "a"]), cluster.ok(&["kv", "lookup", "b"])),
+        ("-40".into(), "40".into())
+    );
+}
+
+#[test]
+fn blobs_change_among_records_or_not_at_all() {
+    let cluster = Serving::in_memory();
+    let lines = ["blob create c --chunk 8KiB --attributes 'kind = c'", "blob append c x", "blob create d"];
+    assert_eq!(txn(&cluster, &lines, false), (0, "0\n".to_owned(), String::new()));
+    let made = cluster.json(&["blob", "stat", "c"]);
+    assert_eq!((&made["chunk_bytes"], &made["attributes"]), (&json!(8192), &json!("kind = c")), "{made}");
+    assert_eq!(cluster.json(&["blob", "stat", "d"])["attributes"], "");
+    let long = format!("blob create e --attributes {}", "x".repeat(40_000));
+    let (code, _, why) = txn(&cluster, &["incr never", &long], false);
+    assert_eq!(code, 3, "{why}");
+    assert!(why.starts_with("zerohop: line 2: ") && why.contains("32768"), "{why}");
+    assert_eq!(
+        crate::support::serving::code(&cluster.run(&["kv", "lookup", "never"])),
+        1,
+        "nothing was done"
+    );
+    let lines =
+        ["blob create b", "insert index b", "blob write b draft --at 2", "blob stat b", "blob truncate b 0"];
+    assert_eq!(txn(&cluster, &lines, false), (0, "7\n".to_owned(), String::new()));
+    let lines = [
+        "blob write b 'ab cd' --at 4094",
+        "blob append b e",
+        "blob transform b add 1 --type u8 --at 4094",
+        "incr count",
+        "blob read b --at 4095 --length 3",
+        "blob stat b",
+        "blob stat nobody",
+    ];
+    let (code, told, why) = txn(&cluster, &lines, false);
+    assert_eq!((code, told.as_str()), (0, "4099\n98\n1\nb c\n4100\n"), "{why}");
+    assert!(why.contains("line 7: blob \"nobody\""), "{why}");
+    assert_eq!(cluster.ok(&["blob", "read", "b", "--at", "4094", "--length", "9"]), "bb cde");
+    let (code, told, _) =
+        txn(&cluster, &["blob read b --length 1", "blob append b x", "blob rm nobody"], true);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    let expected = json!([
+        { "operation": "blob read", "key": "b", "length": 1, "value": "\0" },
+        { "operation": "blob append", "key": "b", "done": true, "offset": 4100 },
+        { "operation": "blob rm", "key": "nobody", "done": true, "found": false },
+    ]);
+    assert_eq!((code, &told["results"]), (0, &expected));
+    // A number within a chunk, and one across two, which rests on what is read of it.
+    cluster.ok(&["blob", "put", "n", "/dev/null", "--chunk", "4KiB"]);
+    let lines = [
+        "blob transform n add 40 --type u16",
+        "blob transform n add 2 --type u16 --old",
+        "blob transform n max 2.5 --type f64 --at 4092",
+        "blob transform n multiply 2 --type f64 --at 4092 --old",
+        "transform r add 7 --old",
+        "transform r add 7",
+    ];
+    assert_eq!(txn(&cluster, &lines, false), (0, "40\n40\n2.5\n2.5\n0\n14\n".to_owned(), String::new()));
+    let (_, told, _) = txn(&cluster, &["blob transform n add 1 --type u8", "blob rm n"], true);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    let expected = json!({ "operation": "blob transform", "key": "n", "done": true, "number": 43 });
+    assert_eq!(told["results"][0], expected);
+    // What one line refuses, no line does; a blob's line may be several writes.
+    let lines = ["blob append b y", "insert index c --if-absent", "blob truncate b 1"];
+    let (code, told, why) = txn(&cluster, &lines, false);
+    assert_eq!((code, told.as_str()), (1, ""), "{why}");
+    assert!(why.starts_with("zerohop: line 2: the condition does not hold of key \"index\""), "{why}");
+    assert_eq!(cluster.json(&["blob", "stat", "b"])["size"], 4101);
+}
+
+#[test]
+fn what_no_blob_can_be_is_refused_by_its_line_and_nothing_is_done() {
+    let cluster = Serving::in_memory();
+    cluster.ok(&["blob", "put", "b", "/dev/null"]);
+    cluster.ok(&["blob", "write", "b", "x", "--at", "9"]);
+    for (line, expected, part) in [
+        ("blob write b x --at 18446744073709551615", 3, "beyond 281474976710656 bytes"),
+        ("blob write nobody x --at 0", 1, "no such blob"),
+        ("blob append nobody x", 1, "no such blob"),
+        ("blob create b", 1, "b"),
+        ("blob transform b and 1 --type f64", 2, "bits"),
+        ("blob transform b add 256 --type u8", 2, "u8"),
+        ("blob write b x", 2, "--at"),
+    ] {
+        let (code, told, why) = txn(&cluster, &["incr never", line], false);
+        assert_eq!((code, told.as_str()), (expected, ""), "{line}: {why}");
+        assert!(why.contains(part), "{line}: {why}");
+    }
+    assert_eq!(cluster.run_with(&["kv", "lookup", "never"], b"").status.code(), Some(1));
+    assert_eq!(cluster.json(&["blob", "stat", "b"])["size"], 10);
+    assert_eq!(cluster.ok(&["blob", "ls"]), "b\n", "nothing is left behind");
+}

@@ -1,0 +1,169 @@
+//! What goes away under whoever uses it, a keyspace or a snapshot: they are told so, and nobody waits.
+
+use std::io::Read;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use zerohop_client::{Client, Error, Failure, Keyspace, Record, SnapshotOptions};
+
+use crate::support::process::Running;
+use crate::support::serving::{Serving, code, stderr, stdout, zerohop};
+use crate::support::{GIVE_UP_AFTER, patience};
+
+/// How long a snapshot lasts that nobody renews.
+const LEASE: Duration = Duration::from_millis(600);
+
+fn in_runtime(task: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(task);
+}
+
+fn is_gone(error: &Error) -> bool {
+    matches!(error.failure(), Some(Failure::UnknownKeyspace { .. }))
+}
+
+fn is_expired(error: &Error) -> bool {
+    matches!(error.failure(), Some(Failure::SnapshotExpired))
+}
+
+async fn keyspace_of(cluster: &Serving, name: &str) -> (Client, Keyspace) {
+    cluster.ok(&["keyspace", "create", name, "--durability", "memory", "--chunk-size", "4KiB"]);
+    let client = patience::client(cluster.endpoint()).await.unwrap();
+    let keyspace = client.keyspace(name).await.unwrap();
+    (client, keyspace)
+}
+
+#[test]
+fn a_transaction_over_a_keyspace_that_is_dropped_is_refused_whole() {
+    let cluster = Serving::in_memory();
+    in_runtime(async {
+        let (client, gone) = keyspace_of(&cluster, "gone").await;
+        let stays = client.keyspace("default").await.unwrap();
+        let transaction = client.begin();
+        transaction.write(stays.insert("k", "v")).unwrap();
+        assert!(transaction.read(gone.lookup("k")).await.unwrap().is_none());
+        transaction.write(gone.insert("k", "v")).unwrap();
+        transaction.blob(&gone, "b").create(b"").await.unwrap();
+        transaction.stage(gone.insert("long", &vec![1; 1 << 20])).await.unwrap();
+        cluster.ok(&["keyspace", "drop", "gone", "--yes"]);
+        let refused = transaction.commit().await.unwrap_err();
+        assert!(is_gone(&refused), "{refused}");
+        assert!(stays.lookup("k").await.unwrap().is_none(), "a part of it is done");
+
+        // One of the same name is another: whoever has the old one is told so.
+        cluster.ok(&["keyspace", "create", "gone"]);
+        let refused = gone.insert("k", "v").await.unwrap_err();
+        assert!(is_gone(&refused), "{refused}");
+    });
+    let told = cluster.run_with(&["txn"], b"incr n\nincr n -k nobody");
+    assert_eq!(code(&told), 3, "{told:?}");
+    assert!(stderr(&told).contains("zerohop keyspace create"), "{told:?}");
+}
+
+#[test]
+fn reads_of_a_blob_and_of_a_snapshot_end_with_their_keyspace() {
+    let cluster = Serving::in_memory();
+    in_runtime(async {
+        let (client, gone) = keyspace_of(&cluster, "gone").await;
+        gone.insert("k", "v").await.unwrap();
+        let blob = gone.blob("b");
+        blob.create_with(12, b"").await.unwrap();
+        let bytes = vec![7; 48 << 20];
+        blob.write_at(0, &bytes).await.unwrap();
+        let snapshot = client.snapshot(&[&gone]).await.unwrap();
+        assert!(snapshot.lookup(&gone, "k").await.unwrap().is_some());
+        let mut pieces = blob.read_at(0, u64::MAX).await.unwrap();
+        let first = pieces.next_piece().await.unwrap().unwrap();
+        let mut filling = blob.fill().await.unwrap();
+        filling.push(&bytes[..100_000]).await.unwrap();
+
+        // A program that waits for whoever reads what it prints.
+        let mut command = zerohop(&["blob", "get", "b", "-k", "gone"]);
+        command.env("ZEROHOP_ENDPOINT", cluster.endpoint());
+        let mut getting = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+        let mut out = getting.stdout.take().unwrap();
+        out.read_exact(&mut [0; 1000]).unwrap();
+
+        cluster.ok(&["keyspace", "drop", "gone", "--yes"]);
+        let (mut got, refused) = (
+            first.len(),
+            loop {
+                match pieces.next_piece().await {
+                    Ok(Some(piece)) => {
+                        assert!(piece.iter().all(|byte| *byte == 7), "zeros in place of what is gone")
+                    }
+                    Ok(None) => panic!("all of it is read, and confirmed, of a keyspace that is gone"),
+                    Err(error) => break error,
+                }
+            },
+        );
+        assert!(is_gone(&refused), "{refused}");
+        let refused = match filling.push(&bytes[..100_000]).await {
+            Ok(()) => filling.publish().await.unwrap_err(),
+            Err(error) => error,
+        };
+        assert!(is_gone(&refused), "{refused}");
+        for refused in [
+            snapshot.lookup(&gone, "k").await.map(drop).unwrap_err(),
+            snapshot.scan(&gone, "").next_page().await.map(drop).unwrap_err(),
+            client.snapshot(&[&gone]).await.map(drop).unwrap_err(),
+            blob.append(b"more").await.map(drop).unwrap_err(),
+            blob.delete().await.map(drop).unwrap_err(),
+        ] {
+            assert!(is_gone(&refused), "{refused}");
+        }
+
+        let mut rest = Vec::new();
+        got += out.read_to_end(&mut rest).unwrap();
+        let told = getting.output();
+        assert!(got > 0 && code(&told) == 3, "{told:?}");
+        assert!(stderr(&told).contains("there is no keyspace"), "{told:?}");
+    });
+}
+
+#[test]
+fn a_snapshot_whose_client_was_held_up_beyond_its_lease_is_told_to_be_gone() {
+    let cluster = Serving::in_memory();
+    in_runtime(async {
+        let (client, keyspace) = keyspace_of(&cluster, "kept").await;
+        let blob = keyspace.blob("b");
+        blob.create_with(12, b"").await.unwrap();
+        blob.write_at(0, &[7; 10_000]).await.unwrap();
+        let options = SnapshotOptions { lease: LEASE, ..SnapshotOptions::default() };
+        // It renews by itself, unless the machine stands still for longer than it lasts.
+        let (began, mut value) = (Instant::now(), 0);
+        let snapshot = loop {
+            keyspace.insert("k", &format!("old {value}")).await.unwrap();
+            let snapshot = client.snapshot_with(&[&keyspace], options).await.unwrap();
+            keyspace.insert("k", "new").await.unwrap();
+            tokio::time::sleep(LEASE * 5 / 2).await;
+            match snapshot.lookup(&keyspace, "k").await {
+                Ok(Some(Record::Bytes { bytes, .. })) if bytes[..] == *format!("old {value}").as_bytes() => {
+                    break snapshot;
+                }
+                Err(error) if is_expired(&error) && began.elapsed() < GIVE_UP_AFTER => {}
+                other => panic!("it does not renew by itself: {other:?}"),
+            }
+            value += 1;
+        };
+
+        // The only thread of this runtime: nothing is renewed.
+        std::thread::sleep(LEASE * 5);
+        let of_record = snapshot.lookup(&keyspace, "k").await.map(drop).unwrap_err();
+        let of_scan = snapshot.scan(&keyspace, "").next_page().await.map(drop).unwrap_err();
+        for refused in [of_record, of_scan] {
+            assert!(is_expired(&refused), "{refused}");
+            assert!(refused.to_string().contains("open a new one"), "{refused}");
+        }
+        assert_eq!(keyspace.lookup_bytes("k").await.unwrap().as_deref(), Some(&b"new"[..]));
+
+        for options in [
+            SnapshotOptions { lease: Duration::from_secs(301), ..SnapshotOptions::default() },
+            SnapshotOptions { lease: Duration::ZERO, ..SnapshotOptions::default() },
+        ] {
+            let refused = client.snapshot_with(&[&keyspace], options).await.map(drop).unwrap_err();
+            assert!(matches!(refused.failure(), Some(Failure::BadRequest { .. })), "{options:?}: {refused}");
+        }
+    });
+    let old = cluster.run(&["kv", "lookup", "k", "-k", "kept"]);
+    assert_eq!(stdout(&old), "new");
+}

@@ -1,0 +1,161 @@
+//! The blocks of a guide that are run, and their commands.
+
+use crate::guides::programs::{TEST, VARIABLE};
+
+/// A command and what stands below it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Command {
+    /// Of the first line of the command, from 1.
+    pub(crate) line: usize,
+    pub(crate) text: String,
+    /// `None`: nothing is said of what it prints, and it must end well.
+    pub(crate) prints: Option<Vec<String>>,
+}
+
+/// The commands of all blocks marked `sh`, `console`, `python` or `rust`, in order.
+pub(crate) fn commands(guide: &str) -> Vec<Command> {
+    let mut commands = Vec::new();
+    for (mark, block) in blocks(guide) {
+        match mark {
+            "sh" => commands.extend(listed(&block)),
+            "console" => commands.extend(transcript(&block)),
+            "python" => commands.extend(script(&block)),
+            _ if is_rust(mark) => commands.extend(program(&block)),
+            _ => {}
+        }
+    }
+    commands
+}
+
+/// The text of all blocks marked `rust`.
+pub(crate) fn programs(guide: &str) -> Vec<String> {
+    let rust = blocks(guide).into_iter().filter(|(mark, _)| is_rust(mark));
+    rust.map(|(_, block)| text(&block)).collect()
+}
+
+/// Each block: how it is marked, and its lines, with their numbers from 1.
+fn blocks(guide: &str) -> Vec<(&str, Vec<(usize, &str)>)> {
+    let mut blocks = Vec::new();
+    let mut lines = guide.lines().enumerate();
+    while let Some((_, line)) = lines.next() {
+        let Some(mark) = line.trim_start().strip_prefix("```") else { continue };
+        let block = lines
+            .by_ref()
+            .map(|(at, line)| (at + 1, line))
+            .take_while(|(_, line)| !line.trim_start().starts_with("```"))
+            .collect();
+        blocks.push((mark.trim(), block));
+    }
+    blocks
+}
+
+/// Whether a block is Rust, whatever the documentation of its crate is to do with it (`rust,no_run`).
+fn is_rust(mark: &str) -> bool {
+    mark.split(',').next() == Some("rust")
+}
+
+fn text(block: &[(usize, &str)]) -> String {
+    let lines: Vec<&str> = block.iter().map(|(_, line)| *line).collect();
+    lines.join("\n")
+}
+
+/// A program in Rust, which this test program has compiled in and runs: see `programs.rs`.
+fn program(block: &[(usize, &str)]) -> Option<Command> {
+    let run = format!("\"${VARIABLE}\" --exact {TEST} --nocapture");
+    let text = format!("{run} <<'END OF PROGRAM'\n{}\nEND OF PROGRAM", text(block));
+    block.first().map(|(line, _)| Command { line: *line, text, prints: None })
+}
+
+/// A program for Python, which must end well. Conversations with it (`>>>`) are tried with the package itself, by
+/// `cargo xtask python`.
+fn script(block: &[(usize, &str)]) -> Option<Command> {
+    if block.first().is_some_and(|(_, line)| line.starts_with(">>>")) {
+        return None;
+    }
+    let text = format!("python3 - <<'END OF SCRIPT'\n{}\nEND OF SCRIPT", text(block));
+    block.first().map(|(line, _)| Command { line: *line, text, prints: None })
+}
+
+/// Commands one after the other; one may go over several lines.
+fn listed(block: &[(usize, &str)]) -> Vec<Command> {
+    let mut commands = Vec::new();
+    let mut open: Option<Command> = None;
+    for (line, text) in block {
+        let command = match open.take() {
+            Some(mut command) => {
+                command.text.push('\n');
+                command.text.push_str(text);
+                command
+            }
+            None if text.trim().is_empty() || text.starts_with('#') => continue,
+            None => Command { line: *line, text: (*text).to_owned(), prints: None },
+        };
+        if goes_on(&command.text) {
+            open = Some(command);
+        } else {
+            commands.push(command);
+        }
+    }
+    assert!(open.is_none(), "a command has no end: {open:?}");
+    commands
+}
+
+/// Commands behind `$ `, and what they print.
+fn transcript(block: &[(usize, &str)]) -> Vec<Command> {
+    let mut commands: Vec<Command> = Vec::new();
+    for (line, text) in block {
+        match (text.strip_prefix("$ "), commands.last_mut()) {
+            (Some(text), Some(last)) if goes_on(&last.text) => {
+                panic!("line {line}: `{text}` begins within a command")
+            }
+            (Some(text), _) => {
+                commands.push(Command { line: *line, text: text.to_owned(), prints: Some(Vec::new()) });
+            }
+            (None, Some(last)) if goes_on(&last.text) => {
+                last.text.push('\n');
+                last.text.push_str(text.strip_prefix("> ").unwrap_or(text));
+            }
+            (None, Some(last)) => last.prints.as_mut().unwrap().push((*text).to_owned()),
+            (None, None) => panic!("line {line}: a transcript begins with a command"),
+        }
+    }
+    for prints in commands.iter_mut().filter_map(|command| command.prints.as_mut()) {
+        while prints.last().is_some_and(|line| line.is_empty()) {
+            prints.pop();
+        }
+    }
+    commands
+}
+
+/// Whether the next line belongs to the same command: a backslash at the end, a here-document, an open loop.
+fn goes_on(text: &str) -> bool {
+    let mut lines = text.lines();
+    let last = text.lines().next_back().unwrap_or("");
+    if last.ends_with('\\') {
+        return true;
+    }
+    let document =
+        lines.next().and_then(|first| first.split_once("<<'")).and_then(|(_, rest)| rest.split_once('\''));
+    if let Some((end, _)) = document {
+        return last != end || text.lines().count() == 1;
+    }
+    let code: Vec<&str> = text.lines().map(|line| line.split(" #").next().unwrap_or(line)).collect();
+    let words =
+        |word| code.iter().flat_map(|line| line.split_whitespace()).filter(|found| *found == word).count();
+    words("do") > words("done") + words("done;")
+}
+
+#[test]
+fn commands_are_found_and_what_is_not_run_is_left_out() {
+    let guide = "text\n```sh\n# why\na \\\n  b   # do c\n\nfor x in 1; do\n  y\ndone\n```\n```text\nno\n```\n\
+                 ```console\n$ p\nq\n\n$ cat <<'E'\none\nE\none\n```\n";
+    let found: Vec<_> = commands(guide).into_iter().map(|c| (c.line, c.text, c.prints)).collect();
+    let prints = |text: &str| Some(vec![text.to_owned()]);
+    let expected = [
+        (4, "a \\\n  b   # do c".to_owned(), None),
+        (7, "for x in 1; do\n  y\ndone".to_owned(), None),
+        (15, "p".to_owned(), prints("q")),
+        (18, "cat <<'E'\none\nE".to_owned(), prints("one")),
+    ];
+    assert_eq!(found, expected);
+}

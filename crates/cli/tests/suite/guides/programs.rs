@@ -1,0 +1,162 @@
+//! What the documents show of Rust: compiled here, and run where it stands in its guide, in the folder and beside the cluster that
+//! the commands before it have made.
+//!
+//! A guide's program is a command like any other: this test program again, which is given the text, finds the same text among
+//! what is compiled into it, runs it, and looks at what it did.
+
+use std::error::Error;
+use std::future::Future;
+use std::io::Read as _;
+use std::path::Path;
+use std::pin::Pin;
+
+use crate::guides::{GUIDES, block, root};
+
+mod client;
+
+/// Says, in the environment of a guide's shell, where this test program is. Set, [`TEST`] runs what it is given.
+pub(crate) const VARIABLE: &str = "ZEROHOP_TEST_OF_GUIDES";
+
+/// What runs a program of a guide.
+pub(crate) const TEST: &str = "guides::programs::the_program_of_a_guide_does_what_the_guide_says";
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// A program of a document.
+struct Program {
+    /// As it stands there, but for comments and spaces.
+    text: String,
+    run: fn() -> Pin<Box<dyn Future<Output = Outcome>>>,
+}
+
+/// Programs, each with what surrounds it: what it is `given`, what the document `shows`, to the letter, and what must be so `then`.
+macro_rules! programs {
+    ($($name:ident: $(given { $($given:tt)* })? shows { $($shows:tt)* } then { $($then:tt)* })*) => {
+        pub(super) fn programs() -> Vec<crate::guides::programs::Program> {
+            vec![$(crate::guides::programs::Program {
+                text: crate::guides::programs::bare(stringify!($($shows)*)),
+                run: || Box::pin($name()),
+            }),*]
+        }
+        $(
+            #[allow(unused_variables, reason = "a program may show what it brings and not use it")]
+            async fn $name() -> crate::guides::programs::Outcome {
+                $($($given)*)?
+                $($shows)*
+                $($then)*
+                Ok(())
+            }
+        )*
+    };
+}
+use programs;
+
+mod short {
+    crate::guides::programs::programs! {
+        readme_connects:
+        shows {
+            let client = zerohop_client::Client::connect("127.0.0.1:7400").await?;
+            let keyspace = client.keyspace("default").await?;
+            keyspace.insert("colour", "blue").await?;
+            let visits = keyspace.increment("visits", 1).await?;
+        }
+        then {
+            assert_eq!(visits, 1);
+            assert_eq!(keyspace.lookup_bytes("colour").await?.as_deref(), Some(&b"blue"[..]));
+        }
+
+        readme_stores:
+        shows {
+            let store = zerohop::open("data")?;
+            store.insert("ship", "Nautilus")?;              // a record is bytes …
+            store.append("ship", ", submarine")?;
+            store.push("crew", "Nemo")?;                    // … or a list of values
+            assert_eq!(store.lookup("ship")?.as_deref(), Some(&b"Nautilus, submarine"[..]));
+            store.close()?;
+        }
+        then {
+            assert_eq!(zerohop::open("data")?.values("crew")?.map(|crew| crew.len()), Some(1));
+        }
+
+        embedded_stores:
+        shows {
+            let store = zerohop::open("data")?;
+            store.insert("ship", "Nautilus")?;
+            assert_eq!(store.lookup("ship")?.as_deref(), Some(&b"Nautilus"[..]));
+            store.close()?;
+        }
+        then { assert!(zerohop::open("data")?.lookup("ship")?.is_some()); }
+
+        connects_with_a_secret:
+        given { use std::path::Path; }
+        shows {
+            let secret = zerohop_client::read_secret(Path::new("cluster-secret"))?;
+            let options = zerohop_client::Options { secret: Some(secret), ..Default::default() };
+            let client = zerohop_client::Client::connect_with(&["127.0.0.1:7400"], options).await?;
+        }
+        then {
+            let colour = client.keyspace("default").await?.lookup_bytes("colour").await?;
+            assert_eq!(colour.as_deref(), Some(&b"blue"[..]));
+        }
+
+        connects_with_tls:
+        given { let secret = Some(zerohop_client::read_secret(std::path::Path::new("cluster-secret"))?); }
+        shows {
+            let tls = zerohop_client::ClientTls::new(&std::fs::read("tls/ca.pem")?)?;
+            let options = zerohop_client::Options { tls: Some(tls), secret, ..Default::default() };
+        }
+        then {
+            let client = zerohop_client::Client::connect_with(&["127.0.0.1:7420"], options).await?;
+            let colour = client.keyspace("default").await?.lookup_bytes("colour").await?;
+            assert_eq!(colour.as_deref(), Some(&b"green"[..]));
+        }
+    }
+}
+
+/// Without comments and spaces, and with what a document hides (`# …`).
+fn bare(code: &str) -> String {
+    let lines =
+        code.lines().map(|line| if line == "#" { "" } else { line.strip_prefix("# ").unwrap_or(line) });
+    let lines = lines.map(|line| if line.starts_with("//") { "" } else { line.split(" //").next().unwrap() });
+    lines.flat_map(str::chars).filter(|c| !c.is_whitespace()).collect()
+}
+
+fn all() -> Vec<Program> {
+    [short::programs(), client::programs()].into_iter().flatten().collect()
+}
+
+/// Run by the shell of a guide, with a program of it as the input.
+#[tokio::test]
+async fn the_program_of_a_guide_does_what_the_guide_says() {
+    if std::env::var_os(VARIABLE).is_none() {
+        return;
+    }
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text).unwrap();
+    let text = bare(&text);
+    let program = all().into_iter().find(|program| program.text == text);
+    let program = program.expect("bring tests/suite/guides/programs up to date with this");
+    if let Err(error) = (program.run)().await {
+        panic!("{error}");
+    }
+}
+
+#[test]
+fn every_program_of_a_document_stands_here_and_every_one_here_in_a_document() {
+    let mut left = all();
+    let documents = ["", "docs", "docs/guide"].into_iter().flat_map(|folder| {
+        let files = std::fs::read_dir(root().join(folder)).unwrap();
+        files.map(move |file| Path::new(folder).join(file.unwrap().file_name()))
+    });
+    for document in documents.filter(|path| path.extension().is_some_and(|extension| extension == "md")) {
+        let text = std::fs::read_to_string(root().join(&document)).unwrap();
+        for block in block::programs(&text) {
+            assert!(GUIDES.iter().any(|guide| Path::new(guide) == document), "{document:?} is not played");
+            let found = left.iter().position(|program| program.text == bare(&block));
+            left.remove(found.unwrap_or_else(|| {
+                panic!("{document:?}: bring tests/suite/guides/programs up to date with\n{block}")
+            }));
+        }
+    }
+    assert!(left.is_empty(), "no document shows {}", left[0].text);
+}

@@ -1,0 +1,97 @@
+//! The unit of `docs/guide/systemd.md`, started as systemd would start it: its command line, its environment, its signal. What
+//! systemd itself does (starting again, lingering, the journal) is not tried.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Signal, kill_process};
+
+use crate::guides::root;
+use crate::support::ports::ports;
+use crate::support::process::Running;
+
+/// The unit as the guide has it: the lines of the block that begins with its name.
+fn unit() -> Vec<String> {
+    let guide = std::fs::read_to_string(root().join("docs/guide/systemd.md")).unwrap();
+    let mut lines = guide.lines().skip_while(|line| *line != "# ~/.config/systemd/user/zerohop.service");
+    assert!(lines.next().is_some(), "the guide has no unit");
+    lines.take_while(|line| !line.starts_with("```")).map(str::to_owned).collect()
+}
+
+fn setting(unit: &[String], name: &str) -> String {
+    let found = unit.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    found.unwrap_or_else(|| panic!("the unit says no {name}: {unit:#?}")).to_owned()
+}
+
+#[test]
+fn the_unit_of_the_guide_starts_a_node_that_ends_in_order_and_may_be_started_again() {
+    let unit = unit();
+    let home = crate::support::folder();
+    let bin = home.path().join(".local/bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_zerohop"), bin.join("zerohop")).unwrap();
+    let program = |words: &[&str]| {
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).env_clear().env("HOME", home.path()).env("PATH", "/usr/bin:/bin");
+        command
+    };
+    let zerohop = bin.join("zerohop").display().to_string();
+    let secret = home.path().join(".config/zerohop/secret").display().to_string();
+    std::fs::create_dir_all(home.path().join(".config/zerohop")).unwrap();
+    assert!(program(&[&zerohop, "secret", "new", &secret]).status().unwrap().success());
+    // One host of this machine instead of three: the rest is as it stands there.
+    let free = format!("127.0.0.1:{}", ports(20));
+    let line = setting(&unit, "ExecStart").replace("%h", &home.path().display().to_string());
+    assert!(line.contains("node[1-3]:7400"), "{line}");
+    let line = line.replace("node[1-3]:7400", &free);
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let stop_within: u64 = setting(&unit, "TimeoutStopSec").parse().unwrap();
+    assert!(stop_within > 0);
+    assert_eq!(setting(&unit, "Restart"), "on-failure");
+    // In order, which is no failure; and killed, which is one, so that systemd starts it again: it finds its data.
+    for (signal, is_failure) in [(Signal::TERM, false), (Signal::KILL, true), (Signal::TERM, false)] {
+        let mut command = program(&words);
+        let told = home.path().join("told");
+        let errors = std::fs::File::create(&told).unwrap();
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
+        let mut child = Running::start(&mut command);
+        // It says where it serves once it does.
+        let ready = child.first_line();
+        let status = program(&[&zerohop, "status", "--endpoint", &free]).output().unwrap();
+        let told = std::fs::read_to_string(told).unwrap();
+        assert!(status.status.success(), "`{line}` says {ready:?}: {told}{status:?}");
+        kill_process(child.pid(), signal).unwrap();
+        assert_eq!(!child.ended().success(), is_failure);
+    }
+    assert!(home.path().join("zerohop-data/node").is_dir(), "its data is where the unit says");
+    // A folder that it refuses: it ends at once, with a code that says so.
+    let lock = words.iter().map(|word| match *word {
+        data if data.ends_with("zerohop-data") => format!("{data}/node/member"),
+        other => other.to_owned(),
+    });
+    let lock: Vec<String> = lock.collect();
+    let refused = program(&lock.iter().map(String::as_str).collect::<Vec<_>>()).output().unwrap();
+    assert_eq!(refused.status.code(), Some(3), "{refused:?}");
+}
+
+#[test]
+fn the_unit_of_the_guide_is_one_as_far_as_systemd_is_here_to_say() {
+    let unit = unit();
+    for section in ["[Unit]", "[Service]", "[Install]"] {
+        assert!(unit.iter().any(|line| line == section), "{section}: {unit:#?}");
+    }
+    let folder = crate::support::folder();
+    let path = folder.path().join("zerohop.service");
+    // The program is where whoever runs this test has it.
+    let text = unit.join("\n").replace("%h/.local/bin/zerohop", env!("CARGO_BIN_EXE_zerohop"));
+    std::fs::write(&path, text).unwrap();
+    match Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&path).output() {
+        Ok(told) => {
+            let words = String::from_utf8_lossy(&told.stderr).into_owned();
+            let is_of_unit = |line: &&str| line.contains("zerohop.service");
+            let wrong: Vec<&str> = words.lines().filter(is_of_unit).collect();
+            assert!(wrong.is_empty(), "{wrong:#?}");
+        }
+        Err(_) => eprintln!("systemd: not asked about the unit, as systemd-analyze is not here"),
+    }
+}

@@ -1,0 +1,83 @@
+//! What one record was, write after write, and what it may be after a kill.
+
+use std::time::{Duration, Instant};
+
+use crate::kill::Stand;
+
+/// Which acknowledged writes must have survived a kill.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rules {
+    /// All.
+    All,
+    /// Those acknowledged so long before it, and [`Stand::late`].
+    Before(Duration),
+}
+
+/// The states of a record, oldest first; the last is the one that its writer believes in.
+#[derive(Debug)]
+pub(crate) struct History<S> {
+    states: Vec<State<S>>,
+}
+
+#[derive(Debug)]
+struct State<S> {
+    state: S,
+    /// `None`: nobody said whether the write was done.
+    acknowledged: Option<Instant>,
+}
+
+impl<S: Clone + PartialEq + std::fmt::Debug> History<S> {
+    pub(crate) fn new(state: S) -> Self {
+        History { states: vec![State { state, acknowledged: Some(Instant::now()) }] }
+    }
+
+    pub(crate) fn last(&self) -> &S {
+        &self.states.last().unwrap().state
+    }
+
+    pub(crate) fn acknowledged(&mut self, state: S) {
+        self.states.push(State { state, acknowledged: Some(Instant::now()) });
+    }
+
+    /// A write whose outcome nobody knows.
+    pub(crate) fn in_doubt(&mut self, state: S) {
+        self.states.push(State { state, acknowledged: None });
+    }
+
+    /// Judges what is there after a kill, and goes on from that.
+    pub(crate) fn judge(&mut self, key: &str, found: S, stand: &Stand, rules: Rules) {
+        let must_be_there = |state: &State<S>| match (state.acknowledged, rules) {
+            (None, _) => false,
+            (Some(_), Rules::All) => true,
+            // An answer that comes soon after the kill may have been on its way before it.
+            (Some(at), Rules::Before(window)) => {
+                at + window + stand.late <= stand.killed_at || at >= stand.up_at
+            }
+        };
+        let oldest = self.states.iter().rposition(must_be_there).unwrap_or(0);
+        let Some(at) = self.states[oldest..].iter().rposition(|state| state.state == found) else {
+            let expected = &self.states[oldest];
+            let before_kill = expected.acknowledged.map(|at| stand.killed_at.saturating_duration_since(at));
+            let older = self.states.iter().rposition(|state| state.state == found);
+            panic!(
+                "key {key}, {rules:?}, {:?} late: found {found:?}, {}; {:?} must be there, acknowledged {before_kill:?} \
+                 before the kill",
+                stand.late,
+                older.map_or("never written".to_owned(), |at| format!("{} writes older", oldest - at)),
+                expected.state
+            );
+        };
+        self.states.truncate(oldest + at + 1);
+        // Nothing older than what was synced by then can come back; all that is younger may, with the next kill.
+        let is_synced = |state: &State<S>| match (state.acknowledged, rules) {
+            (None, _) => false,
+            (Some(_), Rules::All) => true,
+            (Some(at), Rules::Before(window)) => at + window + stand.late <= stand.killed_at,
+        };
+        let synced = self.states.iter().rposition(is_synced).unwrap_or(0);
+        self.states.drain(..synced);
+        // It is there: that was said now, if by nobody before.
+        let last = self.states.last_mut().unwrap();
+        last.acknowledged.get_or_insert_with(Instant::now);
+    }
+}

@@ -1,0 +1,188 @@
+//! A real node, killed with SIGKILL again and again under concurrent load, on the disk that holds unsynced bytes in
+//! memory: each kill is a power cut.
+//!
+//! ```text
+//!   workers: write, wait while the node is down, look at all they wrote, write …
+//!   here:    run for a while ──> "down", SIGKILL ──> start (sometimes killed while it recovers) ──> "up" …
+//! ```
+//!
+//! The clients live on through all kills, so that what was in flight is sent again under its number. After each kill
+//! every worker checks its keys: under `sync` all that was acknowledged is there; under `interval` all that was
+//! acknowledged an interval (and a margin for a loaded machine, wider the slower its disk just was) before the kill;
+//! nothing is there that was not written;
+//! and no increment or append happened twice. Some kills come in the middle of a split.
+//!
+//! `ZEROHOP_KILLS=500` kills so often, `ZEROHOP_KILL_SEED` chooses when.
+
+mod history;
+mod node;
+mod pulse;
+mod values;
+mod workers;
+
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use zerohop_client::{Client, Options};
+
+use self::node::Node;
+use self::pulse::{Answers, Pulse};
+use self::values::random;
+use self::workers::{Kind, Rules, Totals, Worker};
+use crate::support::GIVE_UP_AFTER;
+
+/// Kills, unless the environment says otherwise.
+const KILLS_DEFAULT: u64 = 40;
+
+/// Kills of one node, then it is one with new data: a log that is read after each kill must not grow for ever.
+const KILLS_OF_ONE_MAX: u64 = 100;
+
+/// Every so many kills a keyspace is split just before: of 16 partitions it gets 32, 64, 128.
+const SPLIT_EVERY: u64 = 5;
+const SPLITS_MAX: u64 = 6;
+
+/// The interval of the keyspace that has one.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// How much later than that a machine may sync whose disk is not slow just now.
+const MARGIN: Duration = Duration::from_millis(700);
+
+/// The disk of this test carries out one sync after the other, and up to 128 partitions may each have a new file to be synced, and
+/// then the file's folder: so many of the slowest are allowed on top.
+const SLOW_SYNCS: u32 = 64;
+
+/// A node that stands still answers nobody meanwhile: so many of its slowest answers are allowed on top too.
+const SLOW_ANSWERS: u32 = 4;
+
+/// Writes that are acknowledged between a start and the kill.
+const WRITES_MIN: u64 = 20;
+
+/// What workers know of the node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stand {
+    pub(crate) is_up: bool,
+    /// Counts the starts.
+    pub(crate) starts: u64,
+    /// Just before the last kill.
+    pub(crate) killed_at: Instant,
+    /// How much later than its interval the node may have synced before that kill.
+    pub(crate) late: Duration,
+    /// When it was known to serve again.
+    pub(crate) up_at: Instant,
+    pub(crate) is_over: bool,
+}
+
+#[test]
+fn what_was_acknowledged_survives_every_kill_and_nothing_is_done_twice() {
+    let number = |name: &str, default: u64| {
+        std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+    };
+    let kills = number("ZEROHOP_KILLS", KILLS_DEFAULT);
+    let seed = number("ZEROHOP_KILL_SEED", u64::from(std::process::id()));
+    eprintln!("{kills} kills, ZEROHOP_KILL_SEED={seed}");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut totals = Totals::default();
+    for first in (0..kills).step_by(KILLS_OF_ONE_MAX as usize) {
+        let round = run(KILLS_OF_ONE_MAX.min(kills - first), seed.wrapping_add(first));
+        totals.add(runtime.block_on(round));
+    }
+    eprintln!("{totals:?}");
+    assert!(
+        totals.acknowledged > WRITES_MIN * kills,
+        "so little was written that the kills met nothing: {totals:?}"
+    );
+    assert!(totals.checked > kills, "so little was checked: {totals:?}");
+}
+
+async fn run(kills: u64, seed: u64) -> Totals {
+    let folder = crate::support::folder();
+    let pulse = Pulse::start(folder.path());
+    let mut node = Node::start(folder.path()).await;
+    let client = connect(&node).await;
+    node.create_keyspace("careful", "sync");
+    node.create_keyspace("quick", &format!("interval:{}ms", INTERVAL.as_millis()));
+    let now = Instant::now();
+    let (stand, told) = watch::channel(Stand {
+        is_up: true,
+        starts: 1,
+        killed_at: now,
+        late: MARGIN,
+        up_at: now,
+        is_over: false,
+    });
+    let answers = Answers::default();
+    let (checked, mut reports) = mpsc::channel(256);
+    let mut workers = JoinSet::new();
+    for (name, rules) in [("careful", Rules::All), ("quick", Rules::Before(INTERVAL))] {
+        let keyspace = client.keyspace(name).await.unwrap();
+        for (kind, count) in [(Kind::Insert, 10), (Kind::Count, 3), (Kind::Append, 3)] {
+            for id in 0..count {
+                let (of, stand, checked) = ((keyspace.clone(), rules), told.clone(), checked.clone());
+                workers.spawn(Worker::new(of, kind, id, seed, stand, checked, answers.clone()).run());
+            }
+        }
+    }
+    let many = workers.len();
+    for kill in 0..kills {
+        let draw = random(seed, kill);
+        // Some kills come in the middle of a split.
+        let splits = kill % SPLIT_EVERY == 1 && kill < SPLIT_EVERY * SPLITS_MAX;
+        let split =
+            splits.then(|| node.split_keyspace(["careful", "quick"][(kill / SPLIT_EVERY % 2) as usize]));
+        // Mostly at once, for then there is much that is not synced; now and then so late that something must be.
+        let run_ms = if draw.is_multiple_of(8) { 900 + draw / 8 % 400 } else { draw / 8 % 80 };
+        let before = answers.count();
+        wait_or_fail(&mut workers, Duration::from_millis(run_ms)).await;
+        // A slow machine has done hardly anything until then.
+        let began = Instant::now();
+        while answers.count() <= before + WRITES_MIN {
+            assert!(began.elapsed() < GIVE_UP_AFTER, "hardly anything is written");
+            wait_or_fail(&mut workers, Duration::from_millis(1)).await;
+        }
+        // From here to the kill nothing else runs on this thread: what is in flight stays in flight.
+        let late = MARGIN + SLOW_SYNCS * pulse.slowest() + SLOW_ANSWERS * answers.slowest();
+        answers.killed();
+        stand.send_modify(|stand| (stand.is_up, stand.killed_at, stand.late) = (false, Instant::now(), late));
+        node.kill();
+        drop(split);
+        if (draw / 1024).is_multiple_of(5) {
+            // Killed while it recovers, which changes nothing.
+            node.spawn();
+            wait_or_fail(&mut workers, Duration::from_millis(draw / 8192 % 120)).await;
+            node.kill();
+        }
+        node.spawn();
+        node.ready().await;
+        stand.send_modify(|stand| {
+            (stand.is_up, stand.up_at, stand.starts) = (true, Instant::now(), stand.starts + 1);
+        });
+        for _ in 0..many {
+            tokio::select! {
+                report = tokio::time::timeout(GIVE_UP_AFTER, reports.recv()) => report.expect("a worker hangs").unwrap(),
+                Some(ended) = workers.join_next() => panic!("a worker ended: {:?}", ended.map(drop)),
+            }
+        }
+    }
+    stand.send_modify(|stand| stand.is_over = true);
+    let mut totals = Totals::default();
+    while let Some(ended) = workers.join_next().await {
+        totals.add(ended.unwrap());
+    }
+    values::check_all_keys(&client, &["careful", "quick"]).await;
+    node.stop_in_order();
+    totals
+}
+
+async fn connect(node: &Node) -> Client {
+    let options = Options { deadline: GIVE_UP_AFTER, connect_deadline: GIVE_UP_AFTER, ..Options::default() };
+    Client::connect_with(&[&node.endpoint()], options).await.unwrap()
+}
+
+/// Waits, and fails at once when a worker does.
+async fn wait_or_fail(workers: &mut JoinSet<Totals>, time: Duration) {
+    tokio::select! {
+        () = tokio::time::sleep(time) => {}
+        Some(ended) = workers.join_next() => panic!("a worker ended: {:?}", ended.map(drop)),
+    }
+}

@@ -1,0 +1,123 @@
+//! How slow the machine is at the moment, as one sees who does what the node does: writes a little and syncs it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A round follows the last one after so long.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How far back is looked: longer than any node here lives between two kills.
+const MEMORY: Duration = Duration::from_secs(10);
+
+/// How long what somebody asked of the node took of late.
+#[derive(Clone, Default)]
+pub(crate) struct Answers(Arc<Mutex<AnswersOfLate>>);
+
+#[derive(Default)]
+struct AnswersOfLate {
+    done: VecDeque<(Instant, Duration)>,
+    count: u64,
+    /// When those were asked that are not answered yet, by who asked.
+    under_way: BTreeMap<u64, Instant>,
+}
+
+impl Answers {
+    pub(crate) fn asked(&self, who: u64) {
+        self.0.lock().unwrap().under_way.insert(who, Instant::now());
+    }
+
+    pub(crate) fn answered(&self, who: u64) {
+        let now = Instant::now();
+        let mut all = self.0.lock().unwrap();
+        // Asked before a kill, it took as long as the node was down.
+        let Some(asked) = all.under_way.remove(&who) else { return };
+        all.count += 1;
+        all.done.push_back((now, now.duration_since(asked)));
+        forget(&mut all.done, now);
+    }
+
+    /// The node is killed: what is under way says no more how slow it was.
+    pub(crate) fn killed(&self) {
+        self.0.lock().unwrap().under_way.clear();
+    }
+
+    /// How many there were, without those that were asked before a kill and answered after it.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.lock().unwrap().count
+    }
+
+    /// The slowest answer of late, those under way included.
+    pub(crate) fn slowest(&self) -> Duration {
+        let all = self.0.lock().unwrap();
+        let under_way = all.under_way.values().map(Instant::elapsed);
+        under_way.chain(all.done.iter().map(|(_, took)| *took)).max().unwrap_or_default()
+    }
+}
+
+fn forget(done: &mut VecDeque<(Instant, Duration)>, now: Instant) {
+    while done.front().is_some_and(|(at, _)| now.duration_since(*at) > MEMORY) {
+        done.pop_front();
+    }
+}
+
+/// A thread that writes and syncs, and takes down how long that took.
+pub(crate) struct Pulse {
+    rounds: Arc<Mutex<Rounds>>,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Rounds {
+    /// When a round ended, and how long it took with the pause before it, beyond that pause.
+    done: VecDeque<(Instant, Duration)>,
+    began: Instant,
+}
+
+impl Pulse {
+    pub(crate) fn start(folder: &Path) -> Pulse {
+        let file = File::create(folder.join("pulse")).unwrap();
+        let rounds = Arc::new(Mutex::new(Rounds { done: VecDeque::new(), began: Instant::now() }));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let thread = std::thread::spawn({
+            let (rounds, is_over) = (rounds.clone(), is_over.clone());
+            move || beat(file, &rounds, &is_over)
+        });
+        Pulse { rounds, is_over, thread: Some(thread) }
+    }
+
+    /// The slowest round of late, the one under way included.
+    pub(crate) fn slowest(&self) -> Duration {
+        let rounds = self.rounds.lock().unwrap();
+        let under_way = rounds.began.elapsed().saturating_sub(PAUSE);
+        rounds.done.iter().map(|(_, took)| *took).fold(under_way, Duration::max)
+    }
+}
+
+impl Drop for Pulse {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+fn beat(mut file: File, rounds: &Mutex<Rounds>, is_over: &AtomicBool) {
+    while !is_over.load(Ordering::Relaxed) {
+        std::thread::sleep(PAUSE);
+        file.write_all(&[7; 512]).unwrap();
+        file.sync_data().unwrap();
+        let now = Instant::now();
+        let mut rounds = rounds.lock().unwrap();
+        let took = now.duration_since(rounds.began).saturating_sub(PAUSE);
+        rounds.done.push_back((now, took));
+        forget(&mut rounds.done, now);
+        rounds.began = now;
+    }
+}

@@ -1,0 +1,239 @@
+//! Those who write, and check what became of it.
+
+use std::collections::BTreeMap;
+
+use tokio::sync::{mpsc, watch};
+use zerohop_client::{Error, Keyspace, Range, Record};
+
+use crate::kill::Stand;
+use crate::kill::history::History;
+pub(crate) use crate::kill::history::Rules;
+use crate::kill::pulse::Answers;
+use crate::kill::values::{number_of, random, value};
+
+/// Keys of one worker that inserts and removes.
+const KEYS: u64 = 12;
+
+/// Values of a list that are looked at after every kill; all are at the end.
+const TAIL: i64 = -100;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Inserts and removes records.
+    Insert,
+    /// Increments a counter.
+    Count,
+    /// Appends to a list.
+    Append,
+}
+
+/// What was done in all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) acknowledged: u64,
+    /// Writes whose outcome was not known.
+    pub(crate) in_doubt: u64,
+    /// Records looked at after a kill.
+    pub(crate) checked: u64,
+}
+
+/// One who writes one record at a time.
+pub(crate) struct Worker {
+    keyspace: Keyspace,
+    rules: Rules,
+    kind: Kind,
+    id: u64,
+    seed: u64,
+    stand: watch::Receiver<Stand>,
+    checked: mpsc::Sender<()>,
+    answers: Answers,
+    /// By key: the number of the value that is there, or of the counter or list; `None`: no record.
+    records: BTreeMap<String, History<Option<u64>>>,
+    step: u64,
+    totals: Totals,
+}
+
+impl Totals {
+    pub(crate) fn add(&mut self, other: Totals) {
+        self.acknowledged += other.acknowledged;
+        self.in_doubt += other.in_doubt;
+        self.checked += other.checked;
+    }
+}
+
+impl Worker {
+    pub(crate) fn new(
+        (keyspace, rules): (Keyspace, Rules),
+        kind: Kind,
+        id: u64,
+        seed: u64,
+        stand: watch::Receiver<Stand>,
+        checked: mpsc::Sender<()>,
+        answers: Answers,
+    ) -> Self {
+        let (records, totals) = (BTreeMap::new(), Totals::default());
+        Worker { keyspace, rules, kind, id, seed, stand, checked, answers, records, step: 0, totals }
+    }
+
+    /// Writes until it is over; after every kill checks first.
+    pub(crate) async fn run(mut self) -> Totals {
+        let mut starts = 1;
+        loop {
+            let stand = *self.stand.wait_for(|stand| stand.is_up || stand.is_over).await.unwrap();
+            if stand.starts != starts {
+                starts = stand.starts;
+                self.check(stand).await;
+                self.checked.send(()).await.unwrap();
+            }
+            if stand.is_over {
+                self.check_lists().await;
+                return self.totals;
+            }
+            self.write().await;
+        }
+    }
+
+    async fn write(&mut self) {
+        self.step += 1;
+        let who = (matches!(self.rules, Rules::All) as u64) << 32 | (self.kind as u64) << 16 | self.id;
+        self.answers.asked(who);
+        let draw = random(self.seed ^ self.id << 32, self.step);
+        match self.kind {
+            Kind::Insert => self.insert_or_remove(draw).await,
+            Kind::Count => self.count().await,
+            Kind::Append => self.append().await,
+        }
+        self.answers.answered(who);
+    }
+
+    async fn insert_or_remove(&mut self, draw: u64) {
+        let key = format!("insert-{}-{}", self.id, draw % KEYS);
+        let stand = self.stand.clone();
+        let rules = self.rules;
+        let history = self.records.entry(key.clone()).or_insert_with(|| History::new(None));
+        let is_insert = !(draw / 64).is_multiple_of(8);
+        let state = is_insert.then_some(self.step);
+        let outcome = match state {
+            Some(number) => self.keyspace.insert(&key, &value(&key, number)).await.map(|_| None),
+            None => self.keyspace.remove(&key).await.map(Some),
+        };
+        match outcome {
+            Ok(removed) => {
+                let was_there = history.last().is_some();
+                assert!(
+                    removed.is_none_or(|removed| removed == was_there || may_have_lost(&stand, rules)),
+                    "key {key}: was there: {was_there}, removed: {removed:?}"
+                );
+                history.acknowledged(state);
+                self.totals.acknowledged += 1;
+            }
+            Err(error) => self.doubt(&key, state, &error).await,
+        }
+    }
+
+    async fn count(&mut self) {
+        let key = format!("count-{}", self.id);
+        let history = self.records.entry(key.clone()).or_insert_with(|| History::new(None));
+        let next = Some(history.last().unwrap_or(0) + 1);
+        match self.keyspace.increment(&key, 1).await {
+            Ok(sum) => self.counted(&key, next, sum as u64),
+            Err(error) => self.doubt(&key, next, &error).await,
+        }
+    }
+
+    async fn append(&mut self) {
+        let key = format!("append-{}", self.id);
+        let history = self.records.entry(key.clone()).or_insert_with(|| History::new(None));
+        let next = Some(history.last().unwrap_or(0) + 1);
+        // Rises also where earlier ones were lost.
+        let value = value(&key, self.step);
+        match self.keyspace.append(&key, &[&value]).await {
+            Ok(length) => self.counted(&key, next, length),
+            Err(error) => self.doubt(&key, next, &error).await,
+        }
+    }
+
+    /// An increment or append brought this number. A kill while it was under way may have taken earlier ones away, if
+    /// the rules allow it; never may one have been done twice.
+    fn counted(&mut self, key: &str, next: Option<u64>, found: u64) {
+        let may_be_less = may_have_lost(&self.stand, self.rules);
+        let expected = next.unwrap_or(0);
+        assert!(
+            found == expected || may_be_less && found < expected,
+            "key {key}: after {} came {found}",
+            expected - 1
+        );
+        let history = self.records.get_mut(key).unwrap();
+        history.acknowledged(Some(found));
+        self.totals.acknowledged += 1;
+    }
+
+    /// A write ended otherwise than done. Only one whose outcome is not known may have been done.
+    async fn doubt(&mut self, key: &str, state: Option<u64>, error: &Error) {
+        assert!(error.is_unknown(), "key {key}: {error}");
+        assert!(
+            matches!(self.rules, Rules::Before(_)),
+            "under `sync` every outcome is remembered: {key}: {error}"
+        );
+        self.records.get_mut(key).unwrap().in_doubt(state);
+        self.totals.in_doubt += 1;
+    }
+
+    /// Goes through whole lists, at the end.
+    async fn check_lists(&self) {
+        for (key, history) in self.records.iter().filter(|_| self.kind == Kind::Append) {
+            assert_eq!(list_length(&self.keyspace, key, i64::MIN, self.rules).await, *history.last());
+        }
+    }
+
+    /// Looks at all that it wrote; of a list at its end.
+    async fn check(&mut self, stand: Stand) {
+        for (key, history) in &mut self.records {
+            let found = match self.kind {
+                Kind::Insert => lookup(&self.keyspace, key).await.map(|bytes| number_of(key, &bytes)),
+                Kind::Count => lookup(&self.keyspace, key)
+                    .await
+                    .map(|bytes| std::str::from_utf8(&bytes).unwrap().parse().unwrap()),
+                Kind::Append => list_length(&self.keyspace, key, TAIL, self.rules).await,
+            };
+            history.judge(key, found, &stand, self.rules);
+            self.totals.checked += 1;
+        }
+    }
+}
+
+/// Whether a kill may have taken writes of a worker away that it has not yet looked for.
+fn may_have_lost(stand: &watch::Receiver<Stand>, rules: Rules) -> bool {
+    let was_killed = !stand.borrow().is_up || stand.has_changed().unwrap_or(true);
+    was_killed && matches!(rules, Rules::Before(_))
+}
+
+async fn lookup(keyspace: &Keyspace, key: &str) -> Option<bytes::Bytes> {
+    keyspace.lookup_bytes(key).await.unwrap()
+}
+
+/// How many values a list has, from this place on. Each must be the one of its place; where some may have been lost, the
+/// others are still in order and none is there twice.
+async fn list_length(keyspace: &Keyspace, key: &str, start: i64, rules: Rules) -> Option<u64> {
+    let mut range = Range { start, stop: i64::MAX };
+    let mut last = None;
+    loop {
+        let record = keyspace.lookup_range(key, range).await.unwrap()?;
+        let Record::List { values, length, first, .. } = record else { panic!("key {key}: {record:?}") };
+        for (at, value) in (first..).zip(&values) {
+            let number = number_of(key, value);
+            let is_next = match rules {
+                // One append a step, and none was lost.
+                Rules::All => number == at + 1,
+                Rules::Before(_) => last.is_none_or(|last| number > last),
+            };
+            assert!(is_next, "key {key}, {rules:?}: at place {at}, after {last:?}, comes {number}");
+            last = Some(number);
+        }
+        let end = first + values.len() as u64;
+        if end == length {
+            return Some(length);
+        }
+        range.start = end as i64;
+    }
+}

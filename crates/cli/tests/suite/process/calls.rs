@@ -1,0 +1,131 @@
+//! Calls as lines of text: a client process writes them, the test reads them and hands them to the checkers.
+//!
+//! `CLIENT INVOKED RETURNED KEY ACT END`, times in microseconds since 1970; see [`line`].
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use zerohop_placement::Durability;
+use zerohop_session::{Error, Reply, Time};
+use zerohop_sim::history::{Call, End, History, KeyspaceHistory};
+use zerohop_sim::workload::operation::{Act, Operation};
+use zerohop_wire::Failure;
+use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
+use zerohop_wire::messages::Expiry;
+
+use crate::support::GIVE_UP_AFTER;
+
+/// Of the keyspace that all use.
+const KEYSPACE: KeyspaceId = KeyspaceId(1);
+
+/// Longer than any call takes: a client gives up before.
+const DEADLINE_US: u64 = 2 * GIVE_UP_AFTER.as_micros() as u64;
+
+/// The same in all processes of this machine, whose own time of day nobody sets in these tests.
+pub(crate) fn now() -> Time {
+    Time(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64)
+}
+
+/// One call as a line.
+pub(crate) fn line(
+    client: usize,
+    operation: &Operation,
+    (invoked, returned): (Time, Time),
+    end: &End,
+) -> String {
+    let key = String::from_utf8_lossy(&operation.key);
+    let mut line = format!("{client} {} {} {key} ", invoked.0, returned.0);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let act = match &operation.act {
+        Act::Insert { value, .. } => format!("insert {}", text(value)),
+        Act::Append { values } => format!("append {}", text(&values[0])),
+        Act::Increment { delta } => format!("increment {delta}"),
+        Act::Remove => "remove -".to_owned(),
+        Act::Lookup => "lookup -".to_owned(),
+        other => panic!("no client does this: {other:?}"),
+    };
+    let end = match end {
+        End::Done(Reply::Done { version, number }) => format!("done {} {number}", version.0),
+        End::Done(Reply::Counter { version, value }) => format!("counter {} {value}", version.0),
+        End::Done(Reply::Value { version, bytes, .. }) => format!("value {} {}", version.0, text(bytes)),
+        End::Done(Reply::List { version, length, first, values }) => {
+            let values: Vec<String> = values.iter().map(|value| text(value)).collect();
+            format!("list {} {length} {first} {}", version.0, values.join(","))
+        }
+        End::Failed(Failure::NotFound) => "absent".to_owned(),
+        End::Unknown => "unknown".to_owned(),
+        End::NotDone(error) => format!("refused {error}"),
+        other => panic!("no call ends so: {operation:?} {other:?}"),
+    };
+    write!(line, "{act} {end}").unwrap();
+    line
+}
+
+/// The call of a line.
+pub(crate) fn parse(line: &str) -> Call {
+    let mut words = line.split(' ');
+    let mut word = || words.next().unwrap_or_else(|| panic!("cut short: {line}"));
+    let number = |text: &str| text.parse::<u64>().unwrap_or_else(|_| panic!("no number: {line}"));
+    let (client, invoked, returned) = (number(word()), Time(number(word())), Time(number(word())));
+    let key = word();
+    let (act, value) = (word(), word());
+    let bytes = value.as_bytes().to_vec();
+    let act = match act {
+        "insert" => Act::Insert { value: bytes, expiry: Expiry::Never },
+        "append" => Act::Append { values: vec![bytes] },
+        "increment" => Act::Increment { delta: value.parse().unwrap() },
+        "remove" => Act::Remove,
+        "lookup" => Act::Lookup,
+        other => panic!("no act: {other}"),
+    };
+    let end = match word() {
+        "done" => End::Done(Reply::Done { version: Timestamp(number(word())), number: number(word()) }),
+        "counter" => {
+            End::Done(Reply::Counter { version: Timestamp(number(word())), value: word().parse().unwrap() })
+        }
+        "value" => {
+            let (version, bytes) = (Timestamp(number(word())), word().as_bytes().to_vec());
+            End::Done(Reply::Value { version, length: bytes.len() as u64, bytes: bytes.into() })
+        }
+        "list" => {
+            let (version, length, first) = (Timestamp(number(word())), number(word()), number(word()));
+            let values = word().split(',').map(|value| value.as_bytes().to_vec().into()).collect();
+            End::Done(Reply::List { version, length, first, values })
+        }
+        "absent" => End::Failed(Failure::NotFound),
+        "unknown" => End::Unknown,
+        // Which one is of no matter to the checkers.
+        "refused" => End::NotDone(Error::Closed),
+        other => panic!("no end: {other}"),
+    };
+    // Each key counts as a partition of its own, of which versions rise all the same.
+    let partition = PartitionId(zerohop_wire::checksum::crc32c(key.as_bytes()));
+    let operation = Operation::new(key.as_bytes(), act);
+    Call {
+        client: Some(client as usize),
+        keyspace: KEYSPACE,
+        partition,
+        operation,
+        invoked,
+        deadline: Time(invoked.0 + DEADLINE_US),
+        returned: Some(returned),
+        end,
+        clock_ms: (0, u64::MAX),
+    }
+}
+
+/// All calls of a run, in which nothing may be lost, for the checkers.
+pub(crate) fn history(mut calls: Vec<Call>) -> History {
+    calls.sort_by_key(|call| call.invoked);
+    let ended = calls.iter().filter_map(|call| call.returned).max().unwrap_or(Time(0));
+    let durability = vec![(Time(0), Durability::Sync)];
+    let keyspaces = vec![KeyspaceHistory { id: KEYSPACE, durability, dropped: None }];
+    History { calls, is_cluster: true, keyspaces, ended, ..History::default() }
+}
+
+/// A number that no other call of this run has.
+pub(crate) fn fresh(process: u64) -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    process * 100_000_000 + NEXT.fetch_add(1, Ordering::Relaxed)
+}

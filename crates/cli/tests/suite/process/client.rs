@@ -1,0 +1,204 @@
+//! A client process: this test program again, told by its environment what to do. It writes each call to a file once it has
+//! ended, and goes on until its standard input does.
+
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use zerohop_client::{Client, Keyspace, Options};
+use zerohop_session::{Error as Reason, Reply};
+use zerohop_sim::history::{Call, End};
+use zerohop_sim::workload::operation::{Act, Operation};
+use zerohop_sim::workload::tokens::token;
+use zerohop_wire::Many;
+use zerohop_wire::messages::{Change, Condition, Expiry, Operation as Wire, Query, Read, Write};
+
+use crate::process::calls;
+use crate::process::net::Net;
+use crate::support::process::Running;
+use crate::support::{GIVE_UP_AFTER, wait_for};
+
+/// What a client process is told, separated by `|`: its number, the keyspace, the file, the endpoints by commas.
+const VARIABLE: &str = "ZEROHOP_TEST_CLIENT";
+
+/// Those in a process that do one call after the other.
+pub(crate) const TASKS: usize = 4;
+
+/// Records that all share, of each kind.
+const KEYS: u64 = 12;
+
+/// Between two calls of one task: enough calls to meet every fault, few enough to be checked in seconds.
+const PAUSE: Duration = Duration::from_millis(8);
+
+/// Load from several processes.
+pub(crate) struct Load {
+    processes: Vec<(Running, std::path::PathBuf)>,
+}
+
+impl Load {
+    /// Starts so many processes.
+    pub(crate) fn start(
+        net: &Net,
+        processes: usize,
+        keyspace: &str,
+        endpoints: &[String],
+        folder: &Path,
+    ) -> Load {
+        let start = |number: usize| {
+            let file = folder.join(format!("calls-{number}"));
+            let mut command = net.client(&std::env::current_exe().unwrap());
+            command.args(["--exact", "process::client_process", "--nocapture"]);
+            let told = format!("{number}|{keyspace}|{}|{}", file.display(), endpoints.join(","));
+            command.env(VARIABLE, told).stdin(Stdio::piped()).stdout(Stdio::null());
+            (Running::start(&mut command), file)
+        };
+        Load { processes: (0..processes).map(start).collect() }
+    }
+
+    /// Waits until each task of each process has ended so many calls more.
+    pub(crate) fn goes_on(&self, calls: usize) {
+        let before = self.counted();
+        let is_so = |now: &Vec<usize>| now.iter().zip(&before).all(|(now, before)| *now >= before + calls);
+        wait_for("all clients go on", || self.counted(), is_so);
+    }
+
+    /// The calls that each task of each process has ended so far.
+    fn counted(&self) -> Vec<usize> {
+        let mut counted = vec![0; self.processes.len() * TASKS];
+        for (_, file) in &self.processes {
+            // Not there yet: none.
+            let text = std::fs::read_to_string(file).unwrap_or_default();
+            for line in text.lines() {
+                let client = line.split(' ').next().and_then(|client| client.parse::<usize>().ok());
+                // The line that is being written may end in its number.
+                client.and_then(|client| counted.get_mut(client)).into_iter().for_each(|count| *count += 1);
+            }
+        }
+        counted
+    }
+
+    /// Ends them; what they did.
+    pub(crate) fn stop(mut self) -> Vec<Call> {
+        // The end of its input tells a process to end.
+        self.processes.iter_mut().for_each(|(child, _)| drop(child.stdin.take()));
+        let mut calls = Vec::new();
+        for (child, file) in &mut self.processes {
+            assert!(child.ended().success(), "a client process has failed");
+            let text = std::fs::read_to_string(file).unwrap();
+            if let Some((_, reason)) = text.lines().find_map(|line| line.split_once(" refused ")) {
+                eprintln!("the first call that was refused: {reason}");
+            }
+            calls.extend(text.lines().map(calls::parse));
+        }
+        calls
+    }
+}
+
+/// Is one, if the environment says so.
+pub(crate) fn run_if_told() {
+    let Ok(told) = std::env::var(VARIABLE) else { return };
+    let [number, keyspace, file, endpoints] = told.split('|').collect::<Vec<_>>()[..] else {
+        panic!("{told}")
+    };
+    let endpoints: Vec<&str> = endpoints.split(',').collect();
+    let stop = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&stop);
+    std::thread::spawn(move || {
+        drop(std::io::stdin().read(&mut [0]));
+        told.store(true, Ordering::Relaxed);
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(run(number.parse().unwrap(), keyspace, Path::new(file), &endpoints, stop));
+}
+
+async fn run(number: usize, keyspace: &str, file: &Path, endpoints: &[&str], stop: Arc<AtomicBool>) {
+    let options = Options { deadline: GIVE_UP_AFTER, connect_deadline: GIVE_UP_AFTER, ..Options::default() };
+    let client = Client::connect_with(endpoints, options).await.unwrap();
+    let keyspace = client.keyspace(keyspace).await.unwrap();
+    let (lines, mut told) = mpsc::channel(1024);
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        tasks.spawn(one_after_the_other(
+            keyspace.clone(),
+            number * TASKS + task,
+            lines.clone(),
+            Arc::clone(&stop),
+        ));
+    }
+    drop(lines);
+    let mut file = std::io::BufWriter::new(std::fs::File::create(file).unwrap());
+    while let Some(line) = told.recv().await {
+        writeln!(file, "{line}").unwrap();
+        // The test looks how far it has come.
+        file.flush().unwrap();
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap();
+    }
+}
+
+async fn one_after_the_other(
+    keyspace: Keyspace,
+    client: usize,
+    lines: mpsc::Sender<String>,
+    stop: Arc<AtomicBool>,
+) {
+    let process = client as u64 + 1;
+    let mut draw = process * 0x9E37_79B9;
+    while !stop.load(Ordering::Relaxed) {
+        draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let operation = operation(draw >> 20, calls::fresh(process));
+        let invoked = calls::now();
+        let end = perform(&keyspace, &operation).await;
+        let line = calls::line(client, &operation, (invoked, calls::now()), &end);
+        if lines.send(line).await.is_err() {
+            return;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Values and lists hold tokens, which tell whose they are.
+fn operation(draw: u64, number: u64) -> Operation {
+    let (kind, what, key) = (draw % 8, draw / 8 % 8, draw / 64 % KEYS);
+    let (key, act) = match (kind, what) {
+        (0..4, 0..4) => (format!("value-{key}"), Act::Insert { value: token(number), expiry: Expiry::Never }),
+        (0..4, 4) => (format!("value-{key}"), Act::Remove),
+        (0..4, _) => (format!("value-{key}"), Act::Lookup),
+        (4..7, 0..5) => (format!("count-{key}"), Act::Increment { delta: 1 }),
+        (4..7, _) => (format!("count-{key}"), Act::Lookup),
+        (_, 0..5) => (format!("list-{key}"), Act::Append { values: vec![token(number)] }),
+        (_, _) => (format!("list-{key}"), Act::Lookup),
+    };
+    Operation::new(key.as_bytes(), act)
+}
+
+async fn perform(keyspace: &Keyspace, operation: &Operation) -> End {
+    End::of(outcome(keyspace, operation).await)
+}
+
+async fn outcome(keyspace: &Keyspace, operation: &Operation) -> Result<Reply, Reason> {
+    let key = &*operation.key;
+    let values: Vec<&[u8]> = match &operation.act {
+        Act::Append { values } => values.iter().map(Vec::as_slice).collect(),
+        _ => Vec::new(),
+    };
+    let write = |change| Wire::Write(Write { key, condition: Condition::Always, change });
+    let wire = match &operation.act {
+        Act::Insert { value, expiry } => write(Change::Insert { value, expiry: *expiry }),
+        Act::Append { .. } => write(Change::Append { values: Many::given(&values) }),
+        Act::Increment { delta } => write(Change::Increment { delta: *delta }),
+        Act::Remove => write(Change::Remove),
+        _ => Wire::Read(Read { key, query: Query::Lookup }),
+    };
+    match keyspace.batch(&[wire]).await.pop() {
+        Some(Ok(reply)) => Ok(reply),
+        Some(Err(zerohop_client::Error::Operation { reason, .. })) => Err(*reason),
+        other => panic!("no outcome: {other:?}"),
+    }
+}

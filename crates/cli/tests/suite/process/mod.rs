@@ -1,0 +1,220 @@
+//! A cluster as real processes, and clients in processes of their own, while something happens to a node: it is killed, paused,
+//! cut off, loses its disk's room or its time of day, or is started again. What clients were told is checked as the simulator's
+//! histories are: linearizable, once, written, in order, and nothing lost.
+//!
+//! Each test prints what it was and how long the longest call took that ran into it.
+
+mod calls;
+mod client;
+mod net;
+mod nodes;
+mod tls;
+
+use std::time::Duration;
+
+use zerohop_session::Time;
+use zerohop_sim::history::{Call, End};
+
+use self::client::Load;
+use self::net::Net;
+use self::nodes::Nodes;
+
+const NODES: usize = 3;
+
+/// Keys of which every node is the primary of some.
+const KEYS_EVERYWHERE: usize = 24;
+
+/// Client processes.
+const CLIENTS: usize = 3;
+
+/// Calls that every task ends before something happens, and after it: enough to meet every key.
+const CALLS: usize = 60;
+
+/// How long a node is dead, paused or cut off at least: longer than its lease, so that others take over.
+const AWAY: Duration = Duration::from_millis(2500);
+
+/// Not a test: a client process of the others.
+#[test]
+fn client_process() {
+    client::run_if_told();
+}
+
+/// Has clients work while `strike` does something to the nodes; checks what they were told. `name` is printed.
+fn under_load(name: &str, net: Net, keyspace: &str, strike: impl FnOnce(&mut Nodes)) {
+    let folder = crate::support::folder();
+    under_load_in(folder.path(), name, net, keyspace, strike);
+}
+
+fn under_load_in(
+    folder: &std::path::Path,
+    name: &str,
+    net: Net,
+    keyspace: &str,
+    strike: impl FnOnce(&mut Nodes),
+) {
+    let mut nodes = Nodes::start(net, NODES, folder);
+    if keyspace != "default" {
+        let created = nodes.command(&["keyspace", "create", keyspace, "--durability", "sync"]);
+        assert!(created.status.success(), "{created:?}");
+        nodes.wait_until_whole();
+    }
+    let load = Load::start(&nodes.net, CLIENTS, keyspace, &nodes.endpoints(), folder);
+    load.goes_on(CALLS);
+    let struck = calls::now();
+    strike(&mut nodes);
+    load.goes_on(CALLS);
+    let calls = load.stop();
+    tell_and_check(name, calls, struck);
+    nodes.wait_until_whole();
+}
+
+fn tell_and_check(name: &str, calls: Vec<Call>, struck: Time) {
+    let took = |call: &Call| call.returned.unwrap_or(Time::NEVER).0 - call.invoked.0;
+    let before = calls.iter().filter(|call| call.invoked < struck).count();
+    let after: Vec<&Call> = calls.iter().filter(|call| call.returned.is_some_and(|at| at > struck)).collect();
+    let longest = Duration::from_micros(after.iter().map(|call| took(call)).max().unwrap_or(0));
+    let unknown = calls.iter().filter(|call| call.end == End::Unknown).count();
+    let refused: Vec<&&Call> = after.iter().filter(|call| matches!(call.end, End::NotDone(_))).collect();
+    eprintln!(
+        "{name}: {before} calls before, {} after, longest gap {:.2} s, {unknown} in doubt, {} refused",
+        after.len(),
+        longest.as_secs_f64(),
+        refused.len()
+    );
+    let findings = zerohop_sim::check::check(&calls::history(calls));
+    let told: Vec<String> = findings.violations.iter().take(3).map(ToString::to_string).collect();
+    assert!(told.is_empty(), "{} things do not hold:\n{}", findings.violations.len(), told.join("\n"));
+    assert!(findings.undecided * 10 <= findings.sections, "{} searches were given up", findings.undecided);
+}
+
+#[test]
+fn a_node_is_killed_and_comes_back() {
+    under_load("killed", Net::loopback(), "default", |nodes| {
+        nodes.kill(&[0]);
+        std::thread::sleep(AWAY);
+        nodes.start_again(&[0]);
+    });
+}
+
+#[test]
+fn a_node_is_paused_and_wakes_as_a_former_primary() {
+    under_load("paused", Net::loopback(), "default", |nodes| {
+        for node in 0..2 {
+            nodes.pause(node, true);
+            std::thread::sleep(AWAY);
+            nodes.pause(node, false);
+            std::thread::sleep(Duration::from_millis(500));
+        }
+    });
+}
+
+#[test]
+fn all_nodes_are_killed_at_once_and_start_again() {
+    let folder = crate::support::folder();
+    under_load_in(folder.path(), "all killed", Net::loopback(), "strict", |nodes| {
+        nodes.kill(&[0, 1, 2]);
+        nodes.start_again(&[0, 1, 2]);
+    });
+}
+
+#[test]
+fn nodes_are_started_again_one_after_the_other() {
+    under_load("rolling restart", Net::loopback(), "default", |nodes| {
+        for node in 0..NODES {
+            nodes.stop(node);
+            nodes.start_again(&[node]);
+            nodes.wait_until_whole();
+        }
+    });
+}
+
+#[test]
+fn clocks_are_stepped_ahead_and_back() {
+    under_load("clock stepped", Net::loopback(), "default", |nodes| {
+        for ms in [300, -300, 30_000] {
+            nodes.step_clock(0, ms);
+            std::thread::sleep(Duration::from_millis(800));
+        }
+        // Nobody follows it there, and nobody is refused for it.
+        nodes.wait_for_node(0, "it tells of its clock", |node| node.to_string().contains("was set 30"));
+        for key in 0..KEYS_EVERYWHERE {
+            let key = format!("stepped-{key}");
+            let inserted = nodes.command(&["kv", "insert", &key, &key]);
+            assert!(inserted.status.success(), "{key}: {inserted:?}");
+        }
+        nodes.step_clock(0, 0);
+        nodes.wait_for_node(0, "its clock is well", |node| node["troubles"] == serde_json::json!([]));
+    });
+}
+
+/// To the last byte: others take over what it is the primary of, so that everything is written and read on, and it stays, says what
+/// is wrong, and comes back by itself.
+#[test]
+fn a_node_whose_disk_is_full_hands_over_stays_and_comes_back() {
+    let folder = crate::support::folder();
+    // A node keeps 64 MiB for itself.
+    let Some(disk) = crate::support::disk::Small::mount(&folder.path().join("node-0"), "160m") else {
+        eprintln!("disk full: not run, as only root may mount a disk of 160 MiB");
+        return;
+    };
+    under_load_in(folder.path(), "disk full", Net::loopback(), "default", |nodes| {
+        let before = nodes.status_of(0).unwrap();
+        assert_eq!(before["troubles"], serde_json::json!([]), "{before:#}");
+        assert!(before["primaries"].as_u64() > Some(0), "{before:#}");
+        disk.fill();
+        nodes.wait_for_node(0, "it is full and primary of nothing", |node| {
+            node["primaries"] == 0 && node["in_sync"] == 0 && node.to_string().contains("its disk is full")
+        });
+        assert!(nodes.health(0).contains(r#""disk":"full""#), "{}", nodes.health(0));
+        for key in 0..KEYS_EVERYWHERE {
+            let key = format!("while-full-{key}");
+            let inserted = nodes.command(&["kv", "insert", &key, &key]);
+            assert!(inserted.status.success(), "{key}: {inserted:?}");
+            assert_eq!(nodes.command(&["kv", "lookup", &key]).stdout, key.as_bytes());
+        }
+        assert!(!nodes.has_ended(0), "it waits for room");
+        disk.free();
+        nodes.wait_for_node(0, "it is well", |node| node["troubles"] == serde_json::json!([]));
+        assert!(!nodes.health(0).contains("full"), "{}", nodes.health(0));
+        // What is in sync with it holds writes again: without another node it is needed.
+        nodes.kill(&[1]);
+        nodes.wait_for_node(0, "it takes part again", |node| node["in_sync"].as_u64() > Some(200));
+        assert!(nodes.command(&["kv", "insert", "after", "full"]).status.success());
+        assert!(!nodes.has_ended(0));
+        nodes.start_again(&[1]);
+    });
+}
+
+/// Namespaces, or a word about why there are none.
+fn spaces(name: &str) -> Option<Net> {
+    let net = Net::spaces(NODES);
+    if net.is_none() {
+        eprintln!("{name}: not run, as it needs root");
+    }
+    net
+}
+
+#[test]
+fn a_node_is_cut_off_from_the_others_and_joined_again() {
+    let Some(net) = spaces("cut off both ways") else { return };
+    under_load("cut off both ways", net, "default", |nodes| {
+        let ways = [(0, 1), (1, 0), (0, 2), (2, 0)];
+        ways.iter().for_each(|(from, to)| nodes.net.cut(*from, *to));
+        std::thread::sleep(AWAY);
+        ways.iter().for_each(|(from, to)| nodes.net.heal(*from, *to));
+    });
+}
+
+#[test]
+fn a_node_is_heard_by_nobody_though_it_hears_all() {
+    let Some(net) = spaces("cut off one way") else { return };
+    under_load("cut off one way", net, "default", |nodes| {
+        for to in [1, 2] {
+            nodes.net.cut(0, to);
+        }
+        std::thread::sleep(AWAY);
+        for to in [1, 2] {
+            nodes.net.heal(0, to);
+        }
+    });
+}

@@ -1,0 +1,63 @@
+//! Nodes that serve other machines only by TLS.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::process::net::Net;
+use crate::process::nodes::Nodes;
+
+#[test]
+fn who_comes_from_another_machine_without_tls_is_told_so_where_only_tls_is_served() {
+    let Some(net) = Net::spaces(3) else {
+        eprintln!("tls only: not run, as this user may make no network namespaces");
+        return;
+    };
+    let folder = crate::support::folder();
+    let tls = folder.path().join("tls");
+    let addresses: Vec<String> = (0..3).map(|node| net.address(node)).collect();
+    let made = Command::new(env!("CARGO_BIN_EXE_zerohop"))
+        .args(["tls", "new", tls.to_str().unwrap(), "--hosts", &addresses.join(",")])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    // They find each other, and copy to each other, from one machine to another.
+    let nodes = Nodes::start_with(net, 3, folder.path(), Some(tls));
+    for key in 0..12 {
+        let done = nodes.command(&["kv", "insert", &format!("k{key}"), "v"]);
+        assert!(done.status.success(), "{done:?}");
+    }
+    let mut bare = nodes.net.client(Path::new(env!("CARGO_BIN_EXE_zerohop")));
+    bare.args(["kv", "lookup", "k1", "--endpoint", &nodes.endpoints()[0]]).env("ZEROHOP_TLS_CA", "");
+    let refused = bare.output().unwrap();
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(3) && told.contains("takes only TLS"), "{refused:?}");
+    assert!(told.contains("--tls-ca"), "{told}");
+    // HTTP, and Redis at an instance.
+    for (port, words, answer) in [
+        (7400, "GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "say https"),
+        (7401, "PING\r\n", "-ERR only TLS is served"),
+    ] {
+        let mut program = nodes.net.client(&std::env::current_exe().unwrap());
+        program.args(["--exact", "process::tls::speaks_as_it_is_told", "--nocapture"]);
+        program.env("ZEROHOP_TEST_SAY", words).env("ZEROHOP_TEST_TO", format!("{}:{port}", addresses[0]));
+        let heard = program.stdin(Stdio::null()).output().unwrap();
+        let heard = String::from_utf8_lossy(&heard.stderr).into_owned();
+        assert!(heard.contains(answer), "{heard}");
+    }
+}
+
+/// Not a test: says to somebody what the other test wants, from where that wants it said.
+#[test]
+fn speaks_as_it_is_told() {
+    let (Ok(to), Ok(words)) = (std::env::var("ZEROHOP_TEST_TO"), std::env::var("ZEROHOP_TEST_SAY")) else {
+        return;
+    };
+    let mut stream = TcpStream::connect(to).unwrap();
+    stream.set_read_timeout(Some(crate::support::GIVE_UP_AFTER)).unwrap();
+    stream.write_all(words.as_bytes()).unwrap();
+    let mut heard = String::new();
+    stream.read_to_string(&mut heard).unwrap();
+    eprintln!("{heard}");
+}

@@ -1,0 +1,36 @@
+//! A folder of a test's own.
+
+use std::path::Path;
+
+use tempfile::TempDir;
+
+/// The variable that has the folder of a failed test kept.
+const KEEP_VARIABLE: &str = "ZEROHOP_TEST_KEEP";
+
+/// A folder that goes with the test, unless this fails and whoever runs it wants to look.
+#[derive(Debug)]
+pub(crate) struct Folder(TempDir);
+
+pub(crate) fn folder() -> Folder {
+    Folder(tempfile::tempdir().unwrap())
+}
+
+impl Folder {
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        if std::env::var_os(KEEP_VARIABLE).is_some() {
+            self.0.disable_cleanup(true);
+            eprintln!("the folder of the test is kept: {}", self.0.path().display());
+        } else {
+            eprintln!("{KEEP_VARIABLE}=1 keeps the folder of a test that fails");
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! What all tests of the program share: starting and ending it, its ports and folders, and waiting.
+
+pub(crate) mod disk;
+pub(crate) mod folder;
+#[path = "../../../../node/tests/suite/support/give_up.rs"]
+pub(crate) mod give_up;
+pub(crate) mod patience;
+#[path = "../../../../node/tests/suite/support/ports.rs"]
+pub(crate) mod ports;
+pub(crate) mod process;
+pub(crate) mod report;
+pub(crate) mod serving;
+#[path = "../../../../node/tests/suite/support/waiting.rs"]
+pub(crate) mod waiting;
+
+pub(crate) use self::folder::folder;
+pub(crate) use self::give_up::GIVE_UP_AFTER;
+pub(crate) use self::waiting::wait_for;

@@ -1,0 +1,155 @@
+//! Processes that a test has started: each is ended by its handle, and none outlives it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::ops::{Deref, DerefMut};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::{GIVE_UP_AFTER, wait_for};
+
+/// A process that is killed with its handle, unless it has ended.
+#[derive(Debug)]
+pub(crate) struct Running(Child);
+
+impl Running {
+    pub(crate) fn start(command: &mut Command) -> Running {
+        Running(command.spawn().unwrap())
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.0)
+    }
+
+    /// Waits until it has ended, by itself or because it was told to.
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        wait_for(
+            &format!("the end of process {}", self.0.id()),
+            || self.0.try_wait().unwrap(),
+            Option::is_some,
+        )
+        .unwrap()
+    }
+
+    /// Its end, with what it has printed into pipes that nobody has taken.
+    pub(crate) fn output(mut self) -> Output {
+        drop(self.0.stdin.take());
+        let all = |pipe: Option<Box<dyn Read + Send>>| {
+            std::thread::spawn(move || {
+                let mut bytes = Vec::new();
+                pipe.map(|mut pipe| pipe.read_to_end(&mut bytes).unwrap());
+                bytes
+            })
+        };
+        let stdout = all(self.0.stdout.take().map(|pipe| Box::new(pipe) as _));
+        let stderr = all(self.0.stderr.take().map(|pipe| Box::new(pipe) as _));
+        Output { status: self.ended(), stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
+    }
+
+    /// The first line that it prints, without what follows. Empty: it has ended.
+    pub(crate) fn first_line(&mut self) -> String {
+        let output = self.0.stdout.take().expect("its output is taken once");
+        let (told, heard) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            drop(BufReader::new(output).read_line(&mut line));
+            drop(told.send(line));
+        });
+        heard.recv_timeout(GIVE_UP_AFTER).expect("a process neither says that it serves nor ends")
+    }
+}
+
+impl Deref for Running {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Of one that has ended and was waited for this does nothing.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// A node.
+#[derive(Debug)]
+pub(crate) struct Node(Running);
+
+impl Node {
+    /// Starts one, whose log goes behind what is in a file.
+    pub(crate) fn start(mut command: Command, log: &Path) -> Node {
+        let log = File::options().create(true).append(true).open(log).unwrap();
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        Node(Running::start(&mut command))
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Waits until it says that it serves.
+    pub(crate) fn ready(&mut self) -> Value {
+        let line = self.0.first_line();
+        let said = serde_json::from_str(&line).ok();
+        said.filter(|said: &Value| said["manager"].is_string())
+            .unwrap_or_else(|| panic!("the node did not start: {line:?}"))
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_some()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.0.pid(), signal).unwrap();
+    }
+
+    /// Stops it in the middle of whatever it does, or lets it go on.
+    pub(crate) fn pause(&self, is_paused: bool) {
+        self.signal(if is_paused { Signal::STOP } else { Signal::CONT });
+    }
+
+    /// Those that run, killed at once. Whoever tells of them does so until they have ended.
+    pub(crate) fn kill<'n>(nodes: impl IntoIterator<Item = &'n mut Option<Node>>) {
+        let mut nodes: Vec<&mut Option<Node>> = nodes.into_iter().collect();
+        running(&mut nodes).for_each(|node| node.0.kill().unwrap());
+        for node in running(&mut nodes) {
+            let ended = node.0.ended();
+            assert!(!ended.success(), "process {} ended before it was killed: {ended}", node.id());
+        }
+        nodes.into_iter().for_each(|node| *node = None);
+    }
+
+    /// Those that run, asked to end at once, which they do well.
+    pub(crate) fn stop<'n>(nodes: impl IntoIterator<Item = &'n mut Option<Node>>, signal: Signal) {
+        let mut nodes: Vec<&mut Option<Node>> = nodes.into_iter().collect();
+        running(&mut nodes).for_each(|node| node.signal(signal));
+        for node in running(&mut nodes) {
+            let ended = node.0.ended();
+            assert_eq!(ended.code(), Some(0), "process {}, which was asked to stop: {ended}", node.id());
+        }
+        nodes.into_iter().for_each(|node| *node = None);
+    }
+}
+
+fn running<'n>(nodes: &'n mut [&mut Option<Node>]) -> impl Iterator<Item = &'n mut Node> {
+    nodes.iter_mut().filter_map(|node| node.as_mut())
+}
+
+/// Where the log of a node goes.
+pub(crate) fn log_of(folder: &Path, node: usize) -> PathBuf {
+    folder.join(format!("node-{node}.log"))
+}

@@ -1,0 +1,18 @@
+//! Whole nodes in this process, over real sockets and files, their parts, and processes that are killed.
+//!
+//! Nothing here asserts how long something takes, as a slow machine takes longer: tests wait for a state (`support::waiting`), and give
+//! up after minutes.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "tests, which play clients, and have children that talk to them by stdout"
+)]
+
+mod append_fails;
+mod kill;
+mod reactor;
+mod redis;
+mod server;
+mod support;

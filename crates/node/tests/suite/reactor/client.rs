@@ -1,0 +1,93 @@
+//! A client that speaks bare frames over a blocking socket.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+
+use crate::support::give_up::GIVE_UP_AFTER;
+use zerohop_wire::ids::{MapEpoch, RequestId, Timestamp};
+use zerohop_wire::messages::{ClusterId, Hello, Outcome, Query, Read};
+use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Failure, Features, Message};
+
+/// What an answer said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    Ack,
+    Value(Vec<u8>),
+    Failed(Failure<'static>),
+}
+
+pub(crate) struct Client {
+    pub(crate) socket: TcpStream,
+    received: Vec<u8>,
+}
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        let socket = TcpStream::connect(address).unwrap();
+        socket.set_read_timeout(Some(GIVE_UP_AFTER)).unwrap();
+        socket.set_nodelay(true).unwrap();
+        Client { socket, received: Vec::new() }
+    }
+
+    /// Connects and says hello.
+    pub(crate) fn greeted(address: SocketAddr) -> Self {
+        let mut client = Client::connect(address);
+        client.send(&hello());
+        assert_eq!(client.next(), Some((1, Said::Ack)));
+        client
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).unwrap();
+    }
+
+    /// The next answer, or `None` when the server has closed.
+    pub(crate) fn next(&mut self) -> Option<(u64, Said)> {
+        let mut chunk = [0; 1 << 16];
+        loop {
+            if let Decoded::Frame { frame, used } = Decoder::agreed(1, Features(0)).decode(&self.received) {
+                let said = match frame.message(&mut Vec::new()).unwrap() {
+                    Message::HelloAck(_) => Said::Ack,
+                    Message::Answer(Ok(Outcome::Value { bytes, .. })) => Said::Value(bytes.to_vec()),
+                    Message::Answer(Err(failure)) => Said::Failed(failure.into_owned()),
+                    other => panic!("{other:?}"),
+                };
+                let request = frame.envelope.request.0;
+                self.received.drain(..used);
+                return Some((request, said));
+            }
+            match self.socket.read(&mut chunk).unwrap() {
+                0 => {
+                    assert!(self.received.is_empty(), "closed in the middle of an answer");
+                    return None;
+                }
+                count => self.received.extend_from_slice(&chunk[..count]),
+            }
+        }
+    }
+}
+
+pub(crate) fn encoded(request: u64, message: &Message<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    let envelope = Envelope { request: RequestId(request), ..Envelope::default() };
+    Encoder::default().encode(&envelope, message, &mut out).unwrap();
+    out
+}
+
+pub(crate) fn lookup(request: u64, key: &[u8]) -> Vec<u8> {
+    encoded(request, &Message::Read { seen: Timestamp::ZERO, read: Read { key, query: Query::Lookup } })
+}
+
+pub(crate) fn hello() -> Vec<u8> {
+    let hello = Hello {
+        version_min: 1,
+        version_max: 1,
+        features: Features(0),
+        cluster: ClusterId::default(),
+        map_epoch: MapEpoch(0),
+        proof_method: 0,
+        nonce: [0; 32],
+        name: "test",
+    };
+    encoded(1, &Message::Hello(hello))
+}

@@ -1,0 +1,136 @@
+//! The reactor over real sockets of this machine.
+mod client;
+mod sockets;
+
+use std::net::SocketAddr;
+use std::thread::JoinHandle;
+
+use crate::support::waiting::wait_for;
+use zerohop_node::reactor::{
+    ConnectionId, Counters, Flow, Limits, Mailbox, MioDriver, Now, Reactor, Replies, RequestToken, Service,
+    Upkeep,
+};
+use zerohop_wire::ids::{PartitionEpoch, Timestamp};
+use zerohop_wire::messages::{Hello, HelloAck, Outcome, Pong, Read};
+use zerohop_wire::{Envelope, Failure, Message};
+
+/// Answers a lookup with its key, repeated; a lookup of `later` only when another message comes.
+struct Echo {
+    repeat: usize,
+    waiting: Vec<(RequestToken, Vec<u8>)>,
+    counters: std::sync::mpsc::Sender<(Counters, usize)>,
+}
+
+enum Tell {
+    Count,
+    AnswerAll,
+    Stop,
+}
+
+/// A reactor on a thread of its own, ended when this is dropped.
+struct Server {
+    address: SocketAddr,
+    mailbox: Mailbox<Tell>,
+    counters: std::sync::mpsc::Receiver<(Counters, usize)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    fn start(repeat: usize, limits: Limits) -> Self {
+        let driver = MioDriver::listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = driver.local_address().unwrap();
+        let (sender, counters) = std::sync::mpsc::channel();
+        let service = Echo { repeat, waiting: Vec::new(), counters: sender };
+        let (mut reactor, mailbox) = Reactor::new(driver, service, limits);
+        let thread = std::thread::spawn(move || reactor.run().unwrap());
+        Server { address, mailbox, counters, thread: Some(thread) }
+    }
+
+    /// What the reactor has counted, and how many connections it has.
+    fn count(&self) -> (Counters, usize) {
+        self.mailbox.leave(Tell::Count).unwrap();
+        self.counters.recv().unwrap()
+    }
+
+    /// Waits until what was counted is as asked.
+    fn until(&self, what: &str, holds: impl Fn(&Counters, usize) -> bool) {
+        wait_for(what, || self.count(), |(counters, open)| holds(counters, *open));
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.mailbox.leave(Tell::Stop));
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(std::thread::panicking() || matches!(ended, Some(Ok(()))), "the reactor panicked");
+    }
+}
+
+impl Echo {
+    fn answer(&self, token: RequestToken, key: &[u8], replies: &mut Replies<'_>) {
+        let bytes = key.repeat(self.repeat);
+        let outcome = Outcome::Value { version: Timestamp(1), length: bytes.len() as u64, bytes: &bytes };
+        replies.answer(token, PartitionEpoch(9), &Message::Answer(Ok(outcome)));
+    }
+
+    fn answer_waiting(&mut self, replies: &mut Replies<'_>) {
+        for (token, key) in std::mem::take(&mut self.waiting).into_iter().rev() {
+            self.answer(token, &key, replies);
+        }
+    }
+}
+
+impl Service for Echo {
+    type Notice = Tell;
+
+    fn hello(&mut self, _: ConnectionId, _: &Hello<'_>, _: Now) -> Result<HelloAck, Failure<'static>> {
+        Ok(HelloAck::default())
+    }
+
+    fn request(
+        &mut self,
+        token: RequestToken,
+        _: &Envelope,
+        message: Message<'_>,
+        now: Now,
+        replies: &mut Replies<'_>,
+    ) {
+        match message {
+            Message::Read { read: Read { key, .. }, .. } if key.starts_with(b"later") => {
+                self.waiting.push((token, key.to_vec()));
+            }
+            Message::Read { read: Read { key, .. }, .. } => self.answer(token, key, replies),
+            _ => {
+                let now = Timestamp::from_millis(now.unix_ms);
+                replies.answer(token, PartitionEpoch(0), &Message::Pong(Pong { now, ..Pong::default() }));
+            }
+        }
+    }
+
+    fn notice(&mut self, notice: Tell, _: Now, replies: &mut Replies<'_>) -> Flow {
+        match notice {
+            Tell::Count => drop(self.counters.send((replies.counters().clone(), replies.connections()))),
+            Tell::AnswerAll => self.answer_waiting(replies),
+            Tell::Stop => return Flow::Stop,
+        }
+        Flow::Continue
+    }
+
+    fn next_deadline_ms(&self) -> Option<u64> {
+        None
+    }
+
+    fn tick(&mut self, _: Now, _: &mut Replies<'_>) {}
+
+    fn end_of_batch(&mut self, _: Now, _: &mut Replies<'_>) {}
+
+    fn upkeep(&mut self, _: Now) -> Upkeep {
+        Upkeep::Done
+    }
+
+    fn closed(&mut self, _: ConnectionId) {}
+
+    fn stopping(&mut self, _: Now, replies: &mut Replies<'_>) {
+        self.answer_waiting(replies);
+    }
+}

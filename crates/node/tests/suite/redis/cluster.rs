@@ -1,0 +1,59 @@
+//! Keys of several owners: forwarded to them, or corrected, or refused together.
+
+use std::collections::BTreeSet;
+
+use zerohop_placement::hash::key_slot;
+
+use crate::redis::support::{Redis, Reply, addresses, bulk, in_memory, ok};
+
+#[test]
+fn who_has_asked_for_the_layout_is_moved_to_the_owner_and_others_are_not() {
+    let server = in_memory(2);
+    let addresses = addresses(&server);
+    let (mut plain, mut aware) = (Redis::connect(addresses[0]), Redis::connect(addresses[0]));
+    let Reply::Array(Some(ranges)) = aware.ask("CLUSTER SLOTS") else { panic!("no ranges") };
+    let mut slots = 0;
+    let mut ports = BTreeSet::new();
+    for range in ranges {
+        let Reply::Array(Some(range)) = range else { panic!("no range") };
+        let (Reply::Number(first), Reply::Number(last)) = (&range[0], &range[1]) else { panic!("no ends") };
+        slots += last - first + 1;
+        let Reply::Array(Some(owner)) = &range[2] else { panic!("no owner") };
+        ports.insert(format!("{:?}", owner[1]));
+    }
+    assert_eq!((slots, ports.len()), (16_384, 2));
+    let mut moved = 0;
+    for n in 0..50 {
+        let key = format!("key{n}");
+        assert_eq!(plain.ask(&format!("SET {key} v")), ok());
+        match aware.ask(&format!("GET {key}")) {
+            Reply::Error(text) => {
+                let to = format!("MOVED {} {}", key_slot(key.as_bytes()), addresses[1]);
+                assert_eq!(text, to);
+                let mut owner = Redis::connect(addresses[1]);
+                owner.ask("CLUSTER SLOTS");
+                assert_eq!(owner.ask(&format!("GET {key}")), bulk("v"));
+                moved += 1;
+            }
+            reply => assert_eq!(reply, bulk("v")),
+        }
+    }
+    assert!((5..45).contains(&moved), "{moved}");
+    server.stop().unwrap();
+}
+
+#[test]
+fn keys_of_several_partitions_are_refused_and_those_of_one_are_not() {
+    let server = in_memory(2);
+    let mut redis = Redis::connect(addresses(&server)[1]);
+    let crossed = Reply::Error("CROSSSLOT Keys in request don't hash to the same slot".to_owned());
+    assert_eq!(redis.ask("MSET a 1 b 2 c 3"), crossed);
+    assert_eq!(redis.ask("MSET {t}a 1 {t}b 2 {t}c 3"), ok());
+    assert_eq!(redis.ask("DEL {t}a {t}b {t}none"), Reply::Number(2));
+    assert_eq!(redis.ask("MULTI"), ok());
+    redis.ask("SET {t}a 1");
+    assert_eq!(redis.ask("SET elsewhere 1"), crossed);
+    assert!(matches!(redis.ask("EXEC"), Reply::Error(text) if text.starts_with("EXECABORT")));
+    assert_eq!(redis.ask("EXISTS {t}a"), Reply::Number(0));
+    server.stop().unwrap();
+}

@@ -1,0 +1,8 @@
+//! Clients of Redis on a whole node, over real sockets: what belongs to whom, in which order, and what strangers do.
+
+mod cluster;
+mod kill;
+mod nodes;
+mod order;
+mod strangers;
+mod support;

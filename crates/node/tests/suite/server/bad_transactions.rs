@@ -1,0 +1,128 @@
+//! Transactions, as frames, that no client of this project would send: each is refused by its reason, changes nothing, and leaves
+//! nobody waiting.
+
+use zerohop_node::server::Server;
+use zerohop_transaction::codec::encode_parts;
+use zerohop_transaction::{Access, Body, Durability, Item, Items, Part, Place, StageId};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, Sequence, SessionId};
+use zerohop_wire::messages::{Change, Condition, Operation, Query, Read, Write};
+use zerohop_wire::{AbortReason, Failure, pack};
+
+use crate::server::support::{block_on, client, create, fixed_ports, on};
+use crate::server::transactions::{Node, decider, insert};
+
+fn reason(failure: &Failure<'_>) -> AbortReason {
+    match failure {
+        Failure::Aborted { reason, .. } => *reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The items of a part.
+fn items(part: &mut Part) -> &mut Vec<Item> {
+    match &mut part.items {
+        Items::Inline(items) => items,
+        Items::Staged(_) => panic!("nothing is staged"),
+    }
+}
+
+/// How a good transaction of two parts is spoilt.
+type Spoil = fn(&mut Vec<Part>);
+
+#[test]
+fn transactions_that_contradict_themselves_or_a_limit_are_refused_and_leave_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(on(folder.path(), fixed_ports())).unwrap();
+    let keyspace = block_on(async { create(&client(&server).await, "accounts", Some("sync")).await });
+    let mut node = Node::of(&server, KeyspaceId(keyspace.id));
+    let (one, other) = (node.key(InstanceId(1), 0), node.key(InstanceId(2), 0));
+    let last = decider(&node, &[&one, &other]).to_owned();
+    let good = node.parts(Durability::Sync, &[(&one, insert("a")), (&other, insert("b"))]);
+    let spoilt: [(Spoil, AbortReason); 13] = [
+        (Vec::clear, AbortReason::Malformed),
+        (|parts| parts.reverse(), AbortReason::Malformed),
+        (|parts| parts.insert(0, parts[0].clone()), AbortReason::Malformed),
+        (|parts| items(&mut parts[0])[0].cell ^= 1, AbortReason::Malformed),
+        (|parts| items(&mut parts[1])[0].cell ^= 1, AbortReason::Malformed),
+        (|parts| items(&mut parts[0])[0].access = Access::Read, AbortReason::Malformed),
+        (|parts| items(&mut parts[1])[0].access = Access::Transform(1), AbortReason::Malformed),
+        (|parts| items(&mut parts[0])[0].body = Body::Inline(vec![0xFF; 2].into()), AbortReason::Malformed),
+        (|parts| items(&mut parts[0])[0].body = Body::Staged(nobodys()), AbortReason::StagedGone),
+        (|parts| parts[1].items = Items::Staged(nobodys()), AbortReason::StagedGone),
+        (
+            |parts| {
+                let item = items(&mut parts[0])[0].clone();
+                items(&mut parts[0]).extend(vec![item; 16_384]);
+            },
+            AbortReason::Malformed,
+        ),
+        (
+            |parts| {
+                let item = items(&mut parts[0])[0].clone();
+                let long = Item { body: Body::Inline(vec![0; 300 << 10].into()), ..item };
+                items(&mut parts[0]).extend(vec![long; 4]);
+            },
+            AbortReason::TooLong,
+        ),
+        (
+            |parts| {
+                let place = Place { keyspace: KeyspaceId(77), ..parts[0].place };
+                parts.insert(0, Part { place, durability: Durability::Memory, ..parts[0].clone() });
+            },
+            AbortReason::Misplaced,
+        ),
+    ];
+    let mut sequence = 0;
+    for (at, (spoil, expected)) in spoilt.into_iter().enumerate() {
+        let mut parts = good.clone();
+        spoil(&mut parts);
+        sequence += 1;
+        let asked = node.transact(sequence, &last, &parts);
+        let told = node.outcome(asked).unwrap_err();
+        assert_eq!(reason(&told), expected, "{at}: {told:?}");
+        assert_eq!((node.value(&one), node.value(&other)), (None, None), "{at}");
+    }
+
+    // Bytes of any kind, and every beginning of a good one.
+    let encoded = encode_parts(&good);
+    let beginnings = (0..encoded.len()).step_by(7).map(|length| encoded[..length].to_vec());
+    for bytes in beginnings.chain([vec![0xFF; 64], vec![0; 64], [&encoded[..], &[0]].concat()]) {
+        sequence += 1;
+        let asked = node.transact_bytes(sequence, &last, &bytes);
+        let told = node.outcome(asked).unwrap_err();
+        assert_eq!(reason(&told), AbortReason::Malformed, "{bytes:?}: {told:?}");
+    }
+
+    // A wait among its items; one who is not the decider.
+    let mut parts = good.clone();
+    let wait = Query::Wait { until: zerohop_wire::messages::Until::Present };
+    let mut bytes = Vec::new();
+    pack(&Operation::Read(Read { key: one.as_bytes(), query: wait }), &mut bytes).unwrap();
+    let of_one = parts.iter_mut().find(|part| part.place != good[1].place).unwrap();
+    items(of_one)[0].body = Body::Inline(bytes.into());
+    items(of_one)[0].access = Access::Read;
+    sequence += 1;
+    let asked = node.transact(sequence, &last, &parts);
+    assert_eq!(reason(&node.outcome(asked).unwrap_err()), AbortReason::Malformed);
+    let first = if last == one { other.clone() } else { one.clone() };
+    sequence += 1;
+    let asked = node.transact(sequence, &first, &good);
+    assert!(node.outcome(asked).is_err());
+
+    // Nobody is in the way of anybody after all that, and nothing is there.
+    assert_eq!((node.value(&one), node.value(&other)), (None, None));
+    sequence += 1;
+    let write =
+        Write { key: one.as_bytes(), condition: Condition::IfAbsent, change: Change::Increment { delta: 1 } };
+    let parts = node.parts(Durability::Sync, &[(&one, write.change), (&other, insert("b"))]);
+    let asked = node.transact(sequence, &last, &parts);
+    node.outcome(asked).unwrap();
+    assert_eq!(node.value(&one).unwrap().1, "1");
+    drop(node);
+    server.stop().unwrap();
+}
+
+/// A piece that nobody has staged.
+fn nobodys() -> StageId {
+    StageId { session: SessionId::default(), sequence: Sequence(99) }
+}

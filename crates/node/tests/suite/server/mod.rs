@@ -1,0 +1,12 @@
+//! A whole node in this process, over real sockets and files, with the real client.
+
+mod support;
+
+mod bad_transactions;
+mod keyspaces;
+mod limits;
+mod operations;
+mod restart;
+mod strangers;
+mod transactions;
+mod web;

@@ -1,0 +1,264 @@
+//! Whatever anybody sends to any port of a node, those who speak properly do not notice.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use zerohop_engine::random::Random;
+use zerohop_wire::admin::{AdminAnswer, AdminRequest, Answer, Ask, KeyspaceSettings, StatusGet};
+use zerohop_wire::ids::{KeyspaceId, RequestId, Timestamp};
+use zerohop_wire::limits::VALUE_BYTES_MAX;
+use zerohop_wire::messages::{Admin, Hello, Message, Query, Read as Lookup};
+use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Failure, Features, What};
+
+use crate::server::support::{block_on, client, default_keyspace, in_memory};
+use crate::support::give_up::GIVE_UP_AFTER;
+use crate::support::waiting::wait_for;
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(GIVE_UP_AFTER)).unwrap();
+    stream
+}
+
+fn frame(request: u64, message: &Message<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let envelope = Envelope { request: RequestId(request), keyspace: KeyspaceId(1), ..Envelope::default() };
+    Encoder::default().encode(&envelope, message, &mut bytes).unwrap();
+    bytes
+}
+
+fn hello() -> Vec<u8> {
+    frame(
+        1,
+        &Message::Hello(Hello {
+            version_min: 1,
+            version_max: 1,
+            features: Features::default(),
+            cluster: Default::default(),
+            map_epoch: Default::default(),
+            proof_method: 0,
+            nonce: [0; 32],
+            name: "stranger",
+        }),
+    )
+}
+
+/// What an answer says, as far as these tests look at it.
+#[derive(Debug, PartialEq)]
+enum Said {
+    Failure(Failure<'static>),
+    Admin(AdminAnswer),
+    Something,
+}
+
+/// Reads answers until there are so many, or the end; each with its request.
+fn answers(stream: &mut TcpStream, many: usize) -> Vec<(u64, Said)> {
+    let (mut bytes, mut at, mut found) = (Vec::new(), 0, Vec::new());
+    // A frame of the greeting and one of the version agreed on are of one form.
+    let decoder = Decoder::agreed(1, Features::default());
+    let mut chunk = vec![0; 64 << 10];
+    while found.len() < many {
+        match decoder.decode(&bytes[at..]) {
+            Decoded::Frame { frame, used } => {
+                let mut expanded = Vec::new();
+                let said = match frame.message(&mut expanded).unwrap() {
+                    Message::Answer(Err(failure)) => Said::Failure(failure.into_owned()),
+                    Message::AdminAnswer(admin) => {
+                        Said::Admin(AdminAnswer::from_bytes(admin.encoded).unwrap())
+                    }
+                    _ => Said::Something,
+                };
+                found.push((frame.envelope.request.0, said));
+                at += used;
+            }
+            Decoded::Need(_) => match stream.read(&mut chunk) {
+                Ok(0) | Err(_) => break,
+                Ok(read) => bytes.extend_from_slice(&chunk[..read]),
+            },
+            other => panic!("no answer: {other:?}"),
+        }
+    }
+    found
+}
+
+#[test]
+fn bytes_of_any_kind_on_any_port_harm_nobody() {
+    let server = in_memory(2);
+    let ports: Vec<SocketAddr> =
+        server.instances().iter().map(|(_, address)| *address).chain([server.manager_address()]).collect();
+    block_on(async {
+        let client = client(&server).await;
+        let keyspace = default_keyspace(&client).await;
+        let mut random = Random::new(1);
+        for round in 0..60 {
+            keyspace.insert("k", &format!("round {round}")).await.unwrap();
+            for port in &ports {
+                let mut stream = connect(*port);
+                let mut bytes = match round % 4 {
+                    0 => Vec::new(),
+                    1 => hello(),
+                    2 => [hello(), frame(2, &Message::Admin(Admin { encoded: b"\xff\xff" }))].concat(),
+                    _ => [hello(), hello()].concat(),
+                };
+                let mut noise = vec![0; random.below(3000) as usize];
+                random.fill(&mut noise);
+                bytes.extend_from_slice(&noise);
+                if !bytes.is_empty() && round % 3 == 0 {
+                    let at = random.below(bytes.len() as u64) as usize;
+                    bytes[at] ^= 1 << random.below(8);
+                }
+                // It may have been closed on us already.
+                drop(stream.write_all(&bytes));
+            }
+            let found = keyspace.lookup_bytes("k").await.unwrap();
+            assert_eq!(found.as_deref(), Some(format!("round {round}").as_bytes()));
+        }
+    });
+    server.stop().unwrap();
+}
+
+#[test]
+fn the_manager_tells_who_asks_it_for_records_where_they_are() {
+    let server = in_memory(1);
+    let mut stream = connect(server.manager_address());
+    let read = Lookup { key: b"k", query: Query::Lookup };
+    let lookup = frame(2, &Message::Read { seen: Timestamp::ZERO, read });
+    let unreadable = frame(3, &Message::Admin(Admin { encoded: b"\x12\xff" }));
+    let answer = frame(4, &Message::Answer(Err(Failure::NotFound)));
+    stream.write_all(&[hello(), lookup, unreadable, answer].concat()).unwrap();
+    let mut found = answers(&mut stream, 4);
+    found.sort_by_key(|(request, _)| *request);
+    assert_eq!(found[0], (1, Said::Something));
+    match &found[1] {
+        (2, Said::Failure(Failure::WrongOwner { epoch, delta })) => assert!(epoch.0 > 0 && !delta.is_empty()),
+        other => panic!("no redirect: {other:?}"),
+    }
+    // The refusal of a control request is an answer of its own kind.
+    assert!(matches!(&found[2], (3, Said::Admin(_))), "{found:?}");
+    assert_eq!(found[3], (4, Said::Failure(What::Unexpected.into())));
+}
+
+#[test]
+fn before_hello_and_beyond_its_bounds_the_manager_takes_nothing() {
+    let server = in_memory(1);
+    let mut stream = connect(server.manager_address());
+    stream.write_all(&frame(7, &Message::Ping(Default::default()))).unwrap();
+    assert_eq!(answers(&mut stream, 2), [(7, Said::Failure(What::HelloExpected.into()))]);
+
+    let mut stream = connect(server.manager_address());
+    stream.write_all(&hello()).unwrap();
+    assert_eq!(answers(&mut stream, 1), [(1, Said::Something)]);
+    let value = vec![0; VALUE_BYTES_MAX];
+    let write = zerohop_wire::messages::Write {
+        key: b"k",
+        condition: Default::default(),
+        change: zerohop_wire::messages::Change::Insert { value: &value, expiry: Default::default() },
+    };
+    let large = frame(8, &Message::Write { stamp: Default::default(), write });
+    // It is refused before all of it has come.
+    drop(stream.write_all(&large));
+    let found = answers(&mut stream, 2);
+    assert!(matches!(found[..], [(8, Said::Failure(Failure::FrameTooLong { .. }))]), "{found:?}");
+}
+
+#[test]
+fn what_many_ask_for_at_once_is_bounded_and_answered() {
+    const ASKED: u64 = 5000;
+    let server = in_memory(1);
+    let mut stream = connect(server.manager_address());
+    let map_get = |request| frame(request, &Message::MapGet(Default::default()));
+    let asked: Vec<u8> = (2..2 + ASKED).flat_map(map_get).collect();
+    let mut writer = stream.try_clone().unwrap();
+    let writing = std::thread::Builder::new().spawn(move || writer.write_all(&[hello(), asked].concat()));
+    let found = answers(&mut stream, ASKED as usize + 1);
+    writing.unwrap().join().unwrap().unwrap();
+    assert_eq!(found.len(), ASKED as usize + 1);
+    assert!(found.iter().all(|(_, said)| *said == Said::Something));
+
+    // Frames that are begun and not ended.
+    let encoded = vec![0; 1 << 20];
+    let whole = frame(9, &Message::Admin(Admin { encoded: &encoded }));
+    let begun: Vec<TcpStream> = (0..40)
+        .map(|_| {
+            let mut stream = connect(server.manager_address());
+            stream.write_all(&hello()).unwrap();
+            assert_eq!(answers(&mut stream, 1), [(1, Said::Something)]);
+            // It may be refused before all of it has come.
+            drop(stream.write_all(&whole[..whole.len() - 1]));
+            stream
+        })
+        .collect();
+    let refused = || {
+        let is_refused = |stream: &&TcpStream| {
+            stream.set_nonblocking(true).unwrap();
+            matches!(stream.peek(&mut [0; 1]), Ok(1))
+        };
+        begun.iter().filter(is_refused).count()
+    };
+    wait_for("so many are more than all may hold together", refused, |refused| *refused >= 40 - 31);
+    // The others are held, for as long as one looks.
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(refused(), 40 - 31);
+    drop(begun);
+    // They are gone now, and there is room again.
+    let mut stream = connect(server.manager_address());
+    stream.write_all(&[hello(), whole].concat()).unwrap();
+    assert!(matches!(answers(&mut stream, 2)[..], [(1, Said::Something), (9, Said::Admin(_))]));
+    block_on(async { default_keyspace(&client(&server).await).await.insert("k", "v").await.unwrap() });
+}
+
+#[test]
+fn a_control_request_that_comes_to_an_instance_is_answered_by_the_manager() {
+    let server = in_memory(2);
+    let create = |name: &str| {
+        let settings = KeyspaceSettings { name: name.to_owned(), ..KeyspaceSettings::default() };
+        AdminRequest::of(Ask::CreateKeyspace(settings)).to_bytes()
+    };
+    let status = AdminRequest::of(Ask::Status(StatusGet {})).to_bytes();
+    for (place, (_, address)) in server.instances().iter().enumerate() {
+        let mut stream = connect(*address);
+        // It changes the map of the very instance that waits for the answer.
+        let create = create(&format!("k{place}"));
+        let asked = [
+            hello(),
+            frame(2, &Message::Admin(Admin { encoded: &create })),
+            frame(3, &Message::Admin(Admin { encoded: &status })),
+            frame(4, &Message::Admin(Admin { encoded: b"\x12\xff" })),
+            frame(5, &Message::Ping(Default::default())),
+        ];
+        stream.write_all(&asked.concat()).unwrap();
+        let mut found = answers(&mut stream, 5);
+        found.sort_by_key(|(request, _)| *request);
+        match &found[..] {
+            [
+                (1, Said::Something),
+                (2, Said::Admin(AdminAnswer { answer: Some(Answer::Keyspace(keyspace)), .. })),
+                (3, Said::Admin(AdminAnswer { answer: Some(Answer::Status(status)), .. })),
+                (4, Said::Admin(AdminAnswer { answer: Some(Answer::Refused(refused)), .. })),
+                (5, Said::Something),
+            ] => {
+                assert_eq!(keyspace.name, format!("k{place}"));
+                assert_eq!(status.keyspaces.len(), place + 2);
+                assert_eq!(refused.code, "bad-request");
+            }
+            other => panic!("not as asked: {other:?}"),
+        }
+    }
+    // Some of these are under way when the node stops: each is answered once, or its connection closed.
+    let mut streams: Vec<TcpStream> =
+        server.instances().iter().map(|(_, address)| connect(*address)).collect();
+    let flood: Vec<u8> =
+        (2..60).flat_map(|n| frame(n, &Message::Admin(Admin { encoded: &status }))).collect();
+    for stream in &mut streams {
+        stream.write_all(&[hello(), flood.clone()].concat()).unwrap();
+    }
+    server.stop().unwrap();
+    for stream in &mut streams {
+        let mut requests: Vec<u64> = answers(stream, 100).into_iter().map(|(request, _)| request).collect();
+        let answered = requests.len();
+        requests.sort_unstable();
+        requests.dedup();
+        assert_eq!(requests.len(), answered);
+    }
+}

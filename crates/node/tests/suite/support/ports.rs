@@ -1,0 +1,45 @@
+//! Ports that nodes keep when they are started again.
+
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::sync::Mutex;
+
+/// Where they are looked for: below those that `zerohop up` looks for, and those that systems give to outgoing connections, one of
+/// which could take a port while its node is down.
+const FIRST: u16 = 10_000;
+const END: u16 = 20_000;
+
+/// Ports of one block, whose first is marked.
+const BLOCK: u16 = 20;
+const BLOCKS: u16 = (END - FIRST) / BLOCK;
+
+/// The marks of what this process was given, until it ends. A mark is a UDP socket at the first port of a block, which the system gives
+/// to one process of the machine only, and takes back however that process ends.
+static MARKS: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
+
+/// The first of so many ports in a row, at which nobody listens. No other test of this machine is given them while this process lives,
+/// nor is this one again: clusters that came to the same addresses would take each other's nodes for their own.
+pub(crate) fn ports(count: u16) -> u16 {
+    assert!(count <= BLOCK, "{count} ports in a row are more than a block");
+    let begin = (std::process::id() % u32::from(BLOCKS)) as u16;
+    let found = (0..BLOCKS).map(|step| FIRST + (begin + step) % BLOCKS * BLOCK).find(|first| hold(*first));
+    found.expect("a block of free ports")
+}
+
+#[expect(clippy::disallowed_methods, reason = "asks the system whether a port is free")]
+fn hold(first: u16) -> bool {
+    let Ok(mark) = UdpSocket::bind((Ipv4Addr::LOCALHOST, first)) else { return false };
+    let is_free = (first..first + BLOCK).all(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok());
+    if is_free {
+        MARKS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(mark);
+    }
+    is_free
+}
+
+#[test]
+fn no_port_is_given_twice() {
+    let (one, other) = (ports(BLOCK), ports(1));
+    assert!(one.abs_diff(other) >= BLOCK && (FIRST..END).contains(&one) && (FIRST..END).contains(&other));
+    #[expect(clippy::disallowed_methods, reason = "asks as another process would")]
+    let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, one));
+    assert!(taken.is_err(), "another process would be given it");
+}

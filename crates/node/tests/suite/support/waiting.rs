@@ -1,0 +1,23 @@
+//! Waiting for a state.
+
+use std::fmt::Debug;
+use std::time::{Duration, Instant};
+
+use super::give_up::GIVE_UP_AFTER;
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Looks again and again, until it is so; what was seen then. Who gives up tells what was seen last.
+#[expect(clippy::disallowed_methods, reason = "a test waits for another thread or process")]
+pub(crate) fn wait_for<T: Debug>(what: &str, mut look: impl FnMut() -> T, is_so: impl Fn(&T) -> bool) -> T {
+    let began = Instant::now();
+    loop {
+        let seen = look();
+        if is_so(&seen) {
+            return seen;
+        }
+        assert!(began.elapsed() < GIVE_UP_AFTER, "never came: {what}; this was seen last: {seen:#?}");
+        std::thread::sleep(PAUSE);
+    }
+}
