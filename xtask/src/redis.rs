@@ -28,7 +28,7 @@ pub fn run(shop: &Workshop) -> Result<String, Failure> {
     let path = format!("{}:{path}", kept.bin().display());
     run_command(
         shop.cargo()
-            .args(["test", "--quiet", "--locked", "--package", "zerohop", "--test", "guides"])
+            .args(["test", "--quiet", "--locked", "--package", "zerohop", "--test", "suite", "guides::"])
             .env("ZEROHOP_GUIDES", "docs/guide/redis.md")
             .env("PATH", path),
         "docs/guide/redis.md says what is not so, shown above",

@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use crc_fast::{CrcAlgorithm, Digest};
@@ -18,6 +19,13 @@ const MANIFEST_NEW: &str = "manifest.new";
 const UNFINISHED: &str = "unfinished";
 const BUFFER_BYTES: usize = 1 << 20;
 
+/// How files of a backup are opened for writing: it holds all data, so that they are for this account alone, whatever its umask.
+fn private() -> fs::OpenOptions {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).mode(0o600);
+    options
+}
+
 /// A folder in which a backup is being made. Dropped before it is finished, what was written is removed.
 #[derive(Debug)]
 pub(crate) struct Folder {
@@ -30,7 +38,7 @@ pub(crate) struct Folder {
 impl Folder {
     /// A folder that is new, empty, or holds what is left of a backup that was never finished.
     pub(crate) fn begin(path: &Path) -> Result<Folder, BackupError> {
-        let is_new = match fs::create_dir(path) {
+        let is_new = match fs::DirBuilder::new().mode(0o700).create(path) {
             Ok(()) => true,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
             Err(error) => return Err(BackupError::file("making the folder", path, &error)),
@@ -42,7 +50,10 @@ impl Folder {
         let mark = path.join(UNFINISHED);
         let text = "a backup is being written here, or was and did not get to its end\n";
         folder.is_finished = false;
-        fs::write(&mark, text).map_err(|error| BackupError::file("writing", &mark, &error))?;
+        let marked = private().create(true).truncate(true).open(&mark);
+        marked
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .map_err(|error| BackupError::file("writing", &mark, &error))?;
         Ok(folder)
     }
 
@@ -80,7 +91,7 @@ impl Folder {
     pub(crate) fn finish(mut self, manifest: &Manifest) -> Result<(), BackupError> {
         let (new, path) = (self.path.join(MANIFEST_NEW), self.path.join(MANIFEST));
         let failed = |error: std::io::Error| BackupError::file("writing", &path, &error);
-        let mut file = File::create(&new).map_err(failed)?;
+        let mut file = private().create(true).truncate(true).open(&new).map_err(failed)?;
         file.write_all(&manifest.encode()).and_then(|()| file.sync_all()).map_err(failed)?;
         sync_folder(&self.path)?;
         fs::rename(&new, &path).map_err(failed)?;
@@ -174,7 +185,7 @@ impl PartWriter {
             return Ok(());
         }
         if self.file.is_none() {
-            let file = File::create_new(&self.path);
+            let file = private().create_new(true).open(&self.path);
             let file = file.map_err(|error| BackupError::file("making", &self.path, &error))?;
             self.file = Some(BufWriter::with_capacity(BUFFER_BYTES, file));
             let header = self.header.encode();

@@ -12,6 +12,7 @@ mod zeros;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::task::Waker;
@@ -499,7 +500,9 @@ fn make_root(root: &Path) -> Result<(), OpenDiskError> {
     let missing: Vec<&Path> = root.ancestors().take_while(|folder| !folder.exists()).collect();
     let missing = missing.into_iter().filter(|folder| !folder.as_os_str().is_empty());
     let missing: Vec<&Path> = missing.collect();
-    std::fs::create_dir_all(root).map_err(|error| system_error(root, "making the folder", &error))?;
+    // What is kept is for this account alone, whatever its umask.
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(root);
+    made.map_err(|error| system_error(root, "making the folder", &error))?;
     for folder in missing {
         let above = match folder.parent() {
             Some(above) if !above.as_os_str().is_empty() => above,
@@ -515,8 +518,11 @@ fn make_root(root: &Path) -> Result<(), OpenDiskError> {
 #[expect(clippy::disallowed_methods, reason = "node is the home of files, and this module of the disk's")]
 fn lock(root: &Path) -> Result<File, OpenDiskError> {
     let path = root.join(LOCK_FILE);
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
     let file = file.map_err(|error| system_error(&path, "opening the lock", &error))?;
+    // Another account that may open it may hold it, and keep a node from starting. Older versions made it readable.
+    rustix::fs::fchmod(&file, Mode::from_raw_mode(0o600))
+        .map_err(|errno| system_error(&path, "closing the lock to others", &errno.into()))?;
     let is_held = |error: &TryLockError| matches!(error, TryLockError::WouldBlock);
     match outlive(&root.display(), is_held, || file.try_lock()) {
         Ok(()) => Ok(file),
@@ -542,10 +548,10 @@ fn not_found(path: &str) -> DiskError {
     DiskError::NotFound { path: path.to_owned() }
 }
 
-/// The answer to a refusal that may be for want of space.
+/// The answer to a refusal that may be for want of space: of the disk, of a quota, or of what one file may have (`ulimit -f`).
 fn refused(path: &str, operation: &'static str, errno: Errno) -> DiskError {
     match errno {
-        Errno::NOSPC | Errno::DQUOT => DiskError::Full,
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => DiskError::Full,
         errno => failed(path, operation, errno),
     }
 }

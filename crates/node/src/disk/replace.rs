@@ -2,6 +2,7 @@
 //! there before keeps its room for the next one.
 
 use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 /// Puts these bytes in the place of the file `name` of `folder`, which is made if there is none. It survives a crash once
@@ -13,10 +14,11 @@ use std::path::Path;
 /// The system's.
 #[expect(clippy::disallowed_methods, reason = "the home of files")]
 pub(crate) fn replace_file(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    std::fs::create_dir_all(folder)?;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let (unfinished, finished) = (folder.join(format!("{name}.tmp")), folder.join(name));
     // Not emptied first: its room would be gone.
-    let mut file = std::fs::File::options().write(true).create(true).truncate(false).open(&unfinished)?;
+    let mut options = std::fs::File::options();
+    let mut file = options.write(true).create(true).truncate(false).mode(0o600).open(&unfinished)?;
     file.write_all(bytes)?;
     file.set_len(bytes.len() as u64)?;
     file.sync_all()?;
@@ -57,6 +59,9 @@ mod tests {
         replace_file(&folder, "small", b"one and more").unwrap();
         replace_file(&folder, "small", b"two").unwrap();
         assert_eq!(std::fs::read(folder.join("small")).unwrap(), b"two");
+        let mode =
+            |path: &Path| std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(path).unwrap()) & 0o777;
+        assert_eq!((mode(&folder), mode(&folder.join("small"))), (0o700, 0o600));
         replace_file(&folder, "small", b"the third").unwrap();
         replace_file(&folder, "small", b"4").unwrap();
         assert_eq!(std::fs::read(folder.join("small")).unwrap(), b"4");

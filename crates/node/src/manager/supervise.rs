@@ -178,5 +178,8 @@ fn stop_on_signals(stop: &Arc<Notify>, leave: &Arc<Notify>) -> io::Result<()> {
             }
         });
     }
+    // Under a limit of file sizes, which batch systems set, the system would end the process at a write: once the signal is listened
+    // to, the write fails instead, as on a full disk.
+    drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
     Ok(())
 }

@@ -186,6 +186,25 @@ fn what_is_backed_up_comes_back_in_another_cluster_whole_and_by_increments() {
     assert_eq!(shown(&cluster, "copy"), last);
 }
 
+/// A backup holds all data: nobody but its owner reads it, whatever the umask.
+#[test]
+fn a_backup_is_for_its_owner_alone() {
+    use std::os::unix::fs::MetadataExt as _;
+    let cluster = Serving::in_memory();
+    cluster.ok(&["kv", "insert", "colour", "blue"]);
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("tuesday");
+    let script = format!("umask 0; exec \"$0\" backup {}", text(&folder));
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_zerohop")]).env("ZEROHOP_ENDPOINT", cluster.endpoint());
+    let output = command.env("ZEROHOP_SECRET_FILE", "").output().unwrap();
+    assert_eq!(code(&output), 0, "{output:?}");
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    let all = files(&folder);
+    assert!(all.len() >= 2 && all.iter().all(|file| mode(file) == 0o600), "{all:?}");
+}
+
 #[test]
 fn a_damaged_or_cut_backup_is_never_taken_for_whole() {
     let folder = crate::support::folder();

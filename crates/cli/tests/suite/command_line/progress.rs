@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::support::GIVE_UP_AFTER;
 use crate::support::process::Running;
 use crate::support::serving::{Serving, code, stdout, zerohop};
+use crate::support::{GIVE_UP_AFTER, wait_for};
 
 /// What begins a line anew, and takes away what stood there.
 const ANEW: &str = "\r\u{1b}[K";
@@ -95,6 +95,22 @@ impl OnTerminal {
         self.child.stdout.take().unwrap().read_to_end(&mut output.stdout).unwrap();
         (String::from_utf8(self.told.lock().unwrap().clone()).unwrap(), took, output)
     }
+}
+
+/// The log of a node on a terminal has lines of its own only, with their levels in colour; nothing is said beside them.
+#[test]
+fn a_node_that_starts_on_a_terminal_tells_nothing_foreign() {
+    let other = Serving::in_memory();
+    let node =
+        OnTerminal::start(&other, &["up", "--memory", "--nodes", "1", "--port", "0", "--log-level", "info"]);
+    wait_for("the node serves", || node.told(), |told| told.contains("serving") || told.contains("panicked"));
+    node.signal(Signal::TERM);
+    let (told, _, output) = node.end();
+    assert_eq!(code(&output), 0, "{told}");
+    let lines: Vec<&str> = told.lines().filter(|line| !line.trim().is_empty()).collect();
+    let is_own = |line: &&str| line.contains(" INFO") || line.contains(" WARN") || line.contains("Stop");
+    assert!(!told.contains("tracing") && lines.iter().any(is_own), "{told}");
+    assert!(told.contains("\u{1b}[32m INFO"), "levels are in colour: {told:?}");
 }
 
 /// What one program is to tell while it works.

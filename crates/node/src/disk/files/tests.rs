@@ -1,5 +1,7 @@
 //! Real files: the contract of all disks, and what is theirs alone.
 
+use std::path::Path;
+
 use zerohop_engine::disk::contract::{check_against_model, check_contract};
 
 use super::super::open_files::OPEN_DESCRIPTORS_MIN;
@@ -27,6 +29,23 @@ fn agrees_with_the_model() {
         let (_root, mut disk) = disk();
         check_against_model(&mut disk, seed, 300);
     }
+}
+
+#[test]
+fn a_folder_is_for_its_account_alone_and_a_lock_that_others_could_hold_is_closed_to_them() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    let above = tempfile::tempdir().unwrap();
+    let root = above.path().join("data/node-1");
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
+    drop(FilesDisk::open(&root).unwrap());
+    assert_eq!(
+        (mode(&above.path().join("data")), mode(&root), mode(&root.join(LOCK_FILE))),
+        (0o700, 0o700, 0o600)
+    );
+    // As a version before this left it.
+    std::fs::set_permissions(root.join(LOCK_FILE), std::fs::Permissions::from_mode(0o644)).unwrap();
+    drop(FilesDisk::open(&root).unwrap());
+    assert_eq!(mode(&root.join(LOCK_FILE)), 0o600);
 }
 
 #[test]
@@ -180,6 +199,7 @@ fn a_write_that_runs_out_of_space_half_way_is_full() {
     });
     assert_eq!(refused("f", "append", result.unwrap_err()), DiskError::Full);
     assert_eq!(refused("f", "append", Errno::DQUOT), DiskError::Full);
+    assert_eq!(refused("f", "append", Errno::FBIG), DiskError::Full);
 }
 
 #[test]

@@ -19,10 +19,7 @@ use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
 use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Many, pack};
 
-#[path = "../../node/tests/suite/support/give_up.rs"]
-mod give_up;
-
-use self::give_up::GIVE_UP_AFTER;
+use crate::give_up::GIVE_UP_AFTER;
 
 /// Bytes records with versions.
 #[derive(Clone, Default)]

@@ -1,0 +1,6 @@
+//! The client over real sockets, against small servers that do what a test wants.
+
+mod fake_server;
+#[path = "../../../node/tests/suite/support/give_up.rs"]
+mod give_up;
+mod transactions;
