@@ -92,6 +92,7 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
 
     def readline(self, size: Optional[int] = -1) -> bytes:
         """To the end of the line, or so many bytes of it."""
+        self._check(self.mode == "rb", "read")
         start, found, wanted = self.tell(), [], LINE_BYTES
         left = self.size if size is None or size < 0 else size
         while left > 0:
