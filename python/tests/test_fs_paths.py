@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,20 @@ PAIRS = [
 @pytest.fixture
 def fs(client: Client) -> Any:
     return fsspec.filesystem("zerohop", endpoint=client.endpoint)
+
+
+@pytest.fixture(scope="module")
+def shared(client: Client) -> Iterator[Keyspace]:
+    """One keyspace for all tests here: there are many."""
+    yield client.create_keyspace("paths", replicas=1, min_in_sync=1, durability="memory", partitions=4)
+    client.drop_keyspace("paths")
+
+
+@pytest.fixture
+def keyspace(shared: Keyspace, fs: Any) -> Iterator[Keyspace]:
+    yield shared
+    fs.rm(shared.name, recursive=True)
+    assert list(shared.blobs) == []
 
 
 @pytest.fixture(params=PAIRS, ids=[one for one, _ in PAIRS])

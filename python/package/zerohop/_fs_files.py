@@ -16,7 +16,7 @@ from fsspec.spec import AbstractBufferedFile
 import zerohop
 from zerohop._blobs import Filling
 from zerohop._entry import INLINE_BYTES_MAX, Entry
-from zerohop._fs_callers import closed_by_nobody, ended_by_exception, exits_under_way
+from zerohop._callers import closed_by_nobody, ended_by_exception, exits_under_way
 from zerohop._fs_parts import BLOCK_BYTES, Writing, forget, new_blob
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from fsspec.utils import other_paths, tokenize
 import zerohop
 from zerohop._blobs import Filling
 from zerohop._entry import CONTENTS, INLINE_BYTES_MAX, PARTS_MAX, PREFIX, Entry, decode, name_of
-from zerohop._fs_callers import by_key, wraps_for_asyncio
+from zerohop._callers import by_key, cut_off_in_cache, wraps_for_asyncio
 from zerohop._fs_files import Packed, Text, ZerohopFile
 from zerohop._fs_parts import BLOCK_BYTES, ChangedError, PartsError, Place, Writing, below, entry_of, forget, new_blob, pages
 from zerohop._fs_transactions import Together, move_entries, publish, remove_entries
@@ -376,6 +376,10 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         bytes_of = memoryview(value).cast("B") if memoryview(value).nbytes else memoryview(b"")
         entry = self._stored(keyspace, bytes_of)
         self._publish([Writing(place, entry, mode == "create")])
+
+    def put_file(self, lpath: Any, rpath: Any, *given: Any, **kwargs: Any) -> None:
+        if not cut_off_in_cache():
+            super().put_file(lpath, rpath, *given, **kwargs)
 
     def _stored(self, keyspace: zerohop.Keyspace, contents: memoryview) -> Entry:
         """An entry for these contents, which nobody sees yet."""

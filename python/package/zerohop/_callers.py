@@ -13,6 +13,9 @@ import sys
 from types import FrameType
 from typing import Any, Optional
 
+CACHED_UPLOAD = ("zerohop.fs", "fsspec.spec", "fsspec.implementations.cached")
+"""Modules between a cache that sends a file on, and this file system."""
+
 EXITS = ("__exit__", "__aexit__")
 
 KEYED = ("fsspec.mapping", "zarr.")
@@ -21,7 +24,7 @@ KEYED = ("fsspec.mapping", "zarr.")
 PASSING_ON = ("fsspec.implementations.dirfs", "fsspec.implementations.chained", "fsspec.implementations.cached")
 """Modules of file systems that hand a call on to this one."""
 
-_WITH_EXCEPT_START = dis.opmap["WITH_EXCEPT_START"]
+_WITH_EXCEPT_START = dis.opmap.get("WITH_EXCEPT_START")
 """What a frame is at while it calls `__exit__` for an exception, also one that is not written in Python."""
 
 
@@ -41,6 +44,18 @@ def by_key() -> bool:
 def wraps_for_asyncio() -> bool:
     """Whether the caller's caller is fsspec's wrapper for asyncio, which takes each function of the file system for its own."""
     return sys._getframe(2).f_code.co_name == "_wrap_all_sync_methods"
+
+
+def cut_off_in_cache() -> bool:
+    """Whether a cache of fsspec (`simplecache::`) sends a file on that an exception has ended the block of: it does so regardless."""
+    if sys.exception() is None:
+        return False
+    frame = sys._getframe(1).f_back
+    while frame is not None and frame.f_globals.get("__name__") in CACHED_UPLOAD:
+        if frame.f_code.co_name in ("commit", "commit_many"):
+            return ended_by_exception(())
+        frame = frame.f_back
+    return False
 
 
 def exits_under_way() -> tuple[tuple[FrameType, int], ...]:
