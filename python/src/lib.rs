@@ -54,4 +54,8 @@ mod _native {
     /// Most operations that a batch has under way at once; longer ones go in pieces.
     #[pymodule_export]
     const BATCH_OPERATIONS_MAX: usize = crate::operation::BATCH_OPERATIONS_MAX;
+
+    /// The version of the package, as the program tells its own: both are the workspace's.
+    #[pymodule_export]
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import asyncio
+import contextlib
 import io
 import os
 import signal
@@ -190,6 +191,11 @@ def test_what_an_exception_cuts_off_is_removed(keyspace: Keyspace) -> None:
             file.write(pattern(3 * MIB))
             raise ZeroDivisionError
         assert "cut" not in blobs
+        # Nor if something around it is not told of it.
+        for wrap in (lambda file: io.TextIOWrapper(file), contextlib.closing, lambda file: io.BufferedWriter(file)):
+            with pytest.raises(ZeroDivisionError), wrap(blobs.open("cut", "wb", buffering)):
+                raise ZeroDivisionError
+            assert "cut" not in blobs
     # While it is written, and if its writer dies, everybody can tell; nobody sees any of it.
     for half in (b"half", pattern(3 * MIB)):
         raw = cast(BlobIO, blobs.open("cut", "wb", 0, attributes=b"mine"))

@@ -44,3 +44,9 @@ class TestOpen(abstract.AbstractOpenTests, Fixtures):  # type: ignore[misc]
 
 class TestPipe(abstract.AbstractPipeTests, Fixtures):  # type: ignore[misc]
     pass
+
+
+def test_the_whole_suite_is_run() -> None:
+    ours = {base for test in (TestCopy, TestGet, TestPut, TestOpen, TestPipe) for base in test.__mro__}
+    suite = {name for name in dir(abstract) if name.startswith("Abstract") and name.endswith("Tests")}
+    assert suite == {base.__name__ for base in ours if base.__module__.startswith("fsspec.") and base.__name__.endswith("Tests")}

@@ -18,6 +18,7 @@ b'blue'
 from zerohop._blobs import BlobInfo, BlobIO, Blobs, NoBlobError, UnfinishedError
 from zerohop._client import Client, Keyspace, connect
 from zerohop._local import local, program
+from zerohop._native import VERSION as __version__
 from zerohop._transaction import Outcome, Transaction
 from zerohop._values import Expire, Info, Key, Record, Value
 from zerohop.errors import (
@@ -78,6 +79,7 @@ __all__ = [
     "UnreachableError",
     "Value",
     "WrongTypeError",
+    "__version__",
     "connect",
     "local",
     "program",

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union, cast
 
+from zerohop._callers import ended_by_exception, exits_under_way
 from zerohop._native import NativeBlobList, NativeBlobs
 from zerohop.errors import ConditionFailedError, Error, ForkedError, NotFoundError
 
@@ -358,6 +359,7 @@ class BlobIO(io.RawIOBase):
         self._blobs, self.name, self.mode = blobs, name, mode
         self._position = 0
         self._attributes = attributes
+        self._before = exits_under_way()
         # Nothing that fails from here on leaves something to be finished.
         self._anew: Optional[int] = None
         self._broken = self._given_up = False
@@ -458,10 +460,12 @@ class BlobIO(io.RawIOBase):
         if self.closed:
             return
         super().close()
+        before, self._before = self._before, ()
         if self._anew is None:
             return
         try:
-            if self._broken:
+            # Perhaps that of something around it, which is not told.
+            if self._broken or ended_by_exception(before):
                 self._remove()
                 return
             try:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import time
+from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Optional
 
+from fsspec.compression import compr
 from fsspec.spec import AbstractBufferedFile
 
 import zerohop
 from zerohop._blobs import Filling
 from zerohop._entry import INLINE_BYTES_MAX, Entry
-from zerohop._fs_parts import Writing, forget, new_blob
+from zerohop._callers import closed_by_nobody, ended_by_exception, exits_under_way
+from zerohop._fs_parts import BLOCK_BYTES, Writing, forget, new_blob
 
 if TYPE_CHECKING:
     from zerohop.fs import ZerohopFileSystem
+
+LINE_BYTES = 4096
+"""What a line is looked for in at first."""
 
 
 class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
@@ -24,6 +31,8 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
 
     fs: Any
     buffer: io.BytesIO
+    blocksize: int
+    size: int
     closed: bool
     offset: int
     loc: int
@@ -46,39 +55,103 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
         self._entry = entry
         self._blob: Optional[bytes] = None
         self._fill: Optional[Filling] = None
-        self._cut = False
-        self._before: Optional[Entry] = None
-        if mode == "ab":
-            self._before = fs._entry(path)
+        # Nothing of it is to be seen: as writing it failed, or as whoever writes it gives it up.
+        self._cut = self._given_up = False
+        self._caching = {"block_size": block_size, "cache_type": cache_type, "cache_options": cache_options, **kwargs}
+        self._before = exits_under_way() if mode != "rb" else ()
         super().__init__(fs, path, mode, block_size, autocommit, cache_type, cache_options, size, **kwargs)
         if entry is not None:
             self.details = fs._told(path, entry)
-        if self._before is not None:
-            # What was there is copied, so that readers see all of the old or all of the new.
-            self.loc = self._before.size
+        if mode == "ab":
+            # What is less is added to the blob that is there, in one piece.
+            self.blocksize = max(self.blocksize, BLOCK_BYTES)
+            there = fs._entry(path)
+            self.loc = 0 if there is None else there.size
+
+    # Reading.
 
     def _fetch_range(self, start: int, end: int) -> bytes:
         assert self._entry is not None
         return bytes(self.fs._read(self._keyspace, self.path, self._entry, start, end))
 
-    def _initiate_upload(self) -> None:
-        """The first bytes are to be sent, or the file is closed."""
-        if self._before is not None:
-            size = self._before.size
-            if size + self.buffer.tell() > INLINE_BYTES_MAX:
-                self._blob = self.fs._copied(self._place, self._place, self._before).blob or new_blob(self._keyspace)
-                self._fill = Filling(self._keyspace.blobs, self._blob)
-                if self._before.contents:
-                    self._fill.push(self._before.contents)
-            else:
-                self.buffer = io.BytesIO((self._before.contents or b"") + self.buffer.getvalue())
-                size = 0
-            self.offset = size
+    def _check(self, able: bool = True, what: str = "") -> None:
+        if self.closed:
+            raise ValueError(f"{self.path}: the file is closed")
+        if not able:
+            raise io.UnsupportedOperation(f"{self.path}: the file was not opened to be {what}: its mode is {self.mode!r}")
+
+    def read(self, length: Optional[int] = -1) -> bytes:
+        self._check(self.mode == "rb", "read")
+        return bytes(super().read(length))
+
+    def readall(self) -> bytes:
+        return self.read()
+
+    def read1(self, length: int = -1) -> bytes:
+        return self.read(self.blocksize if length < 0 else length)
+
+    def readline(self, size: Optional[int] = -1) -> bytes:
+        """To the end of the line, or so many bytes of it."""
+        self._check(self.mode == "rb", "read")
+        start, found, wanted = self.tell(), [], LINE_BYTES
+        left = self.size if size is None or size < 0 else size
+        while left > 0:
+            piece = self.read(min(wanted, left))
+            end = piece.find(b"\n") + 1
+            found.append(piece[:end] if end else piece)
+            start += len(found[-1])
+            if end or not piece:
+                self.loc = start
+                break
+            left -= len(piece)
+            wanted = min(2 * wanted, self.blocksize)
+        return b"".join(found)
+
+    def readlines(self, hint: Optional[int] = -1) -> list[bytes]:
+        lines, count = [], 0
+        for line in self:
+            lines.append(line)
+            count += len(line)
+            if hint is not None and 0 < hint <= count:
+                break
+        return lines
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._check()
+        return self
+
+    def __next__(self) -> bytes:
+        line = self.readline()
+        if not line:
+            raise StopIteration
+        return line
+
+    def tell(self) -> int:
+        self._check()
+        return self.loc
+
+    def seek(self, loc: int, whence: int = 0) -> int:
+        self._check(self.mode == "rb", "read, which a file is that is gone about in")
+        return int(super().seek(loc, whence))
+
+    def truncate(self, size: Optional[int] = None) -> int:
+        self._check()
+        raise io.UnsupportedOperation(f"{self.path}: a file is not cut: write it anew")
+
+    def __hash__(self) -> int:
+        return int(super().__hash__()) if self.mode == "rb" else id(self)
+
+    def __reduce__(self) -> Any:
+        if self.mode != "rb":
+            raise TypeError(f"{self.path}: a file that is written cannot be pickled, as it is seen by nobody before it is closed")
+        return _reopened, (self.fs, self.path, self._entry, self.loc, self._caching)
+
+    # Writing.
 
     def _upload_chunk(self, final: bool = False) -> bool:
         with self.buffer.getbuffer() as contents:
             size = self.offset + contents.nbytes
-            if self._blob is None and final and size <= INLINE_BYTES_MAX:
+            if self._fill is None and final and (size <= INLINE_BYTES_MAX or self.mode == "ab"):
                 self._entry = Entry(size, time.time(), bytes(contents))
             else:
                 if self._blob is None or self._fill is None:
@@ -93,6 +166,8 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
         return True
 
     def flush(self, force: bool = False) -> None:
+        if self._given_up:
+            return
         try:
             super().flush(force)
         except BaseException:
@@ -101,17 +176,29 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
             raise
 
     def write(self, data: Any) -> int:
+        self._check(self.mode != "rb", "written")
+        view = memoryview(data)
+        if self._given_up:
+            return view.nbytes
         if self._cut:
             raise OSError(errno.EIO, "writing it was cut off: nothing of it is kept", self.path)
-        view = memoryview(data)
-        super().write(view if view.contiguous else view.tobytes())
+        try:
+            super().write(view.cast("B") if view.c_contiguous and view.nbytes else view.tobytes())
+        except BaseException:
+            self._cut = True
+            raise
         return view.nbytes
 
     def commit(self) -> None:
         """Makes it seen."""
         assert self._entry is not None
         self._blob = None
-        self.fs._publish([Writing(self._place, self._entry, self.mode == "xb")])
+        self.fs._publish([self.writing()])
+
+    def writing(self) -> Writing:
+        """What is to be seen of it."""
+        assert self._entry is not None
+        return Writing(self._place, self._entry, self.mode == "xb", self.mode == "ab")
 
     def discard(self) -> None:
         """Gives up what was written."""
@@ -121,13 +208,20 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
             forget(self._keyspace, [self._blob])
             self._blob = None
 
+    def give_up(self) -> None:
+        """Has it not be seen, of a file that is written. Whatever wraps it may still write to it, and close it."""
+        self._given_up = self.mode != "rb"
+
     def close(self) -> None:
-        """Closes it. What was written is seen then, unless writing it was cut off."""
+        """Closes it. What was written is seen then, unless writing it was cut off, or an exception ends the block of whatever closes it."""
         if self.closed:
             return
-        if self._cut:
-            self.discard()
+        if self.mode != "rb" and (ended_by_exception(self._before) or closed_by_nobody()):
+            self.give_up()
+        self._before = ()
+        if self._cut or self._given_up:
             self.closed = True
+            self.discard()
             return
         try:
             super().close()
@@ -136,36 +230,197 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
             self.closed = True
             raise
 
+    def __enter__(self) -> ZerohopFile:
+        self._check()
+        return self
+
     def __exit__(
         self,
         kind: Optional[type[BaseException]],
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        self._cut = self._cut or (kind is not None and self.mode != "rb")
+        if kind is not None:
+            self.give_up()
         self.close()
+
+    def _dealloc_warn(self, source: Any) -> None:
+        """A wrapper of `io` says that nobody has closed it."""
+        self.give_up()
 
     def __del__(self) -> None:
         # Whoever lets go of a file without closing it says nothing of its being whole.
         if not getattr(self, "closed", True):
-            self._cut = self.mode != "rb"
-            try:
+            self.give_up()
+            with contextlib.suppress(zerohop.Error):
                 self.close()
-            except zerohop.Error:
-                pass
+
+
+def _reopened(fs: ZerohopFileSystem, path: str, entry: Entry, loc: int, caching: dict[str, Any]) -> ZerohopFile:
+    """A file that was being read, in another process: the same version of it, where it was."""
+    file = ZerohopFile(fs, path, "rb", size=entry.size, entry=entry, **caching)
+    file.loc = loc
+    return file
+
+
+class Packed(io.BufferedIOBase):
+    """A file and what compresses it: closing it closes both, and what gives one up gives up the other."""
+
+    def __init__(self, raw: ZerohopFile, compression: str) -> None:
+        self._shut = True
+        self._raw, self._compression = raw, compression
+        self._inner: Any = compr[compression](raw, mode=raw.mode[0])
+        self._shut = False
+
+    @property
+    def closed(self) -> bool:
+        return self._shut
+
+    def __getattr__(self, name: str) -> Any:
+        # What this way of compressing has, and others have not.
+        if name.startswith("_") or "_inner" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self._inner, name)
+
+    def readable(self) -> bool:
+        return bool(self._raw.mode == "rb")
+
+    def writable(self) -> bool:
+        return not self.readable()
+
+    def seekable(self) -> bool:
+        return self.readable() and bool(self._inner.seekable())
+
+    def _check(self, able: bool = True, what: str = "") -> None:
+        if self._shut:
+            raise ValueError(f"{self._raw.path}: the file is closed")
+        self._raw._check(able, what)
+
+    def read(self, size: Optional[int] = -1, /) -> bytes:
+        self._check(self.readable(), "read")
+        return bytes(self._inner.read(-1 if size is None else size))
+
+    def read1(self, size: int = -1, /) -> bytes:
+        self._check(self.readable(), "read")
+        return bytes(self._inner.read1(size) if hasattr(self._inner, "read1") else self._inner.read(size))
+
+    def readline(self, size: Optional[int] = -1, /) -> bytes:
+        self._check(self.readable(), "read")
+        return bytes(self._inner.readline(-1 if size is None else size))
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        self._check(self.readable(), "read, which a file is that is gone about in")
+        return int(self._inner.seek(offset, whence))
+
+    def tell(self) -> int:
+        self._check()
+        return int(self._inner.tell())
+
+    def write(self, data: Any, /) -> int:
+        self._check(self.writable(), "written")
+        view = memoryview(data)
+        try:
+            self._inner.write(view.tobytes())
+        except BaseException:
+            self._raw._cut = True
+            raise
+        return view.nbytes
+
+    def flush(self) -> None:
+        self._check()
+        if self.writable() and not self._raw._given_up:
+            self._inner.flush()
+
+    def close(self) -> None:
+        if self._shut:
+            return
+        self._shut = True
+        if ended_by_exception(self._raw._before):
+            self._raw.give_up()
+        try:
+            self._inner.close()
+        except BaseException:
+            if not self._raw._given_up:
+                self._raw._cut = self.writable()
+                raise
+        finally:
+            self._raw.close()
+
+    def give_up(self) -> None:
+        self._raw.give_up()
+
+    def _dealloc_warn(self, source: Any) -> None:
+        self._raw.give_up()
+
+    def __enter__(self) -> Packed:
+        self._check()
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        if kind is not None:
+            self._raw.give_up()
+        self.close()
+
+    def __del__(self) -> None:
+        if not self._shut:
+            self._raw.give_up()
+            with contextlib.suppress(Exception):
+                self.close()
+
+    def __reduce__(self) -> Any:
+        return _repacked, (self._raw, self._compression, self.tell() if self.readable() else 0)
+
+
+def _repacked(raw: ZerohopFile, compression: str, offset: int) -> Packed:
+    raw.loc = 0
+    file = Packed(raw, compression)
+    if offset:
+        file.seek(offset)
+    return file
 
 
 class Text(io.TextIOWrapper):
     """Text, of which an exception publishes nothing either."""
 
+    def __init__(
+        self, buffer: Any, encoding: Optional[str] = None, errors: Optional[str] = None, newline: Optional[str] = None
+    ) -> None:
+        self._newline = newline
+        super().__init__(buffer, encoding=encoding, errors=errors, newline=newline)
+
+    def __next__(self) -> str:  # type: ignore[override]
+        # That of its class has `tell` not work until the end.
+        line = self.readline()
+        if not line:
+            raise StopIteration
+        return line
+
     def __exit__(
         self,
         kind: Optional[type[BaseException]],
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        raw: Any = self.buffer
-        if kind is not None and isinstance(raw, ZerohopFile) and raw.mode != "rb":
-            raw.__exit__(kind, error, trace)
-            return
+        if kind is not None:
+            with contextlib.suppress(ValueError):
+                # Which it says if it was detached.
+                buffer: Any = self.buffer
+                buffer.give_up()
         self.close()
+
+    def __reduce__(self) -> Any:
+        words = {"encoding": self.encoding, "errors": self.errors, "newline": self._newline}
+        return _retold, (self.buffer, words, self.tell() if self.readable() else 0)
+
+
+def _retold(buffer: Any, words: dict[str, Any], cookie: int) -> Text:
+    buffer.seek(0)
+    file = Text(buffer, **words)
+    if cookie:
+        file.seek(cookie)
+    return file

@@ -29,11 +29,26 @@ class Place(NamedTuple):
 
 
 class Writing(NamedTuple):
-    """A file that is to be seen. `exclusive`: only if there is none."""
+    """A file that is to be seen. `exclusive`: only if there is none. `appends`: behind what is there, with contents of any length.
+    `instead`: only if this is what is there."""
 
     place: Place
     entry: Entry
-    exclusive: bool
+    exclusive: bool = False
+    appends: bool = False
+    instead: Optional[Entry] = None
+
+
+class ChangedError(Exception):
+    """What a file was to be put instead of is not there any more."""
+
+
+class PartsError(Exception):
+    """A file has so many parts that none can be added."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        self.place = place
 
 
 def new_blob(keyspace: zerohop.Keyspace) -> bytes:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import errno
+import time
+import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Optional
 
 from fsspec.transaction import Transaction as Gathered
 
 import zerohop
-from zerohop._entry import name_of
+from zerohop._entry import CONTENTS, INLINE_BYTES_MAX, PARTS_MAX, Entry, name_of, of_parts
 from zerohop._fs_files import ZerohopFile
-from zerohop._fs_parts import Writing, entry_of, forget, settle
+from zerohop._fs_parts import ChangedError, PartsError, Place, Writing, entry_of, forget, settle
 from zerohop._transaction import Transaction
 from zerohop._transaction_blobs import TransactionBlobs
 
 ENTRIES_AT_ONCE = 4000
 """Most entries that one transaction moves or removes; more are done in several."""
+
+
+PUBLISH_SECONDS = 60.0
+"""For how long files are tried to be made seen while others change the same ones, as many do that append to one."""
 
 
 def put(blobs: TransactionBlobs, name: bytes, entry: bytes, is_there: bool) -> None:
@@ -27,36 +33,69 @@ def put(blobs: TransactionBlobs, name: bytes, entry: bytes, is_there: bool) -> N
         blobs.create(name, attributes=entry)
 
 
+def joined(blobs: TransactionBlobs, place: Place, there: Optional[Entry], added: Entry) -> Entry:
+    """Has the commit add contents to a file, at its end as it is then. Brings what its entry will be."""
+
+    def blob(contents: bytes) -> tuple[tuple[bytes, int], ...]:
+        name = CONTENTS + uuid.uuid4().hex.encode()
+        blobs.create(name, attributes=repr(time.time()).encode())
+        blobs.append(name, contents)
+        return ((name, len(contents)),)
+
+    now, contents = time.time(), added.contents
+    if there is None:
+        there = Entry(0, now, b"")
+    if contents is None:
+        before = there.parts or (blob(there.contents) if there.contents else ())
+        if len(before) >= PARTS_MAX:
+            raise PartsError(place)
+        return of_parts(now, before + added.parts)
+    if there.contents is not None:
+        whole = there.contents + contents
+        return Entry(len(whole), now, whole) if len(whole) <= INLINE_BYTES_MAX else of_parts(now, blob(whole))
+    *before_last, (last, size) = there.parts
+    if contents and blobs.append(last, contents) != size:
+        # Others have appended since the entry was read: again, from how it is now.
+        raise zerohop.ConflictError(f"{place.keyspace}/{place.path}: others append to it", "Conflict")
+    return of_parts(now, (*before_last, (last, size + len(contents))))
+
+
 def publish(client: zerohop.Client, keyspace_of: Callable[[str], zerohop.Keyspace], files: list[Writing]) -> None:
     """Makes all these files seen, in one transaction. If that is not done, what they hold is removed."""
 
     def work(t: Transaction) -> list[tuple[str, bytes]]:
         replaced = []
-        for place, entry, exclusive in files:
+        for place, entry, exclusive, appends, instead in files:
             blobs, name = t[keyspace_of(place.keyspace)].blobs, name_of(place.path)
             there = entry_of(blobs.stat(name))
             if there is not None and exclusive:
                 raise FileExistsError(f"{place.keyspace}/{place.path}")
-            if there is not None and there.blob is not None:
-                replaced.append((place.keyspace, there.blob))
+            if instead is not None and there != instead:
+                raise ChangedError
+            if appends:
+                entry = joined(blobs, place, there, entry)
+            elif there is not None:
+                replaced += [(place.keyspace, blob) for blob, _ in there.parts]
             put(blobs, name, entry.encode(), there is not None)
         return replaced
 
     try:
-        replaced = client.transact(work)
+        replaced = client.transact(work, timeout=PUBLISH_SECONDS)
+    except PartsError:
+        # They are gathered, and then this is done.
+        raise
     except zerohop.UnknownOutcomeError:
         # Perhaps an entry names them: a blob that nobody names is the lesser harm.
         raise
     except BaseException as error:
         # After Ctrl-C likewise.
         if isinstance(error, Exception):
-            for place, entry, _ in files:
-                if entry.blob is not None:
-                    forget(keyspace_of(place.keyspace), [entry.blob])
+            for file in files:
+                forget(keyspace_of(file.place.keyspace), [blob for blob, _ in file.entry.parts])
         raise
     if len(files) > 1:
-        for place, _, _ in files:
-            settle(keyspace_of(place.keyspace), [name_of(place.path)])
+        for file in files:
+            settle(keyspace_of(file.place.keyspace), [name_of(file.place.path)])
     for keyspace, blob in replaced:
         forget(keyspace_of(keyspace), [blob])
 
@@ -75,8 +114,8 @@ def move_entries(client: zerohop.Client, keyspace: zerohop.Keyspace, pairs: list
                 if entry is None:
                     # Somebody has removed it meanwhile.
                     continue
-                if there is not None and there.blob is not None:
-                    replaced.append(there.blob)
+                if there is not None:
+                    replaced += [blob for blob, _ in there.parts]
                 put(blobs, new, entry.encode(), there is not None)
                 blobs.delete(old)
             return replaced
@@ -97,8 +136,7 @@ def remove_entries(client: zerohop.Client, keyspace: zerohop.Keyspace, names: li
                 entry = entry_of(found)
                 if entry is None:
                     continue
-                if entry.blob is not None:
-                    named.append(entry.blob)
+                named += [blob for blob, _ in entry.parts]
                 blobs.delete(one)
             return named
 
@@ -117,14 +155,14 @@ class Together(Gathered):  # type: ignore[misc]
         self.files.clear()
         fs = self.fs
         fs._intrans, fs._transaction, self.fs = False, None, None
-        whole = commit and all(file._entry is not None and not file._cut for file in files)
+        whole = commit and all(file._entry is not None and not file._cut and not file._given_up for file in files)
         if not whole:
             for file in files:
                 file.discard()
             if commit:
                 raise OSError(errno.EIO, "a file of the transaction was not closed, or was cut off: none is seen")
             return
-        entries = [Writing(file._place, file._entry, file.mode == "xb") for file in files if file._entry is not None]
+        entries = [file.writing() for file in files]
         for file in files:
             file._blob = None
         if entries:

@@ -4,6 +4,7 @@ from typing import Any, Optional, Union
 from zerohop._values import Key, Path, Value
 
 BATCH_OPERATIONS_MAX: int
+VERSION: str
 
 # Every method brings its result, or of a client of an event loop a future of it: `Any` here, typed by its callers.
 

@@ -12,8 +12,8 @@
 (['default/papers/one.txt'], None)
 
 A file is an entry, which is an empty blob with attributes, and a blob with its contents if these are larger than 4 KiB. Whoever
-writes a file writes a blob that nobody else knows of; closing it makes the entry name that. So a file is seen whole, as it was or as it
-is, and never in part; `mv` and `rm` change entries in one transaction. Names of blobs are kept in order, so that a listing costs what
+writes a file writes a blob that nobody else knows of; closing it makes the entry name that. Whoever appends to one adds to the end of
+what is there when it is closed, in one transaction. So a file is seen whole, as it was or as it is, and never in part; `mv` and `rm` change entries in one transaction. Names of blobs are kept in order, so that a listing costs what
 it brings, however many files are elsewhere. Blobs that a program made by their names are not files.
 """
 
@@ -23,20 +23,24 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
+from glob import has_magic
+from types import MethodType
 from typing import Any, Optional
 
+from fsspec.core import get_compression
 from fsspec.spec import AbstractFileSystem
 from fsspec.transaction import Transaction as Gathered
-from fsspec.utils import tokenize
+from fsspec.utils import other_paths, tokenize
 
 import zerohop
 from zerohop._blobs import Filling
-from zerohop._entry import CONTENTS, INLINE_BYTES_MAX, PREFIX, Entry, decode, name_of
-from zerohop._fs_files import Text, ZerohopFile
-from zerohop._fs_parts import BLOCK_BYTES, Place, Writing, below, entry_of, forget, new_blob, pages
+from zerohop._entry import CONTENTS, INLINE_BYTES_MAX, PARTS_MAX, PREFIX, Entry, decode, name_of
+from zerohop._callers import by_key, cut_off_in_cache, wraps_for_asyncio
+from zerohop._fs_files import Packed, Text, ZerohopFile
+from zerohop._fs_parts import BLOCK_BYTES, ChangedError, PartsError, Place, Writing, below, entry_of, forget, new_blob, pages
 from zerohop._fs_transactions import Together, move_entries, publish, remove_entries
 from zerohop._transaction import Transaction
 
@@ -56,6 +60,20 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+class _Removing:
+    """`rm`, which takes patterns. What fsspec's wrapper for asyncio has for it does not: zarr, which keeps its data under keys, removes
+    them by that."""
+
+    def __init__(self, matching: Callable[..., None], exactly: Callable[..., None]) -> None:
+        self._matching, self._exactly = matching, exactly
+        self.__doc__ = matching.__doc__
+
+    def __get__(self, fs: Any, owner: Any = None) -> Any:
+        if fs is None:
+            return self._matching
+        return MethodType(self._exactly if wraps_for_asyncio() else self._matching, fs)
 
 
 class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
@@ -217,15 +235,23 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def _read(self, keyspace: zerohop.Keyspace, path: Any, entry: Entry, start: int, stop: int) -> bytes:
         if entry.contents is not None:
             return entry.contents[start:stop]
-        assert entry.blob is not None
+        pieces, at = [], 0
+        for blob, size in entry.parts:
+            first, last = max(start, at), min(stop, at + size)
+            if first < last:
+                pieces.append(self._read_part(keyspace, path, blob, size, first - at, last - first))
+            at += size
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _read_part(self, keyspace: zerohop.Keyspace, path: Any, blob: bytes, size: int, start: int, length: int) -> bytes:
         gone = FileNotFoundError(f"{path}: it was removed or written anew since it was opened")
         try:
-            contents = keyspace.blobs.read(entry.blob, start, max(0, stop - start))
+            contents = keyspace.blobs.read(blob, start, length)
         except FileNotFoundError:
             raise gone from None
         # Whoever removes a blob makes it empty first: what was cut off while it was read came as zeros.
-        there = keyspace.blobs.stat(entry.blob)
-        if there is None or there.size != entry.size:
+        there = keyspace.blobs.stat(blob)
+        if there is None or there.size < size:
             raise gone
         return contents
 
@@ -242,6 +268,15 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
                 # It was written anew in between: as it is now.
                 before = entry
         raise FileNotFoundError(f"{path}: it is written anew again and again, each time before it could be read")
+
+    def cat(self, path: Any, recursive: bool = False, on_error: str = "raise", **kwargs: Any) -> Any:
+        """Contents of files, as of any file system. Paths may be patterns, but not keys of a mapping: `cat_file` takes a path as it is."""
+        if recursive or not by_key():
+            return super().cat(path, recursive=recursive, on_error=on_error, **kwargs)
+        if not isinstance(path, list):
+            return self.cat_file(path, **kwargs)
+        found = dict(zip(path, self.cat_ranges(path, None, None, on_error="raise" if on_error == "raise" else "return")))
+        return {one: held for one, held in found.items() if on_error != "omit" or not isinstance(held, Exception)}
 
     def cat_ranges(
         self,
@@ -284,6 +319,8 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         cache_options: Optional[dict[str, Any]] = None,
         **kwargs: Any,
     ) -> ZerohopFile:
+        # What it is, is looked up.
+        kwargs.pop("size", None)
         size = None
         entry: Optional[Entry] = None
         if mode == "rb":
@@ -298,12 +335,30 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
             cache_options=cache_options, size=size, entry=entry, **kwargs,
         )
 
-    def open(self, path: Any, mode: str = "rb", *given: Any, **kwargs: Any) -> Any:
-        """As of any file system. What an exception ends in a `with` block is not published, text neither."""
-        if "b" in mode:
-            return super().open(path, mode, *given, **kwargs)
-        words = {name: kwargs.pop(name) for name in ("encoding", "errors", "newline") if name in kwargs}
-        return Text(super().open(path, mode.replace("t", "") + "b", *given, **kwargs), **words)
+    def open(
+        self,
+        path: Any,
+        mode: str = "rb",
+        block_size: Optional[int] = None,
+        cache_options: Optional[dict[str, Any]] = None,
+        compression: Optional[str] = None,
+        **kwargs: Any,
+    ) -> Any:
+        """As of any file system. However the file is wrapped, it is seen once it is closed, and not if an exception ends the block."""
+        path = self._strip_protocol(path)
+        packing = get_compression(path, compression)
+        words = {}
+        if "b" not in mode:
+            words = {name: kwargs.pop(name) for name in ("encoding", "errors", "newline") if name in kwargs}
+        binary = mode.replace("t", "").replace("b", "") + "b"
+        raw = super().open(path, binary, block_size=block_size, cache_options=cache_options, **kwargs)
+        try:
+            file = raw if packing is None else Packed(raw, packing)
+            return file if "b" in mode else Text(file, **words)
+        except BaseException:
+            raw.give_up()
+            raw.close()
+            raise
 
     # Writing.
 
@@ -322,6 +377,10 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         entry = self._stored(keyspace, bytes_of)
         self._publish([Writing(place, entry, mode == "create")])
 
+    def put_file(self, lpath: Any, rpath: Any, *given: Any, **kwargs: Any) -> None:
+        if not cut_off_in_cache():
+            super().put_file(lpath, rpath, *given, **kwargs)
+
     def _stored(self, keyspace: zerohop.Keyspace, contents: memoryview) -> Entry:
         """An entry for these contents, which nobody sees yet."""
         if contents.nbytes <= INLINE_BYTES_MAX:
@@ -338,7 +397,26 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def _publish(self, files: list[Writing]) -> None:
         """Makes all these files seen, in one transaction. If that is not done, what they hold is removed."""
-        publish(self.client, self._keyspace, files)
+        while True:
+            try:
+                return publish(self.client, self._keyspace, files)
+            except PartsError as error:
+                self._gather(error.place)
+
+    def _gather(self, place: Place) -> None:
+        """Has a file that was appended to very often be in one blob."""
+        path = f"{place.keyspace}/{place.path}"
+        for _ in range(READS_MAX):
+            entry = self._entry(path)
+            if entry is None or len(entry.parts) < PARTS_MAX:
+                return
+            try:
+                whole = self._copied(place, place, entry)
+                return publish(self.client, self._keyspace, [Writing(place, whole, instead=entry)])
+            except (ChangedError, FileNotFoundError):
+                # It is another by now.
+                continue
+        raise OSError(errno.EBUSY, "it is written again and again, each time before its parts could be gathered", path)
 
     def cp_file(self, path1: Any, path2: Any, **kwargs: Any) -> None:
         entry = self._entry(path1)
@@ -349,7 +427,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
             raise FileNotFoundError(path1)
         self._may_be_file(path2)
         place = self._place(path2)
-        self._publish([Writing(place, self._copied(self._place(path1), place, entry), False)])
+        self._publish([Writing(place, self._copied(self._place(path1), place, entry))])
 
     def _copied(self, source: Place, target: Place, entry: Entry) -> Entry:
         """The same contents, in a blob of their own."""
@@ -373,19 +451,18 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         sees a file in both places or in none. Into another keyspace, and of patterns and lists, it is a copy and a removal.
         """
         single = isinstance(path1, (str, os.PathLike)) and isinstance(path2, (str, os.PathLike))
-        magic = single and any(sign in str(path1) for sign in "*?[")
         source, target = (self._place(path1), self._place(path2)) if single else (None, None)
-        if source is None or target is None or magic or maxdepth is not None or source.keyspace != target.keyspace:
-            super().mv(path1, path2, recursive=recursive, maxdepth=maxdepth, **kwargs)
+        if source is None or target is None or has_magic(str(path1)) or maxdepth is not None or source.keyspace != target.keyspace:
+            self._move_each(self._moves(path1, path2, recursive, maxdepth), recursive)
             return
         into = str(path2).endswith("/") or self.isdir(path2)
         if into:
             target = Place(target.keyspace, f"{target.path}/{source.path.rsplit('/', 1)[-1]}".lstrip("/"))
         if source == target:
             return
-        keyspace = self._keyspace(source.keyspace)
         if not source.path:
             raise ValueError("a keyspace cannot be moved")
+        keyspace = self._keyspace(source.keyspace)
         pairs = []
         if self._entry(path1) is not None:
             self._may_be_file(path2 if not into else f"{target.keyspace}/{target.path}")
@@ -403,12 +480,76 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     move = rename = mv
 
-    def rm(self, path: Any, recursive: bool = False, maxdepth: Optional[int] = None) -> None:
+    def mv_file(self, path1: Any, path2: Any, **kwargs: Any) -> None:
+        """Moves one file to this path, over what is there. Neither is a pattern, or a directory to move into."""
+        source, target = self._place(path1), self._place(path2)
+        self._file(path1)
+        self._may_be_file(path2)
+        if source != target:
+            self._move_each([(f"{source.keyspace}/{source.path}", f"{target.keyspace}/{target.path}")], False)
+
+    def _moves(self, path1: Any, path2: Any, recursive: bool, maxdepth: Optional[int]) -> list[tuple[str, str]]:
+        """What goes where, as `copy` of fsspec has it."""
+        if isinstance(path1, list) and isinstance(path2, list):
+            return [(self._strip_protocol(one), self._strip_protocol(other)) for one, other in zip(path1, path2, strict=True)]
+        is_one, from_ = not isinstance(path1, list), str(path1)
+        paths = self.expand_path(path1, recursive=recursive, maxdepth=maxdepth)
+        if is_one and (not recursive or maxdepth is not None):
+            paths = [path for path in paths if not self.isdir(path)]
+        to = path2 if isinstance(path2, list) else str(path2)
+        into = isinstance(to, str) and (to.endswith("/") or self.isdir(to))
+        exists = is_one and (len(paths) == 1 if has_magic(from_) else into and not from_.endswith("/"))
+        return list(zip(paths, map(self._strip_protocol, other_paths(paths, to, exists=exists, flatten=not is_one))))
+
+    def _move_each(self, pairs: list[tuple[str, str]], recursive: bool) -> None:
+        """Moves each file, and with `recursive` each directory that was made, without what is in it."""
+        within: dict[str, list[tuple[bytes, bytes]]] = {}
+        across: dict[str, list[str]] = {}
+        for path, new in pairs:
+            source, target = self._place(path), self._place(new)
+            if source == target:
+                # It is there already.
+                continue
+            if self._entry(path) is not None:
+                self._may_be_file(new)
+            elif not self.isdir(path):
+                raise FileNotFoundError(path)
+            elif not recursive:
+                raise IsADirectoryError(path)
+            if source.keyspace != target.keyspace:
+                self.cp_file(path, new)
+                across.setdefault(source.keyspace, []).append(source.path)
+                continue
+            names = within.setdefault(source.keyspace, [])
+            names.append((name_of(source.path), name_of(target.path)))
+            if recursive:
+                names.append((name_of(source.path, directory=True), name_of(target.path, directory=True)))
+        for keyspace, names in within.items():
+            move_entries(self.client, self._keyspace(keyspace), names)
+        for keyspace, paths in across.items():
+            remove_entries(self.client, self._keyspace(keyspace), self._entries_at(keyspace, paths, recursive))
+
+    def _rm_matching(self, path: Any, recursive: bool = False, maxdepth: Optional[int] = None) -> None:
         """Removes files, or with `recursive` directories. The entries of one keyspace go in one transaction for up to 4,000 of them:
         nobody sees some of them without the others. Files that others add to a directory meanwhile stay.
+
+        Paths may be patterns, but not keys of a mapping (`get_mapper`): `rm_file` takes a path as it is.
         """
+        if by_key():
+            self._rm_exactly(path, recursive, maxdepth)
+        else:
+            self._remove(self.expand_path(path, recursive=recursive, maxdepth=maxdepth), recursive)
+
+    def _rm_exactly(self, path: Any, recursive: bool = False, maxdepth: Optional[int] = None) -> None:
+        """Likewise, but that no path is a pattern."""
+        paths = path if isinstance(path, list) else [path]
+        self._remove(self.expand_path(paths, recursive=recursive, maxdepth=maxdepth, assume_literal=True), recursive)
+
+    rm = _Removing(_rm_matching, _rm_exactly)
+
+    def _remove(self, paths: list[Any], recursive: bool) -> None:
         places: dict[str, list[str]] = {}
-        for one in self.expand_path(path, recursive=recursive, maxdepth=maxdepth):
+        for one in paths:
             place = self._place(one)
             if place.path:
                 places.setdefault(place.keyspace, []).append(place.path)
@@ -434,7 +575,8 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return there
 
     def rm_file(self, path: Any) -> None:
-        self.rm(path)
+        """Removes one file, whose path is no pattern."""
+        self._remove([path], False)
 
     _rm = rm_file
 
@@ -469,11 +611,11 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         named: set[bytes] = set()
         for page in pages(space.blobs.list(PREFIX)):
             entries = [entry_of(found) for found in space.blobs.stat_many(page)]
-            named.update(entry.blob for entry in entries if entry is not None and entry.blob is not None)
+            named.update(blob for entry in entries if entry is not None for blob, _ in entry.parts)
         # And what those name that are still records.
         for page in pages(space.scan(CONTENTS)):
             values = [decode(value) for value in space.get_many(page) if value is not None]
-            named.update(entry.blob for entry in values if entry.blob is not None)
+            named.update(blob for entry in values for blob, _ in entry.parts)
         swept, before = 0, time.time() - older_than
         for page in pages(blob for blob in space.blobs.list(CONTENTS) if blob not in named):
             for blob, found in zip(page, space.blobs.stat_many(page)):
@@ -500,7 +642,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
                 return entry if newer is not None else None
 
             replaced = self.client.transact(work)
-            if replaced is not None and replaced.blob is not None:
-                forget(space, [replaced.blob])
+            if replaced is not None:
+                forget(space, [blob for blob, _ in replaced.parts])
             renewed += 1
         return renewed

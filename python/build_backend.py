@@ -1,0 +1,91 @@
+"""What pip calls to build the package from a checkout: maturin, once the `zerohop` program is where the wheel takes it from.
+
+`cargo xtask wheel` and `cargo xtask python` put the program there themselves, and call maturin without this.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Optional
+
+import maturin
+from maturin import build_sdist, get_requires_for_build_editable, get_requires_for_build_sdist, get_requires_for_build_wheel
+
+__all__ = [
+    "build_editable",
+    "build_sdist",
+    "build_wheel",
+    "get_requires_for_build_editable",
+    "get_requires_for_build_sdist",
+    "get_requires_for_build_wheel",
+    "prepare_metadata_for_build_editable",
+    "prepare_metadata_for_build_wheel",
+]
+
+HERE = Path(__file__).resolve().parent
+
+SCRIPTS = HERE / "zerohop.data" / "scripts"
+"""What is in it lands beside `python`."""
+
+Settings = Optional[Mapping[str, Any]]
+
+
+def profile(settings: Settings) -> str:
+    """The profile of Cargo that maturin is told, by `--config-settings build-args=…` or by `MATURIN_PEP517_ARGS`."""
+    given = maturin.get_maturin_pep517_args(settings)
+    for at, one in enumerate(given):
+        if one == "--profile" and at + 1 < len(given):
+            return str(given[at + 1])
+        if one.startswith("--profile="):
+            return str(one.partition("=")[2])
+    return "release"
+
+
+def place_program(settings: Settings, here: Path = HERE, scripts: Path = SCRIPTS) -> None:
+    """Builds the program and puts it where maturin takes what becomes scripts. Ends with what is to be done if it cannot."""
+    checkout = here.parent
+    if not (checkout / "Cargo.lock").is_file():
+        raise SystemExit(
+            f"{here} is not in a checkout of zerohop, which has the program that belongs into the package: "
+            "install `./python` of a checkout, or the wheel that `cargo xtask wheel` builds there"
+        )
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        raise SystemExit("the package is built with Rust, and there is no `cargo`: install it (https://rustup.rs), and repeat this")
+    word = profile(settings)
+    command = [cargo, "build", "--locked", "--package", "zerohop", "--profile", word]
+    print("Running", *command, flush=True)
+    if subprocess.run(command, cwd=checkout, check=False).returncode != 0:
+        raise SystemExit(f"the program could not be built: `{' '.join(['cargo', *command[1:]])}` in {checkout} says why")
+    target = Path(os.environ.get("CARGO_TARGET_DIR", "target"))
+    program = checkout / target / {"dev": "debug"}.get(word, word) / "zerohop"
+    scripts.mkdir(parents=True, exist_ok=True)
+    there = scripts / "zerohop"
+    there.unlink(missing_ok=True)
+    try:
+        # It is large.
+        os.link(program, there)
+    except OSError:
+        shutil.copy2(program, there)
+
+
+def prepare_metadata_for_build_wheel(folder: str, settings: Settings = None) -> str:
+    SCRIPTS.mkdir(parents=True, exist_ok=True)
+    return str(maturin.prepare_metadata_for_build_wheel(folder, settings))
+
+
+prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
+
+
+def build_wheel(folder: str, settings: Settings = None, metadata: Optional[str] = None) -> str:
+    place_program(settings)
+    return str(maturin.build_wheel(folder, settings, metadata))
+
+
+def build_editable(folder: str, settings: Settings = None, metadata: Optional[str] = None) -> str:
+    place_program(settings)
+    return str(maturin.build_editable(folder, settings, metadata))

@@ -1,0 +1,117 @@
+"""Who calls the file system: what fsspec does not tell it, and the stack does.
+
+Stores that keep their data under keys ask fsspec to remove or read a key by functions that take patterns: a key `v[1]` means itself
+there, and not `v1`. And a file that a wrapper closes is not told whether an exception ends the block; what the frames are about says it.
+"""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import io
+import sys
+from types import FrameType
+from typing import Any, Optional
+
+CACHED_UPLOAD = ("zerohop.fs", "fsspec.spec", "fsspec.implementations.cached")
+"""Modules between a cache that sends a file on, and this file system."""
+
+EXITS = ("__exit__", "__aexit__")
+
+KEYED = ("fsspec.mapping", "zarr.")
+"""Modules of mappings of keys to files, and of what is built on such."""
+
+PASSING_ON = ("fsspec.implementations.dirfs", "fsspec.implementations.chained", "fsspec.implementations.cached")
+"""Modules of file systems that hand a call on to this one."""
+
+_WITH_EXCEPT_START = dis.opmap.get("WITH_EXCEPT_START")
+"""What a frame is at while it calls `__exit__` for an exception, also one that is not written in Python."""
+
+
+def by_key() -> bool:
+    """Whether the caller's caller has a key, which is no pattern: a mapping of fsspec, perhaps by way of another file system."""
+    frame: Optional[FrameType] = sys._getframe(2)
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__"))
+        if module.startswith(KEYED):
+            return True
+        if module not in PASSING_ON:
+            return False
+        frame = frame.f_back
+    return False
+
+
+def wraps_for_asyncio() -> bool:
+    """Whether the caller's caller is fsspec's wrapper for asyncio, which takes each function of the file system for its own."""
+    return sys._getframe(2).f_code.co_name == "_wrap_all_sync_methods"
+
+
+def cut_off_in_cache() -> bool:
+    """Whether a cache of fsspec (`simplecache::`) sends a file on that an exception has ended the block of: it does so regardless."""
+    if sys.exception() is None:
+        return False
+    frame = sys._getframe(1).f_back
+    while frame is not None and frame.f_globals.get("__name__") in CACHED_UPLOAD:
+        if frame.f_code.co_name in ("commit", "commit_many"):
+            return ended_by_exception(())
+        frame = frame.f_back
+    return False
+
+
+def exits_under_way() -> tuple[tuple[FrameType, int], ...]:
+    """The exits of blocks that an exception ends, in this thread at this moment, from the innermost."""
+    if sys.exception() is None:
+        return ()
+    found, frame = [], sys._getframe(1).f_back
+    while frame is not None:
+        if _exit(frame):
+            found.append((frame, frame.f_lasti))
+        frame = frame.f_back
+    return tuple(found)
+
+
+def ended_by_exception(before: tuple[tuple[FrameType, int], ...]) -> bool:
+    """Whether this is called because an exception ends a block, not one of those whose exits were under way before.
+
+    The innermost exit says it, so that whoever ends a block in order within the exit of another has done so. A call that stands in an
+    `except` or `finally` clause is no exit.
+    """
+    if sys.exception() is None:
+        return False
+    frame = sys._getframe(1).f_back
+    while frame is not None:
+        if any(frame is old and (frame.f_code.co_name in EXITS or frame.f_lasti == at) for old, at in before):
+            return False
+        found = _exit(frame)
+        if found is not None:
+            return found
+        frame = frame.f_back
+    return False
+
+
+def closed_by_nobody() -> bool:
+    """Whether the caller is called by a file of `io` that nobody has closed, nor refers to any more: its class closes it then."""
+    frame = sys._getframe(1).f_back
+    while frame is not None and frame.f_code.co_argcount > 0:
+        wrapper = frame.f_locals.get(frame.f_code.co_varnames[0])
+        if not isinstance(wrapper, io.IOBase):
+            break
+        # Which the finalizer of `io.IOBase` says.
+        if getattr(wrapper, "_finalizing", False):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _exit(frame: FrameType) -> Optional[bool]:
+    """Whether the frame is, or calls, the exit of a block, and if so whether an exception ends that."""
+    code = frame.f_code
+    if code.co_name in EXITS:
+        names, given = code.co_varnames, frame.f_locals
+        told: list[Any] = [given.get(name) for name in names[1 : code.co_argcount]]
+        if code.co_flags & inspect.CO_VARARGS:
+            told += given.get(names[code.co_argcount + code.co_kwonlyargcount], ())
+        return any(one is not None for one in told[:3])
+    if frame.f_lasti >= 0 and code.co_code[frame.f_lasti] == _WITH_EXCEPT_START:
+        return True
+    return None

@@ -1,0 +1,80 @@
+"""Pip builds the package from a checkout, with the program in it, or says what is missing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import zerohop
+
+FOLDER = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def backend() -> Any:
+    pytest.importorskip("maturin")
+    spec = importlib.util.spec_from_file_location("build_backend", FOLDER / "build_backend.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that looks like a checkout, and a Cargo that builds what it is told to."""
+    (tmp_path / "python").mkdir()
+    (tmp_path / "Cargo.lock").touch()
+    (tmp_path / "bin").mkdir()
+    cargo = tmp_path / "bin" / "cargo"
+    cargo.write_text('#!/bin/sh\n[ -e broken ] && exit 101\nfor word; do :; done\n[ $word = dev ] && word=debug\n'
+                     'mkdir -p target/$word && echo "$*" > target/$word/zerohop\n')
+    cargo.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("CARGO_TARGET_DIR", raising=False)
+    monkeypatch.delenv("MATURIN_PEP517_ARGS", raising=False)
+    return tmp_path
+
+
+def test_the_package_says_its_version() -> None:
+    told = subprocess.run([zerohop.program(), "--version"], capture_output=True, text=True, check=True).stdout
+    assert told.split() == ["zerohop", zerohop.__version__]
+    assert importlib.metadata.version("zerohop") == zerohop.__version__
+
+
+def test_building_from_a_checkout_brings_the_program(backend: Any, checkout: Path) -> None:
+    scripts = checkout / "python" / "zerohop.data" / "scripts"
+    for settings, word in ((None, "release"), ({"build-args": "--profile dev"}, "dev"), (None, "release")):
+        backend.place_program(settings, checkout / "python", scripts)
+        assert (scripts / "zerohop").read_text() == f"build --locked --package zerohop --profile {word}\n"
+
+
+def test_what_is_missing_for_building_is_said(backend: Any, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = checkout / "python", checkout / "scripts"
+    (checkout / "broken").touch()
+    with pytest.raises(SystemExit, match="`cargo build --locked --package zerohop --profile release`"):
+        backend.place_program(None, *place)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(SystemExit, match="https://rustup.rs"):
+        backend.place_program(None, *place)
+    (checkout / "Cargo.lock").unlink()
+    with pytest.raises(SystemExit, match="cargo xtask wheel"):
+        backend.place_program(None, *place)
+
+
+def test_pip_finds_the_folder_of_the_program(backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Maturin wants it to be there before anything is built.
+    system = tomllib.loads((FOLDER / "pyproject.toml").read_text())["build-system"]
+    assert system["build-backend"] == "build_backend" and system["backend-path"] == ["."]
+    seen = []
+    monkeypatch.setattr(backend, "SCRIPTS", tmp_path / "data" / "scripts")
+    monkeypatch.setattr(backend.maturin, "prepare_metadata_for_build_wheel", lambda *_: seen.append((tmp_path / "data").is_dir()))
+    backend.prepare_metadata_for_build_wheel("folder")
+    assert seen == [True]
