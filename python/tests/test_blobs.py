@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import array
 import asyncio
 import contextlib
@@ -117,7 +118,7 @@ def test_memory_goes_in_and_out_where_it_stands(keyspace: Keyspace) -> None:
 
 
 def test_numpy_arrays(keyspace: Keyspace) -> None:
-    numpy = pytest.importorskip("numpy")
+    numpy = importlib.import_module("numpy")
     given = numpy.random.default_rng(5).random((300, 500))
     with keyspace.blobs.open("array", "wb") as file:
         file.write(given)

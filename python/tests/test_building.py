@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import importlib.util
 import os
@@ -19,7 +20,7 @@ FOLDER = Path(__file__).resolve().parent.parent
 
 @pytest.fixture
 def backend() -> Any:
-    pytest.importorskip("maturin")
+    importlib.import_module("maturin")
     spec = importlib.util.spec_from_file_location("build_backend", FOLDER / "build_backend.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

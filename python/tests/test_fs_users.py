@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 from typing import Any
 
@@ -9,12 +10,14 @@ import pytest
 
 from zerohop import Client, Keyspace
 
-numpy = pytest.importorskip("numpy")
+numpy = importlib.import_module("numpy")
+
+pytestmark = pytest.mark.wide
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_pandas_keeps_a_table_as_parquet(client: Client, keyspace: Keyspace) -> None:
-    pandas = pytest.importorskip("pandas")
+    pandas = importlib.import_module("pandas")
     table = pandas.DataFrame({"n": range(50_000), "name": [f"name {n}" for n in range(50_000)]})
     url, options = f"zerohop://{keyspace.name}/tables/one.parquet", {"endpoint": client.endpoint}
     table.to_parquet(url, storage_options=options, engine="pyarrow")
@@ -27,7 +30,7 @@ def test_pandas_keeps_a_table_as_parquet(client: Client, keyspace: Keyspace) -> 
 
 @pytest.mark.filterwarnings("ignore")
 def test_zarr_keeps_an_array(client: Client, keyspace: Keyspace) -> None:
-    zarr = pytest.importorskip("zarr")
+    zarr = importlib.import_module("zarr")
     url, options = f"zerohop://{keyspace.name}/grid.zarr", {"endpoint": client.endpoint}
     given = numpy.arange(250_000, dtype="float64").reshape(500, 500)
     array = zarr.create_array(url, shape=given.shape, chunks=(100, 200), dtype="float64", storage_options=options)
@@ -42,8 +45,8 @@ def test_zarr_keeps_an_array(client: Client, keyspace: Keyspace) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_xarray_keeps_a_dataset(client: Client, keyspace: Keyspace) -> None:
-    pytest.importorskip("zarr")
-    xarray: Any = pytest.importorskip("xarray")
+    importlib.import_module("zarr")
+    xarray: Any = importlib.import_module("xarray")
     url, options = f"zerohop://{keyspace.name}/weather.zarr", {"endpoint": client.endpoint}
 
     def weather(first_day: int, days: int) -> Any:
@@ -70,9 +73,9 @@ def test_xarray_keeps_a_dataset(client: Client, keyspace: Keyspace) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_two_workers_of_dask_share_an_array(client: Client, keyspace: Keyspace) -> None:
-    pytest.importorskip("zarr")
-    dask_array: Any = pytest.importorskip("dask.array")
-    distributed: Any = pytest.importorskip("distributed")
+    importlib.import_module("zarr")
+    dask_array: Any = importlib.import_module("dask.array")
+    distributed: Any = importlib.import_module("distributed")
     url, options = f"zerohop://{keyspace.name}/shared.zarr", {"endpoint": client.endpoint}
     cluster = distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=logging.CRITICAL
