@@ -8,7 +8,7 @@ const FAR: Target = Target::Wire(ConnectionId { slot: 9, generation: 1 });
 
 fn lane(partition: u32) -> Lane {
     let to = Place { keyspace: KeyspaceId(1), partition: PartitionId(partition) };
-    Lane { connection: CLIENT, to }
+    Lane::of(CLIENT, to, 4)
 }
 
 /// Takes up so many units of one lane, of which those that are named write.
