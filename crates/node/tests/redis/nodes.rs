@@ -18,7 +18,7 @@ const PORTS: u16 = 4;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Nodes in memory with two instances each.
-fn nodes(place: u16) -> Vec<Server> {
+pub(super) fn nodes(place: u16) -> Vec<Server> {
     let is_free = |first: &u16| {
         (0..NODES as u16 * PORTS).all(|port| TcpListener::bind(("127.0.0.1", first + port)).is_ok())
     };
@@ -39,11 +39,11 @@ fn nodes(place: u16) -> Vec<Server> {
 }
 
 /// Where all instances of all nodes listen.
-fn all(nodes: &[Server]) -> Vec<SocketAddr> {
+pub(super) fn all(nodes: &[Server]) -> Vec<SocketAddr> {
     nodes.iter().flat_map(addresses).collect()
 }
 
-fn stop(nodes: Vec<Server>) {
+pub(super) fn stop(nodes: Vec<Server>) {
     std::thread::scope(|scope| {
         nodes.into_iter().for_each(|node| drop(scope.spawn(move || node.stop().unwrap())));
     });
