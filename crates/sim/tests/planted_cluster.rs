@@ -33,7 +33,7 @@ enum In {
 
 /// Those that are found, with the seed that showed it last, which is played first: then it costs one seed, or two. Others were not
 /// found within the seeds that were played, or cannot be: docs/reliability.md.
-const FOUND: [(In, u64); 35] = [
+const FOUND: [(In, u64); 36] = [
     (In::Partition(partition::Bug::AcknowledgedAlone), 0),
     (In::Partition(partition::Bug::LeaseNotChecked), 0),
     (In::Partition(partition::Bug::GrantNotWaitedOut), 4),
@@ -66,6 +66,7 @@ const FOUND: [(In, u64); 35] = [
     (In::Session(session::Bug::ReadsUnconfirmed), 0),
     (In::Session(session::Bug::ChangesUnread), 3),
     (In::Session(session::Bug::HeldTooLong), 5),
+    (In::Partition(partition::Bug::SliceNotChecked), 7),
     (In::Partition(partition::Bug::ScanPassesOver), 0),
     (In::Partition(partition::Bug::ScanGoesBack), 0),
     (In::Engine(engine::Bug::SeedUnheard), 0),
@@ -94,7 +95,7 @@ impl In {
 
     fn all() -> Vec<In> {
         let partitions = partition::Bug::OF_GROUPS.into_iter().chain(partition::Bug::ALL);
-        let partitions = partitions.chain(partition::Bug::OF_SCANS);
+        let partitions = partitions.chain(partition::Bug::OF_SCANS).chain(partition::Bug::OF_SPLITS);
         let controls = control::Bug::OF_MANAGERS.into_iter().chain(control::Bug::OF_AGENTS);
         let mut all: Vec<In> = partitions.map(In::Partition).collect();
         all.extend(controls.chain([control::Bug::VotesTwice]).map(In::Control));

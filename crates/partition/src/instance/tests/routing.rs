@@ -94,8 +94,8 @@ fn nothing_of_the_other_half_is_done(bench: &mut Bench, [stays, leaves]: &[Strin
     let read = |query| Read { key: leaves.as_bytes(), query };
     let change = messages::Change::Extend { bytes: b"+" };
     let write = Write { key: leaves.as_bytes(), condition: Condition::Always, change };
-    let good = Write { key: stays.as_bytes(), ..write.clone() };
-    let operations = [Operation::Write(good), Operation::Write(write.clone())];
+    let good = Write { key: stays.as_bytes(), ..write };
+    let operations = [Operation::Write(good), Operation::Write(write)];
     let (stamp, seen) = (Stamp::default(), Timestamp::ZERO);
     let ask = SnapshotAsk::Read { at: Timestamp(1), read: read(Query::Lookup) };
     let requests = [
