@@ -61,16 +61,15 @@ pub enum Event<'a> {
 }
 
 /// What a partition asks its owner to do. All may be done at once, in the order in which they come.
+///
+/// No method has a default: an adapter that wraps another would compile without passing that method on, and nobody would see it.
 pub trait Effects {
     /// Send an answer. Everything it was evaluated over is committed, at the keyspace's durability.
     fn answer(&mut self, to: Token, message: &Message<'_>);
 
     /// The same of something that was read, and that nobody changes for so many microseconds from when it was asked for. Whoever
     /// cannot pass that on leaves it out.
-    fn answer_held(&mut self, to: Token, message: &Message<'_>, held_us: u32) {
-        let _ = held_us;
-        self.answer(to, message);
-    }
+    fn answer_held(&mut self, to: Token, message: &Message<'_>, held_us: u32);
 
     /// Send the reply of a unit that was answered [`crate::Ran::Later`]. Everything it rests on is committed, at the
     /// keyspace's durability.
@@ -88,28 +87,17 @@ pub trait Effects {
 
     /// What a transaction was decided to do is missing at a place: its partition has lost what it had acknowledged; or the
     /// place is its decider's, whose keyspace is gone, and what was prepared here is undone. For the operator.
-    fn transaction_lost(
-        &mut self,
-        _id: zerohop_transaction::TransactionId,
-        _place: zerohop_transaction::Place,
-    ) {
-    }
+    fn transaction_lost(&mut self, id: zerohop_transaction::TransactionId, place: zerohop_transaction::Place);
 
     /// The first of these parts, if any, that the map does not have so: of no keyspace, of one that is being
     /// dropped, or of one that is otherwise durable.
-    fn misplaced(&mut self, _parts: &[zerohop_transaction::Part]) -> Option<u32> {
-        None
-    }
+    fn misplaced(&mut self, parts: &[zerohop_transaction::Part]) -> Option<u32>;
 
     /// Whether the map has a keyspace.
-    fn has_keyspace(&self, _keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
-        true
-    }
+    fn has_keyspace(&self, keyspace: zerohop_wire::ids::KeyspaceId) -> bool;
 
     /// Whether the map has a keyspace that is being dropped.
-    fn is_closing(&self, _keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
-        false
-    }
+    fn is_closing(&self, keyspace: zerohop_wire::ids::KeyspaceId) -> bool;
 
     /// Entries were appended that are answered only once durable: call [`zerohop_engine::Engine::flush`] before
     /// waiting for more requests, then tell the partition [`Event::Flushed`]. Comes with every such entry.

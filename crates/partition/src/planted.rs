@@ -84,6 +84,8 @@ pub enum Bug {
     ConfirmIgnoresIntents,
     /// What was prepared before a split is done in both daughters, also what the other owns.
     SistersHalfDone,
+    /// A partition takes requests and units whatever keys they name, also those of its sisters.
+    SliceNotChecked,
     /// A partition shows and counts what its sister owns until it is removed.
     ForeignCounted,
     /// A follower counts though entries of its log cannot be read.
@@ -151,7 +153,7 @@ impl Bug {
     ];
 
     /// Those of splits.
-    pub const OF_SPLITS: [Bug; 2] = [Bug::SessionsNotSplit, Bug::ForeignCounted];
+    pub const OF_SPLITS: [Bug; 3] = [Bug::SessionsNotSplit, Bug::ForeignCounted, Bug::SliceNotChecked];
 
     /// Those of scans.
     pub const OF_SCANS: [Bug; 2] = [Bug::ScanPassesOver, Bug::ScanGoesBack];

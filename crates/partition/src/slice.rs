@@ -35,8 +35,9 @@ impl Slice {
 
     /// Whether a key is one of its own.
     #[must_use]
+    #[inline]
     pub fn owns(&self, key: &[u8]) -> bool {
-        partition_of(self.hash(key), self.partitions) == self.partition
+        self.partitions.bits() == 0 || partition_of(self.hash(key), self.partitions) == self.partition
     }
 
     /// The hash by which a key is placed, and locked in transactions.

@@ -176,6 +176,10 @@ impl Effects for Collected {
         assert!(!before, "{to:?} is answered once");
     }
 
+    fn answer_held(&mut self, to: Token, message: &Message<'_>, _held_us: u32) {
+        self.answer(to, message);
+    }
+
     fn reply(&mut self, to: Token, bytes: &[u8]) {
         assert!(self.replies.insert(to, bytes.to_vec()).is_none(), "{to:?} is answered once");
     }
@@ -190,6 +194,25 @@ impl Effects for Collected {
 
     fn transaction(&mut self, message: zerohop_transaction::Message) {
         self.messages.push(message);
+    }
+
+    fn transaction_lost(
+        &mut self,
+        _id: zerohop_transaction::TransactionId,
+        _place: zerohop_transaction::Place,
+    ) {
+    }
+
+    fn misplaced(&mut self, _parts: &[zerohop_transaction::Part]) -> Option<u32> {
+        None
+    }
+
+    fn has_keyspace(&self, _keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
+        true
+    }
+
+    fn is_closing(&self, _keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
+        false
     }
 
     fn flush_wanted(&mut self) {

@@ -10,12 +10,13 @@
 //! Changes wait until the program ends, or looks at a record that it has changed: then they go into the log and lie in the
 //! overlay, so that the program sees them there. A unit of one change, the common one, is an entry like any other.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
 use zerohop_wire::blob::is_of_blob;
-use zerohop_wire::ids::Timestamp;
+use zerohop_wire::ids::{MapEpoch, Timestamp};
 use zerohop_wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use zerohop_wire::messages::{
     Answer, Change as Asked, Condition, Expiry, Range as AskedRange, Read, RecordType, Write,
@@ -92,6 +93,8 @@ pub struct Unit<'u, D> {
     pub(crate) staged: &'u mut Staged,
     /// It may hold what is not of this slice.
     foreign: Option<Slice>,
+    /// It must not look at, nor change, what is not of this slice; `None`: any key.
+    slice: Option<Slice>,
     /// The newest uncommitted entry of what was looked at.
     pub(crate) newest: u64,
     /// Entries appended so far, all joined with the next.
@@ -102,6 +105,8 @@ pub struct Unit<'u, D> {
     intents: Option<Intents<'u>>,
     /// It has met an intent: all of it is taken back, and comes again.
     pub(crate) is_blocked: bool,
+    /// It has named a key of another partition: all of it is taken back, and is routed again.
+    pub(crate) is_misrouted: bool,
 }
 
 impl<'u, D: Disk> Unit<'u, D> {
@@ -121,18 +126,47 @@ impl<'u, D: Disk> Unit<'u, D> {
             clock,
             staged,
             foreign,
+            slice: None,
             newest: 0,
             appended: 0,
             at: None,
             now_ms,
             intents: None,
             is_blocked: false,
+            is_misrouted: false,
         }
     }
 
     /// It must not look at what a transaction is about to change, nor change what one has locked.
     pub(crate) fn set_intents(&mut self, intents: Option<Intents<'u>>) {
         self.intents = intents;
+    }
+
+    /// It must not look at, nor change, what is not of this slice.
+    pub(crate) fn set_slice(&mut self, slice: Option<Slice>) {
+        self.slice = slice;
+    }
+
+    /// How many partitions its keyspace has, as this one knows it: 0 if whoever opened it did not say. What goes through all
+    /// partitions, and names no keys, compares this with what it was routed by.
+    #[must_use]
+    pub fn partitions(&self) -> u32 {
+        self.slice.map_or(0, |slice| slice.count())
+    }
+
+    /// Whoever routed it may have known another map: each key is compared with the slice when it is used.
+    #[inline]
+    fn check_own(&mut self, key: &[u8]) -> Result<(), Failure<'static>> {
+        match &self.slice {
+            Some(slice) if !slice.owns(key) => Err(self.misrouted()),
+            _ => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn misrouted(&mut self) -> Failure<'static> {
+        self.is_misrouted = true;
+        wrong_owner()
     }
 
     #[cold]
@@ -256,6 +290,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         if keeps_deadline {
             return self.change(key, Asked::Insert { value, expiry });
         }
+        self.check_own(key)?;
         let seen = self.staged.take_seen(key).unwrap_or_default();
         let (record, units) = (RecordType::Bytes, value.len() as u64);
         let action = Action::Put { record, units, contents: Contents::Given(value), deadline: None };
@@ -381,6 +416,7 @@ impl<'u, D: Disk> Unit<'u, D> {
     /// has come its removal is staged.
     #[inline]
     fn look_at(&mut self, key: &[u8]) -> Result<Look, Failure<'static>> {
+        self.check_own(key)?;
         if self.intents.is_some_and(|intents| intents.stand(key)) {
             return Err(self.blocked());
         }
@@ -474,6 +510,7 @@ impl<'u, D: Disk> Unit<'u, D> {
             self.see(key)?;
             self.staged.take_seen(key).unwrap_or_default()
         } else {
+            self.check_own(key)?;
             Seen::default()
         };
         let (at, now_ms) = (self.at(), self.now_ms());
@@ -536,6 +573,11 @@ impl<D> std::fmt::Debug for Unit<'_, D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Unit").field("at", &self.at).field("appended", &self.appended).finish_non_exhaustive()
     }
+}
+
+/// The answer to what is of another partition by the map that this one follows; what has changed in the map is not known here.
+pub(crate) fn wrong_owner() -> Failure<'static> {
+    Failure::WrongOwner { epoch: MapEpoch(0), delta: Cow::Borrowed(&[]) }
 }
 
 fn check_key(key: &[u8]) -> Result<(), Failure<'static>> {

@@ -330,6 +330,10 @@ impl Records for Over<'_> {
         Err(zerohop_wire::What::Unexpected.into())
     }
 
+    fn partitions(&self) -> u32 {
+        0
+    }
+
     fn count(&mut self) -> u64 {
         self.records.len() as u64
     }

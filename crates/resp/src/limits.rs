@@ -73,3 +73,6 @@ pub const SLEEP_MS_MAX: u64 = 60_000;
 const _: () = assert!(HELD_BYTES_MAX + REPLY_BYTES_MAX < HELD_BYTES_END);
 // Places within a command are kept in 32 bits.
 const _: () = assert!(COMMAND_BYTES_MAX <= u32::MAX as usize && QUEUED_BYTES_MAX <= u32::MAX as usize);
+
+/// When to ask again for a page of a partition that has not heard of a split yet: maps come within milliseconds.
+pub(crate) const SPLIT_RETRY_MS: u32 = 10;

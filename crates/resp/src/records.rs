@@ -101,6 +101,9 @@ pub trait Records {
     /// one that was never given out is as good as any other, or as the end.
     fn scan(&mut self, cursor: u32, each: &mut dyn FnMut(&[u8])) -> Result<Option<u32>, Failure<'static>>;
 
+    /// How many partitions the keyspace has, as this one of them knows it; 0 if it does not know.
+    fn partitions(&self) -> u32;
+
     /// How many records there are; those whose deadline is over may still count, as in Redis.
     fn count(&mut self) -> u64;
 }

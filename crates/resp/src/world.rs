@@ -116,6 +116,11 @@ pub trait World {
         false
     }
 
+    /// Whether it is to be had in a moment: the node is starting.
+    fn spans_later(&self) -> bool {
+        false
+    }
+
     /// Executes a unit whose keys live in several partitions of a keyspace: over [`Gathered`](crate::Gathered) records, and all of
     /// it at one moment or none of it. No other unit of the connection is under way. Only where [`World::spans`] says so.
     fn run_over(

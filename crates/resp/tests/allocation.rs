@@ -108,6 +108,10 @@ impl Records for Fixed {
         Ok(None)
     }
 
+    fn partitions(&self) -> u32 {
+        1
+    }
+
     fn count(&mut self) -> u64 {
         1
     }

@@ -106,6 +106,7 @@ pub(crate) fn run(arguments: &NodeArguments) -> Result<Ending, CommandError> {
     (options.secret, options.tls) = (arguments.secret.read()?, arguments.tls.read()?);
     options.data.clone_from(&arguments.place.data);
     options.instances = arguments.instances;
+    options.spans = true;
     options.memory_bytes = arguments.memory_budget.unwrap_or(options.memory_bytes);
     options.copy_bytes_per_s = arguments.copy_rate.unwrap_or(options.copy_bytes_per_s);
     let credentials = (options.secret.clone(), options.tls.as_ref().and_then(|tls| tls.client.clone()));

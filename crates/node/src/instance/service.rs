@@ -80,6 +80,11 @@ impl<D: Disk> InstanceService<D> {
         }
     }
 
+    /// Units may have keys in several partitions soon.
+    pub(crate) fn await_spanning(&mut self) {
+        self.clients.await_spanning();
+    }
+
     pub(crate) fn into_instance(self) -> Instance<D> {
         self.instance
     }

@@ -64,6 +64,7 @@ impl Bench {
             control: control_out,
             words: None,
             proofs: None,
+            spans: false,
         };
         let (opened_out, opened) = sync_channel(2);
         let thread = start(plan, opened_out).unwrap();

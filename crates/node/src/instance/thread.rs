@@ -44,6 +44,8 @@ pub(crate) struct Plan {
     pub(crate) words: Option<mpsc::Sender<Word>>,
     /// Of the cluster's secret, if it has one.
     pub(crate) proofs: Option<Proofs>,
+    /// See [`crate::server::ServerOptions::spans`].
+    pub(crate) spans: bool,
 }
 
 /// An instance that serves.
@@ -125,6 +127,7 @@ fn run(plan: Plan, opened: &SyncSender<OpenedHow>) -> Result<(), String> {
         jobs,
         words,
         proofs,
+        spans,
         ..
     } = plan;
     let stopwatch = Stopwatch::start();
@@ -146,7 +149,10 @@ fn run(plan: Plan, opened: &SyncSender<OpenedHow>) -> Result<(), String> {
         instance.begin_above(now, before.ceiling);
     }
     let newest = instance.newest();
-    let service = InstanceService::new(instance, place, ceilings, (jobs, words));
+    let mut service = InstanceService::new(instance, place, ceilings, (jobs, words));
+    if spans {
+        service.await_spanning();
+    }
     let (mut reactor, mailbox) = Reactor::new(driver, service, Limits::DEFAULT);
     reactor.prove(proofs);
     // If nobody waits for it any more, nobody would ever tell it to stop.

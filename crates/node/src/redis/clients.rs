@@ -8,13 +8,13 @@ use zerohop_partition::instance::{Instance, Time};
 use zerohop_placement::NodeState;
 use zerohop_placement::map::DEFAULT_KEYSPACE;
 use zerohop_resp::{Connection, Place, Then, Ticket, Unit};
-use zerohop_wire::ids::Timestamp;
+use zerohop_wire::ids::{PartitionId, Timestamp};
 use zerohop_wire::messages::{Member, UnitAsk, UnitTold, Verdict};
 use zerohop_wire::{Envelope, Failure};
 
 use super::desk::{Asker, At, Desk, Step, TOKEN_MARK, UnderWay, may_come_again, with_wait};
 use super::forward::{Replied, Siblings, Units};
-use super::lanes::Target;
+use super::lanes::{Lane, Target};
 use super::limits::{BUSY_RETRY_MS, STEPS_PER_TURN_MAX};
 use super::spans::Spanning;
 use super::wires::Head;
@@ -66,9 +66,15 @@ impl Clients {
         self.desk.outgoing.meet(siblings);
     }
 
+    /// [`Clients::set_spanning`] comes soon.
+    pub(crate) fn await_spanning(&mut self) {
+        self.desk.awaits_spanning = true;
+    }
+
     /// From now on units may have keys in several partitions.
     pub(crate) fn set_spanning(&mut self, spanning: Arc<dyn Spanning>) {
         self.desk.spanning = Some(spanning);
+        self.desk.awaits_spanning = false;
     }
 
     /// The reply to a unit over several partitions has come.
@@ -133,9 +139,15 @@ impl Clients {
         let mut over = Vec::new();
         let mut lanes = std::mem::take(&mut self.desk.lanes);
         let desk = &self.desk;
-        let primary = |to: Place| {
-            let group = map.keyspace(to.keyspace).and_then(|keyspace| keyspace.group(to.partition))?;
-            desk.target(group.primary)
+        let primary = |lane: Lane| {
+            let found = map.keyspace(lane.keyspace)?;
+            // All that its partition has become, if the keyspace was split since.
+            let further = found.config().partitions.bits().checked_sub(lane.bits)?;
+            let first = lane.partition.0 << further;
+            let mut parts = (first..first + (1 << further)).map(|part| found.group(PartitionId(part)));
+            let primary = parts.next()??.primary;
+            let has_all = parts.all(|group| group.is_some_and(|group| group.primary == primary));
+            desk.target(primary).filter(|_| has_all)
         };
         let is_down = |target| match target {
             Target::Sibling(_) => false,
@@ -289,7 +301,7 @@ impl Clients {
             match ran {
                 Ok(true) => self.desk.reply(asker, reply),
                 Ok(false) => {}
-                Err(failure) => self.desk.refused(now.elapsed_ms, to, asker, (bytes, may_write), &failure),
+                Err(failure) => self.desk.refused(&at, to, asker, (bytes, may_write), &failure),
             }
         }
     }
@@ -349,7 +361,7 @@ impl Clients {
             }
         }
         for under_way in std::mem::take(&mut self.desk.under_way).into_values() {
-            self.desk.failed(now.elapsed_ms, under_way, &Failure::TimedOut { version: Timestamp::ZERO });
+            self.desk.failed(&at, under_way, &Failure::TimedOut { version: Timestamp::ZERO });
         }
         let mut over = Vec::new();
         self.desk.lanes.stop(&mut over);
@@ -362,10 +374,10 @@ impl Clients {
     /// An answer of the instance. Whether a unit has run again because of it.
     fn take_answer<D: Disk>(&mut self, at: &mut At<'_, '_, D>, number: u64, answer: Answer) -> bool {
         let Some(mut under_way) = self.desk.under_way.remove(&number) else { return false };
-        let (now_ms, asker) = (at.now.elapsed_ms, under_way.asker);
+        let asker = under_way.asker;
         let parked = match answer {
             Answer::Failed(failure) => {
-                self.desk.failed(now_ms, under_way, &failure);
+                self.desk.failed(at, under_way, &failure);
                 return false;
             }
             Answer::Reply(bytes) if under_way.parked.is_none() => {
@@ -374,7 +386,7 @@ impl Clients {
             }
             // Nothing waits here for a record: the time-out says that nobody knows what became of it.
             Answer::Woken if under_way.parked.is_none() => {
-                self.desk.failed(now_ms, under_way, &Failure::TimedOut { version: Timestamp::ZERO });
+                self.desk.failed(at, under_way, &Failure::TimedOut { version: Timestamp::ZERO });
                 return false;
             }
             Answer::Reply(_) | Answer::Woken => under_way.parked.take(),
@@ -394,7 +406,7 @@ impl Clients {
                 match ran {
                     Ok(true) => self.desk.reply(asker, reply),
                     Ok(false) => {}
-                    Err(failure) => self.desk.refused(now_ms, parked.to, asker, (unit, false), &failure),
+                    Err(failure) => self.desk.refused(at, parked.to, asker, (unit, false), &failure),
                 }
                 true
             }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use zerohop_engine::disk::Disk;
 use zerohop_partition::instance::Instance;
 use zerohop_partition::{Ran, Token};
+use zerohop_placement::ClusterMap;
 use zerohop_resp::{Place, Scratch, Ticket, Unit, failure_reply};
-use zerohop_wire::ids::{InstanceId, RequestId, Timestamp};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, RequestId, Timestamp};
 use zerohop_wire::messages::{Member, Query, Read, Until, Verdict};
 use zerohop_wire::{Envelope, Failure, Message};
 
@@ -42,6 +43,8 @@ pub(super) struct Desk {
     pub(super) wires: Wires,
     /// Who executes what has keys in several partitions.
     pub(super) spanning: Option<Arc<dyn Spanning>>,
+    /// Somebody will, and the node is starting.
+    pub(super) awaits_spanning: bool,
     scratch: Scratch,
     /// Where the effects of the instance go.
     pub(super) outlet: Outlet,
@@ -64,6 +67,8 @@ pub(super) enum Asker {
 pub(super) struct UnderWay {
     pub(super) asker: Asker,
     to: Place,
+    /// How its keyspace was cut when it was run: [`Lane::bits`].
+    bits: u32,
     may_write: bool,
     /// Of a client's unit that only reads: to run it again, if it comes to nothing here.
     kept: Option<Vec<u8>>,
@@ -126,6 +131,7 @@ impl Desk {
             outgoing: Outgoing::new(place),
             wires: Wires::default(),
             spanning: None,
+            awaits_spanning: false,
             scratch: Scratch::default(),
             outlet,
             steps: VecDeque::new(),
@@ -175,7 +181,8 @@ impl Desk {
                 let keeps = !may_write && waits.is_none() && matches!(asker, Asker::Client { .. });
                 let kept = keeps.then(|| encoded(unit));
                 let parked = waits.map(|waits| Parked::new(to, unit, waits));
-                self.under_way.insert(number, UnderWay { asker, to, may_write, kept, parked });
+                let bits = bits_of(at.instance.map(), to.keyspace);
+                self.under_way.insert(number, UnderWay { asker, to, bits, may_write, kept, parked });
                 Ok(false)
             }
         }
@@ -194,7 +201,8 @@ impl Desk {
         if let Asker::Other { source, number } = asker {
             self.tell(source, number, Verdict::Waits(until_ms), &[]);
         }
-        let under_way = UnderWay { asker, to, may_write: false, kept: None, parked: Some(parked) };
+        let bits = bits_of(at.instance.map(), to.keyspace);
+        let under_way = UnderWay { asker, to, bits, may_write: false, kept: None, parked: Some(parked) };
         self.under_way.insert(number, under_way);
         let left_ms = until_ms.saturating_sub(at.now.unix_ms).clamp(1, WAIT_MS_MAX);
         let envelope = Envelope {
@@ -221,9 +229,9 @@ impl Desk {
     }
 
     /// A unit was refused here, and nothing of it has happened: it is run later or elsewhere if that may help.
-    pub(super) fn refused(
+    pub(super) fn refused<D: Disk>(
         &mut self,
-        now_ms: u64,
+        at: &At<'_, '_, D>,
         to: Place,
         asker: Asker,
         (unit, may_write): (Vec<u8>, bool),
@@ -232,8 +240,12 @@ impl Desk {
         match asker {
             Asker::Other { source, number } if may_come_again(failure) => self.turn_back(source, number),
             Asker::Client { connection, ticket } if may_come_again(failure) => {
-                let lane = Lane { connection, to };
-                if !self.lanes.push_first(lane, ticket, (unit, may_write), now_ms) {
+                // By the map as it is now, and behind what others of its keys are behind.
+                let map = at.instance.map();
+                let Some(to) = route(map, to, &unit) else { return self.fail(asker, &unavailable()) };
+                let lane = Lane::of(connection, to, bits_of(map, to.keyspace));
+                let lane = self.lanes.lane_of(lane);
+                if !self.lanes.push_first(lane, ticket, (unit, may_write), at.now.elapsed_ms) {
                     self.fail(asker, failure);
                 }
             }
@@ -242,8 +254,8 @@ impl Desk {
     }
 
     /// What became of a unit that was run here is not to be known here any more, or it waited in vain.
-    pub(super) fn failed(&mut self, now_ms: u64, under_way: UnderWay, failure: &Failure<'_>) {
-        let UnderWay { asker, to, may_write, kept, parked } = under_way;
+    pub(super) fn failed<D: Disk>(&mut self, at: &At<'_, '_, D>, under_way: UnderWay, failure: &Failure<'_>) {
+        let UnderWay { asker, to, bits, may_write, kept, parked } = under_way;
         let is_over = may_come_again(failure) || matches!(failure, Failure::TimedOut { .. });
         if !is_over {
             return self.fail(asker, failure);
@@ -252,11 +264,11 @@ impl Desk {
         let unit = parked.map(|parked| with_wait(&parked.unit, parked.waits.until_ms));
         let only_reads = unit.is_some() || !may_write;
         match unit.or(kept) {
-            Some(unit) => self.refused(now_ms, to, asker, (unit, false), &unavailable()),
-            None if only_reads => self.refused(now_ms, to, asker, (Vec::new(), false), &unavailable()),
+            Some(unit) => self.refused(at, to, asker, (unit, false), &unavailable()),
+            None if only_reads => self.refused(at, to, asker, (Vec::new(), false), &unavailable()),
             None => {
                 if let Asker::Client { connection, ticket } = asker {
-                    self.written(now_ms, Lane { connection, to }, ticket);
+                    self.written(at.now.elapsed_ms, Lane::of(connection, to, bits), ticket);
                 }
                 self.fail(asker, &Failure::TimedOut { version: Timestamp::ZERO });
             }
@@ -322,19 +334,37 @@ impl Desk {
 
     /// The next unit of a lane. `None`: there is nothing to be done for it now; else when to go on.
     fn pump_one<D: Disk>(&mut self, at: &mut At<'_, '_, D>, lane: Lane) -> Option<u64> {
-        let (now_ms, to, me) = (at.now.elapsed_ms, lane.to, at.me().instance);
-        let group = at.instance.map().keyspace(to.keyspace).and_then(|keyspace| keyspace.group(to.partition));
-        let Some(primary) = group.map(|group| group.primary) else {
-            let flight = self.take_next(lane, now_ms)?;
+        let (now_ms, me) = (at.now.elapsed_ms, at.me().instance);
+        let number = self.lanes.first(lane)?;
+        let map = at.instance.map();
+        let Some(found) = map.keyspace(lane.keyspace) else {
+            let flight = self.lanes.take(number, now_ms)?;
             let asker = Asker::Client { connection: lane.connection, ticket: flight.ticket };
-            self.fail(asker, &Failure::UnknownKeyspace { keyspace: to.keyspace });
+            self.fail(asker, &Failure::UnknownKeyspace { keyspace: lane.keyspace });
             return Some(now_ms);
         };
-        if primary == me {
-            let flight = self.take_next(lane, now_ms)?;
-            return Some(self.run_flight(at, flight));
-        }
+        let is_as_it_was = found.config().partitions.bits() == lane.bits;
+        let to = match self.lanes.unit_of(number) {
+            Some(unit) if !is_as_it_was => route(map, lane.to(), unit),
+            _ => Some(lane.to()),
+        };
+        let Some(to) = to else {
+            // What was of one partition is of several now. Nothing of it was done.
+            let flight = self.lanes.take(number, now_ms)?;
+            let asker = Asker::Client { connection: lane.connection, ticket: flight.ticket };
+            self.fail(asker, &unavailable());
+            return Some(now_ms);
+        };
         let later = Some(now_ms + RETRY_MS);
+        let Some(primary) = found.group(to.partition).map(|group| group.primary) else {
+            // Whoever named it has heard of a split that has not come here yet.
+            return later;
+        };
+        if primary == me {
+            self.lanes.next(lane, None)?;
+            let flight = self.lanes.take(number, now_ms)?;
+            return Some(self.run_flight(at, to, flight));
+        }
         let (target, peer) = match self.outgoing.place_of(primary) {
             Some(place) => (Target::Sibling(place), Member::default()),
             None => match self.outlet.links.reach(primary, now_ms) {
@@ -362,16 +392,10 @@ impl Desk {
         Some(now_ms)
     }
 
-    /// Takes out the next unit of a lane that nothing is under way of.
-    fn take_next(&mut self, lane: Lane, now_ms: u64) -> Option<Flight> {
-        let number = self.lanes.next(lane, None)?;
-        self.lanes.take(number, now_ms)
-    }
-
     /// Runs a client's unit here that could not be run before. When to go on with its lane.
-    fn run_flight<D: Disk>(&mut self, at: &mut At<'_, '_, D>, flight: Flight) -> u64 {
+    fn run_flight<D: Disk>(&mut self, at: &mut At<'_, '_, D>, to: Place, flight: Flight) -> u64 {
         let now_ms = at.now.elapsed_ms;
-        let Flight { lane: Lane { connection, to }, ticket, .. } = flight;
+        let Flight { lane: Lane { connection, .. }, ticket, .. } = flight;
         let asker = Asker::Client { connection, ticket };
         let ran = match Unit::decode(&flight.unit) {
             Ok(unit) if unit.is_page() && self.put_off(to, asker, &unit) => return now_ms,
@@ -404,6 +428,22 @@ impl Parked {
     fn new(to: Place, unit: &Unit<'_>, waits: Waits) -> Box<Parked> {
         Box::new(Parked { to, unit: encoded(unit), waits, is_waiting: false })
     }
+}
+
+/// In how many partitions a keyspace is cut: two to the power of this.
+pub(super) fn bits_of(map: &ClusterMap, keyspace: KeyspaceId) -> u32 {
+    map.keyspace(keyspace).map_or(0, |found| found.config().partitions.bits())
+}
+
+/// Where a unit is to be run by this map that was once to be run at `to`. `None`: its keys are in several partitions now. A page names
+/// no keys, and is of a number: whoever asked for it is told if that has become another partition's.
+fn route(map: &ClusterMap, to: Place, unit: &[u8]) -> Option<Place> {
+    let Ok(unit) = Unit::decode(unit) else { return Some(to) };
+    let Some(found) = map.keyspace(to.keyspace).filter(|_| !unit.is_page()) else { return Some(to) };
+    let keys = unit.keys();
+    let mut partitions = keys.iter().map(|key| found.partition(key));
+    let partition = partitions.next().unwrap_or(to.partition);
+    partitions.all(|other| other == partition).then_some(Place { partition, ..to })
 }
 
 pub(super) fn encoded(unit: &Unit<'_>) -> Vec<u8> {

@@ -135,6 +135,10 @@ impl<D: Disk> Records for Adapter<'_, '_, D> {
         self.0.scan(cursor, each)
     }
 
+    fn partitions(&self) -> u32 {
+        self.0.partitions()
+    }
+
     fn count(&mut self) -> u64 {
         self.0.count().unwrap_or(0)
     }

@@ -11,6 +11,8 @@
 //!     │<── only reads ──┴──> a write whose fate nobody knows: its client is told so
 //! ```
 //!
+//! Where a lane's next unit is run is looked up when it goes there: the keyspace may have been split since the unit came.
+//!
 //! A read is asked for again only if no write of its lane was sent behind it, which it would see.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -21,11 +23,33 @@ use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use super::limits::{DEPOSED_MS, RELAY_TIME_OUT_MS, RELAYED_BYTES_MAX, RETRY_MS, UNDER_WAY_MAX};
 use crate::reactor::ConnectionId;
 
-/// What one client asks of one partition.
+/// What one client asks of one partition, as the keyspace was cut when the first of its units came. After a split the units of the
+/// parts go on in it, in their order, until it is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Lane {
     pub(super) connection: ConnectionId,
-    pub(super) to: Place,
+    pub(super) keyspace: KeyspaceId,
+    /// The keyspace had two to the power of this partitions.
+    pub(super) bits: u32,
+    pub(super) partition: PartitionId,
+}
+
+impl Lane {
+    /// That of a client for a partition of a keyspace of so many bits, if no older one is there: [`Lanes::lane_of`].
+    pub(super) fn of(connection: ConnectionId, Place { keyspace, partition }: Place, bits: u32) -> Lane {
+        Lane { connection, keyspace, bits, partition }
+    }
+
+    /// Its partition, as it was numbered then.
+    pub(super) fn to(self) -> Place {
+        Place { keyspace: self.keyspace, partition: self.partition }
+    }
+
+    /// Whether all that is in another's partition was in this one's.
+    fn covers(self, other: Lane) -> bool {
+        let part = other.bits.checked_sub(self.bits).and_then(|bits| other.partition.0.checked_shr(bits));
+        (self.connection, self.keyspace, Some(self.partition.0)) == (other.connection, other.keyspace, part)
+    }
 }
 
 /// Where a lane's units are.
@@ -87,6 +111,17 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
+    /// The lane of a client's units for a partition: one that was there before a split goes first.
+    #[inline]
+    pub(super) fn lane_of(&self, lane: Lane) -> Lane {
+        if self.by.is_empty() {
+            return lane;
+        }
+        let first = |bits| Lane { bits, partition: PartitionId(0), ..lane };
+        let older = self.by.range(first(0)..first(lane.bits)).map(|(older, _)| *older);
+        older.into_iter().find(|older| older.covers(lane)).unwrap_or(lane)
+    }
+
     /// Whether a client has nothing here that its next unit for this partition must wait for.
     #[inline]
     pub(super) fn is_free(&self, lane: Lane) -> bool {
@@ -139,6 +174,13 @@ impl Lanes {
         }
         // All that are sent stand before the others, but while it is turned back.
         queue.order.get(queue.sent).copied()
+    }
+
+    /// The unit of a lane that goes next, wherever to. `None`: none may go now.
+    pub(super) fn first(&self, lane: Lane) -> Option<u64> {
+        let queue = self.by.get(&lane)?;
+        let waits = queue.sent > 0 && queue.is_turned_back;
+        queue.order.get(queue.sent).copied().filter(|_| !waits)
     }
 
     /// The next unit of a lane is being sent: its number and that of the one before it that is still under way, 0 if none is.
@@ -235,11 +277,20 @@ impl Lanes {
 
     /// A unit of a lane has perhaps written: what came before it and waits to be run again would see that.
     pub(super) fn written(&mut self, lane: Lane, ticket: Ticket, now_ms: u64, over: &mut Vec<Over>) {
-        let Some(queue) = self.by.get(&lane).filter(|queue| queue.is_turned_back) else { return };
+        if self.by.is_empty() {
+            return;
+        }
         let waits_before = |number: &&u64| {
             self.flights.get(number).is_some_and(|flight| !flight.is_sent && flight.ticket < ticket)
         };
-        let before: Vec<u64> = queue.order.iter().filter(waits_before).copied().collect();
+        let of_keyspace =
+            |other: &Lane| (other.connection, other.keyspace) == (lane.connection, lane.keyspace);
+        let first = Lane { bits: 0, partition: PartitionId(0), ..lane };
+        let lanes = self.by.range(first..).take_while(|(other, _)| of_keyspace(other));
+        let shared = lanes
+            .filter(|(other, queue)| queue.is_turned_back && (other.covers(lane) || lane.covers(**other)));
+        let before = shared.flat_map(|(_, queue)| queue.order.iter().filter(waits_before).copied());
+        let before: Vec<u64> = before.collect();
         before.into_iter().for_each(|number| self.end(number, now_ms, over));
     }
 
@@ -284,11 +335,11 @@ impl Lanes {
         }
     }
 
-    /// The map has changed: `primary` says where a partition is served now, and `is_down` that a target will not say more.
+    /// The map has changed: `primary` says where all of a lane's partition is served now, and `is_down` that a target will not say more.
     pub(super) fn map_changed(
         &mut self,
         now_ms: u64,
-        primary: impl Fn(Place) -> Option<Target>,
+        primary: impl Fn(Lane) -> Option<Target>,
         is_down: impl Fn(Target) -> bool,
         over: &mut Vec<Over>,
     ) {
@@ -298,7 +349,7 @@ impl Lanes {
             let sent: Vec<u64> =
                 queue.order.iter().filter(|number| self.is_sent(**number)).copied().collect();
             match queue.target {
-                Some(target) if !sent.is_empty() && primary(lane.to) != Some(target) => {
+                Some(target) if !sent.is_empty() && primary(lane) != Some(target) => {
                     let writes = sent.iter().any(|number| self.flights[number].may_write);
                     if is_down(target) || !writes {
                         self.give_up_sent(lane, now_ms, over);
@@ -332,7 +383,7 @@ impl Lanes {
     /// A client is gone: what was not sent is not done.
     pub(super) fn closed(&mut self, connection: ConnectionId) {
         let of_it: Vec<Lane> = {
-            let from = Lane { connection, to: FIRST };
+            let from = Lane { connection, keyspace: KeyspaceId(0), bits: 0, partition: PartitionId(0) };
             let lanes = self.by.range(from..).map(|(lane, _)| *lane);
             lanes.take_while(|lane| lane.connection == connection).collect()
         };
@@ -391,9 +442,6 @@ impl Lanes {
         }
     }
 }
-
-/// Before all others of a connection.
-const FIRST: Place = Place { keyspace: KeyspaceId(0), partition: PartitionId(0) };
 
 #[cfg(test)]
 mod tests;

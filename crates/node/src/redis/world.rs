@@ -49,7 +49,7 @@ impl<D: Disk> World for Here<'_, '_, D> {
         let Here { at, desk, connection, .. } = self;
         let asker = Asker::Client { connection: *connection, ticket };
         let (map, me) = (at.instance.map(), at.instance.identity().instance);
-        let Some(group) = map.keyspace(to.keyspace).and_then(|keyspace| keyspace.group(to.partition)) else {
+        let Some(found) = map.keyspace(to.keyspace) else {
             failure_reply(&Failure::UnknownKeyspace { keyspace: to.keyspace }, reply);
             return Ran::Done;
         };
@@ -60,9 +60,11 @@ impl<D: Disk> World for Here<'_, '_, D> {
             return Ran::Done;
         }
         let busy = Failure::Busy { retry_after_ms: BUSY_RETRY_MS };
-        let lane = Lane { connection: *connection, to };
-        // What it has asked of this partition before and what waits still goes first.
-        let is_here = group.primary == me && desk.lanes.is_free(lane);
+        let lane = Lane::of(*connection, to, found.config().partitions.bits());
+        let lane = desk.lanes.lane_of(lane);
+        // One that is not in the map is of a split of which somebody else has heard. What it has asked of this partition before and what waits still goes first.
+        let is_here =
+            found.group(to.partition).is_some_and(|group| group.primary == me) && desk.lanes.is_free(lane);
         let refused = if is_here && desk.is_full() {
             busy
         } else if is_here && unit.is_page() {
@@ -96,6 +98,10 @@ impl<D: Disk> World for Here<'_, '_, D> {
 
     fn spans(&self) -> bool {
         self.desk.spanning.is_some()
+    }
+
+    fn spans_later(&self) -> bool {
+        self.desk.awaits_spanning
     }
 
     fn run_over(

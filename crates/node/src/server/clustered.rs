@@ -176,6 +176,7 @@ pub(super) fn start(
         control: server.control.clone(),
         words: Some(words.clone()),
         proofs,
+        spans: options.spans,
     };
     let plans: Vec<Plan> = drivers.into_iter().zip(&ids).zip(asked).enumerate().map(plan_of).collect();
     let Some(running) = &mut server.running else {

@@ -85,6 +85,9 @@ pub struct ServerOptions {
     pub insecure: bool,
     /// How it speaks TLS, if it does.
     pub tls: Option<TlsOptions>,
+    /// [`Server::span`] is called once it is started: until then Redis clients are told that commands with keys in several
+    /// partitions are to be tried again. Else such commands are refused for good.
+    pub spans: bool,
 }
 
 impl ServerOptions {
@@ -101,6 +104,7 @@ impl ServerOptions {
             secret: None,
             insecure: false,
             tls: None,
+            spans: false,
         }
     }
 }
@@ -416,6 +420,7 @@ impl Assembly<'_> {
             control: control.clone(),
             words: None,
             proofs,
+            spans: options.spans,
         });
         let serving = open_all(plans, opened_out, &ids, &mut instances);
         let running = Running { outcome, ended: None, manager: Some(thread), instances };

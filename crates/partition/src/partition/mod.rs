@@ -285,6 +285,10 @@ impl Partition {
             effects.wrong_owner(token);
             return;
         }
+        if !self.owns_keys_of(message) {
+            effects.wrong_owner(token);
+            return;
+        }
         if let Err(failure) = self.admit(message) {
             effects.answer(token, &Message::Answer(Err(failure)));
             return;

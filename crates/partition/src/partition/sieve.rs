@@ -3,13 +3,14 @@
 //!
 //! The primary logs each removal, and a mark at the end, so that all members hold the same at the same log index, whoever
 //! is primary meanwhile, and a crash costs no more than beginning the walk anew. Until then nobody is shown the others:
-//! scans pass over them, counts leave them out, and no request asks for them, as their keys lead to the sister. What was staged
+//! scans pass over them, counts leave them out, and requests that name their keys are refused. What was staged
 //! before the split is of both, and goes with its transaction.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineError, EngineResult, Kind};
-use zerohop_wire::Failure;
 use zerohop_wire::blob::is_staged;
+use zerohop_wire::messages::{Snapshot, SnapshotAsk};
+use zerohop_wire::{Failure, Message};
 
 use super::Partition;
 use crate::event::Effects;
@@ -54,6 +55,22 @@ impl Partition {
     /// Its slice, if whoever opened it has said.
     pub(super) fn slice(&self) -> Option<Slice> {
         self.sieve.slice
+    }
+
+    /// Whether all keys that a request names are its own: whoever routed it may have known another map, by whatever road it has
+    /// come and however long that took. The items of a transaction are looked at when it is prepared.
+    #[inline]
+    pub(super) fn owns_keys_of(&self, message: &Message<'_>) -> bool {
+        let Some(slice) = self.sieve.slice.filter(|_| !is_planted(Bug::SliceNotChecked)) else { return true };
+        // Keys of staged pieces, which are where their transaction is, are nobody's to name: they are refused as such.
+        let is_own = |key: &[u8]| slice.owns(key) || is_staged(key);
+        match message {
+            Message::Read { read, .. } => is_own(read.key),
+            Message::Write { write, .. } => is_own(write.key),
+            Message::Batch(batch) => batch.operations.iter().all(|operation| is_own(operation.key())),
+            Message::Snapshot(Snapshot { ask: SnapshotAsk::Read { read, .. }, .. }) => is_own(read.key),
+            _ => true,
+        }
     }
 
     /// Its slice, as long as it may hold records of others.

@@ -14,14 +14,15 @@ use crate::limits::BUSY_RETRY_MS;
 use crate::operations::OrFail;
 use crate::planted::{Bug, is_planted};
 use crate::staged::Staged;
-use crate::unit::{Program, Ran, Unit};
+use crate::unit::{Program, Ran, Unit, wrong_owner};
 
 impl Partition {
     /// Runs a program over the records. After [`Ran::Now`] its reply stands at the end of `reply`; after [`Ran::Later`]
     /// it comes as [`Effects::reply`], or as an answer with a failure if its changes cannot be committed.
     ///
     /// # Errors
-    /// What the program or the partition says: nothing has changed (after `DiskFailed`: perhaps), nothing was appended to
+    /// `WrongOwner`, without what has changed in the map, if the program names a key that is not the partition's own: whoever
+    /// routed it knew another map. What the program or the partition says: nothing has changed (after `DiskFailed`: perhaps), nothing was appended to
     /// `reply`, and nothing comes later.
     pub fn run<D: Disk, P: Program>(
         &mut self,
@@ -45,11 +46,14 @@ impl Partition {
             let Partition { group, overlay, state, clock, transacting, .. } = self;
             let mut unit = Unit::new(engine, (group, overlay, &state.deadlines), clock, &mut staged, foreign);
             unit.set_intents(Intents::of(transacting.as_deref(), slice));
+            unit.set_slice(slice.filter(|_| !is_planted(Bug::SliceNotChecked)));
             unit
         };
         let mut ran = program.run(&mut unit, reply);
-        if unit.is_blocked {
-            // Whatever the program makes of it.
+        // Whatever the program makes of it.
+        if unit.is_misrouted {
+            ran = Err(wrong_owner());
+        } else if unit.is_blocked {
             ran = Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
         }
         let (newest, appended) = (unit.newest, unit.appended);

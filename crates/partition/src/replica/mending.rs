@@ -405,6 +405,10 @@ impl crate::Effects for Catch<'_> {
         self.inner.has_keyspace(keyspace)
     }
 
+    fn is_closing(&self, keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
+        self.inner.is_closing(keyspace)
+    }
+
     fn flush_wanted(&mut self) {
         self.inner.flush_wanted();
     }

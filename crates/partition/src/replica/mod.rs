@@ -130,7 +130,7 @@ pub trait Effects: crate::Effects {
 
     /// This member holds something else than the others, as of one entry: for whoever looks after the cluster. It takes a
     /// whole state, or another becomes primary; that is seen to.
-    fn differs(&mut self, _who: Member, _slice: Slice) {}
+    fn differs(&mut self, who: Member, slice: Slice);
 
     /// Fetch the map: somebody acts in this epoch of the partition.
     fn fetch_map(&mut self, epoch: PartitionEpoch);

@@ -472,6 +472,10 @@ impl crate::Effects for Watched<'_> {
         self.inner.has_keyspace(keyspace)
     }
 
+    fn is_closing(&self, keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
+        self.inner.is_closing(keyspace)
+    }
+
     fn flush_wanted(&mut self) {
         self.wants_flush = true;
     }

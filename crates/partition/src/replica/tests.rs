@@ -95,6 +95,25 @@ impl crate::Effects for Out {
 
     fn transaction(&mut self, _message: zerohop_transaction::Message) {}
 
+    fn transaction_lost(
+        &mut self,
+        _id: zerohop_transaction::TransactionId,
+        _place: zerohop_transaction::Place,
+    ) {
+    }
+
+    fn misplaced(&mut self, _parts: &[zerohop_transaction::Part]) -> Option<u32> {
+        None
+    }
+
+    fn has_keyspace(&self, _keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
+        true
+    }
+
+    fn is_closing(&self, _keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
+        false
+    }
+
     fn flush_wanted(&mut self) {}
 }
 

@@ -72,6 +72,10 @@ impl zerohop_partition::Effects for Gather<'_> {
         self.out.push(Out::Answer(to, self.partition, self.epoch, bytes));
     }
 
+    fn answer_held(&mut self, to: Token, message: &Message<'_>, _held_us: u32) {
+        self.answer(to, message);
+    }
+
     fn reply(&mut self, _to: Token, _bytes: &[u8]) {
         unreachable!("nobody runs units here")
     }
@@ -84,6 +88,25 @@ impl zerohop_partition::Effects for Gather<'_> {
 
     fn transaction(&mut self, _message: zerohop_transaction::Message) {
         unreachable!("nobody asks for transactions here")
+    }
+
+    fn transaction_lost(
+        &mut self,
+        _id: zerohop_transaction::TransactionId,
+        _place: zerohop_transaction::Place,
+    ) {
+    }
+
+    fn misplaced(&mut self, _parts: &[zerohop_transaction::Part]) -> Option<u32> {
+        None
+    }
+
+    fn has_keyspace(&self, _keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
+        true
+    }
+
+    fn is_closing(&self, _keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
+        false
     }
 
     fn flush_wanted(&mut self) {}

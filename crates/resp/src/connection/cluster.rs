@@ -63,7 +63,8 @@ impl Connection {
             Some(slot) => match world.partition_of_slot(self.keyspace, slot) {
                 Some(partition) => {
                     let place = Place { keyspace: self.keyspace, partition };
-                    let gather = Gather::of_one(Gathering::CountSlot(slot), place);
+                    let gather =
+                        Gather::of_one(Gathering::CountSlot(slot), place, world.partitions(self.keyspace));
                     let number = self.pending.number();
                     return self.go_on(number, Box::new(gather), world, out);
                 }

@@ -45,6 +45,15 @@ impl Gathering {
     }
 }
 
+/// What is asked next of a partition.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    partition: u32,
+    cursor: u32,
+    /// As they were counted when the keyspace had so many.
+    of: u32,
+}
+
 /// One such command under way.
 #[derive(Debug)]
 pub(super) struct Gather {
@@ -55,9 +64,11 @@ pub(super) struct Gather {
     next: u32,
     left: u32,
     /// Pages to be asked for next: partitions that have more.
-    again: Vec<(u32, u32)>,
-    /// Those that were asked: unit, partition.
-    asked: Vec<(u32, u32)>,
+    again: Vec<Turn>,
+    /// Those that were asked, with their units.
+    asked: Vec<(u32, Turn)>,
+    /// Some partition has become several meanwhile.
+    is_split: bool,
     units: u32,
     limit: usize,
     pattern: Vec<u8>,
@@ -88,6 +99,7 @@ impl Gather {
             left: partitions,
             again: Vec::new(),
             asked: Vec::new(),
+            is_split: false,
             units: 0,
             limit: GATHER_PAGE_KEYS,
             pattern: Vec::new(),
@@ -104,14 +116,13 @@ impl Gather {
         }
     }
 
-    /// A partition that is asked alone.
-    pub(super) fn of_one(gathering: Gathering, place: Place) -> Gather {
-        let partition = place.partition.0;
-        Gather { next: partition, left: 1, ..Gather::new(gathering, place, partition + 1) }
+    /// A partition, of so many, that is asked alone.
+    pub(super) fn of_one(gathering: Gathering, place: Place, partitions: u32) -> Gather {
+        Gather { next: place.partition.0, left: 1, ..Gather::new(gathering, place, partitions) }
     }
 
     /// The next page to ask for: partition and cursor.
-    fn next_page(&mut self) -> Option<(u32, u32)> {
+    fn next_page(&mut self) -> Option<Turn> {
         if self.asked.len() >= self.gathering.window() || self.error.is_some() {
             return None;
         }
@@ -125,7 +136,7 @@ impl Gather {
         self.next = (self.next + 1) % self.partitions;
         self.left -= 1;
         self.visited += 1;
-        Some((partition, 0))
+        Some(Turn { partition, cursor: 0, of: self.partitions })
     }
 
     fn is_done(&self) -> bool {
@@ -135,12 +146,16 @@ impl Gather {
     /// Takes the answer of the unit of this ticket.
     pub(super) fn fold(&mut self, part: u32, bytes: &[u8], world: &dyn World) {
         let Some(at) = self.asked.iter().position(|&(unit, _)| unit == part) else { return };
-        let (_, partition) = self.asked.swap_remove(at);
+        let (_, turn) = self.asked.swap_remove(at);
+        let Turn { partition, of, .. } = turn;
         let Some(page) = Page::decode(bytes) else {
             // An error, which is the reply of the whole.
             self.error.get_or_insert_with(|| bytes.to_vec());
             return;
         };
+        if let Some(partitions) = page.split {
+            return self.split(turn, partitions, world.partitions(self.place.keyspace));
+        }
         self.count += page.count;
         self.looked_at += page.looked_at as usize;
         match self.gathering {
@@ -165,11 +180,54 @@ impl Gather {
             return;
         };
         if self.gathering == Gathering::Scan {
-            self.again.push((partition, next));
+            self.again.push(Turn { partition, cursor: next, of });
             self.stop_scan_at(partition, next);
         } else if self.left > 0 || self.gathering != Gathering::RandomKey || self.found == 0 {
-            self.again.push((partition, next));
+            self.again.push(Turn { partition, cursor: next, of });
         }
+    }
+
+    /// A partition has become several, each of which goes through its keys in the order that it had: they are asked in its stead.
+    fn split(&mut self, Turn { partition, cursor, of }: Turn, partitions: u32, known: u32) {
+        let further = partitions.checked_div(of).filter(|further| *further > 1);
+        let Some((further, first)) =
+            further.and_then(|further| Some((further, partition.checked_mul(further)?)))
+        else {
+            return self.fail("TRYAGAIN the keyspace is being split: nothing was done");
+        };
+        self.is_split = true;
+        let turn = |partition| Turn { partition, cursor, of: partitions };
+        if self.gathering == Gathering::Scan && known < partitions {
+            // The next page is asked for by a map that may not know of the split: it ends here, where that map knows the way.
+            if (partition, cursor) == (0, 0) {
+                return self.fail("TRYAGAIN the keyspace is being split: nothing was done");
+            }
+            self.cursor = u64::from(partition) << 32 | u64::from(cursor);
+            self.left = 0;
+            return self.again.clear();
+        }
+        if self.gathering == Gathering::Scan {
+            // One after the other; where it ends is told by the new numbers.
+            self.partitions = partitions;
+            self.next = (first + 1) % partitions;
+            self.left = partitions.saturating_sub(first + 1);
+            // The others begin at their first key, as whatever is behind it was not told.
+            return self.again.push(turn(first));
+        }
+        self.again.extend((first..first + further).map(turn));
+    }
+
+    /// A page may repeat keys of the page before, and around a split this is the page of another partition.
+    fn each_once(&mut self) {
+        let mut bulks = Vec::with_capacity(self.found);
+        let mut rest = &self.keys[..];
+        while let Some((bulk, behind)) = bulk(rest) {
+            bulks.push(bulk);
+            rest = behind;
+        }
+        bulks.sort_unstable();
+        bulks.dedup();
+        (self.found, self.keys) = (bulks.len(), bulks.concat());
     }
 
     /// `SCAN` has come this far: is that enough?
@@ -248,17 +306,20 @@ impl Connection {
         world: &mut dyn World,
         out: &mut Vec<u8>,
     ) {
-        while let Some((partition, cursor)) = gather.next_page() {
+        while let Some(turn) = gather.next_page() {
             let part = gather.units;
             gather.units += 1;
-            gather.asked.push((part, partition));
-            let place = Place { partition: PartitionId(partition), ..gather.place };
-            let question = gather.question(cursor);
+            gather.asked.push((part, turn));
+            let place = Place { partition: PartitionId(turn.partition), ..gather.place };
+            let question = gather.question(turn);
             let mut bytes = Vec::new();
             let unit = self.unit(Kind::Page, &question, None);
             if world.run(place, Ticket { number, part }, &unit, &mut bytes) == Ran::Done {
                 gather.fold(part, &bytes, world);
             }
+        }
+        if gather.is_done() && gather.is_split && gather.gathering == Gathering::Keys {
+            gather.each_once();
         }
         match (gather.is_done(), gather.is_pending) {
             (true, false) => self.reply(out, |reply| gather.reply(reply)),
@@ -328,17 +389,18 @@ impl Gather {
         if cursor > 0 && self.left > 0 {
             self.left -= 1;
             self.next = (partition + 1) % self.partitions;
-            self.again.push((partition, cursor));
+            self.again.push(Turn { partition, cursor, of: self.partitions });
         }
         Ok(())
     }
 
     /// What a partition is asked.
-    fn question(&self, cursor: u32) -> Vec<u8> {
+    fn question(&self, Turn { cursor, of, .. }: Turn) -> Vec<u8> {
         let mut bytes = Vec::new();
         let (cursor, limit) = (Digits::of(cursor.into()), Digits::of(self.page_limit() as i64));
+        let (name, of) = (self.gathering.name(), Digits::of(of.into()));
         let args =
-            [self.gathering.name(), cursor.as_bytes(), limit.as_bytes(), &self.pattern, &self.wanted_type];
+            [name, cursor.as_bytes(), limit.as_bytes(), &self.pattern, &self.wanted_type, of.as_bytes()];
         push_command(&mut bytes, &mut Vec::new(), args.into_iter());
         bytes
     }
@@ -347,6 +409,14 @@ impl Gather {
     fn page_limit(&self) -> usize {
         self.limit.saturating_sub(self.looked_at * usize::from(self.gathering == Gathering::Scan)).max(1)
     }
+}
+
+/// The first of bulks, as they are written, and the others.
+fn bulk(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let line = bytes.iter().position(|byte| *byte == b'\n')? + 1;
+    let digits = bytes.get(1..line.checked_sub(2)?)?;
+    let length = std::str::from_utf8(digits).ok()?.parse::<usize>().ok()?;
+    bytes.split_at_checked(line.checked_add(length)?.checked_add(2)?)
 }
 
 fn pattern(text: &[u8]) -> Result<Vec<u8>, String> {

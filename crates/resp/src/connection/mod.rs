@@ -83,6 +83,8 @@ enum Blocked {
     Watch {
         keys: Vec<u8>,
         spread: Spread,
+        /// The keyspace had so many then.
+        partitions: u32,
     },
     /// A command that makes its client wait.
     Wait,
@@ -285,8 +287,8 @@ impl Connection {
         let number = ticket.number;
         match blocked {
             Blocked::Wait => self.pending.fulfil(number, |slot| slot.extend_from_slice(part), out),
-            Blocked::Watch { keys, spread } => {
-                let text = self.watched(&keys, spread, part);
+            Blocked::Watch { keys, spread, partitions } => {
+                let text = self.watched(&keys, (spread, partitions), part);
                 self.pending.fulfil(number, |slot| slot.extend_from_slice(&text), out);
             }
             Blocked::Gather(mut gather) => {
@@ -299,6 +301,9 @@ impl Connection {
     /// One command: its bytes as an array of bulks, and its arguments. `false`: it is not taken up before all others are
     /// replied to.
     fn command(&mut self, raw: &[u8], args: Args<'_>, world: &mut dyn World, out: &mut Vec<u8>) -> bool {
+        if self.transaction.is_some() {
+            self.follow_splits(world);
+        }
         if world.spans() && !self.pending.is_empty() && self.is_spread(args, world) {
             self.lets_pass = true;
             return false;
@@ -392,7 +397,7 @@ impl Connection {
             if world.partition_of(keyspace, args.at(other)) != place.partition {
                 // A client that routes by itself expects of us what it expects of Redis Cluster.
                 let spans = world.spans() && !self.is_cluster_aware;
-                return if spans { Ok(Spread::Several) } else { Err(CROSS_SLOT.into()) };
+                return if spans { Ok(Spread::Several) } else { Err(self.cross_slot(world).into()) };
             }
         }
         if self.is_cluster_aware
@@ -543,6 +548,10 @@ fn ends_or_stops_transactions(how: How) -> bool {
     use Special::{Discard, Exec, Multi, Quit, Watch};
     matches!(how, How::Special(Discard | Exec | Multi | Quit | Watch))
 }
+
+/// A node that is joining its cluster serves already.
+const NOT_YET: &str =
+    "TRYAGAIN the node is starting: it takes no commands with keys in several partitions yet";
 
 pub(crate) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 

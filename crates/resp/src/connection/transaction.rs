@@ -1,12 +1,12 @@
 //! `MULTI`, `EXEC`, `WATCH` and what belongs to them.
 
-use super::{Blocked, CROSS_SLOT, Connection, Special, Spread, internal, local};
+use super::{Blocked, CROSS_SLOT, Connection, NOT_YET, Special, Spread, internal, local};
 use crate::command::{Command, How, NO_MULTI};
 use crate::execute::LITERAL;
 use crate::limits::{QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX, WATCHED_KEYS_MAX};
 use crate::parse::{Parsed, Parser, push_command};
 use crate::unit::{self, Kind};
-use crate::{Args, Ran, ReplyWriter, Ticket, Unit, World};
+use crate::{Args, Place, Ran, ReplyWriter, Ticket, Unit, World};
 use zerohop_wire::ids::Timestamp;
 
 /// The commands since `MULTI`.
@@ -17,8 +17,9 @@ pub(super) struct Transaction {
     count: usize,
     /// Some of them are the connection's own.
     has_local: bool,
-    /// Where their keys live.
+    /// Where their keys live, of a keyspace of so many partitions.
     spread: Option<Spread>,
+    partitions: u32,
     /// A command was refused: `EXEC` will refuse all.
     pub(super) is_broken: bool,
 }
@@ -35,6 +36,7 @@ pub(super) struct Watch {
     bytes: Vec<u8>,
     count: usize,
     spread: Option<Spread>,
+    partitions: u32,
 }
 
 impl Connection {
@@ -52,6 +54,37 @@ impl Connection {
         }
         self.watch = Watch::default();
         self.reply(out, |reply| reply.ok());
+    }
+
+    /// If the keyspace has been split, keys that were in one partition may be in several, or in another.
+    pub(super) fn follow_splits(&mut self, world: &dyn World) {
+        let (watch, transaction) = (&self.watch, self.transaction.as_ref());
+        let has_any = watch.spread.is_some() || transaction.is_some_and(|one| one.spread.is_some());
+        if !has_any {
+            return;
+        }
+        let partitions = world.partitions(self.keyspace);
+        if watch.spread.is_some() && watch.partitions != partitions {
+            let unit = Unit { watched: &watch.bytes, ..self.unit(Kind::Transaction, &[], None) };
+            let spread = self.spread_of(&unit, world);
+            (self.watch.spread, self.watch.partitions) = (spread, partitions);
+        }
+        let Some(transaction) = &self.transaction else { return };
+        if transaction.spread.is_some() && transaction.partitions != partitions {
+            let unit = self.unit(Kind::Transaction, &transaction.commands, None);
+            let spread = self.spread_of(&unit, world);
+            if let Some(transaction) = &mut self.transaction {
+                (transaction.spread, transaction.partitions) = (spread, partitions);
+            }
+        }
+    }
+
+    /// Where the keys of a unit live.
+    fn spread_of(&self, unit: &Unit<'_>, world: &dyn World) -> Option<Spread> {
+        let keyspace = self.keyspace;
+        let place = |key| Place { keyspace, partition: world.partition_of(keyspace, key) };
+        let spreads = unit.keys().into_iter().map(|key| Some(Spread::One(place(key))));
+        spreads.fold(None, Spread::join)
     }
 
     /// A command between `MULTI` and `EXEC`.
@@ -77,10 +110,11 @@ impl Connection {
             How::Special(Special::Client | Special::Cluster) if only_tells(args) => None,
             How::Special(_) => return self.refuse("ERR Command not allowed inside a transaction", out),
         };
+        self.follow_splits(world);
         let is_local = spread.is_none();
         let joined = Spread::join(spread, self.exec_spread());
         if joined == Some(Spread::Several) && !self.may_span(world) {
-            return self.refuse(CROSS_SLOT, out);
+            return self.refuse(self.cross_slot(world), out);
         }
         let Some(transaction) = &mut self.transaction else { return };
         if transaction.count >= QUEUED_COMMANDS_MAX
@@ -89,6 +123,7 @@ impl Connection {
             return self.refuse("ERR the transaction has too many commands or bytes", out);
         }
         transaction.spread = Spread::join(transaction.spread, spread);
+        transaction.partitions = world.partitions(self.keyspace);
         transaction.has_local |= is_local;
         transaction.count += 1;
         transaction.commands.extend_from_slice(raw);
@@ -106,7 +141,13 @@ impl Connection {
         world.spans() && !self.is_cluster_aware
     }
 
+    /// What is told of keys in several partitions where a unit may not have such.
+    pub(super) fn cross_slot(&self, world: &dyn World) -> &'static str {
+        if world.spans_later() && !self.is_cluster_aware { NOT_YET } else { CROSS_SLOT }
+    }
+
     pub(super) fn exec(&mut self, world: &mut dyn World, out: &mut Vec<u8>) {
+        self.follow_splits(world);
         let Some(transaction) = self.transaction.take() else {
             return self.reply(out, |reply| reply.error("ERR EXEC without MULTI"));
         };
@@ -119,6 +160,9 @@ impl Connection {
             // Nothing in it needs a partition.
             return self.reply_without_partition(&transaction, world, out);
         };
+        if spread == Spread::Several && !self.may_span(world) {
+            return self.reply_cross_slot(world, out);
+        }
         let commands = if transaction.has_local {
             self.with_replies(&transaction.commands, world)
         } else {
@@ -126,6 +170,11 @@ impl Connection {
         };
         let unit = Unit { watched: &watch.bytes, ..self.unit(Kind::Transaction, &commands, None) };
         self.run(spread, &unit, false, world, out);
+    }
+
+    fn reply_cross_slot(&mut self, world: &dyn World, out: &mut Vec<u8>) {
+        let text = self.cross_slot(world);
+        self.reply(out, |reply| reply.error(text));
     }
 
     fn reply_without_partition(
@@ -191,9 +240,10 @@ impl Connection {
             Ok(spread) => spread,
             Err(text) => return self.reply(out, |reply| reply.error(&text)),
         };
+        self.follow_splits(world);
         let joined = Spread::join(Some(spread), self.watch.spread);
         if joined == Some(Spread::Several) && !self.may_span(world) {
-            return self.reply(out, |reply| reply.error(CROSS_SLOT));
+            return self.reply_cross_slot(world, out);
         }
         if self.watch.count + args.len() - 1 > WATCHED_KEYS_MAX {
             return self.reply(out, |reply| reply.error("ERR too many keys are watched"));
@@ -208,20 +258,26 @@ impl Connection {
             Spread::One(place) => world.run(place, ticket, &unit, &mut part),
             Spread::Several => world.run_over(keyspace, ticket, &unit, &mut part),
         };
+        let partitions = world.partitions(keyspace);
         match ran {
             Ran::Done => {
-                let text = self.watched(&keys, spread, &part);
+                let text = self.watched(&keys, (spread, partitions), &part);
                 self.reply(out, |reply| reply.body().extend_from_slice(&text));
             }
             Ran::Later => {
                 self.pending.push(number, self.silent);
-                self.blocked = Some((number, Blocked::Watch { keys, spread }));
+                self.blocked = Some((number, Blocked::Watch { keys, spread, partitions }));
             }
         }
     }
 
     /// The versions of watched keys have come, or an error. What the client is told.
-    pub(super) fn watched(&mut self, keys: &[u8], spread: Spread, part: &[u8]) -> Vec<u8> {
+    pub(super) fn watched(
+        &mut self,
+        keys: &[u8],
+        (spread, partitions): (Spread, u32),
+        part: &[u8],
+    ) -> Vec<u8> {
         let Some(mut versions) = internal(part) else { return part.to_vec() };
         let mut parser = Parser::default();
         parser.parse(keys);
@@ -232,7 +288,10 @@ impl Connection {
             unit::push_watched(&mut self.watch.bytes, key, Timestamp(u64::from_le_bytes(*version)));
             self.watch.count += 1;
         }
+        // Nothing else came meanwhile; that the keyspace was split is seen when the watch is used.
+        let is_of_one_map = self.watch.spread.is_none() || self.watch.partitions == partitions;
         self.watch.spread = Spread::join(self.watch.spread, Some(spread));
+        self.watch.partitions = if is_of_one_map { partitions } else { 0 };
         b"+OK\r\n".to_vec()
     }
 }

@@ -1,22 +1,23 @@
 //! One partition's part of the commands that ask all partitions.
 //!
 //! Asked with an array of bulks: the name of the command (`dbsize`, `keys`, `scan`, `flush`, `random`), the cursor, how
-//! many keys to look at, a pattern and a type, each of the last two empty for any. Answered with a [`Page`].
+//! many keys to look at, a pattern and a type, each of the last two empty for any, and how many partitions the keyspace had when it
+//! was asked. If it has more now, the number that was asked is another partition's: nothing is looked at. Answered with a [`Page`].
 //!
 //! | offset | bytes | what |
 //! | --- | --- | --- |
 //! | 0 | 1 | 0: this is no reply to a client |
-//! | 1 | 1 | 1 if there are more keys |
+//! | 1 | 1 | 1 if there are more keys; 2 if the keyspace has been split |
 //! | 2 | 4 | the cursor that goes on there |
-//! | 6 | 8 | records counted, or removed |
+//! | 6 | 8 | records counted, or removed; of a keyspace that has been split, how many partitions it has |
 //! | 14 | 4 | how many keys were looked at |
 //! | 18 | rest | keys: the length of each (4), its bytes |
 
-use zerohop_wire::What;
+use zerohop_wire::{Failure, What};
 
 use super::keys::type_name;
 use super::{Done, Execution, INTERNAL, Stop};
-use crate::limits::GATHER_PAGE_KEYS;
+use crate::limits::{GATHER_PAGE_KEYS, SPLIT_RETRY_MS};
 use crate::number::integer;
 use crate::{Args, glob};
 
@@ -25,6 +26,8 @@ use crate::{Args, glob};
 pub(crate) struct Page<'a> {
     /// Where it goes on; `None` at the end.
     pub(crate) next: Option<u32>,
+    /// The keyspace has so many partitions, more than whoever asked knew of.
+    pub(crate) split: Option<u32>,
     /// Records counted, or removed.
     pub(crate) count: u64,
     /// Keys that were looked at.
@@ -49,13 +52,18 @@ impl<'a> Iterator for PageKeys<'a> {
 
 const HEAD_BYTES: usize = 18;
 
+/// Instead of whether there are more keys.
+const SPLIT: u8 = 2;
+
 impl<'a> Page<'a> {
     pub(crate) fn decode(bytes: &'a [u8]) -> Option<Page<'a>> {
         let (head, keys) = bytes.split_first_chunk::<HEAD_BYTES>()?;
         let [INTERNAL, more, n0, n1, n2, n3, count @ .., l0, l1, l2, l3] = *head else { return None };
+        let count = u64::from_le_bytes(count);
         Some(Page {
             next: (more != 0).then_some(u32::from_le_bytes([n0, n1, n2, n3])),
-            count: u64::from_le_bytes(count),
+            split: if more == SPLIT { Some(u32::try_from(count).ok()?) } else { None },
+            count,
             looked_at: u32::from_le_bytes([l0, l1, l2, l3]),
             keys: PageKeys(keys),
         })
@@ -71,6 +79,19 @@ impl Execution<'_> {
         };
         let begin = self.reply.len();
         self.reply.body().extend_from_slice(&[0; HEAD_BYTES]);
+        // Nodes of before that was compared do not say.
+        let (asked, known) = (number(5).unwrap_or(0), self.records.partitions());
+        if asked != 0 && known != 0 && asked != known {
+            if asked > known {
+                // The split has not come here yet.
+                let retry_after_ms = SPLIT_RETRY_MS;
+                return Err(Stop::Failed(Failure::Unavailable { retry_after_ms }));
+            }
+            let head = &mut self.reply.body()[begin..begin + HEAD_BYTES];
+            (head[0], head[1]) = (INTERNAL, SPLIT);
+            head[6..14].copy_from_slice(&u64::from(known).to_le_bytes());
+            return Ok(());
+        }
         let (count, looked_at, next) = match args.at(0) {
             b"dbsize" => (self.records.count(), 0, None),
             b"flush" => self.flush(cursor, limit)?,

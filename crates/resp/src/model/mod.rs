@@ -33,6 +33,8 @@ pub struct ModelRecords {
     pub now_ms: u64,
     /// A disk that takes nothing more.
     pub is_full: bool,
+    /// How many partitions the keyspace has; 0 if nobody has said.
+    pub partitions: u32,
     changes: u64,
     records: BTreeMap<Vec<u8>, ModelRecord>,
 }
@@ -41,6 +43,13 @@ pub struct ModelRecords {
 const PAGE_KEYS: usize = 3;
 
 impl ModelRecords {
+    /// Those of some keys.
+    pub(crate) fn only(&self, is_wanted: impl Fn(&[u8]) -> bool) -> ModelRecords {
+        let mut some = self.clone();
+        some.records.retain(|key, _| is_wanted(key));
+        some
+    }
+
     /// None, at this time.
     #[must_use]
     pub fn new(now_ms: u64) -> ModelRecords {
@@ -211,6 +220,10 @@ impl Records for ModelRecords {
         let begin = end.saturating_sub(PAGE_KEYS);
         keys[begin..end].iter().for_each(|key| each(key));
         Ok((begin > 0).then_some(begin as u32))
+    }
+
+    fn partitions(&self) -> u32 {
+        self.partitions
     }
 
     fn count(&mut self) -> u64 {

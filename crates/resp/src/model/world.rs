@@ -31,6 +31,8 @@ pub struct ModelWorld {
     pub password: Option<Vec<u8>>,
     /// Whether units may have keys in several partitions.
     pub spans: bool,
+    /// Whether that is so because the node is starting.
+    pub spans_later: bool,
     /// Whether changes are refused.
     pub is_full: bool,
     /// How long `DEBUG SLEEP` has slept.
@@ -60,6 +62,7 @@ impl ModelWorld {
             away: BTreeSet::new(),
             moves: false,
             spans: false,
+            spans_later: false,
             password: None,
             is_full: false,
             slept_ms: 0,
@@ -76,7 +79,22 @@ impl ModelWorld {
     pub fn records(&mut self, place: Place) -> &mut ModelRecords {
         let records = self.records.entry(place).or_default();
         (records.now_ms, records.is_full) = (self.now_ms, self.is_full);
+        records.partitions = self.partitions;
         records
+    }
+
+    /// Each partition becomes two.
+    pub fn split(&mut self) {
+        self.partitions = (self.partitions * 2).min(SLOTS);
+        let (before, partitions, slot_of) =
+            (std::mem::take(&mut self.records), self.partitions, self.slot_of);
+        for (Place { keyspace, partition: PartitionId(parent) }, records) in before {
+            for partition in [2 * parent, 2 * parent + 1] {
+                let is_own = |key: &[u8]| u32::from(slot_of(key)) * partitions / SLOTS == partition;
+                let place = Place { keyspace, partition: PartitionId(partition) };
+                self.records.insert(place, records.only(is_own));
+            }
+        }
     }
 
     /// Units that were promised and can be executed.
@@ -249,6 +267,10 @@ impl World for ModelWorld {
 
     fn spans(&self) -> bool {
         self.spans
+    }
+
+    fn spans_later(&self) -> bool {
+        self.spans_later
     }
 
     fn run_over(

@@ -202,6 +202,89 @@ fn commands_over_all_partitions_see_all_of_them_and_end() {
 }
 
 #[test]
+fn a_command_over_all_partitions_goes_on_when_the_keyspace_is_split_in_the_midst_of_it() {
+    for asked_before in 0..20 {
+        let mut client = Client::new();
+        for number in 0..100 {
+            client.send(&format!("SET key{number} x"));
+        }
+        client.world.away.extend(0..8);
+        let ask = |client: &mut Client, line: &str| {
+            let mut replies = client.send(line);
+            (0..asked_before).for_each(|_| replies += &client.deliver(0));
+            client.world.split();
+            replies += &client.settle();
+            client.world.away.extend(0..512);
+            replies
+        };
+        let keys = ask(&mut client, "KEYS *");
+        let mut told: Vec<&str> = keys.lines().filter(|line| line.starts_with("key")).collect();
+        assert!(keys.starts_with("*100\r\n"), "{keys}");
+        told.sort_unstable();
+        told.dedup();
+        assert_eq!(told.len(), 100, "after {asked_before} pages");
+        assert_eq!(ask(&mut client, "DBSIZE"), ":100\r\n", "after {asked_before} pages");
+        let mut found = std::collections::BTreeSet::new();
+        let mut cursor = "0".to_owned();
+        for splits in 0.. {
+            let reply = if splits < 3 {
+                ask(&mut client, &format!("SCAN {cursor} COUNT 17"))
+            } else {
+                client.send(&format!("SCAN {cursor} COUNT 17")) + &client.settle()
+            };
+            let mut lines = reply.lines().skip(2);
+            cursor = lines.next().unwrap().to_owned();
+            found.extend(lines.filter(|line| line.starts_with("key")).map(str::to_owned));
+            if cursor == "0" {
+                break;
+            }
+        }
+        assert_eq!(found.len(), 100, "after {asked_before} pages");
+    }
+}
+
+#[test]
+fn a_transaction_goes_where_its_keys_are_after_a_split() {
+    let mut client = Client::new();
+    // In the first of four partitions, and in the first two of eight.
+    let eighth = |key: &String| key_slot(key.as_bytes()) / 2048;
+    let keys = || (0..).map(|number| format!("key{number}"));
+    let one = keys().find(|key| eighth(key) == 0).unwrap();
+    let other = keys().find(|key| eighth(key) == 1).unwrap();
+    let (one, other) = (one.as_str(), other.as_str());
+    let place = |client: &Client, key: &str| client.world.partition_of(KeyspaceId(1), key.as_bytes());
+    assert_eq!(place(&client, one), place(&client, other));
+    client.world.spans = true;
+    client.send(&format!("SET {one} x\nWATCH {other}\nMULTI\nSET {one} y"));
+    client.world.split();
+    assert_ne!(place(&client, one), place(&client, other));
+    let replies = client.send(&format!("GET {other}\nSET {other} z\nEXEC\nGET {one}\nGET {other}"));
+    assert_eq!(replies, "+QUEUED\r\n+QUEUED\r\n*3\r\n+OK\r\n$-1\r\n+OK\r\n$1\r\ny\r\n$1\r\nz\r\n");
+    client.send(&format!("WATCH {one}"));
+    client.world.split();
+    client.send(&format!("WATCH {one}\nSET {one} changed\nMULTI\nSET {one} lost"));
+    assert_eq!(client.send("EXEC"), "*-1\r\n");
+}
+
+#[test]
+fn while_a_node_starts_commands_over_several_partitions_are_to_be_tried_again() {
+    let mut client = Client::new();
+    client.world.spans_later = true;
+    for command in ["MGET a b", "MSET a 1 b 2", "WATCH a b"] {
+        assert!(client.send(command).starts_with("-TRYAGAIN"), "{command}");
+    }
+    assert!(client.send("WATCH {a}1\nWATCH {b}1").starts_with("+OK\r\n-TRYAGAIN"));
+    let replies = client.send("UNWATCH\nMULTI\nSET {a}1 1\nSET {b}1 1\nEXEC");
+    assert!(replies.starts_with("+OK\r\n+OK\r\n+QUEUED\r\n-TRYAGAIN"), "{replies}");
+    (client.world.spans_later, client.world.spans) = (false, true);
+    assert_eq!(client.send("MSET a 1 b 2"), "+OK\r\n");
+    let mut client = Client::new();
+    client.world.spans_later = true;
+    client.send("CLUSTER SLOTS");
+    assert_eq!(client.send("MGET a b"), CROSS_SLOT);
+}
+
+#[test]
 fn what_follows_a_command_over_all_partitions_waits_for_it() {
     let mut client = Client::new();
     client.send("SET {a}1 x");

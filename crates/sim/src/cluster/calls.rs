@@ -10,6 +10,7 @@ use zerohop_wire::{AbortReason, Decoded, Decoder, Encoder, Envelope};
 use super::blobs::BLOBS_FROM;
 use super::compares::COMPARES_FROM;
 use super::host::{host_and_port, instance_address};
+use super::nameless::without_epochs;
 use super::scans::{PUTS_FROM, SCANS_FROM};
 use super::snapshots::SNAPSHOTS_FROM;
 use super::transacting::DEEDS_FROM;
@@ -134,7 +135,11 @@ impl Cluster {
                 let length = head.len();
                 head.extend_from_slice(&tail);
                 self.trace.note(now, format_args!("c{client} sends {} bytes on {link}", head.len()), link.0);
-                self.network.send(now, link, End::Node, &head);
+                if self.scenario.has_nameless && client % 2 == 1 {
+                    self.network.send(now, link, End::Node, &without_epochs(&head));
+                } else {
+                    self.network.send(now, link, End::Node, &head);
+                }
                 self.draw_repeats(client, self.network.instance(link), &head);
                 head.truncate(length);
                 self.clients[client].session.recycle(head);

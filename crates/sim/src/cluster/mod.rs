@@ -27,6 +27,7 @@ mod host;
 mod hunts;
 pub mod kinds;
 mod maps;
+mod nameless;
 mod nodes;
 mod operator;
 mod peers;

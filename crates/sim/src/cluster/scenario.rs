@@ -60,6 +60,8 @@ pub(crate) struct Scenario {
     pub(crate) engine: EngineOptions,
     pub(crate) batches: bool,
     pub(crate) compresses: bool,
+    /// Every other client names no epoch of the partitions that it asks.
+    pub(crate) has_nameless: bool,
     pub(crate) large_values: bool,
     pub(crate) expires: bool,
     pub(crate) impatient: bool,
@@ -148,6 +150,8 @@ impl Scenario {
         let peers = peers(random, kinds);
         let engine = engine_options(random);
         keyspaces.extend(transactional(&mut apart, interval_ms, engine.memory_bytes));
+        // It shows by splits alone.
+        let has_nameless = kinds.has(Kind::Splits) && random.fork(4).chance(1, 2);
         Scenario {
             kinds,
             drawn,
@@ -174,6 +178,7 @@ impl Scenario {
             engine,
             batches: random.chance(1, 2),
             compresses: random.chance(1, 4),
+            has_nameless,
             large_values: random.chance(1, 4),
             expires: random.chance(1, 3),
             impatient: random.chance(1, 4),

@@ -31,18 +31,19 @@ enum In {
     Transaction(transaction::Bug),
 }
 
-/// One of each kind (copies, leases, control, commits, intents, drops, sessions, scans, engines), with the seed that showed it last,
+/// One of each kind (copies, leases, control, commits, intents, drops, misrouting, sessions, scans, engines), with the seed that showed it last,
 /// which is played first: then it costs one seed, or two.
-const CANARIES: [(In, u64); 9] = [
+const CANARIES: [(In, u64); 10] = [
     (In::Partition(partition::Bug::AcknowledgedAlone), 0),
     (In::Partition(partition::Bug::GrantNotWaitedOut), 4),
     (In::Control(control::Bug::PromotesFollower), 1),
-    (In::Transaction(transaction::Bug::FreedBeforeDecision), 0),
-    (In::Partition(partition::Bug::ConfirmIgnoresIntents), 0),
+    (In::Transaction(transaction::Bug::FreedBeforeDecision), 1),
+    (In::Partition(partition::Bug::ConfirmIgnoresIntents), 3),
     (In::Partition(partition::Bug::DroppedAtOnce), 17),
-    (In::Session(session::Bug::ReadsUnconfirmed), 0),
+    (In::Partition(partition::Bug::SliceNotChecked), 7),
+    (In::Session(session::Bug::ReadsUnconfirmed), 1),
     (In::Partition(partition::Bug::ScanPassesOver), 0),
-    (In::Engine(engine::Bug::SeedUnheard), 0),
+    (In::Engine(engine::Bug::SeedUnheard), 1),
 ];
 
 /// The others that are found. What is in neither list was not found within the seeds that were played, or cannot be:
@@ -53,23 +54,23 @@ const OTHERS: [(In, u64); 26] = [
     (In::Partition(partition::Bug::PrecedingNotMatched), 0),
     (In::Control(control::Bug::RestartedStaysInSync), 0),
     (In::Partition(partition::Bug::OlderEpochAccepted), 0),
-    (In::Partition(partition::Bug::TruncationSkipped), 0),
+    (In::Partition(partition::Bug::TruncationSkipped), 1),
     (In::Partition(partition::Bug::SessionsForgottenAtPromotion), 0),
     (In::Partition(partition::Bug::ReadsUncommitted), 18),
     (In::Partition(partition::Bug::MinInSyncIgnored), 0),
-    (In::Partition(partition::Bug::AdmittedBeforeCaughtUp), 0),
-    (In::Partition(partition::Bug::CommitNotMatched), 6),
+    (In::Partition(partition::Bug::AdmittedBeforeCaughtUp), 3),
+    (In::Partition(partition::Bug::CommitNotMatched), 1),
     (In::Partition(partition::Bug::MarkNotAwaited), 3),
     (In::Partition(partition::Bug::UndecidedIgnored), 1),
     (In::Transaction(transaction::Bug::ReadsUnchecked), 2),
     (In::Transaction(transaction::Bug::TimestampTooEarly), 3),
     (In::Transaction(transaction::Bug::ForgottenBeforeFinished), 3),
     (In::Transaction(transaction::Bug::EarlierAttemptCounts), 7),
-    (In::Transaction(transaction::Bug::ReadsWaitForNothing), 0),
+    (In::Transaction(transaction::Bug::ReadsWaitForNothing), 5),
     (In::Transaction(transaction::Bug::RepeatedPrepareApplied), 23),
     (In::Transaction(transaction::Bug::UnknownNotLogged), 9),
     (In::Partition(partition::Bug::TransactionTwice), 1),
-    (In::Partition(partition::Bug::HoldIgnored), 6),
+    (In::Partition(partition::Bug::HoldIgnored), 7),
     (In::Session(session::Bug::AnswersByPart), 0),
     (In::Session(session::Bug::ChangesUnread), 3),
     (In::Session(session::Bug::HeldTooLong), 5),
@@ -99,7 +100,7 @@ impl In {
 
     fn all() -> Vec<In> {
         let partitions = partition::Bug::OF_GROUPS.into_iter().chain(partition::Bug::ALL);
-        let partitions = partitions.chain(partition::Bug::OF_SCANS);
+        let partitions = partitions.chain(partition::Bug::OF_SCANS).chain(partition::Bug::OF_SPLITS);
         let controls = control::Bug::OF_MANAGERS.into_iter().chain(control::Bug::OF_AGENTS);
         let mut all: Vec<In> = partitions.map(In::Partition).collect();
         all.extend(controls.chain([control::Bug::VotesTwice]).map(In::Control));

@@ -8,7 +8,7 @@ const FAR: Target = Target::Wire(ConnectionId { slot: 9, generation: 1 });
 
 fn lane(partition: u32) -> Lane {
     let to = Place { keyspace: KeyspaceId(1), partition: PartitionId(partition) };
-    Lane { connection: CLIENT, to }
+    Lane::of(CLIENT, to, 4)
 }
 
 /// Takes up so many units of one lane, of which those that are named write.
@@ -168,4 +168,48 @@ fn no_more_are_kept_than_there_is_room_for() {
     let ticket = Ticket { number: 1, part: 0 };
     assert!(lanes.push(lane(0), ticket, unit(), 0));
     assert!(!lanes.push(lane(0), ticket, unit(), 0) && !lanes.push_first(lane(1), ticket, unit(), 0));
+}
+
+#[test]
+fn after_a_split_units_of_both_halves_go_behind_those_of_before_until_there_are_none() {
+    let before = lane(5);
+    let half = |partition| {
+        let to = Place { keyspace: KeyspaceId(1), partition: PartitionId(partition) };
+        Lane::of(CLIENT, to, before.bits + 1)
+    };
+    let mut lanes = Lanes::default();
+    assert_eq!(lanes.lane_of(half(10)), half(10));
+    assert!(lanes.push(before, Ticket { number: 1, part: 0 }, (vec![1], true), 0));
+    assert_eq!([10, 11].map(|n| lanes.lane_of(half(n))), [before; 2]);
+    assert_eq!([9, 12].map(|n| lanes.lane_of(half(n))), [9, 12].map(half));
+    let of_other = Lane { connection: ConnectionId { slot: 4, generation: 1 }, ..half(10) };
+    assert_eq!(lanes.lane_of(of_other), of_other);
+    assert!(lanes.push(before, Ticket { number: 2, part: 0 }, (vec![2], true), 0));
+    for unit in [1, 2] {
+        let number = lanes.first(before).unwrap();
+        assert_eq!(lanes.take(number, 0).unwrap().unit, [unit]);
+    }
+    assert_eq!(lanes.lane_of(half(10)), half(10));
+}
+
+#[test]
+fn what_waits_before_a_write_ends_also_where_a_split_lies_between() {
+    for (waits, written) in [(4, 5), (5, 4)] {
+        let of = |bits: u32| {
+            let partition = PartitionId(if bits == 5 { 10 } else { 5 });
+            Lane { bits, partition, ..lane(5) }
+        };
+        let mut lanes = Lanes::default();
+        assert!(lanes.push_first(of(waits), Ticket { number: 1, part: 0 }, (vec![1], false), 0));
+        let mut over = Vec::new();
+        lanes.written(
+            Lane { partition: PartitionId(3), ..of(written) },
+            Ticket { number: 2, part: 0 },
+            1,
+            &mut over,
+        );
+        assert_eq!(tickets(&over), []);
+        lanes.written(of(written), Ticket { number: 2, part: 0 }, 1, &mut over);
+        assert_eq!(tickets(&over), [(1, Ended::NotDone)]);
+    }
 }

@@ -57,3 +57,19 @@ fn keys_of_several_partitions_are_refused_and_those_of_one_are_not() {
     assert_eq!(redis.ask("EXISTS {t}a"), Reply::Number(0));
     server.stop().unwrap();
 }
+
+#[test]
+fn until_a_node_can_do_commands_over_several_partitions_they_are_to_be_tried_again() {
+    let listen = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+    for (spans, word) in [(true, "TRYAGAIN"), (false, "CROSSSLOT")] {
+        let options = zerohop_node::server::ServerOptions::new(listen);
+        let options = zerohop_node::server::ServerOptions { instances: Some(2), spans, ..options };
+        let server = zerohop_node::server::Server::start(options).unwrap();
+        let mut redis = Redis::connect(addresses(&server)[0]);
+        for command in ["MGET a b c d", "WATCH a b c d", "DEL a b c d"] {
+            let Reply::Error(text) = redis.ask(command) else { panic!("{command} is done") };
+            assert!(text.starts_with(word), "{text}");
+        }
+        server.stop().unwrap();
+    }
+}

@@ -4,5 +4,6 @@ mod cluster;
 mod kill;
 mod nodes;
 mod order;
+mod splits;
 mod strangers;
 mod support;

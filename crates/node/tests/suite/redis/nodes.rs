@@ -15,7 +15,7 @@ const NODES: usize = 3;
 const PORTS: u16 = 4;
 
 /// Nodes in memory with two instances each.
-fn nodes() -> Vec<Server> {
+pub(super) fn nodes() -> Vec<Server> {
     let first = ports(NODES as u16 * PORTS);
     let hosts: Vec<SocketAddr> =
         (0..NODES as u16).map(|node| SocketAddr::from(([127, 0, 0, 1], first + node * PORTS))).collect();
@@ -32,11 +32,11 @@ fn nodes() -> Vec<Server> {
 }
 
 /// Where all instances of all nodes listen.
-fn all(nodes: &[Server]) -> Vec<SocketAddr> {
+pub(super) fn all(nodes: &[Server]) -> Vec<SocketAddr> {
     nodes.iter().flat_map(addresses).collect()
 }
 
-fn stop(nodes: Vec<Server>) {
+pub(super) fn stop(nodes: Vec<Server>) {
     std::thread::scope(|scope| {
         nodes.into_iter().for_each(|node| drop(scope.spawn(move || node.stop().unwrap())));
     });

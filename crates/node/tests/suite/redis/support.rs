@@ -127,17 +127,33 @@ fn parse(bytes: &[u8]) -> Option<(Reply, usize)> {
 
 /// Makes a keyspace of one partition with `sync` durability, through the native protocol.
 pub(crate) fn make_sync_keyspace(manager: SocketAddr, name: &str) {
+    make_keyspace(manager, name, "sync");
+}
+
+/// The same, with another durability.
+pub(crate) fn make_keyspace(manager: SocketAddr, name: &str, durability: &str) {
+    let settings = KeyspaceSettings {
+        name: name.to_owned(),
+        partitions: Some(1),
+        durability: Some(durability.to_owned()),
+        ..KeyspaceSettings::default()
+    };
+    about_keyspace(manager, Ask::CreateKeyspace(settings));
+}
+
+/// Has a keyspace split, so that it has so many partitions.
+pub(crate) fn split_keyspace(manager: SocketAddr, name: &str, partitions: u32) {
+    let partitions = Some(partitions);
+    let settings = KeyspaceSettings { name: name.to_owned(), partitions, ..KeyspaceSettings::default() };
+    about_keyspace(manager, Ask::AlterKeyspace(settings));
+}
+
+fn about_keyspace(manager: SocketAddr, ask: Ask) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let client = Client::connect(&manager.to_string()).await.unwrap();
-        let settings = KeyspaceSettings {
-            name: name.to_owned(),
-            partitions: Some(1),
-            durability: Some("sync".to_owned()),
-            ..KeyspaceSettings::default()
-        };
-        let request = AdminRequest::of(Ask::CreateKeyspace(settings)).to_bytes();
-        let answer = client.admin(request.into()).await.unwrap();
-        assert!(matches!(AdminAnswer::from_bytes(&answer).unwrap().answer, Some(Answer::Keyspace(_))));
+        let answer = client.admin(AdminRequest::of(ask).to_bytes().into()).await.unwrap();
+        let answer = AdminAnswer::from_bytes(&answer).unwrap().answer;
+        assert!(matches!(answer, Some(Answer::Keyspace(_))), "{answer:?}");
     });
 }

@@ -21,7 +21,7 @@ fn key(n: u32) -> String {
     format!("key {n}")
 }
 
-fn split(map: &ClusterMap) -> MapDelta {
+pub(super) fn split(map: &ClusterMap) -> MapDelta {
     next(map, vec![Change::SplitKeyspace(KeyspaceId(2))])
 }
 
@@ -37,7 +37,7 @@ fn filled(durability: Durability) -> Bench {
     bench
 }
 
-fn settle(bench: &mut Bench) {
+pub(super) fn settle(bench: &mut Bench) {
     while bench.instance.splits_pending() > 0 {
         bench.pass_ms(1);
     }
@@ -309,7 +309,7 @@ fn a_keyspace_dropped_while_it_is_split_leaves_nothing() {
 }
 
 /// Time goes on, batches end, and what the two say to each other arrives.
-fn play(benches: &mut [Bench; 2], ms: u64) {
+pub(super) fn play(benches: &mut [Bench; 2], ms: u64) {
     let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
     for _ in 0..ms / 5 {
         for at in 0..2 {

@@ -196,3 +196,41 @@ fn that_nothing_is_under_way_is_said_again_ever_more_rarely_until_the_keyspace_c
     assert_eq!(said(&mut world), vec![(KeyspaceId(OTHER), epoch); 2]);
     assert_eq!(world.benches[0].instance.stats().drained, [KeyspaceId(OTHER)]);
 }
+
+/// Of all copies of the decider's partition none has heard that the other keyspace is being dropped.
+#[test]
+fn what_is_drained_stays_so_with_several_copies_though_no_copy_of_the_decider_knows_of_the_drop() {
+    for copies in [1u32, 2] {
+        let mut world = World::new(4, Durability::Sync);
+        world.create_other(OTHER);
+        let keys = world.keys();
+        let (closed, decides) = (world.holder(&keys[0]) as u32 + 1, world.holder(&keys[3]) as u32 + 1);
+        assert_ne!(closed, decides);
+        let mut rest = (1..=4).filter(|one| *one != closed && *one != decides);
+        let (closed_follower, decider_follower) = (rest.next().unwrap(), rest.next().unwrap());
+        for keyspace in [KEYSPACE, OTHER].map(KeyspaceId) {
+            for (partition, primary, follower) in
+                [(0, closed, closed_follower), (3, decides, decider_follower)]
+            {
+                let in_sync = if copies == 2 { vec![InstanceId(follower)] } else { vec![] };
+                let alone = ReplicaGroup::of_one(PartitionEpoch(2), InstanceId(primary));
+                let (partition, group) = (PartitionId(partition), ReplicaGroup { in_sync, ..alone });
+                let delta = next(world.map(), vec![MapChange::SetGroup { keyspace, partition, group }]);
+                world.benches.iter_mut().for_each(|bench| bench.apply(&delta));
+            }
+        }
+        world.play(3_000);
+        let delta = next(world.map(), vec![MapChange::CloseKeyspace(KeyspaceId(KEYSPACE))]);
+        for knows in [closed, closed_follower] {
+            world.benches[knows as usize - 1].apply(&delta);
+        }
+        world.play(1_000);
+        let word = (KeyspaceId(KEYSPACE), delta.to);
+        assert!(world.benches[closed as usize - 1].sent.drained.contains(&word), "{copies} copies");
+        let asked = world.transact_over_both(1, OTHER);
+        world.play(2_000);
+        let refused = world.answer(asked).expect("is answered").expect_err("nothing begins there");
+        let is_misplaced = matches!(refused, Failure::Aborted { reason: AbortReason::Misplaced, .. });
+        assert!(is_misplaced, "{copies} copies: {refused:?}");
+    }
+}

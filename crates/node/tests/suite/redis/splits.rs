@@ -1,0 +1,141 @@
+//! A keyspace is split while plain clients of all nodes use it: nothing that was acknowledged is lost, commands of one client stay in
+//! their order, and all keys are told, each once.
+#![expect(clippy::disallowed_methods, reason = "a test that takes some time")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::redis::nodes::{all, nodes, stop};
+use crate::redis::support::{Redis, Reply, bulk, command, make_keyspace, ok, split_keyspace};
+
+const KEYSPACE: &str = "torn";
+
+/// How often the keyspace is split, from one partition on.
+const SPLITS: u32 = 5;
+
+/// Between two of them.
+const PAUSE: Duration = Duration::from_millis(400);
+
+/// Keys of each client, and commands that it sends at once.
+const KEYS: usize = 12;
+const DEPTH: usize = 24;
+
+/// Keys that are there all the time.
+const STAY: usize = 400;
+
+fn connect(address: SocketAddr) -> Redis {
+    let mut redis = Redis::connect(address);
+    assert_eq!(redis.ask(&format!("ZH.KEYSPACE {KEYSPACE}")), ok());
+    redis
+}
+
+/// Whether a command was not done, or perhaps.
+fn is_temporary(reply: &Reply) -> bool {
+    let text = |text: &String| text.starts_with("TRYAGAIN") || text.contains("may have been done or not");
+    matches!(reply, Reply::Error(error) if text(error))
+}
+
+/// What one client was told of its keys: how often each was appended to, and how often perhaps.
+type Told = BTreeMap<String, (i64, i64)>;
+
+/// Appends to its keys, and writes to and reads others, many commands at once.
+fn append(address: SocketAddr, client: usize, ends: &AtomicBool) -> Told {
+    let (mut redis, mut told) = (connect(address), Told::new());
+    let mut lengths = BTreeMap::<String, i64>::new();
+    let mut round = 0;
+    while !ends.load(Ordering::Relaxed) {
+        round += 1;
+        let mut bytes = Vec::new();
+        let keys: Vec<usize> = (0..DEPTH).map(|n| (n * 7 + round) % KEYS).collect();
+        for (n, key) in keys.iter().enumerate() {
+            let (counted, set) = (format!("a{client}:{key}"), format!("s{client}:{key}"));
+            let value = format!("{round}-{n}");
+            bytes.extend(command(&[b"APPEND", counted.as_bytes(), b"x"]));
+            bytes.extend(command(&[b"SET", set.as_bytes(), value.as_bytes()]));
+            bytes.extend(command(&[b"GET", set.as_bytes()]));
+        }
+        redis.stream.write_all(&bytes).unwrap();
+        for (n, key) in keys.iter().enumerate() {
+            let counted = format!("a{client}:{key}");
+            let of_key = told.entry(counted.clone()).or_default();
+            match redis.reply() {
+                Reply::Number(length) => {
+                    of_key.0 += 1;
+                    let before = lengths.insert(counted, length).unwrap_or(0);
+                    assert!(length > before, "{key} of client {client} went from {before} to {length}");
+                }
+                reply if is_temporary(&reply) => of_key.1 += 1,
+                other => panic!("{other:?}"),
+            }
+            let (set, got) = (redis.reply(), redis.reply());
+            if set == ok() && !is_temporary(&got) {
+                assert_eq!(got, bulk(&format!("{round}-{n}")), "{key} of client {client}");
+            }
+        }
+    }
+    told
+}
+
+/// Asks for all keys that stay, again and again; how often they were told.
+fn list(address: SocketAddr, ends: &AtomicBool) -> u32 {
+    let (mut redis, mut lists) = (connect(address), 0);
+    while !ends.load(Ordering::Relaxed) {
+        match redis.ask("KEYS stay*") {
+            Reply::Array(Some(keys)) => {
+                let each: BTreeSet<String> = keys.iter().map(|key| format!("{key:?}")).collect();
+                assert_eq!((keys.len(), each.len()), (STAY, STAY), "each once");
+                lists += 1;
+            }
+            reply => assert!(is_temporary(&reply), "{reply:?}"),
+        }
+    }
+    lists
+}
+
+#[test]
+fn what_is_acknowledged_while_a_keyspace_is_split_is_there_and_in_order() {
+    let nodes = nodes();
+    let addresses = all(&nodes);
+    let manager = nodes[0].manager_address();
+    make_keyspace(manager, KEYSPACE, "memory");
+    // Everybody has heard of it.
+    for address in &addresses {
+        let mut redis = Redis::connect(*address);
+        while redis.ask(&format!("ZH.KEYSPACE {KEYSPACE}")) != ok() || redis.ask("SET begun 1") != ok() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    let mut redis = connect(addresses[0]);
+    (0..STAY).for_each(|n| assert_eq!(redis.ask(&format!("SET stay{n} x")), ok()));
+    let ends = AtomicBool::new(false);
+    let (told, lists) = std::thread::scope(|scope| {
+        let ends = &ends;
+        let append = |(client, address): (usize, &SocketAddr)| {
+            let address = *address;
+            scope.spawn(move || append(address, client, ends))
+        };
+        let clients: Vec<_> = addresses.iter().enumerate().map(append).collect();
+        let lists: Vec<_> =
+            addresses.iter().step_by(2).map(|at| scope.spawn(move || list(*at, ends))).collect();
+        for split in 1..=SPLITS {
+            std::thread::sleep(PAUSE);
+            split_keyspace(manager, KEYSPACE, 1 << split);
+        }
+        std::thread::sleep(PAUSE);
+        ends.store(true, Ordering::Relaxed);
+        let told: Vec<Told> = clients.into_iter().map(|client| client.join().unwrap()).collect();
+        (told, lists.into_iter().map(|list| list.join().unwrap()).sum::<u32>())
+    });
+    assert!(lists > 0);
+    for (key, (done, perhaps)) in told.iter().flatten() {
+        let Reply::Number(length) = redis.ask(&format!("STRLEN {key}")) else { panic!("no length of {key}") };
+        assert!(
+            *done <= length && length <= done + perhaps,
+            "{key}: {length} of {done} and perhaps {perhaps}"
+        );
+    }
+    stop(nodes);
+}

@@ -1,0 +1,201 @@
+//! What was routed by an older map reaches a partition that has become another: it is refused, and nothing of it is done.
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_placement::{Change, Durability, ReplicaGroup};
+use zerohop_wire::ids::{
+    InstanceId, KeyspaceId, PartitionEpoch, PartitionId, RequestId, SnapshotId, Timestamp,
+};
+use zerohop_wire::messages::{
+    self, Batch, Condition, Expiry, Operation, Query, Read, Snapshot, SnapshotAsk, Stamp, Until, Write,
+};
+use zerohop_wire::{Envelope, Failure, Many, Message};
+
+use super::super::Time;
+use super::bench::{Bench, create, first_map, next};
+use super::splits::{play, settle, split};
+use crate::event::Token;
+use crate::{Program, Ran, Unit};
+
+const PAPERS: KeyspaceId = KeyspaceId(2);
+
+/// Keys that are in partition 0 of four, and are in partition 0, and in 1, once there are eight.
+fn torn(bench: &Bench) -> [String; 2] {
+    let map = split_of(bench);
+    let found = |wanted: u32| {
+        let is_so = |key: &String| {
+            bench.envelope(2, key).partition == PartitionId(0)
+                && map.keyspace(PAPERS).expect("is there").partition(key.as_bytes()) == PartitionId(wanted)
+        };
+        (0..1_000).map(|n| format!("key {n}")).find(is_so).expect("is one")
+    };
+    [found(0), found(1)]
+}
+
+fn split_of(bench: &Bench) -> zerohop_placement::ClusterMap {
+    bench.instance.map().apply(&split(bench.instance.map())).expect("applies")
+}
+
+/// Counts how often it ran for each key, as a client's `INCR` does, after it has looked at others.
+struct Count<'k> {
+    looks: &'k [&'k str],
+    key: &'k str,
+}
+
+impl Program for Count<'_> {
+    fn run<D: Disk>(
+        &mut self,
+        unit: &mut Unit<'_, D>,
+        reply: &mut Vec<u8>,
+    ) -> Result<bool, Failure<'static>> {
+        for key in self.looks {
+            // Whatever a program makes of what it is told.
+            drop(unit.inspect(key.as_bytes()));
+        }
+        drop(unit.extend(self.key.as_bytes(), b"+"));
+        reply.extend_from_slice(b"counted");
+        Ok(true)
+    }
+}
+
+/// Puts without a look at what was there.
+struct Put<'k>(&'k str);
+
+impl Program for Put<'_> {
+    fn run<D: Disk>(&mut self, unit: &mut Unit<'_, D>, _: &mut Vec<u8>) -> Result<bool, Failure<'static>> {
+        unit.put(self.0.as_bytes(), b"put", Expiry::Never)?;
+        Ok(true)
+    }
+}
+
+fn run(
+    bench: &mut Bench,
+    partition: PartitionId,
+    program: &mut impl Program,
+) -> Result<Ran, Failure<'static>> {
+    let (now, to, mut reply) = (bench.now, Token { connection: 3, request: RequestId(1) }, Vec::new());
+    let ran = bench.instance.run(now, to, (PAPERS, partition), (program, &mut reply), &mut bench.sent);
+    assert!(ran.is_ok() || reply.is_empty());
+    bench.sent.answers.remove(&1);
+    ran
+}
+
+fn is_refused<T: std::fmt::Debug>(result: Result<T, Failure<'static>>) {
+    assert!(matches!(result, Err(Failure::WrongOwner { .. })), "{result:?}");
+}
+
+/// Units and requests, of which the keys of the latter have left the partition that the former were routed to.
+fn nothing_of_the_other_half_is_done(bench: &mut Bench, [stays, leaves]: &[String; 2]) {
+    let first = PartitionId(0);
+    is_refused(run(bench, first, &mut Count { looks: &[], key: leaves }));
+    is_refused(run(bench, first, &mut Count { looks: &[leaves], key: stays }));
+    is_refused(run(bench, first, &mut Put(leaves)));
+    let envelope = Envelope { keyspace: PAPERS, partition: first, ..Envelope::default() };
+    let read = |query| Read { key: leaves.as_bytes(), query };
+    let change = messages::Change::Extend { bytes: b"+" };
+    let write = Write { key: leaves.as_bytes(), condition: Condition::Always, change };
+    let good = Write { key: stays.as_bytes(), ..write };
+    let operations = [Operation::Write(good), Operation::Write(write)];
+    let (stamp, seen) = (Stamp::default(), Timestamp::ZERO);
+    let ask = SnapshotAsk::Read { at: Timestamp(1), read: read(Query::Lookup) };
+    let requests = [
+        Message::Write { stamp, write },
+        Message::Read { seen, read: read(Query::Lookup) },
+        Message::Read { seen, read: read(Query::Wait { until: Until::Present }) },
+        Message::Batch(Batch { stamp, operations: Many::given(&operations) }),
+        Message::Snapshot(Snapshot { seen, id: SnapshotId::default(), ask }),
+    ];
+    for request in &requests {
+        let asked = bench.ask(envelope, request);
+        bench.end();
+        is_refused(bench.answer(asked).expect("is answered"));
+    }
+}
+
+#[test]
+fn what_was_routed_before_a_split_is_not_done_by_the_daughter_that_has_taken_the_number() {
+    for durability in [Durability::Sync, Durability::Interval { ms: 100 }, Durability::Memory] {
+        let mut bench = Bench::new();
+        let delta = create(bench.instance.map(), 2, "papers", durability);
+        bench.apply(&delta);
+        let keys = torn(&bench);
+        keys.iter().for_each(|key| bench.store(2, key, "+"));
+        let delta = split(bench.instance.map());
+        bench.apply(&delta);
+        settle(&mut bench);
+        nothing_of_the_other_half_is_done(&mut bench, &keys);
+        let [stays, leaves] = &keys;
+        for (n, key) in [(0, stays), (1, leaves)] {
+            run(&mut bench, PartitionId(n), &mut Count { looks: &[key], key }).expect("is its own");
+            bench.pass_ms(200);
+            assert_eq!(bench.value(2, key), Ok("++".to_owned()));
+        }
+    }
+}
+
+#[test]
+fn what_was_routed_before_a_split_is_not_done_by_a_daughter_that_others_hold_too() {
+    let now = Time { unix_ms: 1_000_000, elapsed_ms: 10_000 };
+    let one = |instance| Bench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
+    let mut benches = [one(1), one(2)];
+    let apply = |benches: &mut [Bench; 2], changes| {
+        let delta = next(benches[0].instance.map(), changes);
+        benches.iter_mut().for_each(|bench| bench.apply(&delta));
+    };
+    let delta = create(benches[0].instance.map(), 2, "papers", Durability::Sync);
+    benches.iter_mut().for_each(|bench| bench.apply(&delta));
+    let keys = torn(&benches[0]);
+    let in_sync = vec![InstanceId(2)];
+    let group = ReplicaGroup { in_sync, ..ReplicaGroup::of_one(PartitionEpoch(2), InstanceId(1)) };
+    let partition = PartitionId(0);
+    apply(&mut benches, vec![Change::SetGroup { keyspace: PAPERS, partition, group }]);
+    play(&mut benches, 1_500);
+    for key in &keys {
+        let asked = benches[0].put(2, key, "+");
+        play(&mut benches, 100);
+        assert_eq!(benches[0].answer(asked), Some(Ok("done".to_owned())));
+    }
+    apply(&mut benches, vec![Change::SplitKeyspace(PAPERS)]);
+    play(&mut benches, 1_000);
+    nothing_of_the_other_half_is_done(&mut benches[0], &keys);
+    for (n, key) in [(0, &keys[0]), (1, &keys[1])] {
+        run(&mut benches[0], PartitionId(n), &mut Count { looks: &[key], key }).expect("is its own");
+        play(&mut benches, 100);
+        let asked = benches[0].get(2, key);
+        play(&mut benches, 10);
+        assert_eq!(benches[0].answer(asked), Some(Ok("++".to_owned())));
+    }
+}
+
+#[test]
+fn whoever_waits_for_a_key_that_leaves_with_a_split_is_answered_at_once_so_that_it_asks_elsewhere() {
+    let mut bench = Bench::new();
+    let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
+    bench.apply(&delta);
+    let keys = torn(&bench);
+    let waits = keys.each_ref().map(|key| bench.wait(2, key, 60_000));
+    bench.end();
+    let delta = split(bench.instance.map());
+    bench.apply(&delta);
+    for asked in waits {
+        let answer = bench.answer(asked).expect("is answered");
+        assert!(matches!(answer, Err(Failure::Unavailable { .. })), "{answer:?}");
+    }
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn planted_units_of_sisters_are_seen() {
+    use crate::planted::{Bug, plant};
+
+    let tests = [
+        what_was_routed_before_a_split_is_not_done_by_the_daughter_that_has_taken_the_number as fn(),
+        what_was_routed_before_a_split_is_not_done_by_a_daughter_that_others_hold_too,
+    ];
+    for test in tests {
+        plant(Some(Bug::SliceNotChecked));
+        let seen = std::panic::catch_unwind(test).is_err();
+        plant(None);
+        assert!(seen, "SliceNotChecked is not seen");
+    }
+}

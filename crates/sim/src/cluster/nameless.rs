@@ -1,0 +1,46 @@
+//! Clients whose requests name no epoch of their partition, as those of Redis clients do not: with nothing but a number, they may
+//! reach what has become another partition by then.
+
+use zerohop_wire::ids::PartitionEpoch;
+use zerohop_wire::messages::GatheredRequest;
+use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Many, Message};
+
+use crate::node::FEATURES;
+
+/// Whether a request is routed by its keys alone; others, as scans, are about a partition.
+fn has_keys(message: &Message<'_>) -> bool {
+    matches!(message, Message::Read { .. } | Message::Write { .. } | Message::Batch(_))
+}
+
+/// The same frames, without the epochs of requests about keys.
+pub(super) fn without_epochs(bytes: &[u8]) -> Vec<u8> {
+    let decoder = Decoder::agreed(zerohop_wire::limits::VERSION_MAX, FEATURES);
+    let encoder = Encoder { version: zerohop_wire::limits::VERSION_MAX, ..Encoder::default() };
+    let (mut rest, mut out) = (bytes, Vec::new());
+    while let Decoded::Frame { frame, used } = decoder.decode(rest) {
+        let mut scratch = Vec::new();
+        let nameless = Envelope { partition_epoch: PartitionEpoch(0), ..frame.envelope };
+        let encoded = match frame.message(&mut scratch) {
+            Ok(message) if has_keys(&message) => encoder.encode(&nameless, &message, &mut out).is_ok(),
+            Ok(Message::Gather(requests)) => {
+                let requests: Vec<GatheredRequest<'_>> = requests
+                    .iter()
+                    .map(|one| match one.message().is_ok_and(|message| has_keys(&message)) {
+                        true => GatheredRequest { partition_epoch: PartitionEpoch(0), ..one },
+                        false => one,
+                    })
+                    .collect();
+                let message = Message::Gather(Many::given(&requests));
+                encoder.encode(&frame.envelope, &message, &mut out).is_ok()
+            }
+            _ => false,
+        };
+        if !encoded {
+            out.extend_from_slice(&rest[..used]);
+        }
+        rest = &rest[used..];
+    }
+    // What is no frame of the version that was agreed on is a greeting.
+    out.extend_from_slice(rest);
+    out
+}
