@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import time
 from typing import cast
 
 import pytest
@@ -24,22 +23,6 @@ def test_batches_beyond_every_bound_are_done_whole(keyspace: Keyspace) -> None:
     assert keyspace.get_many(big) == list(big.values())
     assert keyspace.delete_many(big) == 9
     assert keyspace.delete_many(keys + ["nothing"]) == count and not keyspace
-
-
-def test_a_batch_takes_no_round_trip_for_each(keyspace: Keyspace) -> None:
-    keys = [f"k{n}" for n in range(2_000)]
-    keyspace.set_many(dict.fromkeys(keys, b"x"))
-
-    def measured(step: object) -> float:
-        assert callable(step)
-        begin = time.perf_counter()
-        step()
-        return time.perf_counter() - begin
-
-    together = min(measured(lambda: keyspace.get_many(keys)) for _ in range(3))
-    each = min(measured(lambda: [keyspace.get(key) for key in keys]) for _ in range(3))
-    # It is about ten times as fast; a busy machine leaves something of that.
-    assert together < each / 2, (together, each)
 
 
 def test_nothing_is_a_batch_too(keyspace: Keyspace) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 import zerohop
 import zerohop.aio
+from waiting import GIVE_UP_AFTER
 
 
 @contextmanager
@@ -74,11 +75,11 @@ def test_a_drop_that_takes_longer_than_anybody_waits_goes_on() -> None:
             assert closing == {"papers", "pamphlets"}
         finally:
             os.kill(last, signal.SIGCONT)
-        client.drop_keyspace("papers", timeout=60)
+        client.drop_keyspace("papers", timeout=GIVE_UP_AFTER)
         assert client.create_keyspace("papers", replicas=1, min_in_sync=1).get("ship") is None
         assert "there is no keyspace" in is_refused(lambda: client.drop_keyspace("nothing"))
         # Nobody has asked for the other one again.
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + GIVE_UP_AFTER
         while any(one["name"] == "pamphlets" for one in status(endpoint)["keyspaces"]):
             assert time.monotonic() < deadline, "the drop goes on by itself"
             time.sleep(0.05)

@@ -17,6 +17,7 @@ from zerohop import _local
 PROGRAM = """
 import os, sys, threading, time, zerohop
 from zerohop import _local
+from waiting import GIVE_UP_AFTER
 if sys.argv[1] == "thread":
     thread = threading.Thread(target=zerohop.local)
     thread.start()
@@ -46,8 +47,8 @@ def test_it_ends_with_its_process_however_that_ends(how: str) -> None:
         assert lives(cluster)
         if how == "kill":
             child.kill()
-        assert child.wait(30) == (-signal.SIGKILL if how == "kill" else 0)
-    deadline = time.monotonic() + 20
+        assert child.wait(GIVE_UP_AFTER) == (-signal.SIGKILL if how == "kill" else 0)
+    deadline = time.monotonic() + GIVE_UP_AFTER
     while lives(cluster):
         assert time.monotonic() < deadline, "the cluster outlives its process"
         time.sleep(0.05)
@@ -66,7 +67,7 @@ assert os.waitpid(child, 0)[1] == 0
 assert keyspace["k"] == b"v"
 """
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program]
-    subprocess.run(command, check=True, timeout=60)
+    subprocess.run(command, check=True, timeout=GIVE_UP_AFTER)
 
 
 def test_all_clients_of_a_process_have_the_same_cluster(keyspace: zerohop.Keyspace) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import zerohop
 from zerohop import Keyspace
+from waiting import GIVE_UP_AFTER
 
 
 def test_keys_and_values_are_bytes_and_whatever_becomes_bytes(keyspace: Keyspace) -> None:
@@ -113,20 +114,20 @@ def test_bytes_and_lists_are_not_mixed(keyspace: Keyspace) -> None:
 
 def test_records_expire(keyspace: Keyspace) -> None:
     # Long enough for a busy machine to come as far as where it is looked at.
-    keyspace.set("s", "x", expire=3)
-    keyspace.set("d", "x", expire=timedelta(milliseconds=3000))
+    keyspace.set("s", "x", expire=20)
+    keyspace.set("d", "x", expire=timedelta(milliseconds=20_000))
     keyspace.set("t", "x", expire=datetime.now(timezone.utc) + timedelta(hours=1))
-    keyspace.set_many({"a": "1", "b": "2"}, expire=3)
-    keyspace.set("kept", "x", expire=3)
+    keyspace.set_many({"a": "1", "b": "2"}, expire=20)
+    keyspace.set("kept", "x", expire=20)
     assert keyspace.persist("kept") and not keyspace.persist("nothing")
     info = keyspace.inspect("t")
-    assert info is not None and info.expires_at is not None and abs(info.expires_at - time.time() - 3600) < 10
+    assert info is not None and info.expires_at is not None and abs(info.expires_at - time.time() - 3600) < GIVE_UP_AFTER
     assert keyspace.get("s") == b"x"
     for key in "sdab":
-        keyspace.wait(key, "absent", timeout=20)
+        keyspace.wait(key, "absent", timeout=GIVE_UP_AFTER)
     assert keyspace.get_many(["s", "d", "a", "b", "kept", "t"]) == [None, None, None, None, b"x", b"x"]
     assert keyspace.expire("t", 0.01)
-    keyspace.wait("t", "absent", timeout=20)
+    keyspace.wait("t", "absent", timeout=GIVE_UP_AFTER)
 
 
 def test_waits_are_woken_by_what_they_wait_for(keyspace: Keyspace) -> None:
@@ -135,9 +136,9 @@ def test_waits_are_woken_by_what_they_wait_for(keyspace: Keyspace) -> None:
         keyspace["k"] = "go"
 
     waits: list[Callable[[], Optional[zerohop.Record]]] = [
-        lambda: keyspace.wait("k", timeout=10),
-        lambda: keyspace.wait("k", equals="go", timeout=10),
-        lambda: keyspace.wait("k", changed_from=0, timeout=10),
+        lambda: keyspace.wait("k", timeout=GIVE_UP_AFTER),
+        lambda: keyspace.wait("k", equals="go", timeout=GIVE_UP_AFTER),
+        lambda: keyspace.wait("k", changed_from=0, timeout=GIVE_UP_AFTER),
     ]
     for wait in waits:
         keyspace.delete("k")

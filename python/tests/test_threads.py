@@ -15,6 +15,7 @@ import pytest
 
 import zerohop
 from zerohop import Keyspace, _local
+from waiting import GIVE_UP_AFTER
 
 
 def in_fork(act: Callable[[], None]) -> None:
@@ -29,7 +30,7 @@ def in_fork(act: Callable[[], None]) -> None:
             traceback.print_exc()
         finally:
             os._exit(status)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + GIVE_UP_AFTER
     while time.monotonic() < deadline:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
@@ -62,20 +63,15 @@ def test_threads_share_a_client(keyspace: Keyspace) -> None:
 
 
 def test_other_threads_run_while_one_waits(keyspace: Keyspace) -> None:
-    def wait() -> None:
-        with pytest.raises(zerohop.DeadlineError):
-            keyspace.wait("never", timeout=1)
-
-    waiter = threading.Thread(target=wait)
-    begin = last = time.monotonic()
-    longest = 0.0
+    woken: list[object] = []
+    waiter = threading.Thread(target=lambda: woken.append(keyspace.wait("go", timeout=GIVE_UP_AFTER)))
     waiter.start()
-    while waiter.is_alive():
-        keyspace.increment("n")
-        longest, last = max(longest, time.monotonic() - last), time.monotonic()
+    # None of this would be done before the end of the wait, if the waiting thread kept the interpreter.
+    for n in range(200):
+        assert keyspace.increment("n") == n + 1 and not woken
+    keyspace["go"] = "now"
     waiter.join()
-    # All that time it would stand still, if the waiting thread kept the interpreter.
-    assert longest < 0.5 and 0.9 < time.monotonic() - begin < 10
+    assert woken
 
 
 @pytest.mark.parametrize("where", ["wait", "connect"])
@@ -86,10 +82,10 @@ import signal, sys, time, socket, zerohop
 signal.signal(signal.SIGINT, signal.default_int_handler)
 if sys.argv[1] == "wait":
     keyspace = zerohop.local().keyspace()
-    act = lambda: keyspace.wait("never", timeout=60)
+    act = lambda: keyspace.wait("never", timeout=600)
 else:
     silent = socket.create_server(("127.0.0.1", 0))
-    act = lambda: zerohop.connect("127.0.0.1:%d" % silent.getsockname()[1], connect_timeout=60)
+    act = lambda: zerohop.connect("127.0.0.1:%d" % silent.getsockname()[1], connect_timeout=600)
 print("ready", flush=True)
 try:
     act()
@@ -103,12 +99,11 @@ except KeyboardInterrupt:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as child:
         assert child.stdout is not None and child.stdout.readline() == "ready\n"
         time.sleep(0.3)
-        begin = time.monotonic()
         # As a terminal does it: all that the program has started are told.
         os.killpg(child.pid, signal.SIGINT)
-        assert child.stdout.readline() == "interrupted\n" and time.monotonic() - begin < 2
+        assert child.stdout.readline() == "interrupted\n"
         assert child.stdout.read() == ("b'it goes on'\n" if where == "wait" else "")
-        assert child.wait(20) == 0
+        assert child.wait(GIVE_UP_AFTER) == 0
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -180,9 +175,7 @@ def test_ending_a_client_in_a_fork_does_the_parent_no_harm(how: str) -> None:
         keyspaces.clear()
 
     in_fork(child)
-    # Its sockets are watched as before: an answer is heard at once.
-    begin = time.monotonic()
+    # Its sockets are watched as before.
     assert [keyspace["k"] for keyspace in keyspaces] == [b"v"] * 3
-    assert time.monotonic() - begin < 0.9
     for client in clients:
         client.close()

@@ -174,6 +174,7 @@ mod tests {
             took: Duration::from_secs(seconds),
             cost: Duration::ZERO,
             failure: failure.map(str::to_owned),
+            skipped: None,
             output: String::new(),
         };
         let rows = rows(&[ended(3, None), ended(9, Some("lost")), ended(1, None)]);

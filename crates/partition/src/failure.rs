@@ -1,8 +1,8 @@
 //! What the engine answers, as what a client is answered.
 
 use zerohop_engine::EngineError;
-use zerohop_engine::limits::PAYLOAD_BYTES_MAX;
-use zerohop_wire::{Failure, What};
+use zerohop_engine::limits::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use zerohop_wire::Failure;
 
 /// The failure that a client sees. None of these is remembered: the request may be sent again under its number.
 pub(crate) fn failure_of(error: &EngineError) -> Failure<'static> {
@@ -14,7 +14,7 @@ pub(crate) fn failure_of(error: &EngineError) -> Failure<'static> {
             Failure::ValueTooLong { length: *bytes as u64, limit: PAYLOAD_BYTES_MAX as u32 }
         }
         // The wire bounds keys from above; only an empty one comes this far.
-        EngineError::KeyLength { .. } => What::Lengths.into(),
+        EngineError::KeyLength { .. } => Failure::KeyTooLong { length: 0, limit: KEY_BYTES_MAX as u32 },
         EngineError::Disk(_)
         | EngineError::Stopped { .. }
         | EngineError::UnknownPartition

@@ -581,10 +581,7 @@ pub(crate) fn wrong_owner() -> Failure<'static> {
 }
 
 fn check_key(key: &[u8]) -> Result<(), Failure<'static>> {
-    if key.is_empty() {
-        return Err(What::Lengths.into());
-    }
-    if key.len() > KEY_BYTES_MAX {
+    if key.is_empty() || key.len() > KEY_BYTES_MAX {
         return Err(Failure::KeyTooLong { length: key.len() as u64, limit: KEY_BYTES_MAX as u32 });
     }
     Ok(())

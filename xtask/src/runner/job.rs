@@ -13,6 +13,9 @@ use super::{cost, leftovers};
 /// A job that has not ended by then is stopped and has failed: the longest takes minutes on a slow, busy machine.
 pub const GIVE_UP_AFTER: Duration = Duration::from_secs(30 * 60);
 
+/// How the line begins by which a test says that it cannot be run here, and why.
+const NOT_RUN: &str = "not run: ";
+
 /// How much of the machine a job needs: half a processor each.
 pub type Weight = usize;
 /// Computes all the time.
@@ -62,6 +65,8 @@ pub struct Ended {
     pub cost: Duration,
     /// What is wrong; `None` if all is well.
     pub failure: Option<String>,
+    /// Why it could not be run here, if it said so.
+    pub skipped: Option<String>,
     /// What it printed.
     pub output: String,
 }
@@ -87,15 +92,21 @@ pub fn run(job: Job) -> Ended {
         took: Duration::ZERO,
         cost: Duration::ZERO,
         failure: None,
+        skipped: None,
         output: String::new(),
     };
     match play(&mut command, check) {
         Ok((cost, output, failure)) => {
             ended.cost = cost;
+            ended.skipped = output.lines().find_map(|line| line.strip_prefix(NOT_RUN)).map(str::to_owned);
             ended.output = output;
             ended.failure = failure;
         }
         Err(error) => ended.failure = Some(format!("cannot be run: {error}")),
+    }
+    // Whoever runs CI may do all that tests need.
+    if let (Some(reason), None, true) = (&ended.skipped, &ended.failure, std::env::var_os("CI").is_some()) {
+        ended.failure = Some(format!("it was not run, though this is CI: {reason}"));
     }
     ended.took = begin.elapsed();
     ended
@@ -184,6 +195,14 @@ mod tests {
         let check: Check = |output| if output == "well\n" { Ok(()) } else { Err("not well".into()) };
         assert_eq!(shell("echo well", Some(check)).failure, None);
         assert_eq!(shell("echo ill", Some(check)).failure.as_deref(), Some("not well"));
+    }
+
+    #[test]
+    fn a_test_that_says_that_it_was_not_run_is_no_test_that_passed() {
+        let ended = shell("echo 'not run: only root may do this'", None);
+        assert_eq!(ended.skipped.as_deref(), Some("only root may do this"));
+        assert_eq!(ended.failure.is_some(), std::env::var_os("CI").is_some());
+        assert_eq!(shell("echo well", None).skipped, None);
     }
 
     #[test]

@@ -61,7 +61,8 @@ impl Program {
     /// One of its tests, as a job.
     pub fn job(&self, test: &str) -> Job {
         let mut command = self.command();
-        command.args(["--exact", test]);
+        // What a test that passes has printed is looked at too.
+        command.args(["--exact", test, "--show-output"]);
         Job {
             group: self.group(),
             program: self.label(),

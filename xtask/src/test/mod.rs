@@ -100,8 +100,17 @@ pub fn run(shop: &Workshop, wanted: &Wanted) -> Result<(), Failure> {
         record::write(shop, &done, &ended, &whole)?;
     }
     println!("{}", report::line(if failed == 0 { "ok" } else { "FAILED" }, &whole));
+    let skipped: Vec<&Ended> =
+        ended.iter().filter(|one| one.failure.is_none() && one.skipped.is_some()).collect();
+    for one in &skipped {
+        println!("xtask: skipped: {}: {}", one.label(), one.skipped.as_deref().unwrap_or_default());
+    }
     if !ended.is_empty() {
-        println!("{} passed, {failed} failed", ended.len() - failed);
+        println!(
+            "{} passed, {failed} failed, {} skipped",
+            ended.len() - failed - skipped.len(),
+            skipped.len()
+        );
     }
     if failed == 0 {
         return Ok(());

@@ -103,6 +103,7 @@ mod tests {
             took: Duration::from_secs(1),
             cost: Duration::from_secs(1),
             failure: None,
+            skipped: None,
             output: String::new(),
         };
         let text = tables(&[done("tidy")], &[job], &done("all"));

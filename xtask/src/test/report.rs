@@ -109,6 +109,7 @@ mod tests {
             took: Duration::from_secs(seconds),
             cost: Duration::from_secs(1),
             failure: None,
+            skipped: None,
             output: "what it printed\n".to_owned(),
         }
     }

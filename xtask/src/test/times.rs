@@ -52,6 +52,7 @@ mod tests {
                 took: Duration::from_secs(seconds),
                 cost: Duration::ZERO,
                 failure: None,
+                skipped: None,
                 output: String::new(),
             };
             save(&shop, &[job]).unwrap();

@@ -41,7 +41,7 @@ pub enum Failure<'a> {
     },
     /// The key is too long.
     KeyTooLong {
-        /// Bytes it has.
+        /// Bytes it has: 0 if it is empty, which no key may be.
         length: u64,
         /// Bytes it may have.
         limit: u32,

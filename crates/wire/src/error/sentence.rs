@@ -23,6 +23,9 @@ impl fmt::Display for Failure<'_> {
                 f,
                 "a frame of {length} bytes is longer than {limit} bytes: split the batch, or use a blob for large data"
             ),
+            Self::KeyTooLong { length: 0, limit } => {
+                write!(f, "the key is empty: a key has 1 to {limit} bytes")
+            }
             Self::KeyTooLong { length, limit } => {
                 write!(f, "the key has {length} bytes, {limit} are allowed: use a shorter key")
             }
@@ -153,6 +156,8 @@ mod tests {
     fn sentences_name_the_figures_and_the_way_out() {
         let long = Failure::KeyTooLong { length: 70_000, limit: 65_536 }.to_string();
         assert!(long.contains("70000") && long.contains("65536"), "{long}");
+        let empty = Failure::KeyTooLong { length: 0, limit: 65_536 }.to_string();
+        assert_eq!(empty, "the key is empty: a key has 1 to 65536 bytes");
         let limit = BLOB_ATTRIBUTES_BYTES_MAX as u32;
         let attributes = Failure::ValueTooLong { length: 40_000, limit }.to_string();
         assert!(attributes.contains("attributes have 40000 bytes, 32768"), "{attributes}");

@@ -37,8 +37,7 @@ fn until_refused(disk: &Small, left: u64, mut one: impl FnMut(usize) -> Output) 
 fn blobs_are_removed_from_a_full_disk_and_transactions_refused_in_words() {
     let folder = crate::support::folder();
     let Some(disk) = Small::mount(&folder.path().join("disk"), "220m") else {
-        eprintln!("full disk: not run, as only root may mount a disk of 220 MiB");
-        return;
+        return crate::support::not_run("only root may mount a disk of 220 MiB");
     };
     let data = folder.path().join("disk/data");
     let cluster = Serving::up(&["--data", data.to_str().unwrap(), "--instances", "2"]);
@@ -96,8 +95,7 @@ fn blobs_are_removed_from_a_full_disk_and_transactions_refused_in_words() {
 fn a_cluster_whose_disk_is_full_stops_in_order_and_has_all_that_it_acknowledged() {
     let folder = crate::support::folder();
     let Some(disk) = Small::mount(&folder.path().join("disk"), "220m") else {
-        eprintln!("stop on a full disk: not run, as only root may mount a disk of 220 MiB");
-        return;
+        return crate::support::not_run("only root may mount a disk of 220 MiB");
     };
     let data = folder.path().join("disk/data");
     let up = || Serving::up(&["--data", data.to_str().unwrap(), "--instances", "2"]);

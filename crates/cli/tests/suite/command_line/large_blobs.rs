@@ -124,7 +124,9 @@ fn what_takes_longer_than_a_second_tells_on_a_terminal_how_far_it_has_come() {
     command.env("ZEROHOP_ENDPOINT", cluster.endpoint()).env("ZEROHOP_SECRET_FILE", "");
     let shown = match command.output() {
         Ok(output) => output,
-        Err(error) => return eprintln!("progress: not run, as `script` of util-linux is not there: {error}"),
+        Err(error) => {
+            return crate::support::not_run(&format!("`script` of util-linux is not there: {error}"));
+        }
     };
     assert_eq!(code(&shown), 0, "{shown:?}");
     let text = stdout(&shown);

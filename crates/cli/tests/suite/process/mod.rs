@@ -154,8 +154,7 @@ fn a_node_whose_disk_is_full_hands_over_stays_and_comes_back() {
     let folder = crate::support::folder();
     // A node keeps 64 MiB for itself.
     let Some(disk) = crate::support::disk::Small::mount(&folder.path().join("node-0"), "160m") else {
-        eprintln!("disk full: not run, as only root may mount a disk of 160 MiB");
-        return;
+        return crate::support::not_run("only root may mount a disk of 160 MiB");
     };
     under_load_in(folder.path(), "disk full", Net::loopback(), "default", |nodes| {
         let before = nodes.status_of(0).unwrap();
@@ -186,17 +185,17 @@ fn a_node_whose_disk_is_full_hands_over_stays_and_comes_back() {
 }
 
 /// Namespaces, or a word about why there are none.
-fn spaces(name: &str) -> Option<Net> {
+fn spaces() -> Option<Net> {
     let net = Net::spaces(NODES);
     if net.is_none() {
-        eprintln!("{name}: not run, as it needs root");
+        crate::support::not_run("this user may make no network namespaces");
     }
     net
 }
 
 #[test]
 fn a_node_is_cut_off_from_the_others_and_joined_again() {
-    let Some(net) = spaces("cut off both ways") else { return };
+    let Some(net) = spaces() else { return };
     under_load("cut off both ways", net, "default", |nodes| {
         let ways = [(0, 1), (1, 0), (0, 2), (2, 0)];
         ways.iter().for_each(|(from, to)| nodes.net.cut(*from, *to));
@@ -207,7 +206,7 @@ fn a_node_is_cut_off_from_the_others_and_joined_again() {
 
 #[test]
 fn a_node_is_heard_by_nobody_though_it_hears_all() {
-    let Some(net) = spaces("cut off one way") else { return };
+    let Some(net) = spaces() else { return };
     under_load("cut off one way", net, "default", |nodes| {
         for to in [1, 2] {
             nodes.net.cut(0, to);

@@ -11,8 +11,7 @@ use crate::process::nodes::Nodes;
 #[test]
 fn who_comes_from_another_machine_without_tls_is_told_so_where_only_tls_is_served() {
     let Some(net) = Net::spaces(3) else {
-        eprintln!("tls only: not run, as this user may make no network namespaces");
-        return;
+        return crate::support::not_run("this user may make no network namespaces");
     };
     let folder = crate::support::folder();
     let tls = folder.path().join("tls");

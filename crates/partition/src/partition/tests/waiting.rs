@@ -205,6 +205,6 @@ fn another_epoch_and_what_is_no_operation_are_told() {
     let refused = Err(Failure::BadRequest { what: What::Unexpected });
     assert_eq!(rig.answer(token(4)).map(|a| a.number()), Some(refused));
     write(&mut rig, 5, b"", insert(b"v"));
-    let refused = Err(Failure::BadRequest { what: What::Lengths });
+    let refused = Err(Failure::KeyTooLong { length: 0, limit: 65_536 });
     assert_eq!(rig.answer(token(5)).map(|a| a.number()), Some(refused));
 }
