@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import array
 import asyncio
 import contextlib
+import importlib
 import io
 import os
 import signal

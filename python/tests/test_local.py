@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import zerohop
+from waiting import GIVE_UP_AFTER
 from zerohop import _local
 
 PROGRAM = """
 import os, sys, threading, time, zerohop
 from zerohop import _local
-from waiting import GIVE_UP_AFTER
 if sys.argv[1] == "thread":
     thread = threading.Thread(target=zerohop.local)
     thread.start()

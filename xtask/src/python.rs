@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::environment::{self, Environment, Set, quietly};
-use crate::workshop::{Failure, Workshop, run as run_command};
+use crate::workshop::{Failure, Workshop, forget_outer_package, run as run_command};
 
 /// How a wheel is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +111,7 @@ fn build(shop: &Workshop, profile: Profile, kept: &Environment) -> Result<PathBu
         .arg("--out")
         .arg(&wheels)
         .env("CARGO_TARGET_DIR", &shop.target);
+    forget_outer_package(&mut maturin);
     quietly(&mut maturin, "the wheel could not be built")?;
     let wheel = fs::read_dir(&wheels)
         .ok()

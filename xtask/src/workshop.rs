@@ -57,24 +57,27 @@ impl Workshop {
     }
 
     /// A cargo that runs at the root of the tree.
-    ///
-    /// What the outer cargo said about xtask itself is taken away: build scripts that watch those variables would
-    /// otherwise run again each time cargo is used with and without xtask.
     pub fn cargo(&self) -> Command {
         let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
         cargo.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
-        for (name, _) in env::vars_os() {
-            let name_text = name.to_string_lossy();
-            if name_text.starts_with("CARGO_PKG_") || name_text.starts_with("CARGO_MANIFEST_") {
-                cargo.env_remove(&name);
-            }
-        }
+        forget_outer_package(&mut cargo);
         cargo
     }
 
     /// `path` as it is written in messages: relative to the root when it is inside.
     pub fn shown<'a>(&self, path: &'a Path) -> std::path::Display<'a> {
         path.strip_prefix(&self.root).unwrap_or(path).display()
+    }
+}
+
+/// Takes away what the outer cargo said about the package xtask: build scripts that watch those variables would otherwise run again,
+/// and all that rests on them be built again, each time cargo is used with and without xtask.
+pub fn forget_outer_package(command: &mut Command) {
+    for (name, _) in env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
     }
 }
 

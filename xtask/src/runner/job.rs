@@ -129,7 +129,7 @@ fn play(command: &mut Command, check: Option<Check>) -> std::io::Result<Played> 
     let pid = child.id();
     let (cost, is_late) = await_end(pid);
     let status = child.wait()?;
-    let left = leftovers::find(&mark);
+    let left = leftovers::find(&mark, pid);
     leftovers::end(&left);
     let output = read_all(&mut file)?;
     let failure = if is_late {

@@ -18,18 +18,42 @@ pub struct Leftover {
     pub command: String,
 }
 
-/// The processes whose environment has this mark, zombies left out.
-pub fn find(mark: &str) -> Vec<Leftover> {
+/// How often a process is looked at that shows no environment: it is between two programs for a moment only.
+const LOOKS: usize = 100;
+
+/// The processes whose environment has this mark, zombies left out. `group` is the process group that the job began with.
+pub fn find(mark: &str, group: u32) -> Vec<Leftover> {
     let wanted = format!("{VARIABLE}={mark}");
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    // The environment of a zombie is empty, that of a stranger is not readable.
-    pids.filter(|pid| {
-        fs::read(format!("/proc/{pid}/environ"))
-            .is_ok_and(|environment| environment.split(|byte| *byte == 0).any(|one| one == wanted.as_bytes()))
-    })
-    .map(|pid| Leftover { pid, command: command_line(pid) })
-    .collect()
+    pids.filter(|pid| has_mark(*pid, &wanted, group))
+        .map(|pid| Leftover { pid, command: command_line(pid) })
+        .collect()
+}
+
+fn has_mark(pid: i32, wanted: &str, group: u32) -> bool {
+    for _ in 0..LOOKS {
+        // That of a stranger is not readable, that of a zombie is empty.
+        let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return false };
+        if !environment.is_empty() {
+            return environment.split(|byte| *byte == 0).any(|one| one == wanted.as_bytes());
+        }
+        // It is also empty while a process of the job turns from one program into another.
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        if !lives_in(&stat, group) {
+            return false;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    false
+}
+
+/// Whether a process, by its line of `/proc/PID/stat`, is no zombie and in this process group.
+fn lives_in(stat: &str, group: u32) -> bool {
+    let Some((_, rest)) = stat.rsplit_once(')') else { return false };
+    let mut fields = rest.split_ascii_whitespace();
+    let (state, of) = (fields.next(), fields.nth(1));
+    !matches!(state, Some("Z" | "X") | None) && of == Some(group.to_string().as_str())
 }
 
 /// Ends each of them.
@@ -52,21 +76,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_process_of_the_group_is_told_from_zombies_and_others() {
+        assert!(lives_in("7 (a) b) S 1 42 42 0 -1", 42));
+        assert!(!lives_in("7 (a) Z 1 42 42 0 -1", 42));
+        assert!(!lives_in("7 (a) S 1 43 42 0 -1", 42));
+        assert!(!lives_in("", 42));
+    }
+
+    #[test]
     fn a_process_left_behind_is_found_by_its_mark_and_ended() {
         let mark = format!("leftovers-{}", std::process::id());
         // The shell ends at once; what it started does not.
         let status = Command::new("sh")
-            .args(["-c", "sleep 600 >/dev/null 2>&1 &"])
+            .args(["-c", "sleep 600 >/dev/null 2>&1 & while [ $(cat /proc/$!/comm) != sleep ]; do :; done"])
             .env(VARIABLE, &mark)
             .stdout(Stdio::null())
             .status()
             .unwrap();
         assert!(status.success());
-        let found = find(&mark);
+        let found = find(&mark, 0);
         assert!(matches!(&found[..], [one] if one.command.contains("sleep 600")), "{found:?}");
-        assert_eq!(find(&format!("{mark}-other")), []);
+        assert_eq!(find(&format!("{mark}-other"), 0), []);
         end(&found);
-        while !find(&mark).is_empty() {
+        while !find(&mark, 0).is_empty() {
             std::thread::yield_now();
         }
     }

@@ -16,7 +16,7 @@ fn append_past_the_limit(root: &Path) {
     disk.append(file, &[1; 20_000]).unwrap();
     for _ in 0..2 {
         let refused = disk.append(file, &[2; 100_000]);
-        assert!(matches!(refused, Err(DiskError::Failed { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(DiskError::Full)), "{refused:?}");
         assert_eq!(disk.bytes(file), Ok(20_000), "readers see all or nothing");
         assert_eq!(std::fs::metadata(root.join("f")).unwrap().len(), 20_000, "and so does the next process");
     }
