@@ -1,20 +1,27 @@
-//! One partition: every operation on its records, evaluated by the primary over an engine.
+//! The state machine of a partition, its replication, and the instance that runs many partitions on one thread.
 //!
 //! ```text
+//!   instance   one thread's partitions: requests to partitions, one flush a batch, map changes, splits
+//!      ├── table ───────────────────────────────┐  a group with one member
+//!      └── groups ──> replica ──> gate ─────────┤  a group with several: leases, log streams, acknowledgements
+//!                                               ▼
 //!   Request ──> session table: seen before? ──> the first outcome
 //!                   │ no
 //!               evaluate over engine + overlay ──> entry (change and outcome together) ──> group ──> engine.append
 //!                                                                                           │
-//!   Flushed ────────────────────────────────────────────────────────> commit index moves <──┘
+//!   one member: Flushed; several: all in-sync replicas have it ─────> commit index moves <──┘
 //!                                                                           │
-//!               overlay entry gone, state applied, waits looked at, held answers sent
+//!               overlay entry removed, state applied, waits checked, pending answers sent
 //! ```
 //!
-//! A pure state machine: an event and a time go in, [`Effects`] come out; it reads no clock and does no I/O but through
-//! the engine it is handed. The group is of one for now, but entries are numbered (epoch, index) and committed through
-//! it, so that replication changes the group and nothing here. `docs/protocols/partition.md` tells states, events,
-//! effects and the rules of retries. It follows sections 4 and 5 of the design; the replication to come is primary-backup
-//! in the manner of PacificA (Lin and others, 2008), the session table in that of RIFL (Lee and others, 2015).
+//! All of it is pure: an event and a time go in, [`Effects`] come out. No code here reads a clock, and all I/O goes through the
+//! engine that the caller passes in. [`instance`] routes a request to its partition. [`replica`] is a partition as a member of a
+//! replica group: it decides whether the primary may answer, sends the log to the other members and moves the commit index. The
+//! type `Group` of this crate only numbers and appends the entries of one log.
+//!
+//! `docs/protocols/partition.md` has states, events, effects and the rules of retries, `docs/protocols/replication.md` the rules of
+//! replica groups, and ARCHITECTURE.md, "An append, three replicas", the way of a request. Replication is primary-backup in the
+//! manner of PacificA (Lin and others, 2008), the session table follows RIFL (Lee and others, 2015).
 
 mod batch;
 mod clock;

@@ -1,7 +1,7 @@
 //! How long it takes to write and to read a frame: `cargo run --release -p zerohop-wire --example codec_speed`.
 //!
-//! The figure to stand beside: a fixed header and bytes cost about 10 ns to write and 2 ns to read (design section 9),
-//! without checksums; a CRC-32C of 147 bytes costs about 14 ns each way.
+//! The figure to compare with: a fixed header and bytes cost about 10 ns to write and 2 ns to read (ARCHITECTURE.md,
+//! "Frames"), without checksums; a CRC-32C of 147 bytes costs about 14 ns each way.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stdout,

@@ -111,7 +111,7 @@ id!(
     u64
 );
 id!(
-    /// A nonce drawn at the start of a process: a restarted process is nobody (design section 5).
+    /// A nonce drawn at the start of a process: a restarted process is a new process (ARCHITECTURE.md, "Replica groups").
     Incarnation,
     u64
 );

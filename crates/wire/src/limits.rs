@@ -109,7 +109,7 @@ pub const SNAPSHOT_LEASE_MS_MAX: u32 = 5 * 60 * 1000;
 /// Longest time that a snapshot stays open at all, however often it is renewed: a week, for the backup of a very large cluster.
 pub const SNAPSHOT_AGE_MS_MAX: u64 = 7 * 24 * 60 * 60 * 1000;
 
-/// Furthest that a request's timestamp may be ahead of the server's clock (design section 7); beyond it some clock is
+/// Furthest that a request's timestamp may be ahead of the server's clock (ARCHITECTURE.md, "Clocks"); beyond it some clock is
 /// wrong, and following it would drag every version with it.
 pub const CLOCK_AHEAD_MS_MAX: u64 = 500;
 

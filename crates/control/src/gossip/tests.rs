@@ -130,7 +130,7 @@ fn start(id: u32, since: u64, now: Time, seed: u64) -> Gossip {
     Gossip::new(now, name, GossipSettings::default(), seed)
 }
 
-/// Design section 5: detection to new primary in under two seconds; half of it is gossip's.
+/// ARCHITECTURE.md, "A failover, step by step": a new primary answers within two seconds; gossip may use half of them.
 #[test]
 fn a_dead_node_is_noticed_by_all_within_a_second_also_where_a_tenth_is_lost() {
     for (nodes, loss) in [(3, 0), (5, 0), (3, 100), (5, 100), (12, 100)] {

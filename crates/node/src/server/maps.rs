@@ -42,8 +42,8 @@ impl Start<'_> {
         Ok(SavedNode { cluster, node: FIRST_NODE, next_keyspace, map: Arc::new(map) })
     }
 
-    /// A node that has been there before. A restarted process is nobody (design section 5): all groups that name its
-    /// instances are decided anew, under the next epoch. They are groups of one, and nobody else is asked.
+    /// The map of a node that has run before. A restarted process is a new process (ARCHITECTURE.md, "Replica groups"): every
+    /// group that names its instances gets the next epoch. The groups have one member, so no other node is asked.
     pub(super) fn again(&self, saved: &SavedNode) -> Result<SavedNode, StartError> {
         let Some(before) = saved.map.node(saved.node).map(|node| node.to_node()) else {
             // What was saved has been checked for it.

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A pure state machine like the partitions below it: the owner tells it what came and when it is, and carries out its
-//! [`Effects`] at once. `node` puts it on a reactor, `sim` on a simulated network. One thread owns it (design section
-//! 2); nothing in it is shared.
+//! [`Effects`] at once. `node` puts it on a reactor, `sim` on a simulated network. One thread owns it (ARCHITECTURE.md,
+//! "Rules that carry the structure"); nothing in it is shared.
 
 mod batch;
 mod clock;

@@ -1,4 +1,4 @@
-//! A control group that never fails: groups change by compare-and-set on their epoch, by the rules of the design.
+//! A control group that never fails: groups change by compare-and-set on their epoch, by the rules of `docs/protocols/control.md`.
 
 use std::collections::BTreeMap;
 

@@ -67,7 +67,7 @@ fn partitions_are_dealt_evenly_and_the_seed_turns_the_order() {
     }
 }
 
-/// Design section 3: at most 32 bytes a node beside the text of its addresses, and 4 bytes a replica. A partition's
+/// ARCHITECTURE.md, "Placement and routing": at most 32 bytes a node beside the text of its addresses, and 4 bytes a replica. A partition's
 /// epoch and the roles in its group cost 16 bytes more, once for all its replicas.
 #[test]
 fn memory_is_32_bytes_a_node_and_4_bytes_a_replica() {
