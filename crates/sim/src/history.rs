@@ -227,7 +227,7 @@ pub struct History {
     /// When faults ended: from then on every operation must be done.
     pub healed: Option<Time>,
     /// Of a cluster: whose only copy that counts has rotted, and was found so by a start. Nobody is served there
-    /// (`docs/reliability.md`, Open).
+    /// (`docs/reliability.md`, Known gaps).
     pub rotten: Vec<(KeyspaceId, PartitionId)>,
     /// When no operation may be open any more.
     pub ended: Time,
