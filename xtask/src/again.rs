@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::runner::job::{Ended, Job, WAITING};
+use crate::runner::job::{Ended, Job, SUITES_LINGER, WAITING};
 use crate::runner::{pool, programs};
 use crate::workshop::{Failure, Workshop, cannot_start};
 
@@ -61,7 +61,15 @@ pub fn run(shop: &Workshop, task: &Task) -> Result<(), Failure> {
             let mut command = Command::new(&this);
             command.arg(suite).current_dir(&shop.root);
             let (program, name) = ((*suite).to_owned(), (*suite).to_owned());
-            jobs.push(Job { group: "processes", program, name, weight: WAITING, command, check: None });
+            jobs.push(Job {
+                group: "processes",
+                program,
+                name,
+                weight: WAITING,
+                command,
+                check: None,
+                lingers: SUITES_LINGER,
+            });
         }
     }
     let busy = Busy::start(task.beside)?;

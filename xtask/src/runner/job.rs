@@ -16,6 +16,9 @@ pub const GIVE_UP_AFTER: Duration = Duration::from_secs(30 * 60);
 /// How the line begins by which a test says that it cannot be run here, and why.
 const NOT_RUN: &str = "not run: ";
 
+/// Interpreters of other languages have helpers that see by themselves that they are over, such as the resource tracker of Python.
+pub const SUITES_LINGER: Duration = Duration::from_secs(120);
+
 /// How much of the machine a job needs: half a processor each.
 pub type Weight = usize;
 /// Computes all the time.
@@ -41,6 +44,8 @@ pub struct Job {
     pub command: Command,
     /// What its output must be like.
     pub check: Option<Check>,
+    /// How long processes that it has started may take to end after it: nothing for a test, which ends all by their handles.
+    pub lingers: Duration,
 }
 
 impl Job {
@@ -84,7 +89,7 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 /// Runs a job to its end, with its output in a file, so that no child that outlives it keeps anybody waiting.
 pub fn run(job: Job) -> Ended {
     let begin = Instant::now();
-    let Job { group, program, name, mut command, check, .. } = job;
+    let Job { group, program, name, mut command, check, lingers, .. } = job;
     let mut ended = Ended {
         group,
         program,
@@ -95,7 +100,7 @@ pub fn run(job: Job) -> Ended {
         skipped: None,
         output: String::new(),
     };
-    match play(&mut command, check) {
+    match play(&mut command, check, lingers) {
         Ok((cost, output, failure)) => {
             ended.cost = cost;
             ended.skipped = output.lines().find_map(|line| line.strip_prefix(NOT_RUN)).map(str::to_owned);
@@ -114,7 +119,7 @@ pub fn run(job: Job) -> Ended {
 
 type Played = (Duration, String, Option<String>);
 
-fn play(command: &mut Command, check: Option<Check>) -> std::io::Result<Played> {
+fn play(command: &mut Command, check: Option<Check>, lingers: Duration) -> std::io::Result<Played> {
     use std::os::unix::process::CommandExt;
 
     let mut file = tempfile::tempfile()?;
@@ -129,7 +134,12 @@ fn play(command: &mut Command, check: Option<Check>) -> std::io::Result<Played> 
     let pid = child.id();
     let (cost, is_late) = await_end(pid);
     let status = child.wait()?;
-    let left = leftovers::find(&mark, pid);
+    let ended = Instant::now();
+    let mut left = leftovers::find(&mark, pid);
+    while !left.is_empty() && ended.elapsed() < lingers {
+        std::thread::sleep(Duration::from_millis(50));
+        left = leftovers::find(&mark, pid);
+    }
     leftovers::end(&left);
     let output = read_all(&mut file)?;
     let failure = if is_late {
@@ -171,9 +181,21 @@ mod tests {
     use super::*;
 
     fn shell(text: &str, check: Option<Check>) -> Ended {
+        lingering(text, check, Duration::ZERO)
+    }
+
+    fn lingering(text: &str, check: Option<Check>, lingers: Duration) -> Ended {
         let mut command = Command::new("sh");
         command.args(["-c", text]);
-        run(Job { group: "tests", program: "sh".into(), name: "text".into(), weight: BUSY, command, check })
+        run(Job {
+            group: "tests",
+            program: "sh".into(),
+            name: "text".into(),
+            weight: BUSY,
+            command,
+            check,
+            lingers,
+        })
     }
 
     #[test]
@@ -188,6 +210,9 @@ mod tests {
         let ended = shell("sleep 600 & echo started", None);
         assert!(ended.failure.unwrap().contains("sleep 600"));
         assert_eq!(shell("sleep 0 & wait", None).failure, None);
+        // A helper that is about to end is waited for where that is allowed.
+        assert_eq!(lingering("sleep 0.3 & echo started", None, SUITES_LINGER).failure, None);
+        assert!(shell("sleep 5 & echo started", None).failure.is_some());
     }
 
     #[test]
@@ -215,6 +240,7 @@ mod tests {
             weight: BUSY,
             command,
             check: None,
+            lingers: Duration::ZERO,
         };
         assert!(run(job).failure.unwrap().contains("cannot be run"));
     }

@@ -82,7 +82,15 @@ mod tests {
     fn job(name: &str, weight: Weight, script: &str) -> Job {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Job { group: "tests", program: "sh".into(), name: name.into(), weight, command, check: None }
+        Job {
+            group: "tests",
+            program: "sh".into(),
+            name: name.into(),
+            weight,
+            command,
+            check: None,
+            lingers: Duration::ZERO,
+        }
     }
 
     #[test]

@@ -70,6 +70,7 @@ impl Program {
             weight: if self.is_waiting() { WAITING } else { BUSY },
             command,
             check: Some(one_has_run),
+            lingers: std::time::Duration::ZERO,
         }
     }
 

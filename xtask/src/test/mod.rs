@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use crate::changed::Changed;
 use crate::environment;
-use crate::runner::job::{BUSY, Ended, Job, WAITING, Weight};
+use crate::runner::job::{BUSY, Ended, Job, SUITES_LINGER, WAITING, Weight};
 use crate::runner::{cost, pool, programs};
 use crate::workshop::{Failure, Workshop};
 pub use report::{Done, failure, line};
@@ -152,7 +152,15 @@ fn jobs(shop: &Workshop, wanted: &Wanted, programs: &[programs::Program]) -> Res
 }
 
 fn suite(group: &'static str, name: &str, weight: Weight, command: Command) -> Job {
-    Job { group, program: group.to_owned(), name: name.to_owned(), weight, command, check: None }
+    Job {
+        group,
+        program: group.to_owned(),
+        name: name.to_owned(),
+        weight,
+        command,
+        check: None,
+        lingers: SUITES_LINGER,
+    }
 }
 
 /// Runs the jobs side by side and prints each failure as it comes.
