@@ -26,20 +26,20 @@ pub const TOLD_FROM_PERCENT: u32 = 125;
 pub const ROWS: [Row; 12] = [
     Row { step: "format", seconds: 10, what: "`cargo fmt --check` of the workspace and of the fuzz targets" },
     Row { step: "tidy", seconds: 10, what: "the rules of the house" },
-    Row { step: "lint", seconds: 230, what: "clippy over all targets, benchmarks included" },
-    Row { step: "docs", seconds: 120, what: "links and markup in doc comments" },
-    Row { step: "build", seconds: 600, what: "the programs and all test programs" },
+    Row { step: "lint", seconds: 150, what: "clippy over all targets, benchmarks included" },
+    Row { step: "docs", seconds: 40, what: "links and markup in doc comments" },
+    Row { step: "build", seconds: 750, what: "the programs and all test programs" },
     Row { step: "environment", seconds: 60, what: "outside clients, installed once and kept" },
     Row {
         step: "tests",
-        seconds: 300,
+        seconds: 220,
         what: "unit, property and suite tests; fuzz corpora; canaries of planted bugs",
     },
-    Row { step: "processes", seconds: 300, what: "tests that start nodes" },
-    Row { step: "simulation", seconds: 200, what: "fixed seeds of one node and of clusters" },
-    Row { step: "redis", seconds: 60, what: "redis-cli, redis-py and the guide's examples" },
-    Row { step: "slurm", seconds: 30, what: "nodes inside jobs of a Slurm, and the guide's job script" },
-    Row { step: "python", seconds: 120, what: "the Python package, its tests, its types" },
+    Row { step: "processes", seconds: 280, what: "tests that start nodes" },
+    Row { step: "simulation", seconds: 100, what: "fixed seeds of one node and of clusters" },
+    Row { step: "redis", seconds: 40, what: "redis-cli, redis-py and the guide's examples" },
+    Row { step: "slurm", seconds: 10, what: "nodes inside jobs of a Slurm, and the guide's job script" },
+    Row { step: "python", seconds: 170, what: "the Python package, its tests, its types" },
 ];
 
 /// The row of a step.
