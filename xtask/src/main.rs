@@ -26,7 +26,7 @@ cargo xtask COMMAND
        --record             writes how it went into docs/testing-load.md
   soak [--hours N]          searches for hours (default: 8) in turn: fresh seeds, planted bugs, fuzz, kills, clients;
                             keeps what it finds in target/soak, with the command that plays it again
-       --step STEP          only this step of it: seeds, plants, fuzz, processes, redis, slurm, clients
+       --step STEP          only this step: seeds, node-seeds, plants, fuzz, processes, redis, slurm, clients
   clients [NAME]            the wide set of outside clients, in the versions of suites/environment.toml, against nodes
   tidy                      only the rules of the house: crate floors, dependencies, unsafe, file lengths, links, …
   redis                     only redis-cli and redis-py against nodes, and the guide of Redis
