@@ -74,6 +74,8 @@ pub(crate) struct Space {
     reserve_bytes: i64,
     /// Something was refused for lack of room, or the reserve was found touched, and there was not enough room since.
     is_full: bool,
+    /// What the disk had free beside the reserve when it was asked last; `None`: it was never asked.
+    spare_bytes: Option<u64>,
     /// See [`crate::Engine::let_in`].
     lets_in: bool,
 }
@@ -85,6 +87,7 @@ impl Space {
             until_check_bytes: 0,
             reserve_bytes: i64::try_from(reserve_bytes).unwrap_or(i64::MAX),
             is_full: false,
+            spare_bytes: None,
             lets_in: false,
         }
     }
@@ -103,11 +106,17 @@ impl Space {
         self.is_full
     }
 
+    /// Bytes free beside the reserve when the disk was asked last; plenty if it never was.
+    pub(crate) fn spare_bytes(&self) -> u64 {
+        self.spare_bytes.unwrap_or(u64::MAX)
+    }
+
     /// See [`crate::Engine::look_at_room`].
     pub(crate) fn look(&mut self, disk: &mut impl Disk) {
         // What does not say how much there is says so when it is written to.
         let Ok(free) = disk.free_bytes() else { return };
         let free = i64::try_from(free).unwrap_or(i64::MAX);
+        self.spare_bytes = u64::try_from(free.saturating_sub(self.reserve_bytes)).ok().or(Some(0));
         if free <= self.reserve_bytes {
             self.is_full = true;
         } else if free >= self.reserve_bytes + self.reserve_bytes / 8 + ROOM_AGAIN_BYTES as i64 {
@@ -148,6 +157,7 @@ impl Space {
     fn check(&mut self, disk: &mut impl Disk) -> EngineResult<()> {
         let free = i64::try_from(disk.free_bytes()?).unwrap_or(i64::MAX);
         self.credit_bytes = free.saturating_sub(self.reserve_bytes);
+        self.spare_bytes = u64::try_from(self.credit_bytes).ok().or(Some(0));
         self.until_check_bytes = FREE_SPACE_CHECK_BYTES as i64;
         Ok(())
     }

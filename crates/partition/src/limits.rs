@@ -104,6 +104,9 @@ pub const UPKEEP_EVERY_MS: u64 = 5;
 /// For how long after the last request: until what was written is synced and checkpointed.
 pub const UPKEEP_BUSY_MS: u64 = 2_000;
 
+/// Partitions whose dead space waits for a checkpoint are ticked so often: a tick begins the checkpoint.
+pub const PRESSED_TICK_MS: u64 = 20;
+
 /// How often an idle instance does: dead space is looked for by a timer.
 pub const UPKEEP_IDLE_MS: u64 = 1_000;
 

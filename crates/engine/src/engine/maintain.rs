@@ -220,7 +220,8 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// [`crate::EngineError::DiskFull`] if there is no room for a copy; what the disk answers.
     pub fn compact(&mut self, handle: Handle) -> EngineResult<()> {
-        let policy = Policy { dead_percent_max: 1, segment_bytes: self.options.segment_bytes };
+        let policy =
+            Policy { dead_percent_max: 1, segment_bytes: self.options.segment_bytes, presses: false };
         let (_, store) = self.store(handle)?;
         if store.durability == Durability::Memory || store.compaction.is_held {
             return Ok(());
@@ -344,6 +345,7 @@ impl<D: Disk> Engine<D> {
                 store.checkpoints.look_at_bytes = 0;
                 self.upkeep.checkpointing.pop_front();
                 self.upkeep.counts.checkpoints += 1;
+                self.look_again_if_pressed(handle);
             }
             Step::Went => {}
             Step::Waits => self.upkeep.checkpointing.rotate_left(1),

@@ -11,8 +11,13 @@
 //! one sync in a call, so that no call takes longer than that. A sync that is waited for gives back some megabytes at best,
 //! which a writer of large objects adds in less time than it takes: so it waits for a quarter of the time at most, while what is
 //! dead is little beside what is free on the disk.
+//!
+//! **A disk that is short of space**, as more is dead than is free beside the reserve, changes four things: partitions are looked
+//! at every half second, small dead shares count, upkeep waits for the disk whatever the bound, and a partition whose dead space
+//! waits for checkpoints is *pressed* to make them ([`Engine::is_pressed`]), however little log has come. An idle partition
+//! is pressed by the timer, too: no write comes that would bring its next checkpoint.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::{Engine, Handle, store_of};
 use crate::disk::Disk;
@@ -39,6 +44,10 @@ const WAITS_ONE_OF: u64 = 4;
 const DEAD_OF_FREE: u64 = 16;
 /// Partitions looked at in one call.
 const LOOKS_PER_CALL: usize = 4;
+/// The disk is asked so often how much is free.
+const ROOM_EVERY_MS: u64 = 200;
+/// Partitions are looked at so often where space is short.
+const COLLECT_SHORT_EVERY_MS: u64 = 500;
 /// A partition is looked at again after so much was written to it.
 const LOOK_BYTES: u64 = 256 << 10;
 /// Or after a sixteenth of its log has died, but not for less than this.
@@ -48,13 +57,15 @@ const LOOK_DEAD_BYTES_MIN: u64 = 16 << 10;
 pub(super) struct Reclaim {
     /// Partitions to be looked at, in the order in which they came up.
     due: VecDeque<Handle>,
-    /// Partitions that are worth a compaction, and the dead share in percent from which on.
-    to_compact: VecDeque<(Handle, u64)>,
+    /// Partitions that are worth a compaction, and what is worth it there.
+    to_compact: VecDeque<(Handle, Policy)>,
     /// Those under way; the first is stepped.
     compacting: VecDeque<Handle>,
     /// Bytes of all logs, and of what is wasted of them, as of the last look at each.
     log_bytes: u64,
     wasted_bytes: u64,
+    /// The part of these that lies on the disk, and does not die with the process.
+    wasted_on_disk_bytes: u64,
     /// Steps that calls before could not do, as all that was under way waited for the disk.
     steps_owed: u64,
     /// Bytes of log since the last call, over all partitions.
@@ -63,6 +74,10 @@ pub(super) struct Reclaim {
     /// When each partition is looked at next, whatever was written.
     collect_at: u64,
     collect_next: usize,
+    /// When the disk is asked next how much is free.
+    room_at: u64,
+    /// Partitions whose dead space waits for a checkpoint that nothing else brings.
+    pressed: BTreeSet<Handle>,
 }
 
 /// Between two waits for the disk. Times are the owner's, in milliseconds.
@@ -92,11 +107,14 @@ impl Reclaim {
             compacting: VecDeque::new(),
             log_bytes: 0,
             wasted_bytes: 0,
+            wasted_on_disk_bytes: 0,
             steps_owed: 0,
             written_bytes: 0,
             rests: Rests::default(),
             collect_at: 0,
             collect_next: usize::MAX,
+            room_at: 0,
+            pressed: BTreeSet::new(),
         }
     }
 
@@ -117,12 +135,25 @@ impl Reclaim {
         store.account.wasted_bytes = sizes.dead_bytes + sizes.removal_bytes;
         self.log_bytes += store.account.log_bytes;
         self.wasted_bytes += store.account.wasted_bytes;
+        if !store.log.is_in_memory_only() {
+            store.account.wasted_on_disk_bytes = store.account.wasted_bytes;
+            self.wasted_on_disk_bytes += store.account.wasted_on_disk_bytes;
+        }
         store.look_at_dead_bytes = (sizes.bytes / 16).clamp(LOOK_DEAD_BYTES_MIN, LOOK_BYTES);
+    }
+
+    /// Takes note of whether a partition's dead space waits for a checkpoint.
+    fn press(&mut self, handle: Handle, waits: bool) {
+        match waits {
+            true => self.pressed.insert(handle),
+            false => self.pressed.remove(&handle),
+        };
     }
 
     fn uncount(&mut self, store: &mut Store) {
         self.log_bytes -= std::mem::take(&mut store.account.log_bytes);
         self.wasted_bytes -= std::mem::take(&mut store.account.wasted_bytes);
+        self.wasted_on_disk_bytes -= std::mem::take(&mut store.account.wasted_on_disk_bytes);
     }
 
     /// A partition goes.
@@ -132,20 +163,32 @@ impl Reclaim {
         self.due.retain(|&h| h != handle);
         self.to_compact.retain(|&(h, _)| h != handle);
         self.compacting.retain(|&h| h != handle);
+        self.pressed.remove(&handle);
     }
 }
 
 impl<D: Disk> Engine<D> {
     /// Decides what is worth it: a checkpoint where much log has come, a compaction where much is dead.
     pub(super) fn look_around(&mut self, now_ms: u64) -> EngineResult<()> {
+        if now_ms >= self.upkeep.reclaim.room_at {
+            self.upkeep.reclaim.room_at = now_ms.saturating_add(ROOM_EVERY_MS);
+            self.look_at_room();
+        }
+        let is_short = self.is_short_of_space();
+        let every_ms = self.options.collect_every_ms;
+        let every_ms = if is_short { every_ms.min(COLLECT_SHORT_EVERY_MS) } else { every_ms };
         let reclaim = &mut self.upkeep.reclaim;
-        if now_ms >= reclaim.collect_at {
-            reclaim.collect_at = now_ms.saturating_add(self.options.collect_every_ms);
+        reclaim.collect_at = reclaim.collect_at.min(now_ms.saturating_add(every_ms));
+        if now_ms >= reclaim.collect_at && (!is_short || reclaim.collect_next >= self.partitions.len()) {
+            reclaim.collect_at = now_ms.saturating_add(every_ms);
             reclaim.collect_next = 0;
         }
+        // By the timer, and where space is short, also what the share would leave alone.
+        let collected_percent = self.options.dead_percent_max / 4 + 1;
+        let due_percent = if is_short { collected_percent } else { self.options.dead_percent_max };
         for _ in 0..LOOKS_PER_CALL {
             let Some(handle) = self.upkeep.reclaim.due.pop_front() else { break };
-            self.look_at(handle, self.options.dead_percent_max);
+            self.look_at(handle, due_percent, is_short);
         }
         for _ in 0..LOOKS_PER_CALL {
             let reclaim = &mut self.upkeep.reclaim;
@@ -154,17 +197,19 @@ impl<D: Disk> Engine<D> {
             }
             let handle = Handle(reclaim.collect_next as u32);
             reclaim.collect_next += 1;
-            // By the timer also what the share would leave alone.
-            self.look_at(handle, self.options.dead_percent_max / 4 + 1);
+            self.look_at(handle, collected_percent, true);
         }
         self.begin_checkpoints()?;
         self.begin_compactions()
     }
 
-    fn look_at(&mut self, handle: Handle, dead_percent_max: u64) {
+    /// Looks what is worth it in one partition. With `presses`, its dead space does not wait for writes to bring a checkpoint.
+    fn look_at(&mut self, handle: Handle, dead_percent_max: u64, presses: bool) {
         let begins_alone = self.options.checkpoints_begin_alone;
         let policy = self.policy(dead_percent_max);
         let Ok(store) = store_of(&mut self.partitions, handle) else { return };
+        let presses = presses && !store.log.is_in_memory_only();
+        let policy = Policy { presses, ..policy };
         store.account.awaits_look = false;
         self.upkeep.reclaim.count(store);
         if store.stopped.is_some() {
@@ -172,25 +217,65 @@ impl<D: Disk> Engine<D> {
         }
         let wants_compaction = store.wants_compaction(&policy);
         store.account.is_held_back = wants_compaction && store.is_held_back(&policy);
+        if presses || self.upkeep.reclaim.pressed.contains(&handle) {
+            self.upkeep.reclaim.press(handle, store.waits_for_checkpoint(&policy));
+        }
         if wants_compaction && !store.account.awaits_compaction && !store.compaction.is_busy() {
             store.account.awaits_compaction = true;
-            self.upkeep.reclaim.to_compact.push_back((handle, dead_percent_max));
+            self.upkeep.reclaim.to_compact.push_back((handle, policy));
         }
         if begins_alone && self.is_worth_checkpoint(handle) {
             self.checkpoint_later(handle);
         }
     }
 
+    /// Whether the dead space of any partition waits for a checkpoint that nothing else brings: the owner ticks those soon.
+    pub fn presses(&self) -> bool {
+        !self.upkeep.reclaim.pressed.is_empty()
+    }
+
+    /// Whether the dead space of this partition waits for a checkpoint that nothing else brings.
+    pub fn is_pressed(&self, handle: Handle) -> bool {
+        self.upkeep.reclaim.pressed.contains(&handle)
+    }
+
+    /// Whether a pressed partition has to append an entry before its next checkpoint, as that is as of a later log index than the
+    /// last. Each of the kept checkpoints has to cover what is given back.
+    ///
+    /// # Errors
+    /// [`crate::EngineError::UnknownPartition`].
+    pub fn wants_entry(&mut self, handle: Handle) -> EngineResult<bool> {
+        let is_pressed = self.is_pressed(handle);
+        let (_, store) = self.store(handle)?;
+        let is_idle = store.pending.is_empty() && !store.checkpoints.is_writing();
+        Ok(is_pressed && is_idle && store.stopped.is_none() && !store.checkpoints.lacks_newest(store.commit))
+    }
+
+    /// A checkpoint of a partition is done: what it was pressed for may be possible now.
+    pub(super) fn look_again_if_pressed(&mut self, handle: Handle) {
+        if self.is_pressed(handle)
+            && let Ok(store) = store_of(&mut self.partitions, handle)
+        {
+            self.upkeep.reclaim.look_later(handle, store);
+        }
+    }
+
     /// Begins as many compactions as may be under way.
     fn begin_compactions(&mut self) -> EngineResult<()> {
         while self.upkeep.reclaim.compacting.len() < COMPACTIONS_AT_ONCE
-            && let Some((handle, dead_percent_max)) = self.upkeep.reclaim.to_compact.pop_front()
+            && let Some((handle, policy)) = self.upkeep.reclaim.to_compact.pop_front()
         {
-            let policy = self.policy(dead_percent_max);
-            let Ok((io, store)) = self.store(handle) else { continue };
+            let Engine { io, partitions, upkeep, .. } = self;
+            let Ok(store) = store_of(partitions, handle) else { continue };
             store.account.awaits_compaction = false;
-            if store.wants_compaction(&policy) && store.compaction_begin(io, &policy)? {
-                self.upkeep.reclaim.compacting.push_back(handle);
+            if !store.wants_compaction(&policy) {
+                continue;
+            }
+            if store.compaction_begin(io, &policy)? {
+                upkeep.reclaim.compacting.push_back(handle);
+            } else if policy.presses {
+                // Its open segment may have been sealed just now.
+                upkeep.reclaim.press(handle, store.waits_for_checkpoint(&policy));
             }
         }
         Ok(())
@@ -264,8 +349,16 @@ impl<D: Disk> Engine<D> {
     /// Whether more is dead, of all logs, than the owner may go on adding to.
     fn is_above_bound(&self) -> bool {
         let Reclaim { log_bytes, wasted_bytes, .. } = self.upkeep.reclaim;
-        wasted_bytes > self.options.dead_bytes_allowed
-            && wasted_bytes.saturating_mul(100) > log_bytes.saturating_mul(self.options.dead_percent_bound)
+        let is_much = wasted_bytes > self.options.dead_bytes_allowed
+            && wasted_bytes.saturating_mul(100) > log_bytes.saturating_mul(self.options.dead_percent_bound);
+        is_much || self.is_short_of_space()
+    }
+
+    /// Whether more is dead, of all logs on the disk, than is free there beside the reserve.
+    fn is_short_of_space(&self) -> bool {
+        let Reclaim { wasted_on_disk_bytes, .. } = self.upkeep.reclaim;
+        let space = &self.io.space;
+        wasted_on_disk_bytes > 0 && (wasted_on_disk_bytes > space.spare_bytes() || space.is_full())
     }
 
     /// Whether what is dead, of all logs, is much beside what is free on the disk, as far as that is told.
@@ -290,6 +383,9 @@ impl<D: Disk> Engine<D> {
     pub(super) fn is_worth_checkpoint(&mut self, handle: Handle) -> bool {
         let tail_max = self.checkpoint_tail_max();
         let Ok(store) = store_of(&mut self.partitions, handle) else { return false };
+        if self.upkeep.reclaim.pressed.contains(&handle) {
+            return store.stopped.is_none() && store.checkpoints.lacks_newest(store.commit);
+        }
         // Sooner where nothing can be given back without one.
         let tail_max = if store.account.is_held_back { LOOK_BYTES } else { tail_max };
         store.durability != Durability::Memory
@@ -298,7 +394,7 @@ impl<D: Disk> Engine<D> {
     }
 
     fn policy(&self, dead_percent_max: u64) -> Policy {
-        Policy { dead_percent_max, segment_bytes: self.options.segment_bytes }
+        Policy { dead_percent_max, segment_bytes: self.options.segment_bytes, presses: false }
     }
 }
 

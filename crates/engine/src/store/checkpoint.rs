@@ -90,6 +90,11 @@ impl Checkpoints {
         TAIL_PER_CHECKPOINT * self.newest_bytes()
     }
 
+    /// Whether none that is kept is as of this commit index.
+    pub(crate) fn lacks_newest(&self, commit: u64) -> bool {
+        self.kept.back().is_none_or(|&(kept, _)| kept < commit)
+    }
+
     /// Commit index that every kept checkpoint covers.
     pub(crate) fn covered(&self) -> u64 {
         self.kept.front().filter(|_| self.kept.len() >= CHECKPOINTS_KEPT).map_or(0, |&(commit, _)| commit)
@@ -100,7 +105,7 @@ impl Store {
     /// Begins a checkpoint; does nothing if one is being written, or if nothing has changed since the last,
     /// or if not all of a log that is being taken is there.
     pub(crate) fn checkpoint_begin<D: Disk>(&mut self, io: &mut Io<D>, extra: &[u8]) -> EngineResult<()> {
-        let is_new = self.checkpoints.kept.back().is_none_or(|&(commit, _)| commit < self.commit);
+        let is_new = self.checkpoints.lacks_newest(self.commit);
         let has_to_wait = self.checkpoints.is_writing() || self.compaction.is_swapping();
         let is_half = self.incoming == Incoming::Runs;
         if self.commit == 0 || !is_new || has_to_wait || is_half || self.stopped.is_some() {

@@ -1,6 +1,7 @@
 //! What to compact: whether a partition is worth it, and which run of its segments.
 
 use super::Store;
+use crate::Durability;
 use crate::disk::Disk;
 use crate::error::EngineResult;
 use crate::io::Io;
@@ -10,6 +11,8 @@ use crate::log::segment::Segment;
 
 /// An open segment is sealed to be compacted once it has this much.
 const SEAL_BYTES_MIN: u64 = 256 << 10;
+/// The same where nothing more is written, or the disk is short of space.
+const SEAL_PRESSED_BYTES_MIN: u64 = 16 << 10;
 
 /// When to compact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +21,10 @@ pub(crate) struct Policy {
     pub(crate) dead_percent_max: u64,
     /// The size a segment is written up to.
     pub(crate) segment_bytes: u64,
+    /// Dead space does not wait for more writes to bring the checkpoints that must cover it, or to fill the open segment.
+    pub(crate) presses: bool,
 }
+
 impl Store {
     /// Whether the dead share is above the policy's.
     pub(crate) fn wants_compaction(&self, policy: &Policy) -> bool {
@@ -34,8 +40,8 @@ impl Store {
         let Some(&slot) = self.log.order.last() else { return Ok(()) };
         let segment = self.log.segment(slot);
         let waste = segment.dead_bytes + segment.removal_bytes;
-        let is_much =
-            segment.bytes >= SEAL_BYTES_MIN && waste * 100 > segment.bytes * policy.dead_percent_max;
+        let bytes_min = if policy.presses { SEAL_PRESSED_BYTES_MIN } else { SEAL_BYTES_MIN };
+        let is_much = segment.bytes >= bytes_min && waste * 100 > segment.bytes * policy.dead_percent_max;
         if !segment.sealed && (is_much || segment.mended_blocks() > 0) {
             self.log.seal(io, slot)?;
             if !self.log.is_in_memory_only() {
@@ -53,6 +59,23 @@ impl Store {
             segment.last_index > covered && waste(segment) * 100 > segment.bytes * policy.dead_percent_max
         };
         covered < self.commit && self.log.order.iter().any(is_much)
+    }
+
+    /// Whether a sealed segment that is worth it must stay until checkpoints are made that cover it. (To one that is open, the entry
+    /// that makes the next checkpoint possible would be added.)
+    pub(crate) fn waits_for_checkpoint(&self, policy: &Policy) -> bool {
+        let covered = self.state_is_held_through();
+        let is_worth = |&slot: &u32| {
+            let segment = self.log.segment(slot);
+            segment.sealed
+                && segment.last_index > covered
+                && waste(segment) * 100 > segment.bytes * policy.dead_percent_max
+        };
+        self.durability != Durability::Memory
+            && self.stopped.is_none()
+            && !self.is_incoming()
+            && self.wants_compaction(policy)
+            && self.log.order.iter().any(is_worth)
     }
 
     /// Whether a segment may be rewritten; with `once_durable`, whether it may be once it is synced.

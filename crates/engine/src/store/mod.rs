@@ -96,6 +96,8 @@ pub(crate) struct Account {
     /// Bytes of its log and of what is wasted of them, at the last look.
     pub(crate) log_bytes: u64,
     pub(crate) wasted_bytes: u64,
+    /// What of it lies on the disk.
+    pub(crate) wasted_on_disk_bytes: u64,
 }
 
 /// What a small step of upkeep has come to.

@@ -1,6 +1,7 @@
 //! A full disk refuses writes and serves reads; space freed, it goes on, and nothing accepted is lost.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{
@@ -149,6 +150,87 @@ fn removals_and_compaction_make_room_on_a_full_disk() {
             assert_eq!(engine.lookup_whole(p, &key(n)).expect("reads"), None, "{n}");
         }
     }
+}
+
+/// What an upper layer that keeps state of its own does in a millisecond.
+fn upkeep_with_state(engine: &mut Store, p: Handle, now: u64) {
+    engine.maintain(now).expect("goes well");
+    if engine.wants_entry(p).expect("is open") {
+        engine.write(p, Kind::Mark, 0, now, b"", b"nothing").expect("a mark is let in");
+        engine.flush().expect("a mark is made durable");
+    }
+    if engine.checkpoint_is_due(p).expect("is open") {
+        engine.checkpoint_begin(p, b"state").expect("begins");
+    }
+}
+
+fn upkeep_for(engine: &mut Store, p: Handle, milliseconds: Range<u64>) {
+    milliseconds.for_each(|now| upkeep_with_state(engine, p, now));
+}
+
+/// Segments stay until two checkpoints cover them, and no write comes that would bring those.
+#[test]
+fn what_was_removed_on_a_full_disk_makes_room_though_nothing_else_is_written() {
+    for (seed, durability) in [(1, INTERVAL), (2, Durability::Sync)] {
+        let disk = SimulatedDisk::new(seed);
+        disk.set_capacity(CAPACITY);
+        let options = EngineOptions { checkpoints_begin_alone: false, ..options(200 << 10) };
+        let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
+        let p = partition(&mut engine, durability);
+        engine.hold_state_in_log(p).expect("is open");
+        let kept = fill(&mut engine, p, durability);
+        upkeep_for(&mut engine, p, 300_000..302_000);
+        for &n in &kept {
+            engine.write(p, Kind::Remove, 0, 3000, &key(n), b"").expect("a removal is let through");
+            engine.flush().expect("a removal is made durable");
+        }
+        assert!(!engine.has_room(), "{durability:?}: nothing was refused");
+        upkeep_for(&mut engine, p, 400_000..408_000);
+        assert!(engine.has_room(), "{durability:?}: the disk is full of what is dead");
+        let stats = engine.partition_stats(p).expect("is open");
+        assert!(stats.log.bytes < 40 << 10, "{durability:?}: {} bytes of log", stats.log.bytes);
+        engine.write(p, Kind::Put, 0, 9_000, &key(1), &value(1)).expect("there is room again");
+    }
+}
+
+#[test]
+fn writes_wait_for_dead_space_to_come_back_and_are_not_refused() {
+    let disk = SimulatedDisk::new(1);
+    disk.set_capacity(CAPACITY);
+    let options = EngineOptions { checkpoints_begin_alone: false, ..options(200 << 10) };
+    let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
+    let p = partition(&mut engine, INTERVAL);
+    engine.hold_state_in_log(p).expect("is open");
+    for n in 0..10_000 {
+        engine
+            .write(p, Kind::Put, 0, n, &key(n % 50), &value(n))
+            .unwrap_or_else(|error| panic!("write {n}: {error}"));
+        upkeep_with_state(&mut engine, p, n);
+    }
+    for n in 9_950..10_000 {
+        assert_eq!(engine.lookup_whole(p, &key(n % 50)).expect("reads"), Some(value(n)));
+    }
+}
+
+/// Nothing is short, and yet a log of what was removed does not stay for ever: the timer presses for the checkpoints.
+#[test]
+fn an_idle_partition_gives_back_what_is_dead() {
+    let disk = SimulatedDisk::new(1);
+    let options = EngineOptions { checkpoints_begin_alone: false, ..options(0) };
+    let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
+    let p = partition(&mut engine, INTERVAL);
+    engine.hold_state_in_log(p).expect("is open");
+    for n in 0..300 {
+        engine.write(p, Kind::Put, 0, n, &key(n), &value(n)).expect("is accepted");
+    }
+    for n in 0..300 {
+        engine.write(p, Kind::Remove, 0, 300 + n, &key(n), b"").expect("is accepted");
+    }
+    upkeep_for(&mut engine, p, 0..150_000);
+    let stats = engine.partition_stats(p).expect("is open");
+    assert!(stats.log.bytes < 20 << 10, "{} bytes of log", stats.log.bytes);
+    let marks = stats.last.1 - 600;
+    assert!(marks <= 8, "{marks} entries without effect");
 }
 
 #[test]

@@ -6,7 +6,9 @@ use zerohop_engine::disk::Disk;
 use super::clock::Time;
 use super::{Effects, Instance, relay};
 use crate::event::Event;
-use crate::limits::{FLUSH_ROUNDS_MAX, TRANSIT_ROUNDS_MAX, UPKEEP_BUSY_MS, UPKEEP_EVERY_MS, UPKEEP_IDLE_MS};
+use crate::limits::{
+    FLUSH_ROUNDS_MAX, PRESSED_TICK_MS, TRANSIT_ROUNDS_MAX, UPKEEP_BUSY_MS, UPKEEP_EVERY_MS, UPKEEP_IDLE_MS,
+};
 
 impl<D: Disk> Instance<D> {
     /// All requests of a batch have been handed over, or [`Instance::next_wake_ms`] has come: flushes once for all that
@@ -71,7 +73,15 @@ impl<D: Disk> Instance<D> {
                 false
             }
         };
-        upkeep.has_more
+        let has_more = upkeep.has_more;
+        if self.engine.presses() && now_ms >= self.upkeep.pressed_ms + PRESSED_TICK_MS {
+            self.upkeep.pressed_ms = now_ms;
+            self.upkeep.busy_until_ms = now_ms + UPKEEP_BUSY_MS;
+            let Instance { engine, table, groups, .. } = self;
+            table.touch_pressed(engine);
+            groups.by.touch_pressed(engine);
+        }
+        has_more
     }
 
     fn flush(&mut self, effects: &mut dyn Effects) {

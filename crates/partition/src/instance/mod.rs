@@ -144,6 +144,8 @@ struct Upkeep {
     called_ms: Option<u64>,
     /// Until then something is under way that must not wait: syncs, checkpoints.
     busy_until_ms: u64,
+    /// When partitions whose dead space waits for a checkpoint were ticked for it last.
+    pressed_ms: u64,
 }
 
 impl<D: Disk> Instance<D> {

@@ -269,6 +269,16 @@ impl Table {
         }
     }
 
+    /// Has those ticked soon whose dead space waits for a checkpoint.
+    pub(super) fn touch_pressed<D: Disk>(&mut self, engine: &Engine<D>) {
+        let is_pressed = |slot: &Option<Slot>| {
+            slot.as_ref().is_some_and(|slot| engine.is_pressed(slot.partition.handle()))
+        };
+        let pressed = (0..).zip(&self.slots).filter(|(_, slot)| is_pressed(slot));
+        let pressed: Vec<SlotId> = pressed.map(|(at, _)| at).collect();
+        pressed.into_iter().for_each(|at| self.touch(at));
+    }
+
     /// Sets the time of the next tick of those that took a request. `true`: there were some.
     pub(super) fn settle_touched(&mut self, now: Now) -> bool {
         let mut touched = std::mem::take(&mut self.touched);

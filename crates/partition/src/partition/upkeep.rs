@@ -3,6 +3,7 @@
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineError, EngineResult, Kind};
 use zerohop_wire::Failure;
+use zerohop_wire::ids::{SessionId, Timestamp};
 
 use super::Partition;
 use crate::event::Effects;
@@ -28,6 +29,7 @@ impl Partition {
         }
         self.sieve(engine, effects)?;
         self.tick_snapshots(engine, effects)?;
+        self.append_if_pressed(engine, effects)?;
         if engine.checkpoint_is_due(self.handle())? {
             self.checkpoint(engine)?;
         }
@@ -76,6 +78,32 @@ impl Partition {
         if sessions.is_empty() {
             return Ok(());
         }
+        self.append_eviction(engine, (sessions, mark), effects)
+    }
+
+    /// Appends an entry without effect where the engine needs a later log index for its next checkpoint, without which it cannot
+    /// give back dead space: an eviction of no session.
+    fn append_if_pressed<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        if !engine.wants_entry(self.handle())? || self.overlay.is_evicting() {
+            return Ok(());
+        }
+        match self.append_eviction(engine, (Vec::new(), Timestamp::default()), effects) {
+            // Tried again with a later tick.
+            Err(EngineError::DiskFull { .. } | EngineError::MemoryFull { .. }) => Ok(()),
+            appended => appended,
+        }
+    }
+
+    fn append_eviction<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        (sessions, mark): (Vec<SessionId>, Timestamp),
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
         let at = self.clock.next();
         let eviction = Mark::Eviction { mark, sessions };
         let mut payload = Vec::new();

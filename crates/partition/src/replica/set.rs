@@ -11,8 +11,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use zerohop_engine::EngineResult;
 use zerohop_engine::disk::Disk;
+use zerohop_engine::{Engine, EngineResult};
 use zerohop_wire::ids::{PartitionEpoch, Timestamp};
 use zerohop_wire::messages::{Call, Member, Report, Slice};
 use zerohop_wire::{Failure, Message};
@@ -394,6 +394,14 @@ impl<K: Copy + Ord> Replicas<K> {
             for key in self.by.keys().copied().collect::<Vec<_>>() {
                 self.touch(key);
             }
+        }
+    }
+
+    /// Has those ticked with the next batch whose dead space waits for a checkpoint.
+    pub fn touch_pressed<D: Disk>(&mut self, engine: &Engine<D>) {
+        let pressed = self.by.iter().filter(|(_, slot)| engine.is_pressed(slot.replica.handle()));
+        for key in pressed.map(|(key, _)| *key).collect::<Vec<_>>() {
+            self.touch(key);
         }
     }
 

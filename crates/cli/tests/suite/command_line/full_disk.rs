@@ -7,6 +7,7 @@ use rustix::process::Signal;
 
 use crate::support::disk::Small;
 use crate::support::serving::{Serving, code, stderr};
+use crate::support::wait_for;
 
 const MIB: u64 = 1 << 20;
 
@@ -118,4 +119,54 @@ fn a_cluster_whose_disk_is_full_stops_in_order_and_has_all_that_it_acknowledged(
     cluster.ok(&["kv", "insert", "after", "value"]);
     assert_eq!(cluster.end_with(Signal::TERM), Some(0));
     assert!([0, 1].iter().all(|instance| mark_of(*instance).exists()), "there is room again");
+}
+
+/// Log of all instances, in bytes.
+fn log_bytes(cluster: &Serving) -> u64 {
+    let status: serde_json::Value = serde_json::from_str(&cluster.ok(&["status", "--json"])).unwrap();
+    let instances = status["nodes"][0]["instances"].as_array().unwrap();
+    instances.iter().map(|instance| instance["log_bytes"].as_u64().unwrap()).sum()
+}
+
+/// Nothing else is written meanwhile that would bring the checkpoints which compaction needs.
+#[test]
+fn what_is_removed_on_a_full_disk_makes_room_for_writes() {
+    let folder = crate::support::folder();
+    let Some(disk) = Small::mount(&folder.path().join("disk"), "220m") else {
+        return crate::support::not_run("only root may mount a disk of 220 MiB");
+    };
+    let data = folder.path().join("disk/data");
+    let cluster = Serving::up(&["--data", data.to_str().unwrap(), "--instances", "2"]);
+    let long = vec![b'x'; 1 << 20];
+    let insert = |key: &str| cluster.run_with(&["kv", "insert", key, "-"], &long);
+    let is_there = |key: &str| code(&cluster.run(&["kv", "lookup", key])) == 0;
+    disk.leave(160 * MIB);
+    let number = (0..200).find(|number| code(&insert(&format!("key-{number}"))) != 0);
+    let keys: Vec<String> = (0..number.expect("the disk is full")).map(|n| format!("key-{n}")).collect();
+    let (halves, rest): (Vec<_>, Vec<_>) = keys.iter().enumerate().partition(|(number, _)| number % 2 == 0);
+    for (_, key) in &halves {
+        cluster.ok(&["kv", "remove", key]);
+    }
+    wait_for("writes are taken, as half of a full disk is removed", || insert("again"), |one| code(one) == 0);
+    assert!(rest.iter().all(|(_, key)| is_there(key)), "something is gone that was not removed");
+    for key in rest.iter().map(|(_, key)| key.as_str()).chain(["again"]) {
+        cluster.ok(&["kv", "remove", key]);
+    }
+    wait_for("the log is given back, as nothing is left", || log_bytes(&cluster), |bytes| *bytes < 8 * MIB);
+}
+
+#[test]
+fn overwriting_on_a_small_disk_is_never_refused() {
+    let folder = crate::support::folder();
+    let Some(disk) = Small::mount(&folder.path().join("disk"), "220m") else {
+        return crate::support::not_run("only root may mount a disk of 220 MiB");
+    };
+    let data = folder.path().join("disk/data");
+    let cluster = Serving::up(&["--data", data.to_str().unwrap(), "--instances", "2"]);
+    disk.leave(120 * MIB);
+    for round in 0..300 {
+        let value = vec![round as u8; 1 << 20];
+        let insert = cluster.run_with(&["kv", "insert", &format!("key-{}", round % 8), "-"], &value);
+        assert_eq!(code(&insert), 0, "round {round}: {insert:?}");
+    }
 }
