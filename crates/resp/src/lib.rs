@@ -39,7 +39,7 @@ mod world;
 pub use args::Args;
 pub use connection::{Connection, Received, Then};
 pub use execute::{Outcome, Scratch, execute, failure_reply};
-pub use gathered::{Change, Contents, Found, Gathered, Step};
+pub use gathered::{Change, Contents, Found, Gathered, Step, TooMuch};
 pub use records::{Deadline, Info, RecordType, Records};
 pub use reply::{Protocol, ReplyWriter};
 pub use unit::{NotAUnit, UNIT_HEADER_BYTES, Unit};
