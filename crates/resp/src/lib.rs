@@ -31,6 +31,7 @@ pub mod limits;
 pub mod model;
 mod number;
 mod parse;
+mod parts;
 mod records;
 mod reply;
 mod unit;
@@ -38,8 +39,9 @@ mod world;
 
 pub use args::Args;
 pub use connection::{Connection, Received, Then};
-pub use execute::{Outcome, Scratch, execute, failure_reply};
+pub use execute::{Outcome, Scratch, error_reply, execute, failure_reply};
 pub use gathered::{Change, Contents, Found, Gathered, Step, TooMuch};
+pub use parts::{Joined, Shares};
 pub use records::{Deadline, Info, RecordType, Records};
 pub use reply::{Protocol, ReplyWriter};
 pub use unit::{NotAUnit, UNIT_HEADER_BYTES, Unit};

@@ -77,6 +77,11 @@ pub fn failure_reply(failure: &Failure<'_>, reply: &mut Vec<u8>) {
     ReplyWriter::new(reply, Protocol::Resp2).failure(failure);
 }
 
+/// The reply to a unit that was not executed, in words: the first is the kind of error, in capitals.
+pub fn error_reply(text: &str, reply: &mut Vec<u8>) {
+    ReplyWriter::new(reply, Protocol::Resp2).error(text);
+}
+
 /// Executes a unit over the records of the partition that all its keys live in, and appends its reply.
 pub fn execute(
     unit: &Unit<'_>,
