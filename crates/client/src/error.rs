@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use zerohop_session::Error as Reason;
-use zerohop_wire::{AbortReason, Failure};
+use zerohop_wire::{AbortReason, Advice, Failure};
 
 /// Longest part of a key that an error repeats.
 const KEY_BYTES_SHOWN: usize = 64;
@@ -156,6 +156,44 @@ impl Error {
                 _ => false,
             },
             _ => false,
+        }
+    }
+
+    /// Whether the same, begun anew later, may well succeed: something is on its way, overloaded or out of reach. `false`: it would fail
+    /// again, as a bound is passed, or what it asks for is not there. Not of an error that leaves open what was done
+    /// ([`Error::is_unknown`]).
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Self::Operation { reason, .. } => match &**reason {
+                Reason::Answer { failure } => {
+                    matches!(failure.advice(), Advice::AgainAfterMs(_) | Advice::Reroute)
+                }
+                Reason::Aborted { .. } => self.is_conflict(),
+                Reason::Deadline { .. }
+                | Reason::Lost { .. }
+                | Reason::NoOwner { .. }
+                | Reason::Unstaged { .. }
+                | Reason::Unread { .. }
+                | Reason::TooManyOperations { .. }
+                | Reason::TooManyBytes { .. }
+                | Reason::Split { .. } => true,
+                Reason::Unknown { .. }
+                | Reason::NoKeyspace { .. }
+                | Reason::Unfit(_)
+                | Reason::Refused { .. }
+                | Reason::Closed => false,
+            },
+            Self::Blob { why: BlobTrouble::Contended | BlobTrouble::ChangedMeanwhile, .. } => true,
+            Self::UnderWay { .. } => true,
+            Self::Blob { .. }
+            | Self::Endpoint { .. }
+            | Self::InsideRuntime
+            | Self::Runtime { .. }
+            | Self::Ended
+            | Self::NotReadBack { .. }
+            | Self::Refused { .. }
+            | Self::Unexpected => false,
         }
     }
 

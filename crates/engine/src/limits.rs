@@ -3,6 +3,10 @@
 /// The longest key, in bytes: 64 KiB, as the wire allows.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
 
+/// Bytes of keys that one page of a walk reads before it ends, a little beyond: pages of the index hold up to 1,100 keys of up
+/// to 64 KiB, and a walk must let others be served in between.
+pub const SCAN_KEY_BYTES_MAX: usize = 64 << 10;
+
 /// The longest payload of one entry, in bytes: a value of 16 MiB and room for what upper layers put around it.
 pub const PAYLOAD_BYTES_MAX: usize = (16 << 20) + (64 << 10);
 

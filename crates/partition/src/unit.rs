@@ -476,6 +476,7 @@ impl<'u, D: Disk> Unit<'u, D> {
 
     /// Answers a read over what the unit has changed; `out` is empty, and holds what the answer borrows.
     pub(crate) fn answer<'o>(&mut self, read: &Read<'_>, out: &'o mut Vec<u8>) -> Answer<'o> {
+        check_key(read.key)?;
         let shape = self.shape(read.key)?;
         operations::read(&mut self.view(), read, shape.as_ref(), out)
     }

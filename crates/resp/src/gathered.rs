@@ -65,6 +65,25 @@ struct Record {
     contents: Option<Contents>,
 }
 
+/// What a unit looks at is too much to be brought together. Nothing of it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooMuch {
+    bytes: usize,
+}
+
+impl std::fmt::Display for TooMuch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let bytes = self.bytes;
+        write!(
+            f,
+            "the records of this command in several partitions have more than {bytes} bytes, {GATHERED_BYTES_MAX} are allowed: name \
+             fewer keys at once; nothing was done"
+        )
+    }
+}
+
+impl std::error::Error for TooMuch {}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Gathered {
@@ -77,7 +96,7 @@ impl Gathered {
     ///
     /// # Errors
     /// It is too much together with the others: [`GATHERED_BYTES_MAX`].
-    pub fn note(&mut self, key: Vec<u8>, found: Found) -> Result<(), Failure<'static>> {
+    pub fn note(&mut self, key: Vec<u8>, found: Found) -> Result<(), TooMuch> {
         self.bytes += match &found.contents {
             None => 0,
             Some(Contents::Bytes(bytes)) => bytes.len(),
@@ -86,10 +105,7 @@ impl Gathered {
             }
         };
         if self.bytes > GATHERED_BYTES_MAX {
-            return Err(Failure::ValueTooLong {
-                length: self.bytes as u64,
-                limit: GATHERED_BYTES_MAX as u32,
-            });
+            return Err(TooMuch { bytes: self.bytes });
         }
         self.found.insert(key, found);
         Ok(())
@@ -123,7 +139,7 @@ impl Gathered {
         }
         match outcome {
             Outcome::Done => Step::Done(over.changes),
-            Outcome::Aborted(_) => Step::Failed,
+            Outcome::Aborted(_) | Outcome::Refused => Step::Failed,
             Outcome::Wait { .. } => {
                 crate::failure_reply(&zerohop_wire::What::Unexpected.into(), reply);
                 Step::Failed

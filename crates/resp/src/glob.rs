@@ -1,55 +1,198 @@
 //! Patterns as in `KEYS`: `*`, `?`, `[abc]`, `[^a-c]`, and `\` before a character to take it as it is.
+//!
+//! The stars cut a pattern into runs. Every element of a run takes one byte, so the first run and the last have fixed places.
+//! Each run between two stars is searched for once, behind the run before it: a text is walked once, whatever the pattern.
 
-/// Whether the whole of a text matches. Time is at most the product of both lengths: a `*` that fails is taken up again
-/// only at the last one.
-pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut p, mut t) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    loop {
-        if pattern.get(p) == Some(&b'*') {
-            star = Some((p + 1, t));
-            p += 1;
-            continue;
-        }
-        if t == text.len() && p == pattern.len() {
-            return true;
-        }
-        if t < text.len()
-            && p < pattern.len()
-            && let Some(next) = one(pattern, p, text[t])
-        {
-            (p, t) = (next, t + 1);
-            continue;
-        }
-        match star {
-            Some((after, from)) if from < text.len() => {
-                star = Some((after, from + 1));
-                (p, t) = (after, from + 1);
-            }
-            _ => return false,
+use crate::limits::PATTERN_BYTES_MAX;
+
+/// A pattern, prepared for many texts.
+#[derive(Debug)]
+pub(crate) struct Glob {
+    /// The runs before the first star and behind the last; without a star the first is all.
+    first: Vec<Element>,
+    last: Option<Vec<Element>>,
+    /// Those between stars, none of them empty.
+    between: Vec<Search>,
+}
+
+/// What one byte of a text must be.
+#[derive(Clone, Copy, Debug)]
+enum Element {
+    Byte(u8),
+    Any,
+    /// One of these: a bit for each.
+    Set([u64; 4]),
+}
+
+impl Element {
+    #[inline]
+    fn takes(&self, byte: u8) -> bool {
+        match self {
+            Element::Byte(same) => *same == byte,
+            Element::Any => true,
+            Element::Set(bits) => bits[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1,
         }
     }
 }
 
-/// Whether one character matches what stands at `p`; where the pattern goes on.
-fn one(pattern: &[u8], p: usize, byte: u8) -> Option<usize> {
+/// How a run is looked for.
+#[derive(Debug)]
+enum Search {
+    /// A short run: at each place.
+    Short(Vec<Element>),
+    /// Bytes only: for each, how many of the run still match when the next does not (Knuth, Morris and Pratt).
+    Bytes(Vec<u8>, Vec<u16>),
+    /// Any elements: all places at once, a bit for each element. The masks of a byte are this many words.
+    Bits { length: usize, words: usize, masks: Vec<u64> },
+}
+
+/// Runs of so many elements are compared at each place.
+const SHORT_MAX: usize = 8;
+
+impl Glob {
+    /// Patterns have at most [`PATTERN_BYTES_MAX`](crate::limits::PATTERN_BYTES_MAX) bytes; longer ones match nothing.
+    pub(crate) fn new(pattern: &[u8]) -> Glob {
+        let pattern = if pattern.len() > PATTERN_BYTES_MAX { b"[]" } else { pattern };
+        let mut runs = vec![Vec::new()];
+        let mut p = 0;
+        while p < pattern.len() {
+            if pattern[p] == b'*' {
+                runs.push(Vec::new());
+                p += 1;
+            } else {
+                let (element, next) = element(pattern, p);
+                runs.last_mut().into_iter().for_each(|run| run.push(element));
+                p = next;
+            }
+        }
+        let mut runs = runs.into_iter();
+        let first = runs.next().unwrap_or_default();
+        let last = runs.next_back();
+        let between = runs.filter(|run| !run.is_empty()).map(Search::of).collect();
+        Glob { first, last, between }
+    }
+
+    /// Whether the whole of a text matches, in time of [`Glob::cost`].
+    pub(crate) fn matches(&self, text: &[u8]) -> bool {
+        let at_once = |run: &[Element], part: &[u8]| run.iter().zip(part).all(|(one, byte)| one.takes(*byte));
+        let Some(last) = &self.last else {
+            return text.len() == self.first.len() && at_once(&self.first, text);
+        };
+        let Some(end) = text.len().checked_sub(last.len()).filter(|end| *end >= self.first.len()) else {
+            return false;
+        };
+        if !at_once(&self.first, text) || !at_once(last, &text[end..]) {
+            return false;
+        }
+        let mut rest = &text[self.first.len()..end];
+        self.between.iter().all(|run| match run.end_in(rest) {
+            Some(end) => {
+                rest = &rest[end..];
+                true
+            }
+            None => false,
+        })
+    }
+
+    /// What a match of so many bytes costs at most, in steps of about a nanosecond.
+    pub(crate) fn cost(&self, bytes: usize) -> usize {
+        let one = |run: &Search| match run {
+            Search::Short(run) => run.len(),
+            Search::Bytes(..) => 2,
+            Search::Bits { words, .. } => 2 * words,
+        };
+        let ends = self.first.len() + self.last.as_ref().map_or(0, Vec::len);
+        bytes * self.between.iter().map(one).max().unwrap_or(0) + ends.min(bytes) + FIXED_COST
+    }
+}
+
+/// What a match costs beside the bytes.
+const FIXED_COST: usize = 32;
+
+impl Search {
+    fn of(run: Vec<Element>) -> Search {
+        if run.len() <= SHORT_MAX {
+            return Search::Short(run);
+        }
+        let bytes = run.iter().map(|one| if let Element::Byte(byte) = one { Some(*byte) } else { None });
+        if let Some(bytes) = bytes.collect::<Option<Vec<u8>>>() {
+            let mut borders = vec![0_u16; bytes.len()];
+            let mut held = 0;
+            for at in 1..bytes.len() {
+                while held > 0 && bytes[held] != bytes[at] {
+                    held = usize::from(borders[held - 1]);
+                }
+                held += usize::from(bytes[held] == bytes[at]);
+                borders[at] = held as u16;
+            }
+            return Search::Bytes(bytes, borders);
+        }
+        let words = run.len().div_ceil(64);
+        let mut masks = vec![0; 256 * words];
+        for (place, one) in run.iter().enumerate() {
+            for byte in (0..=255_u8).filter(|byte| one.takes(*byte)) {
+                masks[usize::from(byte) * words + place / 64] |= 1 << (place % 64);
+            }
+        }
+        Search::Bits { length: run.len(), words, masks }
+    }
+
+    /// Where the first place ends at which the run stands in a text.
+    fn end_in(&self, text: &[u8]) -> Option<usize> {
+        match self {
+            Search::Short(run) => {
+                let stands = |part: &[u8]| run.iter().zip(part).all(|(one, byte)| one.takes(*byte));
+                text.windows(run.len()).position(stands).map(|at| at + run.len())
+            }
+            Search::Bytes(run, borders) => {
+                let mut held = 0;
+                text.iter().position(|byte| {
+                    while held > 0 && run[held] != *byte {
+                        held = usize::from(borders[held - 1]);
+                    }
+                    held += usize::from(run[held] == *byte);
+                    held == run.len()
+                })
+            }
+            .map(|at| at + 1),
+            Search::Bits { length, words, masks } => {
+                let (mut bits, last) = (vec![0_u64; *words], 1 << ((length - 1) % 64));
+                text.iter().position(|byte| {
+                    let masks = &masks[usize::from(*byte) * words..][..*words];
+                    let mut carried = 1;
+                    for (word, mask) in bits.iter_mut().zip(masks) {
+                        let next = *word >> 63;
+                        *word = (*word << 1 | carried) & mask;
+                        carried = next;
+                    }
+                    bits[words - 1] & last != 0
+                })
+            }
+            .map(|at| at + 1),
+        }
+    }
+}
+
+/// The element that stands at `p`, which is no star; where the pattern goes on.
+fn element(pattern: &[u8], p: usize) -> (Element, usize) {
     match pattern[p] {
-        b'?' => Some(p + 1),
-        b'[' => set(pattern, p + 1, byte),
-        b'\\' if p + 1 < pattern.len() => (pattern[p + 1] == byte).then_some(p + 2),
-        same => (same == byte).then_some(p + 1),
+        b'?' => (Element::Any, p + 1),
+        b'[' => set(pattern, p + 1),
+        b'\\' if p + 1 < pattern.len() => (Element::Byte(pattern[p + 1]), p + 2),
+        same => (Element::Byte(same), p + 1),
     }
 }
 
 /// The set whose first character stands at `p`. One that is not closed ends with the pattern, as in Redis.
-fn set(pattern: &[u8], mut p: usize, byte: u8) -> Option<usize> {
+fn set(pattern: &[u8], mut p: usize) -> (Element, usize) {
     let negated = pattern.get(p) == Some(&b'^');
     p += usize::from(negated);
-    let mut found = false;
+    let mut bits = [0_u64; 4];
+    let mut add = |byte: u8| bits[usize::from(byte >> 6)] |= 1 << (byte & 63);
     loop {
         match pattern[p.min(pattern.len())..] {
             [b'\\', escaped, ..] => {
-                found |= escaped == byte;
+                add(escaped);
                 p += 2;
             }
             [b']', ..] => {
@@ -58,21 +201,98 @@ fn set(pattern: &[u8], mut p: usize, byte: u8) -> Option<usize> {
             }
             [] => break,
             [from, b'-', to, ..] => {
-                found |= (from.min(to)..=from.max(to)).contains(&byte);
+                (from.min(to)..=from.max(to)).for_each(&mut add);
                 p += 3;
             }
             [same, ..] => {
-                found |= same == byte;
+                add(same);
                 p += 1;
             }
         }
     }
-    (found != negated).then_some(p)
+    (Element::Set(if negated { bits.map(|word| !word) } else { bits }), p)
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn matches(pattern: &[u8], text: &[u8]) -> bool {
+        Glob::new(pattern).matches(text)
+    }
+
+    /// As straightforward as can be: a star that fails is begun again one byte further on, in time of both lengths multiplied.
+    fn reference(pattern: &[u8], text: &[u8]) -> bool {
+        let (mut p, mut t) = (0, 0);
+        let mut star: Option<(usize, usize)> = None;
+        loop {
+            if pattern.get(p) == Some(&b'*') {
+                star = Some((p + 1, t));
+                p += 1;
+                continue;
+            }
+            if t == text.len() && p == pattern.len() {
+                return true;
+            }
+            if t < text.len() && p < pattern.len() {
+                let (one, next) = element(pattern, p);
+                if one.takes(text[t]) {
+                    (p, t) = (next, t + 1);
+                    continue;
+                }
+            }
+            match star {
+                Some((after, from)) if from < text.len() => {
+                    star = Some((after, from + 1));
+                    (p, t) = (after, from + 1);
+                }
+                _ => return false,
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn texts_match_as_by_the_reference(
+            pattern in prop::collection::vec(prop::sample::select(b"aaab?*[]^-\\".to_vec()), 0..100),
+            text in prop::collection::vec(prop::sample::select(b"aaab".to_vec()), 0..300),
+        ) {
+            prop_assert_eq!(matches(&pattern, &text), reference(&pattern, &text));
+        }
+
+        #[test]
+        fn long_runs_are_found_where_they_stand(
+            run in prop::collection::vec(prop::sample::select(b"aab?".to_vec()), 9..200),
+            before in prop::collection::vec(prop::sample::select(b"ab".to_vec()), 0..300),
+            behind in prop::collection::vec(prop::sample::select(b"ab".to_vec()), 0..30),
+        ) {
+            let inner: Vec<u8> = run.iter().map(|byte| if *byte == b'?' { b'b' } else { *byte }).collect();
+            let text = [&before[..], &inner, &behind].concat();
+            let pattern = [b"*", &run[..], b"*"].concat();
+            prop_assert!(matches(&pattern, &text));
+            let bytes: Vec<u8> = run.iter().map(|byte| if *byte == b'?' { b'a' } else { *byte }).collect();
+            let pattern = [b"*", &bytes[..], b"*b"].concat();
+            prop_assert_eq!(matches(&pattern, &text), reference(&pattern, &text));
+        }
+    }
+
+    #[test]
+    fn the_cost_of_a_match_is_far_below_the_product_of_both_lengths() {
+        let text = vec![b'a'; 65_000];
+        for pattern in [
+            [b"*", &b"a".repeat(1000)[..], b"b"].concat(),
+            [b"*", &b"a".repeat(1000)[..], b"b*"].concat(),
+            [b"*", &b"?".repeat(1000)[..], b"b*"].concat(),
+            b"*a".repeat(500),
+            [&b"*[ab]".repeat(200)[..], b"c*"].concat(),
+        ] {
+            let glob = Glob::new(&pattern);
+            glob.matches(&text);
+            assert!(glob.cost(text.len()) <= 64_000 + 33 * text.len(), "{}", pattern.escape_ascii());
+        }
+    }
 
     #[test]
     fn patterns_match_as_in_redis() {

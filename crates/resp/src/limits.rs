@@ -1,9 +1,13 @@
 //! Every bound of the Redis protocol, each with its reason.
 
-use zerohop_wire::limits::VALUE_BYTES_MAX;
+use zerohop_wire::limits::{TRANSACTION_ITEMS_MAX, VALUE_BYTES_MAX};
 
 /// Longest argument of a command: the longest value. Redis allows 512 MiB; what is larger than this belongs in a blob.
 pub const BULK_BYTES_MAX: usize = VALUE_BYTES_MAX;
+
+/// Longest argument that is passed over, to answer that it is too long: Redis' own limit. Nothing of it is kept. What is longer
+/// closes the connection.
+pub const SKIPPED_BULK_BYTES_MAX: usize = 512 << 20;
 
 /// Longest command, with all its arguments: two of the longest values (`ZH.CAS` has two) and as much room as two short
 /// ones with their lengths may take.
@@ -30,14 +34,23 @@ pub const HELD_BYTES_END: usize = 128 << 20;
 /// called again once they are sent: a client that does not read its replies is not read either.
 pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
-/// Commands between `MULTI` and `EXEC`. All are one step of one partition, during which it does nothing else.
-pub const QUEUED_COMMANDS_MAX: usize = 4096;
+/// Commands between `MULTI` and `EXEC`: as many as a transaction over several partitions may have operations. In one partition all
+/// are one step, during which its instance does nothing else: some ten milliseconds of short commands.
+pub const QUEUED_COMMANDS_MAX: usize = TRANSACTION_ITEMS_MAX as usize;
 
 /// Bytes of commands between `MULTI` and `EXEC`, for the same reason.
 pub const QUEUED_BYTES_MAX: usize = COMMAND_BYTES_MAX;
 
 /// Keys that one connection watches.
 pub const WATCHED_KEYS_MAX: usize = 1024;
+
+/// Bytes of records that one transaction reads, copies and writes in one partition, all its commands together: each may be about a
+/// value of the longest, again and again, and all are one step.
+pub const TRANSACTION_WORK_BYTES_MAX: usize = 256 << 20;
+
+/// Keys of a part, where a command with more of them in several partitions is done in parts: with a check and a change of each
+/// a part is a transaction of the most operations.
+pub const PART_KEYS_MAX: usize = TRANSACTION_ITEMS_MAX as usize / 2;
 
 /// Longest reply of one unit. Redis has no such bound; here one instance serves many partitions from one thread, and
 /// four of the longest values already take it milliseconds.
@@ -52,11 +65,23 @@ pub const GATHER_PAGE_KEYS: usize = 1024;
 /// Bytes of keys that `KEYS` answers at most. Use `SCAN` for more.
 pub const KEYS_BYTES_MAX: usize = 64 << 20;
 
+/// Work of one such step, in steps of about a nanosecond: bytes of the keys times what the pattern costs for each. The step
+/// ends behind the page of the index at which it has passed this.
+pub const GATHER_STEP_WORK_MAX: usize = 1 << 19;
+
+/// Pages of the index that one such step walks: there are many without a key where most records were removed.
+pub const GATHER_STEP_PAGES_MAX: usize = 64;
+
 /// Keys at which one call of `SCAN` looks at most, whatever its `COUNT`.
 pub const SCAN_COUNT_MAX: usize = 4096;
 
-/// Partitions that one call of `SCAN` asks at most: each may be in another process.
-pub const SCAN_PARTITIONS_MAX: u32 = 64;
+/// Steps of one call of `SCAN` at most, of one partition or of several: each may be in another process. Behind them it is
+/// answered with what it has found, which may be nothing, and a cursor.
+pub const SCAN_STEPS_MAX: u32 = 64;
+
+/// Calls of `SCAN` in a row that a partition cannot answer, each of which waits for ten seconds: a page without keys and a cursor
+/// each. The one behind them is answered with an error.
+pub const SCAN_STALLS_MAX: u64 = 2;
 
 /// Most bytes that are brought together of the records of a unit over several partitions.
 pub const GATHERED_BYTES_MAX: usize = REPLY_BYTES_MAX;
@@ -64,8 +89,11 @@ pub const GATHERED_BYTES_MAX: usize = REPLY_BYTES_MAX;
 /// Longest name of a client, and of its library and version.
 pub const NAME_BYTES_MAX: usize = 256;
 
-/// Longest pattern of `KEYS`, `SCAN` and `CONFIG GET`: matching takes time in its length and that of the key multiplied.
+/// Longest pattern of `KEYS`, `SCAN` and `CONFIG GET`: what is prepared of it takes memory.
 pub const PATTERN_BYTES_MAX: usize = 1024;
+
+/// Patterns of one `CONFIG GET`: each is compared with all names.
+pub const CONFIG_PATTERNS_MAX: usize = 64;
 
 /// Longest `DEBUG SLEEP`.
 pub const SLEEP_MS_MAX: u64 = 60_000;

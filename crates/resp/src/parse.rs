@@ -1,7 +1,9 @@
 //! Commands out of bytes: arrays of bulks, and inline commands.
 
 use crate::args::Span;
-use crate::limits::{ARGUMENTS_MAX, BULK_BYTES_MAX, COMMAND_BYTES_MAX, LINE_BYTES_MAX};
+use crate::limits::{
+    ARGUMENTS_MAX, BULK_BYTES_MAX, COMMAND_BYTES_MAX, LINE_BYTES_MAX, SKIPPED_BULK_BYTES_MAX,
+};
 use crate::number::integer;
 
 /// What the bytes from the beginning of a command on hold.
@@ -22,10 +24,45 @@ pub(crate) enum Parsed {
         /// Bytes it takes up.
         used: usize,
     },
+    /// Bytes of a command that is too long, which are passed over; the command goes on behind them.
+    Skipped {
+        /// So many.
+        used: usize,
+    },
+    /// The end of a command that is too long.
+    Oversized {
+        /// Bytes of it that were not passed over before.
+        used: usize,
+        /// What of it is too long.
+        what: Oversized,
+    },
     /// More bytes are needed. They are to be given again together with those that follow.
     More,
     /// This is no command; the connection closes after this has been said.
     Broken(Broken),
+}
+
+/// What of a command is too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Oversized {
+    /// An argument of so many bytes, the first such.
+    Argument(u64),
+    /// All of it.
+    Command,
+}
+
+impl Oversized {
+    pub(crate) fn text(self) -> String {
+        match self {
+            Oversized::Argument(length) => format!(
+                "ERR an argument of {length} bytes, {BULK_BYTES_MAX} are allowed: keep large data in a blob (`zerohop blob put`, or the \
+                 clients for Python and Rust); nothing was done"
+            ),
+            Oversized::Command => format!(
+                "ERR a command of more than {COMMAND_BYTES_MAX} bytes, which is the limit: send several shorter ones; nothing was done"
+            ),
+        }
+    }
 }
 
 /// What is wrong with bytes that are no command.
@@ -38,7 +75,8 @@ pub(crate) enum Broken {
     BulkLine,
     InlineLine,
     Quotes,
-    TooLong,
+    /// It is too long, and its sender has not proved anything.
+    Unauthenticated,
 }
 
 impl Broken {
@@ -54,10 +92,18 @@ impl Broken {
             Broken::BulkLine => "too big bulk count string",
             Broken::InlineLine => "too big inline request",
             Broken::Quotes => "unbalanced quotes in request",
-            Broken::TooLong => "the command is too long",
+            Broken::Unauthenticated => "unauthenticated bulk length",
         };
         format!("ERR Protocol error: {what}")
     }
+}
+
+/// A command that is passed over.
+#[derive(Clone, Copy, Debug)]
+struct Skip {
+    /// Bytes of its present argument that are still to come, with the two behind it.
+    left: u64,
+    what: Oversized,
 }
 
 /// Takes commands apart. It goes on where it stopped, so that a command that comes in many pieces is looked at once;
@@ -68,6 +114,8 @@ pub(crate) struct Parser {
     at: usize,
     /// Arguments that are still to come; `None` before the length of the array.
     missing: Option<u32>,
+    /// The command is too long: it is passed over.
+    skip: Option<Skip>,
     /// Those of the command that was parsed last, or so far.
     pub(crate) spans: Vec<Span>,
     /// The last inline command, as an array of bulks, which `spans` are places in.
@@ -104,6 +152,9 @@ impl Parser {
                 _ => return self.end(|used| Parsed::Nothing { used }),
             }
         }
+        if self.skip.is_some() {
+            return self.skip(bytes);
+        }
         while self.missing != Some(0) {
             match bytes.get(self.at) {
                 None => return Parsed::More,
@@ -117,12 +168,17 @@ impl Parser {
                 Line::TooLong => return self.broken(Broken::BulkLine),
             };
             let length = match usize::try_from(length) {
-                Ok(length) if length <= BULK_BYTES_MAX => length,
+                Ok(length) if length <= SKIPPED_BULK_BYTES_MAX => length,
                 _ => return self.broken(Broken::BulkLength),
             };
             let to = from + length;
-            if to + 2 > COMMAND_BYTES_MAX {
-                return self.broken(Broken::TooLong);
+            if length > BULK_BYTES_MAX || to + 2 > COMMAND_BYTES_MAX {
+                let is_argument = length > BULK_BYTES_MAX;
+                let what = if is_argument { Oversized::Argument(length as u64) } else { Oversized::Command };
+                self.skip = Some(Skip { left: length as u64 + 2, what });
+                self.missing = self.missing.map(|missing| missing - 1);
+                (self.at, self.spans) = (0, Vec::new());
+                return Parsed::Skipped { used: from };
             }
             if bytes.len() < to + 2 {
                 return Parsed::More;
@@ -135,9 +191,45 @@ impl Parser {
         self.end(|used| Parsed::Command { used })
     }
 
+    /// Passes over what has come of a command that is too long.
+    fn skip(&mut self, bytes: &[u8]) -> Parsed {
+        let Some(Skip { mut left, what }) = self.skip else { return Parsed::More };
+        let mut at = 0;
+        loop {
+            let passed = left.min((bytes.len() - at) as u64);
+            (at, left) = (at + passed as usize, left - passed);
+            self.skip = Some(Skip { left, what });
+            if left > 0 {
+                break;
+            }
+            if self.missing == Some(0) {
+                (self.missing, self.skip) = (None, None);
+                return Parsed::Oversized { used: at, what };
+            }
+            match bytes.get(at) {
+                None => break,
+                Some(b'$') => {}
+                Some(&other) => return self.broken(Broken::ExpectedBulk(other)),
+            }
+            match length_line(bytes, at) {
+                Line::Number(length, end) => match usize::try_from(length) {
+                    Ok(length) if length <= SKIPPED_BULK_BYTES_MAX => {
+                        (at, left) = (end, length as u64 + 2);
+                        self.missing = self.missing.map(|missing| missing - 1);
+                    }
+                    _ => return self.broken(Broken::BulkLength),
+                },
+                Line::More => break,
+                Line::NoNumber => return self.broken(Broken::BulkLength),
+                Line::TooLong => return self.broken(Broken::BulkLine),
+            }
+        }
+        if at == 0 { Parsed::More } else { Parsed::Skipped { used: at } }
+    }
+
     /// Forgets what it has looked at, to begin with other bytes.
     pub(crate) fn restart(&mut self) {
-        (self.at, self.missing) = (0, None);
+        (self.at, self.missing, self.skip) = (0, None, None);
     }
 
     /// Lets go of room that a command of many arguments has left.
@@ -151,7 +243,7 @@ impl Parser {
     }
 
     fn end(&mut self, parsed: impl FnOnce(usize) -> Parsed) -> Parsed {
-        self.missing = None;
+        (self.missing, self.skip) = (None, None);
         parsed(std::mem::take(&mut self.at))
     }
 
@@ -290,7 +382,11 @@ mod tests {
                         commands.push(slices(&parser.inline));
                         rest.drain(..used);
                     }
-                    Parsed::Nothing { used } => drop(rest.drain(..used)),
+                    Parsed::Nothing { used } | Parsed::Skipped { used } => drop(rest.drain(..used)),
+                    Parsed::Oversized { used, what } => {
+                        commands.push(vec![what.text().into_bytes()]);
+                        rest.drain(..used);
+                    }
                     Parsed::More => break,
                     Parsed::Broken(what) => return (commands, Some(what)),
                 }
@@ -356,7 +452,9 @@ mod tests {
         let longest = format!("*1\r\n${BULK_BYTES_MAX}\r\n");
         assert_eq!(first(longest.as_bytes()), Parsed::More);
         let too_long = format!("*1\r\n${}\r\n", BULK_BYTES_MAX + 1);
-        assert_eq!(first(too_long.as_bytes()), Parsed::Broken(Broken::BulkLength));
+        assert_eq!(first(too_long.as_bytes()), Parsed::Skipped { used: too_long.len() });
+        let far_too_long = format!("*1\r\n${}\r\n", SKIPPED_BULK_BYTES_MAX + 1);
+        assert_eq!(first(far_too_long.as_bytes()), Parsed::Broken(Broken::BulkLength));
         assert_eq!(first(format!("*{ARGUMENTS_MAX}\r\n").as_bytes()), Parsed::More);
         assert_eq!(
             first(format!("*{}\r\n", ARGUMENTS_MAX + 1).as_bytes()),
@@ -370,14 +468,50 @@ mod tests {
     }
 
     #[test]
-    fn a_command_of_many_long_arguments_is_refused_where_it_passes_the_limit() {
+    fn a_command_of_many_long_arguments_is_passed_over_from_where_it_passes_the_limit() {
         let argument =
             [format!("${BULK_BYTES_MAX}\r\n").as_bytes(), &vec![0; BULK_BYTES_MAX], b"\r\n"].concat();
         let bytes =
             [&b"*4\r\n"[..], &argument, &argument, format!("${BULK_BYTES_MAX}\r\n").as_bytes()].concat();
         let mut parser = Parser::default();
         assert_eq!(parser.parse(&bytes[..bytes.len() - 4]), Parsed::More);
-        assert_eq!(parser.parse(&bytes), Parsed::Broken(Broken::TooLong));
+        assert_eq!(parser.parse(&bytes), Parsed::Skipped { used: bytes.len() });
+        assert_eq!(parser.spans.capacity(), 0);
+        assert_eq!(
+            parser.parse(&argument[argument.len() - BULK_BYTES_MAX..]),
+            Parsed::Skipped { used: BULK_BYTES_MAX }
+        );
+        assert_eq!(parser.parse(b"\r\n$1\r\nx"), Parsed::Skipped { used: 7 });
+        assert_eq!(parser.parse(b"\r\nPING\r\n"), Parsed::Oversized { used: 2, what: Oversized::Command });
+        assert!(matches!(parser.parse(b"PING\r\n"), Parsed::Inline { used: 6 }));
+    }
+
+    #[test]
+    fn a_command_with_an_oversized_argument_is_passed_over_however_it_is_cut_and_the_next_is_understood() {
+        let long = BULK_BYTES_MAX + 1;
+        let argument =
+            |length: usize| [format!("${length}\r\n").as_bytes(), &vec![b'$'; length], b"\r\n"].concat();
+        for (before, behind) in [(0, 0), (2, 1)] {
+            let count = before + 1 + behind;
+            let mut bytes = format!("*{count}\r\n").into_bytes();
+            (0..before).for_each(|n| bytes.extend(argument(n)));
+            bytes.extend(argument(long));
+            (0..behind).for_each(|n| bytes.extend(argument(long + n)));
+            let from = bytes.len();
+            bytes.extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
+            let told = vec![Oversized::Argument(long as u64).text().into_bytes()];
+            let expected = (vec![told, vec![b"PING".to_vec()]], None);
+            assert_eq!(parse_pieces([&bytes[..]].into_iter()), expected);
+            // Cut around each place where something begins or ends.
+            for cut in (0..20).step_by(3).chain(from - 3..from + 3) {
+                assert_eq!(
+                    parse_pieces([&bytes[..cut], &bytes[cut..]].into_iter()),
+                    expected,
+                    "cut at {cut}"
+                );
+            }
+            assert_eq!(parse_pieces(bytes.chunks(65_537)), expected);
+        }
     }
 
     #[test]

@@ -129,6 +129,12 @@ impl<'a> Unit<'a> {
         Ok(Unit { kind, protocol, wait_until_ms, watched, commands, parsed: None })
     }
 
+    /// The version of the protocol of its reply.
+    #[must_use]
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
     /// Whether it is a step of a command that asks all partitions: such steps may wait while others are served.
     #[must_use]
     pub fn is_page(&self) -> bool {

@@ -8,6 +8,7 @@ use crate::error::{EngineError, EngineResult};
 use crate::index::Found;
 use crate::index::location::{Location, Place, Position};
 use crate::io::Io;
+use crate::limits::SCAN_KEY_BYTES_MAX;
 use crate::log::entry::{
     FLAG_CHUNK, FLAG_LIST, HEAD_BYTES, Kind, Meta, crc, decode_head_unchecked, split_trailer,
 };
@@ -385,17 +386,25 @@ impl Store {
         EngineError::Rotten { partition: self.log.partition, place }
     }
 
-    /// The keys of one page of the index, and where the next page begins.
+    /// The keys of one page of the index from a fragment on, and where the next page begins. Where they are long it ends earlier, but
+    /// never between keys of one fragment.
     pub(crate) fn scan<D: Disk>(
         &mut self,
         io: &mut Io<D>,
         from: u32,
     ) -> EngineResult<(Vec<Vec<u8>>, Option<u32>)> {
         let (entries, next) = self.index.page_entries(from);
-        let mut keys = Vec::new();
+        let mut entries: Vec<(u32, Location)> = entries.filter(|(fragment, _)| *fragment >= from).collect();
+        entries.sort_unstable_by_key(|(fragment, _)| *fragment);
+        let (mut keys, mut bytes, mut last) = (Vec::with_capacity(entries.len()), 0, None);
         let mut scratch = Vec::new();
-        for (_, location) in entries {
-            keys.push(self.key_at(io, location.place(), &mut scratch)?);
+        for (fragment, location) in entries {
+            if bytes >= SCAN_KEY_BYTES_MAX && last != Some(fragment) {
+                return Ok((keys, Some(fragment)));
+            }
+            let key = self.key_at(io, location.place(), &mut scratch)?;
+            (bytes, last) = (bytes + key.len(), Some(fragment));
+            keys.push(key);
         }
         Ok((keys, next))
     }

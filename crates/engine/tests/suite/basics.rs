@@ -51,6 +51,28 @@ fn what_was_put_is_found_until_it_is_removed() {
 }
 
 #[test]
+fn a_page_of_a_walk_reads_few_bytes_and_a_walk_meets_every_key_once() {
+    let mut engine = open(&SimulatedDisk::new(1));
+    let p = partition(&mut engine, Durability::Memory);
+    let key = |n: usize, length: usize| [format!("{n:04}").as_bytes(), &vec![b'k'; length]].concat();
+    let mut all: Vec<Vec<u8>> = (0..200).map(|n| key(n, 60_000)).collect();
+    all.extend((200..3_000).map(|n| key(n, 10)));
+    for (at, key) in (1..).zip(&all) {
+        put(&mut engine, p, at, key, b"v");
+    }
+    let (mut met, mut cursor) = (Vec::new(), Some(0));
+    while let Some(from) = cursor {
+        let (keys, next) = engine.scan(p, from).expect("scans");
+        let bytes: usize = keys.iter().map(Vec::len).sum();
+        assert!(bytes < 128 << 10, "{bytes} bytes of keys in one page");
+        met.extend(keys);
+        cursor = next;
+    }
+    met.sort();
+    assert_eq!(met, all);
+}
+
+#[test]
 fn an_idle_partition_costs_no_file_and_less_than_a_kibibyte() {
     let disk = SimulatedDisk::new(1);
     let mut engine = open(&disk);

@@ -7,8 +7,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use zerohop_client::{Client, Error, Failure, Keyspace, Transaction};
-use zerohop_resp::{Gathered, Scratch, Step, Unit, failure_reply};
+use zerohop_client::{AbortReason, Client, Error, Failure, Keyspace, Reason, Transaction};
+use zerohop_resp::{Gathered, Scratch, Shares, Step, Unit, error_reply, failure_reply};
 
 use crate::Cluster;
 use crate::records::{fetch, write};
@@ -25,23 +25,54 @@ pub(crate) async fn execute(cluster: &Cluster, name: &str, unit: &[u8], reply: &
             if matches!(error.failure(), Some(Failure::UnknownKeyspace { .. })) {
                 cluster.forget(name);
             }
-            failure_reply(&failure_of(&error), reply);
+            tell(&error, reply);
         }
     }
 }
 
-/// What a client of Redis is told: whether it was not done, or nobody knows.
-fn failure_of(error: &Error) -> Failure<'static> {
+/// What a client of Redis is told: whether nobody knows if it was done, and else whether it helps to repeat it.
+fn tell(error: &Error, reply: &mut Vec<u8>) {
+    let aborted = match error {
+        Error::Operation { reason, .. } => match **reason {
+            Reason::Aborted { reason, .. } => Some(reason),
+            _ => None,
+        },
+        _ => None,
+    };
     match error.failure() {
-        Some(failure) => failure.clone(),
-        None if error.is_unknown() => Failure::TimedOut { version: Default::default() },
-        None if error.is_conflict() => Failure::Busy { retry_after_ms: 0 },
-        None => Failure::Unavailable { retry_after_ms: 0 },
+        Some(failure) => failure_reply(failure, reply),
+        None if error.is_unknown() => {
+            failure_reply(&Failure::TimedOut { version: Default::default() }, reply)
+        }
+        None if aborted == Some(AbortReason::NoRoom) => error_reply(&format!("OOM {error}"), reply),
+        None if error.is_temporary() => error_reply(&format!("TRYAGAIN {error}"), reply),
+        None => error_reply(&format!("ERR {error}"), reply),
     }
 }
 
 async fn run(client: &Client, keyspace: &Keyspace, unit: &[u8]) -> Result<Vec<u8>, Error> {
-    client.transaction(|transaction| attempt(transaction, keyspace, unit)).await
+    // What the instance has sent; of no version of this protocol if not.
+    let Ok(decoded) = Unit::decode(unit) else { return Err(Error::Unexpected) };
+    let mut reply = Vec::new();
+    match decoded.shares() {
+        Shares::Whole => return client.transaction(|transaction| attempt(transaction, keyspace, unit)).await,
+        Shares::Refused(text) => error_reply(&text, &mut reply),
+        Shares::Parts(units, mut joined) => {
+            for unit in &units {
+                let part = client.transaction(|transaction| attempt(transaction, keyspace, unit)).await;
+                let part = part.unwrap_or_else(|error| {
+                    let mut told = Vec::new();
+                    tell(&error, &mut told);
+                    told
+                });
+                if let Err(told) = joined.take(&part) {
+                    return Ok(told);
+                }
+            }
+            joined.reply(decoded.protocol(), &mut reply);
+        }
+    }
+    Ok(reply)
 }
 
 /// Executes it over what is there now, and leaves the commit to the caller, or ends the transaction where there is nothing to be
@@ -60,8 +91,8 @@ async fn attempt(transaction: Transaction, keyspace: &Keyspace, unit: &[u8]) -> 
             Step::Wants(wants) => {
                 has_read = true;
                 for (key, found) in fetch(&transaction, keyspace, wants).await? {
-                    if let Err(failure) = gathered.note(key, found) {
-                        failure_reply(&failure, &mut reply);
+                    if let Err(too_much) = gathered.note(key, found) {
+                        error_reply(&format!("ERR {too_much}"), &mut reply);
                         transaction.abort();
                         return Ok(reply);
                     }

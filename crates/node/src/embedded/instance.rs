@@ -212,6 +212,9 @@ impl<D: Disk> Instance<D> {
     }
 
     fn handle(&self, key: &Key) -> Result<Handle, EngineError> {
+        if key.key.is_empty() {
+            return Err(EngineError::KeyLength { bytes: 0 });
+        }
         self.at(key.partition)
             .and_then(|at| self.handles.get(at))
             .copied()

@@ -39,6 +39,8 @@ impl Program for Execution<'_> {
     ) -> Result<bool, Failure<'static>> {
         match execute(self.unit, &mut Adapter(unit), self.scratch, reply) {
             Outcome::Done => Ok(true),
+            // Its reply stands, and its changes are taken back.
+            Outcome::Refused => Ok(false),
             Outcome::Aborted(failure) => Err(failure),
             Outcome::Wait { key, until_ms } => {
                 let version = unit.inspect(&key)?.map_or(Timestamp::ZERO, |found| found.version);

@@ -85,4 +85,17 @@ mod tests {
         bench.write(b"huge", append(&[&huge])).number().expect("is done");
         assert_eq!(bench.read(b"huge", Query::Lookup).list().map(|values| values.len()), Some(1));
     }
+
+    #[test]
+    fn the_empty_key_is_refused_in_words_by_every_read_as_by_writes() {
+        let mut bench = Bench::new();
+        let limit = zerohop_wire::limits::KEY_BYTES_MAX as u32;
+        let empty = Failure::KeyTooLong { length: 0, limit };
+        assert_eq!(bench.write(b"", insert(b"v")).number(), Err(empty.clone()));
+        let wait = Query::Wait { until: zerohop_wire::messages::Until::Absent };
+        let range = Query::LookupRange { range: zerohop_wire::messages::Range::ALL };
+        for query in [Query::Lookup, Query::Inspect, range, wait] {
+            assert_eq!(bench.read(b"", query).number(), Err(empty.clone()), "{query:?}");
+        }
+    }
 }

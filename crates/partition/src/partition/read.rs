@@ -5,6 +5,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_wire::blob::{BlobStamp, header_key};
 use zerohop_wire::checksum::crc32c_of_middle;
 use zerohop_wire::ids::Timestamp;
+use zerohop_wire::limits::KEY_BYTES_MAX;
 use zerohop_wire::messages::{Outcome as Brought, Query, Read, Scan, Until};
 use zerohop_wire::{Failure, Message};
 
@@ -19,6 +20,11 @@ use crate::planted::{Bug, is_planted};
 use crate::view::{View, Whole};
 use crate::waits::{Asker, Wait};
 
+/// The key is empty, which none is: reads are told so as writes are.
+pub(super) fn no_key() -> Failure<'static> {
+    Failure::KeyTooLong { length: 0, limit: KEY_BYTES_MAX as u32 }
+}
+
 impl Partition {
     pub(super) fn read<D: Disk>(
         &mut self,
@@ -28,6 +34,9 @@ impl Partition {
         to: &mut To<'_>,
         effects: &mut dyn Effects,
     ) {
+        if read.key.is_empty() {
+            return self.deliver(to, 0, &Err(no_key()), effects);
+        }
         if let Query::Confirm { .. } = read.query
             && !is_planted(Bug::ConfirmIgnoresIntents)
             && (self.has_intent(read.key) || self.is_due(read.key) && !self.may_expire(read.key))

@@ -287,6 +287,7 @@ impl Partition {
         let mut contents = std::mem::take(&mut self.buffers.contents);
         contents.clear();
         let answer = match self.may_read_at(id, at) {
+            Ok(()) if read.key.is_empty() => Err(super::read::no_key()),
             Ok(()) => match self.past_view(engine, at) {
                 Some(mut view) => view.answer(read, &mut contents),
                 None => Err(Failure::SnapshotExpired),

@@ -3,7 +3,6 @@
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineResult, FLAG_CHUNK, FLAG_LIST, FLAG_TRAILER, Hint, Kind, Meta};
 use zerohop_wire::ids::{SessionId, Timestamp};
-use zerohop_wire::limits::KEY_BYTES_MAX;
 use zerohop_wire::messages::{BlobChange, Change as Asked, RecordType, Stamp, Write};
 use zerohop_wire::{Failure, What};
 
@@ -93,7 +92,7 @@ impl Partition {
         effects: &mut dyn Effects,
     ) -> Result<(u64, Outcome), Failure<'static>> {
         if write.key.is_empty() {
-            return Err(Failure::KeyTooLong { length: 0, limit: KEY_BYTES_MAX as u32 });
+            return Err(super::read::no_key());
         }
         let is_new_blob = matches!(write.change, Asked::Blob(BlobChange::Create { .. }));
         if is_new_blob && self.state.names.bytes() >= NAMES_BYTES_MAX {

@@ -3,7 +3,8 @@
 use super::{ADMIN, BLOCKING, Command, DENYOOM, FAST, NO_AUTH, NO_MULTI, READONLY, TABLE, WRITE};
 use crate::connection::{unknown_subcommand, wrong_number};
 use crate::execute::SYNTAX;
-use crate::{Args, ReplyWriter, glob};
+use crate::glob::Glob;
+use crate::{Args, ReplyWriter};
 
 /// Replies to `COMMAND` and those beneath it.
 pub(crate) fn command(args: Args<'_>, reply: &mut ReplyWriter<'_>) -> Result<(), String> {
@@ -38,7 +39,10 @@ pub(crate) fn command(args: Args<'_>, reply: &mut ReplyWriter<'_>) -> Result<(),
         () if args.is(1, "LIST") && args.len() == 5 && args.is(2, "FILTERBY") => {
             let by = args.at(4);
             match () {
-                () if args.is(3, "PATTERN") => names(TABLE.iter().filter(|one| matches(by, one)), reply),
+                () if args.is(3, "PATTERN") => {
+                    let pattern = Glob::new(&by.to_ascii_lowercase());
+                    names(TABLE.iter().filter(|one| pattern.matches(one.name.as_bytes())), reply);
+                }
                 () if args.is(3, "ACLCAT") => names(TABLE.iter().filter(|one| in_category(by, one)), reply),
                 // There are no modules.
                 () if args.is(3, "MODULE") => reply.array(0),
@@ -52,11 +56,6 @@ pub(crate) fn command(args: Args<'_>, reply: &mut ReplyWriter<'_>) -> Result<(),
         () => return Err(unknown_subcommand("command", args)),
     }
     Ok(())
-}
-
-fn matches(pattern: &[u8], command: &Command) -> bool {
-    pattern.len() <= crate::limits::PATTERN_BYTES_MAX
-        && glob::matches(&pattern.to_ascii_lowercase(), command.name.as_bytes())
 }
 
 fn names<'c>(commands: impl Iterator<Item = &'c Command>, reply: &mut ReplyWriter<'_>) {

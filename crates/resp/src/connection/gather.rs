@@ -3,7 +3,8 @@
 use super::{Blocked, Connection};
 use crate::execute::{NOT_AN_INTEGER, Page, SYNTAX};
 use crate::limits::{
-    GATHER_PAGE_KEYS, GATHER_WINDOW, KEYS_BYTES_MAX, PATTERN_BYTES_MAX, SCAN_COUNT_MAX, SCAN_PARTITIONS_MAX,
+    GATHER_PAGE_KEYS, GATHER_WINDOW, KEYS_BYTES_MAX, PATTERN_BYTES_MAX, SCAN_COUNT_MAX, SCAN_STALLS_MAX,
+    SCAN_STEPS_MAX,
 };
 use crate::number::{Digits, integer};
 use crate::parse::push_command;
@@ -76,11 +77,14 @@ pub(super) struct Gather {
     /// What has come.
     count: u64,
     looked_at: usize,
-    visited: u32,
     keys: Vec<u8>,
     found: usize,
-    /// Where `SCAN` goes on.
+    /// Where `SCAN` goes on: see [`cursor_of`].
     cursor: u64,
+    /// How many calls of this `SCAN` before this one have come no further.
+    stalls: u64,
+    /// Some page has come.
+    has_gone_on: bool,
     /// Some number, for `RANDOMKEY`.
     chance: u64,
     /// The reply, if it is an error.
@@ -106,10 +110,11 @@ impl Gather {
             wanted_type: Vec::new(),
             count: 0,
             looked_at: 0,
-            visited: 0,
             keys: Vec::new(),
             found: 0,
             cursor: 0,
+            stalls: 0,
+            has_gone_on: false,
             chance: 0,
             error: None,
             is_pending: false,
@@ -135,7 +140,6 @@ impl Gather {
         let partition = self.next;
         self.next = (self.next + 1) % self.partitions;
         self.left -= 1;
-        self.visited += 1;
         Some(Turn { partition, cursor: 0, of: self.partitions })
     }
 
@@ -149,6 +153,9 @@ impl Gather {
         let (_, turn) = self.asked.swap_remove(at);
         let Turn { partition, of, .. } = turn;
         let Some(page) = Page::decode(bytes) else {
+            if self.gathering == Gathering::Scan && bytes.starts_with(b"-TRYAGAIN") && self.stall(turn) {
+                return;
+            }
             // An error, which is the reply of the whole.
             self.error.get_or_insert_with(|| bytes.to_vec());
             return;
@@ -156,6 +163,7 @@ impl Gather {
         if let Some(partitions) = page.split {
             return self.split(turn, partitions, world.partitions(self.place.keyspace));
         }
+        self.has_gone_on = true;
         self.count += page.count;
         self.looked_at += page.looked_at as usize;
         match self.gathering {
@@ -199,12 +207,10 @@ impl Gather {
         let turn = |partition| Turn { partition, cursor, of: partitions };
         if self.gathering == Gathering::Scan && known < partitions {
             // The next page is asked for by a map that may not know of the split: it ends here, where that map knows the way.
-            if (partition, cursor) == (0, 0) {
-                return self.fail("TRYAGAIN the keyspace is being split: nothing was done");
+            if !self.stall(Turn { partition, cursor, of }) {
+                self.fail("TRYAGAIN the keyspace is being split: nothing was done");
             }
-            self.cursor = u64::from(partition) << 32 | u64::from(cursor);
-            self.left = 0;
-            return self.again.clear();
+            return;
         }
         if self.gathering == Gathering::Scan {
             // One after the other; where it ends is told by the new numbers.
@@ -234,11 +240,26 @@ impl Gather {
     fn stop_scan_at(&mut self, partition: u32, cursor: u32) {
         if partition >= self.partitions {
             self.cursor = 0;
-        } else if self.looked_at >= self.limit || self.visited >= SCAN_PARTITIONS_MAX {
-            self.cursor = u64::from(partition) << 32 | u64::from(cursor);
+        } else if self.looked_at >= self.limit || self.units >= SCAN_STEPS_MAX {
+            self.cursor = cursor_of(partition, cursor, 0);
             self.left = 0;
             self.again.clear();
         }
+    }
+
+    /// A partition cannot answer `SCAN` now: it ends with what it has found, and goes on there with the next call. `false`: it has
+    /// come no further for too many calls.
+    fn stall(&mut self, Turn { partition, cursor, .. }: Turn) -> bool {
+        // A cursor of 0 would say that it is at its end.
+        let is_at_begin = (partition, cursor) == (0, 0);
+        let stalls = if self.has_gone_on { u64::from(is_at_begin) } else { self.stalls + 1 };
+        if stalls > SCAN_STALLS_MAX {
+            return false;
+        }
+        self.cursor = cursor_of(partition, cursor, stalls);
+        self.left = 0;
+        self.again.clear();
+        true
     }
 
     /// One of a page's keys; then no more need be asked.
@@ -383,7 +404,10 @@ impl Gather {
             }
             at += 2;
         }
-        let (partition, cursor) = ((cursor >> 32) as u32, cursor as u32);
+        let (stalls, partition, cursor) = (cursor >> 48, (cursor >> 32) as u32 & 0xFFFF, cursor as u32);
+        // No page has given a larger one: it is behind all.
+        let partition = if stalls > SCAN_STALLS_MAX { u32::MAX } else { partition };
+        self.stalls = stalls;
         self.left = self.partitions.saturating_sub(partition);
         self.next = partition;
         if cursor > 0 && self.left > 0 {
@@ -411,6 +435,12 @@ impl Gather {
     }
 }
 
+/// A cursor of `SCAN`: from the lowest bit on the place in the partition (32), the partition (16), and how many calls have come no
+/// further there.
+fn cursor_of(partition: u32, cursor: u32, stalls: u64) -> u64 {
+    stalls << 48 | u64::from(partition) << 32 | u64::from(cursor)
+}
+
 /// The first of bulks, as they are written, and the others.
 fn bulk(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let line = bytes.iter().position(|byte| *byte == b'\n')? + 1;
@@ -421,7 +451,9 @@ fn bulk(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 
 fn pattern(text: &[u8]) -> Result<Vec<u8>, String> {
     match text.len() {
-        length if length > PATTERN_BYTES_MAX => Err("ERR the pattern is too long".to_owned()),
+        length if length > PATTERN_BYTES_MAX => Err(format!(
+            "ERR the pattern has {length} bytes, {PATTERN_BYTES_MAX} are allowed: use a shorter one"
+        )),
         // An empty question means any key; an empty pattern matches the empty key only.
         0 => Ok(b"[]".to_vec()),
         _ => Ok(text.to_vec()),

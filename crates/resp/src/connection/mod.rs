@@ -9,6 +9,7 @@ mod local;
 mod pending;
 mod settings;
 mod transaction;
+mod words;
 
 use std::borrow::Cow;
 
@@ -17,16 +18,18 @@ use zerohop_wire::ids::KeyspaceId;
 use crate::command::{Command, How, NO_AUTH};
 use crate::execute::INTERNAL;
 use crate::limits::{HELD_BYTES_END, HELD_BYTES_MAX, OUTPUT_BYTES_MAX, PENDING_MAX};
-use crate::parse::{Parsed, Parser};
+use crate::parse::{Broken, Parsed, Parser};
 use crate::unit::{Kind, Unit};
 use crate::{Args, Place, Protocol, Ran, ReplyWriter, Ticket, World};
 
 use gather::Gather;
 use pending::Pending;
 use transaction::{Transaction, Watch};
+use words::{NOT_YET, is_http, repeated, unknown_command};
 
 pub(crate) use gather::Gathering;
 pub(crate) use local::Local;
+pub(crate) use words::{CROSS_SLOT, unknown_subcommand, wrong_number};
 
 /// Commands that change what a connection is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,11 +226,23 @@ impl Connection {
                     used += taken;
                 }
                 Parsed::Nothing { used: taken } => used += taken,
+                // What a stranger sends is not even passed over at such a length.
+                Parsed::Skipped { .. } | Parsed::Oversized { .. }
+                    if !self.is_authenticated && world.needs_authentication() =>
+                {
+                    self.break_off(Broken::Unauthenticated, out);
+                    parser.restart();
+                    used = bytes.len();
+                }
+                Parsed::Skipped { used: taken } => used += taken,
+                Parsed::Oversized { used: taken, what } => {
+                    self.begin_reply();
+                    self.refuse(&what.text(), out);
+                    used += taken;
+                }
                 Parsed::More => break Then::More,
                 Parsed::Broken(what) => {
-                    self.silent = false;
-                    self.reply(out, |reply| reply.error(&what.text()));
-                    self.closing = true;
+                    self.break_off(what, out);
                     // What follows cannot be understood.
                     used = bytes.len();
                 }
@@ -329,10 +344,7 @@ impl Connection {
     }
 
     fn take_up(&mut self, raw: &[u8], args: Args<'_>, world: &mut dyn World, out: &mut Vec<u8>) {
-        self.silent = self.replies != Replies::On;
-        if self.replies == Replies::SkipNext {
-            self.replies = Replies::On;
-        }
+        self.begin_reply();
         let command = match self.find(args, world) {
             Ok(command) => command,
             Err(_) if is_http(args.at(0)) => {
@@ -366,6 +378,22 @@ impl Connection {
             How::Special(special) => self.special(special, args, world, out),
             How::Gather(gathering) => self.gather(gathering, args, world, out),
         }
+    }
+
+    /// A command begins: whether its reply is wanted.
+    #[inline]
+    fn begin_reply(&mut self) {
+        self.silent = self.replies != Replies::On;
+        if self.replies == Replies::SkipNext {
+            self.replies = Replies::On;
+        }
+    }
+
+    /// What came is no command: the connection ends.
+    fn break_off(&mut self, what: Broken, out: &mut Vec<u8>) {
+        self.silent = false;
+        self.reply(out, |reply| reply.error(&what.text()));
+        self.closing = true;
     }
 
     /// The command of these arguments, if the connection may use it.
@@ -547,47 +575,6 @@ impl Connection {
 fn ends_or_stops_transactions(how: How) -> bool {
     use Special::{Discard, Exec, Multi, Quit, Watch};
     matches!(how, How::Special(Discard | Exec | Multi | Quit | Watch))
-}
-
-/// A node that is joining its cluster serves already.
-const NOT_YET: &str =
-    "TRYAGAIN the node is starting: it takes no commands with keys in several partitions yet";
-
-pub(crate) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
-
-pub(crate) fn wrong_number(command: &str) -> String {
-    format!("ERR wrong number of arguments for '{command}' command")
-}
-
-/// Whether a browser was made to send what it takes for a page. As Redis does, nothing that follows is looked at.
-fn is_http(name: &[u8]) -> bool {
-    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
-}
-
-/// Characters of what a client sent that an error repeats.
-const REPEATED_MAX: usize = 128;
-
-fn repeated(bytes: &[u8], room: usize) -> Cow<'_, str> {
-    String::from_utf8_lossy(&bytes[..bytes.len().min(room)])
-}
-
-fn unknown_command(args: Args<'_>) -> String {
-    let mut text =
-        format!("ERR unknown command '{}', with args beginning with: ", repeated(args.at(0), REPEATED_MAX));
-    let begin = text.len();
-    for arg in args.iter().skip(1) {
-        let said = text.len() - begin;
-        if said >= REPEATED_MAX {
-            break;
-        }
-        text.push_str(&format!("'{}' ", repeated(arg, REPEATED_MAX - said)));
-    }
-    text
-}
-
-pub(crate) fn unknown_subcommand(command: &str, args: Args<'_>) -> String {
-    let upper = command.to_ascii_uppercase();
-    format!("ERR unknown subcommand '{}'. Try {upper} HELP.", repeated(args.at(1), REPEATED_MAX))
 }
 
 /// The part behind the mark of a reply that is for the connection.

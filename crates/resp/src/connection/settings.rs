@@ -1,8 +1,9 @@
 //! `CONFIG`: settings that clients of Redis ask for, as they are here. None can be changed over this protocol.
 
 use super::{unknown_subcommand, wrong_number};
-use crate::limits::PATTERN_BYTES_MAX;
-use crate::{Args, ReplyWriter, glob};
+use crate::glob::Glob;
+use crate::limits::CONFIG_PATTERNS_MAX;
+use crate::{Args, ReplyWriter};
 
 /// Names and values.
 const SETTINGS: [(&str, &str); 24] = [
@@ -37,10 +38,16 @@ pub(super) fn config(args: Args<'_>, reply: &mut ReplyWriter<'_>) -> Result<(), 
         if args.len() < 3 {
             return Err(wrong_number("config|get"));
         }
-        let found: Vec<_> = SETTINGS
-            .iter()
-            .filter(|(name, _)| args.iter().skip(2).any(|pattern| matches(pattern, name)))
-            .collect();
+        if args.len() - 2 > CONFIG_PATTERNS_MAX {
+            let count = args.len() - 2;
+            return Err(format!(
+                "ERR {count} patterns in one CONFIG GET, {CONFIG_PATTERNS_MAX} are allowed: ask for `*`"
+            ));
+        }
+        let patterns: Vec<Glob> =
+            args.iter().skip(2).map(|pattern| Glob::new(&pattern.to_ascii_lowercase())).collect();
+        let is_meant = |name: &str| patterns.iter().any(|pattern| pattern.matches(name.as_bytes()));
+        let found: Vec<_> = SETTINGS.iter().filter(|(name, _)| is_meant(name)).collect();
         reply.map(found.len());
         for (name, value) in found {
             reply.bulk(name.as_bytes());
@@ -71,8 +78,4 @@ pub(super) fn config(args: Args<'_>, reply: &mut ReplyWriter<'_>) -> Result<(), 
     }
     reply.ok();
     Ok(())
-}
-
-fn matches(pattern: &[u8], name: &str) -> bool {
-    pattern.len() <= PATTERN_BYTES_MAX && glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes())
 }

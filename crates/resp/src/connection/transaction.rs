@@ -117,10 +117,20 @@ impl Connection {
             return self.refuse(self.cross_slot(world), out);
         }
         let Some(transaction) = &mut self.transaction else { return };
-        if transaction.count >= QUEUED_COMMANDS_MAX
-            || transaction.commands.len() + raw.len() > QUEUED_BYTES_MAX
-        {
-            return self.refuse("ERR the transaction has too many commands or bytes", out);
+        if transaction.count >= QUEUED_COMMANDS_MAX {
+            let text = format!(
+                "ERR the transaction has more than {QUEUED_COMMANDS_MAX} commands, which is the limit; so are {QUEUED_BYTES_MAX} bytes \
+                 of commands: use several transactions, or a pipeline without MULTI"
+            );
+            return self.refuse(&text, out);
+        }
+        let bytes = transaction.commands.len() + raw.len();
+        if bytes > QUEUED_BYTES_MAX {
+            let text = format!(
+                "ERR the transaction would have {bytes} bytes of commands, {QUEUED_BYTES_MAX} are the limit; so are \
+                 {QUEUED_COMMANDS_MAX} commands: use several transactions, or a pipeline without MULTI"
+            );
+            return self.refuse(&text, out);
         }
         transaction.spread = Spread::join(transaction.spread, spread);
         transaction.partitions = world.partitions(self.keyspace);
@@ -246,7 +256,10 @@ impl Connection {
             return self.reply_cross_slot(world, out);
         }
         if self.watch.count + args.len() - 1 > WATCHED_KEYS_MAX {
-            return self.reply(out, |reply| reply.error("ERR too many keys are watched"));
+            let count = self.watch.count + args.len() - 1;
+            let text =
+                format!("ERR {count} keys would be watched, {WATCHED_KEYS_MAX} are allowed: watch fewer");
+            return self.reply(out, |reply| reply.error(&text));
         }
         let mut keys = Vec::new();
         push_command(&mut keys, &mut Vec::new(), args.iter());

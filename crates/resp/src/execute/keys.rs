@@ -1,7 +1,5 @@
 //! Commands on records of either type.
 
-use zerohop_wire::Failure;
-
 use super::lists::{LIST_COPY_VALUES, append_all};
 use super::{Done, Execution, NOT_AN_INTEGER, SYNTAX, Stop};
 use crate::limits::REPLY_BYTES_MAX;
@@ -123,8 +121,10 @@ impl Execution<'_> {
                 }
             })?;
             if bytes > REPLY_BYTES_MAX {
-                let limit = REPLY_BYTES_MAX as u32;
-                return Err(Failure::ValueTooLong { length: bytes as u64, limit }.into());
+                return Err(Stop::Refused(format!(
+                    "ERR the list to be copied has more than {bytes} bytes, {REPLY_BYTES_MAX} are allowed: copy it in pieces, with \
+                     LRANGE and RPUSH; nothing was done"
+                )));
             }
             let slices: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
             append_all(self, to, Args::of(&slices))?;

@@ -8,6 +8,7 @@ mod lists;
 mod page;
 mod range;
 mod strings;
+mod work;
 mod zerohop;
 
 use std::borrow::Cow;
@@ -23,6 +24,8 @@ use crate::unit::{self, Kind};
 use crate::{Args, Protocol, Records, ReplyWriter, Unit};
 
 pub(crate) use page::Page;
+use work::Counted;
+
 pub(crate) mod handlers {
     //! What the command table names.
     pub(crate) use super::bits::{bitcount, bitpos, getbit, setbit};
@@ -53,6 +56,8 @@ pub enum Outcome {
         /// When the wait is over, in milliseconds since 1970.
         until_ms: u64,
     },
+    /// It passes a bound: none of the changes may happen. The reply, which has been appended, says which, and is handed on.
+    Refused,
     /// None of the changes may happen. The reply says why ([`failure_reply`]); this says it to programs.
     Aborted(Failure<'static>),
 }
@@ -72,6 +77,11 @@ pub fn failure_reply(failure: &Failure<'_>, reply: &mut Vec<u8>) {
     ReplyWriter::new(reply, Protocol::Resp2).failure(failure);
 }
 
+/// The reply to a unit that was not executed, in words: the first is the kind of error, in capitals.
+pub fn error_reply(text: &str, reply: &mut Vec<u8>) {
+    ReplyWriter::new(reply, Protocol::Resp2).error(text);
+}
+
 /// Executes a unit over the records of the partition that all its keys live in, and appends its reply.
 pub fn execute(
     unit: &Unit<'_>,
@@ -79,6 +89,21 @@ pub fn execute(
     scratch: &mut Scratch,
     reply: &mut Vec<u8>,
 ) -> Outcome {
+    if unit.kind != Kind::Transaction {
+        return run(unit, records, scratch, reply);
+    }
+    let begin = reply.len();
+    let mut counted = Counted::new(records);
+    let outcome = run(unit, &mut counted, scratch, reply);
+    if !counted.is_over {
+        return outcome;
+    }
+    reply.truncate(begin);
+    ReplyWriter::new(reply, unit.protocol).error(&Counted::text());
+    Outcome::Refused
+}
+
+fn run(unit: &Unit<'_>, records: &mut dyn Records, scratch: &mut Scratch, reply: &mut Vec<u8>) -> Outcome {
     let begin = reply.len();
     let Scratch { bytes, parser } = scratch;
     let mut execution = Execution {
@@ -104,6 +129,11 @@ pub fn execute(
             execution.reply.truncate(begin);
             Outcome::Wait { key, until_ms }
         }
+        Err(Stop::Refused(text)) => {
+            execution.reply.truncate(begin);
+            execution.reply.error(&text);
+            Outcome::Refused
+        }
         Err(Stop::Failed(failure)) => {
             execution.reply.truncate(begin);
             execution.reply.failure(&failure);
@@ -124,6 +154,8 @@ pub(crate) enum Stop {
     Say(Cow<'static, str>),
     /// The whole unit is undone.
     Failed(Failure<'static>),
+    /// The whole unit is undone, and answered with this error: it passes a bound.
+    Refused(String),
     /// It waits.
     Wait { key: Vec<u8>, until_ms: u64 },
 }
@@ -242,9 +274,10 @@ impl Execution<'_> {
     /// Ends the unit if its reply has become too long.
     pub(crate) fn check_reply(&self) -> Done {
         match self.reply.len() - self.begin {
-            length if length > REPLY_BYTES_MAX => {
-                Err(Stop::Failed(Failure::TooMany { count: length as u64, limit: REPLY_BYTES_MAX as u32 }))
-            }
+            length if length > REPLY_BYTES_MAX => Err(Stop::Refused(format!(
+                "ERR the reply would have more than {length} bytes, {REPLY_BYTES_MAX} are allowed: ask for less at once, as by a \
+                 smaller range or fewer keys; nothing was done"
+            ))),
             _ => Ok(()),
         }
     }

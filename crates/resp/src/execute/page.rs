@@ -17,9 +17,10 @@ use zerohop_wire::{Failure, What};
 
 use super::keys::type_name;
 use super::{Done, Execution, INTERNAL, Stop};
-use crate::limits::{GATHER_PAGE_KEYS, SPLIT_RETRY_MS};
+use crate::Args;
+use crate::glob::Glob;
+use crate::limits::{GATHER_PAGE_KEYS, GATHER_STEP_PAGES_MAX, GATHER_STEP_WORK_MAX, SPLIT_RETRY_MS};
 use crate::number::integer;
-use crate::{Args, glob};
 
 /// What one partition answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,10 @@ impl<'a> Iterator for PageKeys<'a> {
 }
 
 const HEAD_BYTES: usize = 18;
+
+/// What it costs to look at a key, and to look up what its record is, in steps of about a nanosecond.
+const KEY_COST: usize = 100;
+const INSPECT_COST: usize = 500;
 
 /// Instead of whether there are more keys.
 const SPLIT: u8 = 2;
@@ -108,7 +113,7 @@ impl Execution<'_> {
         Ok(())
     }
 
-    /// Collects keys until so many have been looked at.
+    /// Collects keys until so many have been looked at, or the step has worked enough: it ends then, also without a key.
     fn keys(
         &mut self,
         mut cursor: u32,
@@ -116,32 +121,44 @@ impl Execution<'_> {
         pattern: &[u8],
         wanted_type: &[u8],
     ) -> Result<(u64, u32, Option<u32>), Stop> {
-        let mut looked_at = 0u32;
-        loop {
+        let pattern = (!pattern.is_empty()).then(|| Glob::new(pattern));
+        let (mut looked_at, mut work) = (0u32, 0);
+        for page in 1.. {
             let begin = self.reply.len();
             let body = self.reply.body();
             let next = self.records.scan(cursor, &mut |key| {
                 looked_at += 1;
-                if pattern.is_empty() || glob::matches(pattern, key) {
+                work += pattern.as_ref().map_or(KEY_COST, |pattern| pattern.cost(key.len())) + key.len() / 4;
+                if pattern.as_ref().is_none_or(|pattern| pattern.matches(key)) {
                     body.extend_from_slice(&(key.len() as u32).to_le_bytes());
                     body.extend_from_slice(key);
                 }
             })?;
             if !wanted_type.is_empty() {
-                self.keep_type(begin, wanted_type)?;
+                work += self.keep_type(begin, wanted_type)? * INSPECT_COST;
             }
             self.check_reply()?;
             match next {
-                Some(next) if looked_at < limit && next != cursor => cursor = next,
+                Some(next)
+                    if looked_at < limit
+                        && work < GATHER_STEP_WORK_MAX
+                        && page < GATHER_STEP_PAGES_MAX
+                        && next != cursor =>
+                {
+                    cursor = next;
+                }
                 next => return Ok((0, looked_at, next)),
             }
         }
+        Ok((0, looked_at, None))
     }
 
-    /// Drops those of the keys behind `begin` whose records are not of a type.
-    fn keep_type(&mut self, begin: usize, wanted: &[u8]) -> Done {
+    /// Drops those of the keys behind `begin` whose records are not of a type. How many it looked at.
+    fn keep_type(&mut self, begin: usize, wanted: &[u8]) -> Result<usize, Stop> {
         let found = self.reply.body().split_off(begin);
+        let mut looked_at = 0;
         for key in PageKeys(&found) {
+            looked_at += 1;
             let record = self.records.inspect(key)?.map(|info| info.record);
             if record.is_some() && type_name(record).as_bytes().eq_ignore_ascii_case(wanted) {
                 let body = self.reply.body();
@@ -149,14 +166,14 @@ impl Execution<'_> {
                 body.extend_from_slice(key);
             }
         }
-        Ok(())
+        Ok(looked_at)
     }
 
     /// Removes records until so many are gone.
     fn flush(&mut self, mut cursor: u32, limit: u32) -> Result<(u64, u32, Option<u32>), Stop> {
         let mut removed = 0;
         let limit = u64::from(limit).min(GATHER_PAGE_KEYS as u64);
-        loop {
+        for page in 1.. {
             let found = &mut *self.scratch;
             found.clear();
             let next = self.records.scan(cursor, &mut |key| {
@@ -167,9 +184,12 @@ impl Execution<'_> {
                 removed += u64::from(self.records.remove(key)?);
             }
             match next {
-                Some(next) if removed < limit && next != cursor => cursor = next,
+                Some(next) if removed < limit && page < GATHER_STEP_PAGES_MAX && next != cursor => {
+                    cursor = next
+                }
                 next => return Ok((removed, removed as u32, next)),
             }
         }
+        Ok((removed, removed as u32, None))
     }
 }

@@ -35,6 +35,8 @@ pub struct ModelWorld {
     pub spans_later: bool,
     /// Whether changes are refused.
     pub is_full: bool,
+    /// Whether what is asked of partitions is answered as by one that is busy for long.
+    pub is_busy: bool,
     /// How long `DEBUG SLEEP` has slept.
     pub slept_ms: u64,
     partitions: u32,
@@ -65,6 +67,7 @@ impl ModelWorld {
             spans_later: false,
             password: None,
             is_full: false,
+            is_busy: false,
             slept_ms: 0,
             partitions: partitions.clamp(1, SLOTS),
             slot_of,
@@ -155,7 +158,7 @@ impl ModelWorld {
                     self.waiting.push(promised);
                     false
                 }
-                Outcome::Done | Outcome::Aborted(_) => true,
+                Outcome::Done | Outcome::Refused | Outcome::Aborted(_) => true,
             },
             Err(_) => unreachable!("a unit decodes to what was encoded"),
         }
@@ -223,6 +226,11 @@ impl ModelWorld {
         if place.partition == SEVERAL {
             return self.execute_over(place.keyspace, unit, reply);
         }
+        if self.is_busy {
+            let failure = zerohop_wire::Failure::Unavailable { retry_after_ms: 1 };
+            crate::failure_reply(&failure, reply);
+            return Outcome::Aborted(failure);
+        }
         let mut scratch = std::mem::take(&mut self.scratch);
         let records = self.records(place);
         let before = records.snapshot();
@@ -239,7 +247,7 @@ impl ModelWorld {
                     "a unit that waits leaves nothing behind"
                 );
             }
-            Outcome::Aborted(_) => records.restore(before),
+            Outcome::Refused | Outcome::Aborted(_) => records.restore(before),
         }
         self.scratch = scratch;
         outcome
@@ -257,7 +265,7 @@ impl World for ModelWorld {
             return Ran::Later;
         }
         match self.execute(to, unit, reply) {
-            Outcome::Done | Outcome::Aborted(_) => Ran::Done,
+            Outcome::Done | Outcome::Refused | Outcome::Aborted(_) => Ran::Done,
             Outcome::Wait { .. } => {
                 self.run_promised(promised, reply);
                 Ran::Later

@@ -102,10 +102,14 @@ impl fmt::Display for Failure<'_> {
                 "the partition is served elsewhere: apply the changes to map epoch {epoch} and ask its owner"
             ),
             Self::Busy { retry_after_ms } => {
-                write!(f, "the instance is overloaded: ask again in {retry_after_ms} ms")
+                write!(f, "the instance is overloaded: ask again in {} ms", pause_ms(*retry_after_ms))
             }
             Self::Unavailable { retry_after_ms } => {
-                write!(f, "the partition cannot answer just now: ask again in {retry_after_ms} ms")
+                write!(
+                    f,
+                    "the partition cannot answer just now: ask again in {} ms",
+                    pause_ms(*retry_after_ms)
+                )
             }
             Self::TooFewInSync { in_sync, needed } => write!(
                 f,
@@ -147,6 +151,11 @@ impl fmt::Display for Failure<'_> {
     }
 }
 
+/// The pause that a sentence names: a client that waits for 0 ms asks in a loop, so no sentence says 0.
+fn pause_ms(retry_after_ms: u32) -> u32 {
+    retry_after_ms.max(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,6 +167,10 @@ mod tests {
         assert!(long.contains("70000") && long.contains("65536"), "{long}");
         let empty = Failure::KeyTooLong { length: 0, limit: 65_536 }.to_string();
         assert_eq!(empty, "the key is empty: a key has 1 to 65536 bytes");
+        let pauses = [0, 1, 40].map(|retry_after_ms| Failure::Busy { retry_after_ms }.to_string());
+        assert!(pauses[0].ends_with("ask again in 1 ms") && pauses[2].ends_with("in 40 ms"), "{pauses:?}");
+        let unavailable = Failure::Unavailable { retry_after_ms: 0 }.to_string();
+        assert!(unavailable.ends_with("ask again in 1 ms"), "{unavailable}");
         let limit = BLOB_ATTRIBUTES_BYTES_MAX as u32;
         let attributes = Failure::ValueTooLong { length: 40_000, limit }.to_string();
         assert!(attributes.contains("attributes have 40000 bytes, 32768"), "{attributes}");

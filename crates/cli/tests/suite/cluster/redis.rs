@@ -17,7 +17,10 @@ impl Redis {
 
     /// Sends a command whose arguments have no spaces.
     pub(crate) fn send(&mut self, command: &str) {
-        self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
+        let words: Vec<&str> = command.split(' ').collect();
+        let mut bytes = format!("*{}\r\n", words.len());
+        words.iter().for_each(|word| bytes.push_str(&format!("${}\r\n{word}\r\n", word.len())));
+        self.0.get_mut().write_all(bytes.as_bytes()).unwrap();
     }
 
     /// The next reply: a text, a number, or an error behind its `-`; `nil`; or all of an array, with spaces between them.

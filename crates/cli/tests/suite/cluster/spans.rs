@@ -160,3 +160,47 @@ fn commands_over_keys_on_all_nodes_are_whole_through_the_kill_of_one() {
     });
     assert_eq!(sum(&mut redis, &mget), Some(100 * ACCOUNTS as i64));
 }
+
+#[test]
+fn commands_of_many_keys_are_done_whole_or_refused_for_good() {
+    let folder = crate::support::folder();
+    let cluster = Cluster::start(folder.path(), 1);
+    cluster.wait_until_whole();
+    let mut redis = Redis::connect(&cluster.instance(0));
+    let keys: Vec<String> = (0..20_000).map(|number| format!("k{number}")).collect();
+    let pairs = |keys: &[String]| keys.iter().map(|key| format!("{key} v")).collect::<Vec<_>>().join(" ");
+    let all = keys.join(" ");
+    // One step, and more keys than one step takes.
+    let refused = redis.ask(&format!("MSET {}", pairs(&keys)));
+    assert!(
+        refused.starts_with("-ERR MSET of 20000 keys in several partitions, 16384 are allowed"),
+        "{refused}"
+    );
+    let refused = redis.ask(&format!("MSETNX {}", pairs(&keys[..9_000])));
+    assert!(
+        refused.starts_with("-ERR MSETNX of 9000 keys in several partitions, 8192 are allowed"),
+        "{refused}"
+    );
+    assert_eq!(redis.ask(&format!("EXISTS {all}")), "0");
+    assert_eq!(redis.ask(&format!("MSET {}", pairs(&keys[..16_384]))), "OK");
+    // In parts.
+    assert_eq!(redis.ask(&format!("EXISTS {all}")), "16384");
+    assert_eq!(redis.ask(&format!("TOUCH {all}")), "16384");
+    let told = redis.ask(&format!("MGET {all}"));
+    let values: Vec<&str> = told.split(' ').collect();
+    assert_eq!(values.len(), keys.len());
+    assert!(
+        values.iter().enumerate().all(|(place, value)| *value == if place < 16_384 { "v" } else { "nil" })
+    );
+    assert_eq!(redis.ask(&format!("DEL {all}")), "16384");
+    assert_eq!(redis.ask(&format!("UNLINK {all}")), "0");
+    // A transaction of more operations than one may have.
+    assert_eq!(redis.ask("MULTI"), "OK");
+    for number in 0..10_000 {
+        redis.send(&format!("MSET a{number} 1 b{number} 2"));
+    }
+    assert!((0..10_000).all(|_| redis.reply() == "QUEUED"));
+    let refused = redis.ask("EXEC");
+    assert!(refused.starts_with("-ERR ") && refused.contains("16384 are allowed"), "{refused}");
+    assert_eq!(redis.ask("EXISTS a0 b9999"), "0");
+}

@@ -4,6 +4,7 @@ mod cluster;
 mod kill;
 mod nodes;
 mod order;
+mod scans;
 mod splits;
 mod strangers;
 mod support;

@@ -1,0 +1,204 @@
+//! Commands of more keys in several partitions than one transaction has operations: done in parts, or refused.
+//!
+//! | command | beyond the limit |
+//! | --- | --- |
+//! | `MGET`, `EXISTS`, `TOUCH` | read in parts, each at one moment of its own |
+//! | `DEL`, `UNLINK` | done in parts, each whole or not at all |
+//! | `MSET`, `MSETNX` | refused: they are one step, and would not be one |
+
+use crate::args::Span;
+use crate::command::Command;
+use crate::limits::{PART_KEYS_MAX, REPLY_BYTES_MAX};
+use crate::number::integer;
+use crate::parse::{Parsed, Parser, push_command};
+use crate::unit::Kind;
+use crate::{Args, Protocol, ReplyWriter, Unit};
+
+use zerohop_wire::limits::TRANSACTION_ITEMS_MAX;
+
+/// How a command of many keys is done.
+#[derive(Debug)]
+pub enum Shares {
+    /// As it is.
+    Whole,
+    /// As these units, one after the other. Their replies are put together by [`Joined`].
+    Parts(Vec<Vec<u8>>, Joined),
+    /// Not at all: the error that is its reply.
+    Refused(String),
+}
+
+/// The replies to the parts of a command, put together.
+#[derive(Debug)]
+pub struct Joined {
+    name: &'static str,
+    is_list: bool,
+    keys: usize,
+    sum: i64,
+    items: Vec<u8>,
+    parts: usize,
+}
+
+impl Unit<'_> {
+    /// How this unit, whose keys are in several partitions, is done.
+    #[must_use]
+    pub fn shares(&self) -> Shares {
+        let mut parser = Parser::default();
+        if self.kind != Kind::One || !matches!(parser.parse(self.commands), Parsed::Command { .. }) {
+            return Shares::Whole;
+        }
+        let args = Args::within(self.commands, &parser.spans);
+        let Some(command) = Command::find(args.at(0)) else { return Shares::Whole };
+        let (keys, step) = (args.len().saturating_sub(1), usize::from(command.keys.step.unsigned_abs()));
+        let keys = keys / step.max(1);
+        let refused = |limit: usize| {
+            let name = command.name.to_ascii_uppercase();
+            Shares::Refused(format!(
+                "ERR {name} of {keys} keys in several partitions, {limit} are allowed, as it is one step: send several of fewer keys; nothing \
+                 was done"
+            ))
+        };
+        match command.name {
+            "mset" if keys > TRANSACTION_ITEMS_MAX as usize => refused(TRANSACTION_ITEMS_MAX as usize),
+            "msetnx" if keys > PART_KEYS_MAX => refused(PART_KEYS_MAX),
+            "mget" | "exists" | "touch" | "del" | "unlink" if keys > PART_KEYS_MAX => {
+                let units = (1..args.len()).step_by(PART_KEYS_MAX).map(|begin| {
+                    let part = args.part(begin, begin + PART_KEYS_MAX);
+                    let words: Vec<&[u8]> = std::iter::once(args.at(0)).chain(part.iter()).collect();
+                    let (mut commands, mut spans) = (Vec::new(), Vec::<Span>::new());
+                    push_command(&mut commands, &mut spans, words.into_iter());
+                    let mut unit = Vec::new();
+                    Unit { commands: &commands, parsed: None, ..*self }.encode(&mut unit);
+                    unit
+                });
+                let (name, is_list) = (command.name, command.name == "mget");
+                Shares::Parts(
+                    units.collect(),
+                    Joined { name, is_list, keys, sum: 0, items: Vec::new(), parts: 0 },
+                )
+            }
+            _ => Shares::Whole,
+        }
+    }
+}
+
+impl Joined {
+    /// Takes the reply to the next part.
+    ///
+    /// # Errors
+    /// The reply to all: a part has failed, or the whole is too long. No more parts are to be done.
+    pub fn take(&mut self, reply: &[u8]) -> Result<(), Vec<u8>> {
+        let line = reply.iter().position(|byte| *byte == b'\n').map_or(reply.len(), |end| end + 1);
+        match reply.first() {
+            Some(b'*') if self.is_list => self.items.extend_from_slice(&reply[line..]),
+            Some(b':') => {
+                let number = reply.get(1..line.saturating_sub(2)).and_then(integer);
+                self.sum = self.sum.saturating_add(number.unwrap_or(0));
+            }
+            _ => return Err(self.failed(reply)),
+        }
+        self.parts += 1;
+        if self.items.len() > REPLY_BYTES_MAX {
+            let bytes = self.items.len();
+            return Err(error(&format!(
+                "ERR the reply would have more than {bytes} bytes, {REPLY_BYTES_MAX} are allowed: ask for fewer keys"
+            )));
+        }
+        Ok(())
+    }
+
+    /// The reply to the whole command, once all parts are done.
+    pub fn reply(self, protocol: Protocol, into: &mut Vec<u8>) {
+        let mut writer = ReplyWriter::new(into, protocol);
+        if self.is_list {
+            writer.array(self.keys);
+            into.extend_from_slice(&self.items);
+        } else {
+            writer.integer(self.sum);
+        }
+    }
+
+    /// What is told once a part has failed: of a command that removes, that the parts before are done.
+    fn failed(&self, reply: &[u8]) -> Vec<u8> {
+        if self.parts == 0 || !matches!(self.name, "del" | "unlink") {
+            return reply.to_vec();
+        }
+        let text = String::from_utf8_lossy(reply.strip_prefix(b"-").unwrap_or(reply));
+        let (name, done) = (self.name.to_ascii_uppercase(), self.parts * PART_KEYS_MAX);
+        error(&format!(
+            "ERR {name} is done for the first {done} of its {} keys, and not for all others, of which {} were removed: repeat it ({})",
+            self.keys,
+            self.sum,
+            text.trim_end()
+        ))
+    }
+}
+
+fn error(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    ReplyWriter::new(&mut bytes, Protocol::Resp2).error(text);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(name: &str, args: usize) -> Shares {
+        let words: Vec<Vec<u8>> = std::iter::once(name.as_bytes().to_vec())
+            .chain((0..args).map(|n| n.to_string().into_bytes()))
+            .collect();
+        let mut commands = Vec::new();
+        push_command(&mut commands, &mut Vec::new(), words.iter().map(Vec::as_slice));
+        let (kind, protocol) = (Kind::One, Protocol::Resp2);
+        Unit { kind, protocol, wait_until_ms: None, watched: &[], commands: &commands, parsed: None }.shares()
+    }
+
+    fn keys(unit: &[u8]) -> usize {
+        Unit::decode(unit).unwrap().keys().len()
+    }
+
+    #[test]
+    fn many_keys_are_shared_out_or_refused_by_name_and_limit() {
+        for name in ["mget", "exists", "TOUCH", "del", "UNLINK"] {
+            assert!(matches!(shares(name, PART_KEYS_MAX), Shares::Whole));
+            let Shares::Parts(units, _) = shares(name, 2 * PART_KEYS_MAX + 1) else { panic!("{name}") };
+            assert_eq!(
+                units.iter().map(|unit| keys(unit)).collect::<Vec<_>>(),
+                [PART_KEYS_MAX, PART_KEYS_MAX, 1]
+            );
+        }
+        assert!(matches!(shares("mset", 2 * 16_384), Shares::Whole));
+        let Shares::Refused(text) = shares("MSET", 2 * 16_385) else { panic!("it is one step") };
+        assert!(
+            text.starts_with("ERR MSET of 16385 keys in several partitions, 16384 are allowed"),
+            "{text}"
+        );
+        assert!(matches!(shares("msetnx", 2 * 8_193), Shares::Refused(_)));
+        assert!(matches!(shares("rename", 2), Shares::Whole));
+    }
+
+    #[test]
+    fn replies_to_parts_are_put_together_and_what_was_done_before_a_failure_is_told() {
+        let Shares::Parts(_, mut joined) = shares("mget", PART_KEYS_MAX + 1) else { panic!("it is long") };
+        joined.take(b"*2\r\n$1\r\na\r\n$-1\r\n").unwrap();
+        joined.take(b"*1\r\n$1\r\nb\r\n").unwrap();
+        let mut reply = Vec::new();
+        joined.reply(Protocol::Resp2, &mut reply);
+        assert_eq!(reply, b"*8193\r\n$1\r\na\r\n$-1\r\n$1\r\nb\r\n");
+        for name in ["del", "exists"] {
+            let Shares::Parts(_, mut joined) = shares(name, PART_KEYS_MAX + 1) else { panic!("it is long") };
+            joined.take(b":8000\r\n").unwrap();
+            let told = String::from_utf8(joined.take(b"-TRYAGAIN it is busy\r\n").unwrap_err()).unwrap();
+            if name == "del" {
+                assert!(told.starts_with("-ERR DEL is done for the first 8192 of its 8193 keys"), "{told}");
+                assert!(told.ends_with("(TRYAGAIN it is busy)\r\n"), "{told}");
+            } else {
+                assert_eq!(told, "-TRYAGAIN it is busy\r\n");
+            }
+            joined.take(b":1\r\n").unwrap();
+            let mut reply = Vec::new();
+            joined.reply(Protocol::Resp2, &mut reply);
+            assert_eq!(reply, b":8001\r\n");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Bounds of commands, replies and transactions: each is named, nothing is done, and the connection goes on.
+
+use zerohop_resp::Then;
+use zerohop_resp::limits::*;
+
+use crate::connection::Client;
+
+fn set(length: usize) -> Vec<u8> {
+    [format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${length}\r\n").as_bytes(), &vec![b'x'; length], b"\r\n"].concat()
+}
+
+#[test]
+fn an_argument_that_is_too_long_is_told_and_the_connection_goes_on() {
+    let mut client = Client::new();
+    let text = "-ERR an argument of 16777217 bytes, 16777216 are allowed: keep large data in a blob";
+    client.bytes(&[&b"PING\r\n"[..], &set(BULK_BYTES_MAX + 1), b"PING\r\nEXISTS k\r\n"].concat());
+    let replies = client.replies();
+    assert!(replies.starts_with(&format!("+PONG\r\n{text}")), "{replies}");
+    assert!(replies.ends_with("nothing was done\r\n+PONG\r\n:0\r\n"), "{replies}");
+    // As it comes over a socket nothing of it is kept.
+    for piece in set(BULK_BYTES_MAX + 1).chunks(100_001) {
+        client.bytes(piece);
+        assert!(client.rest.len() < 100, "{}", client.rest.len());
+    }
+    assert!(client.replies().starts_with(text));
+    // In a transaction, which is refused then.
+    client.bytes(
+        &[&b"MULTI\r\nSET a 1\r\n"[..], &set(BULK_BYTES_MAX + 1), b"SET b 1\r\nEXEC\r\nEXISTS a b\r\n"]
+            .concat(),
+    );
+    let replies = client.replies();
+    assert!(replies.contains(text) && replies.contains("-EXECABORT"), "{replies}");
+    // Whose reply is not wanted.
+    client.send("CLIENT REPLY SKIP");
+    client.bytes(&[&set(BULK_BYTES_MAX + 1)[..], b"PING\r\n"].concat());
+    assert_eq!(client.replies(), "+PONG\r\n");
+    assert_eq!(client.then, Then::More);
+}
+
+#[test]
+fn a_command_that_is_too_long_is_told_and_the_connection_goes_on() {
+    let mut client = Client::new();
+    let value = [format!("${BULK_BYTES_MAX}\r\n").as_bytes(), &vec![b'x'; BULK_BYTES_MAX], b"\r\n"].concat();
+    let mut bytes = b"*7\r\n$4\r\nMSET\r\n".to_vec();
+    for _ in 0..3 {
+        bytes.extend_from_slice(b"$1\r\nk\r\n");
+        bytes.extend_from_slice(&value);
+    }
+    bytes.extend_from_slice(b"PING\r\n");
+    for piece in bytes.chunks(1 << 20) {
+        client.bytes(piece);
+    }
+    let replies = client.replies();
+    assert!(replies.starts_with("-ERR a command of more than 34603008 bytes"), "{replies}");
+    assert!(replies.ends_with("\r\n+PONG\r\n"), "{replies}");
+}
+
+#[test]
+fn strangers_may_not_send_arguments_that_are_too_long() {
+    let mut client = Client::new();
+    client.world.password = Some(b"secret".to_vec());
+    client.bytes(format!("*3\r\n$4\r\nAUTH\r\n$1\r\nk\r\n${}\r\n", BULK_BYTES_MAX + 1).as_bytes());
+    let replies = client.replies();
+    assert_eq!(
+        (client.then, replies.as_str()),
+        (Then::Close, "-ERR Protocol error: unauthenticated bulk length\r\n")
+    );
+}
+
+#[test]
+fn the_work_of_a_transaction_is_bounded_by_the_bytes_that_it_goes_through() {
+    let mut client = Client::new();
+    client.bytes(&set(BULK_BYTES_MAX));
+    client.send("MULTI");
+    client.bytes("BITCOUNT k\r\n".repeat(20).as_bytes());
+    client.send("SET {k}o 1");
+    client.replies();
+    let replies = client.send("EXEC\nEXISTS {k}o");
+    assert!(
+        replies.starts_with("-ERR the transaction goes through more than 268435456 bytes of records"),
+        "{replies}"
+    );
+    assert!(replies.ends_with("\r\n:0\r\n"), "{replies}");
+    client.send("MULTI");
+    client.bytes("BITCOUNT k\r\n".repeat(4).as_bytes());
+    client.replies();
+    assert!(client.send("EXEC").starts_with("*4\r\n:"));
+}
+
+#[test]
+fn a_queue_of_commands_is_bounded() {
+    let mut client = Client::new();
+    client.send("MULTI");
+    client.bytes("PING\r\n".repeat(QUEUED_COMMANDS_MAX).as_bytes());
+    assert_eq!(client.replies(), "+QUEUED\r\n".repeat(QUEUED_COMMANDS_MAX));
+    let refused = client.send("PING");
+    assert!(refused.contains("more than 16384 commands") && refused.contains(" 34603008 bytes"), "{refused}");
+    assert!(client.send("EXEC").starts_with("-EXECABORT"));
+    client.bytes(["WATCH", &" k".repeat(WATCHED_KEYS_MAX), "\r\nWATCH k\r\n"].concat().as_bytes());
+    assert_eq!(client.replies(), "+OK\r\n-ERR 1025 keys would be watched, 1024 are allowed: watch fewer\r\n");
+}
+
+#[test]
+fn a_reply_that_would_be_too_long_is_an_error() {
+    let mut client = Client::new();
+    let value = vec![b'x'; BULK_BYTES_MAX];
+    let head = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n", value.len());
+    client.bytes(&[head.as_bytes(), &value, b"\r\n"].concat());
+    assert_eq!(client.replies(), "+OK\r\n");
+    let reply = client.send("MGET k k k k k");
+    assert!(reply.len() < 200 && reply.starts_with("-ERR "), "{reply}");
+    assert!(client.send("MGET k k").len() > 2 * BULK_BYTES_MAX);
+}
+
+/// Answers all steps of a command, and counts them.
+fn steps(client: &mut Client) -> (usize, String) {
+    let mut steps = 0;
+    let mut replies = client.replies();
+    while client.world.promised() > 0 {
+        replies.push_str(&client.deliver(0));
+        steps += 1;
+    }
+    (steps, replies)
+}
+
+#[test]
+fn a_step_through_long_keys_ends_early_and_the_command_goes_on() {
+    let mut client = Client::new();
+    for n in 0..40 {
+        let key = [format!("{{a}}{n:02}").as_bytes(), &b"a".repeat(65_000)].concat();
+        client.bytes(
+            &[format!("*3\r\n$3\r\nSET\r\n${}\r\n", key.len()).as_bytes(), &key, b"\r\n$1\r\nv\r\n"].concat(),
+        );
+    }
+    client.replies();
+    client.world.away.extend(0..4);
+    let slow = format!("*{}b*", "?".repeat(1000));
+    for (pattern, found) in [(slow.as_str(), 0), ("{a}1*", 10), (&format!("*{}*", "a".repeat(1000)), 40)] {
+        client.bytes(format!("KEYS {pattern}\r\n").as_bytes());
+        let (steps, replies) = steps(&mut client);
+        assert!(replies.starts_with(&format!("*{found}\r\n")), "{}", &replies[..20]);
+        // Two keys, or three: a page of the model has as many keys as it likes.
+        assert!(pattern != slow || steps >= 8, "{steps}");
+        let (mut cursor, mut seen) = ("0".to_owned(), 0);
+        loop {
+            client.bytes(format!("SCAN {cursor} COUNT 4096 MATCH {pattern}\r\n").as_bytes());
+            let (_, replies) = self::steps(&mut client);
+            let mut lines = replies.split("\r\n").skip(2);
+            cursor = lines.next().unwrap().to_owned();
+            seen += lines.next().unwrap()[1..].parse::<usize>().unwrap();
+            if cursor == "0" {
+                break;
+            }
+        }
+        assert_eq!(seen, found);
+    }
+    assert!(client.send(&format!("KEYS {}", "a".repeat(1025))).contains("1025 bytes, 1024 are allowed"));
+    let many = client.send(&format!("CONFIG GET{}", " *".repeat(65)));
+    assert!(many.starts_with("-ERR 65 patterns in one CONFIG GET, 64 are allowed"), "{many}");
+}
+
+#[test]
+fn a_scan_of_which_a_partition_cannot_answer_goes_on_later() {
+    let mut client = Client::new();
+    client.send("SET {b}1 v\nSET {a}1 v");
+    client.world.away.extend(0..4);
+    client.world.is_busy = true;
+    let (mut cursor, mut seen) = ("0".to_owned(), Vec::new());
+    for call in 0.. {
+        assert!(call < 20);
+        client.bytes(format!("SCAN {cursor}\r\n").as_bytes());
+        let (_, replies) = steps(&mut client);
+        assert!(replies.starts_with("*2\r\n"), "{replies}");
+        let lines: Vec<&str> = replies.split("\r\n").collect();
+        cursor = lines[2].to_owned();
+        seen.extend(lines[4..].iter().filter(|line| line.starts_with('{')).map(|key| (*key).to_owned()));
+        client.world.is_busy = call < 1;
+        if cursor == "0" {
+            break;
+        }
+    }
+    seen.sort();
+    assert_eq!(seen, ["{a}1", "{b}1"]);
+    // One that nobody serves for long is told.
+    client.world.is_busy = true;
+    let mut told = String::new();
+    for _ in 0..4 {
+        client.bytes(format!("SCAN {cursor}\r\n").as_bytes());
+        told = steps(&mut client).1;
+        cursor = told.split("\r\n").nth(2).unwrap_or_default().to_owned();
+        if !told.starts_with('*') {
+            break;
+        }
+        assert_ne!(cursor, "0");
+    }
+    assert!(told.starts_with("-TRYAGAIN"), "{told}");
+}
