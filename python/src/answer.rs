@@ -41,10 +41,16 @@ impl Answer {
             Self::Nothing | Self::Bytes(None) | Self::Values(None) | Self::Keys(None) => Ok(py.None()),
             Self::Record(None) | Self::Info(None) | Self::Blob(None) => Ok(py.None()),
             Self::Float(number) => number.into_py_any(py),
-            Self::Blob(Some(BlobInfo { id, generation, size, chunk_bytes, attributes, version })) => {
-                (id.0, generation, size, chunk_bytes, PyBytes::new(py, &attributes), version.0)
-                    .into_py_any(py)
-            }
+            Self::Blob(Some(BlobInfo {
+                id,
+                generation,
+                size,
+                chunk_bytes,
+                attributes,
+                finished,
+                version,
+            })) => (id.0, generation, size, chunk_bytes, PyBytes::new(py, &attributes), version.0, finished)
+                .into_py_any(py),
             Self::Blobs(blobs) => {
                 let blobs = blobs.into_iter().map(|info| Self::Blob(info).object(py, core));
                 PyList::new(py, blobs.collect::<PyResult<Vec<_>>>()?)?.into_py_any(py)

@@ -32,6 +32,8 @@ pub(crate) enum BlobOperation {
         /// `None`: as the keyspace says.
         chunk_bits: Option<u8>,
         attributes: Vec<u8>,
+        /// It is not finished before its attributes are given to it.
+        unfinished: bool,
     },
     /// Bytes from an offset on, into memory, as far as there are any. How many.
     ReadInto {
@@ -61,14 +63,25 @@ pub(crate) enum BlobOperation {
 }
 
 impl BlobOperation {
-    pub(crate) async fn run(&self, keyspace: &Keyspace, name: Bytes) -> Result<Answer, Problem> {
-        let blob = keyspace.blob(name);
+    /// Of a blob, also where it is not finished if `unfinished`.
+    pub(crate) async fn run(
+        &self,
+        keyspace: &Keyspace,
+        name: Bytes,
+        unfinished: bool,
+    ) -> Result<Answer, Problem> {
+        let blob = named(keyspace, name, unfinished);
         Ok(match self {
             Self::Stat => Answer::Blob(blob.stat().await?),
-            Self::Create { chunk_bits, attributes } => Answer::Blob(Some(match chunk_bits {
-                Some(bits) => blob.create_with(*bits, attributes).await?,
-                None => blob.create(attributes).await?,
-            })),
+            Self::Create { chunk_bits, attributes, unfinished: true } => {
+                Answer::Blob(Some(blob.create_unfinished(*chunk_bits, attributes).await?))
+            }
+            Self::Create { chunk_bits, attributes, unfinished: false } => {
+                Answer::Blob(Some(match chunk_bits {
+                    Some(bits) => blob.create_with(*bits, attributes).await?,
+                    None => blob.create(attributes).await?,
+                }))
+            }
             Self::ReadInto { offset, into } => Answer::Number(read_into(&blob, *offset, into).await?),
             Self::Read { offset, length } => {
                 Answer::Bytes(Some(blob.read_at(*offset, *length).await?.read_to_end().await?))
@@ -90,6 +103,12 @@ impl BlobOperation {
             Self::Delete => Answer::Flag(blob.delete().await?),
         })
     }
+}
+
+/// A blob, also where it is not finished if `unfinished`.
+pub(crate) fn named(keyspace: &Keyspace, name: Bytes, unfinished: bool) -> Blob<'_> {
+    let blob = keyspace.blob(name);
+    if unfinished { blob.with_unfinished() } else { blob }
 }
 
 /// Reads straight into memory. What is written to meanwhile is read again; an error leaves some of each there.
@@ -185,11 +204,14 @@ impl NativeBlobList {
         keyspace: Arc<Keyspace>,
         prefix: Bytes,
         behind: Bytes,
-        page: Option<u32>,
+        (page, unfinished): (Option<u32>, bool),
     ) -> Self {
         let (sender, pages) = mpsc::channel(1);
         let producer = Box::pin(async move {
             let mut list = keyspace.list_blobs(prefix).behind(behind);
+            if unfinished {
+                list = list.with_unfinished();
+            }
             if let Some(names) = page {
                 list = list.page_names(names);
             }

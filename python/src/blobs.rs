@@ -21,6 +21,8 @@ use crate::problem::Problem;
 pub(crate) struct NativeBlobs {
     core: Arc<Core>,
     keyspace: Arc<Keyspace>,
+    /// Also those that are not finished.
+    unfinished: bool,
 }
 
 type Brought = PyResult<Py<PyAny>>;
@@ -39,10 +41,23 @@ impl NativeBlobs {
         })
     }
 
-    #[pyo3(signature = (name, attributes, chunk_bits = None))]
-    fn create(&self, py: Python<'_>, name: Name, attributes: Name, chunk_bits: Option<u8>) -> Brought {
+    /// The same blobs for whoever reads and writes also those that are not finished.
+    fn with_unfinished(&self) -> Self {
+        let (core, keyspace) = (Arc::clone(&self.core), Arc::clone(&self.keyspace));
+        Self { core, keyspace, unfinished: true }
+    }
+
+    #[pyo3(signature = (name, attributes, chunk_bits = None, unfinished = false))]
+    fn create(
+        &self,
+        py: Python<'_>,
+        name: Name,
+        attributes: Name,
+        chunk_bits: Option<u8>,
+        unfinished: bool,
+    ) -> Brought {
         let attributes = attributes.as_ref().to_vec();
-        self.run(py, &name, BlobOperation::Create { chunk_bits, attributes })
+        self.run(py, &name, BlobOperation::Create { chunk_bits, attributes, unfinished })
     }
 
     fn read_into(&self, py: Python<'_>, name: Name, offset: u64, into: &Bound<'_, PyAny>) -> Brought {
@@ -61,7 +76,7 @@ impl NativeBlobs {
 
     fn fill(&self, name: Name) -> NativeBlobFill {
         let name = Bytes::copy_from_slice(name.as_ref());
-        NativeBlobFill::new(Arc::clone(&self.core), Arc::clone(&self.keyspace), name)
+        NativeBlobFill::new(Arc::clone(&self.core), Arc::clone(&self.keyspace), (name, self.unfinished))
     }
 
     fn append(&self, py: Python<'_>, name: Name, bytes: &Bound<'_, PyAny>) -> Brought {
@@ -99,19 +114,20 @@ impl NativeBlobs {
         let copied = |name: &Name| Bytes::copy_from_slice(name.as_ref());
         let (prefix, behind) = (copied(&prefix), behind.as_ref().map(copied).unwrap_or_default());
         let (core, keyspace) = (Arc::clone(&self.core), Arc::clone(&self.keyspace));
-        NativeBlobList::new(core, keyspace, prefix, behind, page_names)
+        NativeBlobList::new(core, keyspace, prefix, behind, (page_names, self.unfinished))
     }
 }
 
 impl NativeBlobs {
     pub(crate) fn new(core: Arc<Core>, keyspace: Arc<Keyspace>) -> Self {
-        Self { core, keyspace }
+        Self { core, keyspace, unfinished: false }
     }
 
     fn run(&self, py: Python<'_>, name: &Name, operation: BlobOperation) -> Brought {
         let (keyspace, name) = (Arc::clone(&self.keyspace), Bytes::copy_from_slice(name.as_ref()));
+        let unfinished = self.unfinished;
         self.core.run(py, async move {
-            let result = operation.run(&keyspace, name).await;
+            let result = operation.run(&keyspace, name, unfinished).await;
             Outcome { result, spent: Spent::Blob(operation) }
         })
     }

@@ -1,12 +1,13 @@
 //! The class `NativeClient`: connecting, keyspaces, closing.
 
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use zerohop_client::{Client, DropOptions, Options, Secret, Token, read_secret, read_token};
+use zerohop_client::{Client, ClientTls, DropOptions, Options, Secret, Token, read_secret, read_token};
 use zerohop_wire::admin::{AdminAnswer, AdminRequest, Answer as AdminSays, Ask, KeyspaceSettings};
 
 use crate::answer::Answer;
@@ -15,6 +16,9 @@ use crate::core::Core;
 use crate::keyspace::NativeKeyspace;
 use crate::problem::Problem;
 use crate::transaction::NativeTransaction;
+
+/// More bytes than any file of certificates has.
+const PEM_BYTES_MAX: u64 = 1 << 20;
 
 /// A client: of threads that wait, or of an event loop.
 #[pyclass(frozen, module = "zerohop._native")]
@@ -46,6 +50,7 @@ impl NativeClient {
         timeout: Option<f64>,
         connect_timeout: Option<f64>,
         name: Option<String>,
+        tls_ca: Option<std::path::PathBuf>,
     ) -> PyResult<Py<PyAny>> {
         let credentials = Credentials { secret, secret_file, token, token_file };
         let mut options =
@@ -53,6 +58,7 @@ impl NativeClient {
         options.deadline = limit(timeout)?.unwrap_or(options.deadline);
         options.connect_deadline = limit(connect_timeout)?.unwrap_or(options.connect_deadline);
         (options.secret, options.token) = proof(credentials, py)?;
+        options.tls = tls_ca.map(|path| authority(&path)).transpose()?;
         let core = Arc::clone(&self.0);
         self.0.run(py, async move {
             let endpoints: Vec<&str> = endpoints.iter().map(String::as_str).collect();
@@ -157,6 +163,18 @@ async fn admin(client: &Client, request: Bytes) -> Result<Answer, Problem> {
         Some(_) => Ok(Answer::Nothing),
         None => Err(Problem::Client(zerohop_client::Error::Unexpected)),
     }
+}
+
+/// Whose certificates are believed, from the file of a CA's certificate.
+fn authority(path: &Path) -> PyResult<ClientTls> {
+    let unusable = |error: std::io::Error| {
+        PyErr::from(std::io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+    };
+    let mut bytes = Vec::new();
+    #[expect(clippy::disallowed_methods, reason = "a file of the user's, not of the store")]
+    let file = std::fs::File::open(path).map_err(unusable)?;
+    file.take(PEM_BYTES_MAX).read_to_end(&mut bytes).map_err(unusable)?;
+    ClientTls::new(&bytes).map_err(|error| PyValueError::new_err(format!("{}: {error}", path.display())))
 }
 
 /// What a client proves itself with.

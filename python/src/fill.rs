@@ -17,6 +17,7 @@ use zerohop_client::{Blob, BlobFill, Error, Keyspace};
 
 use crate::answer::Answer;
 use crate::arguments::Blob as Name;
+use crate::blob::named;
 use crate::core::{Core, Outcome, Spent};
 use crate::memory::Memory;
 use crate::problem::Problem;
@@ -82,9 +83,9 @@ impl NativeBlobFill {
 }
 
 impl NativeBlobFill {
-    pub(crate) fn new(core: Arc<Core>, keyspace: Arc<Keyspace>, name: Bytes) -> Self {
+    pub(crate) fn new(core: Arc<Core>, keyspace: Arc<Keyspace>, (name, unfinished): (Bytes, bool)) -> Self {
         let (sender, steps) = mpsc::channel(1);
-        let worker = Worker { work: Box::pin(work(keyspace, name, steps)), steps: sender };
+        let worker = Worker { work: Box::pin(work(keyspace, (name, unfinished), steps)), steps: sender };
         let place = Place { worker: Mutex::new(Some(worker)), given_up: Notify::new() };
         Self { core, worker: Arc::new(place) }
     }
@@ -119,8 +120,12 @@ async fn step(place: &Place, step: Step) -> Result<u64, Problem> {
 }
 
 /// Takes steps until one of them fails, or publishes.
-async fn work(keyspace: Arc<Keyspace>, name: Bytes, mut steps: mpsc::Receiver<(Step, Told)>) {
-    let blob = keyspace.blob(name);
+async fn work(
+    keyspace: Arc<Keyspace>,
+    (name, unfinished): (Bytes, bool),
+    mut steps: mpsc::Receiver<(Step, Told)>,
+) {
+    let blob = named(&keyspace, name, unfinished);
     let mut filling = Filling { blob: &blob, kept: BytesMut::new(), fill: None, count: 0 };
     while let Some((step, told)) = steps.recv().await {
         let result = match step {
@@ -172,11 +177,9 @@ impl Filling<'_, '_> {
             }
             return Ok(end);
         };
-        let size = fill.publish().await?;
-        // What they say, such as that it is whole, is so by now.
-        if let Some(attributes) = attributes {
-            self.blob.set_attributes(&attributes).await?;
+        match attributes {
+            Some(attributes) => fill.publish_with(&attributes).await,
+            None => fill.publish().await,
         }
-        Ok(size)
     }
 }

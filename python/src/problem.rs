@@ -90,6 +90,7 @@ impl Problem {
             Self::Client(Error::Blob { name, why }) => {
                 let told = match why {
                     BlobTrouble::Absent => Told::of_failure(&Failure::NotFound),
+                    BlobTrouble::Unfinished => plain("Unfinished"),
                     BlobTrouble::TooLong { .. } | BlobTrouble::Beyond { .. } => plain("Unfit"),
                     BlobTrouble::Contended | BlobTrouble::ChangedMeanwhile => plain("Conflict"),
                 };

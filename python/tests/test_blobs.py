@@ -206,6 +206,19 @@ def test_what_an_exception_cuts_off_is_removed(keyspace: Keyspace) -> None:
         assert found is not None and (found.finished, found.attributes, found.size) == (False, b"mine", 0)
         with pytest.raises(zerohop.UnfinishedError):
             blobs.open("cut")
+        # Nor does anybody else who asks by the name, and nobody can change it.
+        for ask in (
+            lambda: blobs.read("cut"),
+            lambda: blobs.readinto("cut", bytearray(1)),
+            lambda: blobs.write("cut", b"x"),
+            lambda: blobs.append("cut", b"x"),
+            lambda: blobs.truncate("cut", 0),
+            lambda: blobs.set_attributes("cut", b"x"),
+            lambda: blobs.transform("cut", "add", 1),
+        ):
+            with pytest.raises(zerohop.UnfinishedError):
+                ask()
+        assert "cut" not in blobs and b"cut" not in list(blobs.list())
         with blobs.open("cut", partial=True) as part:
             assert part.read() == b""
         raw.close()

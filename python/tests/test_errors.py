@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import os
@@ -15,8 +16,10 @@ from typing import Any, Union, cast
 import pytest
 
 import zerohop
+import zerohop.aio
 import zerohop.errors
 from zerohop import Keyspace
+from zerohop.fs import ZerohopFileSystem
 
 
 def test_every_code_of_the_wire_is_of_an_exception() -> None:
@@ -180,3 +183,73 @@ def test_a_token_permits_what_it_permits(guarded: tuple[str, Path]) -> None:
             assert caught.value.code == "Forbidden"
     with pytest.raises(ValueError, match="no token"):
         zerohop.connect(endpoint, token="tea")
+
+
+def test_a_revoked_token_is_an_access_error(guarded: tuple[str, Path]) -> None:
+    endpoint, secret = guarded
+    token = secret.with_name("robot")
+    with_secret = ["--endpoint", endpoint, "--secret-file", str(secret)]
+    new = [zerohop.program(), "token", "new", "robot", "--all", "read", "--file", str(token), *with_secret]
+    subprocess.run(new, check=True, stdout=subprocess.DEVNULL)
+    with zerohop.connect(endpoint, token_file=token) as client:
+        assert client.keyspace().get("nothing") is None
+        subprocess.run([zerohop.program(), "token", "revoke", "robot", *with_secret], check=True)
+        with pytest.raises(zerohop.AccessError):
+            client.keyspace("made later")
+    with pytest.raises(zerohop.AccessError, match="unknown to this cluster, or was revoked"):
+        zerohop.connect(endpoint, token_file=token)
+
+
+@pytest.fixture(scope="module")
+def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """A cluster that speaks TLS: where it is, and the folder of its CA."""
+    folder = tmp_path_factory.mktemp("encrypted") / "ca"
+    subprocess.run([zerohop.program(), "tls", "new", str(folder)], check=True, stderr=subprocess.DEVNULL)
+    command = [zerohop.program(), "up", "--memory", "--nodes", "1", "--port", "0", "--json", "--ends-with-input"]
+    for option, name in (("cert", "node.pem"), ("key", "node-key.pem"), ("ca", "ca.pem")):
+        command += [f"--tls-{option}", str(folder / name)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as up:
+        assert up.stdout is not None and up.stdin is not None
+        yield json.loads(up.stdout.readline())["endpoint"], folder
+        up.stdin.close()
+        assert up.wait(20) == 0
+
+
+def test_clients_speak_tls_and_believe_only_the_ca_that_is_named(
+    encrypted: tuple[str, Path], guarded: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint, folder = encrypted
+    ca = folder / "ca.pem"
+    with zerohop.connect(endpoint, tls_ca=ca) as client:
+        client.keyspace()["colour"] = "blue"
+
+    async def aside(**options: Any) -> Any:
+        async with await zerohop.aio.connect(endpoint, **options) as client:
+            return await (await client.keyspace()).get("colour")
+
+    assert asyncio.run(aside(tls_ca=str(ca))) == b"blue"
+    fs = ZerohopFileSystem(endpoint, tls_ca=str(ca))
+    fs.pipe_file("default/file", b"contents")
+    assert pickle.loads(pickle.dumps(fs)).cat_file("default/file") == b"contents"
+    # Another CA is not believed: so it is TLS that is spoken.
+    another = tmp_path / "another"
+    subprocess.run([zerohop.program(), "tls", "new", str(another)], check=True, stderr=subprocess.DEVNULL)
+    monkeypatch.setenv("ZEROHOP_TLS_CA", str(another / "ca.pem"))
+    for connect in (lambda: zerohop.connect(endpoint), lambda: asyncio.run(aside())):
+        with pytest.raises(zerohop.AccessError):
+            connect()
+    # What is given goes before the variable.
+    assert asyncio.run(aside(tls_ca=ca)) == b"blue"
+    monkeypatch.setenv("ZEROHOP_TLS_CA", str(ca))
+    with zerohop.connect(endpoint) as client:
+        assert client.keyspace()["colour"] == b"blue"
+    assert asyncio.run(aside()) == b"blue"
+    # Without TLS this machine is served too; the process's own cluster has none, whatever the variable says.
+    with zerohop.connect(endpoint, tls_ca="") as client, zerohop.local() as local:
+        assert client.keyspace()["colour"] == b"blue" and local.keyspace().get("nothing") is None
+    with pytest.raises(zerohop.AccessError):
+        zerohop.connect(guarded[0], secret_file=guarded[1], tls_ca=ca)
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        zerohop.connect(endpoint, tls_ca=tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="node-key"):
+        zerohop.connect(endpoint, tls_ca=folder / "node-key.pem")

@@ -18,7 +18,7 @@ mod take;
 
 pub use check::{Chain, check};
 pub use error::BackupError;
-pub use restore::{Restored, restore};
+pub use restore::{Restored, begin, finish, is_free, restore};
 pub use take::{Taken, Target, read_all, take};
 
 /// How far it has come.

@@ -2,7 +2,7 @@
 
 use std::future::IntoFuture;
 
-use zerohop_client::{Expiry, Failure, Keyspace};
+use zerohop_client::{Blob, Expiry, Failure, Keyspace};
 
 use crate::Progress;
 use crate::check::{Chain, Item};
@@ -27,36 +27,55 @@ pub struct Restored {
     pub bytes: u64,
 }
 
-/// Writes what a backup has of a keyspace, by its place in the manifest, into a keyspace. One that holds something is left
-/// alone, unless `overwrites`, when records and blobs of the backup replace those of the same key and all others stay; or
-/// unless it holds what a restore has left that did not get to its end.
+/// Whether a backup may be restored into a keyspace: it is empty, or holds what a restore has left that did not get to its end. Changes
+/// nothing.
 ///
 /// # Errors
-/// It holds something; the cluster or the disk fails, and the keyspace is marked as half restored.
+/// The cluster fails.
+pub async fn is_free(keyspace: &Keyspace) -> Result<bool, BackupError> {
+    Ok(keyspace.lookup_bytes(UNFINISHED).await?.is_some() || is_empty(keyspace).await?)
+}
+
+/// Marks a keyspace as one that is being restored: until [`finish`] it [`is_free`].
+///
+/// # Errors
+/// The cluster fails.
+pub async fn begin(keyspace: &Keyspace) -> Result<(), BackupError> {
+    keyspace.insert(UNFINISHED, "a restore is under way, or was and did not get to its end").await?;
+    Ok(())
+}
+
+/// Takes the mark off.
+///
+/// # Errors
+/// The cluster fails.
+pub async fn finish(keyspace: &Keyspace) -> Result<(), BackupError> {
+    keyspace.remove(UNFINISHED).await?;
+    Ok(())
+}
+
+/// Writes what a backup has of a keyspace, by its place in the manifest, into a keyspace: records and blobs of the backup replace those of
+/// the same key, and all others stay. To be called between [`begin`] and [`finish`].
+///
+/// # Errors
+/// The cluster or the disk fails.
 pub async fn restore(
     chain: &Chain,
     place: u32,
     keyspace: &Keyspace,
-    overwrites: bool,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Restored, BackupError> {
-    let is_unfinished = keyspace.lookup_bytes(UNFINISHED).await?.is_some();
-    if !overwrites && !is_unfinished && !is_empty(keyspace).await? {
-        let name = chain.newest().keyspaces.get(place as usize).map_or("", |one| &one.name);
-        return Err(BackupError::Refused(format!(
-            "the keyspace for {name} is not empty: restore into another with --as, or replace what has the same key with \
-             --overwrite"
-        )));
-    }
-    keyspace.insert(UNFINISHED, "a restore is under way, or was and did not get to its end").await?;
     let partitions = chain.newest().keyspaces.get(place as usize).map_or(0, |one| one.partitions);
     let mut writer = Writer { keyspace, progress, restored: Restored::default(), records: vec![], bytes: 0 };
-    let mut list = None;
+    let (mut list, mut blob) = (None, None);
     for partition in 0..partitions {
         let mut walk = chain.walk(place, partition)?;
         while let Some(item) = walk.next()? {
             if !matches!(item, Item::Values(_)) {
                 writer.end_list(list.take()).await?;
+            }
+            if !matches!(item, Item::Chunk { .. }) {
+                writer.end_blob(blob.take()).await?;
             }
             match item {
                 Item::Bytes { deadline, key, value } => writer.record(deadline, key, value).await?,
@@ -70,28 +89,28 @@ pub async fn restore(
                     }
                 }
                 Item::Blob { name, size, chunk_bits, attributes } => {
-                    let blob = keyspace.blob(name);
-                    blob.delete().await?;
-                    blob.create_with(chunk_bits, &attributes).await?;
+                    let made = keyspace.blob(name).with_unfinished();
+                    made.delete().await?;
+                    made.create_unfinished(Some(chunk_bits), &attributes).await?;
                     if size > 0 {
-                        blob.truncate(size).await?;
+                        made.truncate(size).await?;
                     }
+                    blob = Some((made, attributes));
                     writer.came(1, 0);
                 }
                 Item::Chunk { name, chunk_bits, number, bytes } => {
                     if !bytes.is_empty() {
-                        keyspace.blob(name).write_at(number << chunk_bits, &bytes).await?;
+                        keyspace.blob(name).with_unfinished().write_at(number << chunk_bits, &bytes).await?;
                         writer.came(0, bytes.len() as u64);
                     }
                 }
             }
         }
         writer.end_list(list.take()).await?;
+        writer.end_blob(blob.take()).await?;
     }
     writer.flush().await?;
-    let restored = writer.restored;
-    keyspace.remove(UNFINISHED).await?;
-    Ok(restored)
+    Ok(writer.restored)
 }
 
 /// Whether nothing is in it.
@@ -162,6 +181,14 @@ impl Writer<'_> {
             let some: Vec<&[u8]> = some.iter().map(Vec::as_slice).collect();
             self.keyspace.append(key, &some).await?;
             self.came(0, some.iter().map(|value| value.len() as u64).sum());
+        }
+        Ok(())
+    }
+
+    /// A blob is all there: now it is finished.
+    async fn end_blob(&mut self, blob: Option<(Blob<'_>, Vec<u8>)>) -> Result<(), BackupError> {
+        if let Some((blob, attributes)) = blob {
+            blob.set_attributes(&attributes).await?;
         }
         Ok(())
     }

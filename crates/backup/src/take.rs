@@ -207,6 +207,10 @@ impl Job<'_> {
         while let Some(page) = list.next_page().await? {
             for (name, _) in page {
                 let blob = self.snapshot.blob(keyspace, name.clone()).await?.ok_or_else(vanished)?;
+                if !blob.info().finished {
+                    // Nothing of it is to be seen by anybody.
+                    continue;
+                }
                 self.blob(&name, &blob, known.blobs.get(&name[..]), part).await?;
             }
         }

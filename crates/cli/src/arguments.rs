@@ -79,7 +79,7 @@ pub(crate) enum Command {
     Backup(BackupArguments),
     /// Brings keyspaces of a backup back, into this cluster or another.
     ///
-    /// A keyspace that is not there is made as it was. One that holds something is left alone, unless --overwrite is given. The
+    /// A keyspace that is not there is made as it was. If one of them holds something, nothing is restored, unless --overwrite is given. The
     /// backup is read and checked as a whole first.
     Restore(RestoreArguments),
     /// Reads all that a cluster holds, or checks that a backup is whole.

@@ -83,6 +83,8 @@ pub enum BlobTrouble {
     },
     /// Others cut, write or append to it so often that this did not get its turn; or, while it was being filled, at all.
     Contended,
+    /// It is being put, or was until its writer ended: it is not complete.
+    Unfinished,
     /// It was written to while it was streamed out: what has come of it is of several versions.
     ChangedMeanwhile,
 }
@@ -102,6 +104,9 @@ impl fmt::Display for BlobTrouble {
                  chunks may be"
             ),
             Self::Contended => f.write_str("others change it too often for this to get its turn: try again"),
+            Self::Unfinished => f.write_str(
+                "it is not finished: it is being put, or its writer ended before all of it was there; put it again, or remove it",
+            ),
             Self::ChangedMeanwhile => f.write_str(
                 "it was written to while it was read, so that what has come of it is of several versions: read it again",
             ),
@@ -195,6 +200,16 @@ impl Error {
             | Self::Refused { .. }
             | Self::Unexpected => false,
         }
+    }
+
+    /// Whether the secret or the token does not permit it: it is wrong, unknown, revoked, or lacks a permission. Trying again does not help.
+    #[must_use]
+    pub fn is_access(&self) -> bool {
+        let failure = match self.reason() {
+            Some(Reason::Answer { failure } | Reason::Refused { failure, .. }) => failure,
+            _ => return false,
+        };
+        matches!(failure, Failure::AuthRequired | Failure::AuthFailed { .. } | Failure::Forbidden { .. })
     }
 
     /// Whether a write may have been done all the same.

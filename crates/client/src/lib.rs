@@ -37,7 +37,9 @@ mod wakers;
 #[doc = include_str!("../../../docs/guide/client.md")]
 struct Guide;
 
-pub use blob::{Blob, BlobFill, BlobInfo, BlobList, BlobRead, BlobSeen, TransactionBlob};
+pub use blob::{
+    Blob, BlobFill, BlobInfo, BlobList, BlobPut, BlobRead, BlobSeen, PutOptions, TransactionBlob,
+};
 pub use blocking::{Blocking, BlockingClient, BlockingKeyspace, BlockingTransaction};
 pub use client::{Client, Options};
 pub use comparison::Comparison;

@@ -40,6 +40,9 @@ pub(crate) const BLOB_PLACES_MAX: u32 = 1000;
 /// Most bytes of one write of a blob: they are in memory several times, and with the primaries until it is decided.
 pub(crate) const BLOB_WRITE_BYTES_MAX: usize = 64 << 20;
 
+/// Most bytes of a put that makes a blob by one transaction; more is filled in while it comes.
+pub(crate) const BLOB_PUT_BYTES: usize = 16 << 20;
+
 /// Most bytes that are asked for at once while a blob is read.
 pub(crate) const BLOB_PIECE_BYTES: u64 = 4 << 20;
 

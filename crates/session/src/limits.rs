@@ -44,6 +44,10 @@ pub const HELD_NINTHS: u64 = 8;
 /// died must not turn on the next.
 pub const MAP_QUESTION_US_MIN: u64 = 20_000;
 
+/// How often, beside once for each endpoint, servers may refuse to tell the map before that is final: with the pauses between, longer than a
+/// new token takes to reach every node that follows the map.
+pub const MAP_REFUSALS_PASSING: usize = 3;
+
 /// After so long without an answer the map is asked for, elsewhere too, and again as often: an owner that is cut off from the others
 /// says nothing of the one that has taken its place. A failover takes several times as long.
 pub const SILENT_US: u64 = 250_000;

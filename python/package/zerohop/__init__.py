@@ -15,7 +15,7 @@ b'blue'
 `connect` opens a client of a cluster that is there already; `zerohop.aio` has the same for asyncio.
 """
 
-from zerohop._blobs import BlobInfo, BlobIO, Blobs, NoBlobError, UnfinishedError
+from zerohop._blobs import BlobInfo, BlobIO, Blobs, NoBlobError
 from zerohop._client import Client, Keyspace, connect
 from zerohop._local import local, program
 from zerohop._native import VERSION as __version__
@@ -39,6 +39,7 @@ from zerohop.errors import (
     OverloadedError,
     RefusedError,
     UnderWayError,
+    UnfinishedError,
     UnknownOutcomeError,
     UnreachableError,
     WrongTypeError,

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Optional, Union, cast
 
 from zerohop import _values
 from zerohop._blobs import (
-    UNFINISHED,
     BlobInfo,
     Name,
     absent,
@@ -53,8 +52,12 @@ class Blobs:
         if short[0] in "wx":
             if short[0] == "w":
                 await self.delete(name)
-            made = await self.create(name, attributes=UNFINISHED + attributes, chunk_bytes=chunk_bytes)
-            return BlobFile(self, name, mode, 0, (made.id, attributes))
+            bits = chunk_bits(chunk_bytes)
+            try:
+                made = info(await self._native.create(name, attributes, bits, unfinished=True))
+            except ConditionFailedError:
+                raise there_is(name) from None
+            return BlobFile(self._with_unfinished(), name, mode, 0, (cast(BlobInfo, made).id, attributes))
         found = await self.stat(name)
         if found is None and short == "a":
             found = await self.create(name, attributes=attributes, chunk_bytes=chunk_bytes)
@@ -63,7 +66,10 @@ class Blobs:
         elif not found.finished and not partial:
             raise unfinished(name)
         position = found.size if short == "a" and found is not None else 0
-        return BlobFile(self, name, mode, position, None)
+        return BlobFile(self._with_unfinished() if partial else self, name, mode, position, None)
+
+    def _with_unfinished(self) -> Blobs:
+        return Blobs(self._native.with_unfinished())
 
     async def stat(self, name: Name) -> Optional[BlobInfo]:
         """What the blob is; `None` if there is none."""
@@ -122,7 +128,8 @@ class Blobs:
     async def list(
         self, prefix: Name = b"", *, page: Optional[int] = None, behind: Optional[Name] = None
     ) -> AsyncIterator[bytes]:
-        """The names that begin with `prefix`, in their order, asked for by pages; those behind the name `behind`, if it is given."""
+        """The names that begin with `prefix`, in their order, asked for by pages; those behind the name `behind`, if it is given.
+        Blobs that are not `finished` are left out."""
         listing = self._native.list(prefix, page, behind)
         while True:
             names = await listing.next_page()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union, cast
 
 from zerohop._callers import ended_by_exception, exits_under_way
 from zerohop._native import NativeBlobList, NativeBlobs
-from zerohop.errors import ConditionFailedError, Error, ForkedError, NotFoundError
+from zerohop.errors import ConditionFailedError, Error, ForkedError, NotFoundError, UnfinishedError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -22,9 +22,6 @@ Name = Union[str, bytes]
 BUFFER_BYTES = 1 << 20
 """What files keep in memory, unless they are opened with another size: a chunk."""
 
-UNFINISHED = b"\0zerohop unfinished\0"
-"""Attributes begin with it while a file that was opened to be written anew is not closed."""
-
 _MODES = {"rb": "r", "r+b": "r+", "wb": "w", "w+b": "w+", "ab": "a", "xb": "x", "x+b": "x+"}
 
 
@@ -32,16 +29,12 @@ class NoBlobError(NotFoundError, FileNotFoundError):
     """There is no blob of this name."""
 
 
-class UnfinishedError(Error):
-    """Whoever writes the blob anew has not finished, or was cut off: it is not whole."""
-
-
 class BlobInfo(NamedTuple):
     """What a blob is, without its contents.
 
     `id` tells it from others of the name, earlier and later; `generation` is how often bytes were cut off it; `size` and
     `chunk_bytes` are in bytes; `attributes` are its owner's; `version` is when its header was written last; `finished` is
-    false while somebody writes it anew as a file, and stays so if they were cut off.
+    false while somebody puts it or writes it anew as a file, and stays so if they were cut off.
     """
 
     id: int
@@ -53,13 +46,10 @@ class BlobInfo(NamedTuple):
     finished: bool
 
 
-def info(found: Optional[tuple[int, int, int, int, bytes, int]]) -> Optional[BlobInfo]:
+def info(found: Optional[tuple[int, int, int, int, bytes, int, bool]]) -> Optional[BlobInfo]:
     if found is None:
         return None
-    *others, attributes, version = found
-    finished = not attributes.startswith(UNFINISHED)
-    shown = attributes if finished else attributes[len(UNFINISHED) :]
-    return BlobInfo(*cast("tuple[int, int, int, int]", tuple(others)), shown, version, finished)
+    return BlobInfo(*found)
 
 
 def mode_of(mode: str) -> str:
@@ -144,6 +134,10 @@ class Blobs:
         if raw.readable() and raw.writable():
             return _Random(raw, buffering)
         return _Writer(raw, buffering) if raw.writable() else io.BufferedReader(raw, buffering)
+
+    def _with_unfinished(self) -> Blobs:
+        """The same blobs, for the file that writes one: it is read and written also while it is not finished."""
+        return Blobs(self._native.with_unfinished())
 
     def stat(self, name: Name) -> Optional[BlobInfo]:
         """What the blob is; `None` if there is none.
@@ -291,8 +285,9 @@ class Blobs:
         self, prefix: Name = b"", *, page: Optional[int] = None, behind: Optional[Name] = None
     ) -> Iterator[bytes]:
         """The names that begin with `prefix`, in their order, asked for by pages; those behind the name `behind`, if it is given.
+        Blobs that are not `finished` are left out.
 
-        It costs what it brings, however many others there are, and one request for each partition of the keyspace.
+        It costs what it brings and a look at each blob of it, however many others there are, and one request for each partition.
 
         >>> for name in ("b/1", "a/2", "a/1"):
         ...     info = keyspace.blobs.create(name)
@@ -307,7 +302,8 @@ class Blobs:
         return self.list()
 
     def __contains__(self, name: object) -> bool:
-        return self._native.stat(cast(Name, name)) is not None
+        found = self.stat(cast(Name, name))
+        return found is not None and found.finished
 
 
 def _names(listing: NativeBlobList) -> Iterator[bytes]:
@@ -368,9 +364,16 @@ class BlobIO(io.RawIOBase):
         if self._short[0] in "wx":
             if self._short[0] == "w":
                 blobs.delete(name)
-            self._anew = blobs.create(name, attributes=UNFINISHED + attributes, chunk_bytes=chunk_bytes).id
-            self._fill = Filling(blobs, name)
+            try:
+                made = info(blobs._native.create(name, attributes, chunk_bits(chunk_bytes), unfinished=True))
+            except ConditionFailedError:
+                raise there_is(name) from None
+            self._anew = cast(BlobInfo, made).id
+            self._blobs = blobs._with_unfinished()
+            self._fill = Filling(self._blobs, name)
             return
+        if partial:
+            self._blobs = blobs._with_unfinished()
         found = blobs.stat(name)
         if found is None and self._short == "a":
             blobs.create(name, attributes=attributes, chunk_bytes=chunk_bytes)

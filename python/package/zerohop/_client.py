@@ -32,17 +32,22 @@ def connect(
     timeout: Optional[float] = None,
     connect_timeout: Optional[float] = None,
     name: Optional[str] = None,
+    tls_ca: Optional[Path] = None,
 ) -> Client:
     """A client of a cluster.
 
     `endpoint`: any manager or instance, `host:port`; several, separated by commas or in a list, are tried in turn.
     `secret` is the text in the cluster's secret file, `secret_file` the path of one; `token` and `token_file` likewise,
     for those who do not know the secret. `timeout`: for how many seconds an operation is tried, 10 unless this says
-    otherwise; `connect_timeout`: for how many the cluster is asked for its first answer.
+    otherwise; `connect_timeout`: for how many the cluster is asked for its first answer. `tls_ca`: the path of the certificate
+    of the CA, as PEM, by which the cluster's nodes prove who they are: the client speaks TLS. Unless it is given, the
+    variable `ZEROHOP_TLS_CA` names it; an empty path means no TLS, whatever that says. A certificate must name the host of
+    the endpoint.
 
     Any number of threads may use a client. A process that was forked off must connect for itself.
 
-    Raises `DeadlineError` if nobody answers, `AccessError` if the secret or token is wrong.
+    Raises `DeadlineError` if nobody answers, `AccessError` if the secret or token is wrong or revoked, or a certificate is
+    not to be believed; `OSError` if the file of the CA cannot be read, `ValueError` if it is none.
     """
     native, endpoints = NativeClient(), _values.endpoints(endpoint)
     native.connect(
@@ -54,6 +59,7 @@ def connect(
         timeout,
         connect_timeout,
         name,
+        _values.authority(tls_ca),
     )
     return Client(native, ",".join(endpoints))
 

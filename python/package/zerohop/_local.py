@@ -56,9 +56,9 @@ class _Cluster:
         self.opener = os.getpid()
         command = [program(), "up", "--memory", "--nodes", "1", "--port", "0", "--log-level", "error"]
         command += ["--ends-with-input", "--json"]
-        environment = {name: text for name, text in os.environ.items() if name != "ZEROHOP_SECRET_FILE"}
-        # Not that of the usual place either: this cluster is this process's own.
-        environment["ZEROHOP_SECRET_FILE"] = ""
+        # Neither secret nor certificates, nor those of the usual places: this cluster is this process's own.
+        none = ("ZEROHOP_SECRET_FILE", "ZEROHOP_TLS_CERT", "ZEROHOP_TLS_KEY", "ZEROHOP_TLS_CA")
+        environment = {**os.environ, **dict.fromkeys(none, "")}
         with tempfile.TemporaryFile() as errors:
             self.process = subprocess.Popen(
                 command,
@@ -141,4 +141,4 @@ def local(*, timeout: Optional[float] = None) -> Client:
     ...     client.keyspace().set("greeting", "hello") > 0
     True
     """
-    return connect(endpoint(), timeout=timeout)
+    return connect(endpoint(), timeout=timeout, tls_ca="")

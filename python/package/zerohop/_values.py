@@ -35,6 +35,12 @@ class Info(NamedTuple):
     expires_at: Optional[float]
 
 
+def authority(given: Optional[Path]) -> Optional[Path]:
+    """The file of the CA by which a client speaks TLS: what is given, or that of `ZEROHOP_TLS_CA`; empty: it speaks none."""
+    path = os.environ.get("ZEROHOP_TLS_CA") if given is None else given
+    return path if path and os.fspath(path) else None
+
+
 def record(found: Optional[tuple[int, Union[bytes, list[bytes]]]]) -> Optional[Record]:
     return None if found is None else Record._make(found)
 

@@ -46,6 +46,7 @@ async def connect(
     timeout: Optional[float] = None,
     connect_timeout: Optional[float] = None,
     name: Optional[str] = None,
+    tls_ca: Optional[Path] = None,
 ) -> Client:
     """A client of a cluster, for the running event loop: as `zerohop.connect`."""
     loop = asyncio.get_running_loop()
@@ -63,6 +64,7 @@ async def connect(
             timeout,
             connect_timeout,
             name,
+            _values.authority(tls_ca),
         )
     except BaseException:
         await client.close()
@@ -73,7 +75,7 @@ async def connect(
 async def local(*, timeout: Optional[float] = None) -> Client:
     """A client of a cluster of this process: as `zerohop.local`."""
     endpoint = await asyncio.get_running_loop().run_in_executor(None, _local.endpoint)
-    return await connect(endpoint, timeout=timeout)
+    return await connect(endpoint, timeout=timeout, tls_ca="")
 
 
 class Client:

@@ -150,6 +150,10 @@ class BatchError(Error):
         return [outcome for outcome in self.outcomes if isinstance(outcome, Error)]
 
 
+class UnfinishedError(Error):
+    """The blob is being written, or its writer was cut off: it is not complete."""
+
+
 _CLASSES: dict[str, type[Error]] = {
     "NotFound": NotFoundError,
     "NoKeyspace": NotFoundError,
@@ -194,6 +198,7 @@ _CLASSES: dict[str, type[Error]] = {
     "Condition": ConditionFailedError,
     "Aborted": AbortedError,
     "Unfit": LimitError,
+    "Unfinished": UnfinishedError,
     "Ended": ClosedError,
     "NotReadBack": AbortedError,
 }

@@ -6,8 +6,8 @@ use clap::Args;
 use serde::Serialize;
 use zerohop_backup::format::manifest;
 use zerohop_backup::{Chain, Progress};
-use zerohop_client::{Client, Keyspace};
-use zerohop_wire::admin::KeyspaceSettings;
+use zerohop_client::{Client, DropOptions, Error, Keyspace};
+use zerohop_wire::admin::{KeyspaceSettings, REFUSED_UNKNOWN};
 
 use super::progress::Shown;
 use crate::common::admin;
@@ -25,9 +25,12 @@ pub(crate) struct RestoreArguments {
     /// A keyspace of the backup; may be given several times. All, if none is given.
     #[arg(short, long, value_name = "NAME")]
     keyspace: Vec<String>,
-    /// Restores the one keyspace that was named under this name.
-    #[arg(long = "as", value_name = "NAME", requires = "keyspace")]
+    /// Restores one keyspace under this name: the one that is named by --keyspace, or the only one of the backup.
+    #[arg(long = "as", value_name = "NAME")]
     renamed: Option<String>,
+    /// Copies of each keyspace that is made [default: as it had, or as many as the cluster has nodes if those are fewer].
+    #[arg(long, value_name = "COPIES", value_parser = clap::value_parser!(u32).range(1..))]
+    replicas: Option<u32>,
     /// The folder of a backup that this one goes on from, if it is not where it was; may be given several times.
     #[arg(long, value_name = "DIR")]
     base: Vec<PathBuf>,
@@ -57,9 +60,6 @@ struct One {
 }
 
 pub(crate) async fn run(arguments: RestoreArguments) -> Result<Ending, CommandError> {
-    if arguments.renamed.is_some() && arguments.keyspace.len() != 1 {
-        return Err(CommandError::Usage("--as wants one --keyspace".to_owned()));
-    }
     // Nothing is written before all of it is known to be whole. Until then nothing is to be said of an interruption, which ends it.
     let chain = checked(&arguments)?;
     let mut signals = StopSignals::new()?;
@@ -70,7 +70,7 @@ pub(crate) async fn run(arguments: RestoreArguments) -> Result<Ending, CommandEr
     };
     ended.unwrap_or_else(|| {
         output::problem(&format!(
-            "zerohop: interrupted; a keyspace may be half restored: `zerohop restore {name}` again makes it whole"
+            "zerohop: interrupted; keyspaces may be half restored: the same `zerohop restore {name}` again makes them whole"
         ));
         Ok(Ending::Interrupted)
     })
@@ -86,30 +86,44 @@ fn checked(arguments: &RestoreArguments) -> Result<Chain, CommandError> {
     Ok(chain)
 }
 
+/// A keyspace of the backup, and where it goes.
+struct Wanted {
+    /// Its place in the manifest.
+    place: u32,
+    /// How it is made if it is not there.
+    settings: KeyspaceSettings,
+}
+
+/// The same, with what it goes into.
+struct Opened {
+    place: u32,
+    name: String,
+    into: Keyspace,
+    made: bool,
+}
+
 async fn restore(chain: &Chain, arguments: RestoreArguments) -> Result<Ending, CommandError> {
-    let RestoreArguments { keyspace, renamed, overwrite, target, json, .. } = arguments;
-    let manifest = chain.newest();
-    if let Some(name) = keyspace.iter().find(|name| !manifest.keyspaces.iter().any(|one| one.name == **name))
-    {
-        return Err(CommandError::Refused(format!("the backup has no keyspace {name:?}")));
-    }
+    let wanted = wanted(chain.newest(), &arguments)?;
+    let RestoreArguments { folder, overwrite, target, json, .. } = &arguments;
     let client = target.connect().await?;
+    let opened = open_or_make(&client, wanted, &arguments).await?;
     let mut shown = Shown::new("restored");
     let mut all = Vec::new();
-    for (place, settings) in (0..).zip(&manifest.keyspaces) {
-        if !keyspace.is_empty() && !keyspace.contains(&settings.name) {
-            continue;
-        }
-        let name = renamed.as_ref().unwrap_or(&settings.name);
-        let (into, made) = open_or_make(&client, name, settings).await?;
-        let mut tell = |progress| shown.tell(progress);
-        let restored = zerohop_backup::restore(chain, place, &into, overwrite, &mut tell).await?;
-        let (name, zerohop_backup::Restored { records, bytes }) = (name.clone(), restored);
-        all.push(One { name, made, records, bytes });
-    }
+    let result = restore_all(chain, &opened, &mut all, &mut |progress| shown.tell(progress)).await;
     drop(shown);
-    if json {
-        output::json(&Shows { at_ms: manifest.at_ms, keyspaces: all })?;
+    result.map_err(|error| {
+        let again = if *overwrite { " --overwrite" } else { "" };
+        let names: Vec<&str> = opened.iter().map(|one| &*one.name).collect();
+        let done: Vec<&str> = all.iter().map(|one: &One| &*one.name).collect();
+        CommandError::Partly(format!(
+            "{error}; restored so far: {}; what is in {} is not whole: the same `zerohop restore {}{again}` again makes it so",
+            if done.is_empty() { "no keyspace".to_owned() } else { done.join(", ") },
+            names.join(", "),
+            folder.display()
+        ))
+    })?;
+    if *json {
+        output::json(&Shows { at_ms: chain.newest().at_ms, keyspaces: all })?;
     } else {
         for One { name, made, records, bytes } in &all {
             let made = if *made { "made, " } else { "" };
@@ -119,27 +133,137 @@ async fn restore(chain: &Chain, arguments: RestoreArguments) -> Result<Ending, C
     Ok(Ending::Done)
 }
 
-/// The keyspace of this name; one that is not there is made as the one that was backed up was.
-async fn open_or_make(
-    client: &Client,
-    name: &str,
-    settings: &manifest::Keyspace,
-) -> Result<(Keyspace, bool), CommandError> {
-    let all = admin::status(client).await?.keyspaces;
-    let made = !all.iter().any(|one| one.name == name);
-    if made {
-        let manifest::Keyspace { partitions, hash, replicas, min_in_sync, durability, chunk_bytes, .. } =
-            settings.clone();
+/// All are marked before the first record is written, and until the last: so a restore that did not get to its end is done again as a whole.
+async fn restore_all(
+    chain: &Chain,
+    opened: &[Opened],
+    all: &mut Vec<One>,
+    tell: &mut dyn FnMut(Progress),
+) -> Result<(), CommandError> {
+    for one in opened {
+        zerohop_backup::begin(&one.into).await?;
+    }
+    for Opened { place, name, into, made } in opened {
+        let zerohop_backup::Restored { records, bytes } =
+            zerohop_backup::restore(chain, *place, into, tell).await?;
+        all.push(One { name: name.clone(), made: *made, records, bytes });
+    }
+    for one in opened {
+        zerohop_backup::finish(&one.into).await?;
+    }
+    Ok(())
+}
+
+/// What is to be restored, as the command line says.
+fn wanted(manifest: &manifest::Manifest, arguments: &RestoreArguments) -> Result<Vec<Wanted>, CommandError> {
+    let RestoreArguments { keyspace, renamed, replicas, .. } = arguments;
+    if let Some(name) = keyspace.iter().find(|name| !manifest.keyspaces.iter().any(|one| one.name == **name))
+    {
+        return Err(CommandError::Refused(format!("the backup has no keyspace {name:?}")));
+    }
+    let is_wanted = |one: &manifest::Keyspace| keyspace.is_empty() || keyspace.contains(&one.name);
+    let mut wanted = Vec::new();
+    for (place, one) in (0..).zip(&manifest.keyspaces).filter(|(_, one)| is_wanted(one)) {
+        let manifest::Keyspace { partitions, hash, min_in_sync, durability, chunk_bytes, .. } = one.clone();
         let settings = KeyspaceSettings {
-            name: name.to_owned(),
+            name: renamed.as_ref().unwrap_or(&one.name).clone(),
             partitions: Some(partitions),
             hash: Some(hash),
-            replicas: Some(replicas),
+            replicas: Some(replicas.unwrap_or(one.replicas)),
             min_in_sync: Some(min_in_sync),
             durability: Some(durability),
             chunk_bytes: Some(chunk_bytes),
         };
-        admin::create(client, settings).await?;
+        wanted.push(Wanted { place, settings });
     }
-    Ok((client.keyspace(name).await?, made))
+    if renamed.is_some() && wanted.len() != 1 {
+        let names: Vec<&str> = manifest.keyspaces.iter().map(|one| &*one.name).collect();
+        let said =
+            format!("--as is for one keyspace: name it with --keyspace; the backup has {}", names.join(", "));
+        return Err(CommandError::Usage(said));
+    }
+    Ok(wanted)
+}
+
+/// The keyspaces of these names, once it is known that all of them can be restored; those that are not there are made. If one cannot be, none
+/// is.
+async fn open_or_make(
+    client: &Client,
+    wanted: Vec<Wanted>,
+    arguments: &RestoreArguments,
+) -> Result<Vec<Opened>, CommandError> {
+    let status = admin::status(client).await?;
+    let nodes = status.nodes.len().max(1) as u32;
+    let is_there = |name: &str| status.keyspaces.iter().any(|one| one.name == name);
+    let (mut opened, mut missing) = (Vec::new(), Vec::new());
+    for Wanted { place, mut settings } in wanted {
+        let name = settings.name.clone();
+        if is_there(&name) {
+            let into = client.keyspace(&name).await?;
+            if !arguments.overwrite && !zerohop_backup::is_free(&into).await? {
+                return Err(CommandError::Refused(format!(
+                    "the keyspace {name} is not empty: nothing was restored. Restore into another with --as, or replace what has \
+                     the same key with --overwrite"
+                )));
+            }
+            opened.push(Opened { place, name, into, made: false });
+            continue;
+        }
+        let replicas = settings.replicas.unwrap_or(1);
+        if replicas > nodes && arguments.replicas.is_none() {
+            output::problem(&format!(
+                "WARNING: keyspace {name} is made with {nodes} copies where it had {replicas}, as the cluster has no more nodes; \
+                 once it has, `zerohop keyspace alter {name} --replicas {replicas}` makes more"
+            ));
+            settings.replicas = Some(nodes);
+        }
+        // No more can be asked for than there are.
+        settings.min_in_sync =
+            settings.min_in_sync.map(|least| least.min(settings.replicas.unwrap_or(least)));
+        missing.push((place, settings));
+    }
+    let mut made = Vec::new();
+    for (place, settings) in missing {
+        let name = settings.name.clone();
+        let result = admin::create(client, settings).await;
+        // Whatever is not known to be refused may be there.
+        if matches!(&result, Ok(_) | Err(CommandError::Client(_))) {
+            made.push(name.clone());
+        }
+        let into = match result {
+            Ok(_) => client.keyspace(&name).await.map_err(CommandError::from),
+            Err(error) => Err(error),
+        };
+        match into {
+            Ok(into) => opened.push(Opened { place, name, into, made: true }),
+            Err(error) => return Err(unmade(client, &made, error, arguments).await),
+        }
+    }
+    opened.sort_by_key(|one| one.place);
+    Ok(opened)
+}
+
+/// Removes keyspaces again that were made, and says so if that fails.
+async fn unmade(
+    client: &Client,
+    made: &[String],
+    error: CommandError,
+    arguments: &RestoreArguments,
+) -> CommandError {
+    let mut left = Vec::new();
+    for name in made {
+        let options = DropOptions { at_once: true, wait: arguments.target.timeout() };
+        match client.drop_keyspace_with(name, options, |_| ()).await {
+            Ok(_) => {}
+            Err(Error::Refused { code, .. }) if &*code == REFUSED_UNKNOWN => {}
+            Err(_) => left.push(name.as_str()),
+        }
+    }
+    match left.is_empty() {
+        true => error,
+        false => CommandError::Partly(format!(
+            "{error}; nothing was restored, but keyspaces were made, and may be there, empty: {}",
+            left.join(", ")
+        )),
+    }
 }

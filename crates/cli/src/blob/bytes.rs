@@ -6,8 +6,12 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use tokio::sync::mpsc;
 
 use crate::common::ending::CommandError;
+
+/// Pieces that are read before they are wanted.
+const PIECES_AHEAD: usize = 4;
 
 /// Bytes, given in one of three ways.
 #[derive(Args, Clone, Debug)]
@@ -23,7 +27,7 @@ pub(super) struct GivenBytes {
 
 /// Where bytes come from, and what it is called.
 pub(super) struct Source {
-    from: Box<dyn Read>,
+    from: Box<dyn Read + Send>,
     name: PathBuf,
 }
 
@@ -51,6 +55,23 @@ impl Source {
         let file =
             std::fs::File::open(path).map_err(|error| CommandError::system("opening", path, &error))?;
         Ok(Self { from: Box::new(file), name: path.to_owned() })
+    }
+
+    /// The same, read by a thread of its own a little ahead: whoever waits for standard input hears of signals meanwhile.
+    pub(super) fn pieces(mut self, bytes_max: u64) -> mpsc::Receiver<Result<Vec<u8>, CommandError>> {
+        let (sender, pieces) = mpsc::channel(PIECES_AHEAD);
+        #[expect(clippy::disallowed_methods, reason = "standard input has no other way to be waited for")]
+        std::thread::spawn(move || {
+            loop {
+                let piece = self.next(bytes_max);
+                let is_more = piece.as_ref().is_ok_and(|bytes| !bytes.is_empty());
+                let is_end = piece.as_ref().is_ok_and(Vec::is_empty);
+                if is_end || sender.blocking_send(piece).is_err() || !is_more {
+                    return;
+                }
+            }
+        });
+        pieces
     }
 
     /// The next bytes, in a buffer that is filled but at the end.

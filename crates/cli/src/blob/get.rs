@@ -101,7 +101,7 @@ async fn stream(
                     again += 1;
                     continue 'again;
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return refusal::tell(place, name, error),
             };
             match &mut out {
                 Some((file, path)) => {

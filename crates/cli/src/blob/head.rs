@@ -44,6 +44,7 @@ struct Info<'a> {
     #[serde(flatten)]
     name: Name<'a>,
     found: bool,
+    finished: bool,
     size: u64,
     chunk_bytes: u64,
     id: String,
@@ -83,6 +84,7 @@ pub(super) async fn stat(arguments: StatArguments) -> Result<Ending, CommandErro
     let shown = Info {
         name: Name(&name),
         found: true,
+        finished: info.finished,
         size: info.size,
         chunk_bytes: info.chunk_bytes,
         id: info.id.to_string(),
@@ -95,8 +97,10 @@ pub(super) async fn stat(arguments: StatArguments) -> Result<Ending, CommandErro
         output::json(&shown)?;
     } else {
         let attributes = info.attributes.escape_ascii();
+        let unfinished =
+            if info.finished { "" } else { "not finished: it is being put, or its writer ended\n" };
         output::result(&format!(
-            "size {}\nchunks of {}\nid {}\ngeneration {}\nversion {}\nattributes {attributes}",
+            "{unfinished}size {}\nchunks of {}\nid {}\ngeneration {}\nversion {}\nattributes {attributes}",
             shown.size, shown.chunk_bytes, shown.id, shown.generation, shown.version
         ))?;
     }

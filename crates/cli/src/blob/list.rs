@@ -22,6 +22,9 @@ pub(crate) struct ListArguments {
     /// Begins behind this name.
     #[arg(long, value_name = "NAME")]
     after: Option<OsString>,
+    /// Prints also the names of blobs that are not finished: that are being put, or whose writer ended.
+    #[arg(long)]
+    unfinished: bool,
     /// Ends each name with a zero byte instead of a line feed.
     #[arg(short = '0', long, conflicts_with = "json")]
     null: bool,
@@ -35,6 +38,9 @@ pub(super) async fn run(arguments: ListArguments) -> Result<Ending, CommandError
     let bytes = |text: Option<OsString>| text.map(OsString::into_vec).unwrap_or_default();
     let mut left = arguments.limit.unwrap_or(u64::MAX);
     let mut list = keyspace.list_blobs(bytes(arguments.prefix)).behind(bytes(arguments.after));
+    if arguments.unfinished {
+        list = list.with_unfinished();
+    }
     if left < 256 {
         list = list.page_names(left as u32);
     }

@@ -4,18 +4,19 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use zerohop_client::Blob;
+use zerohop_client::{Blob, BlobPut, PutOptions};
 
 use super::bytes::Source;
 use super::progress::Progress;
 use super::{NameArgument, Place, refusal};
 use crate::common::ending::{CommandError, Ending};
 use crate::common::quantity;
+use crate::common::runtime::StopSignals;
 use crate::common::shown::Name;
 use crate::output;
 
-/// What is stored by one write. More is filled in.
-pub(super) const PUT_AT_ONCE_BYTES: u64 = 16 << 20;
+/// What is appended by one write. More is filled in.
+pub(super) const APPEND_AT_ONCE_BYTES: u64 = 16 << 20;
 
 /// Bytes that are read at a time of what is longer.
 const READ_BYTES: u64 = 1 << 20;
@@ -27,8 +28,8 @@ pub(crate) struct PutArguments {
     /// The file; `-` stands for standard input.
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
-    /// Replaces the blob, if there is one of this name. Up to 16 MiB, with chunks as they are, whoever reads it finds the old one
-    /// or the new one; what is longer is removed first.
+    /// Replaces the blob, if there is one of this name. Readers find the old one until the new one is complete, if that has up to
+    /// 64 MiB and 4,096 chunks; of a longer one they are told, once that much of it has been sent, that it is not finished.
     #[arg(long)]
     replace: bool,
     /// Bytes of a chunk, a power of two from 4KiB to 16MiB [default: as the keyspace says, 1MiB unless it was told otherwise].
@@ -56,40 +57,60 @@ pub(super) async fn run(arguments: PutArguments) -> Result<Ending, CommandError>
         let wrong = "--chunk wants a power of two from 4KiB to 16MiB".to_owned();
         return Err(CommandError::Usage(wrong));
     }
-    let mut source = match file.as_os_str() == "-" {
+    let source = match file.as_os_str() == "-" {
         true => Source::standard_input(),
         false => Source::file(&file)?,
     };
     let keyspace = place.open().await?;
-    let chunk = chunk.unwrap_or_else(|| u64::from(keyspace.config().chunk_bytes));
-    let bits = chunk.trailing_zeros() as u8;
     let blob = keyspace.blob(name.clone());
-    let mut progress = Progress::new("stored");
-    let first = source.next(PUT_AT_ONCE_BYTES + 1)?;
-    let old = if replace { blob.stat().await? } else { None };
-    let is_short = first.len() as u64 <= PUT_AT_ONCE_BYTES;
-    if is_short && old.is_some_and(|old| old.chunk_bytes == chunk && old.size <= PUT_AT_ONCE_BYTES) {
-        blob.replace(&first, Some(attributes.as_bytes())).await?;
-        progress.add(first.len());
-    } else {
-        if replace {
-            blob.delete().await?;
+    let chunk_bits = chunk.map(|chunk| chunk.trailing_zeros() as u8);
+    let mut put = blob.put(PutOptions { attributes: attributes.into(), chunk_bits, replaces: replace });
+    let mut signals = StopSignals::new()?;
+    let ended = tokio::select! {
+        ended = send(&mut put, source) => Some(ended),
+        () = signals.come() => None,
+    };
+    let size = match ended {
+        Some(Ok(size)) => size,
+        Some(Err(error)) => {
+            // What cannot be removed stays unfinished, which every reader sees; the first error is the one to be told.
+            drop(put.discard().await);
+            return match error {
+                CommandError::Client(error) => refusal::tell(&place, &name, error),
+                error => Err(error),
+            };
         }
-        if let Err(error) = blob.create_with(bits, attributes.as_bytes()).await {
-            return refusal::tell(&place, &name, error);
+        None => {
+            let removed = tokio::select! {
+                removed = put.discard() => removed.is_ok(),
+                () = signals.come() => false,
+            };
+            let rest = match removed {
+                true => "what was sent is removed",
+                false => {
+                    "what was sent could not be removed: it is not a finished blob; `zerohop blob rm` removes it"
+                }
+            };
+            output::problem(&format!("zerohop: interrupted; {rest}"));
+            return Ok(Ending::Interrupted);
         }
-        if is_short {
-            blob.write_at(0, &first).await?;
-            progress.add(first.len());
-        } else {
-            fill(&blob, first, &mut source, &mut progress).await?;
-        }
-    }
+    };
     if place.json {
-        let size = progress.bytes();
         output::json(&Stored { name: Name(&name), done: true, size })?;
     }
     Ok(Ending::Done)
+}
+
+/// Sends all of a source. Brings its bytes.
+async fn send(put: &mut BlobPut<'_>, source: Source) -> Result<u64, CommandError> {
+    let mut progress = Progress::new("stored");
+    let mut pieces = source.pieces(READ_BYTES);
+    while let Some(piece) = pieces.recv().await {
+        let piece = piece?;
+        put.push(&piece).await?;
+        progress.add(piece.len());
+    }
+    Ok(put.publish().await?)
 }
 
 /// Adds these bytes, and all that follow of the source, to a blob: they are seen together.

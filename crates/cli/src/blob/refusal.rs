@@ -1,7 +1,7 @@
 //! What the data says no to: told as a sentence or as JSON, with exit code 1.
 
 use serde::Serialize;
-use zerohop_client::{AbortReason, Error, Failure, Reason};
+use zerohop_client::{AbortReason, BlobTrouble, Error, Failure, Reason};
 
 use super::Place;
 use crate::common::ending::{CommandError, Ending};
@@ -16,6 +16,10 @@ struct No<'a> {
     reason: &'static str,
 }
 
+/// Of a blob that has the mark.
+const UNFINISHED: &str = "it is not finished: it is being put, or its writer ended before all of it was there; put it again, or \
+                          remove it with `zerohop blob rm`";
+
 /// There is no blob of this name.
 pub(super) fn not_found(place: &Place, name: &[u8]) -> Result<Ending, CommandError> {
     say(place, name, "not_found", "there is no such blob")
@@ -26,7 +30,10 @@ pub(super) fn tell(place: &Place, name: &[u8], error: Error) -> Result<Ending, C
     match error.failure() {
         Some(Failure::NotFound) => not_found(place, name),
         Some(Failure::ConditionFailed { .. }) => {
-            say(place, name, "exists", "there is one of this name already: --replace removes it first")
+            say(place, name, "exists", "there is one of this name already: --replace replaces it")
+        }
+        _ if matches!(error, Error::Blob { why: BlobTrouble::Unfinished, .. }) => {
+            say(place, name, "unfinished", UNFINISHED)
         }
         _ if is_changed(&error) => say(
             place,

@@ -8,7 +8,7 @@ use zerohop_client::BlobSeen;
 
 use super::bytes::{GivenBytes, Source};
 use super::progress::Progress;
-use super::put::{PUT_AT_ONCE_BYTES, fill};
+use super::put::{APPEND_AT_ONCE_BYTES, fill};
 use super::{NameArgument, Place, refusal};
 use crate::common::ending::{CommandError, Ending};
 use crate::common::quantity;
@@ -107,9 +107,9 @@ pub(super) async fn append(arguments: AppendArguments) -> Result<Ending, Command
     let keyspace = place.open().await?;
     let blob = keyspace.blob(name.clone());
     let mut progress = Progress::new("appended");
-    let first = source.next(PUT_AT_ONCE_BYTES + 1)?;
+    let first = source.next(APPEND_AT_ONCE_BYTES + 1)?;
     let length = first.len();
-    let at = if length as u64 > PUT_AT_ONCE_BYTES {
+    let at = if length as u64 > APPEND_AT_ONCE_BYTES {
         fill(&blob, first, &mut source, &mut progress).await?
     } else {
         match blob.append(&first).await {

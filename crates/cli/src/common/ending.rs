@@ -10,7 +10,7 @@ use crate::demo::DemoError;
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes: 0 done; 1 the data says no (not found, a condition or comparison failed, a wait found nothing; a check \
 found data lost or wrong); 2 the command line is wrong; 3 it could not be carried out, and changed nothing; 4 a write \
-may or may not be done, or a drop is still under way; 130 interrupted.";
+may or may not be done, a restore is done in part, or a drop is still under way; 130 interrupted.";
 
 const CODE_NO: u8 = 1;
 const CODE_USAGE: u8 = 2;
@@ -45,6 +45,8 @@ pub(crate) enum CommandError {
     Refused(String),
     /// It has begun, and ends without anybody who waits.
     UnderWay(String),
+    /// Some of it is done, and some is not.
+    Partly(String),
     /// The answer is none that this program knows.
     Unexpected,
     /// The system refused something.
@@ -87,7 +89,7 @@ pub(crate) fn exit_code(outcome: &Result<Ending, CommandError>) -> ExitCode {
         Ok(Ending::Interrupted) => ExitCode::from(CODE_INTERRUPTED),
         Err(CommandError::Usage(_)) => ExitCode::from(CODE_USAGE),
         Err(CommandError::Client(error)) if error.is_unknown() => ExitCode::from(CODE_UNKNOWN),
-        Err(CommandError::UnderWay(_)) => ExitCode::from(CODE_UNKNOWN),
+        Err(CommandError::UnderWay(_) | CommandError::Partly(_)) => ExitCode::from(CODE_UNKNOWN),
         Err(_) => ExitCode::from(CODE_FAILED),
     }
 }
@@ -105,7 +107,7 @@ impl fmt::Display for CommandError {
                  ZEROHOP_ENDPOINT"
             ),
             Self::Secret(error) => error.fmt(f),
-            Self::Refused(reason) | Self::UnderWay(reason) => f.write_str(reason),
+            Self::Refused(reason) | Self::UnderWay(reason) | Self::Partly(reason) => f.write_str(reason),
             Self::Unexpected => {
                 f.write_str("the manager's answer is none that this program knows: bring both up to date")
             }

@@ -75,6 +75,11 @@ impl Target {
         Client::connect_with(&endpoints, options).await.map_err(unreachable)
     }
 
+    /// How long to try.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     /// The endpoints, as they were given.
     pub(crate) fn endpoints(&self) -> &[String] {
         &self.endpoint

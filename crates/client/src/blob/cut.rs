@@ -68,9 +68,14 @@ impl Blob<'_> {
 
     /// Removes it, all at once as [`Blob::truncate`] does. Brings whether there was one.
     pub async fn delete(&self) -> Result<bool, Error> {
+        self.delete_if(|_| true).await
+    }
+
+    /// The same, if its header is such a one.
+    pub(super) async fn delete_if(&self, is_meant: impl Fn(&Known) -> bool) -> Result<bool, Error> {
         let mut attempts = Attempts::new(self.keyspace.client());
         for _ in 0..BLOB_ATTEMPTS_MAX {
-            let Some(header) = self.header().await? else { return Ok(false) };
+            let Some(header) = self.header().await?.filter(&is_meant) else { return Ok(false) };
             if header.chunks() > BLOB_CUT_CHUNKS_MAX {
                 if self.delete_in_steps(&header).await? {
                     return Ok(true);

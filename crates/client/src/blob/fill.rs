@@ -18,14 +18,14 @@ use crate::limits::{BLOB_AHEAD_BYTES, BLOB_ATTEMPTS_MAX, BLOB_FILL_STEP_CHUNKS};
 /// next writer of the blob clears them away.
 #[derive(Debug)]
 pub struct BlobFill<'a> {
-    blob: Blob<'a>,
+    pub(super) blob: Blob<'a>,
     /// As filling has left it.
-    header: Known,
+    pub(super) header: Known,
     /// Under which chunks are written: the generation before.
     stamp: BlobStamp,
     /// Where the blob has ended; where what was given ends.
     begin: u64,
-    end: u64,
+    pub(super) end: u64,
     /// What was given and is not sent: less than a chunk.
     rest: BytesMut,
     under_way: VecDeque<(Answer, usize)>,
@@ -116,13 +116,7 @@ impl BlobFill<'_> {
 
     /// Makes all that was given a part of the blob. Brings its size.
     pub async fn publish(mut self) -> Result<u64, Error> {
-        let rest = std::mem::take(&mut self.rest);
-        if !rest.is_empty() {
-            self.send(&rest).await?;
-        }
-        while !self.under_way.is_empty() {
-            self.one_is_done().await?;
-        }
+        self.all_are_done().await?;
         let (blob, key) = (&self.blob, self.blob.header_key()?);
         let (stamp, size) = (self.header.stamp, self.end);
         match blob.change(&key, Condition::Always, BlobChange::Publish { stamp, size }).await {
@@ -132,6 +126,18 @@ impl BlobFill<'_> {
             }
             Err(error) => Err(self.beaten(error)),
         }
+    }
+
+    /// Has all that was given be written behind the end.
+    pub(super) async fn all_are_done(&mut self) -> Result<(), Error> {
+        let rest = std::mem::take(&mut self.rest);
+        if !rest.is_empty() {
+            self.send(&rest).await?;
+        }
+        while !self.under_way.is_empty() {
+            self.one_is_done().await?;
+        }
+        Ok(())
     }
 
     /// Sends what ends at a chunk's end, or at that of all.

@@ -31,6 +31,7 @@ pub struct BlobList<'a> {
     keyspace: &'a Keyspace,
     prefix: Bytes,
     page_names: u32,
+    has_unfinished: bool,
     merge: Merge,
 }
 
@@ -61,13 +62,23 @@ struct Lane {
 impl<'a> BlobList<'a> {
     pub(super) fn new(keyspace: &'a Keyspace, prefix: Bytes) -> Self {
         let merge = Merge::new(keyspace.config().partitions, Bytes::new());
-        Self { keyspace, prefix, page_names: PAGE_NAMES, merge }
+        Self { keyspace, prefix, page_names: PAGE_NAMES, has_unfinished: false, merge }
     }
 
     /// Brings at most so many names at once, 1 to 4,096.
     #[must_use]
     pub fn page_names(mut self, names: u32) -> Self {
         self.page_names = names.clamp(1, SCAN_PAGE_KEYS_MAX);
+        self
+    }
+
+    /// Brings also the names of blobs that are not finished, which it leaves out otherwise: see [`Blob::put`]. It saves the look at
+    /// their headers.
+    ///
+    /// [`Blob::put`]: crate::Blob::put
+    #[must_use]
+    pub fn with_unfinished(mut self) -> Self {
+        self.has_unfinished = true;
         self
     }
 
@@ -80,14 +91,33 @@ impl<'a> BlobList<'a> {
 
     /// The next names; `None` at the end. After an error the same page can be asked for again.
     pub async fn next_page(&mut self) -> Result<Option<Vec<Bytes>>, Error> {
-        while self.merge.page.len() < self.page_names as usize {
-            self.fill().await?;
-            if !self.merge.take() {
-                break;
+        loop {
+            while self.merge.page.len() < self.page_names as usize {
+                self.fill().await?;
+                if !self.merge.take() {
+                    break;
+                }
+            }
+            if self.merge.page.is_empty() {
+                return Ok(None);
+            }
+            let finished = self.finished().await?;
+            let mut page = std::mem::take(&mut self.merge.page);
+            let mut finished = finished.into_iter();
+            page.retain(|_| finished.next().unwrap_or(true));
+            if !page.is_empty() {
+                return Ok(Some(page));
             }
         }
-        let page = std::mem::take(&mut self.merge.page);
-        Ok(Some(page).filter(|page| !page.is_empty()))
+    }
+
+    /// Which blobs of the page are there and finished; none: all that are to be shown.
+    async fn finished(&self) -> Result<Vec<bool>, Error> {
+        if self.has_unfinished {
+            return Ok(Vec::new());
+        }
+        let found = self.keyspace.stat_blobs(&self.merge.page).await?;
+        Ok(found.into_iter().map(|info| info.is_some_and(|info| info.finished)).collect())
     }
 
     /// Asks those partitions for more whose names are all taken.

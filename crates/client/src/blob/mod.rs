@@ -16,6 +16,7 @@ mod fill;
 mod list;
 mod put;
 mod read;
+mod replace;
 mod seen;
 mod several;
 mod together;
@@ -39,6 +40,8 @@ use whole::Looked;
 pub(crate) use edits::Edits;
 pub use fill::BlobFill;
 pub use list::BlobList;
+pub(crate) use put::own_attributes;
+pub use put::{BlobPut, PutOptions};
 pub use read::BlobRead;
 pub(crate) use together::whole;
 pub use whole::BlobSeen;
@@ -56,6 +59,8 @@ pub struct Blob<'a> {
     name: Bytes,
     /// Shared with clones. Never held while something is awaited.
     known: Arc<Mutex<Option<Known>>>,
+    /// It is read and changed also while it is not finished.
+    has_unfinished: bool,
 }
 
 /// What a blob is, without its contents.
@@ -71,6 +76,8 @@ pub struct BlobInfo {
     pub chunk_bytes: u64,
     /// Whatever its owner keeps with it.
     pub attributes: Bytes,
+    /// Whether it is complete. `false`: it is being put, or was until its writer ended: see [`Blob::put`].
+    pub finished: bool,
     /// When its header was written last: by a write that made it larger, a cut, or new attributes.
     pub version: Timestamp,
 }
@@ -127,7 +134,7 @@ struct Part {
 impl Keyspace {
     /// A blob by its name, whether there is one or not.
     pub fn blob(&self, name: impl Into<Bytes>) -> Blob<'_> {
-        Blob { keyspace: self, name: name.into(), known: Arc::default() }
+        Blob { keyspace: self, name: name.into(), known: Arc::default(), has_unfinished: false }
     }
 
     /// Goes through the names of the blobs that begin with `prefix`, in their order, page by page.
@@ -228,14 +235,14 @@ impl Blob<'_> {
 
     /// The header of a blob that is there, as it is now.
     async fn known(&self) -> Result<Known, Error> {
-        self.header().await?.ok_or_else(|| self.not_found())
+        self.finished(self.header().await?.ok_or_else(|| self.not_found())?)
     }
 
     /// The header as this handle has seen it last, or as it is now.
     async fn recalled(&self) -> Result<Known, Error> {
         match self.recall() {
-            Some(known) => Ok(known),
-            None => self.known().await,
+            Some(known) if self.has_unfinished || known.is_finished() => Ok(known),
+            _ => self.known().await,
         }
     }
 
@@ -330,7 +337,8 @@ impl BlobInfo {
             generation: known.stamp.generation,
             size: known.size,
             chunk_bytes: known.chunk_bytes(),
-            attributes: known.attributes.clone(),
+            attributes: known.own_attributes(),
+            finished: known.is_finished(),
             version: known.version,
         }
     }

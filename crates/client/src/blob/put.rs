@@ -1,53 +1,265 @@
-//! Replacing all of a blob's contents at once.
+//! Putting a blob: it is there once it is complete.
+//!
+//! ```text
+//!   short ──> one transaction: what was there goes, and header and chunks come
+//!   long ───> header with the mark of an unfinished blob ──> fill ──> one transaction: publish, and attributes without the mark
+//! ```
+//!
+//! The mark is a beginning of the attributes. Readers and writers refuse a blob that has it, listings and backups leave it out, and the
+//! next put of the name removes it: so what a killed writer leaves is never taken for a blob.
 
+use bytes::{Bytes, BytesMut};
+use zerohop_wire::Failure;
+use zerohop_wire::limits::BLOB_ATTRIBUTES_BYTES_MAX;
 use zerohop_wire::messages::{BlobChange, Condition};
 
-use super::Blob;
-use super::cut::next;
+use super::{Blob, BlobFill, BlobInfo, Known};
 use crate::error::{BlobTrouble, Error};
-use crate::limits::{BLOB_ATTEMPTS_MAX, BLOB_CUT_CHUNKS_MAX, BLOB_WRITE_BYTES_MAX};
-use crate::transaction::Attempts;
+use crate::limits::{BLOB_ATTEMPTS_MAX, BLOB_CUT_CHUNKS_MAX, BLOB_PUT_BYTES, BLOB_WRITE_BYTES_MAX};
 
-impl Blob<'_> {
-    /// Has the blob consist of these bytes, with these attributes; `None` leaves those as they are. Whoever reads it finds all
-    /// of the old contents, or all of the new. Ends with `NotFound` if there is no such blob, and refuses more than 64 MiB, or
-    /// to replace more than 4,096 chunks.
-    pub async fn replace(&self, bytes: &[u8], attributes: Option<&[u8]>) -> Result<(), Error> {
-        if bytes.len() > BLOB_WRITE_BYTES_MAX {
-            return Err(self.trouble(BlobTrouble::TooLong { limit: BLOB_WRITE_BYTES_MAX as u64 }));
+/// The attributes of a blob that is not finished begin with it.
+const UNFINISHED: &[u8] = b"\0zerohop unfinished\0";
+
+/// What a put is to make.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PutOptions {
+    /// Kept with the blob, at most 32 KiB.
+    pub attributes: Bytes,
+    /// Bytes of a chunk as their power of two, from 12 (4 KiB) to 24 (16 MiB); `None`: as the keyspace says.
+    pub chunk_bits: Option<u8>,
+    /// A finished blob of the name is replaced; else it is an error.
+    pub replaces: bool,
+}
+
+/// A blob that is being put: see [`Blob::put`].
+#[derive(Debug)]
+pub struct BlobPut<'a> {
+    blob: Blob<'a>,
+    options: PutOptions,
+    /// What was given, while that is short.
+    kept: BytesMut,
+    /// Id of the unfinished blob, and what fills it.
+    made: Option<(u64, BlobFill<'a>)>,
+    bytes: u64,
+}
+
+impl<'a> Blob<'a> {
+    /// Begins to put a blob of any number of bytes. It is there once [`BlobPut::publish`] has returned: until then readers find what
+    /// was there before. What is longer than 64 MiB and replaces a blob removes the old one when that much has been pushed; readers
+    /// end with [`BlobTrouble::Unfinished`] from then until it is complete. Memory: 64 MiB and what is under way.
+    #[must_use]
+    pub fn put(&self, options: PutOptions) -> BlobPut<'a> {
+        let blob = self.keyspace.blob(self.name.clone()).with_unfinished();
+        BlobPut { blob, options, kept: BytesMut::new(), made: None, bytes: 0 }
+    }
+
+    /// The same blob for its writer, who reads and changes it also while it is not finished.
+    #[must_use]
+    pub fn with_unfinished(mut self) -> Self {
+        self.has_unfinished = true;
+        self
+    }
+
+    /// Makes it, empty and not finished: [`Blob::set_attributes`] or [`BlobFill::publish_with`] of [`Blob::with_unfinished`] finishes it.
+    ///
+    /// # Errors
+    /// As [`Blob::create_with`].
+    pub async fn create_unfinished(
+        &self,
+        chunk_bits: Option<u8>,
+        attributes: &[u8],
+    ) -> Result<BlobInfo, Error> {
+        let bits = chunk_bits.unwrap_or_else(|| self.chunk_bits());
+        let marked = [UNFINISHED, attributes].concat();
+        // Those that do not fit beside the mark come with the end.
+        let fits = marked.len() <= BLOB_ATTRIBUTES_BYTES_MAX || attributes.len() > BLOB_ATTRIBUTES_BYTES_MAX;
+        self.create_with(bits, if fits { &marked } else { UNFINISHED }).await
+    }
+
+    fn chunk_bits(&self) -> u8 {
+        self.keyspace.config().chunk_bytes.trailing_zeros() as u8
+    }
+
+    /// A header for whoever wants to read or write.
+    pub(super) fn finished(&self, known: Known) -> Result<Known, Error> {
+        match self.has_unfinished || known.is_finished() {
+            true => Ok(known),
+            false => Err(self.trouble(BlobTrouble::Unfinished)),
         }
-        let mut attempts = Attempts::new(self.keyspace.client());
-        self.remember(None);
+    }
+}
+
+impl BlobPut<'_> {
+    /// Adds bytes.
+    ///
+    /// # Errors
+    /// [`Failure::ConditionFailed`]: there is a finished blob of the name, and this one does not replace it; [`BlobTrouble::Contended`]: somebody
+    /// else has put the blob or removed it meanwhile; as [`BlobFill::push`].
+    pub async fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if self.made.is_none() && self.kept.len() + bytes.len() > self.kept_max() {
+            self.begin().await?;
+        }
+        match &mut self.made {
+            Some((_, fill)) => fill.push(bytes).await?,
+            None => self.kept.extend_from_slice(bytes),
+        }
+        self.bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Makes the blob of all that was pushed. Brings its size in bytes.
+    ///
+    /// # Errors
+    /// As [`BlobPut::push`]. Unless [`Error::is_unknown`], nothing of it is there.
+    pub async fn publish(&mut self) -> Result<u64, Error> {
+        if self.made.is_none() {
+            match self.put_at_once().await {
+                // The old one has too many chunks to go at once.
+                Err(Error::Blob { why: BlobTrouble::TooLong { .. }, .. }) => self.begin().await?,
+                result => return result.map(|()| self.bytes),
+            }
+        }
+        let Some((_, fill)) = self.made.take() else { return Err(Error::Unexpected) };
+        let id = fill.id();
+        let published = fill.publish_with(&self.options.attributes).await;
+        if let Err(error) = &published
+            && !error.is_unknown()
+        {
+            // What cannot be removed stays unfinished; the first error is the one to be told.
+            drop(self.remove(id).await);
+        }
+        published
+    }
+
+    /// Gives it up: what was sent is removed. A blob that somebody else has put is left alone.
+    ///
+    /// # Errors
+    /// The cluster does not answer: what was sent stays, and is no finished blob.
+    pub async fn discard(self) -> Result<(), Error> {
+        match &self.made {
+            Some((id, _)) => self.remove(*id).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The unfinished blob of this id.
+    async fn remove(&self, id: u64) -> Result<(), Error> {
+        self.blob.delete_if(|header| header.stamp.id == id && !header.is_finished()).await.map(drop)
+    }
+
+    /// Most bytes that go as one.
+    fn kept_max(&self) -> usize {
+        let chunks = BLOB_CUT_CHUNKS_MAX << self.options.chunk_bits.unwrap_or_else(|| self.blob.chunk_bits());
+        let most = if self.options.replaces { BLOB_WRITE_BYTES_MAX } else { BLOB_PUT_BYTES };
+        most.min(usize::try_from(chunks).unwrap_or(most))
+    }
+
+    async fn put_at_once(&self) -> Result<(), Error> {
+        let (blob, bytes) = (&self.blob, Bytes::copy_from_slice(&self.kept));
+        let PutOptions { attributes, chunk_bits, replaces } = &self.options;
+        let bits = chunk_bits.unwrap_or_else(|| blob.chunk_bits());
+        let client = blob.keyspace.client();
+        client
+            .transaction(|transaction| {
+                let (there, bytes) = (transaction.blob(blob.keyspace, blob.name.clone()), bytes.clone());
+                async move {
+                    if there.stat().await?.is_some_and(|found| *replaces || !found.finished) {
+                        there.remove().await?;
+                    }
+                    there.create_with(bits, attributes).await?;
+                    if bytes.is_empty() { Ok(()) } else { there.write(0, bytes).await }
+                }
+            })
+            .await
+    }
+
+    /// Makes the unfinished blob, and fills in what was kept.
+    async fn begin(&mut self) -> Result<(), Error> {
+        let PutOptions { attributes, chunk_bits, replaces } = self.options.clone();
         for _ in 0..BLOB_ATTEMPTS_MAX {
-            let mut header = self.settled().await?;
-            if header.chunks() > BLOB_CUT_CHUNKS_MAX {
-                let limit = BLOB_CUT_CHUNKS_MAX << header.chunk_bits;
-                return Err(self.trouble(BlobTrouble::TooLong { limit }));
+            match self.blob.header().await? {
+                Some(header) if replaces || !header.is_finished() => {
+                    let (id, version) = (header.stamp.id, header.version);
+                    self.blob
+                        .delete_if(|now| now.stamp.id == id && (replaces || now.version == version))
+                        .await?;
+                }
+                Some(Known { version, .. }) => {
+                    return Err(self.blob.failed(Failure::ConditionFailed { version, found: None }));
+                }
+                None => {}
             }
-            let (old, chunks) = (header.stamp, header.chunks());
-            let mut together = self.together();
-            if header.size > 0 {
-                header.stamp = next(old);
-            }
-            let stamp = header.stamp;
-            together.header(Condition::IfVersion(header.version), BlobChange::Cut { stamp: old, size: 0 })?;
-            together.header(Condition::Always, BlobChange::Settle { stamp })?;
-            if let Some(attributes) = attributes {
-                together.header(Condition::Always, BlobChange::Describe { stamp, attributes })?;
-            }
-            together.header(Condition::Always, BlobChange::Grow { stamp, size: bytes.len() as u64 })?;
-            for number in 0..chunks {
-                together.chunk(number, BlobChange::CutChunk { stamp, keep: 0, marks: false }, None)?;
-            }
-            together.write(&header, 0, bytes)?;
-            match together.commit().await {
-                Ok(_) => {
-                    self.remember(None);
+            match self.blob.create_unfinished(chunk_bits, &attributes).await {
+                Ok(info) => {
+                    let mut fill = self.blob.fill().await?;
+                    if fill.id() != info.id.0 {
+                        return Err(self.blob.trouble(BlobTrouble::Contended));
+                    }
+                    let kept = std::mem::take(&mut self.kept);
+                    fill.push(&kept).await?;
+                    self.made = Some((info.id.0, fill));
                     return Ok(());
                 }
-                Err(error) => self.again_after(error, &mut attempts).await?,
+                // Somebody else was faster.
+                Err(error) if matches!(error.failure(), Some(Failure::ConditionFailed { .. })) => {}
+                Err(error) => return Err(error),
             }
         }
-        Err(self.trouble(BlobTrouble::Contended))
+        Err(self.blob.trouble(BlobTrouble::Contended))
+    }
+}
+
+impl BlobFill<'_> {
+    /// As [`BlobFill::publish`], and the blob has these attributes from the same moment on; one that was not finished is.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn publish_with(mut self, attributes: &[u8]) -> Result<u64, Error> {
+        self.all_are_done().await?;
+        let (stamp, size) = (self.header.stamp, self.end);
+        let mut attempts = crate::transaction::Attempts::new(self.blob.keyspace.client());
+        loop {
+            let mut together = self.blob.together();
+            together.header(Condition::Always, BlobChange::Publish { stamp, size })?;
+            together.header(Condition::Always, BlobChange::Describe { stamp, attributes })?;
+            match together.commit().await {
+                Ok(_) => {
+                    self.blob.remember(None);
+                    return Ok(size);
+                }
+                Err(error) if super::together::is_refused(&error) => {
+                    return Err(self.blob.trouble(BlobTrouble::Contended));
+                }
+                Err(error) => {
+                    let pause = attempts.after(&error).ok_or(error)?;
+                    tokio::time::sleep(pause).await;
+                }
+            }
+        }
+    }
+
+    /// Of the blob.
+    fn id(&self) -> u64 {
+        self.header.stamp.id
+    }
+}
+
+impl Known {
+    /// Whether it is complete, or was before it was changed.
+    pub(super) fn is_finished(&self) -> bool {
+        !self.attributes.starts_with(UNFINISHED)
+    }
+
+    /// Its attributes, as its owner has given them.
+    pub(super) fn own_attributes(&self) -> Bytes {
+        own_attributes(&self.attributes).0
+    }
+}
+
+/// The attributes of a header without the mark, and whether that was not there: the blob is finished.
+pub(crate) fn own_attributes(attributes: &Bytes) -> (Bytes, bool) {
+    match attributes.strip_prefix(UNFINISHED) {
+        Some(own) => (attributes.slice_ref(own), false),
+        None => (attributes.clone(), true),
     }
 }

@@ -39,7 +39,7 @@ impl<'a> Blob<'a> {
     pub async fn read_at(&self, offset: u64, length: u64) -> Result<BlobRead<'a>, Error> {
         let end = offset.saturating_add(length);
         let header = match self.recall() {
-            Some(known) if end <= known.size => known,
+            Some(known) if end <= known.size => self.finished(known)?,
             _ => self.known().await?,
         };
         let is_to_the_end = end > header.size;

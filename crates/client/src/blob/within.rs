@@ -331,7 +331,7 @@ impl TransactionBlob<'_> {
         if self.there().await?.is_none() {
             return Ok(false);
         }
-        let seen = self.seen_to_change().await?;
+        let seen = self.there_to_change().await?.ok_or_else(|| self.blob.not_found())?;
         let Known { version, stamp, chunk_bits, .. } = seen.header;
         self.check_cut(seen.chunks(), chunk_bits)?;
         self.rest_on_header(&seen.header)?;
@@ -397,19 +397,28 @@ impl TransactionBlob<'_> {
     }
 
     pub(super) async fn seen(&self) -> Result<Seen, Error> {
-        self.there().await?.ok_or_else(|| self.blob.not_found())
+        let seen = self.there().await?.ok_or_else(|| self.blob.not_found())?;
+        self.blob.finished(seen.header.clone()).map(|_| seen)
     }
 
-    /// The same, of a blob that is to be changed: what somebody fills is cut off, and what is left of a cut done, now. Whoever only
+    /// As [`Self::there`], of a blob that is to be changed: what somebody fills is cut off, and what is left of a cut done, now. Whoever only
     /// reads must not do that. The header is another then, so that the transaction is to be begun anew.
-    async fn seen_to_change(&self) -> Result<Seen, Error> {
-        let seen = self.seen().await?;
-        if seen.header.uncut > 0 {
-            self.blob.remember(None);
-            self.blob.settled().await?;
+    async fn there_to_change(&self) -> Result<Option<Seen>, Error> {
+        let seen = self.there().await?;
+        if seen.as_ref().is_some_and(|seen| seen.header.uncut > 0) {
+            let blob = self.blob.clone().with_unfinished();
+            blob.remember(None);
+            blob.settled().await?;
             return Err(self.blob.changed());
         }
         Ok(seen)
+    }
+
+    /// The same, of one that is there and finished.
+    async fn seen_to_change(&self) -> Result<Seen, Error> {
+        // First, so that whoever is refused cuts off nothing.
+        self.seen().await?;
+        self.there_to_change().await?.ok_or_else(|| self.blob.not_found())
     }
 
     /// The header must be as it was found when the transaction commits.

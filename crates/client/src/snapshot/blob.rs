@@ -9,7 +9,7 @@ use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{Query, Read};
 
 use super::{Answer, Snapshot, found};
-use crate::blob::{BlobInfo, whole};
+use crate::blob::{BlobInfo, own_attributes, whole};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 
@@ -55,12 +55,14 @@ impl Snapshot {
         let Reply::Value { version, bytes, .. } = reply else { return Err(Error::Unexpected) };
         let header = BlobHeader::decode(&bytes).ok_or(Error::Unexpected)?;
         let BlobHeader { chunk_bits, stamp, size, attributes, .. } = header;
+        let (attributes, finished) = own_attributes(&bytes.slice_ref(attributes));
         let info = BlobInfo {
             id: Timestamp(stamp.id),
             generation: stamp.generation,
             size,
             chunk_bytes: 1 << chunk_bits,
-            attributes: bytes.slice_ref(attributes),
+            attributes,
+            finished,
             version,
         };
         Ok(Some(SnapshotBlob { snapshot: self, keyspace, name, stamp, chunk_bits, info }))

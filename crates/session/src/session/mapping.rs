@@ -10,7 +10,7 @@ use zerohop_wire::{Advice, Failure};
 use super::Session;
 use crate::error::{Error, Trouble};
 use crate::flight::Cargo;
-use crate::limits::{MAP_QUESTION_US_MIN, REST_US_MAX, SILENT_US};
+use crate::limits::{MAP_QUESTION_US_MIN, MAP_REFUSALS_PASSING, REST_US_MAX, SILENT_US};
 use crate::operation::State;
 use crate::slots::Handle;
 use crate::time::Time;
@@ -118,9 +118,27 @@ impl<T> Session<T> {
             return;
         }
         self.mapping.refusals += 1;
-        if self.mapping.refusals < self.settings.endpoints.len() {
+        if self.mapping.refusals >= self.settings.endpoints.len() {
+            self.refuse_unrouted(now, address, failure);
+        }
+    }
+
+    /// A server that talks to this client does not tell it the map. A token may be newer than the map of that server, so it is asked a few times
+    /// more; then whoever waits for a map need not wait longer, whether there is an older one or not.
+    pub(super) fn map_question_refused(&mut self, now: Time, index: u32, failure: Failure<'static>) {
+        let address = Arc::clone(&self.connection_mut(index).address);
+        self.map_question_failed(now, Trouble::Answered { failure: failure.clone() });
+        if failure.advice() != Advice::GiveUp {
             return;
         }
+        self.mapping.refusals += 1;
+        if self.mapping.refusals >= self.settings.endpoints.len() + MAP_REFUSALS_PASSING {
+            self.refuse_unrouted(now, &address, &failure);
+        }
+    }
+
+    /// Ends whatever waits for a map.
+    fn refuse_unrouted(&mut self, now: Time, address: &Arc<str>, failure: &Failure<'static>) {
         let mut waiting = std::mem::take(&mut self.unrouted);
         waiting.retain(|handle| {
             self.operations.get(*handle).is_some_and(|operation| operation.state == State::Unrouted)

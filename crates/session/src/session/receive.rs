@@ -169,7 +169,7 @@ impl<T> Session<T> {
             }
             (Cargo::Map, Message::Map(map)) => self.map_came(now, flight.sent, &map),
             (Cargo::Map, Message::Answer(Err(failure))) => {
-                self.map_question_failed(now, Trouble::Answered { failure: failure.into_owned() });
+                self.map_question_refused(now, index, failure.into_owned());
             }
             (Cargo::SessionOpen, Message::SessionOpened(opened)) => {
                 self.session_opened(now, flight.sent, &opened);

@@ -394,3 +394,85 @@ fn snapshots_have_all_the_money_while_clients_transfer_it() {
 fn is_expired(error: &Error) -> bool {
     matches!(error.failure(), Some(Failure::SnapshotExpired))
 }
+
+/// The names of all keyspaces.
+fn keyspaces(cluster: &Serving) -> Vec<String> {
+    let all = cluster.json(&["keyspace", "list"]);
+    all.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_backup_of_more_nodes_is_restored_with_as_many_copies_as_there_are_nodes_which_is_told() {
+    let folder = crate::support::folder();
+    let backup = folder.path().join("backup");
+    let three = Serving::start(zerohop(&["up", "--memory", "--nodes", "3", "--port", "0", "--json"]));
+    three.ok(&[
+        "keyspace",
+        "create",
+        "results",
+        "--replicas",
+        "3",
+        "--durability",
+        "memory",
+        "--partitions",
+        "4",
+    ]);
+    three.ok(&["kv", "insert", "k", "v", "--keyspace", "results"]);
+    three.ok(&["kv", "insert", "colour", "blue"]);
+    three.ok(&["backup", text(&backup)]);
+    drop(three);
+
+    let cluster = Serving::in_memory();
+    // More than there are is refused before anything is changed, also of keyspaces that could be restored.
+    let refused = cluster.run(&["restore", text(&backup), "--replicas", "2"]);
+    assert!(code(&refused) == 3 && stderr(&refused).contains("2 replicas, but"), "{refused:?}");
+    assert_eq!(cluster.ok(&["kv", "scan"]), "");
+    assert_eq!(keyspaces(&cluster), ["default"]);
+    let done = cluster.run(&["restore", text(&backup)]);
+    assert_eq!(code(&done), 0, "{done:?}");
+    assert!(
+        stderr(&done).contains("WARNING: keyspace results is made with 1 copies where it had 3"),
+        "{done:?}"
+    );
+    assert_eq!(cluster.ok(&["kv", "lookup", "k", "--keyspace", "results"]), "v");
+    assert_eq!(cluster.ok(&["kv", "lookup", "colour"]), "blue");
+    assert_eq!(cluster.json(&["keyspace", "show", "results"])["replicas"], 1);
+    // Who says so is not warned.
+    let more = ["restore", text(&backup), "--keyspace", "results", "--as", "more", "--replicas", "1"];
+    let done = cluster.run(&more);
+    assert_eq!((code(&done), stderr(&done).as_str()), (0, ""), "{done:?}");
+}
+
+#[test]
+fn a_restore_that_cannot_make_a_keyspace_or_finds_one_full_changes_nothing() {
+    let folder = crate::support::folder();
+    let backup = folder.path().join("backup");
+    let disk = Serving::up(&["--data", text(&folder.path().join("data"))]);
+    disk.ok(&["keyspace", "create", "a", "--durability", "memory"]);
+    disk.ok(&["keyspace", "create", "b", "--durability", "sync"]);
+    for name in ["default", "a", "b"] {
+        disk.ok(&["kv", "insert", "k", "v", "--keyspace", name]);
+    }
+    disk.ok(&["backup", text(&backup)]);
+    drop(disk);
+
+    let cluster = Serving::in_memory();
+    let refused = cluster.run(&["restore", text(&backup)]);
+    assert!(code(&refused) == 3 && stderr(&refused).contains("durability sync"), "{refused:?}");
+    assert_eq!(keyspaces(&cluster), ["default"]);
+    assert_eq!(cluster.ok(&["kv", "scan"]), "");
+    cluster.ok(&["keyspace", "create", "b", "--durability", "memory"]);
+    cluster.ok(&["kv", "insert", "mine", "stays", "--keyspace", "b"]);
+    let refused = cluster.run(&["restore", text(&backup)]);
+    assert!(code(&refused) == 3 && stderr(&refused).contains("the keyspace b is not empty"), "{refused:?}");
+    assert_eq!(keyspaces(&cluster), ["default", "b"]);
+    assert_eq!(cluster.ok(&["kv", "scan"]), "");
+    // Of several one has to be named.
+    let unnamed = cluster.run(&["restore", text(&backup), "--as", "c"]);
+    assert!(code(&unnamed) == 2 && stderr(&unnamed).contains("the backup has default, a, b"), "{unnamed:?}");
+    let one = folder.path().join("one");
+    cluster.ok(&["kv", "insert", "colour", "blue"]);
+    cluster.ok(&["backup", text(&one), "--keyspace", "default"]);
+    cluster.ok(&["restore", text(&one), "--as", "c"]);
+    assert_eq!(cluster.ok(&["kv", "lookup", "colour", "--keyspace", "c"]), "blue");
+}

@@ -3,8 +3,11 @@
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
+use rustix::process::{Signal, kill_process};
+
 use crate::support::process::Running;
 use crate::support::serving::{Serving, code, stderr, stdout, zerohop};
+use crate::support::wait_for;
 
 /// More than the 4,096 chunks that are cut at once.
 const CHUNKS: u64 = 4100;
@@ -130,7 +133,7 @@ fn what_takes_longer_than_a_second_tells_on_a_terminal_how_far_it_has_come() {
     };
     assert_eq!(code(&shown), 0, "{shown:?}");
     let text = stdout(&shown);
-    assert!(text.contains("\r\u{1b}[Kstored: 6 MB, "), "{text:?}");
+    assert!(text.contains("\r\u{1b}[Kstored: 3 MB, "), "{text:?}");
     assert!(text.trim_end().ends_with("\u{1b}[K"), "the line is taken away at the end: {text:?}");
     // Nobody else is shown it.
     let mut command = Command::new("sh");
@@ -192,4 +195,128 @@ fn chunks_and_attributes_at_their_limits_are_taken_and_beyond_them_refused() {
     }
     assert_eq!(cluster.json(&["blob", "stat", "attributed"])["attributes"], most.as_str());
     assert_eq!(code(&cluster.run(&["blob", "stat", "other"])), 1, "a refused one is made");
+}
+
+/// More than goes as one transaction, also where it replaces a blob.
+const UNFINISHED_BYTES: usize = 70 << 20;
+
+/// Begins to put a blob, and sends almost all of it.
+fn half_put(cluster: &Serving, arguments: &[&str]) -> (Running, ChildStdin) {
+    let mut putting = begin(cluster, arguments);
+    let mut stdin = putting.stdin.take().unwrap();
+    stdin.write_all(&pattern(UNFINISHED_BYTES as u64)).unwrap();
+    (putting, stdin)
+}
+
+/// Waits until something of it is there.
+fn begun(cluster: &Serving, name: &str) {
+    wait_for(
+        "the beginning of the blob",
+        || cluster.run(&["blob", "stat", name, "--json"]),
+        |told| stdout(told).contains("\"finished\":false"),
+    );
+}
+
+/// What of every reader says that a blob is not finished.
+fn assert_unfinished(cluster: &Serving, name: &str) {
+    begun(cluster, name);
+    assert!(stdout(&cluster.run(&["blob", "stat", name])).starts_with("not finished: "));
+    for command in [
+        &["blob", "get", name][..],
+        &["blob", "read", name, "--at", "0", "--length", "1"],
+        &["blob", "append", name, "x"],
+        &["blob", "write", name, "x", "--at", "0"],
+        &["blob", "truncate", name, "1"],
+        &["blob", "transform", name, "add", "1", "--at", "0"],
+        &["blob", "stat", name, "--set-attributes", "x"],
+    ] {
+        let refused = cluster.run(command);
+        assert_eq!((code(&refused), stdout(&refused).as_str()), (1, ""), "{command:?}: {refused:?}");
+        assert!(stderr(&refused).contains("it is not finished: "), "{command:?}: {refused:?}");
+    }
+    let refused = cluster.run_with(&["txn"], format!("blob append {name} x").as_bytes());
+    assert!(code(&refused) != 0 && stderr(&refused).contains("it is not finished"), "{refused:?}");
+    assert_eq!(cluster.ok(&["blob", "ls"]), "");
+    assert_eq!(cluster.ok(&["blob", "ls", "--unfinished"]), format!("{name}\n"));
+}
+
+#[test]
+fn a_blob_that_is_being_put_is_there_once_it_is_complete() {
+    let cluster = Serving::in_memory();
+    let (putting, stdin) = half_put(&cluster, &["blob", "put", "b", "--attributes", "mine"]);
+    assert_unfinished(&cluster, "b");
+    drop(stdin);
+    end(putting, "");
+    let stat = cluster.json(&["blob", "stat", "b"]);
+    assert_eq!((&stat["finished"], &stat["size"]), (&true.into(), &UNFINISHED_BYTES.into()));
+    assert_eq!(stat["attributes"], "mine");
+    assert!(cluster.run(&["blob", "get", "b"]).stdout == pattern(UNFINISHED_BYTES as u64));
+    assert_eq!(cluster.ok(&["blob", "ls"]), "b\n");
+
+    // The old one is there until the new one is, which has other chunks.
+    let mut putting = begin(&cluster, &["blob", "put", "b", "--replace", "--chunk", "64KiB"]);
+    let mut stdin = putting.stdin.take().unwrap();
+    stdin.write_all(&pattern(20 << 20)).unwrap();
+    assert_eq!(cluster.json(&["blob", "stat", "b"])["size"], UNFINISHED_BYTES);
+    drop(stdin);
+    end(putting, "");
+    assert!(cluster.run(&["blob", "get", "b"]).stdout == pattern(20 << 20));
+    assert_eq!(cluster.json(&["blob", "stat", "b"])["chunk_bytes"], 64 << 10);
+}
+
+#[test]
+fn what_a_put_leaves_that_was_killed_is_no_blob_and_in_nobodys_way() {
+    let cluster = Serving::in_memory();
+    let folder = crate::support::folder();
+    let kill = |name: &str| {
+        let (mut putting, stdin) = half_put(&cluster, &["blob", "put", name]);
+        begun(&cluster, name);
+        kill_process(putting.pid(), Signal::KILL).unwrap();
+        putting.ended();
+        drop(stdin);
+    };
+    kill("b");
+    assert_unfinished(&cluster, "b");
+    let backup = folder.path().join("backup");
+    let taken = cluster.json(&["backup", backup.to_str().unwrap()]);
+    assert_eq!(taken["records"], 0, "{taken}");
+    assert_eq!(code(&cluster.run_with(&["blob", "put", "b"], b"whole")), 0);
+    assert_eq!(cluster.ok(&["blob", "get", "b"]), "whole");
+    let refused = cluster.run_with(&["blob", "put", "b"], b"another");
+    assert_eq!(code(&refused), 1, "{refused:?}");
+    cluster.ok(&["blob", "rm", "b"]);
+    kill("b");
+    // As long a one too.
+    let (putting, stdin) = half_put(&cluster, &["blob", "put", "b"]);
+    drop(stdin);
+    end(putting, "");
+    cluster.ok(&["blob", "rm", "b"]);
+    kill("b");
+    cluster.ok(&["blob", "rm", "b"]);
+    assert_eq!(code(&cluster.run(&["blob", "stat", "b"])), 1);
+    assert_eq!(cluster.ok(&["blob", "ls", "--unfinished"]), "");
+}
+
+#[test]
+fn a_put_that_is_interrupted_leaves_nothing_and_replaces_nothing_that_is_short() {
+    let cluster = Serving::in_memory();
+    let interrupt = |putting: Running, stdin: ChildStdin| {
+        kill_process(putting.pid(), Signal::INT).unwrap();
+        let ended = putting.output();
+        drop(stdin);
+        let told = "zerohop: interrupted; what was sent is removed\n";
+        assert_eq!((code(&ended), stderr(&ended).as_str()), (130, told), "{ended:?}");
+    };
+    let (putting, stdin) = half_put(&cluster, &["blob", "put", "b"]);
+    begun(&cluster, "b");
+    interrupt(putting, stdin);
+    assert_eq!(code(&cluster.run(&["blob", "stat", "b"])), 1);
+    assert_eq!(cluster.ok(&["blob", "ls", "--unfinished"]), "");
+
+    assert_eq!(code(&cluster.run_with(&["blob", "put", "b"], b"old")), 0);
+    let mut putting = begin(&cluster, &["blob", "put", "b", "--replace"]);
+    let mut stdin = putting.stdin.take().unwrap();
+    stdin.write_all(&pattern(30 << 20)).unwrap();
+    interrupt(putting, stdin);
+    assert_eq!(cluster.ok(&["blob", "get", "b"]), "old");
 }

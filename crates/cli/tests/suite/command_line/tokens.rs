@@ -144,8 +144,23 @@ fn a_revoked_token_opens_nothing_also_on_a_connection_that_is_open() {
         }
     };
     assert_eq!(error.failure(), Some(&Failure::AuthFailed { fault: AuthFault::Token }), "{error}");
-    assert!(bench.refused(&path, &["kv", "lookup", "k"]).contains("revoked"));
-    assert!(bench.refused(&path, &["status"]).contains("revoked"));
+    // Each says so itself, and none that no cluster answers. Had they waited, they would say for what.
+    for command in
+        [&["kv", "lookup", "k"][..], &["kv", "insert", "k", "v"], &["status"], &["keyspace", "list"]]
+    {
+        let told = bench.refused(&path, command);
+        assert!(
+            told.contains("cannot be used: the token is unknown to this cluster, or was revoked"),
+            "{told}"
+        );
+    }
+    let token =
+        || Options { token: Some(read_token(&path).unwrap()), deadline: GIVE_UP_AFTER, ..Options::default() };
+    let error = BlockingClient::connect_with(&[bench.cluster.endpoint()], token()).unwrap_err();
+    assert!(error.is_access(), "{error:?}");
+    // Nor does a client that has a map wait for another one, which nobody tells it.
+    let error = client.keyspace("made later").unwrap_err();
+    assert!(error.is_access(), "{error:?}");
     let again = run_with(&bench.cluster, Some(&bench.secret), &["token", "revoke", "robot"]);
     assert!(code(&again) == 3 && stderr(&again).contains("no token \"robot\""), "{again:?}");
 }
@@ -193,4 +208,28 @@ fn clients_of_redis_show_their_token_as_the_password() {
     assert!(bench.redis(&[&large]).starts_with("-NOAUTH"));
     bench.admin(&["token", "revoke", "robot"]);
     assert!(bench.redis(&[&format!("AUTH {robot}"), "GET k"]).starts_with("-WRONGPASS"));
+}
+
+#[test]
+fn a_restore_that_ends_half_way_says_so_and_is_made_whole_by_the_same_command() {
+    let bench = Bench::new(&[]);
+    let backup = bench.folder.path().join("backup");
+    let backup = backup.to_str().unwrap();
+    let other = ["--keyspace", "other"];
+    bench.admin(&["keyspace", "create", "other", "--durability", "memory"]);
+    bench.admin(&["kv", "insert", "k", "v"]);
+    bench.admin(&[&["kv", "insert", "k", "w"], &other[..]].concat());
+    bench.admin(&["backup", backup]);
+    bench.admin(&["kv", "remove", "k"]);
+    bench.admin(&[&["kv", "remove", "k"], &other[..]].concat());
+    let half = bench.token("half", &["--keyspace", "default=read,write", "--keyspace", "other=read"]);
+    let ended = bench.with(&half, &["restore", backup]);
+    let told = stderr(&ended);
+    assert_eq!(code(&ended), 4, "{ended:?}");
+    assert!(told.contains("`write` in keyspace") && told.contains("restored so far: no keyspace"), "{told}");
+    assert!(told.contains("what is in default, other is not whole"), "{told}");
+    bench.admin(&["restore", backup]);
+    assert_eq!(bench.admin(&["kv", "lookup", "k"]), "v");
+    assert_eq!(bench.admin(&[&["kv", "lookup", "k"], &other[..]].concat()), "w");
+    assert_eq!(bench.admin(&["kv", "scan"]).lines().count(), 1, "no mark is left");
 }

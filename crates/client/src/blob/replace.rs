@@ -1,0 +1,53 @@
+//! Replacing all of a blob's contents at once.
+
+use zerohop_wire::messages::{BlobChange, Condition};
+
+use super::Blob;
+use super::cut::next;
+use crate::error::{BlobTrouble, Error};
+use crate::limits::{BLOB_ATTEMPTS_MAX, BLOB_CUT_CHUNKS_MAX, BLOB_WRITE_BYTES_MAX};
+use crate::transaction::Attempts;
+
+impl Blob<'_> {
+    /// Has the blob consist of these bytes, with these attributes; `None` leaves those as they are. Whoever reads it finds all
+    /// of the old contents, or all of the new. Ends with `NotFound` if there is no such blob, and refuses more than 64 MiB, or
+    /// to replace more than 4,096 chunks.
+    pub async fn replace(&self, bytes: &[u8], attributes: Option<&[u8]>) -> Result<(), Error> {
+        if bytes.len() > BLOB_WRITE_BYTES_MAX {
+            return Err(self.trouble(BlobTrouble::TooLong { limit: BLOB_WRITE_BYTES_MAX as u64 }));
+        }
+        let mut attempts = Attempts::new(self.keyspace.client());
+        self.remember(None);
+        for _ in 0..BLOB_ATTEMPTS_MAX {
+            let mut header = self.settled().await?;
+            if header.chunks() > BLOB_CUT_CHUNKS_MAX {
+                let limit = BLOB_CUT_CHUNKS_MAX << header.chunk_bits;
+                return Err(self.trouble(BlobTrouble::TooLong { limit }));
+            }
+            let (old, chunks) = (header.stamp, header.chunks());
+            let mut together = self.together();
+            if header.size > 0 {
+                header.stamp = next(old);
+            }
+            let stamp = header.stamp;
+            together.header(Condition::IfVersion(header.version), BlobChange::Cut { stamp: old, size: 0 })?;
+            together.header(Condition::Always, BlobChange::Settle { stamp })?;
+            if let Some(attributes) = attributes {
+                together.header(Condition::Always, BlobChange::Describe { stamp, attributes })?;
+            }
+            together.header(Condition::Always, BlobChange::Grow { stamp, size: bytes.len() as u64 })?;
+            for number in 0..chunks {
+                together.chunk(number, BlobChange::CutChunk { stamp, keep: 0, marks: false }, None)?;
+            }
+            together.write(&header, 0, bytes)?;
+            match together.commit().await {
+                Ok(_) => {
+                    self.remember(None);
+                    return Ok(());
+                }
+                Err(error) => self.again_after(error, &mut attempts).await?,
+            }
+        }
+        Err(self.trouble(BlobTrouble::Contended))
+    }
+}
