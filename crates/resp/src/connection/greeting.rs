@@ -40,6 +40,7 @@ impl Connection {
         }
         if let Some((user, password)) = login {
             if !world.authenticate(user, password) {
+                self.is_delayed = true;
                 return Err(WRONG_PASSWORD.to_owned());
             }
             self.is_authenticated = true;
@@ -92,6 +93,7 @@ impl Connection {
             _ => return Err(SYNTAX.to_owned()),
         };
         if !world.authenticate(user, password) {
+            self.is_delayed = true;
             return Err(WRONG_PASSWORD.to_owned());
         }
         self.is_authenticated = true;

@@ -2,6 +2,7 @@
 
 mod client;
 mod cluster;
+mod errors;
 mod gather;
 mod greeting;
 mod information;
@@ -16,15 +17,19 @@ use zerohop_wire::ids::KeyspaceId;
 
 use crate::command::{Command, How, NO_AUTH};
 use crate::execute::INTERNAL;
-use crate::limits::{HELD_BYTES_END, HELD_BYTES_MAX, OUTPUT_BYTES_MAX, PENDING_MAX};
+use crate::limits::{
+    ASKS_FOR_ROOM_BYTES, HELD_BYTES_END, HELD_BYTES_MAX, OUTPUT_BYTES_MAX, PENDING_MAX, UNPROVED_COMMANDS_MAX,
+};
 use crate::parse::{Parsed, Parser};
 use crate::unit::{Kind, Unit};
 use crate::{Args, Place, Protocol, Ran, ReplyWriter, Ticket, World};
 
+use errors::{NO_ROOM, NOT_YET, is_http, repeated, unknown_command};
 use gather::Gather;
 use pending::Pending;
 use transaction::{Transaction, Watch};
 
+pub(crate) use errors::{CROSS_SLOT, unknown_subcommand, wrong_number};
 pub(crate) use gather::Gathering;
 pub(crate) use local::Local;
 
@@ -125,6 +130,10 @@ pub struct Connection {
     keyspace: KeyspaceId,
     protocol: Protocol,
     is_authenticated: bool,
+    /// Commands taken up while it had to authenticate and had not.
+    unproved: u32,
+    /// It has just failed to authenticate: nothing is taken up before [`Connection::end_delay`].
+    is_delayed: bool,
     /// It has asked for the layout of the cluster, and is corrected when it errs.
     is_cluster_aware: bool,
     replies: Replies,
@@ -159,6 +168,8 @@ impl Connection {
             keyspace,
             protocol: Protocol::Resp2,
             is_authenticated: false,
+            unproved: 0,
+            is_delayed: false,
             is_cluster_aware: false,
             replies: Replies::On,
             silent: false,
@@ -189,6 +200,29 @@ impl Connection {
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         !self.pending.is_empty()
+    }
+
+    /// Whether it has failed to authenticate, and waits to be let try again.
+    #[must_use]
+    pub fn is_delayed(&self) -> bool {
+        self.is_delayed
+    }
+
+    /// It has waited long enough for that: [`Connection::receive`] is to be called again.
+    pub fn end_delay(&mut self) {
+        self.is_delayed = false;
+    }
+
+    /// Bytes that are kept of its commands and of replies to them, beside what is still to be received and to be sent.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        let blocked = match &self.blocked {
+            Some((_, Blocked::Gather(gather))) => gather.bytes(),
+            Some((_, Blocked::Watch { keys, .. })) => keys.len(),
+            Some((_, Blocked::Wait)) | None => 0,
+        };
+        let queued = self.transaction.as_ref().map_or(0, Transaction::bytes);
+        queued + self.watch.bytes() + self.pending.held_bytes() + self.pending.asked_bytes() + blocked
     }
 
     /// Takes up what came: all complete commands, until something makes it stop. `bytes` begins with what the last call
@@ -259,7 +293,9 @@ impl Connection {
                 self.pending.fulfil(ticket.number, |slot| slot.extend_from_slice(reply), out);
             }
         }
-        if self.pending.held_bytes() > HELD_BYTES_END {
+        let is_kept = self.pending.held_bytes() > 0 || matches!(self.blocked, Some((_, Blocked::Gather(_))));
+        let has_room = !is_kept || world.hold(self.held_bytes());
+        if self.pending.held_bytes() > HELD_BYTES_END || !has_room {
             // Whoever asks for so much at once is let go, with what it waits for.
             self.pending = Pending::default();
             self.blocked = None;
@@ -271,6 +307,7 @@ impl Connection {
 
     fn must_hold(&self) -> bool {
         self.blocked.is_some()
+            || self.is_delayed
             || self.lets_pass && !self.pending.is_empty()
             || self.pending.len() >= PENDING_MAX
             || self.pending.held_bytes() >= HELD_BYTES_MAX
@@ -308,7 +345,12 @@ impl Connection {
             self.lets_pass = true;
             return false;
         }
+        let had_to_prove = !self.is_authenticated && world.needs_authentication();
         self.take_up(raw, args, world, out);
+        if had_to_prove && !self.is_authenticated {
+            self.unproved += 1;
+            self.closing |= self.unproved >= UNPROVED_COMMANDS_MAX;
+        }
         true
     }
 
@@ -427,6 +469,10 @@ impl Connection {
         world: &mut dyn World,
         out: &mut Vec<u8>,
     ) {
+        let bytes = unit.commands.len();
+        if (blocks || bytes >= ASKS_FOR_ROOM_BYTES) && !world.hold(self.held_bytes() + bytes) {
+            return self.reply(out, |reply| reply.error(NO_ROOM));
+        }
         let number = self.pending.number();
         let (silent, keyspace) = (self.silent, self.keyspace);
         let ticket = Ticket { number, part: 0 };
@@ -438,7 +484,7 @@ impl Connection {
             (ran == Ran::Done, ran)
         });
         if ran == Ran::Later {
-            self.pending.push(number, silent);
+            self.pending.push(number, silent, bytes);
             // What comes behind it would not be executed behind it.
             if blocks || spread == Spread::Several {
                 self.blocked = Some((number, Blocked::Wait));
@@ -459,7 +505,7 @@ impl Connection {
     /// An error that a transaction does not survive.
     fn refuse(&mut self, text: &str, out: &mut Vec<u8>) {
         if let Some(transaction) = &mut self.transaction {
-            transaction.is_broken = true;
+            transaction.breaks();
         }
         self.reply(out, |reply| reply.error(text));
     }
@@ -547,47 +593,6 @@ impl Connection {
 fn ends_or_stops_transactions(how: How) -> bool {
     use Special::{Discard, Exec, Multi, Quit, Watch};
     matches!(how, How::Special(Discard | Exec | Multi | Quit | Watch))
-}
-
-/// A node that is joining its cluster serves already.
-const NOT_YET: &str =
-    "TRYAGAIN the node is starting: it takes no commands with keys in several partitions yet";
-
-pub(crate) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
-
-pub(crate) fn wrong_number(command: &str) -> String {
-    format!("ERR wrong number of arguments for '{command}' command")
-}
-
-/// Whether a browser was made to send what it takes for a page. As Redis does, nothing that follows is looked at.
-fn is_http(name: &[u8]) -> bool {
-    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
-}
-
-/// Characters of what a client sent that an error repeats.
-const REPEATED_MAX: usize = 128;
-
-fn repeated(bytes: &[u8], room: usize) -> Cow<'_, str> {
-    String::from_utf8_lossy(&bytes[..bytes.len().min(room)])
-}
-
-fn unknown_command(args: Args<'_>) -> String {
-    let mut text =
-        format!("ERR unknown command '{}', with args beginning with: ", repeated(args.at(0), REPEATED_MAX));
-    let begin = text.len();
-    for arg in args.iter().skip(1) {
-        let said = text.len() - begin;
-        if said >= REPEATED_MAX {
-            break;
-        }
-        text.push_str(&format!("'{}' ", repeated(arg, REPEATED_MAX - said)));
-    }
-    text
-}
-
-pub(crate) fn unknown_subcommand(command: &str, args: Args<'_>) -> String {
-    let upper = command.to_ascii_uppercase();
-    format!("ERR unknown subcommand '{}'. Try {upper} HELP.", repeated(args.at(1), REPEATED_MAX))
 }
 
 /// The part behind the mark of a reply that is for the connection.
