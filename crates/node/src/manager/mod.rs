@@ -17,6 +17,7 @@ mod closing;
 mod cluster;
 mod clustered;
 mod connections;
+mod door;
 mod frames;
 mod groups;
 mod http;

@@ -43,6 +43,7 @@ pub use self::anew::{FoundedAnew, found_anew};
 pub use self::clustered::{ClusterOptions, Way};
 pub use self::error::{ServeError, StartError};
 pub(crate) use self::folder::NodeFolder;
+pub use self::limits::ConnectionLimits;
 pub(crate) use self::member::SavedMember;
 pub use self::saved::{SAVED_BYTES_MAX, SavedError, SavedNode};
 
@@ -88,6 +89,8 @@ pub struct ServerOptions {
     /// [`Server::span`] is called once it is started: until then Redis clients are told that commands with keys in several
     /// partitions are to be tried again. Else such commands are refused for good.
     pub spans: bool,
+    /// What connections may take.
+    pub connections: ConnectionLimits,
 }
 
 impl ServerOptions {
@@ -105,6 +108,7 @@ impl ServerOptions {
             insecure: false,
             tls: None,
             spans: false,
+            connections: ConnectionLimits::default(),
         }
     }
 }
@@ -389,6 +393,7 @@ impl Assembly<'_> {
             warning,
             secret: options.secret.clone(),
             tls: options.tls.clone(),
+            connections: options.connections,
         };
         let manager_plan = ManagerPlan {
             about,
@@ -421,6 +426,7 @@ impl Assembly<'_> {
             words: None,
             proofs,
             spans: options.spans,
+            limits: options.connections.of_instance(),
         });
         let serving = open_all(plans, opened_out, &ids, &mut instances);
         let running = Running { outcome, ended: None, manager: Some(thread), instances };

@@ -6,4 +6,4 @@ mod nodes;
 mod order;
 mod splits;
 mod strangers;
-mod support;
+pub(crate) mod support;
