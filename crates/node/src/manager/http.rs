@@ -7,7 +7,9 @@ use std::rc::Rc;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{
+    ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, WWW_AUTHENTICATE,
+};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -19,6 +21,7 @@ use tracing::debug;
 use super::door::Visitor;
 use super::shared::Shared;
 use super::stream::Stream;
+use super::web_names::is_own;
 use super::{instances, metrics, status};
 use crate::server::limits::{
     HTTP_CONNECTION_TIME_OUT, HTTP_HEAD_BYTES_MAX, HTTP_HEAD_TIME_OUT, HTTP_HEADERS_MAX,
@@ -30,6 +33,8 @@ const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-
 const WHAT_TO_SHOW: &str = "the cluster has a secret: send `Authorization: Bearer` and what `zerohop secret bearer` \
                             prints for it\n";
 const WANTS_TLS: &str = "only TLS is served to other machines here: say https\n";
+const FOREIGN_NAME: &str = "the cluster has no secret, so that HTTP is served only by names of this node: ask by \
+                            localhost, by the address that it listens on, or by a name given with --http-name\n";
 const WHAT_THERE_IS: &str = "there is /metrics, /health and /status\n";
 
 /// Serves one connection until it ends, or has lasted long enough.
@@ -39,9 +44,15 @@ pub(super) async fn serve(visitor: &Visitor, stream: Stream) {
     let is_known = Cell::new(shared.about.secret.is_none());
     let wants_tls = stream.wants_tls(shared);
     let is_known = &is_known;
+    let local = stream.local_address();
     let service = service_fn(|request: Request<Incoming>| async move {
         if wants_tls {
             return Ok(last(response(StatusCode::FORBIDDEN, TEXT, WANTS_TLS.to_owned())));
+        }
+        let header = |name| request.headers().get(name).map(HeaderValue::as_bytes);
+        let names = &shared.about.http_names;
+        if shared.about.secret.is_none() && !is_own(header(HOST), header(ORIGIN), local, names) {
+            return Ok(last(response(StatusCode::FORBIDDEN, TEXT, FOREIGN_NAME.to_owned())));
         }
         let shown = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
         let may_read = may_read(shared, shown);
@@ -165,6 +176,7 @@ mod tests {
             secret,
             tls: None,
             connections: Default::default(),
+            http_names: Vec::new(),
         };
         Rc::new(Shared::new(about, MapHistory::default(), mpsc::channel(1).0))
     }

@@ -30,6 +30,7 @@ mod status;
 mod stream;
 mod supervise;
 mod tokens;
+mod web_names;
 
 use std::io;
 use std::net::TcpListener;

@@ -36,6 +36,8 @@ pub(crate) struct About {
     pub(crate) secret: Option<Secret>,
     pub(crate) tls: Option<TlsOptions>,
     pub(crate) connections: ConnectionLimits,
+    /// Names of this node by which HTTP is served where there is no secret.
+    pub(crate) http_names: Vec<String>,
 }
 
 /// How far the node has come.

@@ -121,6 +121,7 @@ pub(super) fn start(
         secret: options.secret.clone(),
         tls: options.tls.clone(),
         connections: options.connections,
+        http_names: super::listen::http_names(options),
     };
     let history = MapHistory::new(Arc::clone(&settings.map));
     let plan = ClusterPlan { settings, log_bytes, first, opening: opening_out, words: words_in };

@@ -89,6 +89,9 @@ pub struct ServerOptions {
     /// [`Server::span`] is called once it is started: until then Redis clients are told that commands with keys in several
     /// partitions are to be tried again. Else such commands are refused for good.
     pub spans: bool,
+    /// Names by which HTTP is served where there is no secret, beside loopback names, the address that is asked, and the name that
+    /// the system has for this machine.
+    pub http_names: Vec<String>,
     /// What connections may take.
     pub connections: ConnectionLimits,
 }
@@ -108,6 +111,7 @@ impl ServerOptions {
             insecure: false,
             tls: None,
             spans: false,
+            http_names: Vec::new(),
             connections: ConnectionLimits::default(),
         }
     }
@@ -394,6 +398,7 @@ impl Assembly<'_> {
             secret: options.secret.clone(),
             tls: options.tls.clone(),
             connections: options.connections,
+            http_names: listen::http_names(options),
         };
         let manager_plan = ManagerPlan {
             about,
