@@ -32,7 +32,8 @@ impl Delays {
 
     /// A client that has waited long enough.
     pub(super) fn take_due(&mut self, now_ms: u64) -> Option<ConnectionId> {
-        self.waiting.pop_front_if(|(due_ms, _)| *due_ms <= now_ms).map(|(_, client)| client)
+        let is_due = self.next_ms().is_some_and(|due_ms| due_ms <= now_ms);
+        if is_due { self.waiting.pop_front().map(|(_, client)| client) } else { None }
     }
 
     /// When the next one has.

@@ -146,7 +146,7 @@ pub struct Connection {
     watch: Watch,
     pending: Pending,
     blocked: Option<(u64, Blocked)>,
-    /// The next command is taken up once all before it are replied to: it asks several partitions, where they ask one each.
+    /// The next command is taken up once all before it are replied to: it asks several partitions.
     lets_pass: bool,
 }
 
@@ -202,17 +202,6 @@ impl Connection {
         !self.pending.is_empty()
     }
 
-    /// Whether it has failed to authenticate, and waits to be let try again.
-    #[must_use]
-    pub fn is_delayed(&self) -> bool {
-        self.is_delayed
-    }
-
-    /// It has waited long enough for that: [`Connection::receive`] is to be called again.
-    pub fn end_delay(&mut self) {
-        self.is_delayed = false;
-    }
-
     /// Bytes that are kept of its commands and of replies to them, beside what is still to be received and to be sent.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
@@ -221,8 +210,11 @@ impl Connection {
             Some((_, Blocked::Watch { keys, .. })) => keys.len(),
             Some((_, Blocked::Wait)) | None => 0,
         };
-        let queued = self.transaction.as_ref().map_or(0, Transaction::bytes);
-        queued + self.watch.bytes() + self.pending.held_bytes() + self.pending.asked_bytes() + blocked
+        self.transaction.as_ref().map_or(0, Transaction::bytes)
+            + self.watch.bytes()
+            + self.pending.held_bytes()
+            + self.pending.asked_bytes()
+            + blocked
     }
 
     /// Takes up what came: all complete commands, until something makes it stop. `bytes` begins with what the last call

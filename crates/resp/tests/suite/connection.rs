@@ -7,23 +7,23 @@ use zerohop_resp::{Connection, Received, Then, Ticket, World};
 use zerohop_wire::ids::KeyspaceId;
 
 /// A client of a world of four partitions. `{a}` is in partition 3, `{b}` in 0, `{c}` in 1.
-struct Client {
-    world: ModelWorld,
-    connection: Connection,
+pub(crate) struct Client {
+    pub(crate) world: ModelWorld,
+    pub(crate) connection: Connection,
     rest: Vec<u8>,
     out: Vec<u8>,
-    then: Then,
+    pub(crate) then: Then,
 }
 
 impl Client {
-    fn new() -> Client {
+    pub(crate) fn new() -> Client {
         let world = ModelWorld::new(4, key_slot);
         let connection = Connection::new(7, KeyspaceId(1), "1.2.3.4:5", "5.4.3.2:1", world.now_us());
         Client { world, connection, rest: Vec::new(), out: Vec::new(), then: Then::More }
     }
 
     /// Sends bytes, and what is left of those before.
-    fn bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.rest.extend_from_slice(bytes);
         let Received { used, then } = self.connection.receive(&self.rest, &mut self.world, &mut self.out);
         self.rest.drain(..used);
@@ -31,12 +31,12 @@ impl Client {
     }
 
     /// What has been replied since it was asked last.
-    fn replies(&mut self) -> String {
+    pub(crate) fn replies(&mut self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut self.out)).into_owned()
     }
 
     /// Sends inline commands, one a line, and returns the replies that are there.
-    fn send(&mut self, lines: &str) -> String {
+    pub(crate) fn send(&mut self, lines: &str) -> String {
         for line in lines.lines() {
             self.bytes(format!("{}\r\n", line.trim()).as_bytes());
         }
@@ -390,78 +390,6 @@ fn a_failure_undoes_the_whole_transaction() {
     client.world.is_full = true;
     assert!(client.send("SET {a}1 after").starts_with("-OOM "));
     assert_eq!(client.send("DEL {a}list\nGET {a}1"), ":1\r\n$6\r\nbefore\r\n");
-}
-
-#[test]
-fn a_password_comes_first() {
-    let mut client = Client::new();
-    client.world.password = Some(b"secret".to_vec());
-    assert_eq!(client.send("GET k\nPING"), "-NOAUTH Authentication required.\r\n".repeat(2));
-    assert!(client.send("HELLO 3").starts_with("-NOAUTH HELLO must be called"));
-    for wrong in ["AUTH wrong", "AUTH nobody secret"] {
-        assert!(client.send(wrong).starts_with("-WRONGPASS"));
-        assert_eq!((client.then, client.send("PING"), client.then), (Then::Hold, String::new(), Then::Hold));
-        client.connection.end_delay();
-        client.bytes(b"");
-        assert_eq!(client.replies(), "-NOAUTH Authentication required.\r\n");
-    }
-    assert_eq!(client.send("AUTH secret\nGET k"), "+OK\r\n$-1\r\n");
-    let mut client = Client::new();
-    client.world.password = Some(b"secret".to_vec());
-    assert!(client.send("HELLO 3 AUTH default wrong").starts_with("-WRONGPASS"));
-    client.connection.end_delay();
-    let greeting = client.send("HELLO 3 AUTH default secret SETNAME me");
-    assert!(greeting.starts_with("%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n"), "{greeting}");
-    assert_eq!(client.send("CLIENT GETNAME\nGET k"), "$2\r\nme\r\n_\r\n");
-}
-
-#[test]
-fn a_client_that_says_much_and_no_password_is_closed() {
-    let mut client = Client::new();
-    client.world.password = Some(b"secret".to_vec());
-    for left in (1..UNPROVED_COMMANDS_MAX).rev() {
-        assert_eq!(client.send("PING"), "-NOAUTH Authentication required.\r\n", "{left} are left");
-        assert_eq!(client.then, Then::More);
-    }
-    assert_eq!(
-        (client.send("PING"), client.then),
-        ("-NOAUTH Authentication required.\r\n".to_owned(), Then::Close)
-    );
-    let mut client = Client::new();
-    client.world.password = Some(b"secret".to_vec());
-    assert!(client.send("AUTH secret").starts_with("+OK"));
-    assert_eq!(client.send(&"PING\n".repeat(20)), "+PONG\r\n".repeat(20));
-}
-
-#[test]
-fn a_command_is_kept_for_a_transaction_only_if_its_client_may_do_it() {
-    let mut client = Client::new();
-    client.world.is_read_only = true;
-    assert_eq!(client.send("MULTI\nGET k"), "+OK\r\n+QUEUED\r\n");
-    assert!(client.send("SET k v").starts_with("-NOPERM"));
-    assert_eq!(client.connection.held_bytes(), 0, "nothing of it is kept");
-    assert_eq!(client.send("GET k"), "+QUEUED\r\n");
-    assert_eq!(client.connection.held_bytes(), 0, "nor what follows, as it will not be executed");
-    assert!(client.send("EXEC").starts_with("-EXECABORT"));
-    assert_eq!(client.send("MULTI\nGET k\nEXEC"), "+OK\r\n+QUEUED\r\n*1\r\n$-1\r\n");
-}
-
-#[test]
-fn what_waits_for_a_connection_has_room_or_is_refused() {
-    let mut client = Client::new();
-    client.world.room_bytes = 100;
-    assert_eq!(client.send("MULTI\nSET k 12345678901234567890"), "+OK\r\n+QUEUED\r\n");
-    let held = client.connection.held_bytes();
-    assert!((1..100).contains(&held), "{held}");
-    assert!(client.send(&format!("SET k {}", "x".repeat(80))).starts_with("-OOM"));
-    assert_eq!(client.connection.held_bytes(), 0);
-    assert!(client.send("EXEC").starts_with("-EXECABORT"));
-    assert!(client.send(&format!("WATCH {}", "x".repeat(100))).starts_with("-OOM"));
-    assert!(
-        client.send(&format!("ZH.WAIT {} PRESENT 1000", "x".repeat(100))).starts_with("-OOM"),
-        "it waits"
-    );
-    assert!(client.send(&format!("SET {{b}} {}", "x".repeat(100))).starts_with("+OK"), "it is done at once");
 }
 
 #[test]

@@ -4,3 +4,4 @@
 mod connection;
 mod pipelines;
 mod recorded;
+mod shares;

@@ -6,7 +6,7 @@ use zerohop_engine::random::Random;
 use zerohop_wire::blob::{BlobStamp, chunk_key, header_key};
 use zerohop_wire::ids::{SnapshotId, Timestamp};
 use zerohop_wire::messages::{BlobChange, Change, Expiry, Query, Range, Read, Scan, Snapshot, SnapshotAsk};
-use zerohop_wire::{Failure, Message};
+use zerohop_wire::{Failure, Message, What};
 
 use crate::limits::{SNAPSHOT_VERSIONS_MAX, SNAPSHOTS_MAX};
 use crate::note::Mark;
