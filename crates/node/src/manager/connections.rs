@@ -54,7 +54,7 @@ pub(super) async fn accept(shared: &Rc<Shared>, listener: TcpListener) {
         };
         let visitor = Visitor::new(shared, key, place);
         let task = spawn_local(async move { serve(&visitor, stream).await });
-        Visitor::is_served_by(shared, key, task.abort_handle());
+        Visitor::is_served_by(shared, (key, place), task.abort_handle());
     }
 }
 

@@ -4,7 +4,7 @@
 //! until it has shown the bearer's password, and in a cluster without a secret for as long as it lasts. Strangers have a share of
 //! their own ([`Strangers`]), so that HTTP never takes the places of nodes and clients.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::rc::Rc;
 
@@ -24,8 +24,10 @@ pub(super) struct Door {
     open: usize,
     next: u64,
     strangers: Strangers<u64>,
-    /// What ends the task of a stranger.
-    tasks: BTreeMap<u64, AbortHandle>,
+    /// What ends the task of a stranger, and its place.
+    tasks: BTreeMap<u64, (AbortHandle, Place)>,
+    /// Strangers that have given way, whose tasks have not been dropped yet: they count no more.
+    displaced: BTreeSet<u64>,
     nodes: NodeAddresses,
 }
 
@@ -47,6 +49,7 @@ impl Door {
             next: 0,
             strangers: Strangers::new(bounds),
             tasks: BTreeMap::new(),
+            displaced: BTreeSet::new(),
             nodes: NodeAddresses::default(),
         }
     }
@@ -67,9 +70,12 @@ impl Door {
         let origin = Origin::of(address, is_node);
         let displaced = self.strangers.gives_way(origin);
         if let Some(displaced) = displaced.or_else(|| self.strangers.oldest().filter(|_| self.open >= most))
-            && let Some(task) = self.tasks.remove(&displaced)
+            && let Some((task, place)) = self.tasks.remove(&displaced)
         {
-            // It leaves when the task is dropped.
+            // Its task is dropped later, and others may come before: the next one is not to displace it again.
+            self.strangers.leave(place);
+            self.displaced.insert(displaced);
+            self.open -= 1;
             task.abort();
         }
         let key = self.next;
@@ -102,9 +108,9 @@ impl Visitor {
     }
 
     /// What ends it, should its place be needed.
-    pub(super) fn is_served_by(shared: &Shared, key: u64, task: AbortHandle) {
+    pub(super) fn is_served_by(shared: &Shared, (key, place): (u64, Place), task: AbortHandle) {
         if !task.is_finished() {
-            shared.door.borrow_mut().tasks.insert(key, task);
+            shared.door.borrow_mut().tasks.insert(key, (task, place));
         }
     }
 
@@ -117,7 +123,9 @@ impl Visitor {
 impl Drop for Visitor {
     fn drop(&mut self) {
         let mut door = self.shared.door.borrow_mut();
-        door.open -= 1;
+        if !door.displaced.remove(&self.key) {
+            door.open -= 1;
+        }
         door.is_known(self.key, self.place);
     }
 }

@@ -23,6 +23,15 @@ fn secret() -> Secret {
     Secret::from_text(b"8f14e45fceea167a5a36dedd4bea2543 of tests").unwrap()
 }
 
+/// Few strangers, whose time is not over before the test is: what closes them is that they have to give way.
+fn few_strangers() -> ConnectionLimits {
+    ConnectionLimits {
+        strangers_max: 10,
+        stranger_time_out: 2 * GIVE_UP_AFTER,
+        ..ConnectionLimits::default()
+    }
+}
+
 /// A node of one instance and with a secret.
 fn secured(connections: ConnectionLimits) -> Server {
     let options = ServerOptions::new(anywhere());
@@ -89,7 +98,7 @@ fn open(streams: &mut [TcpStream]) -> usize {
 
 #[test]
 fn strangers_never_lock_anybody_out_of_an_instance() {
-    let limits = ConnectionLimits { instance_max: 30, strangers_max: 10, ..ConnectionLimits::default() };
+    let limits = ConnectionLimits { instance_max: 30, ..few_strangers() };
     let server = secured(limits);
     block_on(async {
         let robot = token(&server, 7, READ_WRITE).await;
@@ -144,7 +153,7 @@ fn a_stranger_that_sends_much_is_closed_at_once() {
 
 #[test]
 fn strangers_never_lock_anybody_out_of_the_manager() {
-    let limits = ConnectionLimits { manager_max: 30, strangers_max: 10, ..ConnectionLimits::default() };
+    let limits = ConnectionLimits { manager_max: 30, ..few_strangers() };
     let server = secured(limits);
     let address = server.manager_address();
     block_on(async {
