@@ -57,7 +57,7 @@ pub enum SecretFileError {
 /// [`SecretFileError`].
 pub fn read_secret(path: &Path) -> Result<Secret, SecretFileError> {
     let text = read_private(path, SECRET_BYTES_MAX + 2)?;
-    Secret::from_text(&text).map_err(|error| SecretFileError::Text { path: path.to_owned(), error })
+    Secret::from_chosen(&text).map_err(|error| SecretFileError::Text { path: path.to_owned(), error })
 }
 
 /// Reads a token from a file, which nobody but its owner may read.

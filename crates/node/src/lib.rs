@@ -13,6 +13,7 @@
 //!   entropy    random ids
 //!   access     what a connection may do: everything, or what its token permits
 //!   proofs     the cluster's secret: asking who connects, and answering whom this connects to
+//!   strangers  connections that have proved nothing yet, and whose place a newer one gets
 //!   tls        whether a node speaks TLS, and with whom
 //! ```
 
@@ -30,4 +31,5 @@ mod proofs;
 pub mod reactor;
 mod redis;
 pub mod server;
+mod strangers;
 mod tls;

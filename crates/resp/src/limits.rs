@@ -41,6 +41,14 @@ pub const QUEUED_COMMANDS_MAX: usize = TRANSACTION_ITEMS_MAX as usize;
 /// Bytes of commands between `MULTI` and `EXEC`, for the same reason.
 pub const QUEUED_BYTES_MAX: usize = COMMAND_BYTES_MAX;
 
+/// Commands of a connection that has to authenticate and has not: it is closed with the reply to the last of them. What clients send
+/// before they log in, and a few tries.
+pub const UNPROVED_COMMANDS_MAX: u32 = 8;
+
+/// Bytes of a command from which on it is asked for room before it is run, as it may have to wait: those of shorter ones come to a
+/// megabyte for one connection.
+pub const ASKS_FOR_ROOM_BYTES: usize = 1 << 10;
+
 /// Keys that one connection watches.
 pub const WATCHED_KEYS_MAX: usize = 1024;
 

@@ -19,6 +19,7 @@ use zerohop_wire::ids::Timestamp;
 
 use crate::args::Span;
 use crate::command::Command;
+use crate::execute::LITERAL;
 use crate::parse::{Parsed, Parser};
 use crate::{Args, Protocol};
 
@@ -191,6 +192,26 @@ impl<'a> Unit<'a> {
             (Kind::Page, _) => first(|args| args.at(0) == b"flush"),
             (Kind::Transaction, _) => true,
         }
+    }
+}
+
+impl Unit<'_> {
+    /// Whether a command in it changes records. It costs a look at each command of a transaction.
+    #[must_use]
+    pub fn has_changes(&self) -> bool {
+        if self.kind != Kind::Transaction {
+            return self.may_write();
+        }
+        let (mut parser, mut rest) = (Parser::default(), self.commands);
+        while let Parsed::Command { used } = parser.parse(rest) {
+            let (raw, behind) = rest.split_at(used);
+            let name = Args::within(raw, &parser.spans).at(0);
+            if name != LITERAL && Command::find(name).is_none_or(Command::is_write) {
+                return true;
+            }
+            rest = behind;
+        }
+        !rest.is_empty()
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a connection asks of whoever holds it.
 
+use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use crate::Unit;
@@ -177,6 +178,23 @@ pub trait World {
 
     /// Whether user and password are right. The user is `default` if none is given.
     fn authenticate(&mut self, user: &[u8], password: &[u8]) -> bool;
+
+    /// Whether the connection may do what a command of this keyspace does, which only reads or may change something. Asked before
+    /// a command is kept for later; [`World::run`] asks by itself.
+    ///
+    /// # Errors
+    /// It may not, or not any more.
+    fn permits(&self, keyspace: KeyspaceId, may_write: bool) -> Result<(), Failure<'static>> {
+        let _ = (keyspace, may_write);
+        Ok(())
+    }
+
+    /// Whether so many bytes of this connection, all together, may wait: commands that are queued or under way, watched keys,
+    /// replies that are not sent yet.
+    fn hold(&mut self, bytes: usize) -> bool {
+        let _ = bytes;
+        true
+    }
 
     /// Whether connections must authenticate.
     fn needs_authentication(&self) -> bool;

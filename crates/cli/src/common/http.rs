@@ -31,7 +31,9 @@ async fn ask(address: &str, path: &str, bearer: Option<&str>) -> Result<String, 
     let failed = |error: std::io::Error| error.to_string();
     let mut stream = TcpStream::connect(address).await.map_err(failed)?;
     let shown = bearer.map_or_else(String::new, |bearer| format!("Authorization: Bearer {bearer}\r\n"));
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{shown}\r\n");
+    // Names that are not the node's own are refused by a node without a secret.
+    let host = stream.peer_addr().map_err(failed)?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{shown}\r\n");
     stream.write_all(request.as_bytes()).await.map_err(failed)?;
     let mut text = String::new();
     stream.take(ANSWER_BYTES_MAX).read_to_string(&mut text).await.map_err(failed)?;

@@ -38,13 +38,11 @@ pub(super) async fn hear(address: &str) -> Result<Heard, String> {
 }
 
 async fn ask(address: &str) -> Result<Heard, String> {
-    let stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
-    let mut stream = BufReader::new(stream);
-    let (serves, first) = question(&mut stream, address).await?;
+    let (serves, first) = question(address).await?;
     let Some(first) = first else { return Ok(Heard { serves, ahead_ms: None }) };
     loop {
         sleep(PAUSE).await;
-        let (serves, now) = question(&mut stream, address).await?;
+        let (serves, now) = question(address).await?;
         match now {
             Some(now) if now != first => {
                 let here = i64::try_from(HybridClock::default().tick().millis()).unwrap_or(i64::MAX);
@@ -57,12 +55,17 @@ async fn ask(address: &str) -> Result<Heard, String> {
 }
 
 /// Whether it serves, and what time it says it is, in seconds since 1970.
-async fn question(stream: &mut BufReader<TcpStream>, address: &str) -> Result<(bool, Option<i64>), String> {
+///
+/// Each question has a connection of its own: where there is a secret, a manager answers one.
+async fn question(address: &str) -> Result<(bool, Option<i64>), String> {
     let failed = |error: std::io::Error| error.to_string();
-    let request = format!("GET /health HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    let mut stream = BufReader::new(TcpStream::connect(address).await.map_err(failed)?);
+    // Names that are not the node's own are refused by a node without a secret.
+    let host = stream.get_ref().peer_addr().map_err(failed)?;
+    let request = format!("GET /health HTTP/1.1\r\nHost: {host}\r\n\r\n");
     stream.write_all(request.as_bytes()).await.map_err(failed)?;
     let (mut status, mut date, mut body_bytes, mut line) = (String::new(), None, 0, String::new());
-    let mut head = (&mut *stream).take(ANSWER_BYTES_MAX);
+    let mut head = (&mut stream).take(ANSWER_BYTES_MAX);
     loop {
         line.clear();
         if head.read_line(&mut line).await.map_err(failed)? == 0 {
@@ -129,9 +132,9 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         tokio::spawn(async move {
-            let (mut stream, _) = listener.accept().await.unwrap();
             let mut bytes = [0; 1024];
             for answer in answers {
+                let (mut stream, _) = listener.accept().await.unwrap();
                 let _ = stream.read(&mut bytes).await.unwrap();
                 stream.write_all(answer.as_bytes()).await.unwrap();
             }

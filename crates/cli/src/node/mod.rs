@@ -63,6 +63,10 @@ struct RunArguments {
     /// goes without requests waiting for it].
     #[arg(long, value_name = "BYTES", value_parser = copy_rate)]
     copy_rate: Option<u64>,
+    /// A name of this node by which its HTTP is served where there is no secret, beside localhost, the address that is asked, and
+    /// the name of the machine. May be given several times.
+    #[arg(long, value_name = "NAME")]
+    http_name: Vec<String>,
     /// How messages on standard error are written: text or json.
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "json"])]
     log_format: String,
@@ -107,6 +111,7 @@ pub(crate) fn run(arguments: &NodeArguments) -> Result<Ending, CommandError> {
     options.data.clone_from(&arguments.place.data);
     options.instances = arguments.instances;
     options.spans = true;
+    options.http_names.clone_from(&arguments.http_name);
     options.memory_bytes = arguments.memory_budget.unwrap_or(options.memory_bytes);
     options.copy_bytes_per_s = arguments.copy_rate.unwrap_or(options.copy_bytes_per_s);
     let credentials = (options.secret.clone(), options.tls.as_ref().and_then(|tls| tls.client.clone()));

@@ -18,6 +18,7 @@ mod links;
 mod notice;
 mod outlet;
 mod service;
+mod shares;
 #[cfg(test)]
 mod tests;
 mod thread;

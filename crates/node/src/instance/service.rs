@@ -1,6 +1,7 @@
 //! The pure instance as the service of a reactor.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use tokio::sync::mpsc;
 use tracing::{info, warn};
@@ -12,13 +13,14 @@ use zerohop_partition::instance::{Identity, Instance, Time};
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::{PartitionEpoch, RequestId};
 use zerohop_wire::messages::{Admin, Call, EntryName, Hello, HelloAck, Peer};
-use zerohop_wire::{Envelope, Failure, Message};
+use zerohop_wire::{Envelope, Failure, Message, What};
 
 use super::ceilings::Ceilings;
 use super::histogram::Histogram;
 use super::links::Links;
 use super::notice::{Figures, Notice, Word};
 use super::outlet::{Effected, Outlet};
+use super::shares::{Shares, waits};
 use crate::access::permits_request;
 use crate::clock::Stopwatch;
 use crate::manager::{Job, ReplyTo};
@@ -27,6 +29,7 @@ use crate::reactor::{
 };
 use crate::redis::Clients;
 use crate::server::limits::{JOBS_RETRY_MS, REFUSALS_TOLD_EVERY_MS};
+use crate::strangers::NodeAddresses;
 
 /// See the module.
 #[derive(Debug)]
@@ -49,7 +52,14 @@ pub(crate) struct InstanceService<D: Disk> {
     told_full: bool,
     /// Of the last batch, on the reactor's clock.
     now_ms: u64,
+    nodes: NodeAddresses,
+    /// What tokens have of what is bounded.
+    shares: Shares,
 }
+
+/// What a Redis client is told whose token is not good any more, before its connection is closed.
+const TOKEN_REVOKED: &[u8] =
+    b"-NOAUTH the token was revoked: ask the cluster's administrator for another one\r\n";
 
 /// Flushes in one turn: units that waited run again by what the first has made durable, and may write.
 const SETTLE_ROUNDS_MAX: usize = 4;
@@ -77,6 +87,8 @@ impl<D: Disk> InstanceService<D> {
             refusals: Refusals::default(),
             told_full: false,
             now_ms: 0,
+            nodes: NodeAddresses::default(),
+            shares: Shares::default(),
         }
     }
 
@@ -180,12 +192,26 @@ impl<D: Disk> Service for InstanceService<D> {
         {
             return replies.fail(token, PartitionEpoch(0), failure);
         }
+        if access != Access::All
+            && let Err(failure) = self.shares.take(access, envelope, &message, now.elapsed_ms)
+        {
+            return replies.fail(token, PartitionEpoch(0), failure);
+        }
+        if let Some((bytes, count)) = waits(&message)
+            && !replies.may_wait(token, bytes, count)
+        {
+            return replies.fail(token, PartitionEpoch(0), What::TooMuchWaits.into());
+        }
         if let Message::Admin(admin) = message {
             return self.forward(token, admin.encoded, replies);
         }
         let to = Token { connection: token.connection.to_u64(), request: token.request };
         let mut effects = Effected { replies, outlet: self.clients.outlet(), now };
         self.instance.request(time(now), to, envelope, &message, &mut effects);
+    }
+
+    fn is_node(&mut self, address: IpAddr) -> bool {
+        self.nodes.has(self.instance.map(), address)
     }
 
     fn time_matters(&self) -> bool {
@@ -231,6 +257,10 @@ impl<D: Disk> Service for InstanceService<D> {
                 let result = self.instance.apply_map(time(now), &delta, &mut effects);
                 self.clients.outlet().links.follow(self.instance.map(), replies);
                 self.clients.map_changed(&self.instance, now);
+                // What waits for somebody whose token was revoked ends now, not when it is answered.
+                let map = self.instance.map();
+                replies.end_tokens(|id| map.token(id).is_some(), TOKEN_REVOKED);
+                self.shares.follow(map);
                 // Whoever has stopped waiting finds out by the next question.
                 drop(done.send(result));
             }
@@ -346,6 +376,8 @@ impl Refusals {
         let endings = [
             Ending::Misbehaved,
             Ending::TooMany,
+            Ending::Displaced,
+            Ending::NotProved,
             Ending::HelloTimeOut,
             Ending::FrameTimeOut,
             Ending::SendTimeOut,
@@ -357,6 +389,8 @@ impl Refusals {
                 connections = refused - self.told,
                 misbehaved = counters.ended(Ending::Misbehaved),
                 too_many = counters.ended(Ending::TooMany),
+                displaced = counters.ended(Ending::Displaced),
+                not_proved = counters.ended(Ending::NotProved),
                 "connections were refused or closed for what they did; counts by reason are since the start"
             );
             self.told = refused;

@@ -18,7 +18,7 @@ use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Failure, Features};
 
 use super::*;
 use crate::manager::{Control, Job, ReplyTo};
-use crate::reactor::{Mailbox, MioDriver};
+use crate::reactor::{Limits, Mailbox, MioDriver};
 
 mod links;
 
@@ -65,6 +65,7 @@ impl Bench {
             words: None,
             proofs: None,
             spans: false,
+            limits: Limits::DEFAULT,
         };
         let (opened_out, opened) = sync_channel(2);
         let thread = start(plan, opened_out).unwrap();

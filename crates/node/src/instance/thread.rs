@@ -46,6 +46,7 @@ pub(crate) struct Plan {
     pub(crate) proofs: Option<Proofs>,
     /// See [`crate::server::ServerOptions::spans`].
     pub(crate) spans: bool,
+    pub(crate) limits: Limits,
 }
 
 /// An instance that serves.
@@ -128,6 +129,7 @@ fn run(plan: Plan, opened: &SyncSender<OpenedHow>) -> Result<(), String> {
         words,
         proofs,
         spans,
+        limits,
         ..
     } = plan;
     let stopwatch = Stopwatch::start();
@@ -153,7 +155,7 @@ fn run(plan: Plan, opened: &SyncSender<OpenedHow>) -> Result<(), String> {
     if spans {
         service.await_spanning();
     }
-    let (mut reactor, mailbox) = Reactor::new(driver, service, Limits::DEFAULT);
+    let (mut reactor, mailbox) = Reactor::new(driver, service, limits);
     reactor.prove(proofs);
     // If nobody waits for it any more, nobody would ever tell it to stop.
     let ready = Ready { mailbox, recovered, newest, lived: before.starts, closed };

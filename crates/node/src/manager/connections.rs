@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
-use tokio::time::{sleep, timeout};
+use tokio::time::{sleep, timeout_at};
 use tracing::{debug, warn};
 use zerohop_wire::MAGIC;
 
+use super::door::{Entrance, Visitor};
 use super::shared::Shared;
 use super::stream::Stream;
 use super::{frames, http};
 use crate::clock::Stopwatch;
-use crate::server::limits::{GREETING_TIME_OUT, MANAGER_CONNECTIONS_MAX, REFUSALS_TOLD_EVERY_MS};
+use crate::server::limits::REFUSALS_TOLD_EVERY_MS;
 
 /// Pause after the system would give no more sockets: trying again at once would spin.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -30,8 +31,8 @@ pub(super) fn take_over(listener: net::TcpListener) -> io::Result<TcpListener> {
 pub(super) async fn accept(shared: &Rc<Shared>, listener: TcpListener) {
     let mut told = None::<Stopwatch>;
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
             Err(error) => {
                 tell(&mut told, || warn!(%error, "the manager can take up no connection"));
@@ -39,23 +40,26 @@ pub(super) async fn accept(shared: &Rc<Shared>, listener: TcpListener) {
                 continue;
             }
         };
-        if shared.connections.get() >= MANAGER_CONNECTIONS_MAX {
+        let entrance = {
+            let history = shared.history.borrow();
+            shared.door.borrow_mut().enter(Some(peer.ip()), history.map())
+        };
+        let Entrance::Open(key, place) = entrance else {
             shared.refused.set(shared.refused.get() + 1);
             let refused = shared.refused.get();
             tell(&mut told, || {
                 warn!(refused, "the manager has as many connections as it takes; others are closed")
             });
             continue;
-        }
-        let counted = Counted::new(Rc::clone(shared));
-        spawn_local(async move {
-            serve(&counted.0, stream).await;
-            drop(counted);
-        });
+        };
+        let visitor = Visitor::new(shared, key, place);
+        let task = spawn_local(async move { serve(&visitor, stream).await });
+        Visitor::is_served_by(shared, (key, place), task.abort_handle());
     }
 }
 
-async fn serve(shared: &Rc<Shared>, stream: TcpStream) {
+async fn serve(visitor: &Visitor, stream: TcpStream) {
+    let shared = &visitor.shared;
     // A peer that is gone already is found out by reading.
     drop(stream.set_nodelay(true));
     let taken_up = async {
@@ -63,30 +67,14 @@ async fn serve(shared: &Rc<Shared>, stream: TcpStream) {
         let first = stream.peek().await?;
         Ok::<_, io::Error>((stream, first))
     };
-    match timeout(GREETING_TIME_OUT, taken_up).await {
-        Ok(Ok((stream, Some(first)))) if first == MAGIC[0] => frames::serve(shared, stream).await,
-        Ok(Ok((stream, Some(_)))) => http::serve(shared, stream).await,
+    match timeout_at(visitor.due, taken_up).await {
+        Ok(Ok((stream, Some(first)))) if first == MAGIC[0] => frames::serve(visitor, stream).await,
+        Ok(Ok((stream, Some(_)))) => http::serve(visitor, stream).await,
         Ok(Err(error)) if error.kind() == ErrorKind::InvalidData => {
             debug!(%error, "a connection did not come about");
         }
         // Closed, broken, or silent.
         _ => {}
-    }
-}
-
-/// A connection that counts as long as this lives.
-struct Counted(Rc<Shared>);
-
-impl Counted {
-    fn new(shared: Rc<Shared>) -> Self {
-        shared.connections.set(shared.connections.get() + 1);
-        Counted(shared)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.connections.set(self.0.connections.get() - 1);
     }
 }
 

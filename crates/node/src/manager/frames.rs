@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 use std::io::ErrorKind;
-use std::rc::Rc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
@@ -18,13 +17,14 @@ use zerohop_wire::{
 };
 
 use super::cluster;
+use super::door::Visitor;
 use super::shared::Shared;
 use super::stream::Stream;
 use super::{Job, ReplyTo};
 use crate::access::permits_request;
 use crate::server::limits::{
-    ADMIN_IN_FLIGHT_MAX, FRAME_TIME_OUT, GREETING_TIME_OUT, IDLE_TIME_OUT, JOBS_RETRY_MS, LINGER,
-    MANAGER_BODY_BYTES_MAX, OUT_BYTES_MAX, RECEIVING_BYTES_MAX, SEND_TIME_OUT,
+    ADMIN_IN_FLIGHT_MAX, FRAME_TIME_OUT, IDLE_TIME_OUT, JOBS_RETRY_MS, LINGER, MANAGER_BODY_BYTES_MAX,
+    OUT_BYTES_MAX, RECEIVING_BYTES_MAX, SEND_TIME_OUT,
 };
 
 /// Bytes read at a time.
@@ -58,19 +58,26 @@ struct Peer<'s> {
 }
 
 /// Serves one connection until it ends.
-pub(super) async fn serve(shared: &Rc<Shared>, mut stream: Stream) {
+pub(super) async fn serve(visitor: &Visitor, mut stream: Stream) {
+    let shared = &visitor.shared;
     let (sender, mut answers) = mpsc::channel(ADMIN_IN_FLIGHT_MAX);
     let mut peer = Peer::new(shared, sender);
     peer.wants_tls = stream.wants_tls(shared);
     // Holds nothing, and no room, while nothing comes: most connections are idle.
     let mut received = Vec::new();
-    let mut due = Instant::now() + GREETING_TIME_OUT;
+    let mut due = visitor.due;
+    let mut is_known = false;
     loop {
         let used = peer.take_all(&received);
         received.drain(..used);
+        if peer.greeted && !std::mem::replace(&mut is_known, true) {
+            visitor.is_known();
+        }
         let has_taken_all = peer.out.len() < OUT_BYTES_MAX;
         if !peer.out.is_empty() {
-            match timeout(SEND_TIME_OUT, stream.say(&peer.out)).await {
+            let by = Instant::now() + SEND_TIME_OUT;
+            let by = if is_known { by } else { by.min(due) };
+            match timeout_at(by, stream.say(&peer.out)).await {
                 Ok(Ok(())) => peer.out = Vec::new(),
                 _ => return,
             }

@@ -1,21 +1,27 @@
 //! HTTP/1.1 on the manager's port, for people and monitoring: `/metrics`, `/health`, `/status`.
 
+use std::cell::Cell;
 use std::convert::Infallible;
+use std::pin::pin;
 use std::rc::Rc;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{
+    ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, WWW_AUTHENTICATE,
+};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::json;
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 use tracing::debug;
 
+use super::door::Visitor;
 use super::shared::Shared;
 use super::stream::Stream;
+use super::web_names::is_own;
 use super::{instances, metrics, status};
 use crate::server::limits::{
     HTTP_CONNECTION_TIME_OUT, HTTP_HEAD_BYTES_MAX, HTTP_HEAD_TIME_OUT, HTTP_HEADERS_MAX,
@@ -27,17 +33,35 @@ const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-
 const WHAT_TO_SHOW: &str = "the cluster has a secret: send `Authorization: Bearer` and what `zerohop secret bearer` \
                             prints for it\n";
 const WANTS_TLS: &str = "only TLS is served to other machines here: say https\n";
+const FOREIGN_NAME: &str = "the cluster has no secret, so that HTTP is served only by names of this node: ask by \
+                            localhost, by the address that it listens on, or by a name given with --http-name\n";
 const WHAT_THERE_IS: &str = "there is /metrics, /health and /status\n";
 
 /// Serves one connection until it ends, or has lasted long enough.
-pub(super) async fn serve(shared: &Rc<Shared>, stream: Stream) {
+pub(super) async fn serve(visitor: &Visitor, stream: Stream) {
+    let shared = &visitor.shared;
+    // Without a secret there is nothing to show: such a connection stays among the strangers, and lasts.
+    let is_known = Cell::new(shared.about.secret.is_none());
     let wants_tls = stream.wants_tls(shared);
+    let is_known = &is_known;
+    let local = stream.local_address();
     let service = service_fn(|request: Request<Incoming>| async move {
         if wants_tls {
-            return Ok(response(StatusCode::FORBIDDEN, TEXT, WANTS_TLS.to_owned()));
+            return Ok(last(response(StatusCode::FORBIDDEN, TEXT, WANTS_TLS.to_owned())));
+        }
+        let header = |name| request.headers().get(name).map(HeaderValue::as_bytes);
+        let names = &shared.about.http_names;
+        if shared.about.secret.is_none() && !is_own(header(HOST), header(ORIGIN), local, names) {
+            return Ok(last(response(StatusCode::FORBIDDEN, TEXT, FOREIGN_NAME.to_owned())));
         }
         let shown = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
-        Ok::<_, Infallible>(respond(shared, request.method(), request.uri().path(), shown).await)
+        let may_read = may_read(shared, shown);
+        if may_read && !is_known.replace(true) {
+            visitor.is_known();
+        }
+        let response = respond(shared, request.method(), request.uri().path(), may_read).await;
+        // Without the password there is one answer.
+        Ok::<_, Infallible>(if may_read { response } else { last(response) })
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
@@ -45,29 +69,29 @@ pub(super) async fn serve(shared: &Rc<Shared>, stream: Stream) {
         .max_headers(HTTP_HEADERS_MAX)
         .max_buf_size(HTTP_HEAD_BYTES_MAX);
     let connection = http.serve_connection(TokioIo::new(stream), service);
-    match timeout(HTTP_CONNECTION_TIME_OUT, connection).await {
+    let mut connection = pin!(connection);
+    let first = timeout_at(visitor.due, &mut connection).await;
+    let ended = match first {
+        Err(_) if is_known.get() => timeout(HTTP_CONNECTION_TIME_OUT, connection).await,
+        ended => ended,
+    };
+    match ended {
         Ok(Ok(())) | Err(_) => {}
         // The peer's doing: bad HTTP was answered, a lost connection has nobody to be told.
         Ok(Err(error)) => debug!(%error, "an HTTP connection has ended"),
     }
 }
 
-async fn respond(
-    shared: &Rc<Shared>,
-    method: &Method,
-    path: &str,
-    shown: Option<&[u8]>,
-) -> Response<Full<Bytes>> {
+async fn respond(shared: &Rc<Shared>, method: &Method, path: &str, may_read: bool) -> Response<Full<Bytes>> {
     if method != Method::GET && method != Method::HEAD {
         let mut response =
             response(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET is served here\n".to_owned());
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         // Its body is not read.
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        return response;
+        return last(response);
     }
     // Whether a node serves is no secret, and those who watch it for that know none.
-    if path != "/health" && !may_read(shared, shown) {
+    if path != "/health" && !may_read {
         let mut response = response(StatusCode::UNAUTHORIZED, TEXT, WHAT_TO_SHOW.to_owned());
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         return response;
@@ -111,6 +135,12 @@ fn may_read(shared: &Shared, shown: Option<&[u8]>) -> bool {
     shown.and_then(|shown| shown.strip_prefix(b"Bearer ")).is_some_and(|bearer| secret.is_bearer(bearer))
 }
 
+/// Nothing more is taken from the connection.
+fn last(mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
 fn response(status: StatusCode, content_type: &'static str, body: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
@@ -145,6 +175,8 @@ mod tests {
             warning: Some("a disk for tests"),
             secret,
             tls: None,
+            connections: Default::default(),
+            http_names: Vec::new(),
         };
         Rc::new(Shared::new(about, MapHistory::default(), mpsc::channel(1).0))
     }
@@ -156,7 +188,8 @@ mod tests {
     fn get_showing(shared: &Rc<Shared>, path: &str, shown: Option<&str>) -> (StatusCode, String) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
-            let response = respond(shared, &Method::GET, path, shown.map(str::as_bytes)).await;
+            let may_read = may_read(shared, shown.map(str::as_bytes));
+            let response = respond(shared, &Method::GET, path, may_read).await;
             let status = response.status();
             let body = response.into_body().collect().await.unwrap().to_bytes();
             (status, String::from_utf8(body.to_vec()).unwrap())

@@ -31,7 +31,7 @@ pub(super) async fn text(shared: &Shared) -> Result<String, fmt::Error> {
         map_epoch: shared.history.borrow().map().epoch().0,
         uptime_s: shared.uptime.elapsed().as_secs_f64(),
         serving: shared.phase() == Phase::Serving,
-        connections: shared.connections.get(),
+        connections: shared.door.borrow().open(),
         refused: shared.refused.get(),
     };
     let mut registry = Registry::with_prefix("zerohop");

@@ -17,6 +17,7 @@ mod closing;
 mod cluster;
 mod clustered;
 mod connections;
+mod door;
 mod frames;
 mod groups;
 mod http;
@@ -29,6 +30,7 @@ mod status;
 mod stream;
 mod supervise;
 mod tokens;
+mod web_names;
 
 use std::io;
 use std::net::TcpListener;

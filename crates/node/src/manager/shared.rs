@@ -11,9 +11,11 @@ use zerohop_wire::messages::ClusterId;
 
 use super::Job;
 use super::cluster::{ClusterHandle, Follow};
+use super::door::Door;
 use super::instances::InstanceHandle;
 use crate::clock::{HybridClock, Stopwatch};
 use crate::proofs::Proofs;
+use crate::server::ConnectionLimits;
 use crate::server::limits::TROUBLES_MAX;
 use crate::tls::TlsOptions;
 
@@ -33,6 +35,9 @@ pub(crate) struct About {
     /// The cluster's secret, if it has one.
     pub(crate) secret: Option<Secret>,
     pub(crate) tls: Option<TlsOptions>,
+    pub(crate) connections: ConnectionLimits,
+    /// Names of this node by which HTTP is served where there is no secret.
+    pub(crate) http_names: Vec<String>,
 }
 
 /// How far the node has come.
@@ -65,8 +70,8 @@ pub(super) struct Shared {
     pub(super) instances: OnceCell<Vec<InstanceHandle>>,
     pub(super) jobs: mpsc::Sender<Job>,
     pub(super) uptime: Stopwatch,
-    /// Connections to the manager that are open.
-    pub(super) connections: Cell<usize>,
+    /// Connections to the manager.
+    pub(super) door: RefCell<Door>,
     /// Bytes of frames that are still coming, over all connections.
     pub(super) receiving: Cell<usize>,
     /// Connections that found no room.
@@ -90,7 +95,7 @@ impl Shared {
             instances: OnceCell::new(),
             jobs,
             uptime: Stopwatch::start(),
-            connections: Cell::new(0),
+            door: RefCell::new(Door::new(&about.connections)),
             receiving: Cell::new(0),
             refused: Cell::new(0),
             store_waits: Cell::new(false),

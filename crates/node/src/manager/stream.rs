@@ -1,6 +1,7 @@
 //! A connection to or from the manager's port: a socket, through TLS if that is spoken over it.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -38,6 +39,11 @@ impl Stream {
         let client = shared.about.tls.as_ref().and_then(|tls| tls.client.as_ref());
         let tls = client.map(|config| Tls::client(config, host_of(address)).map(Box::new)).transpose()?;
         Ok(Stream { socket, tls })
+    }
+
+    /// The address of this machine that it leads to.
+    pub(super) fn local_address(&self) -> Option<IpAddr> {
+        self.socket.local_addr().ok().map(|local| local.ip())
     }
 
     /// Whether it comes from another machine without TLS, where nothing else is served.

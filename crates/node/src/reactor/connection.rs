@@ -1,12 +1,17 @@
 //! One connection: what it has received and not yet understood, what it has to send, and when its patience ends.
 
+use std::collections::BTreeMap;
+
 use zerohop_wire::auth::{Access, Caller, Challenge};
+use zerohop_wire::ids::RequestId;
 use zerohop_wire::messages::HelloAck;
 use zerohop_wire::{Decoder, Encoder, Features, Gathering};
 
 use super::counters::Ending;
 use super::driver::Ready;
 use super::limits::{FRAME_BYTES_PER_MS_MIN, Limits};
+use super::waiting::Load;
+use crate::strangers::Place;
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +78,8 @@ pub(super) struct Connection {
     pub(super) stage: Stage,
     /// When it came to this stage.
     pub(super) stage_since_ms: u64,
+    /// When it was accepted, or begun.
+    pub(super) since_ms: u64,
     /// Let in only to be told that there is no room.
     pub(super) refused: bool,
     /// This side has connected: what comes are answers.
@@ -81,8 +88,10 @@ pub(super) struct Connection {
     pub(super) is_peer: bool,
     /// What it may do, once it has proved who it is; or if there is nothing to prove.
     pub(super) access: Access,
-    /// It counts among those that have not been greeted or have proved nothing.
-    pub(super) is_stranger: bool,
+    /// Its place among those that have not been greeted or have proved nothing.
+    pub(super) stranger: Option<Place>,
+    /// Bytes of another protocol that were taken from it while it was a stranger.
+    pub(super) stranger_bytes: usize,
     /// What it has to prove, and what comes of that.
     pub(super) asked: Option<Asked>,
     /// What this side has to prove, of a connection that it has begun, and then what it was answered.
@@ -125,6 +134,17 @@ pub(super) struct Connection {
     /// Of a foreign protocol: nothing is taken from it until its service says so.
     pub(super) held: bool,
 
+    /// Bytes that its service keeps for it.
+    pub(super) kept_bytes: usize,
+    /// Its requests that wait for a record, each with the bytes that this takes; those of one id together.
+    pub(super) waits: BTreeMap<RequestId, Vec<Load>>,
+    /// All of these.
+    pub(super) waits_load: Load,
+    /// What of it is counted as waiting.
+    pub(super) load: Load,
+    /// The connections of its token have much waiting.
+    pub(super) is_crowded: bool,
+
     /// It is in the queue of those that want a turn.
     pub(super) queued: bool,
     /// It is in the list of those that have something to send.
@@ -138,11 +158,13 @@ impl Connection {
         Connection {
             stage: Stage::Fresh,
             stage_since_ms: now_ms,
+            since_ms: now_ms,
             refused,
             is_ours: false,
             is_peer: false,
             access: Access::All,
-            is_stranger: false,
+            stranger: None,
+            stranger_bytes: 0,
             asked: None,
             caller: None,
             proving: None,
@@ -165,6 +187,11 @@ impl Connection {
             send_since_ms: now_ms,
             in_flight: 0,
             held: false,
+            kept_bytes: 0,
+            waits: BTreeMap::new(),
+            waits_load: Load::default(),
+            load: Load::default(),
+            is_crowded: false,
             queued: false,
             dirty: false,
             doomed: None,
@@ -202,6 +229,40 @@ impl Connection {
         self.out.len() - self.sent
     }
 
+    /// Whether it has not been greeted, or has not proved what it must.
+    pub(super) fn is_stranger(&self) -> bool {
+        self.stranger.is_some()
+    }
+
+    /// What waits here.
+    pub(super) fn waiting(&self) -> Load {
+        if self.is_ours || self.is_peer {
+            return Load::default();
+        }
+        let received = self.received.len().max(self.large_bytes);
+        let Load { bytes, waits } = self.waits_load;
+        Load { bytes: received + self.unsent() + self.kept_bytes + bytes, waits }
+    }
+
+    /// A request waits for a record, which takes so much.
+    pub(super) fn begin_wait(&mut self, request: RequestId, load: Load) {
+        self.waits.entry(request).or_default().push(load);
+        self.waits_load =
+            Load { bytes: self.waits_load.bytes + load.bytes, waits: self.waits_load.waits + load.waits };
+    }
+
+    /// A request is answered. Whether it was one that waited.
+    pub(super) fn end_wait(&mut self, request: RequestId) -> bool {
+        let Some(of_id) = self.waits.get_mut(&request) else { return false };
+        let load = of_id.pop().unwrap_or_default();
+        if of_id.is_empty() {
+            self.waits.remove(&request);
+        }
+        self.waits_load =
+            Load { bytes: self.waits_load.bytes - load.bytes, waits: self.waits_load.waits - load.waits };
+        true
+    }
+
     pub(super) fn is_closing(&self) -> bool {
         matches!(self.stage, Stage::Closing(_))
     }
@@ -217,7 +278,8 @@ impl Connection {
         if self.is_ours {
             return false;
         }
-        let is_crowded = unsent_total > limits.unsent_bytes_total_max / 2 && !self.is_peer;
+        let is_crowded =
+            (unsent_total > limits.unsent_bytes_total_max / 2 || self.is_crowded) && !self.is_peer;
         let unsent_max = if is_crowded { 0 } else { limits.unsent_bytes_max };
         self.held || self.unsent() > unsent_max || self.in_flight >= limits.in_flight_max
     }
@@ -249,11 +311,14 @@ impl Connection {
         if self.stage == Stage::Calling {
             return Some((self.stage_since_ms + limits.call_time_out_ms, Ending::NoAnswer));
         }
+        if self.is_stranger() {
+            // Whatever it sends, and whether or not it takes what it is told.
+            let is_foreign = self.stage == Stage::Foreign;
+            let why = if is_foreign { Ending::NotProved } else { Ending::HelloTimeOut };
+            return Some((self.since_ms + limits.hello_time_out_ms, why));
+        }
         if self.unsent() > 0 {
             return Some((self.send_since_ms + limits.send_time_out_ms, Ending::SendTimeOut));
-        }
-        if !matches!(self.stage, Stage::Talking | Stage::Foreign) {
-            return Some((self.stage_since_ms + limits.hello_time_out_ms, Ending::HelloTimeOut));
         }
         if let Some(ended_ms) = self.ended_ms {
             return Some((ended_ms + limits.half_closed_time_out_ms, Ending::HalfClosedTimeOut));
@@ -263,10 +328,6 @@ impl Connection {
             let frame_bytes = self.need.max(self.pass_by) as u64;
             let time_out_ms = limits.frame_time_out_ms + frame_bytes / FRAME_BYTES_PER_MS_MIN;
             return Some((self.frame_since_ms + time_out_ms, Ending::FrameTimeOut));
-        }
-        if self.stage == Stage::Foreign && self.is_stranger {
-            let due_ms = self.stage_since_ms + limits.foreign_time_out_ms;
-            return Some((due_ms, Ending::NotProved));
         }
         if self.stage == Stage::Foreign {
             // Clients of such protocols keep connections that they do not use, and are not used to losing them. The
@@ -280,6 +341,7 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::strangers::{Bounds, Origin, Strangers};
 
     const LIMITS: Limits = Limits {
         unsent_bytes_max: 100,
@@ -292,9 +354,12 @@ mod tests {
         idle_time_out_ms: 13,
         half_closed_time_out_ms: 17,
         linger_ms: 19,
-        foreign_time_out_ms: 23,
         ..Limits::DEFAULT
     };
+
+    fn place() -> Place {
+        Strangers::new(Bounds { all_max: 1, origin_max: 1 }).enter((), Origin::of(None, false))
+    }
 
     fn talking() -> Connection {
         Connection { stage: Stage::Talking, ..Connection::new(1000, false) }
@@ -303,7 +368,8 @@ mod tests {
     #[test]
     fn every_state_in_which_only_the_peer_can_act_has_a_deadline() {
         let deadline = |connection: Connection| connection.deadline(&LIMITS, 0);
-        assert_eq!(deadline(Connection::new(1000, false)), Some((1005, Ending::HelloTimeOut)));
+        let stranger = |connection| Connection { stranger: Some(place()), ..connection };
+        assert_eq!(deadline(stranger(Connection::new(1000, false))), Some((1005, Ending::HelloTimeOut)));
         let calling = Connection { out: vec![0], ..Connection::calling(1000) };
         assert_eq!(deadline(calling), Some((1003, Ending::NoAnswer)));
         assert_eq!(deadline(talking()), Some((1013, Ending::Idle)));
@@ -315,13 +381,33 @@ mod tests {
             deadline(Connection { ended_ms: Some(1001), in_flight: 1, ..talking() }),
             Some((1018, Ending::HalfClosedTimeOut))
         );
-        let foreign = |is_stranger| Connection { stage: Stage::Foreign, is_stranger, ..talking() };
-        assert_eq!(deadline(foreign(true)), Some((1023, Ending::NotProved)));
-        assert_eq!(deadline(foreign(false)), None, "clients of such protocols keep what they do not use");
-        let proving = Connection { stage: Stage::Proving, ..talking() };
-        assert_eq!(deadline(proving), Some((1005, Ending::HelloTimeOut)));
+        let foreign = || Connection { stage: Stage::Foreign, ..talking() };
+        assert_eq!(deadline(foreign()), None, "clients of such protocols keep what they do not use");
         let closing = Connection { stage: Stage::Closing(Ending::Misbehaved), ..talking() };
         assert_eq!(deadline(closing), Some((1019, Ending::Misbehaved)));
+    }
+
+    #[test]
+    fn a_stranger_has_so_long_from_its_accept_whatever_it_sends() {
+        let deadline = |connection: Connection| connection.deadline(&LIMITS, 0);
+        let at = |stage| Connection { stage, stranger: Some(place()), ..Connection::new(1000, false) };
+        let begun = || Received { bytes: vec![0; 10], at: 0 };
+        for (stage, why) in [
+            (Stage::Fresh, Ending::HelloTimeOut),
+            (Stage::Greeting, Ending::HelloTimeOut),
+            (Stage::Proving, Ending::HelloTimeOut),
+            (Stage::Foreign, Ending::NotProved),
+        ] {
+            assert_eq!(deadline(at(stage)), Some((1005, why)));
+            let later = Connection { stage_since_ms: 1004, last_ms: 1004, ..at(stage) };
+            assert_eq!(deadline(later), Some((1005, why)), "sending does not prolong it");
+            let half = Connection { received: begun(), need: 9_999, frame_since_ms: 1004, ..at(stage) };
+            assert_eq!(deadline(half), Some((1005, why)), "half a frame does not prolong it");
+            let deaf = Connection { out: vec![0], send_since_ms: 1004, ..at(stage) };
+            assert_eq!(deadline(deaf), Some((1005, why)), "unread replies do not prolong it");
+            let ended = Connection { ended_ms: Some(1004), ..at(stage) };
+            assert_eq!(deadline(ended), Some((1005, why)));
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, IoSlice};
 use std::ops::RangeInclusive;
 
+use zerohop_wire::auth::Access;
 use zerohop_wire::ids::PartitionEpoch;
 use zerohop_wire::{Envelope, Failure, Message, Tail};
 
@@ -13,7 +14,9 @@ use super::limits::{
     KEPT_BUFFER_BYTES_MAX, KEPT_BYTES_MAX, KEPT_LARGE_BYTES_MAX, LARGE_BUFFER_STEP_BYTES, Limits, PIECES_MAX,
     SEND_BYTES,
 };
+use super::waiting::{self, Load, Waiting};
 use crate::proofs::Proofs;
+use crate::strangers::{Bounds, Origin, Strangers};
 
 /// The table of connections and what is counted over all of them.
 #[derive(Debug)]
@@ -23,13 +26,15 @@ pub(super) struct Connections {
     free: Vec<u32>,
     pub(super) open: usize,
     /// Those of them that have not been greeted, or have not proved what they must.
-    pub(super) strangers: usize,
+    pub(super) strangers: Strangers<ConnectionId>,
     /// The cluster's secret, if it has one: both ends prove that they know it.
     pub(super) proofs: Option<Proofs>,
     /// Connections that have something to send, or must be closed, when the batch ends; each once.
     pub(super) dirty: Vec<ConnectionId>,
     pub(super) unsent_total: usize,
     pub(super) large_total: usize,
+    /// What waits in memory for all of them.
+    waiting: Waiting,
     pub(super) buffers: Buffers,
     pub(super) counters: Counters,
     pub(super) limits: Limits,
@@ -53,15 +58,19 @@ pub(super) struct Buffers {
 
 impl Connections {
     pub(super) fn new(limits: Limits) -> Self {
+        let bounds = Bounds { all_max: limits.strangers_max, origin_max: limits.strangers_per_address_max };
+        let of_token = Load { bytes: limits.token_waiting_bytes_max, waits: limits.token_waits_max };
+        let waiting = waiting::Bounds { bytes_max: limits.waiting_bytes_max, of_token };
         Connections {
             slots: Vec::new(),
             free: Vec::new(),
             open: 0,
-            strangers: 0,
+            strangers: Strangers::new(bounds),
             proofs: None,
             dirty: Vec::new(),
             unsent_total: 0,
             large_total: 0,
+            waiting: Waiting::new(waiting),
             buffers: Buffers::default(),
             counters: Counters::default(),
             limits,
@@ -87,16 +96,21 @@ impl Connections {
     }
 
     /// Takes up one that somebody else has begun.
-    pub(super) fn open_stranger(&mut self, id: ConnectionId, connection: Connection) {
-        self.strangers += 1;
-        self.open(id, Connection { is_stranger: true, ..connection });
+    pub(super) fn open_stranger(&mut self, id: ConnectionId, origin: Origin, connection: Connection) {
+        let stranger = Some(self.strangers.enter(id, origin));
+        self.open(id, Connection { stranger, ..connection });
+    }
+
+    /// Connections that are no strangers'.
+    pub(super) fn known(&self) -> usize {
+        self.open - self.strangers.len()
     }
 
     /// A connection is no stranger's any more.
     pub(super) fn is_known(&mut self, id: ConnectionId) {
         if let Some(connection) = self.get_mut(id) {
-            let was = std::mem::replace(&mut connection.is_stranger, false);
-            self.strangers -= usize::from(was);
+            let place = connection.stranger.take();
+            place.into_iter().for_each(|place| self.strangers.leave(place));
         }
     }
 
@@ -110,7 +124,8 @@ impl Connections {
         slot.generation = slot.generation.wrapping_add(1);
         self.unsent_total -= connection.unsent();
         self.large_total -= connection.large_bytes;
-        self.strangers -= usize::from(connection.is_stranger);
+        self.waiting.change(connection.access, connection.load, Load::default());
+        connection.stranger.take().into_iter().for_each(|place| self.strangers.leave(place));
         self.buffers.give(std::mem::take(&mut connection.out));
         self.buffers.give(connection.received.empty());
         self.free.push(id.slot);
@@ -238,6 +253,38 @@ impl Connections {
         {
             self.dirty.push(id);
         }
+    }
+
+    /// Counts what waits for a connection now. Whether that is within the bounds.
+    pub(super) fn recount(&mut self, id: ConnectionId) -> bool {
+        let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation);
+        let Some(connection) = slot.and_then(|slot| slot.connection.as_mut()) else { return true };
+        let (before, after) = (connection.load, connection.waiting());
+        if before == after {
+            return true;
+        }
+        connection.load = after;
+        let fits = self.waiting.change(connection.access, before, after);
+        connection.is_crowded = self.waiting.is_crowded(connection.access);
+        fits
+    }
+
+    /// Whether a connection may have so much more waiting that is kept for it by choice.
+    pub(super) fn has_room(&self, id: ConnectionId, more: Load) -> bool {
+        let Some(connection) = self.get(id) else { return true };
+        let now = connection.waiting();
+        let after = Load { bytes: now.bytes + more.bytes, waits: now.waits + more.waits };
+        // What has come since it was counted is looked at with what is to come.
+        self.waiting.has_room(connection.access, connection.load, after)
+    }
+
+    /// A connection may do something else from now on.
+    pub(super) fn set_access(&mut self, id: ConnectionId, access: Access) {
+        let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation);
+        let Some(connection) = slot.and_then(|slot| slot.connection.as_mut()) else { return };
+        self.waiting.change(connection.access, connection.load, Load::default());
+        connection.access = access;
+        self.waiting.change(access, Load::default(), connection.load);
     }
 
     /// Whether nothing is to be taken from this connection until answers are sent.

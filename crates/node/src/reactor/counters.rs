@@ -16,6 +16,10 @@ pub enum Ending {
     Foreign,
     /// All connections were in use.
     TooMany,
+    /// It had not proved anything, and its place was needed for a newer connection.
+    Displaced,
+    /// Its token was revoked.
+    Revoked,
     /// It did not prove that it knows the cluster's secret.
     NotProved,
     /// No `Hello` came in time, or no proof.
@@ -38,12 +42,14 @@ pub enum Ending {
 
 impl Ending {
     /// All of them.
-    pub const ALL: [Ending; 14] = [
+    pub const ALL: [Ending; 16] = [
         Ending::Peer,
         Ending::Broken,
         Ending::Misbehaved,
         Ending::Foreign,
         Ending::TooMany,
+        Ending::Displaced,
+        Ending::Revoked,
         Ending::NotProved,
         Ending::HelloTimeOut,
         Ending::FrameTimeOut,
@@ -64,6 +70,8 @@ impl Ending {
             Ending::Misbehaved => "misbehaved",
             Ending::Foreign => "foreign",
             Ending::TooMany => "too_many",
+            Ending::Displaced => "displaced",
+            Ending::Revoked => "revoked",
             Ending::NotProved => "not_proved",
             Ending::HelloTimeOut => "hello_time_out",
             Ending::FrameTimeOut => "frame_time_out",

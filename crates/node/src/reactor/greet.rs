@@ -52,8 +52,10 @@ impl<D: Driver, S: Service> Reactor<D, S> {
     /// Answers `Hello`; from here on the connection speaks the version chosen. If the cluster has a secret, nothing but its
     /// proof is taken next.
     pub(super) fn greet(&mut self, id: ConnectionId, envelope: &Envelope, hello: &Hello<'_>) {
+        // Links between instances find a place where clients do not, once they have proved what they are.
+        let claims_peer = hello.features.has(Features::PEER) && self.connections.proofs.is_some();
         let refused = self.connections.get(id).is_some_and(|connection| connection.refused);
-        if refused {
+        if refused && !claims_peer {
             let failure = Failure::Busy { retry_after_ms: REFUSED_RETRY_MS };
             return self.refuse_and_end(id, envelope, failure, Ending::TooMany);
         }
@@ -124,10 +126,15 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         };
         // Tokens are for clients.
         connection.is_peer = is_peer && access == Access::All;
-        (connection.stage, connection.access) = (Stage::Talking, access);
+        if connection.refused && !connection.is_peer {
+            let failure = Failure::Busy { retry_after_ms: REFUSED_RETRY_MS };
+            return self.refuse_and_end(id, envelope, failure, Ending::TooMany);
+        }
+        connection.stage = Stage::Talking;
         connection.stage_since_ms = now_ms;
         connection.agree(connection.encoder.version, features);
         self.connections.is_known(id);
+        self.connections.set_access(id, access);
         let envelope = Envelope { time_out_ms: 0, ..*envelope };
         self.connections.queue(&mut self.driver, id, &envelope, &Message::Proved, now_ms);
     }

@@ -11,9 +11,16 @@ pub const CONNECTIONS_MAX: usize = 8192;
 /// without a word, as nothing more could be promised to it.
 pub const REFUSALS_MAX: usize = 64;
 
-/// Connections that have not been greeted, or have not proved that they know the cluster's secret: half of all, so that
-/// strangers never take the place of those who are known, and enough for a job's clients that come at the same time.
+/// Connections that have not been greeted, or have not proved that they know the cluster's secret: half of all, which is enough
+/// for a job's clients that come at the same time. Beyond it the oldest of them is closed for each newcomer. Connections from
+/// addresses of the cluster's nodes have as many places of their own.
 pub const STRANGERS_MAX: usize = CONNECTIONS_MAX / 2;
+
+/// Those of them from one remote address (of IPv6: from one network of 64 bits): beyond it the oldest one from there is closed.
+pub const STRANGERS_PER_ADDRESS_MAX: usize = STRANGERS_MAX / 4;
+
+/// Bytes that a connection of another protocol may send before it has proved who it is: an `AUTH`, and what clients say before it.
+pub const STRANGER_BYTES_MAX: usize = 1 << 10;
 
 /// When a client that was refused for want of connections should ask again.
 pub const REFUSED_RETRY_MS: u32 = 1_000;
@@ -28,12 +35,10 @@ pub const ACCEPTS_PER_TURN_MAX: usize = 64;
 /// Pause after the system would give no more sockets (descriptors or memory used up): trying at once again would spin.
 pub const ACCEPT_RETRY_MS: u64 = 100;
 
-/// Time from connecting to `Hello`, and again to the proof. A client sends it at once: this is a round trip over a bad link,
+/// Time from connecting until a connection is no stranger's any more: to `Hello`, and where there is a secret to the proof, or to
+/// the token of another protocol, whatever is sent meanwhile. A client sends it at once: this is a few round trips over a bad link,
 /// and some.
 pub const HELLO_TIME_OUT_MS: u64 = 5_000;
-
-/// Time from connecting to the password of another protocol, where one is needed: a person may type it.
-pub const FOREIGN_TIME_OUT_MS: u64 = 60_000;
 
 /// Time from beginning to connect to another instance until it has answered `Hello`. What is to be said is stale by then;
 /// a lost packet of the greeting is sent again after one second.
@@ -107,6 +112,16 @@ pub const UNSENT_BYTES_END: usize = 64 << 20;
 /// pass it is closed.
 pub const UNSENT_BYTES_TOTAL_MAX: usize = 256 << 20;
 
+/// Bytes that wait over all connections of a reactor: frames that are coming, answers that are not read, commands that are queued,
+/// requests that wait. It is what one instance may use of the memory beside its data, whoever connects.
+pub const WAITING_BYTES_MAX: usize = 512 << 20;
+
+/// The share of one token in that: a program that runs wild, or is made to, does not take the room of others.
+pub const TOKEN_WAITING_BYTES_MAX: usize = WAITING_BYTES_MAX / 4;
+
+/// Requests of one token that wait for a record, over all connections of a reactor: a quarter of what one partition takes.
+pub const TOKEN_WAITS_MAX: usize = 1 << 14;
+
 /// Requests taken up before effects are carried out and answers sent: some milliseconds of work, which bounds what a
 /// batch adds to latency and what it holds.
 pub const BATCH_REQUESTS_MAX: u32 = 4096;
@@ -147,10 +162,12 @@ pub struct Limits {
     pub refusals_max: usize,
     /// See [`STRANGERS_MAX`].
     pub strangers_max: usize,
+    /// See [`STRANGERS_PER_ADDRESS_MAX`].
+    pub strangers_per_address_max: usize,
+    /// See [`STRANGER_BYTES_MAX`].
+    pub stranger_bytes_max: usize,
     /// See [`HELLO_TIME_OUT_MS`].
     pub hello_time_out_ms: u64,
-    /// See [`FOREIGN_TIME_OUT_MS`].
-    pub foreign_time_out_ms: u64,
     /// See [`CALL_TIME_OUT_MS`].
     pub call_time_out_ms: u64,
     /// See [`FRAME_TIME_OUT_MS`].
@@ -175,6 +192,12 @@ pub struct Limits {
     pub unsent_bytes_end: usize,
     /// See [`UNSENT_BYTES_TOTAL_MAX`].
     pub unsent_bytes_total_max: usize,
+    /// See [`WAITING_BYTES_MAX`].
+    pub waiting_bytes_max: usize,
+    /// See [`TOKEN_WAITING_BYTES_MAX`].
+    pub token_waiting_bytes_max: usize,
+    /// See [`TOKEN_WAITS_MAX`].
+    pub token_waits_max: usize,
     /// See [`BATCH_REQUESTS_MAX`].
     pub batch_requests_max: u32,
     /// See [`BATCH_BYTES_MAX`].
@@ -187,8 +210,9 @@ impl Limits {
         connections_max: CONNECTIONS_MAX,
         refusals_max: REFUSALS_MAX,
         strangers_max: STRANGERS_MAX,
+        strangers_per_address_max: STRANGERS_PER_ADDRESS_MAX,
+        stranger_bytes_max: STRANGER_BYTES_MAX,
         hello_time_out_ms: HELLO_TIME_OUT_MS,
-        foreign_time_out_ms: FOREIGN_TIME_OUT_MS,
         call_time_out_ms: CALL_TIME_OUT_MS,
         frame_time_out_ms: FRAME_TIME_OUT_MS,
         send_time_out_ms: SEND_TIME_OUT_MS,
@@ -201,6 +225,9 @@ impl Limits {
         unsent_bytes_max: UNSENT_BYTES_MAX,
         unsent_bytes_end: UNSENT_BYTES_END,
         unsent_bytes_total_max: UNSENT_BYTES_TOTAL_MAX,
+        waiting_bytes_max: WAITING_BYTES_MAX,
+        token_waiting_bytes_max: TOKEN_WAITING_BYTES_MAX,
+        token_waits_max: TOKEN_WAITS_MAX,
         batch_requests_max: BATCH_REQUESTS_MAX,
         batch_bytes_max: BATCH_BYTES_MAX,
     };

@@ -35,6 +35,7 @@ mod service;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -55,6 +56,7 @@ use self::connection::Connection;
 use self::connections::Connections;
 use self::limits::{ACCEPT_RETRY_MS, ACCEPTS_PER_TURN_MAX, NOTICES_PER_TURN_MAX, RECEIVE_BYTES};
 use crate::proofs::Proofs;
+use crate::strangers::Origin;
 
 /// What this side can do beyond the version of the wire.
 const FEATURES: Features = Features(
@@ -225,21 +227,33 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         if !self.accept_ready || self.accept_again_ms.is_some() || self.stop_ms.is_some() {
             return;
         }
-        let Limits { connections_max, refusals_max, strangers_max, .. } = self.connections.limits;
+        let Limits { connections_max, refusals_max, .. } = self.connections.limits;
         for _ in 0..ACCEPTS_PER_TURN_MAX {
             let id = self.connections.next_id();
             match self.driver.accept(id) {
                 Ok(()) => {
                     self.connections.counters.accepted += 1;
-                    let (open, strangers) = (self.connections.open, self.connections.strangers);
-                    let refused = open >= connections_max || strangers >= strangers_max;
-                    let beyond_words =
-                        open >= connections_max + refusals_max || strangers >= strangers_max + refusals_max;
-                    self.connections.open_stranger(id, Connection::new(self.now.elapsed_ms, refused));
+                    let address = self.driver.peer(id).map(|peer| peer.ip());
+                    let is_node = address.is_some_and(|address| self.service.is_node(address));
+                    let origin = Origin::of(address, is_node);
+                    let open = self.connections.open;
+                    // Only those who are known keep others out: of strangers the oldest goes.
+                    let refused = self.connections.known() >= connections_max;
+                    let beyond_words = refused && open >= connections_max + refusals_max;
+                    let strangers = &self.connections.strangers;
+                    let displaced = strangers.gives_way(origin).or_else(|| {
+                        let is_full = !refused && open >= connections_max;
+                        strangers.oldest().filter(|_| is_full)
+                    });
+                    let connection = Connection::new(self.now.elapsed_ms, refused);
+                    self.connections.open_stranger(id, origin, connection);
                     if beyond_words {
                         self.close(id, Ending::TooMany);
-                    } else {
-                        self.watch(id);
+                        continue;
+                    }
+                    self.watch(id);
+                    if let Some(displaced) = displaced {
+                        self.close(displaced, Ending::Displaced);
                     }
                 }
                 Err(error) => match error.kind() {
@@ -251,6 +265,10 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                     ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
                     _ => {
                         self.connections.counters.accept_errors += 1;
+                        // Descriptors are used up, maybe: a stranger gives its own back.
+                        if let Some(oldest) = self.connections.strangers.oldest() {
+                            self.close(oldest, Ending::Displaced);
+                        }
                         self.accept_again_ms = Some(self.now.elapsed_ms + ACCEPT_RETRY_MS);
                         return;
                     }

@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 
 use zerohop_tls::fault_of;
+use zerohop_wire::auth::Access;
 use zerohop_wire::{Broken, Decoded, Envelope, Failure, Frame, MAGIC, Message, What};
 
 use super::connection::{Connection, Received, Stage};
@@ -14,6 +15,7 @@ use super::limits::{
 use super::service::{
     FOREIGN_NO_ROOM, FOREIGN_REFUSED, FOREIGN_TLS, FOREIGN_UNKNOWN, Foreign, RequestToken, Service,
 };
+use super::waiting::Load;
 use super::{Reactor, replies};
 
 impl<D: Driver, S: Service> Reactor<D, S> {
@@ -35,6 +37,11 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             } else {
                 self.read_small(id);
             }
+        }
+        let fits = self.connections.recount(id);
+        let is_of_token = |connection: &&Connection| matches!(connection.access, Access::Token(_));
+        if !fits && self.connections.get(id).filter(is_of_token).is_some() {
+            return self.close(id, Ending::Flooded);
         }
         if let Some(connection) = self.connections.get(id)
             && connection.is_finished()
@@ -81,7 +88,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         let Some(connection) = self.connections.get_mut(id) else { return };
         let (need, held_before) = (connection.need, connection.large_bytes);
         let is_foreign = connection.stage == Stage::Foreign;
-        if is_foreign && connection.is_stranger {
+        if is_foreign && connection.is_stranger() {
             // Strangers get no large buffers.
             self.connections.queue_bytes(id, FOREIGN_UNKNOWN, self.now.elapsed_ms);
             return self.connections.close_gently(id, Ending::NotProved, self.now.elapsed_ms);
@@ -104,7 +111,10 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             };
             let step = left.min(held.max(RECEIVE_BYTES)).min(RECEIVE_STEP_BYTES);
             let will_hold = received.bytes.capacity().max(held + step);
-            if self.connections.large_total - held_before + will_hold > large_frames_bytes_max {
+            let more = Load { bytes: will_hold - held_before, waits: 0 };
+            if self.connections.large_total - held_before + will_hold > large_frames_bytes_max
+                || !self.connections.has_room(id, more)
+            {
                 if is_foreign {
                     self.connections.buffers.give(received.empty());
                     self.connections.queue_bytes(id, FOREIGN_NO_ROOM, self.now.elapsed_ms);
@@ -364,7 +374,13 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             self.connections.queue_all(id, &mut out, self.now.elapsed_ms);
         }
         self.connections.buffers.give(out);
+        let is_stranger = self.connections.get(id).is_some_and(Connection::is_stranger);
         match result {
+            Foreign::Used { used, .. } if is_stranger && self.is_too_much(id, used, bytes.len()) => {
+                self.connections.queue_bytes(id, FOREIGN_UNKNOWN, self.now.elapsed_ms);
+                self.connections.close_gently(id, Ending::NotProved, self.now.elapsed_ms);
+                bytes.len()
+            }
             Foreign::Used { used, need, holds, waits } => {
                 self.batch.bytes += used;
                 if let Some(connection) = self.connections.get_mut(id) {
@@ -375,10 +391,19 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                 used
             }
             Foreign::Close => {
-                self.connections.close_gently(id, Ending::Foreign, self.now.elapsed_ms);
+                let why = if is_stranger { Ending::NotProved } else { Ending::Foreign };
+                self.connections.close_gently(id, why, self.now.elapsed_ms);
                 bytes.len()
             }
         }
+    }
+
+    /// Whether a stranger has sent more than strangers may: so many bytes of these were taken, and the others wait.
+    fn is_too_much(&mut self, id: ConnectionId, used: usize, bytes: usize) -> bool {
+        let most = self.connections.limits.stranger_bytes_max;
+        let Some(connection) = self.connections.get_mut(id) else { return false };
+        connection.stranger_bytes += used;
+        connection.stranger_bytes + (bytes - used) > most
     }
 
     /// Answers a frame that never became a request. Before the greeting that is the end.

@@ -9,11 +9,12 @@ use zerohop_wire::messages::Hello;
 use zerohop_wire::{Envelope, Failure, Features, Message};
 
 use super::FEATURES;
-use super::connection::Connection;
+use super::connection::{Connection, Stage};
 use super::connections::Connections;
 use super::counters::{Counters, Ending};
 use super::driver::{ConnectionId, Driver, Now};
 use super::service::RequestToken;
+use super::waiting::Load;
 
 /// Takes the answers of a service. They are written when the batch ends, with one call of the system for each
 /// connection.
@@ -74,6 +75,10 @@ impl Replies<'_> {
         };
         assert!(connection.in_flight > 0, "a request was answered twice");
         connection.in_flight -= 1;
+        if connection.end_wait(token.request) {
+            // At the end of the batch.
+            self.connections.mark_dirty(token.connection);
+        }
         true
     }
 
@@ -89,6 +94,55 @@ impl Replies<'_> {
             self.connections.mark_dirty(id);
         } else {
             self.connections.queue_bytes(id, bytes, self.now.elapsed_ms);
+        }
+    }
+
+    /// Whether so many bytes may be kept for a connection, in place of those kept until now; if so, they are counted.
+    pub(crate) fn may_keep(&mut self, id: ConnectionId, bytes: usize) -> bool {
+        let kept = self.connections.get(id).map_or(0, |connection| connection.kept_bytes);
+        let more = Load { bytes: bytes.saturating_sub(kept), waits: 0 };
+        let has_room = more.bytes == 0 || self.connections.has_room(id, more);
+        if has_room {
+            self.keeps(id, bytes);
+        }
+        has_room
+    }
+
+    /// So many bytes are kept for a connection.
+    pub(crate) fn keeps(&mut self, id: ConnectionId, bytes: usize) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && std::mem::replace(&mut connection.kept_bytes, bytes) != bytes
+        {
+            self.connections.recount(id);
+        }
+    }
+
+    /// Whether a request may wait for a record, which takes so many bytes; if so, it is counted until it is answered.
+    pub(crate) fn may_wait(&mut self, token: RequestToken, bytes: usize, waits: usize) -> bool {
+        let id = token.connection;
+        let has_room = self.connections.has_room(id, Load { bytes, waits });
+        if has_room && let Some(connection) = self.connections.get_mut(id) {
+            connection.begin_wait(token.request, Load { bytes, waits });
+            self.connections.recount(id);
+        }
+        has_room
+    }
+
+    /// Ends the connections of tokens that are not good any more, with all that waits on them; those of another protocol are told
+    /// this first.
+    pub(crate) fn end_tokens(&mut self, is_good: impl Fn(u64) -> bool, last: &[u8]) {
+        let is_over = |connection: &Connection| match connection.access {
+            Access::Token(id) => !is_good(id) && !connection.is_closing(),
+            Access::All => false,
+        };
+        let all = self.connections.iter().filter(|(_, connection)| is_over(connection));
+        let all: Vec<(ConnectionId, bool)> =
+            all.map(|(id, connection)| (id, connection.stage == Stage::Foreign)).collect();
+        for (id, is_foreign) in all {
+            if is_foreign {
+                self.connections.queue_bytes(id, last, self.now.elapsed_ms);
+            }
+            self.connections.close_gently(id, Ending::Revoked, self.now.elapsed_ms);
         }
     }
 
@@ -176,10 +230,8 @@ impl Replies<'_> {
 
     /// A client of another protocol has shown a token that is good.
     pub(crate) fn is_let_in(&mut self, id: ConnectionId, access: Access) {
-        if let Some(connection) = self.connections.get_mut(id) {
-            connection.access = access;
-            self.connections.is_known(id);
-        }
+        self.connections.set_access(id, access);
+        self.connections.is_known(id);
     }
 
     /// Whether the cluster has a secret, so that who connects has to prove something.

@@ -27,7 +27,11 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         if connection.doomed.is_none() && connection.writable && connection.unsent() > 0 {
             self.connections.write(&mut self.driver, id, self.now.elapsed_ms);
         }
+        let fits = self.connections.recount(id);
         let Some(connection) = self.connections.get_mut(id) else { return };
+        if !fits && connection.unsent() > 0 {
+            connection.doomed.get_or_insert(Ending::Flooded);
+        }
         if let Some(why) = connection.doomed {
             return self.close(id, why);
         }

@@ -1,5 +1,7 @@
 //! What a reactor serves.
 
+use std::net::IpAddr;
+
 use zerohop_wire::ids::{KeyspaceId, PartitionId, RequestId};
 use zerohop_wire::messages::{Hello, HelloAck};
 use zerohop_wire::{Envelope, Failure, Message};
@@ -93,6 +95,12 @@ pub trait Service {
         hello: &Hello<'_>,
         now: Now,
     ) -> Result<HelloAck, Failure<'static>>;
+
+    /// Whether a node of the cluster is at this address: who connects from there does not compete with strangers.
+    fn is_node(&mut self, address: IpAddr) -> bool {
+        let _ = address;
+        false
+    }
 
     /// Takes up a request, and answers it now or later. What must be durable before its answer is sent waits for
     /// [`Service::end_of_batch`].

@@ -12,6 +12,7 @@ use zerohop_wire::ids::{PartitionId, Timestamp};
 use zerohop_wire::messages::{Member, UnitAsk, UnitTold, Verdict};
 use zerohop_wire::{Envelope, Failure};
 
+use super::delays::{Delays, tell};
 use super::desk::{Asker, At, Desk, Step, TOKEN_MARK, UnderWay, may_come_again, with_wait};
 use super::forward::{Replied, Siblings, Units};
 use super::lanes::{Lane, Target};
@@ -28,12 +29,14 @@ pub(crate) struct Clients {
     /// By the slot of their connection.
     table: Vec<Option<Client>>,
     next_client: u64,
+    /// Those that have shown a wrong password a moment ago.
+    delays: Delays,
     pub(super) desk: Desk,
 }
 
 #[derive(Debug)]
 pub(super) struct Client {
-    id: ConnectionId,
+    pub(super) id: ConnectionId,
     pub(super) connection: Connection,
 }
 
@@ -53,7 +56,7 @@ impl Clients {
     pub(crate) fn new(place: usize, outlet: Outlet) -> Clients {
         let desk = Desk::new(place, outlet);
         // Numbers of clients are unique in the process, whose instances count alternately.
-        Clients { table: Vec::new(), next_client: place as u64 + 1, desk }
+        Clients { table: Vec::new(), next_client: place as u64 + 1, delays: Delays::default(), desk }
     }
 
     /// Where the effects of the instance go, among them what answers units.
@@ -102,13 +105,17 @@ impl Clients {
         let at = At { instance, now, replies };
         let mut here = Here { at, desk: &mut self.desk, others: &self.table, connection: id };
         let received = client.connection.receive(bytes, &mut here, out);
-        let waits = client.connection.is_waiting();
+        let (waits, is_delayed) = (client.connection.is_waiting(), client.connection.is_delayed());
+        replies.keeps(id, client.connection.held_bytes());
+        if is_delayed && let Some(times) = self.delays.wrong(id, now.elapsed_ms) {
+            tell(times, replies.peer(id));
+        }
         let result = match received.then {
             Then::More => {
                 let need = bytes.len() - received.used + 1;
                 Foreign::Used { used: received.used, need, holds: false, waits }
             }
-            Then::Hold => Foreign::Used { used: received.used, need: 0, holds: waits, waits },
+            Then::Hold => Foreign::Used { used: received.used, need: 0, holds: waits || is_delayed, waits },
             Then::Close => Foreign::Close,
         };
         self.table[id.slot as usize] = Some(client);
@@ -314,6 +321,9 @@ impl Clients {
     ) -> bool {
         let mut at = At { instance, now, replies };
         let mut has_run = false;
+        while let Some(id) = self.delays.take_due(now.elapsed_ms) {
+            self.end_delay(&mut at, id);
+        }
         let mut over = Vec::new();
         self.desk.lanes.overdue(now.elapsed_ms, &mut over);
         self.desk.over(over);
@@ -346,7 +356,7 @@ impl Clients {
             return Some(now_ms);
         }
         let retry_ms = desk.is_stuck.then_some(now_ms + 1);
-        retry_ms.into_iter().chain(desk.lanes.next_ms()).min()
+        retry_ms.into_iter().chain(desk.lanes.next_ms()).chain(self.delays.next_ms()).min()
     }
 
     /// The reactor stops: nothing that is under way elsewhere is waited for.
@@ -422,23 +432,45 @@ impl Clients {
 
     /// Hands a reply to a client.
     fn deliver<D: Disk>(&mut self, at: &mut At<'_, '_, D>, id: ConnectionId, ticket: Ticket, reply: &[u8]) {
+        let complete = |client: &mut Client, here: &mut Here<'_, '_, D>, out: &mut Vec<u8>| {
+            client.connection.complete(ticket, reply, here, out)
+        };
+        self.serve(at, id, complete);
+    }
+
+    /// A client has waited long enough after a wrong password.
+    fn end_delay<D: Disk>(&mut self, at: &mut At<'_, '_, D>, id: ConnectionId) {
+        self.serve(at, id, |client, _, _| {
+            client.connection.end_delay();
+            true
+        });
+    }
+
+    /// Lets a client hear something, which tells whether more of it is to be taken up.
+    fn serve<D: Disk>(
+        &mut self,
+        at: &mut At<'_, '_, D>,
+        id: ConnectionId,
+        hear: impl FnOnce(&mut Client, &mut Here<'_, '_, D>, &mut Vec<u8>) -> bool,
+    ) {
         let Some(mut client) = self.out_of_table(id) else { return };
         let mut out = Vec::new();
         let At { instance, now, replies } = at;
         let at = At { instance, now: *now, replies };
         let mut here = Here { at, desk: &mut self.desk, others: &self.table, connection: id };
-        let mut goes_on = client.connection.complete(ticket, reply, &mut here, &mut out);
+        let mut goes_on = hear(&mut client, &mut here, &mut out);
         let mut closes = false;
         if goes_on {
             // It may have been waiting to close, and what it was sent is all taken.
             match client.connection.receive(&[], &mut here, &mut out).then {
                 Then::More => {}
-                Then::Hold => goes_on = !client.connection.is_waiting(),
+                Then::Hold => goes_on = !(client.connection.is_waiting() || client.connection.is_delayed()),
                 Then::Close => closes = true,
             }
         }
-        let waits = client.connection.is_waiting();
+        let (waits, held_bytes) = (client.connection.is_waiting(), client.connection.held_bytes());
         self.table[id.slot as usize] = Some(client);
+        replies.keeps(id, held_bytes);
         if closes {
             replies.close(id, &out);
         } else {

@@ -51,6 +51,13 @@ pub(crate) const STEPS_WAITING_MAX: usize = 1 << 14;
 /// How long a unit that waits for a key waits at a time: less than a day, which is the most that a partition takes.
 pub(crate) const WAIT_MS_MAX: u64 = 60 * 60 * 1000;
 
+/// For how long nothing is taken up from a client that has shown a wrong password: a person does not notice, and who tries many
+/// gets nowhere.
+pub(crate) const WRONG_PASSWORD_DELAY_MS: u64 = 500;
+
+/// Wrong passwords are told in the log this often at most.
+pub(crate) const WRONG_PASSWORD_TOLD_EVERY_MS: u64 = 10_000;
+
 /// When to ask again what was refused for want of room.
 pub(crate) const BUSY_RETRY_MS: u32 = 10;
 

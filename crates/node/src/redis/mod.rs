@@ -14,6 +14,7 @@
 //! several partitions goes to whoever does that as a transaction ([`spans`]).
 
 mod clients;
+mod delays;
 mod desk;
 mod execution;
 mod forward;

@@ -33,13 +33,15 @@ fn may_run<D: Disk>(
     unit: &Unit<'_>,
 ) -> Result<(), Failure<'static>> {
     let (map, access) = (at.instance.map(), at.replies.access(connection));
-    // Many commands that change something answer with what was there before.
-    let needed: &[Permission] =
-        if unit.may_write() { &[Permission::Write, Permission::Read] } else { &[Permission::Read] };
     match access {
         Access::All => Ok(()),
-        _ => needed.iter().try_for_each(|one| permits(map, access, keyspace, *one)),
+        _ => needed(unit.has_changes()).iter().try_for_each(|one| permits(map, access, keyspace, *one)),
     }
+}
+
+/// What a command needs: many that change something answer with what was there before.
+fn needed(may_write: bool) -> &'static [Permission] {
+    if may_write { &[Permission::Write, Permission::Read] } else { &[Permission::Read] }
 }
 
 impl<D: Disk> World for Here<'_, '_, D> {
@@ -201,7 +203,13 @@ impl<D: Disk> World for Here<'_, '_, D> {
 
     fn other_clients(&self, _asking: u64, each: &mut dyn FnMut(&str)) {
         let now_us = self.now_us();
+        let access = self.at.replies.access(self.connection);
+        let sees_all = permits(self.at.instance.map(), access, KeyspaceId::NONE, Permission::Admin).is_ok();
         for client in self.others.iter().flatten() {
+            // Addresses, names and last commands of others are for administrators.
+            if !sees_all && self.at.replies.access(client.id) != access {
+                continue;
+            }
             each(&client.connection.describe(now_us));
         }
     }
@@ -214,6 +222,16 @@ impl<D: Disk> World for Here<'_, '_, D> {
         }
         self.at.replies.is_let_in(self.connection, access);
         true
+    }
+
+    fn permits(&self, keyspace: KeyspaceId, may_write: bool) -> Result<(), Failure<'static>> {
+        needed(may_write).iter().try_for_each(|one| {
+            permits(self.at.instance.map(), self.at.replies.access(self.connection), keyspace, *one)
+        })
+    }
+
+    fn hold(&mut self, bytes: usize) -> bool {
+        self.at.replies.may_keep(self.connection, bytes)
     }
 
     fn needs_authentication(&self) -> bool {

@@ -120,6 +120,8 @@ pub(super) fn start(
         warning,
         secret: options.secret.clone(),
         tls: options.tls.clone(),
+        connections: options.connections,
+        http_names: super::listen::http_names(options),
     };
     let history = MapHistory::new(Arc::clone(&settings.map));
     let plan = ClusterPlan { settings, log_bytes, first, opening: opening_out, words: words_in };
@@ -177,6 +179,7 @@ pub(super) fn start(
         words: Some(words.clone()),
         proofs,
         spans: options.spans,
+        limits: options.connections.of_instance(),
     };
     let plans: Vec<Plan> = drivers.into_iter().zip(&ids).zip(asked).enumerate().map(plan_of).collect();
     let Some(running) = &mut server.running else {

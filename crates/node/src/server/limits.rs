@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::reactor::Limits;
+
 /// Most instances, unless asked for: more gain little on one machine, and each has a journal of its own to flush.
 pub const INSTANCES_DEFAULT_MAX: usize = 8;
 
@@ -75,7 +77,11 @@ pub const ADMIN_IN_FLIGHT_MAX: usize = 16;
 /// asks for the map and keeps the connection. So as many as an instance takes; idle ones cost about two kilobytes.
 pub const MANAGER_CONNECTIONS_MAX: usize = crate::reactor::limits::CONNECTIONS_MAX;
 
-/// Time from connecting to the first byte, and to a whole `Hello`.
+/// Connections to the manager from addresses of the cluster's nodes beyond those: other managers are not kept out by clients.
+pub const MANAGER_NODE_CONNECTIONS_MAX: usize = 1024;
+
+/// Time from connecting to the proof, or where there is no secret to the greeting, whatever is sent meanwhile; by HTTP to a request
+/// with the bearer's password.
 pub const GREETING_TIME_OUT: Duration = Duration::from_secs(5);
 
 /// Time for the rest of a frame once its first byte has come.
@@ -106,7 +112,7 @@ pub const HTTP_HEAD_BYTES_MAX: usize = 16 << 10;
 pub const HTTP_HEADERS_MAX: usize = 64;
 
 /// Time for a request's headers, which is also how long an HTTP connection may be idle.
-pub const HTTP_HEAD_TIME_OUT: Duration = Duration::from_secs(30);
+pub const HTTP_HEAD_TIME_OUT: Duration = Duration::from_secs(5);
 
 /// Time that one HTTP connection may last; monitoring connects again.
 pub const HTTP_CONNECTION_TIME_OUT: Duration = Duration::from_secs(30 * 60);
@@ -119,6 +125,59 @@ pub const TROUBLES_MAX: usize = 32;
 
 /// Refused connections are told in the log this often at most.
 pub const REFUSALS_TOLD_EVERY_MS: u64 = 10_000;
+
+/// What connections may take, where a test or an operator wants other bounds than usual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// Connections to one instance. See [`crate::reactor::limits::CONNECTIONS_MAX`].
+    pub instance_max: usize,
+    /// Connections to the manager. See [`MANAGER_CONNECTIONS_MAX`].
+    pub manager_max: usize,
+    /// Those to either that have proved nothing. See [`crate::reactor::limits::STRANGERS_MAX`].
+    pub strangers_max: usize,
+    /// Those of them from one address. See [`crate::reactor::limits::STRANGERS_PER_ADDRESS_MAX`].
+    pub strangers_per_address_max: usize,
+    /// How long a connection may take from its accept to its proof. See [`crate::reactor::limits::HELLO_TIME_OUT_MS`].
+    pub stranger_time_out: Duration,
+    /// Bytes that wait for the connections of one instance. See [`crate::reactor::limits::WAITING_BYTES_MAX`].
+    pub waiting_bytes_max: usize,
+    /// The share of one token in that. See [`crate::reactor::limits::TOKEN_WAITING_BYTES_MAX`].
+    pub token_waiting_bytes_max: usize,
+    /// Requests of one token that wait at one instance. See [`crate::reactor::limits::TOKEN_WAITS_MAX`].
+    pub token_waits_max: usize,
+}
+
+impl ConnectionLimits {
+    /// Those of an instance's reactor.
+    pub(crate) fn of_instance(&self) -> Limits {
+        Limits {
+            connections_max: self.instance_max,
+            strangers_max: self.strangers_max,
+            strangers_per_address_max: self.strangers_per_address_max,
+            hello_time_out_ms: u64::try_from(self.stranger_time_out.as_millis()).unwrap_or(u64::MAX),
+            waiting_bytes_max: self.waiting_bytes_max,
+            token_waiting_bytes_max: self.token_waiting_bytes_max,
+            token_waits_max: self.token_waits_max,
+            ..Limits::DEFAULT
+        }
+    }
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        let Limits { waiting_bytes_max, token_waiting_bytes_max, token_waits_max, .. } = Limits::DEFAULT;
+        ConnectionLimits {
+            instance_max: Limits::DEFAULT.connections_max,
+            manager_max: MANAGER_CONNECTIONS_MAX,
+            strangers_max: Limits::DEFAULT.strangers_max,
+            strangers_per_address_max: Limits::DEFAULT.strangers_per_address_max,
+            stranger_time_out: GREETING_TIME_OUT,
+            waiting_bytes_max,
+            token_waiting_bytes_max,
+            token_waits_max,
+        }
+    }
+}
 
 // A client's control request has ten seconds; it should hear what became of it.
 const _: () = assert!(MAP_WAIT.as_secs() < 10 && DROP_WAIT.as_secs() < 10);

@@ -3,6 +3,7 @@
 use std::io::{Error, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 
+use super::ServerOptions;
 use super::error::StartError;
 use crate::predecessor::outlive;
 use crate::reactor::MioDriver;
@@ -68,6 +69,13 @@ fn behind(listen: SocketAddr, ports: usize) -> Result<SocketAddr, StartError> {
 
 fn refused(address: SocketAddr, error: &Error) -> StartError {
     StartError::Listen { address: address.to_string(), reason: error.to_string() }
+}
+
+/// The names by which HTTP is served where there is no secret.
+pub(super) fn http_names(options: &ServerOptions) -> Vec<String> {
+    let system = rustix::system::uname();
+    let own = system.nodename().to_str().ok().filter(|name| !name.is_empty()).map(str::to_owned);
+    options.http_names.iter().cloned().chain(own).collect()
 }
 
 #[cfg(test)]

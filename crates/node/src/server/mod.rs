@@ -43,6 +43,7 @@ pub use self::anew::{FoundedAnew, found_anew};
 pub use self::clustered::{ClusterOptions, Way};
 pub use self::error::{ServeError, StartError};
 pub(crate) use self::folder::NodeFolder;
+pub use self::limits::ConnectionLimits;
 pub(crate) use self::member::SavedMember;
 pub use self::saved::{SAVED_BYTES_MAX, SavedError, SavedNode};
 
@@ -88,6 +89,11 @@ pub struct ServerOptions {
     /// [`Server::span`] is called once it is started: until then Redis clients are told that commands with keys in several
     /// partitions are to be tried again. Else such commands are refused for good.
     pub spans: bool,
+    /// Names by which HTTP is served where there is no secret, beside loopback names, the address that is asked, and the name that
+    /// the system has for this machine.
+    pub http_names: Vec<String>,
+    /// What connections may take.
+    pub connections: ConnectionLimits,
 }
 
 impl ServerOptions {
@@ -105,6 +111,8 @@ impl ServerOptions {
             insecure: false,
             tls: None,
             spans: false,
+            http_names: Vec::new(),
+            connections: ConnectionLimits::default(),
         }
     }
 }
@@ -389,6 +397,8 @@ impl Assembly<'_> {
             warning,
             secret: options.secret.clone(),
             tls: options.tls.clone(),
+            connections: options.connections,
+            http_names: listen::http_names(options),
         };
         let manager_plan = ManagerPlan {
             about,
@@ -421,6 +431,7 @@ impl Assembly<'_> {
             words: None,
             proofs,
             spans: options.spans,
+            limits: options.connections.of_instance(),
         });
         let serving = open_all(plans, opened_out, &ids, &mut instances);
         let running = Running { outcome, ended: None, manager: Some(thread), instances };

@@ -6,7 +6,7 @@ use zerohop_engine::{Engine, EngineError, EngineResult, Kind, Meta};
 use zerohop_wire::blob::name_of_header;
 use zerohop_wire::ids::{SnapshotId, Timestamp};
 use zerohop_wire::messages::{Answer, Outcome as Brought, Read, Scan, Snapshot, SnapshotAsk};
-use zerohop_wire::{Failure, Message};
+use zerohop_wire::{Failure, Message, What};
 
 use super::{Partition, To};
 use crate::event::{Effects, Token};
@@ -67,8 +67,7 @@ impl Partition {
             return Ok((index, kept.floor));
         }
         if snapshots.len() >= SNAPSHOTS_MAX {
-            let count = snapshots.len() as u64 + 1;
-            return Err(Failure::TooMany { count, limit: SNAPSHOTS_MAX as u32 });
+            return Err(What::Snapshots.into());
         }
         let (floor, ends_ms) = (self.clock.next(), now_ms.saturating_add(age_ms));
         let kept = Kept { floor, lease_ms, ends_ms };

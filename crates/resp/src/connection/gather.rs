@@ -24,6 +24,13 @@ pub(crate) enum Gathering {
     Scan,
 }
 
+impl Gather {
+    /// Bytes that it keeps.
+    pub(super) fn bytes(&self) -> usize {
+        self.keys.len() + self.pattern.len() + self.wanted_type.len()
+    }
+}
+
 impl Gathering {
     /// What a partition is asked.
     fn name(self) -> &'static [u8] {
@@ -351,7 +358,7 @@ impl Connection {
             }
             (false, is_pending) => {
                 if !is_pending {
-                    self.pending.push(number, self.silent);
+                    self.pending.push(number, self.silent, 0);
                     gather.is_pending = true;
                 }
                 self.blocked = Some((number, Blocked::Gather(gather)));

@@ -13,6 +13,17 @@ const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user i
 pub(super) const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
 
 impl Connection {
+    /// Whether it has failed to authenticate, and waits to be let try again.
+    #[must_use]
+    pub fn is_delayed(&self) -> bool {
+        self.is_delayed
+    }
+
+    /// It has waited long enough for that: [`Connection::receive`] is to be called again.
+    pub fn end_delay(&mut self) {
+        self.is_delayed = false;
+    }
+
     pub(super) fn hello(
         &mut self,
         args: Args<'_>,
@@ -40,6 +51,7 @@ impl Connection {
         }
         if let Some((user, password)) = login {
             if !world.authenticate(user, password) {
+                self.is_delayed = true;
                 return Err(WRONG_PASSWORD.to_owned());
             }
             self.is_authenticated = true;
@@ -92,6 +104,7 @@ impl Connection {
             _ => return Err(SYNTAX.to_owned()),
         };
         if !world.authenticate(user, password) {
+            self.is_delayed = true;
             return Err(WRONG_PASSWORD.to_owned());
         }
         self.is_authenticated = true;

@@ -2,6 +2,7 @@
 
 mod client;
 mod cluster;
+mod errors;
 mod gather;
 mod greeting;
 mod information;
@@ -9,7 +10,6 @@ mod local;
 mod pending;
 mod settings;
 mod transaction;
-mod words;
 
 use std::borrow::Cow;
 
@@ -17,19 +17,21 @@ use zerohop_wire::ids::KeyspaceId;
 
 use crate::command::{Command, How, NO_AUTH};
 use crate::execute::INTERNAL;
-use crate::limits::{HELD_BYTES_END, HELD_BYTES_MAX, OUTPUT_BYTES_MAX, PENDING_MAX};
+use crate::limits::{
+    ASKS_FOR_ROOM_BYTES, HELD_BYTES_END, HELD_BYTES_MAX, OUTPUT_BYTES_MAX, PENDING_MAX, UNPROVED_COMMANDS_MAX,
+};
 use crate::parse::{Broken, Parsed, Parser};
 use crate::unit::{Kind, Unit};
 use crate::{Args, Place, Protocol, Ran, ReplyWriter, Ticket, World};
 
+use errors::{NO_ROOM, NOT_YET, is_http, repeated, unknown_command};
 use gather::Gather;
 use pending::Pending;
 use transaction::{Transaction, Watch};
-use words::{NOT_YET, is_http, repeated, unknown_command};
 
+pub(crate) use errors::{CROSS_SLOT, unknown_subcommand, wrong_number};
 pub(crate) use gather::Gathering;
 pub(crate) use local::Local;
-pub(crate) use words::{CROSS_SLOT, unknown_subcommand, wrong_number};
 
 /// Commands that change what a connection is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +130,10 @@ pub struct Connection {
     keyspace: KeyspaceId,
     protocol: Protocol,
     is_authenticated: bool,
+    /// Commands taken up while it had to authenticate and had not.
+    unproved: u32,
+    /// It has just failed to authenticate: nothing is taken up before [`Connection::end_delay`].
+    is_delayed: bool,
     /// It has asked for the layout of the cluster, and is corrected when it errs.
     is_cluster_aware: bool,
     replies: Replies,
@@ -140,7 +146,7 @@ pub struct Connection {
     watch: Watch,
     pending: Pending,
     blocked: Option<(u64, Blocked)>,
-    /// The next command is taken up once all before it are replied to: it asks several partitions, where they ask one each.
+    /// The next command is taken up once all before it are replied to: it asks several partitions.
     lets_pass: bool,
 }
 
@@ -162,6 +168,8 @@ impl Connection {
             keyspace,
             protocol: Protocol::Resp2,
             is_authenticated: false,
+            unproved: 0,
+            is_delayed: false,
             is_cluster_aware: false,
             replies: Replies::On,
             silent: false,
@@ -192,6 +200,21 @@ impl Connection {
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         !self.pending.is_empty()
+    }
+
+    /// Bytes that are kept of its commands and of replies to them, beside what is still to be received and to be sent.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        let blocked = match &self.blocked {
+            Some((_, Blocked::Gather(gather))) => gather.bytes(),
+            Some((_, Blocked::Watch { keys, .. })) => keys.len(),
+            Some((_, Blocked::Wait)) | None => 0,
+        };
+        self.transaction.as_ref().map_or(0, Transaction::bytes)
+            + self.watch.bytes()
+            + self.pending.held_bytes()
+            + self.pending.asked_bytes()
+            + blocked
     }
 
     /// Takes up what came: all complete commands, until something makes it stop. `bytes` begins with what the last call
@@ -274,7 +297,9 @@ impl Connection {
                 self.pending.fulfil(ticket.number, |slot| slot.extend_from_slice(reply), out);
             }
         }
-        if self.pending.held_bytes() > HELD_BYTES_END {
+        let is_kept = self.pending.held_bytes() > 0 || matches!(self.blocked, Some((_, Blocked::Gather(_))));
+        let has_room = !is_kept || world.hold(self.held_bytes());
+        if self.pending.held_bytes() > HELD_BYTES_END || !has_room {
             // Whoever asks for so much at once is let go, with what it waits for.
             self.pending = Pending::default();
             self.blocked = None;
@@ -286,6 +311,7 @@ impl Connection {
 
     fn must_hold(&self) -> bool {
         self.blocked.is_some()
+            || self.is_delayed
             || self.lets_pass && !self.pending.is_empty()
             || self.pending.len() >= PENDING_MAX
             || self.pending.held_bytes() >= HELD_BYTES_MAX
@@ -323,7 +349,12 @@ impl Connection {
             self.lets_pass = true;
             return false;
         }
+        let had_to_prove = !self.is_authenticated && world.needs_authentication();
         self.take_up(raw, args, world, out);
+        if had_to_prove && !self.is_authenticated {
+            self.unproved += 1;
+            self.closing |= self.unproved >= UNPROVED_COMMANDS_MAX;
+        }
         true
     }
 
@@ -455,6 +486,10 @@ impl Connection {
         world: &mut dyn World,
         out: &mut Vec<u8>,
     ) {
+        let bytes = unit.commands.len();
+        if (blocks || bytes >= ASKS_FOR_ROOM_BYTES) && !world.hold(self.held_bytes() + bytes) {
+            return self.reply(out, |reply| reply.error(NO_ROOM));
+        }
         let number = self.pending.number();
         let (silent, keyspace) = (self.silent, self.keyspace);
         let ticket = Ticket { number, part: 0 };
@@ -466,7 +501,7 @@ impl Connection {
             (ran == Ran::Done, ran)
         });
         if ran == Ran::Later {
-            self.pending.push(number, silent);
+            self.pending.push(number, silent, bytes);
             // What comes behind it would not be executed behind it.
             if blocks || spread == Spread::Several {
                 self.blocked = Some((number, Blocked::Wait));
@@ -487,7 +522,7 @@ impl Connection {
     /// An error that a transaction does not survive.
     fn refuse(&mut self, text: &str, out: &mut Vec<u8>) {
         if let Some(transaction) = &mut self.transaction {
-            transaction.is_broken = true;
+            transaction.breaks();
         }
         self.reply(out, |reply| reply.error(text));
     }

@@ -9,6 +9,8 @@ struct Slot {
     is_ready: bool,
     is_silent: bool,
     bytes: Vec<u8>,
+    /// Bytes of the command, for as long as it is not replied to.
+    asked: usize,
 }
 
 /// Capacity up to which a buffer is kept for the next reply.
@@ -23,6 +25,7 @@ pub(super) struct Pending {
     slots: VecDeque<Slot>,
     next: u64,
     held_bytes: usize,
+    asked_bytes: usize,
     spare: Vec<Vec<u8>>,
 }
 
@@ -38,6 +41,11 @@ impl Pending {
     /// Bytes that are held back.
     pub(super) fn held_bytes(&self) -> usize {
         self.held_bytes
+    }
+
+    /// Bytes of commands that are not replied to.
+    pub(super) fn asked_bytes(&self) -> usize {
+        self.asked_bytes
     }
 
     /// A number for the next command: higher than all before.
@@ -78,18 +86,19 @@ impl Pending {
         if is_ready && !is_silent {
             self.held_bytes += bytes.len();
             let number = self.number();
-            self.slots.push_back(Slot { number, is_ready, is_silent, bytes });
+            self.slots.push_back(Slot { number, is_ready, is_silent, bytes, asked: 0 });
         } else {
             self.spare(bytes);
         }
         result
     }
 
-    /// A reply that will be there later.
+    /// A reply that will be there later, to a command of so many bytes.
     #[inline]
-    pub(super) fn push(&mut self, number: u64, is_silent: bool) {
+    pub(super) fn push(&mut self, number: u64, is_silent: bool, asked: usize) {
         let bytes = self.spare.pop().unwrap_or_default();
-        self.slots.push_back(Slot { number, is_ready: false, is_silent, bytes });
+        self.asked_bytes += asked;
+        self.slots.push_back(Slot { number, is_ready: false, is_silent, bytes, asked });
     }
 
     /// It is there. What has become free is appended to `out`. A number that is not waited for changes nothing.
@@ -100,6 +109,7 @@ impl Pending {
             return;
         }
         slot.is_ready = true;
+        self.asked_bytes -= std::mem::take(&mut slot.asked);
         if place > 0 {
             if !slot.is_silent {
                 write(&mut slot.bytes);

@@ -1,6 +1,6 @@
 //! `MULTI`, `EXEC`, `WATCH` and what belongs to them.
 
-use super::{Blocked, CROSS_SLOT, Connection, NOT_YET, Special, Spread, internal, local};
+use super::{Blocked, CROSS_SLOT, Connection, NO_ROOM, NOT_YET, Special, Spread, internal, local};
 use crate::command::{Command, How, NO_MULTI};
 use crate::execute::LITERAL;
 use crate::limits::{QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX, WATCHED_KEYS_MAX};
@@ -20,13 +20,23 @@ pub(super) struct Transaction {
     /// Where their keys live, of a keyspace of so many partitions.
     spread: Option<Spread>,
     partitions: u32,
-    /// A command was refused: `EXEC` will refuse all.
-    pub(super) is_broken: bool,
+    /// A command was refused: `EXEC` will refuse all, and nothing more is kept.
+    is_broken: bool,
 }
 
 impl Transaction {
     pub(super) fn len(&self) -> usize {
         self.count
+    }
+
+    /// Bytes that are kept of its commands.
+    pub(super) fn bytes(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// A command was refused.
+    pub(super) fn breaks(&mut self) {
+        (self.is_broken, self.commands, self.spread) = (true, Vec::new(), None);
     }
 }
 
@@ -37,6 +47,13 @@ pub(super) struct Watch {
     count: usize,
     spread: Option<Spread>,
     partitions: u32,
+}
+
+impl Watch {
+    /// Bytes of the keys watched.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
 }
 
 impl Connection {
@@ -110,13 +127,28 @@ impl Connection {
             How::Special(Special::Client | Special::Cluster) if only_tells(args) => None,
             How::Special(_) => return self.refuse("ERR Command not allowed inside a transaction", out),
         };
+        if spread.is_some()
+            && let Err(failure) = world.permits(self.keyspace, command.is_write())
+        {
+            // It would be refused by `EXEC`, and is not kept until then.
+            let protocol = self.protocol;
+            let mut error = Vec::new();
+            ReplyWriter::new(&mut error, protocol).failure(&failure);
+            self.transaction.iter_mut().for_each(Transaction::breaks);
+            return self.reply(out, |reply| reply.body().extend_from_slice(&error));
+        }
         self.follow_splits(world);
         let is_local = spread.is_none();
         let joined = Spread::join(spread, self.exec_spread());
         if joined == Some(Spread::Several) && !self.may_span(world) {
             return self.refuse(self.cross_slot(world), out);
         }
+        let held = self.held_bytes() + raw.len();
         let Some(transaction) = &mut self.transaction else { return };
+        if transaction.is_broken {
+            transaction.count += 1;
+            return self.reply(out, |reply| reply.simple("QUEUED"));
+        }
         if transaction.count >= QUEUED_COMMANDS_MAX {
             let text = format!(
                 "ERR the transaction has more than {QUEUED_COMMANDS_MAX} commands, which is the limit; so are {QUEUED_BYTES_MAX} bytes \
@@ -131,6 +163,9 @@ impl Connection {
                  {QUEUED_COMMANDS_MAX} commands: use several transactions, or a pipeline without MULTI"
             );
             return self.refuse(&text, out);
+        }
+        if !world.hold(held) {
+            return self.refuse(NO_ROOM, out);
         }
         transaction.spread = Spread::join(transaction.spread, spread);
         transaction.partitions = world.partitions(self.keyspace);
@@ -263,6 +298,9 @@ impl Connection {
         }
         let mut keys = Vec::new();
         push_command(&mut keys, &mut Vec::new(), args.iter());
+        if !world.hold(self.held_bytes() + keys.len()) {
+            return self.reply(out, |reply| reply.error(NO_ROOM));
+        }
         let number = self.pending.number();
         let unit = self.unit(Kind::Watch, &keys, None);
         let mut part = Vec::new();
@@ -278,7 +316,7 @@ impl Connection {
                 self.reply(out, |reply| reply.body().extend_from_slice(&text));
             }
             Ran::Later => {
-                self.pending.push(number, self.silent);
+                self.pending.push(number, self.silent, 0);
                 self.blocked = Some((number, Blocked::Watch { keys, spread, partitions }));
             }
         }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
+use zerohop_wire::{Failure, Permission};
 
 use super::ModelRecords;
 use crate::{
@@ -33,6 +34,10 @@ pub struct ModelWorld {
     pub spans: bool,
     /// Whether that is so because the node is starting.
     pub spans_later: bool,
+    /// Whether the connection may only read.
+    pub is_read_only: bool,
+    /// Bytes of a connection that may wait.
+    pub room_bytes: usize,
     /// Whether changes are refused.
     pub is_full: bool,
     /// Whether what is asked of partitions is answered as by one that is busy for long.
@@ -66,6 +71,8 @@ impl ModelWorld {
             spans: false,
             spans_later: false,
             password: None,
+            is_read_only: false,
+            room_bytes: usize::MAX,
             is_full: false,
             is_busy: false,
             slept_ms: 0,
@@ -377,6 +384,17 @@ impl World for ModelWorld {
 
     fn authenticate(&mut self, user: &[u8], password: &[u8]) -> bool {
         user == b"default" && self.password.as_ref().is_none_or(|right| right == password)
+    }
+
+    fn permits(&self, keyspace: KeyspaceId, may_write: bool) -> Result<(), Failure<'static>> {
+        match self.is_read_only && may_write {
+            true => Err(Failure::Forbidden { permission: Permission::Write, keyspace }),
+            false => Ok(()),
+        }
+    }
+
+    fn hold(&mut self, bytes: usize) -> bool {
+        bytes <= self.room_bytes
     }
 
     fn needs_authentication(&self) -> bool {

@@ -9,7 +9,7 @@ use zerohop_wire::ids::KeyspaceId;
 /// A client of a world of four partitions. `{a}` is in partition 3, `{b}` in 0, `{c}` in 1.
 pub(crate) struct Client {
     pub(crate) world: ModelWorld,
-    connection: Connection,
+    pub(crate) connection: Connection,
     pub(crate) rest: Vec<u8>,
     out: Vec<u8>,
     pub(crate) then: Then,
@@ -390,23 +390,6 @@ fn a_failure_undoes_the_whole_transaction() {
     client.world.is_full = true;
     assert!(client.send("SET {a}1 after").starts_with("-OOM "));
     assert_eq!(client.send("DEL {a}list\nGET {a}1"), ":1\r\n$6\r\nbefore\r\n");
-}
-
-#[test]
-fn a_password_comes_first() {
-    let mut client = Client::new();
-    client.world.password = Some(b"secret".to_vec());
-    assert_eq!(client.send("GET k\nPING"), "-NOAUTH Authentication required.\r\n".repeat(2));
-    assert!(client.send("HELLO 3").starts_with("-NOAUTH HELLO must be called"));
-    assert!(client.send("AUTH wrong").starts_with("-WRONGPASS"));
-    assert!(client.send("AUTH nobody secret").starts_with("-WRONGPASS"));
-    assert_eq!(client.send("AUTH secret\nGET k"), "+OK\r\n$-1\r\n");
-    let mut client = Client::new();
-    client.world.password = Some(b"secret".to_vec());
-    assert!(client.send("HELLO 3 AUTH default wrong").starts_with("-WRONGPASS"));
-    let greeting = client.send("HELLO 3 AUTH default secret SETNAME me");
-    assert!(greeting.starts_with("%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n"), "{greeting}");
-    assert_eq!(client.send("CLIENT GETNAME\nGET k"), "$2\r\nme\r\n_\r\n");
 }
 
 #[test]

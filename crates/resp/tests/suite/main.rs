@@ -5,3 +5,4 @@ mod bounds;
 mod connection;
 mod pipelines;
 mod recorded;
+mod shares;

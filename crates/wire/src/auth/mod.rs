@@ -13,6 +13,7 @@
 //! greeting that somebody has changed on the way. What is said afterwards is not protected by it: TLS does that.
 
 mod client;
+mod guess;
 mod mac;
 mod nonces;
 mod secret;

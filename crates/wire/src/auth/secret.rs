@@ -5,6 +5,7 @@ use std::fmt;
 use hmac::Mac;
 
 use super::Token;
+use super::guess::{GUESS_BITS_MIN, guess_bits};
 use super::mac::{Key, hex, keyed};
 use crate::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN};
 
@@ -20,6 +21,8 @@ pub enum SecretError {
         /// Bytes it has, without white space around it.
         length: usize,
     },
+    /// It is made of few different characters, repeated pieces or words.
+    Guessable,
     /// It is something else.
     TooLong {
         /// Bytes it has.
@@ -43,6 +46,15 @@ impl Secret {
                 Ok(Secret(Key::new(mac.finalize().into_bytes().into())))
             }
         }
+    }
+
+    /// The same, of what a person may have made up.
+    ///
+    /// # Errors
+    /// It could be guessed: too short, or of few different characters, repeated pieces or words; or it is too long.
+    pub fn from_chosen(text: &[u8]) -> Result<Secret, SecretError> {
+        let secret = Secret::from_text(text)?;
+        if guess_bits(text.trim_ascii()) < GUESS_BITS_MIN { Err(SecretError::Guessable) } else { Ok(secret) }
     }
 
     /// The text of a new secret, made of 32 random bytes: 64 hexadecimal digits and the end of the line.
@@ -86,6 +98,10 @@ impl fmt::Display for SecretError {
                 f,
                 "the secret has {length} bytes and needs {SECRET_BYTES_MIN}, as a shorter one might be guessed: make one \
                  with `zerohop secret new`"
+            ),
+            SecretError::Guessable => f.write_str(
+                "the secret repeats itself or is made of words, and might be guessed: make one with `zerohop secret new`, \
+                 or with `openssl rand -hex 32`",
             ),
             SecretError::TooLong { length } => write!(
                 f,

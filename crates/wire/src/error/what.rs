@@ -63,5 +63,14 @@ numbered!(
         SnapshotQuery = 50, "at the time of a snapshot a record can be looked up, read in part and inspected, and nothing else";
         /// A lease of no time, or a longer one than may be asked for.
         SnapshotLease = 51, "a snapshot's lease is 1 ms to 5 minutes, and it stays open for at most a week";
+        /// A partition keeps no more snapshots.
+        Snapshots = 52, "the partition has as many open snapshots as it keeps (64): close some, or wait until their leases are over";
+        /// A token has its share of a partition's snapshots.
+        TokenSnapshots = 60, "the token, or all tokens together, have as many snapshots of this partition open as they may (16, 48): \
+                              close some, or wait until their leases are over";
+        /// A token has its share of the sessions.
+        TokenSessions = 61, "the token has written in as many sessions as it may within ten minutes (16,384): use one session for many writes";
+        /// Requests that wait have their share of the memory.
+        TooMuchWaits = 62, "too much waits already, of this token or of all clients of the instance: wait for fewer records at a time";
     }
 );

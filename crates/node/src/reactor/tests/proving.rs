@@ -62,7 +62,7 @@ fn who_proves_it_is_served_and_counts_as_no_stranger() {
     let peer = let_in(&mut stand, hello_message());
     stand.send(peer, &lookup(5, b"abc"));
     assert_eq!(stand.answers(peer), [(5, Said::Value(b"abc".to_vec()))]);
-    assert_eq!((stand.reactor.connections.strangers, stand.reactor.connections.open), (0, 1));
+    assert_eq!((stand.reactor.connections.strangers.len(), stand.reactor.connections.open), (0, 1));
     // Another proof is out of place now.
     stand.send(peer, &encoded(6, &Message::Prove(Prove { proof: [0; 32] })));
     assert_eq!(stand.answers(peer), [(6, Said::Failed(What::Unexpected.into()))]);
@@ -118,7 +118,7 @@ fn whoever_proves_nothing_or_something_else_is_told_why_and_no_request_is_taken(
     assert_eq!(stand.counters().peer_messages, 0);
     stand.pass(limits::LINGER_MS + 1);
     assert_eq!(stand.counters().ended(Ending::NotProved), 4);
-    assert_eq!((stand.reactor.connections.strangers, stand.reactor.connections.open), (0, 0));
+    assert_eq!((stand.reactor.connections.strangers.len(), stand.reactor.connections.open), (0, 0));
 }
 
 #[test]
@@ -138,25 +138,71 @@ fn a_proof_that_does_not_come_in_time_or_is_large_ends_the_connection() {
 }
 
 #[test]
-fn strangers_leave_room_for_those_who_are_known() {
+fn the_oldest_stranger_gives_way_and_nobody_who_is_known_does() {
     let limits = Limits { connections_max: 8, strangers_max: 4, refusals_max: 2, ..Limits::DEFAULT };
     let mut stand = stand(limits);
-    let known = let_in(&mut stand, hello_message());
-    let silent: Vec<usize> = (0..4).map(|_| stand.world.borrow_mut().connect()).collect();
+    let known: Vec<usize> = (0..6).map(|_| let_in(&mut stand, hello_message())).collect();
+    // Two places are left, though strangers may have four.
+    let mut silent: Vec<usize> = Vec::new();
+    for _ in 0..20 {
+        silent.push(stand.world.borrow_mut().connect());
+        stand.settle();
+        let open = silent.iter().filter(|peer| !stand.is_closed(**peer)).count();
+        assert_eq!(open, silent.len().min(2));
+        assert!(!stand.is_closed(silent[silent.len() - 1]), "the newcomer is served");
+    }
+    assert_eq!(stand.counters().ended(Ending::Displaced), 18);
+    // A client with the secret finds its place among them, and is not displaced afterwards.
+    let late = let_in(&mut stand, hello_message());
+    for _ in 0..5 {
+        stand.world.borrow_mut().connect();
+        stand.settle();
+    }
+    for peer in known.into_iter().chain([late]) {
+        stand.send(peer, &lookup(5, b"abc"));
+        assert_eq!(stand.answers(peer), [(5, Said::Value(b"abc".to_vec()))]);
+    }
+    stand.pass(limits::HELLO_TIME_OUT_MS + 1);
+    assert_eq!((stand.reactor.connections.strangers.len(), stand.reactor.connections.open), (0, 7));
+}
+
+#[test]
+fn strangers_of_one_address_have_a_bound_of_their_own() {
+    let limits = Limits { strangers_per_address_max: 2, ..Limits::DEFAULT };
+    let mut stand = stand(limits);
+    let silent: Vec<usize> = (0..5).map(|_| stand.world.borrow_mut().connect()).collect();
     stand.settle();
-    let fifth = stand.world.borrow_mut().connect();
-    stand.send(fifth, &hello());
-    let answers = stand.answers(fifth);
+    let closed: Vec<bool> = silent.iter().map(|peer| stand.is_closed(*peer)).collect();
+    assert_eq!(closed, [true, true, true, false, false]);
+}
+
+#[test]
+fn a_link_of_an_instance_finds_a_place_where_clients_have_taken_all() {
+    let limits = Limits { connections_max: 2, refusals_max: 4, ..Limits::DEFAULT };
+    let mut stand = stand(limits);
+    let known: Vec<usize> = (0..2).map(|_| let_in(&mut stand, hello_message())).collect();
+    let client = stand.world.borrow_mut().connect();
+    stand.send(client, &hello());
+    let answers = stand.answers(client);
     assert!(matches!(answers[..], [(1, Said::Failed(Failure::Busy { .. }))]), "{answers:?}");
-    // Beyond those that are told so, nobody is told anything.
-    let more: Vec<usize> = (0..3).map(|_| stand.world.borrow_mut().connect()).collect();
-    stand.settle();
-    assert!(stand.is_closed(more[2]) && !stand.is_closed(silent[0]));
-    stand.send(known, &lookup(5, b"abc"));
-    assert_eq!(stand.answers(known), [(5, Said::Value(b"abc".to_vec()))]);
-    stand.pass(limits::HELLO_TIME_OUT_MS + limits::LINGER_MS + 1);
-    assert!(silent.iter().all(|peer| stand.is_closed(*peer)));
-    let_in(&mut stand, hello_message());
+    let peer = let_in(&mut stand, Hello { cluster: CLUSTER, features: Features::PEER, ..hello_message() });
+    stand.send(peer, &encoded(0, &peer_message()));
+    assert_eq!(stand.answers(peer), []);
+    assert_eq!(stand.counters().peer_messages, 1);
+    // A client that only claims to be one proves who it is, and is told then that there is no room.
+    let mut token = Credential::of_token(&secret("ours").token(7), Nonces::new([3; 32]));
+    let mut claim = Hello { cluster: CLUSTER, features: Features::PEER, ..hello_message() };
+    let caller = token.greet(&mut claim).unwrap();
+    let liar = stand.world.borrow_mut().connect();
+    stand.send(liar, &encoded(1, &Message::Hello(claim)));
+    let prove = heard(&mut stand, liar, |message| match message {
+        Message::HelloAck(ack) => caller.check(&ack).unwrap(),
+        other => panic!("{other:?}"),
+    });
+    stand.send(liar, &encoded(2, &Message::Prove(prove)));
+    let answers = stand.answers(liar);
+    assert!(matches!(answers[..], [(2, Said::Failed(Failure::Busy { .. }))]), "{answers:?}");
+    assert!(known.iter().all(|peer| !stand.is_closed(*peer)));
 }
 
 #[test]
@@ -264,5 +310,5 @@ fn a_client_without_a_secret_goes_on_as_ever_where_there_is_none() {
     assert_eq!(checked, Err(Failure::AuthFailed { fault: AuthFault::NoSecretThere }));
     let peer = stand.greeted();
     assert_eq!(stand.answers(peer), [(1, Said::Ack)]);
-    assert_eq!(stand.reactor.connections.strangers, 0);
+    assert_eq!(stand.reactor.connections.strangers.len(), 0);
 }

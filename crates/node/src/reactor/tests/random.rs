@@ -96,7 +96,13 @@ fn play(when: When, sizes: &[Vec<usize>], steps: &[Step]) -> (Vec<Vec<(u64, Said
         sizes.iter().enumerate().map(|(client, sizes)| script(client, sizes).0).collect();
     let peers: Vec<usize> = sizes.iter().map(|_| stand.world.borrow_mut().connect()).collect();
     stand.settle();
+    // Whoever has greeted keeps its place, however many strangers come.
     let mut said = [0; CLIENTS];
+    for client in 0..CLIENTS {
+        said[client] = script(client, &[]).0.len();
+        stand.send(peers[client], &scripts[client][..said[client]]);
+    }
+    stand.settle();
     for step in steps {
         let mut world = stand.world.borrow_mut();
         match step.clone() {

@@ -7,4 +7,4 @@ mod order;
 mod scans;
 mod splits;
 mod strangers;
-mod support;
+pub(crate) mod support;

@@ -3,6 +3,7 @@
 mod support;
 
 mod bad_transactions;
+mod floods;
 mod keyspaces;
 mod limits;
 mod operations;

@@ -23,7 +23,7 @@ fn http(server: &Server, request: &str) -> (String, String) {
 }
 
 fn get(server: &Server, path: &str) -> (String, String) {
-    http(server, &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+    http(server, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
 }
 
 /// Metrics by name and labels; a line that is none is a fault.
@@ -120,15 +120,35 @@ fn health_and_status_are_json_and_other_paths_say_what_there_is() {
 #[test]
 fn bad_http_is_answered_and_bounded() {
     let server = in_memory(1);
-    let (line, _) = http(&server, "POST /status HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello");
+    let (line, _) =
+        http(&server, "POST /status HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello");
     assert_eq!(line, "HTTP/1.1 405 Method Not Allowed");
     let (line, _) = http(&server, "not http at all\r\n\r\n");
     assert_eq!(line, "HTTP/1.1 400 Bad Request");
     let headers = "X-Header: y\r\n".repeat(65);
     let (line, _) = http(&server, &format!("GET / HTTP/1.1\r\n{headers}\r\n"));
     assert_eq!(line, "HTTP/1.1 431 Request Header Fields Too Large");
-    let long = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "x".repeat(20 << 10));
+    let long = format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "x".repeat(20 << 10));
     let (line, _) = http(&server, &long);
     assert!(line.starts_with("HTTP/1.1 4"), "{line}");
     assert_eq!(get(&server, "/health").0, "HTTP/1.1 200 OK");
+}
+
+#[test]
+fn without_a_secret_only_names_of_the_node_are_served() {
+    let options = zerohop_node::server::ServerOptions::new(anywhere());
+    let http_names = vec!["metrics.example.org".to_owned()];
+    let server = Server::start(zerohop_node::server::ServerOptions { http_names, ..options }).unwrap();
+    let ask = |headers: &str| {
+        http(&server, &format!("GET /status HTTP/1.1\r\n{headers}Connection: close\r\n\r\n")).0
+    };
+    let own = format!("Host: {}\r\n", server.manager_address());
+    for served in [&own, "Host: localhost:1\r\n", "Host: metrics.example.org\r\nOrigin: http://localhost\r\n"]
+    {
+        assert_eq!(ask(served), "HTTP/1.1 200 OK", "{served}");
+    }
+    for foreign in ["Host: evil.example\r\n", &format!("{own}Origin: https://evil.example\r\n")] {
+        assert_eq!(ask(foreign), "HTTP/1.1 403 Forbidden", "{foreign}");
+    }
+    server.stop().unwrap();
 }

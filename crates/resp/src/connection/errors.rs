@@ -1,4 +1,4 @@
-//! What clients are told of commands that are not understood, or not here.
+//! What a connection is told in words.
 
 use std::borrow::Cow;
 
@@ -7,6 +7,10 @@ use crate::Args;
 /// A node that is joining its cluster serves already.
 pub(super) const NOT_YET: &str =
     "TRYAGAIN the node is starting: it takes no commands with keys in several partitions yet";
+
+/// What waits for all connections of an instance, or for those of one token, has a bound.
+pub(super) const NO_ROOM: &str = "OOM commands and replies that wait take as much memory as they may on this instance, or for this token: read \
+                       replies, end transactions, and try again";
 
 pub(crate) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 

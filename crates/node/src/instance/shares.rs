@@ -1,0 +1,210 @@
+//! What a token may have of the things that an instance keeps a bounded number of, so that one token leaves some to others:
+//! snapshots of a partition, and sessions. Who knows the secret has no share, and what tokens leave.
+
+use std::collections::BTreeMap;
+
+use zerohop_placement::ClusterMap;
+use zerohop_wire::auth::Access;
+use zerohop_wire::ids::{KeyspaceId, PartitionId, SessionId, SnapshotId};
+use zerohop_wire::messages::{Operation, Query, Read, Snapshot, SnapshotAsk, Until};
+use zerohop_wire::{Envelope, Failure, Message, What};
+
+use super::limits::{
+    TOKEN_SESSION_IDLE_MS, TOKEN_SESSIONS_MAX, TOKEN_SNAPSHOTS_MAX, TOKENS_SNAPSHOTS_MAX, WAIT_BYTES,
+};
+
+/// A snapshot of a token.
+#[derive(Clone, Copy, Debug)]
+struct Opened {
+    token: u64,
+    /// It has gone by then, unless it is renewed.
+    until_ms: u64,
+    /// It goes then in any case.
+    ends_ms: u64,
+}
+
+/// See the module. Times are in milliseconds of the reactor.
+#[derive(Debug, Default)]
+pub(super) struct Shares {
+    snapshots: BTreeMap<(KeyspaceId, PartitionId), BTreeMap<SnapshotId, Opened>>,
+    /// The sessions in which a token has written, with the time of the last write.
+    sessions: BTreeMap<u64, BTreeMap<SessionId, u64>>,
+}
+
+impl Shares {
+    /// Takes note of what a request would have kept.
+    ///
+    /// # Errors
+    /// The token has as much as it may.
+    pub(super) fn take(
+        &mut self,
+        access: Access,
+        envelope: &Envelope,
+        message: &Message<'_>,
+        now_ms: u64,
+    ) -> Result<(), Failure<'static>> {
+        let Access::Token(token) = access else { return Ok(()) };
+        let session = match message {
+            Message::Snapshot(snapshot) => return self.snapshot(token, envelope, snapshot, now_ms),
+            Message::Write { stamp, .. } => stamp.session,
+            Message::Batch(batch) => batch.stamp.session,
+            Message::Transact(transact) => transact.stamp.session,
+            Message::Stage(stage) => stage.stamp.session,
+            _ => return Ok(()),
+        };
+        if session == SessionId::default() {
+            return Ok(());
+        }
+        let sessions = self.sessions.entry(token).or_default();
+        if let Some(last_ms) = sessions.get_mut(&session) {
+            *last_ms = now_ms;
+            return Ok(());
+        }
+        if sessions.len() >= TOKEN_SESSIONS_MAX {
+            sessions.retain(|_, last_ms| now_ms - *last_ms < TOKEN_SESSION_IDLE_MS);
+        }
+        if sessions.len() >= TOKEN_SESSIONS_MAX {
+            return Err(What::TokenSessions.into());
+        }
+        sessions.insert(session, now_ms);
+        Ok(())
+    }
+
+    fn snapshot(
+        &mut self,
+        token: u64,
+        envelope: &Envelope,
+        snapshot: &Snapshot<'_>,
+        now_ms: u64,
+    ) -> Result<(), Failure<'static>> {
+        let of_partition = self.snapshots.entry((envelope.keyspace, envelope.partition)).or_default();
+        of_partition.retain(|_, opened| now_ms < opened.until_ms.min(opened.ends_ms));
+        match snapshot.ask {
+            SnapshotAsk::Open { lease_ms, age_ms } => {
+                let until_ms = now_ms.saturating_add(u64::from(lease_ms));
+                let ends_ms = now_ms.saturating_add(age_ms);
+                let is_new = !of_partition.contains_key(&snapshot.id);
+                let own = of_partition.values().filter(|opened| opened.token == token).count();
+                if is_new && (own >= TOKEN_SNAPSHOTS_MAX || of_partition.len() >= TOKENS_SNAPSHOTS_MAX) {
+                    return Err(What::TokenSnapshots.into());
+                }
+                of_partition.entry(snapshot.id).or_insert(Opened { token, until_ms, ends_ms }).until_ms =
+                    until_ms;
+            }
+            SnapshotAsk::Renew { lease_ms } => {
+                if let Some(opened) = of_partition.get_mut(&snapshot.id) {
+                    opened.until_ms = now_ms.saturating_add(u64::from(lease_ms));
+                }
+            }
+            SnapshotAsk::Close => drop(of_partition.remove(&snapshot.id)),
+            SnapshotAsk::Read { .. } | SnapshotAsk::Scan { .. } => {}
+        }
+        if of_partition.is_empty() {
+            self.snapshots.remove(&(envelope.keyspace, envelope.partition));
+        }
+        Ok(())
+    }
+
+    /// The map has changed: keyspaces and tokens may be gone.
+    pub(super) fn follow(&mut self, map: &ClusterMap) {
+        self.snapshots.retain(|(keyspace, _), _| map.keyspace(*keyspace).is_some());
+        self.sessions.retain(|token, _| map.token(*token).is_some());
+    }
+}
+
+/// What a request takes if it waits for records: bytes, and how many waits it is. `None`: it does not wait.
+pub(super) fn waits(message: &Message<'_>) -> Option<(usize, usize)> {
+    match message {
+        Message::Read { read, .. } => wait(read).map(|bytes| (bytes, 1)),
+        Message::Batch(batch) => {
+            let waits = batch.operations.iter().filter_map(|operation| match operation {
+                Operation::Read(read) => wait(&read),
+                Operation::Write(_) => None,
+            });
+            let (bytes, count) = waits.fold((0, 0), |(all, count), bytes| (all + bytes, count + 1));
+            (count > 0).then_some((bytes, count))
+        }
+        _ => None,
+    }
+}
+
+fn wait(read: &Read<'_>) -> Option<usize> {
+    let Query::Wait { until } = &read.query else { return None };
+    let value = match until {
+        Until::Equals(value) | Until::Differs(value) => value.len(),
+        _ => 0,
+    };
+    Some(WAIT_BYTES + 2 * read.key.len() + value)
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_wire::ids::{PartitionEpoch, RequestId, Sequence, Timestamp};
+    use zerohop_wire::messages::{Change, Expiry, Stamp, Write};
+
+    use super::*;
+
+    const ROBOT: Access = Access::Token(7);
+
+    fn at(partition: u32) -> Envelope {
+        Envelope {
+            request: RequestId(1),
+            keyspace: KeyspaceId(1),
+            partition: PartitionId(partition),
+            partition_epoch: PartitionEpoch(1),
+            ..Envelope::default()
+        }
+    }
+
+    fn of(id: u128, ask: SnapshotAsk<'static>) -> Message<'static> {
+        Message::Snapshot(Snapshot { seen: Timestamp::ZERO, id: SnapshotId(id), ask })
+    }
+
+    const OPEN: SnapshotAsk<'static> = SnapshotAsk::Open { lease_ms: 1000, age_ms: 5000 };
+
+    #[test]
+    fn a_token_opens_its_share_of_snapshots_and_all_tokens_leave_some() {
+        let mut shares = Shares::default();
+        let mut ask =
+            |access, partition, id, ask, now_ms| shares.take(access, &at(partition), &of(id, ask), now_ms);
+        let full = Err(What::TokenSnapshots.into());
+        for id in 0..TOKEN_SNAPSHOTS_MAX as u128 {
+            assert_eq!(ask(ROBOT, 1, id, OPEN, 0), Ok(()));
+        }
+        assert_eq!(ask(ROBOT, 1, 99, OPEN, 0), full);
+        assert_eq!(ask(ROBOT, 1, 3, OPEN, 0), Ok(()), "it is open already");
+        assert_eq!((ask(ROBOT, 2, 99, OPEN, 0), ask(Access::All, 1, 98, OPEN, 0)), (Ok(()), Ok(())));
+        assert_eq!(ask(ROBOT, 1, 0, SnapshotAsk::Close, 0), Ok(()));
+        assert_eq!((ask(ROBOT, 1, 99, OPEN, 0), ask(ROBOT, 1, 100, OPEN, 0)), (Ok(()), full.clone()));
+        // All but one go when their lease is over, and that one at the end of its age.
+        assert_eq!(ask(ROBOT, 1, 1, SnapshotAsk::Renew { lease_ms: 9000 }, 999), Ok(()));
+        for id in 200..199 + TOKEN_SNAPSHOTS_MAX as u128 {
+            assert_eq!(ask(ROBOT, 1, id, OPEN, 4500), Ok(()));
+        }
+        assert_eq!((ask(ROBOT, 1, 300, OPEN, 4999), ask(ROBOT, 1, 300, OPEN, 5000)), (full.clone(), Ok(())));
+        for token in 8.. {
+            let opened = (0..TOKEN_SNAPSHOTS_MAX as u128)
+                .filter(|id| ask(Access::Token(token), 3, u128::from(token) * 100 + id, OPEN, 0).is_ok());
+            if opened.count() == 0 {
+                assert_eq!((token - 8) as usize * TOKEN_SNAPSHOTS_MAX, TOKENS_SNAPSHOTS_MAX);
+                break;
+            }
+        }
+    }
+
+    #[test]
+    fn a_token_writes_in_so_many_sessions_and_idle_ones_make_room() {
+        let mut shares = Shares::default();
+        let change = Change::Insert { value: b"v", expiry: Expiry::Never };
+        let write = Write { key: b"k", condition: Default::default(), change };
+        let mut write = |nonce, now_ms| {
+            let session = SessionId { issued: Timestamp(1), nonce };
+            let stamp = Stamp { session, sequence: Sequence(1), ..Stamp::default() };
+            shares.take(ROBOT, &at(1), &Message::Write { stamp, write }, now_ms)
+        };
+        assert!((0..TOKEN_SESSIONS_MAX as u64).all(|nonce| write(nonce, 0).is_ok()));
+        assert_eq!(write(u64::MAX, 1), Err(What::TokenSessions.into()));
+        assert_eq!(write(0, TOKEN_SESSION_IDLE_MS - 1), Ok(()), "a session that it has goes on");
+        assert_eq!(write(u64::MAX, TOKEN_SESSION_IDLE_MS), Ok(()));
+    }
+}

@@ -1,0 +1,126 @@
+//! What waits in the memory of an instance for its connections: frames that are coming, replies that are not read, commands that are
+//! queued or under way, and requests that wait for a record. All of it together has one bound, and that of one token another.
+//!
+//! Links between instances are not counted: what they say has bounds of its own.
+
+use std::collections::BTreeMap;
+
+use zerohop_wire::auth::Access;
+
+/// What one connection, or all of a token, has waiting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Load {
+    pub(super) bytes: usize,
+    /// Requests that wait for a record.
+    pub(super) waits: usize,
+}
+
+/// The bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bounds {
+    /// Bytes over all connections.
+    pub(super) bytes_max: usize,
+    /// Of one token.
+    pub(super) of_token: Load,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    bounds: Bounds,
+    bytes: usize,
+    by_token: BTreeMap<u64, Load>,
+}
+
+impl Waiting {
+    pub(super) fn new(bounds: Bounds) -> Waiting {
+        Waiting { bounds, bytes: 0, by_token: BTreeMap::new() }
+    }
+
+    /// Whether a connection may have `after` waiting, that has `before`. What is chosen to be kept leaves a quarter of the room of
+    /// all to replies.
+    pub(super) fn has_room(&self, access: Access, before: Load, after: Load) -> bool {
+        let bytes_max = self.bounds.bytes_max - self.bounds.bytes_max / 4;
+        self.fits(access, (before, after), bytes_max)
+    }
+
+    /// Counts that a connection has `after` waiting, that had `before`. Whether all of that is within the bounds.
+    pub(super) fn change(&mut self, access: Access, before: Load, after: Load) -> bool {
+        let fits = self.fits(access, (before, after), self.bounds.bytes_max);
+        self.bytes = self.bytes - before.bytes + after.bytes;
+        if let Access::Token(id) = access {
+            let load = self.by_token.entry(id).or_default();
+            load.bytes = load.bytes - before.bytes + after.bytes;
+            load.waits = load.waits - before.waits + after.waits;
+            if *load == Load::default() {
+                self.by_token.remove(&id);
+            }
+        }
+        fits
+    }
+
+    /// Whether a token has so much waiting that its connections are not read before replies to them are taken.
+    pub(super) fn is_crowded(&self, access: Access) -> bool {
+        self.of(access).bytes > self.bounds.of_token.bytes / 2
+    }
+
+    fn of(&self, access: Access) -> Load {
+        match access {
+            Access::Token(id) => self.by_token.get(&id).copied().unwrap_or_default(),
+            Access::All => Load::default(),
+        }
+    }
+
+    fn fits(&self, access: Access, (before, after): (Load, Load), bytes_max: usize) -> bool {
+        let (grows, waits_more) = (after.bytes > before.bytes, after.waits > before.waits);
+        let has_token = matches!(access, Access::Token(_));
+        let Load { bytes, waits } = self.of(access);
+        let Bounds { of_token, .. } = self.bounds;
+        let all_fit = self.bytes - before.bytes + after.bytes <= bytes_max;
+        let bytes_fit = !has_token || bytes - before.bytes + after.bytes <= of_token.bytes;
+        let waits_fit = !has_token || waits - before.waits + after.waits <= of_token.waits;
+        (!grows || all_fit && bytes_fit) && (!waits_more || waits_fit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { bytes_max: 1000, of_token: Load { bytes: 300, waits: 2 } };
+    const ONE: Access = Access::Token(1);
+    const OTHER: Access = Access::Token(2);
+
+    fn bytes(bytes: usize) -> Load {
+        Load { bytes, waits: 0 }
+    }
+
+    #[test]
+    fn a_token_has_a_share_and_all_together_have_a_bound() {
+        let mut waiting = Waiting::new(BOUNDS);
+        let none = Load::default();
+        assert!(waiting.has_room(ONE, none, bytes(300)) && !waiting.has_room(ONE, none, bytes(301)));
+        assert!(
+            waiting.change(ONE, none, bytes(200)) && waiting.is_crowded(ONE) && !waiting.is_crowded(OTHER)
+        );
+        assert!(!waiting.has_room(ONE, none, bytes(101)), "another connection of the same token");
+        assert!(waiting.has_room(ONE, bytes(200), bytes(300)), "the same connection");
+        assert!(waiting.has_room(OTHER, none, bytes(300)));
+        assert!(waiting.change(Access::All, none, bytes(550)), "who knows the secret has no share");
+        assert!(!waiting.has_room(OTHER, none, bytes(1)), "a quarter is left to replies");
+        assert!(waiting.change(OTHER, none, bytes(250)) && !waiting.change(OTHER, none, bytes(1)));
+        assert!(waiting.change(OTHER, bytes(1), none) && waiting.change(OTHER, bytes(250), none));
+        assert!(waiting.change(Access::All, bytes(550), none) && waiting.change(ONE, bytes(200), none));
+        assert_eq!((waiting.bytes, waiting.by_token.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_shrinks_always_fits_and_waits_are_counted_apart() {
+        let mut waiting = Waiting::new(BOUNDS);
+        assert!(!waiting.change(ONE, bytes(0), bytes(400)));
+        assert!(waiting.change(ONE, bytes(400), bytes(350)), "it is still too much, and less");
+        let load = |waits| Load { bytes: 0, waits };
+        assert!(waiting.change(OTHER, load(0), load(2)));
+        assert!(!waiting.has_room(OTHER, load(2), load(3)) && waiting.has_room(OTHER, load(2), load(1)));
+    }
+}

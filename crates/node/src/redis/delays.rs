@@ -1,0 +1,73 @@
+//! Clients that have shown a wrong password: each waits before it may try again, and the log is told, seldom.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use tracing::warn;
+
+use super::limits::{WRONG_PASSWORD_DELAY_MS, WRONG_PASSWORD_TOLD_EVERY_MS};
+use crate::reactor::ConnectionId;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Delays {
+    /// When the client's time is over, in milliseconds of the reactor. All wait for the same time: the first is due first.
+    waiting: VecDeque<(u64, ConnectionId)>,
+    /// Wrong passwords since the log was last told.
+    untold: u64,
+    tell_again_ms: u64,
+}
+
+impl Delays {
+    /// A client has shown a wrong password. What the log is to be told: how many there were since it was told last.
+    pub(super) fn wrong(&mut self, client: ConnectionId, now_ms: u64) -> Option<u64> {
+        self.waiting.push_back((now_ms + WRONG_PASSWORD_DELAY_MS, client));
+        self.untold += 1;
+        if now_ms < self.tell_again_ms {
+            return None;
+        }
+        self.tell_again_ms = now_ms + WRONG_PASSWORD_TOLD_EVERY_MS;
+        Some(std::mem::take(&mut self.untold))
+    }
+
+    /// A client that has waited long enough.
+    pub(super) fn take_due(&mut self, now_ms: u64) -> Option<ConnectionId> {
+        let is_due = self.next_ms().is_some_and(|due_ms| due_ms <= now_ms);
+        if is_due { self.waiting.pop_front().map(|(_, client)| client) } else { None }
+    }
+
+    /// When the next one has.
+    pub(super) fn next_ms(&self) -> Option<u64> {
+        self.waiting.front().map(|(due_ms, _)| *due_ms)
+    }
+}
+
+/// Tells the log of so many wrong passwords, the last from there.
+pub(super) fn tell(times: u64, peer: Option<SocketAddr>) {
+    let peer = peer.map_or_else(|| "an address that is gone".to_owned(), |peer| peer.to_string());
+    warn!(
+        times,
+        last_from = peer,
+        "Redis clients have shown wrong passwords: each waits before it may try again"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_wrong_password_is_waited_out_and_the_log_is_told_seldom() {
+        let mut delays = Delays::default();
+        let client = |slot| ConnectionId { slot, generation: 0 };
+        assert_eq!(delays.wrong(client(1), 100), Some(1));
+        assert_eq!(delays.wrong(client(2), 101), None);
+        assert_eq!(delays.next_ms(), Some(100 + WRONG_PASSWORD_DELAY_MS));
+        assert_eq!(delays.take_due(99 + WRONG_PASSWORD_DELAY_MS), None);
+        assert_eq!(delays.take_due(100 + WRONG_PASSWORD_DELAY_MS), Some(client(1)));
+        assert_eq!(delays.take_due(100 + WRONG_PASSWORD_DELAY_MS), None);
+        let later_ms = 100 + WRONG_PASSWORD_TOLD_EVERY_MS;
+        assert_eq!(delays.wrong(client(3), later_ms), Some(2), "with the one that was not told");
+        assert_eq!(delays.take_due(later_ms), Some(client(2)));
+    }
+}

@@ -1,0 +1,78 @@
+//! What a client may do and keep: before it has shown its password, by what its token permits, and with the room there is.
+
+use zerohop_resp::Then;
+use zerohop_resp::limits::UNPROVED_COMMANDS_MAX;
+
+use crate::connection::Client;
+
+#[test]
+fn a_password_comes_first() {
+    let mut client = Client::new();
+    client.world.password = Some(b"secret".to_vec());
+    assert_eq!(client.send("GET k\nPING"), "-NOAUTH Authentication required.\r\n".repeat(2));
+    assert!(client.send("HELLO 3").starts_with("-NOAUTH HELLO must be called"));
+    for wrong in ["AUTH wrong", "AUTH nobody secret"] {
+        assert!(client.send(wrong).starts_with("-WRONGPASS"));
+        assert_eq!((client.then, client.send("PING"), client.then), (Then::Hold, String::new(), Then::Hold));
+        client.connection.end_delay();
+        client.bytes(b"");
+        assert_eq!(client.replies(), "-NOAUTH Authentication required.\r\n");
+    }
+    assert_eq!(client.send("AUTH secret\nGET k"), "+OK\r\n$-1\r\n");
+    let mut client = Client::new();
+    client.world.password = Some(b"secret".to_vec());
+    assert!(client.send("HELLO 3 AUTH default wrong").starts_with("-WRONGPASS"));
+    client.connection.end_delay();
+    let greeting = client.send("HELLO 3 AUTH default secret SETNAME me");
+    assert!(greeting.starts_with("%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n"), "{greeting}");
+    assert_eq!(client.send("CLIENT GETNAME\nGET k"), "$2\r\nme\r\n_\r\n");
+}
+
+#[test]
+fn a_client_that_says_much_and_no_password_is_closed() {
+    let mut client = Client::new();
+    client.world.password = Some(b"secret".to_vec());
+    for left in (1..UNPROVED_COMMANDS_MAX).rev() {
+        assert_eq!(client.send("PING"), "-NOAUTH Authentication required.\r\n", "{left} are left");
+        assert_eq!(client.then, Then::More);
+    }
+    assert_eq!(
+        (client.send("PING"), client.then),
+        ("-NOAUTH Authentication required.\r\n".to_owned(), Then::Close)
+    );
+    let mut client = Client::new();
+    client.world.password = Some(b"secret".to_vec());
+    assert!(client.send("AUTH secret").starts_with("+OK"));
+    assert_eq!(client.send(&"PING\n".repeat(20)), "+PONG\r\n".repeat(20));
+}
+
+#[test]
+fn a_command_is_kept_for_a_transaction_only_if_its_client_may_do_it() {
+    let mut client = Client::new();
+    client.world.is_read_only = true;
+    assert_eq!(client.send("MULTI\nGET k"), "+OK\r\n+QUEUED\r\n");
+    assert!(client.send("SET k v").starts_with("-NOPERM"));
+    assert_eq!(client.connection.held_bytes(), 0, "nothing of it is kept");
+    assert_eq!(client.send("GET k"), "+QUEUED\r\n");
+    assert_eq!(client.connection.held_bytes(), 0, "nor what follows, as it will not be executed");
+    assert!(client.send("EXEC").starts_with("-EXECABORT"));
+    assert_eq!(client.send("MULTI\nGET k\nEXEC"), "+OK\r\n+QUEUED\r\n*1\r\n$-1\r\n");
+}
+
+#[test]
+fn what_waits_for_a_connection_has_room_or_is_refused() {
+    let mut client = Client::new();
+    client.world.room_bytes = 100;
+    assert_eq!(client.send("MULTI\nSET k 12345678901234567890"), "+OK\r\n+QUEUED\r\n");
+    let held = client.connection.held_bytes();
+    assert!((1..100).contains(&held), "{held}");
+    assert!(client.send(&format!("SET k {}", "x".repeat(80))).starts_with("-OOM"));
+    assert_eq!(client.connection.held_bytes(), 0);
+    assert!(client.send("EXEC").starts_with("-EXECABORT"));
+    assert!(client.send(&format!("WATCH {}", "x".repeat(100))).starts_with("-OOM"));
+    assert!(
+        client.send(&format!("ZH.WAIT {} PRESENT 1000", "x".repeat(100))).starts_with("-OOM"),
+        "it waits"
+    );
+    assert!(client.send(&format!("SET {{b}} {}", "x".repeat(100))).starts_with("+OK"), "it is done at once");
+}

@@ -1,0 +1,109 @@
+//! How hard a text is to guess, as far as that shows: repeated pieces, runs of neighbouring characters and words count little.
+//!
+//! The server's proof lets a listener try secrets without asking the server again, so a secret must have more than people make up.
+
+/// Bits below which a text is refused. By this estimate 32 random hexadecimal digits have about 110, and 64 about 220.
+pub(super) const GUESS_BITS_MIN: u32 = 70;
+
+/// Letters of one case in a row that count as a word, and the least length of a piece that counts as repeated.
+const WORD_LETTERS_MIN: usize = 4;
+
+/// Bits of a letter in a word, in tenths: English has one to two.
+const WORD_LETTER: u32 = 15;
+
+/// What stands between words.
+const PARTS_WORDS: &[u8] = b" -_.,;:!";
+
+/// Bits of a character that repeats, or goes on with, what was before it, in tenths.
+const REPEATED: u32 = 2;
+
+/// How many bits somebody has to guess who knows how people make up secrets.
+pub(super) fn guess_bits(text: &[u8]) -> u32 {
+    let usual = bits_per_character(text);
+    let (mut tenths, mut at) = (0, 0);
+    while at < text.len() {
+        let (step, each) = match (repeated(text, at), word(text, at)) {
+            (0, 0) if PARTS_WORDS.contains(&text[at]) => (1, usual.min(WORD_LETTER)),
+            (0, 0) => (1, usual),
+            (0, letters) => (letters, usual.min(WORD_LETTER)),
+            (repeats, _) => (repeats, usual.min(REPEATED)),
+        };
+        tenths += each * step as u32;
+        at += step;
+    }
+    tenths / 10
+}
+
+/// By how often each character is there, in tenths of a bit.
+fn bits_per_character(text: &[u8]) -> u32 {
+    let mut counts = [0_u32; 256];
+    text.iter().for_each(|byte| counts[usize::from(*byte)] += 1);
+    let all = text.len() as f64;
+    let of = |count: u32| f64::from(count) / all * (all / f64::from(count)).log2();
+    let bits: f64 = counts.into_iter().filter(|count| *count > 0).map(of).sum();
+    (bits * 10.0) as u32
+}
+
+/// Characters from here that were there before, in this order, or that are neighbours one after the other, as in `4567` and `zzzz`.
+fn repeated(text: &[u8], at: usize) -> usize {
+    let here = &text[at..];
+    let same = |before: usize| here.iter().zip(&text[before..]).take_while(|(one, two)| one == two).count();
+    let again = (0..at).map(same).max().unwrap_or(0);
+    let step = here.get(1).map(|second| second.wrapping_sub(here[0]));
+    let is_row = matches!(step, Some(0 | 1 | u8::MAX));
+    let row = here.windows(2).take_while(|pair| Some(pair[1].wrapping_sub(pair[0])) == step).count() + 1;
+    let row = if is_row { row } else { 0 };
+    let longest = again.max(row);
+    if longest >= WORD_LETTERS_MIN { longest } else { 0 }
+}
+
+/// Letters of one case from here, if they are as many as a word has, or stand alone between what parts words.
+fn word(text: &[u8], at: usize) -> usize {
+    let of = |is_letter: fn(&u8) -> bool| text[at..].iter().take_while(|byte| is_letter(byte)).count();
+    let letters = of(u8::is_ascii_lowercase).max(of(u8::is_ascii_uppercase));
+    let parts = |byte: Option<&u8>| byte.is_none_or(|byte| PARTS_WORDS.contains(byte));
+    let stands_alone = parts(at.checked_sub(1).map(|before| &text[before])) && parts(text.get(at + letters));
+    if letters >= WORD_LETTERS_MIN || stands_alone { letters } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use sha2::{Digest, Sha256};
+
+    use super::*;
+
+    fn random(n: u32) -> [u8; 32] {
+        Sha256::digest(n.to_le_bytes()).into()
+    }
+
+    #[test]
+    fn what_people_make_up_is_refused() {
+        for text in [
+            "00000000000000000000000000000000",
+            "0123456789abcdef0123456789abcdef0123456789abcdef",
+            "passwordpasswordpasswordpassword",
+            "correct horse battery staple, correct horse",
+            "change-me-change-me-change-me-change-me",
+            "this is the secret of our cluster in the lab",
+            "abcdefghijklmnopqrstuvwxyz0123456789",
+            "qwertyuiopasdfghjklzxcvbnm1234567890",
+            "the quick brown fox jumps over the lazy dog",
+        ] {
+            assert!(guess_bits(text.as_bytes()) < GUESS_BITS_MIN, "{text}: {}", guess_bits(text.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn what_is_drawn_at_random_is_taken() {
+        const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        for n in 0..20_000 {
+            let bytes = random(n);
+            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            let base64: Vec<u8> = bytes.iter().map(|byte| BASE64[usize::from(byte % 64)]).collect();
+            for text in [hex.as_bytes(), &hex.as_bytes()[..32], &base64, &bytes] {
+                let bits = guess_bits(text);
+                assert!(bits >= GUESS_BITS_MIN, "{}: {bits}", String::from_utf8_lossy(text));
+            }
+        }
+    }
+}
