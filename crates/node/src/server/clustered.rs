@@ -25,7 +25,7 @@ use super::limits::{JOBS_MAX, JOIN_WAIT, START_FAILED_WAIT, WORDS_MAX};
 use super::listen::Listeners;
 use super::{
     Found, Instances, NodeFolder, Running, SavedMember, Server, ServerOptions, StartError, instance_count,
-    no_thread, open_all, proofs, random,
+    no_thread, open_all, proofs, random, share_descriptors,
 };
 use crate::clock::{Stopwatch, unix_ms};
 use crate::entropy::random_u64;
@@ -90,6 +90,7 @@ pub(super) fn start(
     let made_with = member.as_ref().and_then(|saved| saved.map.node(saved.node?));
     let instances = instance_count(options, made_with.map(|node| node.instances().count()))?;
     let log = folder.read_control_log()?;
+    share_descriptors(instances)?;
     let listeners = Listeners::open(options.listen, instances, options.tls.as_ref())?;
     let incarnation = Incarnation(random(random_u64())?.max(1));
     let log_bytes = log.as_ref().map_or(0, |log| log.len() as u64);

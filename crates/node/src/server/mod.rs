@@ -54,7 +54,7 @@ use self::limits::{
 use self::listen::Listeners;
 use self::maps::Start;
 use crate::clock::{Stopwatch, unix_ms};
-use crate::disk::raise_descriptor_limit;
+use crate::descriptors::Descriptors;
 use crate::entropy::{random_bytes, random_u64};
 use crate::instance::{self, Notice, OpenedHow, Plan, Ready};
 use crate::manager::{self, About, Control, InstanceHandle, ManagerPlan, Serve, Standing};
@@ -161,8 +161,6 @@ impl Server {
         let stopwatch = Stopwatch::start();
         // Before anything is made that a refusal would leave behind.
         listen::check(options.listen, options.insecure || options.secret.is_some())?;
-        // Connections need them; the usual limit is meant for programs that wait on few.
-        raise_descriptor_limit();
         let (mut folder, saved) = match &options.data {
             Some(root) => NodeFolder::open(root)?,
             None => (NodeFolder::in_memory(), None),
@@ -176,6 +174,7 @@ impl Server {
         }
         let made_with = saved.as_ref().and_then(|saved| saved.map.node(saved.node));
         let instances = instance_count(&options, made_with.map(|node| node.instances().count()))?;
+        share_descriptors(instances)?;
         let listeners = Listeners::open(options.listen, instances, options.tls.as_ref())?;
         let incarnation = Incarnation(random(random_u64())?);
         let addresses: Vec<SocketAddr> = listeners.instances.iter().map(|(_, address)| *address).collect();
@@ -540,6 +539,22 @@ fn instance_count(options: &ServerOptions, made_with: Option<usize>) -> Result<u
         (None, None) => {
             let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
             Ok(cores.min(INSTANCES_DEFAULT_MAX))
+        }
+    }
+}
+
+/// Shares the descriptors of this process out, and says how.
+fn share_descriptors(instances: usize) -> Result<(), StartError> {
+    let descriptors = Descriptors::share_among(instances);
+    let reserved = descriptors.reserved();
+    match descriptors.limit() {
+        Some(limit) if descriptors.is_too_few() => Err(StartError::Descriptors { limit, reserved }),
+        limit => {
+            info!(
+                limit,
+                reserved, "descriptors of this process, and how many of them connections leave to data"
+            );
+            Ok(())
         }
     }
 }

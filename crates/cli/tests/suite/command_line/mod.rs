@@ -7,6 +7,7 @@ mod beyond;
 mod blobs;
 mod conditional;
 mod demo;
+mod descriptors;
 mod doctor;
 mod full_disk;
 mod keyspaces;
