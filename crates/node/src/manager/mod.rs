@@ -29,6 +29,7 @@ mod status;
 mod stream;
 mod supervise;
 mod tokens;
+mod view;
 
 use std::io;
 use std::net::TcpListener;

@@ -169,6 +169,7 @@ impl Runner {
             // Whoever has stopped waiting for the answer needs it no more.
             Input::Pins { keyspace, answer } => drop(answer.send(self.agent.pins(keyspace))),
             Input::Undrained { keyspace, answer } => drop(answer.send(self.agent.undrained(keyspace))),
+            Input::Standing(answer) => drop(answer.send(self.agent.standing(self.now()))),
             Input::Managers(answer) => {
                 let managers = self.agent.managers().iter();
                 drop(answer.send(managers.map(|one| one.addr.as_str().to_owned()).collect()));
@@ -283,6 +284,8 @@ impl Runner {
                     "partition {partition} of keyspace {keyspace} goes on with a log of which the last moments may be missing"
                 ));
             }
+            Effect::Noted(notice) if notice.is_warning() => warn!("{notice}"),
+            Effect::Noted(notice) => info!("{notice}"),
             Effect::Ended(ended) => self.over = Some(Over::Ended(ended)),
         }
     }
@@ -302,6 +305,7 @@ impl Runner {
                 drop(self.opening.try_send(Opening::Joined));
             }
         }
+        self.tell_what_it_waits_for();
         self.make_first_keyspace();
         let now_ms = self.now().0 / 1_000;
         let is_map_due = self.is_map_unsaved() && now_ms >= self.map_saved_ms + MAP_SAVED_EVERY_MS;
@@ -311,6 +315,19 @@ impl Runner {
             self.map_saved_ms = now_ms;
             self.saved.map = Arc::clone(self.agent.map());
             self.store(Write::Member(Box::new(self.saved.clone())));
+        }
+    }
+
+    fn tell_what_it_waits_for(&self) {
+        let waits = match self.joined {
+            Some(_) if self.is_told => None,
+            Some(_) if self.shared.instances().is_empty() => None,
+            Some(_) => Some("the keyspace `default`, which the first nodes of the cluster make".to_owned()),
+            None if self.agent.opens_instances() => None,
+            None => self.agent.waits_for(),
+        };
+        if *self.shared.waits.borrow() != waits {
+            self.shared.waits.replace(waits);
         }
     }
 
