@@ -162,14 +162,12 @@ impl Shown {
             lines.push(line("all", &self.total));
         }
         let told = "us: from the first request of a batch to its answers, within the server";
-        lines.push(format!("over {:.1} s; {told}", self.seconds));
+        let seen = self.seen.as_ref().map(|seen| format!(", {seen}")).unwrap_or_default();
+        lines.push(format!("over {:.1} s{seen}; {told}", self.seconds));
         if self.total.troubles > 0.0 {
-            lines.push(format!(
-                "{:.0} troubles: `zerohop status` at each node, or `zerohop doctor`",
-                self.total.troubles
-            ));
+            let troubles = self.total.troubles;
+            lines.push(format!("{troubles:.0} troubles: `zerohop doctor` tells which"));
         }
-        lines.extend(self.seen.iter().map(|seen| format!("nodes {seen}")));
         lines.join("\n")
     }
 }

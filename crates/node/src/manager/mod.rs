@@ -22,6 +22,7 @@ mod groups;
 mod http;
 mod instances;
 mod jobs;
+mod losses;
 mod metrics;
 mod process;
 mod shared;

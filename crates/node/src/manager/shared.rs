@@ -12,6 +12,7 @@ use zerohop_wire::messages::ClusterId;
 use super::Job;
 use super::cluster::{ClusterHandle, Follow};
 use super::instances::InstanceHandle;
+use super::losses::Losses;
 use crate::clock::{HybridClock, Stopwatch};
 use crate::proofs::Proofs;
 use crate::server::limits::TROUBLES_MAX;
@@ -75,6 +76,8 @@ pub(super) struct Shared {
     pub(super) store_waits: Cell<bool>,
     /// What the node's start waits for, besides its own data.
     pub(super) waits: RefCell<Option<String>>,
+    /// What is missing since nodes were started again.
+    pub(super) losses: RefCell<Losses>,
     troubles: RefCell<VecDeque<String>>,
     clock: RefCell<HybridClock>,
 }
@@ -97,6 +100,7 @@ impl Shared {
             refused: Cell::new(0),
             store_waits: Cell::new(false),
             waits: RefCell::default(),
+            losses: RefCell::default(),
             troubles: RefCell::default(),
             clock: RefCell::default(),
             about,

@@ -144,6 +144,7 @@ pub(super) async fn gather(shared: &Shared) -> Status {
 /// Troubles of the node beside those of its instances, and beside what its view of the cluster says.
 pub(super) fn of_node(shared: &Shared) -> Vec<String> {
     let mut troubles = shared.troubles();
+    troubles.extend(shared.losses.borrow().lines(shared.history.borrow().map()));
     troubles.extend(shared.why_not());
     if shared.store_waits.get() {
         troubles.push(

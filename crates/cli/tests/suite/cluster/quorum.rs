@@ -187,3 +187,48 @@ fn logs_tell_of_a_death_by_whose_decision_it_is_and_of_what_is_taken_over_in_a_l
         assert!(lines.len() <= 1 && lines.iter().all(|line| line.contains("WARN")), "{lines:?}");
     }
 }
+
+#[test]
+fn a_keyspace_in_memory_is_in_trouble_after_a_kill_in_one_line_of_its_node_and_not_after_a_stop() {
+    let folder = crate::support::folder();
+    let mut cluster = Cluster::start(folder.path(), 3);
+    let create =
+        ["keyspace", "create", "scratch", "--durability", "memory", "--replicas", "1", "--partitions", "256"];
+    assert_eq!(cluster.run(&create).0, 0);
+    cluster.wait_until_whole();
+    // Of a node by itself: each tells only its own.
+    let troubles = |cluster: &Cluster, node: usize| {
+        let (code, told, _) = cluster.run(&["status", "--endpoint", &cluster.endpoints()[node]]);
+        assert_eq!(code, 0, "{told}");
+        told.lines().filter(|line| line.contains("TROUBLE")).map(str::to_owned).collect::<Vec<String>>()
+    };
+    cluster.stop(1);
+    cluster.start_again(1);
+    cluster.wait_until_whole();
+    for node in 0..3 {
+        assert_eq!(troubles(&cluster, node), Vec::<String>::new(), "a stop in order is no trouble");
+    }
+    let primaries = |status: &Value| status["groups"]["recovering"] == 0 && status["groups"]["lost"] == 0;
+    cluster.kill(1);
+    cluster.start_again(1);
+    cluster.wait_for("all is served", primaries);
+    let listed = cluster.json(&["partition", "list", "scratch"]).remove(0);
+    let held = listed.as_array().unwrap().iter().filter(|one| one["primary_node"] == 2).count();
+    assert!(held > 32, "{held}");
+    let line = format!(
+        "keyspace scratch: durability memory: everything of {held} of 256 partitions is gone with the process of node 2"
+    );
+    wait_for(
+        "its node tells it",
+        || troubles(&cluster, 1),
+        |told| told.iter().any(|one| one.contains(&line)),
+    );
+    assert_eq!(troubles(&cluster, 1).iter().filter(|one| one.contains("scratch")).count(), 1);
+    for other in [0, 2] {
+        assert!(!troubles(&cluster, other).iter().any(|one| one.contains("scratch")), "it has none of these");
+    }
+    assert!(cluster.metric(1, "troubles") >= 1);
+    // Gone with the keyspace.
+    assert_eq!(cluster.run(&["keyspace", "drop", "scratch", "--yes"]).0, 0);
+    wait_for("it is gone", || troubles(&cluster, 1), |told| !told.iter().any(|one| one.contains("scratch")));
+}
