@@ -8,11 +8,12 @@ use clap::Args;
 use clap::builder::OsStringValueParser;
 use zerohop_client::{Client, Keyspace, Options, Reason, Secret, read_token};
 use zerohop_placement::Address;
+use zerohop_wire::ids::MapEpoch;
 
 use super::ending::CommandError;
-use super::quantity;
 use super::secret::SecretPlace;
 use super::tls::TlsCa;
+use super::{http, quantity};
 
 /// How long a cluster may take to answer at all. Shorter than an operation may take: that nobody is there is told soon.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
@@ -72,7 +73,22 @@ impl Target {
         };
         change(&mut options);
         let endpoints: Vec<&str> = self.endpoint.iter().map(String::as_str).collect();
-        Client::connect_with(&endpoints, options).await.map_err(unreachable)
+        match Client::connect_with(&endpoints, options).await {
+            Err(error) if is_of_no_cluster(&error) => Err(self.of_no_cluster(error).await),
+            done => done.map_err(unreachable),
+        }
+    }
+
+    /// What a node waits for that is of no cluster yet.
+    async fn of_no_cluster(&self, error: zerohop_client::Error) -> CommandError {
+        for endpoint in &self.endpoint {
+            if let Some(reason) = http::why_not(endpoint).await {
+                let told =
+                    format!("the node at {endpoint} is of no cluster yet: {reason}. Nothing was changed");
+                return CommandError::Refused(told);
+            }
+        }
+        CommandError::Client(error)
     }
 
     /// How long to try.
@@ -128,6 +144,12 @@ fn unreachable(error: zerohop_client::Error) -> CommandError {
         }
         _ => CommandError::Unreachable(error),
     }
+}
+
+/// The node that answered has no map: it has not joined.
+fn is_of_no_cluster(error: &zerohop_client::Error) -> bool {
+    let zerohop_client::Error::Operation { reason, .. } = error else { return false };
+    matches!(**reason, Reason::NoKeyspace { epoch: MapEpoch(0), .. })
 }
 
 fn endpoint(text: &str) -> Result<String, String> {

@@ -8,13 +8,14 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
-use zerohop_wire::admin::NodeStatus;
+use zerohop_wire::admin::{NodeStatus, Status};
 
 use self::sample::{Figures, Sample};
 use crate::common::ending::{CommandError, Ending};
 use crate::common::quantity::{self, shown_bytes};
 use crate::common::runtime::StopSignals;
 use crate::common::target::Target;
+use crate::common::view::{self, ShownView};
 use crate::common::{admin, http};
 use crate::output;
 
@@ -42,6 +43,12 @@ struct Shown {
     seconds: f64,
     nodes: Vec<ShownNode>,
     total: Figures,
+    /// What is wrong with the whole cluster.
+    warnings: Vec<String>,
+    /// Whose view of the cluster this is, and how old.
+    view: ShownView,
+    #[serde(skip)]
+    seen: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -74,9 +81,9 @@ pub(crate) async fn run(arguments: TopArguments) -> Result<Ending, CommandError>
             () = signals.come() => return Ok(Ending::Done),
         }
         let now = Instant::now();
-        let nodes = admin::status(&client).await?.nodes;
-        let heard = hear(&nodes, bearer.as_deref()).await;
-        let shown = Shown::of(nodes, &before, &heard, (now - begin).as_secs_f64());
+        let status = admin::status(&client).await?;
+        let heard = hear(&status.nodes, bearer.as_deref()).await;
+        let shown = Shown::of(status, &before, &heard, (now - begin).as_secs_f64());
         if json {
             output::json(&shown)?;
         } else {
@@ -109,7 +116,9 @@ async fn hear(nodes: &[NodeStatus], bearer: Option<&str>) -> Heard {
 }
 
 impl Shown {
-    fn of(nodes: Vec<NodeStatus>, before: &Heard, now: &Heard, seconds: f64) -> Shown {
+    fn of(status: Status, before: &Heard, now: &Heard, seconds: f64) -> Shown {
+        let (first, seen) = (view::first(&status), view::seen(&status));
+        let view = status.view.as_ref().map(ShownView::of).unwrap_or_default();
         let of_node = |NodeStatus { id, state, manager, .. }| {
             let (figures, silent) = match (before.get(&id), now.get(&id)) {
                 (Some(Ok(before)), Some(Ok(now))) => (Some(now.since(before, seconds)), None),
@@ -118,14 +127,15 @@ impl Shown {
             };
             ShownNode { id, state, manager, figures, silent }
         };
-        let nodes: Vec<ShownNode> = nodes.into_iter().map(of_node).collect();
+        let nodes: Vec<ShownNode> = status.nodes.into_iter().map(of_node).collect();
         let each = nodes.iter().filter_map(|node| node.figures.as_ref());
         let total = each.fold(Figures::default(), |total, figures| total.with(figures));
-        Shown { seconds, nodes, total }
+        Shown { seconds, nodes, total, warnings: first, view, seen }
     }
 
     fn table(&self) -> String {
-        let mut lines = vec![format!(
+        let mut lines = self.warnings.clone();
+        lines.push(format!(
             "{:<22} {:>10} {:>8} {:>10} {:>10} {:>8} {:>8} {:>6} {:>11} {:>10} {:>10} {:>5}",
             "node",
             "answers/s",
@@ -139,7 +149,7 @@ impl Shown {
             "log",
             "memory",
             "cpus"
-        )];
+        ));
         for ShownNode { id, state, manager, figures, silent } in &self.nodes {
             let name = format!("{id} {manager}");
             lines.push(match (figures, silent) {
@@ -152,7 +162,12 @@ impl Shown {
             lines.push(line("all", &self.total));
         }
         let told = "us: from the first request of a batch to its answers, within the server";
-        lines.push(format!("over {:.1} s; {told}", self.seconds));
+        let seen = self.seen.as_ref().map(|seen| format!(", {seen}")).unwrap_or_default();
+        lines.push(format!("over {:.1} s{seen}; {told}", self.seconds));
+        if self.total.troubles > 0.0 {
+            let troubles = self.total.troubles;
+            lines.push(format!("{troubles:.0} troubles: `zerohop doctor` tells which"));
+        }
         lines.join("\n")
     }
 }

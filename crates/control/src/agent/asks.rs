@@ -340,6 +340,7 @@ impl Agent {
     /// Another agent's answer.
     pub(super) fn take_answer(&mut self, from: &Address, id: RequestId, told: Told, news: &News) {
         self.hear(news);
+        self.heard_news(from, news);
         if id.origin != self.asks.origin {
             return;
         }

@@ -68,6 +68,9 @@ pub enum Control {
         id: ManagerId,
         /// All of them, the same list for everybody.
         founders: Vec<ManagerInfo>,
+        /// Where the managers of all nodes of the first list of hosts listen, the same list for everybody: these nodes get the
+        /// numbers of their places in it. Empty: they are numbered as they come.
+        places: Vec<Address>,
     },
     /// It is to be taken in by `SetManagers` under this new number.
     New {

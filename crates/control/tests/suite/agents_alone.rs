@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use zerohop_control::Time;
 use zerohop_control::agent::message::{Body, Message, News, Told};
-use zerohop_control::agent::{Agent, Control, Effect, Ended, Event, Settings, Unanswered, Wish};
+use zerohop_control::agent::{Agent, Control, Effect, Ended, Event, Notice, Settings, Unanswered, Wish};
 use zerohop_control::command::{
     Asker, Command, GroupStep, Held, ManagerId, ManagerInfo, Refusal, Regroup, Request, RequestId,
 };
@@ -23,7 +23,7 @@ fn setting(managers: usize, others: usize) -> Setting {
     Setting { managers, others, loss: 0, repeats: 0, late: 0, delay_max: 2_000, log_entries_max: 8 }
 }
 
-fn formed(managers: usize, others: usize) -> Nodes {
+pub(crate) fn formed(managers: usize, others: usize) -> Nodes {
     let mut nodes = Nodes::new(5, setting(managers, others));
     for at in 0..nodes.machines.len() {
         nodes.at(at as u64 * 20_000, Happening::Start { at });
@@ -33,7 +33,7 @@ fn formed(managers: usize, others: usize) -> Nodes {
     nodes
 }
 
-fn keyspace(nodes: &mut Nodes, partitions: u32) {
+pub(crate) fn keyspace(nodes: &mut Nodes, partitions: u32) {
     let partitions = PartitionCount::new(partitions).expect("is a power of two");
     let config =
         KeyspaceConfig { partitions, ..KeyspaceConfig::new("papers".parse().expect("is a name"), 7) };
@@ -324,13 +324,14 @@ fn a_founder_waits_for_all_the_others_and_for_none_if_there_is_none() {
     let founders: Vec<ManagerInfo> =
         (1..=3).map(|id| ManagerInfo { id: ManagerId(id), addr: address(&format!("m-{id}:1")) }).collect();
     let open = |at: usize, founders: &[ManagerInfo]| {
-        let control = Control::Found { id: founders[at].id, founders: founders.to_vec() };
+        let control = Control::Found { id: founders[at].id, founders: founders.to_vec(), places: Vec::new() };
         let settings = Settings::new(1, CLUSTER, Incarnation(9 + at as u64), founders[at].addr.clone());
         Agent::open(Time(0), Settings { control, ..settings }).expect("opens").0
     };
     let mut one = open(0, &founders);
     let (sent, effects) = until(&mut one, 3 * SECOND);
-    assert!(one.manager().is_none() && effects.is_empty(), "{effects:?}");
+    let waits = |effect: &Effect| matches!(effect, Effect::Noted(Notice::Waits(what)) if what.contains("m-2:1, m-3:1"));
+    assert!(one.manager().is_none() && effects.len() == 1 && waits(&effects[0]), "{effects:?}");
     assert!(one.waits_for().expect("waits").contains("m-2:1, m-3:1"));
     // The second is heard: not enough. The third: enough.
     let asks = sent.iter().find(|(to, _)| *to == founders[1].addr).expect("is asked").1.encode();
@@ -348,7 +349,7 @@ fn a_founder_waits_for_all_the_others_and_for_none_if_there_is_none() {
     }
     assert!(open(0, &founders[..1]).handle(Time(0), Event::Tick).len() > 1);
     // Whoever has been here before has lost its log.
-    let control = Control::Found { id: founders[0].id, founders: founders.clone() };
+    let control = Control::Found { id: founders[0].id, founders: founders.clone(), places: Vec::new() };
     let settings = Settings::new(1, CLUSTER, Incarnation(9), founders[0].addr.clone());
     let refused = Agent::open(Time(0), Settings { control, node: Some(NodeId(1)), ..settings });
     assert!(refused.err().expect("is refused").to_string().contains("lost"));
@@ -385,7 +386,7 @@ fn a_founder_whose_asks_were_lost_is_not_taken_for_one_that_lost_its_log() {
     let founders: Vec<ManagerInfo> =
         (1..=3).map(|id| ManagerInfo { id: ManagerId(id), addr: address(&format!("m-{id}:1")) }).collect();
     let open = |at: usize, incarnation: u64| {
-        let control = Control::Found { id: founders[at].id, founders: founders.clone() };
+        let control = Control::Found { id: founders[at].id, founders: founders.clone(), places: Vec::new() };
         let settings = Settings::new(1, CLUSTER, Incarnation(incarnation), founders[at].addr.clone());
         Agent::open(Time(0), Settings { control, ..settings }).expect("opens").0
     };

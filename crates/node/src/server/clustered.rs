@@ -286,7 +286,8 @@ fn settings(
                 contacts.extend(founders.iter().map(|one| one.addr.clone()).filter(|addr| *addr != own));
                 if *me < founders.len() {
                     first = Some(First { nodes: all.len(), place: *me as u32 });
-                    founding = Some(ControlPart::Found { id: ManagerId(*me as u64 + 1), founders });
+                    let id = ManagerId(*me as u64 + 1);
+                    founding = Some(ControlPart::Found { id, founders, places: all });
                 }
             }
             Way::Join(hosts) => {

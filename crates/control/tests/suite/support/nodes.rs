@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use zerohop_control::Time;
-use zerohop_control::agent::{Agent, Control, Effect, Ended, Event, LogWanted, Settings, Wish};
+use zerohop_control::agent::{Agent, Control, Effect, Ended, Event, LogWanted, Notice, Settings, Wish};
 use zerohop_control::command::{Command, HeldLog, LogEnd, ManagerId, ManagerInfo};
 use zerohop_control::manager::LeadSettings;
 use zerohop_placement::{Address, ClusterMap, GroupState, NodeState};
@@ -85,6 +85,8 @@ pub(crate) struct Machine {
     intact: bool,
     closed: bool,
     pub(crate) waiting: BTreeMap<u64, u64>,
+    /// What its log tells.
+    pub(crate) noted: Vec<Notice>,
 }
 
 pub(crate) struct Nodes {
@@ -125,6 +127,7 @@ fn machine(at: usize, founders: &[ManagerInfo]) -> Machine {
         intact: true,
         closed: false,
         waiting: BTreeMap::new(),
+        noted: Vec::new(),
     }
 }
 
@@ -253,7 +256,8 @@ impl Nodes {
             None => Control::No,
             Some(_) if !log.is_empty() => Control::Log(log),
             Some(id) if machine.is_founder && !machine.has_log => {
-                Control::Found { id, founders: founders.clone() }
+                let places = (0..self.setting.managers + self.setting.others).map(|at| address(at, 0));
+                Control::Found { id, founders: founders.clone(), places: places.collect() }
             }
             Some(id) => Control::New { id },
         };
@@ -338,6 +342,7 @@ impl Nodes {
                     self.at(self.now + 1, Happening::Upkeep { at, life });
                 }
                 Effect::Managers(_) => {}
+                Effect::Noted(notice) => self.machines[at].noted.push(notice),
                 Effect::WantLogEnds(wanted) => {
                     let done = self.now + self.network.below(5_000);
                     self.at(done, Happening::LogEnds { at, life, wanted });
