@@ -104,6 +104,7 @@ pub(crate) fn run(arguments: &NodeArguments) -> Result<Ending, CommandError> {
     let mut options = ServerOptions::new(listen);
     (options.cluster, options.insecure) = (cluster, arguments.cluster.insecure);
     (options.secret, options.tls) = (arguments.secret.read()?, arguments.tls.read()?);
+    options.local = arguments.cluster.local();
     options.data.clone_from(&arguments.place.data);
     options.instances = arguments.instances;
     options.spans = true;

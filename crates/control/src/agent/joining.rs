@@ -13,6 +13,7 @@
 
 use std::sync::Arc;
 
+use zerohop_placement::ClusterMap;
 use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 
 use super::asks::Purpose;
@@ -82,6 +83,7 @@ impl Agent {
             }
             Start::Waiting { mark } if self.maps.mark >= mark || is_planted(Bug::OpensWithAnyMap) => {
                 let map = Arc::clone(self.map());
+                self.find_number(&map);
                 let own = self.settings.node.and_then(|node| map.node(node));
                 let replaces = own.map_or(Incarnation(0), |own| own.incarnation());
                 self.start = Start::Opening { replaces };
@@ -113,6 +115,16 @@ impl Agent {
         if let Start::Opening { replaces } = self.start {
             self.start = Start::Joining { replaces, found };
             self.join(replaces, found);
+        }
+    }
+
+    /// A start before this one joined, and was ended before it could note its number.
+    fn find_number(&mut self, map: &ClusterMap) {
+        if self.settings.node.is_none()
+            && let Some(at) = &self.settings.joined_at
+        {
+            let found = map.nodes().find(|node| node.manager() == at.as_str());
+            self.settings.node = found.map(|node| node.id());
         }
     }
 
@@ -191,6 +203,9 @@ impl Agent {
         let own = Own { node: found.id(), first_instance, instances };
         self.start = Start::Joined;
         self.own = Some(own);
+        if self.seat.is_none() {
+            self.group.forget_all_moves();
+        }
         self.effects.push(Effect::Joined { node: own.node, first_instance, epoch: map.epoch() });
         self.begin_gossip(own.node, map.epoch());
         self.managers_changed();

@@ -91,6 +91,8 @@ pub struct Agent {
     owed: Owed,
     gossip: Option<Gossip>,
     silent: Silent,
+    /// When the list of managers may be proposed again with other addresses.
+    next_placing: Time,
     /// Contacts that said that they are of another cluster.
     strangers: BTreeMap<Address, ClusterId>,
     next_stranger: Time,
@@ -149,7 +151,7 @@ impl Agent {
             founding: None,
             founded_with: BTreeMap::new(),
             pieces: Pieces::default(),
-            group: Group::new(&settings.contacts, founders),
+            group: Group::new(&settings.contacts, founders, &settings.moved),
             maps: Maps { history: MapHistory::new(Arc::clone(&settings.map)), ..Maps::default() },
             fetch: Fetch::default(),
             peers: Peers::default(),
@@ -159,6 +161,7 @@ impl Agent {
             owed: Owed::default(),
             gossip: None,
             silent: Silent::default(),
+            next_placing: now,
             strangers: BTreeMap::new(),
             next_stranger: now,
             effects: Vec::new(),
@@ -328,6 +331,7 @@ impl Agent {
             self.pass_time_listening();
             self.pass_time_starting();
             self.pass_time_owing();
+            self.pass_time_placing();
             self.pass_time_asking();
             self.pass_time_fetching();
             self.pass_time_telling();

@@ -8,6 +8,7 @@ mod blobs;
 mod conditional;
 mod demo;
 mod doctor;
+mod folders;
 mod full_disk;
 mod keyspaces;
 mod large_blobs;
