@@ -15,6 +15,8 @@ use zerohop_node::server::{
     FolderOwner, LocalCluster, LocalStart, StartError, holds_data, node_folder, owner,
 };
 
+use zerohop_wire::messages::ClusterId;
+
 use super::NODES_MAX;
 use crate::common::ending::CommandError;
 
@@ -38,7 +40,25 @@ impl DataFolder {
                 owners.push((place, owner(&folder).map_err(failed)?));
             }
         }
-        Ok(DataFolder { root, file, owners })
+        let folder = DataFolder { root, file, owners };
+        folder.is_of_one_cluster()?;
+        Ok(folder)
+    }
+
+    /// Of several they would not find each other.
+    fn is_of_one_cluster(&self) -> Result<(), CommandError> {
+        let named = || self.owners().filter(|(_, owner)| owner.cluster != ClusterId::default());
+        let Some((first, of)) = named().next() else { return Ok(()) };
+        match named().find(|(_, owner)| owner.cluster != of.cluster) {
+            None => Ok(()),
+            Some((other, _)) => Err(CommandError::Node(format!(
+                "{} and {} are of different clusters. If `zerohop folder new-cluster {}` was interrupted, do it once more; else \
+                 bring the right folders back",
+                first.display(),
+                other.display(),
+                self.root.display()
+            ))),
+        }
     }
 
     /// How many nodes its data is of; zero: it has none.
@@ -56,8 +76,9 @@ impl DataFolder {
     }
 
     /// Which nodes its folders are of.
-    pub(super) fn owners(&self) -> impl Iterator<Item = (usize, &FolderOwner)> {
-        self.owners.iter().filter_map(|(place, owner)| Some((*place, owner.as_ref()?)))
+    pub(super) fn owners(&self) -> impl Iterator<Item = (PathBuf, &FolderOwner)> {
+        let owners = self.owners.iter();
+        owners.filter_map(|(place, owner)| Some((node_folder(&self.root, *place), owner.as_ref()?)))
     }
 
     /// Notes how many nodes there are to be, before the first of their folders is made. What is to be told to each node, and the name
@@ -68,7 +89,10 @@ impl DataFolder {
             file.write(&self.root).map_err(failed)?;
             self.file = Some(file);
         }
-        let managers = self.owners().filter_map(|(place, owner)| Some((owner.manager?, *hosts.get(place)?)));
+        let seat = |(place, owner): &(usize, Option<FolderOwner>)| {
+            Some((owner.as_ref()?.manager?, *hosts.get(*place)?))
+        };
+        let managers = self.owners.iter().filter_map(seat);
         let mut local = LocalStart { managers: managers.collect(), ..LocalStart::default() };
         let Some(file) = &self.file else { return Ok((local, String::new())) };
         (local.founded_at, local.is_first) = (file.founded_at.clone(), !file.is_founded);

@@ -12,6 +12,7 @@ use serde::Serialize;
 use zerohop_node::server::node_folder;
 
 use self::folder::DataFolder;
+use crate::common::elsewhere;
 use crate::common::ending::{CommandError, Ending};
 use crate::common::runtime::{StopSignals, runtime};
 use crate::common::secret::SecretPlace;
@@ -90,6 +91,10 @@ async fn serve(
     let (mut plans, _ports) = arguments.plans(nodes)?;
     if let Some(folder) = &mut folder {
         let listen: Vec<SocketAddr> = plans.iter().map(|plan| plan.listen).collect();
+        let credentials = (arguments.secret.read()?, arguments.tls.read()?.and_then(|tls| tls.client));
+        for (path, owner) in folder.owners() {
+            elsewhere::check(&path, owner, &listen, &credentials).await?;
+        }
         let (local, name) = folder.begin(&listen)?;
         for plan in &mut plans {
             (plan.local, plan.name) = (Some(local.clone()), name.clone());

@@ -411,6 +411,11 @@ impl Agent {
         if !self.leads() {
             return self.answer_ask(from, id, Told::NotLeader);
         }
+        if let Command::Join(join) = &request.command
+            && let Some(told) = self.is_double(join)
+        {
+            return self.answer_ask(from, id, told);
+        }
         let key = (from.clone(), id);
         if self.forwarded.known.contains(&key) {
             return;

@@ -91,6 +91,8 @@ pub struct Agent {
     owed: Owed,
     gossip: Option<Gossip>,
     silent: Silent,
+    /// Starts that would take the place of a process that answers elsewhere, and since when.
+    doubles: BTreeMap<NodeId, (Incarnation, Time)>,
     /// When the list of managers may be proposed again with other addresses.
     next_placing: Time,
     /// Contacts that said that they are of another cluster.
@@ -161,6 +163,7 @@ impl Agent {
             owed: Owed::default(),
             gossip: None,
             silent: Silent::default(),
+            doubles: BTreeMap::new(),
             next_placing: now,
             strangers: BTreeMap::new(),
             next_stranger: now,

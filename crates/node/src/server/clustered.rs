@@ -380,7 +380,7 @@ fn moved(options: &ServerOptions) -> Result<Vec<ManagerInfo>, StartError> {
 }
 
 /// The name of a cluster that starts all at once: the same on all of its hosts, which have said nothing to each other yet.
-fn name_of(name: &str, hosts: &[Address]) -> ClusterId {
+pub(super) fn name_of(name: &str, hosts: &[Address]) -> ClusterId {
     let text = hosts.iter().fold(format!("zerohop cluster {name}"), |text, host| format!("{text}\n{host}"));
     let mut id = [0; 16];
     for (half, seed) in id.chunks_exact_mut(8).zip([1, 2]) {
@@ -389,7 +389,7 @@ fn name_of(name: &str, hosts: &[Address]) -> ClusterId {
     ClusterId(id)
 }
 
-fn address(address: SocketAddr) -> Result<Address, StartError> {
+pub(super) fn address(address: SocketAddr) -> Result<Address, StartError> {
     Address::new(&address.to_string())
         .map_err(|error| StartError::Listen { address: address.to_string(), reason: error.to_string() })
 }

@@ -18,6 +18,7 @@ mod listen;
 mod local;
 mod maps;
 mod member;
+mod new_cluster;
 mod saved;
 #[cfg(test)]
 mod tests;
@@ -46,6 +47,7 @@ pub use self::error::{ServeError, StartError};
 pub(crate) use self::folder::NodeFolder;
 pub use self::local::{FolderOwner, LocalCluster, LocalStart, holds_data, node_folder, owner};
 pub(crate) use self::member::SavedMember;
+pub use self::new_cluster::new_cluster;
 pub use self::saved::{SAVED_BYTES_MAX, SavedError, SavedNode};
 
 use self::limits::{

@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use zerohop_node::server::LocalCluster;
 
 use crate::support::folder;
 use crate::support::ports::ports;
 use crate::support::process::Running;
-use crate::support::serving::{Serving, code, output, stderr, zerohop};
+use crate::support::serving::{Serving, code, output, pid, stderr, zerohop};
 use crate::support::wait_for;
 
 /// `zerohop up` of nodes with one instance each.
@@ -148,4 +148,160 @@ fn a_cluster_file_that_is_damaged_is_refused_with_what_to_do() {
     assert_eq!(code(&refused), 3, "{refused:?}");
     assert!(stderr(&refused).contains("damaged"), "{refused:?}");
     assert!(!folder.path().join("node-1").exists(), "nothing was touched");
+}
+
+fn managers(cluster: &Serving) -> Vec<String> {
+    let managers = cluster.json(&["node", "managers"]);
+    let mut at: Vec<String> =
+        managers.as_array().unwrap().iter().map(|one| one["manager"].as_str().unwrap().to_owned()).collect();
+    at.sort();
+    at
+}
+
+fn listening(cluster: &Serving) -> Vec<String> {
+    let mut at: Vec<String> = cluster.ready["nodes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|node| node["manager"].as_str().unwrap().to_owned())
+        .collect();
+    at.sort();
+    at
+}
+
+/// Waits until all that is known of the cluster is where its nodes are now, and looks for what was stored before.
+fn has_moved(cluster: &Serving, stored: &[String]) {
+    is_whole(cluster);
+    wait_for("the control group knows the addresses", || managers(cluster), |at| *at == listening(cluster));
+    for key in stored {
+        assert_eq!(cluster.ok(&["kv", "lookup", key]).trim_end(), "value", "{key}");
+    }
+}
+
+#[test]
+fn a_cluster_is_served_again_at_other_ports() {
+    let folder = folder();
+    let data = folder.path().join("data");
+    let port = three();
+    let mut stored = Vec::new();
+    let mut store = |cluster: &Serving| {
+        let key = format!("key-{}", stored.len());
+        cluster.ok(&["kv", "insert", &key, "value"]);
+        stored.push(key);
+        stored.clone()
+    };
+    let first = Serving::start(up(&data, port, &["--nodes", "3"]));
+    is_whole(&first);
+    store(&first);
+    assert_eq!(first.end_with(Signal::INT), Some(0));
+    // Another cluster has the old ports, one that does not know the first.
+    let other = Serving::start(up(&folder.path().join("other"), port, &["--nodes", "3"]));
+    is_whole(&other);
+    let second = Serving::start(up(&data, 0, &[]));
+    let known = store(&second);
+    has_moved(&second, &known);
+    is_whole(&other);
+    drop(other);
+    // Killed, and no file says how it was founded, as in folders of programs before this one.
+    assert_eq!(second.end_with(Signal::KILL), None);
+    std::fs::remove_file(data.join("cluster")).unwrap();
+    let third = Serving::start(up(&data, port, &[]));
+    let known = store(&third);
+    has_moved(&third, &known);
+    assert_eq!(third.end_with(Signal::INT), Some(0));
+    // Each but the last where the one behind it was.
+    let fourth = Serving::start(up(&data, port + 2, &[]));
+    let known = store(&fourth);
+    has_moved(&fourth, &known);
+    // The control group is whole: without one of them the others go on.
+    kill_process(pid(fourth.ready["nodes"][0]["pid"].as_u64().unwrap()), Signal::KILL).unwrap();
+    let others = listening(&fourth).into_iter().filter(|at| *at != fourth.endpoint());
+    let others = others.collect::<Vec<_>>().join(",");
+    let create = || zerohop(&["keyspace", "create", "more", "--endpoint", &others]).output().unwrap();
+    wait_for("the others go on", create, |output| code(output) == 0);
+}
+
+/// A copy of a folder, as `cp -a` makes it.
+fn copy(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("-a").args([from, to]).status().unwrap();
+    assert!(copied.success());
+}
+
+#[test]
+fn a_copy_of_a_cluster_that_is_served_is_refused_until_it_is_a_cluster_of_its_own() {
+    let folder = folder();
+    let (data, copied) = (folder.path().join("data"), folder.path().join("copied"));
+    let (port, other_port) = (three(), three());
+    let original = Serving::start(up(&data, port, &["--nodes", "3"]));
+    is_whole(&original);
+    original.ok(&["kv", "insert", "key", "value"]);
+    assert_eq!(original.end_with(Signal::INT), Some(0));
+    copy(&data, &copied);
+    let original = Serving::start(up(&data, port, &[]));
+    is_whole(&original);
+    // All of its nodes, and one alone.
+    let one = copied.join("node-2");
+    let listen = format!("127.0.0.1:{other_port}");
+    let mut alone =
+        zerohop(&["node", "--instances", "1", "--listen", &listen, "--join", original.endpoint()]);
+    alone.arg("--data").arg(&one);
+    for command in [up(&copied, other_port, &[]), alone] {
+        let refused = output(command, b"");
+        assert_eq!(code(&refused), 3, "{refused:?}");
+        let told = stderr(&refused);
+        let advice = format!("zerohop folder new-cluster {}", copied.display());
+        assert!(told.contains("is served by another process") && told.contains(&advice), "{told}");
+    }
+    is_whole(&original);
+    original.ok(&["kv", "insert", "of the original", "value"]);
+
+    let new = |folder: &Path| {
+        let mut command = zerohop(&["folder", "new-cluster", "--json"]);
+        command.arg(folder);
+        output(command, b"")
+    };
+    let running = new(&data);
+    assert_eq!(code(&running), 3, "{running:?}");
+    assert!(stderr(&running).contains("another zerohop process"), "{running:?}");
+    let made = new(&copied);
+    assert_eq!(code(&made), 0, "{made:?}");
+    let made: Value = serde_json::from_slice(&made.stdout).unwrap();
+    assert_eq!(made["folders"], 3);
+    let copy = Serving::start(up(&copied, other_port, &[]));
+    has_moved(&copy, &["key".to_owned()]);
+    let status = copy.json(&["status"]);
+    assert_eq!(status["cluster"], made["cluster"]);
+    assert_ne!(status["cluster"], original.json(&["status"])["cluster"]);
+    assert_eq!(code(&copy.run(&["kv", "lookup", "of the original"])), 1);
+    copy.ok(&["kv", "insert", "of the copy", "value"]);
+    has_moved(&original, &["key".to_owned(), "of the original".to_owned()]);
+    assert_eq!(code(&original.run(&["kv", "lookup", "of the copy"])), 1);
+}
+
+#[test]
+fn folders_of_different_clusters_and_folders_without_data_are_refused() {
+    let folder = folder();
+    let data = folder.path().join("data");
+    let cluster = Serving::start(up(&data, three(), &["--nodes", "3"]));
+    is_whole(&cluster);
+    assert_eq!(cluster.end_with(Signal::INT), Some(0));
+    let new = |folder: &Path, id: &str| {
+        let mut command = zerohop(&["folder", "new-cluster", "--id", id]);
+        command.arg(folder);
+        output(command, b"")
+    };
+    let id = "00112233445566778899aabbccddeeff";
+    // As after an interruption.
+    assert_eq!(code(&new(&data.join("node-2"), id)), 0);
+    let mixed = output(up(&data, three(), &[]), b"");
+    assert_eq!(code(&mixed), 3, "{mixed:?}");
+    assert!(stderr(&mixed).contains("new-cluster"), "{mixed:?}");
+    assert_eq!(code(&new(&data, id)), 3, "it has an id of its own");
+    assert_eq!(code(&new(&folder.path().join("none"), id)), 3);
+    assert!(!folder.path().join("none").exists());
+    assert_eq!(code(&new(&data, "0")), 2);
+    let mut again = zerohop(&["folder", "new-cluster"]);
+    again.arg(&data);
+    assert_eq!(code(&output(again, b"")), 0);
+    is_whole(&Serving::start(up(&data, three(), &[])));
 }
