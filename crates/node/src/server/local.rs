@@ -96,6 +96,7 @@ impl LocalCluster {
     ///
     /// # Errors
     /// The system's.
+    #[expect(clippy::disallowed_methods, reason = "the parent of the folder is synced, in which no disk is")]
     pub fn write(&self, root: &Path) -> Result<(), StartError> {
         let failed = |error: std::io::Error| StartError::System {
             operation: "writing the cluster file of the data folder",
@@ -199,6 +200,7 @@ pub fn owner(root: &Path) -> Result<Option<FolderOwner>, StartError> {
 }
 
 /// At most so many first bytes of a file; `None`: there is none.
+#[expect(clippy::disallowed_methods, reason = "a disk would take the folder's lock")]
 fn read(path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>, StartError> {
     use std::io::{ErrorKind, Read};
     let failed = |error: std::io::Error| StartError::System {
