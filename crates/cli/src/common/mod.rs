@@ -2,6 +2,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod damaged;
+pub(crate) mod elsewhere;
 pub(crate) mod ending;
 pub(crate) mod http;
 pub(crate) mod places;

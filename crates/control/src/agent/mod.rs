@@ -99,6 +99,10 @@ pub struct Agent {
     silent: Silent,
     watch: Watch,
     primaries: Primaries,
+    /// Starts that would take the place of a process that answers elsewhere, and since when.
+    doubles: BTreeMap<NodeId, (Incarnation, Time)>,
+    /// When the list of managers may be proposed again with other addresses.
+    next_placing: Time,
     /// Contacts that said that they are of another cluster.
     strangers: BTreeMap<Address, ClusterId>,
     next_stranger: Time,
@@ -157,7 +161,7 @@ impl Agent {
             founding: None,
             founded_with: BTreeMap::new(),
             pieces: Pieces::default(),
-            group: Group::new(&settings.contacts, founders),
+            group: Group::new(&settings.contacts, founders, &settings.moved),
             maps: Maps { history: MapHistory::new(Arc::clone(&settings.map)), ..Maps::default() },
             fetch: Fetch::default(),
             peers: Peers::default(),
@@ -169,6 +173,8 @@ impl Agent {
             silent: Silent::default(),
             watch: Watch::new(now),
             primaries: Primaries::default(),
+            doubles: BTreeMap::new(),
+            next_placing: now,
             strangers: BTreeMap::new(),
             next_stranger: now,
             effects: Vec::new(),
@@ -344,6 +350,7 @@ impl Agent {
             self.pass_time_listening();
             self.pass_time_starting();
             self.pass_time_owing();
+            self.pass_time_placing();
             self.pass_time_asking();
             self.pass_time_fetching();
             self.pass_time_telling();

@@ -200,6 +200,11 @@ impl Manager {
         consensus::join(id)
     }
 
+    /// Whose log this is; `None`: it cannot be read.
+    pub fn id_in(log: &[u8]) -> Option<ManagerId> {
+        consensus::whole(log).ok().map(|whole| whole.manager)
+    }
+
     /// The log of a control group that one of its managers founds anew on the operator's word that the others are gone, with
     /// what it knows itself, be it decided or not: what only the others knew is not known any more. It has another id, on this
     /// node, so that nothing which the others still say is meant for it. Gives the log, what it knew, and the state from which it

@@ -15,8 +15,10 @@ mod error;
 mod folder;
 pub mod limits;
 mod listen;
+mod local;
 mod maps;
 mod member;
+mod new_cluster;
 mod saved;
 #[cfg(test)]
 mod tests;
@@ -44,7 +46,9 @@ pub use self::clustered::{ClusterOptions, Way};
 pub use self::error::{ServeError, StartError};
 pub(crate) use self::folder::NodeFolder;
 pub use self::limits::ConnectionLimits;
+pub use self::local::{FolderOwner, LocalCluster, LocalStart, holds_data, node_folder, owner};
 pub(crate) use self::member::SavedMember;
+pub use self::new_cluster::new_cluster;
 pub use self::saved::{SAVED_BYTES_MAX, SavedError, SavedNode};
 
 use self::limits::{
@@ -80,6 +84,8 @@ pub struct ServerOptions {
     pub copy_bytes_per_s: u64,
     /// Its part in a cluster of several nodes. `None`: as the data folder remembers; of new data it stands alone.
     pub cluster: Option<ClusterOptions>,
+    /// Its part in a local cluster, all of whose folders one process starts nodes for.
+    pub local: Option<LocalStart>,
     /// The cluster's secret, which whoever connects proves to know, in both directions.
     pub secret: Option<Secret>,
     /// Without a secret, it may listen where other machines can reach it all the same.
@@ -107,6 +113,7 @@ impl ServerOptions {
             memory_bytes: MEMORY_BYTES_DEFAULT,
             copy_bytes_per_s: 0,
             cluster: None,
+            local: None,
             secret: None,
             insecure: false,
             tls: None,

@@ -9,6 +9,7 @@ mod conditional;
 mod demo;
 mod descriptors;
 mod doctor;
+mod folders;
 mod full_disk;
 mod keyspaces;
 mod large_blobs;

@@ -95,6 +95,8 @@ pub(crate) struct Nodes {
     agenda: BTreeMap<(u64, u64, u64), Happening>,
     pub(crate) machines: Vec<Machine>,
     founders: Vec<ManagerInfo>,
+    /// Where managers are, as the shells of all know.
+    pub(crate) moved: Vec<ManagerInfo>,
     pub(crate) cuts: BTreeMap<(usize, usize), u64>,
     pub(crate) setting: Setting,
     pub(crate) faults_end: u64,
@@ -146,6 +148,7 @@ impl Nodes {
             agenda: BTreeMap::new(),
             machines: machines.collect(),
             founders: founders.clone(),
+            moved: Vec::new(),
             cuts: BTreeMap::new(),
             setting,
             faults_end: u64::MAX,
@@ -244,6 +247,7 @@ impl Nodes {
         if self.machines[at].agent.is_some() {
             return;
         }
+        let moved = self.moved.clone();
         let (founders, held_by_anybody) = (self.founders.clone(), self.newest());
         let random = self.faults.next() | 1;
         let seed = self.schedule.next();
@@ -266,6 +270,8 @@ impl Nodes {
         settings.instances = vec![address(at, 1), address(at, 2)];
         settings.domain = at as u32;
         settings.contacts = founders.iter().map(|founder| founder.addr.clone()).collect();
+        settings.contacts.extend(moved.iter().map(|one| one.addr.clone()));
+        settings.moved = moved;
         settings.control = control;
         settings.lead =
             LeadSettings { replace_after_ms: 3_000, move_max_ms: 5_000, ..LeadSettings::default() };
