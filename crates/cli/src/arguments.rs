@@ -6,6 +6,7 @@ use crate::backup::{BackupArguments, RestoreArguments, VerifyArguments};
 use crate::bench::BenchCommand;
 use crate::blob::BlobCommand;
 use crate::common::ending::EXIT_CODES;
+use crate::common::names;
 use crate::common::quantity::with_negative_numbers;
 use crate::demo::DemoArguments;
 use crate::doctor::DoctorArguments;
@@ -14,6 +15,7 @@ use crate::keyspace::KeyspaceCommand;
 use crate::kv::KvCommand;
 use crate::manual::{CompletionsArguments, ManArguments};
 use crate::node::NodeArguments;
+use crate::output;
 use crate::partition::PartitionCommand;
 use crate::recover::RecoverArguments;
 use crate::secret::SecretCommand;
@@ -127,9 +129,19 @@ pub(crate) enum Command {
 impl Arguments {
     /// Reads the command line; one that is wrong, or asks for help, ends the program here.
     pub(crate) fn read() -> Self {
-        let matches = command().get_matches();
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+        let matches = command().try_get_matches().unwrap_or_else(|error| end(&error));
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| end(&error))
     }
+}
+
+/// Says what is wrong, or helps, and ends the program. What is repeated of the arguments is escaped if it would rule the terminal.
+fn end(error: &clap::Error) -> ! {
+    let text = error.render().to_string();
+    if text == names::screened(&text) {
+        error.exit();
+    }
+    output::problem(text.trim_end());
+    std::process::exit(error.exit_code())
 }
 
 /// The whole command line.

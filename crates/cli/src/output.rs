@@ -1,5 +1,8 @@
 //! What the program says: results on standard output, all else on standard error. Nothing else here prints.
 //!
+//! Names are printed by [`Names`]. Whatever else is text passes [`names::screened`], so that no part of it rules a terminal; only
+//! the contents of records and blobs are [`raw`].
+//!
 //! That nobody reads any more (`zerohop … | head`) ends the command, quietly; that the output could not be written for
 //! another reason is an error like any other.
 
@@ -9,10 +12,32 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::common::ending::CommandError;
+use crate::common::names::{self, Style};
 
 /// A result: a line of text, or several.
 pub(crate) fn result(text: &str) -> Result<(), CommandError> {
-    raw(&[text.as_bytes(), b"\n"])
+    raw(&[names::screened(text).as_bytes(), b"\n"])
+}
+
+/// A list of names: how each is written, and what ends it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Names(Style);
+
+impl Names {
+    /// For this standard output; `null`: as they are, with a zero byte behind each.
+    pub(crate) fn new(null: bool) -> Names {
+        Names(match null {
+            true => Style::Raw,
+            false if is_terminal() => Style::Terminal,
+            false => Style::Line,
+        })
+    }
+
+    /// Adds a name and its end.
+    pub(crate) fn add(self, out: &mut Vec<u8>, name: &[u8]) {
+        out.extend_from_slice(&names::shown(name, self.0));
+        out.push(if self.0 == Style::Raw { 0 } else { b'\n' });
+    }
 }
 
 /// A result as one line of JSON.
@@ -20,9 +45,10 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), CommandError> {
     result(&json_text(value))
 }
 
-/// What is printed here is numbers and text: there is nothing in it that JSON cannot say.
+/// What is printed here is numbers and text: there is nothing in it that JSON cannot say. Nothing in it rules a terminal.
 pub(crate) fn json_text(value: &impl Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_else(|error| format!("{{\"error\": {:?}}}", error.to_string()))
+    let text = serde_json::to_string(value);
+    names::json(text.unwrap_or_else(|error| format!("{{\"error\": {:?}}}", error.to_string())))
 }
 
 /// Bytes as they are, at once.
@@ -39,7 +65,12 @@ pub(crate) fn is_terminal() -> bool {
 
 /// Something the user must know beside the result. That nobody listens is no reason to fail.
 pub(crate) fn problem(text: &str) {
-    drop(writeln!(stderr(), "{text}"));
+    drop(writeln!(stderr(), "{}", names::screened(text)));
+}
+
+/// A question to the user, whose answer goes behind it.
+pub(crate) fn prompt(text: &str) {
+    drop(write!(stderr(), "{}", names::screened(text)));
 }
 
 fn failed(error: &io::Error) -> CommandError {
@@ -62,7 +93,7 @@ impl StatusLine {
 
     pub(crate) fn show(&self, text: &str) {
         if self.is_terminal {
-            drop(write!(stderr(), "\r\x1b[K{text}"));
+            drop(write!(stderr(), "\r\x1b[K{}", names::screened(text)));
         }
     }
 }

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use zerohop_client::write_new_secret;
 
 use crate::common::ending::{CommandError, Ending};
+use crate::common::names;
 use crate::common::secret::SecretPlace;
 use crate::output;
 
@@ -34,7 +35,7 @@ pub(crate) fn run(command: &SecretCommand) -> Result<Ending, CommandError> {
             write_new_secret(path).map_err(CommandError::Secret)?;
             output::problem(&format!(
                 "A new secret is in {}. Copy it to where nodes and clients run, over a way that nobody overhears.",
-                path.display()
+                names::path(path)
             ));
         }
         SecretCommand::Bearer(place) => match place.read()? {

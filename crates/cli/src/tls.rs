@@ -12,6 +12,7 @@ use zerohop_client::{read_key, write_key};
 use zerohop_node::hosts::expand;
 
 use crate::common::ending::{CommandError, Ending};
+use crate::common::names;
 use crate::output;
 
 /// What every CA made here is called: from that and its key alone, later certificates by it are made.
@@ -78,7 +79,7 @@ pub(crate) fn run(command: &TlsCommand) -> Result<Ending, CommandError> {
             output::problem(&format!(
                 "A CA and a certificate are in {folder}. Nodes are started with --tls-cert {folder}/{NODE}.pem --tls-key \
                  {folder}/{NODE}-key.pem --tls-ca {folder}/{CA}, clients with --tls-ca {folder}/{CA}.",
-                folder = folder.display()
+                folder = names::path(folder)
             ));
         }
         TlsCommand::Add(AddArguments { folder, name, hosts }) => {
@@ -92,7 +93,7 @@ pub(crate) fn run(command: &TlsCommand) -> Result<Ending, CommandError> {
             let pem = read_key(&path).map_err(CommandError::Secret)?;
             let pem = String::from_utf8_lossy(&pem);
             let key = KeyPair::from_pem(&pem)
-                .map_err(|error| CommandError::Usage(format!("{}: {error}", path.display())))?;
+                .map_err(|error| CommandError::Usage(format!("{}: {error}", names::path(&path))))?;
             certify(folder, name, names, &Issuer::new(ca()?, key))?;
         }
     }

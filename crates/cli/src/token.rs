@@ -8,9 +8,9 @@ use zerohop_client::write_new_token;
 use zerohop_wire::Permission;
 use zerohop_wire::admin::{TokenGrant, TokenPut, TokenStatus};
 
-use crate::common::admin;
 use crate::common::ending::{CommandError, Ending};
 use crate::common::target::Target;
+use crate::common::{admin, names};
 use crate::output;
 
 #[derive(Debug, Subcommand)]
@@ -124,8 +124,9 @@ async fn new(arguments: NewArguments) -> Result<Ending, CommandError> {
         return Err(error);
     }
     output::problem(&format!(
-        "Token {name} is in {}. Whoever has it may do what it permits.",
-        path.display()
+        "Token {} is in {}. Whoever has it may do what it permits.",
+        names::text(name.as_bytes()),
+        names::path(&path)
     ));
     Ok(Ending::Done)
 }
@@ -157,7 +158,7 @@ impl Shown {
                 format!("{keyspace}: {}", grant.permissions.join(","))
             })
             .collect();
-        format!("{}\t{}\t{}", self.name, self.id, grants.join("; "))
+        format!("{}\t{}\t{}", names::text(self.name.as_bytes()), self.id, grants.join("; "))
     }
 }
 

@@ -25,7 +25,8 @@ pub(crate) struct ListArguments {
     /// Prints also the names of blobs that are not finished: that are being put, or whose writer ended.
     #[arg(long)]
     unfinished: bool,
-    /// Ends each name with a zero byte instead of a line feed.
+    /// Prints names as they are, with a zero byte behind each instead of a line feed. Without it a name that has a newline or another
+    /// control character is printed with escapes (`\n`, `\xNN`); on a terminal also one that has a backslash or is not UTF-8.
     #[arg(short = '0', long, conflicts_with = "json")]
     null: bool,
     #[command(flatten)]
@@ -44,6 +45,7 @@ pub(super) async fn run(arguments: ListArguments) -> Result<Ending, CommandError
     if left < 256 {
         list = list.page_names(left as u32);
     }
+    let printed = output::Names::new(arguments.null);
     while left > 0
         && let Some(names) = list.next_page().await?
     {
@@ -51,10 +53,10 @@ pub(super) async fn run(arguments: ListArguments) -> Result<Ending, CommandError
         for name in names.iter().take(usize::try_from(left).unwrap_or(usize::MAX)) {
             if place.json {
                 out.extend_from_slice(output::json_text(&Name(name)).as_bytes());
+                out.push(b'\n');
             } else {
-                out.extend_from_slice(name);
+                printed.add(&mut out, name);
             }
-            out.push(if arguments.null { 0 } else { b'\n' });
         }
         output::raw(&[&out])?;
         left = left.saturating_sub(names.len() as u64);

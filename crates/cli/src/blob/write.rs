@@ -11,8 +11,8 @@ use super::progress::Progress;
 use super::put::{APPEND_AT_ONCE_BYTES, fill};
 use super::{NameArgument, Place, refusal};
 use crate::common::ending::{CommandError, Ending};
-use crate::common::quantity;
 use crate::common::shown::Name;
+use crate::common::{names, quantity};
 use crate::output;
 
 #[derive(Args, Debug)]
@@ -97,7 +97,7 @@ fn seen_of(path: &Path) -> Result<BlobSeen, CommandError> {
     let text = Source::file(path)?.next(SEEN_TEXT_BYTES_MAX)?;
     let seen = std::str::from_utf8(&text).ok().and_then(BlobSeen::parse);
     seen.ok_or_else(|| {
-        CommandError::Usage(format!("{} is not what `blob read --seen` writes", path.display()))
+        CommandError::Usage(format!("{} is not what `blob read --seen` writes", names::path(path)))
     })
 }
 

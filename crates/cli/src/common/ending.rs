@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use super::names;
 use crate::demo::DemoError;
 
 /// The numbers, for the help of every command.
@@ -112,7 +113,7 @@ impl fmt::Display for CommandError {
                 f.write_str("the manager's answer is none that this program knows: bring both up to date")
             }
             Self::System { operation, path, reason } => {
-                write!(f, "{}: {operation} failed: {reason}", path.display())
+                write!(f, "{}: {operation} failed: {reason}", names::path(path))
             }
             Self::Demo(error) => error.fmt(f),
             Self::OutputClosed => f.write_str("nobody reads the output"),

@@ -5,6 +5,7 @@ pub(crate) mod damaged;
 pub(crate) mod elsewhere;
 pub(crate) mod ending;
 pub(crate) mod http;
+pub(crate) mod names;
 pub(crate) mod places;
 pub(crate) mod quantity;
 pub(crate) mod runtime;

@@ -11,6 +11,7 @@ use zerohop_tls::ServerTls;
 use zerohop_tls::limits::PEM_BYTES_MAX;
 
 use super::ending::CommandError;
+use super::names;
 
 /// The variables that name the files; empty: there is none.
 pub(crate) const CERT_VARIABLE: &str = "ZEROHOP_TLS_CERT";
@@ -107,12 +108,12 @@ fn public(path: &Path) -> Result<Vec<u8>, CommandError> {
     let failed = |error: std::io::Error| CommandError::system("reading", path, &error);
     let bytes = std::fs::metadata(path).map_err(failed)?.len();
     if bytes > PEM_BYTES_MAX as u64 {
-        return Err(CommandError::Usage(format!("{}: {bytes} bytes are no certificate", path.display())));
+        return Err(CommandError::Usage(format!("{}: {bytes} bytes are no certificate", names::path(path))));
     }
     #[expect(clippy::disallowed_methods, reason = "a file of the user's, not of the store")]
     std::fs::read(path).map_err(failed)
 }
 
 fn unusable(path: &Path, error: &ConfigError) -> CommandError {
-    CommandError::Usage(format!("{}: {error}", path.display()))
+    CommandError::Usage(format!("{}: {error}", names::path(path)))
 }

@@ -9,6 +9,7 @@ use clap::Args;
 use zerohop_wire::limits::VALUE_BYTES_MAX;
 
 use super::ending::CommandError;
+use super::names;
 
 /// One value, given in one of three ways.
 #[derive(Args, Clone, Debug)]
@@ -56,7 +57,7 @@ fn bounded(from: impl Read, name: &Path) -> Result<Vec<u8>, CommandError> {
     if bytes.len() > VALUE_BYTES_MAX {
         let reason = format!(
             "{}: has more than the {VALUE_BYTES_MAX} bytes that a value may have: store it in parts",
-            name.display()
+            names::path(name)
         );
         return Err(CommandError::Refused(reason));
     }

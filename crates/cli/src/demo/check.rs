@@ -14,7 +14,7 @@ use super::load::Stored;
 use super::progress::Progress;
 use super::record::Header;
 use super::report::Fault;
-use super::source::shown;
+use crate::common::names;
 
 /// What a check found.
 #[derive(Debug, Default)]
@@ -175,7 +175,7 @@ impl Checked {
             }
             Err(what) => {
                 self.faulty += 1;
-                self.keep(vec![Fault { path: shown(&file.path), what }]);
+                self.keep(vec![Fault { path: names::text(&file.path), what }]);
             }
         }
     }

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use zerohop_client::Error;
 
+use crate::common::names;
+
 #[derive(Debug)]
 pub(crate) enum DemoError {
     /// DIR is not there, or is a file.
@@ -23,16 +25,16 @@ impl fmt::Display for DemoError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DemoError::NotAFolder { path, reason } => {
-                write!(f, "{}: {reason}: name a folder whose files are to be stored", path.display())
+                write!(f, "{}: {reason}: name a folder whose files are to be stored", names::path(path))
             }
             DemoError::TooManyFiles { most } => {
                 write!(f, "there are more than {most} files: name a smaller folder")
             }
             DemoError::DataNotEmpty { path } => {
-                write!(f, "{}: is not empty: name a new or an empty folder with --data", path.display())
+                write!(f, "{}: is not empty: name a new or an empty folder with --data", names::path(path))
             }
             DemoError::System { operation, path, reason } => {
-                write!(f, "{}: {operation} failed: {reason}", path.display())
+                write!(f, "{}: {operation} failed: {reason}", names::path(path))
             }
             DemoError::Cluster { doing, error } => write!(f, "{doing}: {error}"),
         }

@@ -43,9 +43,9 @@ use self::progress::Progress;
 use self::report::{Report, rate};
 use self::source::Source;
 use self::work::Work;
-use crate::common::admin;
 use crate::common::ending::{CommandError, Ending};
 use crate::common::runtime::{StopSignals, runtime};
+use crate::common::{admin, names};
 use crate::output;
 
 /// The keyspaces of the two rounds.
@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<Ending, CommandError> {
     let work = Work::make(arguments.data.as_deref(), arguments.keep)?;
     let source = Arc::new(Source::find(&dir, work.path())?);
     let mut report = Report {
-        folder: source::shown(dir.as_os_str().as_encoded_bytes()),
+        folder: names::path(&dir),
         skipped_folders: source.skipped_folders,
         skipped_others: source.skipped_others,
         unreadable: source.unreadable,

@@ -101,11 +101,6 @@ pub(super) fn fill(file: &mut impl Read, buffer: &mut Vec<u8>, bytes: usize) -> 
     file.take(bytes as u64).read_to_end(buffer).map(drop)
 }
 
-/// A path for people: what is not text, or would upset a terminal, is escaped.
-pub(super) fn shown(path: &[u8]) -> String {
-    String::from_utf8_lossy(path).chars().flat_map(|c| c.escape_debug()).collect()
-}
-
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "makes the files that are found")]
 mod tests {
@@ -128,7 +123,6 @@ mod tests {
         let mut bytes = Vec::new();
         source.open(b"not \xff utf-8").unwrap().read_to_end(&mut bytes).unwrap();
         assert_eq!(bytes, b"not \xff utf-8");
-        assert_eq!((shown(b"a\n\xff").as_str(), shown(b"\x1b[2J").as_str()), ("a\\n\u{fffd}", "\\u{1b}[2J"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `zerohop keyspace drop`.
 
-use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
+use std::io::{BufRead, IsTerminal, stdin};
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::Place;
 use super::settings::print_one;
 use crate::common::admin;
 use crate::common::ending::{CommandError, Ending};
-use crate::common::quantity;
+use crate::common::{names, quantity};
 use crate::output;
 
 #[derive(Args, Debug)]
@@ -47,8 +47,10 @@ pub(super) async fn run(arguments: DropArguments) -> Result<Ending, CommandError
 
 /// A name typed anew is harder to give by mistake than a `y`.
 fn confirm(name: &str) -> Result<bool, CommandError> {
-    let prompt = format!("This removes keyspace {name} and all that is in it. Type its name to go on: ");
-    drop(stderr().write_all(prompt.as_bytes()));
+    output::prompt(&format!(
+        "This removes keyspace {} and all that is in it. Type its name to go on: ",
+        names::text(name.as_bytes())
+    ));
     let mut answer = String::new();
     stdin()
         .lock()

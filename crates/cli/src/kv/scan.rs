@@ -24,7 +24,8 @@ pub(crate) struct ScanArguments {
     /// Fetches so many keys at a time, at most 4096.
     #[arg(long, value_name = "KEYS", default_value_t = 4096)]
     page: u32,
-    /// Ends each key with a zero byte instead of a line feed.
+    /// Prints keys as they are, with a zero byte behind each instead of a line feed. Without it a key that has a newline or another
+    /// control character is printed with escapes (`\n`, `\xNN`); on a terminal also one that has a backslash or is not UTF-8.
     #[arg(short = '0', long, conflicts_with = "json")]
     null: bool,
     #[command(flatten)]
@@ -49,6 +50,7 @@ pub(super) async fn run(arguments: ScanArguments) -> Result<Ending, CommandError
     let mut left = arguments.limit.unwrap_or(u64::MAX);
     let page_keys = u32::try_from(left).unwrap_or(u32::MAX).min(arguments.page);
     let mut scan = keyspace.scan(prefix).page_keys(page_keys);
+    let printed = output::Names::new(arguments.null);
     while left > 0
         && let Some(keys) = scan.next_page().await?
     {
@@ -56,10 +58,10 @@ pub(super) async fn run(arguments: ScanArguments) -> Result<Ending, CommandError
         for key in keys.iter().take(usize::try_from(left).unwrap_or(usize::MAX)) {
             if place.json {
                 out.extend_from_slice(output::json_text(&shown(key)).as_bytes());
+                out.push(b'\n');
             } else {
-                out.extend_from_slice(&key.key);
+                printed.add(&mut out, &key.key);
             }
-            out.push(if arguments.null { 0 } else { b'\n' });
         }
         output::raw(&[&out])?;
         left = left.saturating_sub(keys.len() as u64);

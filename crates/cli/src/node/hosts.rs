@@ -9,6 +9,7 @@ use zerohop_node::server::{ClusterOptions, LocalStart, Way};
 
 use super::listen;
 use crate::common::ending::CommandError;
+use crate::common::names;
 
 /// The most bytes of the name of a failure domain, and of its value.
 const DOMAIN_BYTES_MAX: usize = 64;
@@ -143,10 +144,10 @@ fn domain_of(text: &str) -> u32 {
 }
 
 fn read(path: &Path) -> Result<String, String> {
-    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let failed = |error: std::io::Error| format!("{}: {error}", names::path(path));
     let bytes = std::fs::metadata(path).map_err(failed)?.len();
     if bytes > FILE_BYTES_MAX {
-        return Err(format!("{}: {bytes} bytes are no list of hosts", path.display()));
+        return Err(format!("{}: {bytes} bytes are no list of hosts", names::path(path)));
     }
     std::fs::read_to_string(path).map_err(failed)
 }

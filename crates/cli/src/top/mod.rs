@@ -16,7 +16,7 @@ use crate::common::quantity::{self, shown_bytes};
 use crate::common::runtime::StopSignals;
 use crate::common::target::Target;
 use crate::common::view::{self, ShownView};
-use crate::common::{admin, http};
+use crate::common::{admin, http, names};
 use crate::output;
 
 /// Rates over less say little.
@@ -89,7 +89,7 @@ pub(crate) async fn run(arguments: TopArguments) -> Result<Ending, CommandError>
         } else {
             // On a terminal in the same place; elsewhere one below the other.
             let clear = if output::is_terminal() && !once { "\x1b[H\x1b[2J" } else { "" };
-            output::result(&format!("{clear}{}", shown.table()))?;
+            output::raw(&[clear.as_bytes(), names::screened(&shown.table()).as_bytes(), b"\n"])?;
         }
         if once {
             return Ok(Ending::Done);
@@ -151,7 +151,7 @@ impl Shown {
             "cpus"
         ));
         for ShownNode { id, state, manager, figures, silent } in &self.nodes {
-            let name = format!("{id} {manager}");
+            let name = names::text(format!("{id} {manager}").as_bytes());
             lines.push(match (figures, silent) {
                 (Some(figures), _) => line(&name, figures),
                 (None, Some(why)) => format!("{name:<22} {state}: {why}"),

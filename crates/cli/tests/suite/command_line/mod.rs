@@ -14,6 +14,7 @@ mod full_disk;
 mod keyspaces;
 mod large_blobs;
 mod manual;
+mod names;
 mod processes;
 mod progress;
 mod records;

@@ -1,101 +1,18 @@
 //! How far `zerohop backup`, `restore` and `verify` have come, once they take longer than a second, and what `doctor` asks for: told on a
 //! terminal, and nowhere else.
 
-use std::fs::File;
-use std::io::Read;
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::{Output, Stdio};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::process::{Signal, kill_process};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::process::Signal;
 
-use crate::support::process::Running;
-use crate::support::serving::{Serving, code, stdout, zerohop};
-use crate::support::{GIVE_UP_AFTER, wait_for};
+use crate::support::serving::{Serving, code, stdout};
+use crate::support::terminal::OnTerminal;
+use crate::support::wait_for;
 
 /// What begins a line anew, and takes away what stood there.
 const ANEW: &str = "\r\u{1b}[K";
-
-/// A slowed program runs for so long, or as much longer as the machine lets it, and stands still for so many times as long, in turns.
-const RUNS: Duration = Duration::from_millis(4);
-const STANDS: u32 = 38;
-
-/// A program that complains on a terminal.
-struct OnTerminal {
-    child: Running,
-    started: Instant,
-    told: Arc<Mutex<Vec<u8>>>,
-    reader: std::thread::JoinHandle<()>,
-}
-
-impl OnTerminal {
-    fn start(cluster: &Serving, arguments: &[&str]) -> OnTerminal {
-        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&ours).unwrap();
-        unlockpt(&ours).unwrap();
-        let name = ptsname(&ours, Vec::new()).unwrap();
-        let path = Path::new(std::ffi::OsStr::from_bytes(name.to_bytes()));
-        let theirs = File::options().read(true).write(true).open(path).unwrap();
-        let mut command = zerohop(arguments);
-        command.env("ZEROHOP_ENDPOINT", cluster.endpoint());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(theirs);
-        let started = Instant::now();
-        let child = Running::start(&mut command);
-        // Closed here too, so that the terminal ends with the program.
-        drop(command);
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let reader = std::thread::spawn({
-            let told = Arc::clone(&told);
-            move || {
-                let (mut ours, mut some) = (File::from(ours), [0; 4096]);
-                // The end of a terminal is an error.
-                while let Ok(length @ 1..) = ours.read(&mut some) {
-                    told.lock().unwrap().extend_from_slice(&some[..length]);
-                }
-            }
-        });
-        OnTerminal { child, started, told, reader }
-    }
-
-    fn told(&self) -> String {
-        String::from_utf8(self.told.lock().unwrap().clone()).unwrap()
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(self.child.pid(), signal).unwrap();
-    }
-
-    /// Slows it down until it has told all of this.
-    fn slow_until(&mut self, texts: &[&str]) {
-        let mut went_on = self.started;
-        while self.child.try_wait().unwrap().is_none() {
-            let told = self.told();
-            if texts.iter().all(|text| told.contains(text)) {
-                return;
-            }
-            assert!(self.started.elapsed() < GIVE_UP_AFTER, "it tells nothing, and does not end: {told:?}");
-            self.signal(Signal::STOP);
-            std::thread::sleep(went_on.elapsed() * STANDS);
-            went_on = Instant::now();
-            self.signal(Signal::CONT);
-            std::thread::sleep(RUNS);
-        }
-    }
-
-    /// Its end: what the terminal showed, how long it took, and the rest.
-    fn end(mut self) -> (String, Duration, Output) {
-        let status = self.child.ended();
-        let took = self.started.elapsed();
-        self.reader.join().unwrap();
-        let mut output = Output { status, stdout: Vec::new(), stderr: Vec::new() };
-        self.child.stdout.take().unwrap().read_to_end(&mut output.stdout).unwrap();
-        (String::from_utf8(self.told.lock().unwrap().clone()).unwrap(), took, output)
-    }
-}
 
 /// The log of a node on a terminal has lines of its own only, with their levels in colour; nothing is said beside them.
 #[test]

@@ -10,6 +10,7 @@ pub(crate) mod ports;
 pub(crate) mod process;
 pub(crate) mod report;
 pub(crate) mod serving;
+pub(crate) mod terminal;
 #[path = "../../../../node/tests/suite/support/waiting.rs"]
 pub(crate) mod waiting;
 

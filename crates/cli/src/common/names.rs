@@ -1,0 +1,159 @@
+//! Names that any program may have chosen, as text that neither rules a terminal nor breaks a line.
+//!
+//! Control characters (C0, DEL, C1), bidirectional marks and the line and paragraph separators are written as escapes, byte by byte:
+//! `\n`, `\t`, `\xNN`. A backslash is doubled beside them. `printf '%b'` and the double quotes of `zerohop txn` read all of this.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// How names are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// For people: everything but plain text is escaped, a backslash and bytes that are not UTF-8 too.
+    Terminal,
+    /// For programs: as it is, unless it has a character that is escaped; a line never breaks inside a name.
+    Line,
+    /// As it is: the end of a name is a zero byte.
+    Raw,
+}
+
+/// A name in this style.
+pub(crate) fn shown(name: &[u8], style: Style) -> Cow<'_, [u8]> {
+    let is_escaped = match style {
+        Style::Terminal => name.contains(&b'\\') || std::str::from_utf8(name).map_or(true, has_unsafe),
+        Style::Line => name.utf8_chunks().any(|chunk| {
+            has_unsafe(chunk.valid()) || chunk.invalid().iter().any(|byte| (0x80..0xa0).contains(byte))
+        }),
+        Style::Raw => false,
+    };
+    if is_escaped { Cow::Owned(escaped(name).into_bytes()) } else { Cow::Borrowed(name) }
+}
+
+/// A name within a sentence or a table.
+pub(crate) fn text(name: &[u8]) -> String {
+    String::from_utf8_lossy(&shown(name, Style::Terminal)).into_owned()
+}
+
+/// The same of a file or folder.
+pub(crate) fn path(path: &Path) -> String {
+    text(path.as_os_str().as_bytes())
+}
+
+/// A text of the program's own, whose lines and tabs stay, while whatever else would rule a terminal is escaped: parts of it come from
+/// servers, files or arguments.
+pub(crate) fn screened(text: &str) -> Cow<'_, str> {
+    let is_escaped = |one: char| is_unsafe(one) && one != '\n' && one != '\t';
+    if !text.contains(is_escaped) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for one in text.chars() {
+        if is_escaped(one) { escape(&mut out, one) } else { out.push(one) }
+    }
+    Cow::Owned(out)
+}
+
+/// Text of JSON that says the same, in which such characters are escapes of JSON: all of them stand within its strings.
+pub(crate) fn json(text: String) -> String {
+    if !text.contains(is_unsafe) {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for one in text.chars() {
+        if is_unsafe(one) {
+            // None of them is beyond 16 bits.
+            let _ = write!(out, "\\u{:04x}", u32::from(one));
+        } else {
+            out.push(one);
+        }
+    }
+    out
+}
+
+/// Whether a terminal, or a reader of lines, takes it for more than a sign.
+pub(crate) fn is_unsafe(one: char) -> bool {
+    one.is_control()
+        || matches!(one, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+fn has_unsafe(text: &str) -> bool {
+    text.contains(is_unsafe)
+}
+
+fn escaped(name: &[u8]) -> String {
+    let mut out = String::with_capacity(name.len() + 16);
+    for chunk in name.utf8_chunks() {
+        for one in chunk.valid().chars() {
+            match one {
+                '\\' => out.push_str("\\\\"),
+                one if is_unsafe(one) => escape(&mut out, one),
+                one => out.push(one),
+            }
+        }
+        chunk.invalid().iter().for_each(|byte| hex(&mut out, *byte));
+    }
+    out
+}
+
+fn escape(out: &mut String, one: char) {
+    match one {
+        '\n' => out.push_str("\\n"),
+        '\t' => out.push_str("\\t"),
+        one => one.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| hex(out, byte)),
+    }
+}
+
+fn hex(out: &mut String, byte: u8) {
+    // Writing to a string cannot fail.
+    let _ = write!(out, "\\x{byte:02x}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names, as a terminal and as a line of a pipe have them.
+    const CASES: [(&[u8], &[u8], &[u8]); 14] = [
+        (b"plain name", b"plain name", b"plain name"),
+        ("größe 大".as_bytes(), "größe 大".as_bytes(), "größe 大".as_bytes()),
+        (b"two\nlines", b"two\\nlines", b"two\\nlines"),
+        (b"a\tb", b"a\\tb", b"a\\tb"),
+        (b"\x1b]0;title\x07", b"\\x1b]0;title\\x07", b"\\x1b]0;title\\x07"),
+        (b"zero\0del\x7f\r", b"zero\\x00del\\x7f\\x0d", b"zero\\x00del\\x7f\\x0d"),
+        ("c1\u{9b}31m".as_bytes(), b"c1\\xc2\\x9b31m", b"c1\\xc2\\x9b31m"),
+        ("bidi\u{202e}txt".as_bytes(), b"bidi\\xe2\\x80\\xaetxt", b"bidi\\xe2\\x80\\xaetxt"),
+        (
+            "\u{2066}\u{61c}\u{200f}".as_bytes(),
+            b"\\xe2\\x81\\xa6\\xd8\\x9c\\xe2\\x80\\x8f",
+            b"\\xe2\\x81\\xa6\\xd8\\x9c\\xe2\\x80\\x8f",
+        ),
+        ("p\u{2029}".as_bytes(), b"p\\xe2\\x80\\xa9", b"p\\xe2\\x80\\xa9"),
+        // A byte that is C1 in terminals of eight bits.
+        (b"raw\x9b1m", b"raw\\x9b1m", b"raw\\x9b1m"),
+        (b"latin \xe9", b"latin \\xe9", b"latin \xe9"),
+        (b"C:\\new", b"C:\\\\new", b"C:\\new"),
+        (b"C:\\new\n\xe9", b"C:\\\\new\\n\\xe9", b"C:\\\\new\\n\\xe9"),
+    ];
+
+    #[test]
+    fn names_neither_rule_a_terminal_nor_break_a_line() {
+        for (name, on_terminal, in_pipe) in CASES {
+            let of = |style| shown(name, style).into_owned();
+            assert_eq!(of(Style::Terminal), on_terminal, "{name:?}");
+            assert_eq!(of(Style::Line), in_pipe, "{name:?}");
+            assert_eq!(of(Style::Raw), name);
+        }
+    }
+
+    #[test]
+    fn texts_keep_their_lines_and_json_says_the_same() {
+        assert_eq!(screened("a\tb\nc \u{1b}[2J\u{85}"), "a\tb\nc \\x1b[2J\\xc2\\x85");
+        assert_eq!(screened("C:\\ größe"), "C:\\ größe");
+        let name = "a\u{7f}\u{9b}\u{202e}b\n";
+        let text = json(serde_json::to_string(name).unwrap());
+        assert_eq!(text, "\"a\\u007f\\u009b\\u202eb\\n\"");
+        assert_eq!(serde_json::from_str::<String>(&text).unwrap(), name);
+    }
+}

@@ -1,0 +1,116 @@
+//! Programs on a pseudo-terminal.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use super::GIVE_UP_AFTER;
+use super::process::Running;
+use super::serving::{Serving, zerohop};
+
+/// A slowed program runs for so long, or as much longer as the machine lets it, and stands still for so many times as long, in turns.
+const RUNS: Duration = Duration::from_millis(4);
+const STANDS: u32 = 38;
+
+/// A program with a terminal.
+pub(crate) struct OnTerminal {
+    child: Running,
+    started: Instant,
+    told: Arc<Mutex<Vec<u8>>>,
+    reader: std::thread::JoinHandle<()>,
+}
+
+impl OnTerminal {
+    /// Its standard error is the terminal, and standard output a pipe.
+    pub(crate) fn start(cluster: &Serving, arguments: &[&str]) -> OnTerminal {
+        OnTerminal::with(cluster, arguments, |command, theirs| {
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(theirs);
+        })
+    }
+
+    /// Standard input, standard output and standard error are the terminal.
+    pub(crate) fn whole(cluster: &Serving, arguments: &[impl AsRef<OsStr>]) -> OnTerminal {
+        OnTerminal::with(cluster, arguments, |command, theirs| {
+            let copy = || theirs.try_clone().unwrap();
+            command.stdin(copy()).stdout(copy()).stderr(copy());
+        })
+    }
+
+    fn with(
+        cluster: &Serving,
+        arguments: &[impl AsRef<OsStr>],
+        connect: impl FnOnce(&mut Command, File),
+    ) -> OnTerminal {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&ours).unwrap();
+        unlockpt(&ours).unwrap();
+        let name = ptsname(&ours, Vec::new()).unwrap();
+        let path = Path::new(OsStr::from_bytes(name.to_bytes()));
+        let theirs = File::options().read(true).write(true).open(path).unwrap();
+        let mut command = zerohop(arguments);
+        command.env("ZEROHOP_ENDPOINT", cluster.endpoint());
+        connect(&mut command, theirs);
+        let started = Instant::now();
+        let child = Running::start(&mut command);
+        // Closed here too, so that the terminal ends with the program.
+        drop(command);
+        let ours = File::from(ours);
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let reader = std::thread::spawn({
+            let told = Arc::clone(&told);
+            move || {
+                let (mut ours, mut some) = (ours, [0; 4096]);
+                // The end of a terminal is an error.
+                while let Ok(length @ 1..) = ours.read(&mut some) {
+                    told.lock().unwrap().extend_from_slice(&some[..length]);
+                }
+            }
+        });
+        OnTerminal { child, started, told, reader }
+    }
+
+    pub(crate) fn told(&self) -> String {
+        String::from_utf8(self.told.lock().unwrap().clone()).unwrap()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.child.pid(), signal).unwrap();
+    }
+
+    /// Slows it down until it has told all of this.
+    pub(crate) fn slow_until(&mut self, texts: &[&str]) {
+        let mut went_on = self.started;
+        while self.child.try_wait().unwrap().is_none() {
+            let told = self.told();
+            if texts.iter().all(|text| told.contains(text)) {
+                return;
+            }
+            assert!(self.started.elapsed() < GIVE_UP_AFTER, "it tells nothing, and does not end: {told:?}");
+            self.signal(Signal::STOP);
+            std::thread::sleep(went_on.elapsed() * STANDS);
+            went_on = Instant::now();
+            self.signal(Signal::CONT);
+            std::thread::sleep(RUNS);
+        }
+    }
+
+    /// Its end: what the terminal showed, how long it took, and the rest.
+    pub(crate) fn end(mut self) -> (String, Duration, Output) {
+        let status = self.child.ended();
+        let took = self.started.elapsed();
+        self.reader.join().unwrap();
+        let mut output = Output { status, stdout: Vec::new(), stderr: Vec::new() };
+        if let Some(mut stdout) = self.child.stdout.take() {
+            stdout.read_to_end(&mut output.stdout).unwrap();
+        }
+        (String::from_utf8(self.told.lock().unwrap().clone()).unwrap(), took, output)
+    }
+}
