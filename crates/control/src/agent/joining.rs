@@ -112,6 +112,7 @@ impl Agent {
     pub(super) fn looked(&mut self, mark: u64) {
         if self.start == Start::Looking {
             self.start = Start::Waiting { mark };
+            self.looked_mark = Some(mark);
             self.fetch_soon();
         }
     }

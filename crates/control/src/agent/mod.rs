@@ -75,6 +75,8 @@ pub struct Agent {
     now: Time,
     stream: Stream,
     start: Start,
+    /// The mark of the command that dates this start.
+    looked_mark: Option<u64>,
     own: Option<Own>,
     /// Its manager, if it is a member of the control group.
     seat: Option<Manager>,
@@ -153,6 +155,7 @@ impl Agent {
             now,
             stream: Stream::new(settings.seed),
             start: Start::Nobody,
+            looked_mark: None,
             own: None,
             seat: None,
             last_seat: None,

@@ -134,7 +134,10 @@ impl Agent {
         let Some(manager) = self.seat.as_ref() else { return };
         let (state, leader) = (manager.state(), manager.leader());
         let (mark, map) = (state.mark(), state.map().clone());
-        self.group.forget_moves(state.managers());
+        // Not by a list of before this start, which may have them where they were once, and are again.
+        if self.looked_mark.is_some_and(|looked| mark >= looked) {
+            self.group.forget_moves(state.managers());
+        }
         let news =
             (mark > self.group.mark).then(|| News { mark, managers: state.managers().to_vec(), leader });
         if leader != self.seat_leader {

@@ -24,7 +24,11 @@ fn setting(managers: usize, others: usize) -> Setting {
 }
 
 pub(crate) fn formed(managers: usize, others: usize) -> Nodes {
-    let mut nodes = Nodes::new(5, setting(managers, others));
+    formed_with(setting(managers, others))
+}
+
+fn formed_with(setting: Setting) -> Nodes {
+    let mut nodes = Nodes::new(5, setting);
     for at in 0..nodes.machines.len() {
         nodes.at(at as u64 * 20_000, Happening::Start { at });
     }
@@ -259,19 +263,34 @@ fn a_manager_that_comes_back_elsewhere_stays_in_the_control_group() {
 
 #[test]
 fn managers_that_all_come_back_elsewhere_find_each_other_where_their_shells_say() {
-    let mut nodes = formed(3, 1);
+    // Their logs begin with where they were at first.
+    let mut nodes = formed_with(Setting { log_entries_max: 1_000, ..setting(3, 1) });
     let before: Vec<Address> = nodes.machines.iter().map(|one| one.address.clone()).collect();
-    // Each where another was.
-    for at in 0..3 {
-        nodes.machines[at].address = before[(at + 1) % 3].clone();
+    let new: Vec<Address> = (0..3).map(|at| address(&format!("elsewhere-{at}:7400"))).collect();
+    // Where nobody was; back; and each where another was.
+    let turned = [&before[1], &before[2], &before[0]].map(Address::clone).to_vec();
+    for places in [&new, &before[..3].to_vec(), &turned] {
+        for (machine, place) in nodes.machines.iter_mut().zip(places) {
+            machine.address = place.clone();
+        }
+        nodes.moved = nodes.managers();
+        (0..4).for_each(|at| nodes.crash(at, 100_000));
+        // Killed as soon as all is decided: not all have noted yet that it is.
+        let until = nodes.now + 8 * SECOND;
+        let knows = |nodes: &Nodes| {
+            let agent = nodes.leader().and_then(|leader| nodes.machines[leader].agent.as_ref());
+            let state = agent.and_then(Agent::manager).map(|manager| manager.state());
+            let have_joined =
+                nodes.machines.iter().all(|one| one.agent.as_ref().is_some_and(Agent::has_joined));
+            have_joined && state.is_some_and(|state| state.managers() == nodes.managers())
+        };
+        while nodes.now < until && !knows(&nodes) {
+            nodes.run(nodes.now + 1_000);
+        }
+        assert!(knows(&nodes), "{places:?}");
     }
-    nodes.moved = nodes.managers();
-    (0..4).for_each(|at| nodes.crash(at, 100_000));
     nodes.run(nodes.now + 8 * SECOND);
     assert!(nodes.machines.iter().all(|one| one.agent.as_ref().is_some_and(Agent::has_joined)));
-    let leader = nodes.leader().expect("one leads");
-    let state = nodes.machines[leader].agent.as_ref().expect("runs").manager().expect("leads").state();
-    assert_eq!(state.managers(), nodes.managers());
 }
 
 /// What the leader, which is machine 0, tells a start that asks from there.

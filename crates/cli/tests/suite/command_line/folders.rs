@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use zerohop_node::server::LocalCluster;
 
 use crate::support::folder;
 use crate::support::ports::ports;
 use crate::support::process::Running;
-use crate::support::serving::{Serving, code, output, stderr, zerohop};
+use crate::support::serving::{Serving, code, output, pid, stderr, zerohop};
 use crate::support::wait_for;
 
 /// `zerohop up` of nodes with one instance each.
@@ -201,7 +201,24 @@ fn a_cluster_is_served_again_at_other_ports() {
     let known = store(&second);
     has_moved(&second, &known);
     is_whole(&other);
-    assert_eq!(second.end_with(Signal::INT), Some(0));
+    drop(other);
+    // Killed, and no file says how it was founded, as in folders of programs before this one.
+    assert_eq!(second.end_with(Signal::KILL), None);
+    std::fs::remove_file(data.join("cluster")).unwrap();
+    let third = Serving::start(up(&data, port, &[]));
+    let known = store(&third);
+    has_moved(&third, &known);
+    assert_eq!(third.end_with(Signal::INT), Some(0));
+    // Each but the last where the one behind it was.
+    let fourth = Serving::start(up(&data, port + 2, &[]));
+    let known = store(&fourth);
+    has_moved(&fourth, &known);
+    // The control group is whole: without one of them the others go on.
+    kill_process(pid(fourth.ready["nodes"][0]["pid"].as_u64().unwrap()), Signal::KILL).unwrap();
+    let others = listening(&fourth).into_iter().filter(|at| *at != fourth.endpoint());
+    let others = others.collect::<Vec<_>>().join(",");
+    let create = || zerohop(&["keyspace", "create", "more", "--endpoint", &others]).output().unwrap();
+    wait_for("the others go on", create, |output| code(output) == 0);
 }
 
 /// A copy of a folder, as `cp -a` makes it.
