@@ -225,32 +225,35 @@ async fn open_or_make(
     let mut made = Vec::new();
     for (place, settings) in missing {
         let name = settings.name.clone();
-        let result = admin::create(client, settings).await;
-        // Whatever is not known to be refused may be there.
-        if matches!(&result, Ok(_) | Err(CommandError::Client(_))) {
-            made.push(name.clone());
-        }
-        let into = match result {
-            Ok(_) => client.keyspace(&name).await.map_err(CommandError::from),
+        let into = match admin::create(client, settings).await {
+            Ok(_) => {
+                made.push(name.clone());
+                client.keyspace(&name).await.map_err(CommandError::from)
+            }
             Err(error) => Err(error),
         };
         match into {
             Ok(into) => opened.push(Opened { place, name, into, made: true }),
-            Err(error) => return Err(unmade(client, &made, error, arguments).await),
+            Err(error) => {
+                // Of one whose answer is missing nobody knows who has made it: it is named, and left.
+                let is_open = !made.contains(&name) && matches!(error, CommandError::Client(_));
+                let doubtful = is_open.then_some(name);
+                return Err(unmade(client, (&made, doubtful), error, arguments).await);
+            }
         }
     }
     opened.sort_by_key(|one| one.place);
     Ok(opened)
 }
 
-/// Removes keyspaces again that were made, and says so if that fails.
+/// Removes keyspaces again that this command has made, and names those that may be there all the same.
 async fn unmade(
     client: &Client,
-    made: &[String],
+    (made, doubtful): (&[String], Option<String>),
     error: CommandError,
     arguments: &RestoreArguments,
 ) -> CommandError {
-    let mut left = Vec::new();
+    let mut left = Vec::from_iter(doubtful.as_deref());
     for name in made {
         let options = DropOptions { at_once: true, wait: arguments.target.timeout() };
         match client.drop_keyspace_with(name, options, |_| ()).await {
