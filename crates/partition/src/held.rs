@@ -29,9 +29,24 @@ pub(crate) enum Reply {
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     queue: VecDeque<(u64, Token, Reply)>,
+    /// Answers of units that may not be told yet though their time has come, or of which another primary decides.
+    kept: VecDeque<Kept>,
+    /// Until when these are kept, in microseconds of the clock that never runs backwards.
+    kept_until_us: u64,
     bytes: usize,
     /// Nothing more will be committed: what would wait for that is answered so.
     failed: Option<Failure<'static>>,
+}
+
+/// See [`Held::keep`].
+#[derive(Debug)]
+struct Kept {
+    /// [`u64::MAX`]: what becomes of its entry cannot be found out here.
+    index: u64,
+    to: Token,
+    reply: Reply,
+    /// Its entry is not in the log any more.
+    is_cut: bool,
 }
 
 impl Reply {
@@ -129,11 +144,11 @@ impl Held {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.queue.len()
+        self.queue.len() + self.kept.len()
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.queue.len() >= HELD_ANSWERS_MAX || self.bytes >= HELD_BYTES_MAX
+        self.len() >= HELD_ANSWERS_MAX || self.bytes >= HELD_BYTES_MAX
     }
 
     /// Sends the answers whose entries are committed.
@@ -147,8 +162,60 @@ impl Held {
         }
     }
 
+    /// Keeps the answers of units until [`Held::settle`] knows of them, until then at most, and answers all others with a failure.
+    /// Who asked for one of those finds out by asking again; a unit has no number by which it could be asked for again.
+    pub(crate) fn keep(&mut self, until_us: u64, failure: &Failure<'static>, effects: &mut dyn Effects) {
+        for (index, to, reply) in self.queue.drain(..) {
+            match reply {
+                Reply::Raw(_) => self.kept.push_back(Kept { index, to, reply, is_cut: false }),
+                _ => {
+                    self.bytes -= reply.bytes();
+                    reply.fail(to, failure, effects);
+                }
+            }
+        }
+        self.kept_until_us = until_us;
+    }
+
+    /// When what is kept must be let go; [`u64::MAX`]: nothing is.
+    pub(crate) fn kept_until_us(&self) -> u64 {
+        if self.kept.is_empty() { u64::MAX } else { self.kept_until_us }
+    }
+
+    /// The log ends here now.
+    pub(crate) fn cut_after(&mut self, index: u64) {
+        self.kept.iter_mut().filter(|one| one.index > index).for_each(|one| one.is_cut = true);
+    }
+
+    /// The log is another.
+    pub(crate) fn lose_track(&mut self) {
+        self.kept.iter_mut().for_each(|one| one.index = u64::MAX);
+    }
+
+    /// Answers what is kept up to a log index that is committed, by enough members: what was cut before can be committed nowhere.
+    pub(crate) fn settle(&mut self, through: u64, effects: &mut dyn Effects) {
+        while self.kept.front().is_some_and(|one| one.index <= through)
+            && let Some(Kept { to, reply, is_cut, .. }) = self.kept.pop_front()
+        {
+            self.bytes -= reply.bytes();
+            match is_cut {
+                true => effects.answer(to, &Message::Answer(Err(Failure::Unavailable { retry_after_ms: 0 }))),
+                false => reply.send(to, effects),
+            }
+        }
+    }
+
+    /// Answers all that is kept with a failure.
+    pub(crate) fn let_kept_go(&mut self, failure: &Failure<'static>, effects: &mut dyn Effects) {
+        for Kept { to, reply, .. } in self.kept.drain(..) {
+            self.bytes -= reply.bytes();
+            reply.fail(to, failure, effects);
+        }
+    }
+
     /// Answers all that is held with a failure; what comes later is held as before.
     pub(crate) fn let_go(&mut self, failure: &Failure<'static>, effects: &mut dyn Effects) {
+        self.let_kept_go(failure, effects);
         self.bytes = 0;
         for (_, to, reply) in self.queue.drain(..) {
             reply.fail(to, failure, effects);
@@ -157,10 +224,82 @@ impl Held {
 
     /// Answers all with a failure, these and those to come: whether their entries survive is not known.
     pub(crate) fn fail(&mut self, failure: Failure<'static>, effects: &mut dyn Effects) {
+        self.let_kept_go(&failure, effects);
         self.bytes = 0;
         let failure = self.failed.insert(failure);
         for (_, to, reply) in self.queue.drain(..) {
             reply.fail(to, failure, effects);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_wire::ids::RequestId;
+
+    use super::*;
+    use crate::testing::Collected;
+
+    /// What each token was told since the last look: a reply, or a failure in words.
+    fn told(collected: &mut Collected) -> Vec<(u64, String)> {
+        let replies = std::mem::take(&mut collected.replies).into_iter();
+        let replies = replies.map(|(to, bytes)| (to.request.0, format!("{bytes:?}")));
+        let answers = std::mem::take(&mut collected.answers).into_iter();
+        let answers = answers.map(|(to, answered)| (to.request.0, format!("{answered:?}")));
+        let mut all: Vec<(u64, String)> = replies.chain(answers).collect();
+        all.sort();
+        all
+    }
+
+    fn failed(failure: Failure<'static>) -> String {
+        format!("{:?}", Err::<Outcome<'_>, _>(failure))
+    }
+
+    const UNAVAILABLE: Failure<'static> = Failure::Unavailable { retry_after_ms: 0 };
+    const IN_DOUBT: Failure<'static> = Failure::TimedOut { version: Timestamp::ZERO };
+
+    /// Holds units of these log indices, each token as its index, and one other answer behind them.
+    fn kept(indices: &[u64]) -> (Held, Collected) {
+        let (mut held, mut out) = (Held::default(), Collected::default());
+        let token = |request| Token { connection: 1, request: RequestId(request) };
+        for index in indices {
+            held.push(*index, token(*index), Reply::Raw(vec![*index as u8]), &mut out);
+        }
+        let other = Reply::Small(Ok(Outcome::Done { version: Timestamp::ZERO, number: 0 }));
+        held.push(90, token(90), other, &mut out);
+        held.keep(5, &UNAVAILABLE, &mut out);
+        assert_eq!(told(&mut out), [(90, failed(IN_DOUBT))], "whoever has a number asks again");
+        assert_eq!(held.kept_until_us(), 5);
+        (held, out)
+    }
+
+    #[test]
+    fn a_deposed_primary_tells_of_units_what_the_log_that_goes_on_says() {
+        let (mut held, mut out) = kept(&[7, 8, 9]);
+        held.settle(6, &mut out);
+        held.cut_after(8);
+        assert_eq!(told(&mut out), [], "as long as no more is committed the cut entry may be, elsewhere");
+        held.settle(9, &mut out);
+        assert_eq!(told(&mut out), [(7, "[7]".to_owned()), (8, "[8]".to_owned()), (9, failed(UNAVAILABLE))]);
+        assert_eq!((held.len(), held.bytes, held.kept_until_us()), (0, 0, u64::MAX));
+    }
+
+    #[test]
+    fn what_nothing_is_heard_of_ends_in_doubt() {
+        let (mut held, mut out) = kept(&[7, 8]);
+        held.cut_after(7);
+        held.lose_track();
+        held.settle(100, &mut out);
+        assert_eq!(told(&mut out), [], "the log is another one's, whose entries have these numbers too");
+        held.let_kept_go(&UNAVAILABLE, &mut out);
+        assert_eq!(told(&mut out), [(7, failed(IN_DOUBT)), (8, failed(IN_DOUBT))]);
+        assert_eq!((held.len(), held.bytes), (0, 0));
+    }
+
+    #[test]
+    fn all_that_is_kept_is_told_of_when_a_partition_ends() {
+        let (mut held, mut out) = kept(&[7]);
+        held.fail(Failure::DiskFailed, &mut out);
+        assert_eq!(told(&mut out), [(7, failed(Failure::DiskFailed))]);
     }
 }

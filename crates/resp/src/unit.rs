@@ -99,12 +99,18 @@ impl<'a> Unit<'a> {
             Protocol::Resp2 => 2,
             Protocol::Resp3 => 3,
         };
-        into.reserve(UNIT_HEADER_BYTES + self.watched.len() + self.commands.len());
+        into.reserve(self.encoded_bytes());
         into.extend_from_slice(&[VERSION, self.kind as u8, protocol, 0]);
         into.extend_from_slice(&self.wait_until_ms.unwrap_or(0).to_le_bytes());
         into.extend_from_slice(&(self.watched.len() as u32).to_le_bytes());
         into.extend_from_slice(self.watched);
         into.extend_from_slice(self.commands);
+    }
+
+    /// How many bytes [`Unit::encode`] appends.
+    #[must_use]
+    pub fn encoded_bytes(&self) -> usize {
+        UNIT_HEADER_BYTES + self.watched.len() + self.commands.len()
     }
 
     /// The unit of these bytes. What its commands are is looked at when it is executed.

@@ -100,7 +100,10 @@ impl<'a> Planner<'a> {
             self.moves += 1;
             let target = group.followers[0];
             let pin = self.pin(keyspace, partition);
-            if let Some(leaver) = self.leaver(config, group, pin, Some(target)) {
+            // Nobody leaves for one that has followed before.
+            if counted > wanted
+                && let Some(leaver) = self.leaver(config, group, pin, Some(target))
+            {
                 self.tally.hold(leaver, -1);
             }
             let overdue = (self.seen.overdue)(keyspace, partition, group.epoch);
@@ -125,6 +128,10 @@ impl<'a> Planner<'a> {
                 self.tally.hold(leaver, -1);
             }
             leaver.and_then(|leaver| self.leave(group, leaver))
+        } else if group.in_sync.len() + 1 > usize::from(config.min_in_sync)
+            && let Some(heir) = self.evening_heir(keyspace, partition, group)
+        {
+            Some(GroupStep::Promote(heir))
         } else if group.in_sync.len() + 1 > usize::from(config.min_in_sync) {
             // Whoever should not be primary soon is let go last.
             let heaviest = group
@@ -311,7 +318,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Primaries change places with in-sync replicas where that makes what is asked of them more even. It copies nothing,
+    /// Primaries change places with other members where that makes what is asked of them more even. It copies nothing,
     /// but every such change is a redirect for clients, so it waits for moves to end, and for nodes to be left alone: who
     /// flaps would be given primaries only to lose them again.
     fn even_primaries(&mut self, quiet: &[Quiet<'_>]) {
@@ -325,18 +332,58 @@ impl<'a> Planner<'a> {
             if *is_pinned {
                 continue;
             }
-            let load = load(self.seen, *keyspace, *partition);
-            let heir = group
-                .in_sync
-                .iter()
-                .copied()
-                .filter(|one| self.tally.is(*one, NodeState::Up))
-                .min_by_key(|one| (self.tally.laden(*one), *one));
-            if let Some(heir) = heir.filter(|heir| self.tally.evens(group.primary, *heir, load)) {
-                self.tally.serve(Some(group.primary), heir, load);
-                self.push(*keyspace, *partition, *group, Some(GroupStep::Promote(heir)));
-            }
+            let step = match self.evening_heir(*keyspace, *partition, *group) {
+                Some(heir) => Some(GroupStep::Promote(heir)),
+                None => self.evening_follower(*keyspace, *partition, *group),
+            };
+            self.push(*keyspace, *partition, *group, step);
         }
+    }
+
+    /// The in-sync replica that is to be primary instead, if that makes what is asked of the two more even.
+    fn evening_heir(
+        &mut self,
+        keyspace: KeyspaceId,
+        partition: PartitionId,
+        group: Group<'_>,
+    ) -> Option<InstanceId> {
+        if !self.seen.is_calm || self.pin(keyspace, partition).is_some() {
+            return None;
+        }
+        let load = load(self.seen, keyspace, partition);
+        let heir = self.least_laden(group.in_sync, load)?;
+        if !self.tally.evens(group.primary, heir, load) {
+            return None;
+        }
+        self.tally.serve(Some(group.primary), heir, load);
+        Some(heir)
+    }
+
+    /// A follower is to be in sync, so that it can be primary next: a node that was away follows everywhere, and nobody else would
+    /// admit it where enough are in sync. It must even more than twice, as it takes four changes of the group.
+    fn evening_follower(
+        &mut self,
+        keyspace: KeyspaceId,
+        partition: PartitionId,
+        group: Group<'_>,
+    ) -> Option<GroupStep> {
+        if self.moves >= self.settings.moves_max {
+            return None;
+        }
+        let load = load(self.seen, keyspace, partition);
+        let instance = self.least_laden(group.followers, load)?;
+        if !self.tally.evens(group.primary, instance, load.saturating_mul(2)) {
+            return None;
+        }
+        self.moves += 1;
+        self.tally.serve(Some(group.primary), instance, load);
+        Some(GroupStep::AddFollower { instance, target: true })
+    }
+
+    /// Which of these is the least laden once it has so much more: of two that have nothing that is the one of more weight.
+    fn least_laden(&self, members: &[InstanceId], load: u32) -> Option<InstanceId> {
+        let up = members.iter().copied().filter(|one| self.tally.is(*one, NodeState::Up));
+        up.min_by_key(|one| (self.tally.laden_with(*one, load), *one))
     }
 
     fn push(

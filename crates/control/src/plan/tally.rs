@@ -118,8 +118,13 @@ impl Tally {
 
     /// What is asked of the primaries on it, beside its weight.
     pub(super) fn laden(&self, instance: InstanceId) -> u128 {
-        self.seats
-            .get(&instance)
-            .map_or(u128::MAX, |seat| (u128::from(seat.load) << 32) / u128::from(seat.weight))
+        self.laden_with(instance, 0)
+    }
+
+    /// The same once it has so much more.
+    pub(super) fn laden_with(&self, instance: InstanceId, load: u32) -> u128 {
+        let laden =
+            |seat: &Seat| ((u128::from(seat.load) + u128::from(load)) << 32) / u128::from(seat.weight);
+        self.seats.get(&instance).map_or(u128::MAX, laden)
     }
 }

@@ -1,5 +1,7 @@
 //! Every step of a plan is valid, plans come to an end, and what they end with is as it should be.
 
+mod evening;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
@@ -103,6 +105,12 @@ impl Bench {
         asked
     }
 
+    /// Whether a step has somebody take a copy: one that follows has it.
+    fn copies(&self, step: &Regroup) -> bool {
+        let group = self.state.map().keyspace(step.keyspace).unwrap().group(step.partition).unwrap();
+        matches!(step.step, GroupStep::AddFollower { instance, .. } if group.members().all(|one| one != instance))
+    }
+
     fn state_of(&self, instance: InstanceId) -> NodeState {
         let map = self.state.map();
         map.node(map.instance(instance).unwrap().node).unwrap().state()
@@ -120,7 +128,7 @@ impl Bench {
                 return;
             }
             for step in steps {
-                self.copies += usize::from(matches!(step.step, GroupStep::AddFollower { .. }));
+                self.copies += usize::from(self.copies(&step));
                 self.done(Command::Regroup(step));
             }
             let moving = self.state.map().keyspaces().flat_map(|(_, found)| found.groups());

@@ -58,6 +58,10 @@ pub(crate) enum Notice {
         /// The reply.
         reply: Vec<u8>,
     },
+    /// This instance stops soon: new writes of Redis clients wait for other primaries, and it says when those under way have ended.
+    Yield(oneshot::Sender<()>),
+    /// Take up no more commands of Redis clients, and say when those that were taken up are answered.
+    EndClients(oneshot::Sender<()>),
     /// Answer what is in flight, and end.
     Stop,
     /// Come to a bad end, as a test asks.

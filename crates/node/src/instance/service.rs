@@ -283,6 +283,8 @@ impl<D: Disk> Service for InstanceService<D> {
             Notice::Spanned { connection, ticket, reply } => {
                 self.clients.spanned((connection, ticket, &reply), (&mut self.instance, now, replies));
             }
+            Notice::Yield(done) => self.clients.yield_writes(done, now.elapsed_ms),
+            Notice::EndClients(done) => self.clients.end(done, replies),
             Notice::Stop => return Flow::Stop,
             #[cfg(test)]
             Notice::Panic => panic!("a fault planted by a test"),

@@ -84,6 +84,28 @@ pub(super) async fn tell(
     faults
 }
 
+/// Tells every instance something and waits until each has said that it is done. `false`: not all have, within this time.
+pub(super) async fn told_all(
+    instances: &[InstanceHandle],
+    notice: impl Fn(oneshot::Sender<()>) -> Notice,
+    wait: Duration,
+) -> bool {
+    let due = Instant::now() + wait;
+    let mut waits = Vec::with_capacity(instances.len());
+    for instance in instances {
+        let (done, answer) = oneshot::channel();
+        waits.push(instance.leave(notice(done), due).await.then_some(answer));
+    }
+    let mut are_done = true;
+    for answer in waits {
+        are_done &= match answer {
+            Some(answer) => matches!(timeout_at(due, answer).await, Ok(Ok(()))),
+            None => false,
+        };
+    }
+    are_done
+}
+
 /// Asks every instance how it stands. `None` for those that do not answer in time.
 pub(super) async fn figures(instances: &[InstanceHandle]) -> Vec<Option<Box<Figures>>> {
     let due = Instant::now() + STATS_WAIT;

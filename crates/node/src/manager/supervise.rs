@@ -14,11 +14,14 @@ use zerohop_placement::NodeState;
 use zerohop_wire::ids::InstanceId;
 
 use super::cluster::Input;
+use super::instances::told_all;
 use super::shared::{Phase, Shared};
 use super::{Control, Serve};
 use crate::instance::{Ended, Notice};
 use crate::server::ServeError;
-use crate::server::limits::{HAND_OVER_LINGER, HAND_OVER_LOOK, HAND_OVER_WAIT, STOP_WAIT};
+use crate::server::limits::{
+    END_CLIENTS_WAIT, HAND_OVER_LINGER, HAND_OVER_LOOK, HAND_OVER_WAIT, STOP_WAIT, YIELD_WAIT,
+};
 
 /// Returns once the node has ended.
 pub(super) async fn run(
@@ -36,7 +39,7 @@ pub(super) async fn run(
             () = stop.notified() => break Phase::Stopping,
             () = leave.notified() => {
                 tokio::select! {
-                    () = hand_over(shared) => {}
+                    () = leave_in_order(shared) => {}
                     () = stop.notified() => {}
                     () = leave.notified() => {}
                 }
@@ -138,17 +141,30 @@ fn id(shared: &Shared, place: usize) -> InstanceId {
     found.map_or(InstanceId(0), |instance| instance.id)
 }
 
+/// Has other nodes take over, and then answers what Redis clients have asked here.
+async fn leave_in_order(shared: &Rc<Shared>) {
+    if shared.phase() != Phase::Serving {
+        return;
+    }
+    hand_over(shared).await;
+    if !told_all(shared.instances(), Notice::EndClients, END_CLIENTS_WAIT).await {
+        warn!(waited = ?END_CLIENTS_WAIT, "not all commands of Redis clients could be answered before the end");
+    }
+}
+
 /// Has other nodes take over what this one is primary of, while it still serves; for a while, as they may not be there.
 async fn hand_over(shared: &Rc<Shared>) {
     let Some(cluster) = shared.cluster_handle() else { return };
     let me = shared.node.get();
     let map = || Arc::clone(shared.history.borrow().map());
     let has_others = map().nodes().any(|node| node.id() != me && node.state() != NodeState::Down);
-    if shared.phase() != Phase::Serving || !has_others {
+    if !has_others {
         return;
     }
     info!("handing over to the other nodes");
     let handed_over = async {
+        // Writes that are under way when others take over would end in doubt.
+        told_all(shared.instances(), Notice::Yield, YIELD_WAIT).await;
         if cluster.inputs.send(Input::Leave).await.is_err() {
             return;
         }

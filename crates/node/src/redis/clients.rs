@@ -87,7 +87,13 @@ impl Clients {
         (instance, now, replies): (&mut Instance<D>, Now, &mut Replies<'_>),
     ) {
         let mut at = At { instance, now, replies };
+        self.desk.spanning_count = self.desk.spanning_count.saturating_sub(1);
         self.deliver(&mut at, connection, ticket, reply);
+    }
+
+    /// All of them, in the order of their connections.
+    pub(super) fn clients(&self) -> impl Iterator<Item = &Client> {
+        self.table.iter().flatten()
     }
 
     /// Takes up what a client has sent.
@@ -102,6 +108,12 @@ impl Clients {
             Some(client) => client,
             None => self.welcome(id, instance, now, replies.peer(id)),
         };
+        if self.desk.farewell.ends {
+            let waits = client.connection.is_waiting();
+            self.table[id.slot as usize] = Some(client);
+            let held = Foreign::Used { used: 0, need: 0, holds: true, waits };
+            return if waits { held } else { Foreign::Close };
+        }
         let at = At { instance, now, replies };
         let mut here = Here { at, desk: &mut self.desk, others: &self.table, connection: id };
         let received = client.connection.receive(bytes, &mut here, out);
@@ -347,6 +359,7 @@ impl Clients {
         self.desk.is_stuck = self.desk.outgoing.send(|number| refused.push(number));
         refused.into_iter().for_each(|number| self.desk.lanes.not_run(number, now.elapsed_ms));
         self.desk.is_stuck |= self.desk.wires.flush(at.me(), at.replies);
+        self.end_on(now.elapsed_ms, at.replies);
     }
 
     /// When [`Clients::settle`] and [`Clients::send`] have something to do though nothing comes.
@@ -356,7 +369,8 @@ impl Clients {
             return Some(now_ms);
         }
         let retry_ms = desk.is_stuck.then_some(now_ms + 1);
-        retry_ms.into_iter().chain(desk.lanes.next_ms()).chain(self.delays.next_ms()).min()
+        let other_ms = [desk.lanes.next_ms(), self.delays.next_ms(), self.next_end_ms()];
+        retry_ms.into_iter().chain(other_ms.into_iter().flatten()).min()
     }
 
     /// The reactor stops: nothing that is under way elsewhere is waited for.
@@ -387,6 +401,10 @@ impl Clients {
         let asker = under_way.asker;
         let parked = match answer {
             Answer::Failed(failure) => {
+                if under_way.may_write && !self.is_newest(asker) {
+                    // What came behind it may have been run elsewhere.
+                    under_way.kept = None;
+                }
                 self.desk.failed(at, under_way, &failure);
                 return false;
             }
@@ -424,6 +442,13 @@ impl Clients {
         }
     }
 
+    /// Whether a client has sent nothing behind this unit.
+    fn is_newest(&self, asker: Asker) -> bool {
+        let Asker::Client { connection, ticket } = asker else { return true };
+        let client = self.table.get(connection.slot as usize).and_then(Option::as_ref);
+        client.is_some_and(|client| client.id == connection && client.connection.is_newest(ticket))
+    }
+
     fn deliver_ready<D: Disk>(&mut self, at: &mut At<'_, '_, D>) {
         while let Some((connection, ticket, reply)) = self.desk.ready.pop_front() {
             self.deliver(at, connection, ticket, &reply);
@@ -456,11 +481,14 @@ impl Clients {
         let Some(mut client) = self.out_of_table(id) else { return };
         let mut out = Vec::new();
         let At { instance, now, replies } = at;
+        let ends = self.desk.farewell.ends;
         let at = At { instance, now: *now, replies };
         let mut here = Here { at, desk: &mut self.desk, others: &self.table, connection: id };
         let mut goes_on = hear(&mut client, &mut here, &mut out);
-        let mut closes = false;
-        if goes_on {
+        let mut closes = ends && !client.connection.is_waiting();
+        if ends {
+            goes_on = false;
+        } else if goes_on {
             // It may have been waiting to close, and what it was sent is all taken.
             match client.connection.receive(&[], &mut here, &mut out).then {
                 Then::More => {}

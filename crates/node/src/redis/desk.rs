@@ -13,10 +13,11 @@ use zerohop_wire::messages::{Member, Query, Read, Until, Verdict};
 use zerohop_wire::{Envelope, Failure, Message};
 
 use super::clients::time;
+use super::ending::Farewell;
 use super::execution::{Execution, Waits};
 use super::forward::Outgoing;
 use super::lanes::{Ended, Flight, Lane, Lanes, Over, Target};
-use super::limits::{BUSY_RETRY_MS, RETRY_MS, STEPS_WAITING_MAX, UNDER_WAY_MAX, WAIT_MS_MAX};
+use super::limits::{BUSY_RETRY_MS, KEPT_BYTES_MAX, RETRY_MS, STEPS_WAITING_MAX, UNDER_WAY_MAX, WAIT_MS_MAX};
 use super::spans::Spanning;
 use super::turned::Turned;
 use super::wires::{Head, Wires};
@@ -43,6 +44,8 @@ pub(super) struct Desk {
     pub(super) wires: Wires,
     /// Who executes what has keys in several partitions.
     pub(super) spanning: Option<Arc<dyn Spanning>>,
+    /// Units that it has and has not answered.
+    pub(super) spanning_count: usize,
     /// Somebody will, and the node is starting.
     pub(super) awaits_spanning: bool,
     scratch: Scratch,
@@ -53,6 +56,8 @@ pub(super) struct Desk {
     pub(super) ready: VecDeque<(ConnectionId, Ticket, Vec<u8>)>,
     /// Something found no room on its way to other instances.
     pub(super) is_stuck: bool,
+    /// How far the end of it is.
+    pub(super) farewell: Farewell,
     pub(super) commands: u64,
     pub(super) clients: u64,
 }
@@ -69,9 +74,9 @@ pub(super) struct UnderWay {
     to: Place,
     /// How its keyspace was cut when it was run: [`Lane::bits`].
     bits: u32,
-    may_write: bool,
-    /// Of a client's unit that only reads: to run it again, if it comes to nothing here.
-    kept: Option<Vec<u8>>,
+    pub(super) may_write: bool,
+    /// A client's unit: to run it again if it comes to nothing here. One that writes and is long is not kept.
+    pub(super) kept: Option<Vec<u8>>,
     pub(super) parked: Option<Box<Parked>>,
 }
 
@@ -131,12 +136,14 @@ impl Desk {
             outgoing: Outgoing::new(place),
             wires: Wires::default(),
             spanning: None,
+            spanning_count: 0,
             awaits_spanning: false,
             scratch: Scratch::default(),
             outlet,
             steps: VecDeque::new(),
             ready: VecDeque::new(),
             is_stuck: false,
+            farewell: Farewell::default(),
             commands: 0,
             clients: 0,
         }
@@ -160,6 +167,9 @@ impl Desk {
         unit: &Unit<'_>,
         reply: &mut Vec<u8>,
     ) -> Result<bool, Failure<'static>> {
+        if self.farewell.keeps_back((at.instance.map(), at.instance.identity().instance), to, unit) {
+            return Err(unavailable());
+        }
         self.next_number += 1;
         let number = self.next_number;
         let token = Token { connection: asker.connection(), request: RequestId(number) };
@@ -178,7 +188,8 @@ impl Desk {
             }
             (Ran::Later, waits) => {
                 let may_write = unit.may_write();
-                let keeps = !may_write && waits.is_none() && matches!(asker, Asker::Client { .. });
+                let is_short = !may_write || unit.encoded_bytes() <= KEPT_BYTES_MAX;
+                let keeps = is_short && waits.is_none() && matches!(asker, Asker::Client { .. });
                 let kept = keeps.then(|| encoded(unit));
                 let parked = waits.map(|waits| Parked::new(to, unit, waits));
                 let bits = bits_of(at.instance.map(), to.keyspace);
@@ -263,9 +274,14 @@ impl Desk {
         // A unit that waits has changed nothing.
         let unit = parked.map(|parked| with_wait(&parked.unit, parked.waits.until_ms));
         let only_reads = unit.is_some() || !may_write;
-        match unit.or(kept) {
-            Some(unit) => self.refused(at, to, asker, (unit, false), &unavailable()),
-            None if only_reads => self.refused(at, to, asker, (Vec::new(), false), &unavailable()),
+        // Of a unit that may be in a log a partition says nothing else before it knows that the entry is gone.
+        let is_undone = matches!(failure, Failure::Unavailable { .. });
+        match unit.or(kept.filter(|_| only_reads || is_undone)) {
+            Some(unit) => self.refused(at, to, asker, (unit, !only_reads), &unavailable()),
+            None if is_undone && matches!(asker, Asker::Client { .. }) => self.fail(asker, &unavailable()),
+            None if only_reads || is_undone => {
+                self.refused(at, to, asker, (Vec::new(), false), &unavailable())
+            }
             None => {
                 if let Asker::Client { connection, ticket } = asker {
                     self.written(at.now.elapsed_ms, Lane::of(connection, to, bits), ticket);
@@ -421,6 +437,13 @@ impl Desk {
     pub(super) fn target(&self, primary: InstanceId) -> Option<Target> {
         let sibling = self.outgoing.place_of(primary).map(Target::Sibling);
         sibling.or_else(|| self.outlet.links.connection_to(primary).map(Target::Wire))
+    }
+}
+
+impl UnderWay {
+    /// Whether it has perhaps written, which nobody was told yet.
+    pub(super) fn is_write(&self) -> bool {
+        self.may_write && self.parked.is_none()
     }
 }
 

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use zerohop_resp::{Place, Ticket};
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
-use super::limits::{DEPOSED_MS, RELAY_TIME_OUT_MS, RELAYED_BYTES_MAX, RETRY_MS, UNDER_WAY_MAX};
+use super::limits::{DEPOSED_MS, LEFT_MS, RELAY_TIME_OUT_MS, RELAYED_BYTES_MAX, RETRY_MS, UNDER_WAY_MAX};
 use crate::reactor::ConnectionId;
 
 /// What one client asks of one partition, as the keyspace was cut when the first of its units came. After a split the units of the
@@ -70,6 +70,8 @@ pub(super) struct Flight {
     pub(super) may_write: bool,
     deadline_ms: u64,
     is_sent: bool,
+    /// It waits for a record where it is.
+    is_waiting: bool,
 }
 
 /// How a unit ended without a reply.
@@ -143,7 +145,10 @@ impl Lanes {
         let (number, deadline_ms) = (self.next_number, now_ms + RELAY_TIME_OUT_MS);
         self.bytes += unit.len();
         self.deadlines.insert((deadline_ms, number));
-        self.flights.insert(number, Flight { lane, ticket, unit, may_write, deadline_ms, is_sent: false });
+        self.flights.insert(
+            number,
+            Flight { lane, ticket, unit, may_write, deadline_ms, is_sent: false, is_waiting: false },
+        );
         let queue = self.by.entry(lane).or_default();
         queue.order.push_back(number);
         if queue.due_ms.is_none() {
@@ -194,7 +199,7 @@ impl Lanes {
         let number = self.next_number;
         self.deadlines.remove(&(flight.deadline_ms, old));
         self.deadlines.insert((flight.deadline_ms, number));
-        flight.is_sent = true;
+        (flight.is_sent, flight.is_waiting) = (true, false);
         self.flights.insert(number, flight);
         queue.order[queue.sent] = number;
         queue.sent += 1;
@@ -237,7 +242,10 @@ impl Lanes {
             return false;
         }
         let deadline_ms = now_ms + RELAY_TIME_OUT_MS;
-        self.put_back(Flight { lane, ticket, unit, may_write, deadline_ms, is_sent: false }, now_ms);
+        self.put_back(
+            Flight { lane, ticket, unit, may_write, deadline_ms, is_sent: false, is_waiting: false },
+            now_ms,
+        );
         true
     }
 
@@ -247,7 +255,7 @@ impl Lanes {
         let (number, lane) = (self.next_number, flight.lane);
         self.bytes += flight.unit.len();
         self.deadlines.insert((flight.deadline_ms, number));
-        self.flights.insert(number, Flight { is_sent: false, ..flight });
+        self.flights.insert(number, Flight { is_sent: false, is_waiting: false, ..flight });
         let queue = self.by.entry(lane).or_default();
         // What is sent of them is behind it, and is waited for as if it had been turned back.
         queue.is_turned_back = true;
@@ -298,7 +306,7 @@ impl Lanes {
     pub(super) fn waits(&mut self, number: u64, unit: Vec<u8>, until_ms: u64) {
         let Some(flight) = self.flights.get_mut(&number) else { return };
         self.bytes = self.bytes - flight.unit.len() + unit.len();
-        flight.unit = unit;
+        (flight.unit, flight.is_waiting) = (unit, true);
         self.deadlines.remove(&(flight.deadline_ms, number));
         flight.deadline_ms = until_ms.saturating_add(RELAY_TIME_OUT_MS);
         self.deadlines.insert((flight.deadline_ms, number));
@@ -351,11 +359,12 @@ impl Lanes {
             match queue.target {
                 Some(target) if !sent.is_empty() && primary(lane) != Some(target) => {
                     let writes = sent.iter().any(|number| self.flights[number].may_write);
-                    if is_down(target) || !writes {
+                    if !writes {
                         self.give_up_sent(lane, now_ms, over);
                     } else {
                         // Who served it until now knows what became of them, if it still can say so.
-                        sent.into_iter().for_each(|number| self.hurry(number, now_ms + DEPOSED_MS));
+                        let wait_ms = if is_down(target) { LEFT_MS } else { DEPOSED_MS };
+                        sent.into_iter().for_each(|number| self.hurry(number, now_ms + wait_ms));
                     }
                 }
                 _ => {}
@@ -378,6 +387,11 @@ impl Lanes {
         while let Some((&number, _)) = self.flights.first_key_value() {
             self.end(number, 0, over);
         }
+    }
+
+    /// Whether any are under way, or are to go, that do not wait for a record.
+    pub(super) fn owes(&self) -> bool {
+        self.flights.values().any(|flight| !flight.is_waiting)
     }
 
     /// A client is gone: what was not sent is not done.

@@ -12,6 +12,18 @@ pub(crate) const RELAY_TIME_OUT_MS: u64 = 10_000;
 /// hears of the question at all.
 pub(crate) const DEPOSED_MS: u64 = 1_000;
 
+/// The same of an instance that the map says is down: one that ends in order turns back what reaches it, and one that has failed
+/// says nothing.
+pub(crate) const LEFT_MS: u64 = 500;
+
+/// For how long an instance that is about to stop has new writes wait for other primaries. Beyond that nobody takes over, and it
+/// serves on until it stops.
+pub(crate) const YIELD_MS: u64 = 2_000;
+
+/// Longest unit that writes of which a copy is kept until it is committed: it is run again if its primary is deposed and its entry is
+/// not in the log that goes on.
+pub(crate) const KEPT_BYTES_MAX: usize = 4 << 10;
+
 /// When a unit that could not be run is tried again: nothing is lost by it, and a primary that has just been promoted is
 /// ready within milliseconds.
 pub(crate) const RETRY_MS: u64 = 10;

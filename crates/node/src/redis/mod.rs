@@ -16,6 +16,7 @@
 mod clients;
 mod delays;
 mod desk;
+mod ending;
 mod execution;
 mod forward;
 mod lanes;

@@ -125,6 +125,7 @@ impl<D: Disk> World for Here<'_, '_, D> {
             spanning.take(&name, encoded(unit), asker).is_ok()
         });
         if taken {
+            self.desk.spanning_count += 1;
             return Ran::Later;
         }
         failure_reply(&Failure::Busy { retry_after_ms: BUSY_RETRY_MS }, reply);

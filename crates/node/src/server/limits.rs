@@ -37,6 +37,12 @@ pub const SERVE_WAIT: Duration = Duration::from_secs(30);
 /// without a majority of managers, nobody does.
 pub const HAND_OVER_WAIT: Duration = Duration::from_secs(3);
 
+/// How long writes of Redis clients that are under way are waited for before others take over. They take a flush and a round trip.
+pub const YIELD_WAIT: Duration = Duration::from_millis(500);
+
+/// How long commands of Redis clients that were taken up, or relayed to other nodes, are waited for before the node stops.
+pub const END_CLIENTS_WAIT: Duration = Duration::from_secs(2);
+
 /// How long it serves on after that: the other primaries hear that it has yielded, and its clients whom to ask.
 pub const HAND_OVER_LINGER: Duration = Duration::from_millis(100);
 

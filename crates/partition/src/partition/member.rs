@@ -87,6 +87,7 @@ impl Partition {
     /// Cuts the uncommitted entries after a log index off.
     pub(crate) fn cut_after<D: Disk>(&mut self, engine: &mut Engine<D>, index: u64) -> EngineResult<()> {
         engine.cut_after(self.handle(), index)?;
+        self.held.cut_after(index);
         self.cut_snapshots_after(engine, index)?;
         let last = engine.partition_stats(self.handle())?.last;
         self.group.set_last(last);
@@ -97,6 +98,16 @@ impl Partition {
     /// entries stay in the log until a primary says otherwise.
     pub(crate) fn stand_down(&mut self, failure: &Failure<'static>, effects: &mut dyn Effects) {
         self.let_go(failure, effects);
+        self.forget_work(failure, effects);
+    }
+
+    /// The same of a member that goes on in its group: units wait until then for what becomes of their entries.
+    pub(crate) fn stand_by(&mut self, until_us: u64, failure: &Failure<'static>, effects: &mut dyn Effects) {
+        self.keep_units(until_us, failure, effects);
+        self.forget_work(failure, effects);
+    }
+
+    fn forget_work(&mut self, failure: &Failure<'static>, effects: &mut dyn Effects) {
         while let Some(wait) = self.waits.take_overdue(u64::MAX) {
             self.deliver_wait(wait.asker, &Err(failure.clone()), effects);
         }
@@ -119,6 +130,31 @@ impl Partition {
     /// Answers what is held with a failure: the writes may have happened and are not known to be safe.
     pub(crate) fn let_go(&mut self, failure: &Failure<'static>, effects: &mut dyn Effects) {
         self.held.let_go(failure, effects);
+    }
+
+    /// Answers what is held with a failure, but for units, whose answers wait until then for [`Partition::settle_kept`].
+    pub(crate) fn keep_units(
+        &mut self,
+        until_us: u64,
+        failure: &Failure<'static>,
+        effects: &mut dyn Effects,
+    ) {
+        self.held.keep(until_us, failure, effects);
+    }
+
+    /// Enough members hold the log up to this index, and it is committed.
+    pub(crate) fn settle_kept(&mut self, index: u64, effects: &mut dyn Effects) {
+        self.held.settle(index.min(self.state.applied), effects);
+    }
+
+    /// Answers what is kept with a failure.
+    pub(crate) fn let_kept_go(&mut self, failure: &Failure<'static>, effects: &mut dyn Effects) {
+        self.held.let_kept_go(failure, effects);
+    }
+
+    /// When answers that are kept must be let go, in microseconds; [`u64::MAX`]: none are.
+    pub(crate) fn kept_until_us(&self) -> u64 {
+        self.held.kept_until_us()
     }
 
     /// Time goes on though nothing happens.
@@ -182,6 +218,7 @@ impl Partition {
         engine: &mut Engine<D>,
         (id, options): (PartitionId, Options),
     ) -> EngineResult<()> {
+        self.held.lose_track();
         match engine.drop_partition(id) {
             Ok(()) | Err(EngineError::UnknownPartition) => {}
             Err(error) => return Err(error),
@@ -226,6 +263,7 @@ impl Partition {
         state: &[u8],
     ) -> Result<(), StateError> {
         let mut state = State::decode(state)?;
+        self.held.lose_track();
         let last = self.group.last();
         if engine.commit(self.handle(), last).is_err() {
             return Err(StateError::Damaged);

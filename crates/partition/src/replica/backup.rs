@@ -128,6 +128,7 @@ impl Replica {
             return Ok(());
         }
         self.agree_in_steps(context, commit, effects)?;
+        self.settle_kept(commit, context.now_us, effects);
         let applied = self.partition.applied();
         let name = name_at(context.engine, self.partition.handle(), applied)?;
         if name.is_some_and(|name| name.epoch == self.view.entry_epoch()) {

@@ -1,5 +1,9 @@
 //! Every bound of replication, each with its reason. Times are in microseconds of a clock that never runs backwards.
 
+/// For how long the answer of a unit waits for what becomes of its entry, after its primary was deposed or too few were in sync.
+/// Either takes a round trip as a rule; beyond it the client is told that nobody knows.
+pub const KEPT_US: u64 = 2_000_000;
+
 /// How long a grant lasts: what a failover waits at most beside its detection, and what may pass without a renewal
 /// before reads stop.
 pub const LEASE_US: u64 = 400_000;

@@ -415,6 +415,7 @@ impl Replica {
             }
             _ => self.acknowledge(context, effects)?,
         }
+        self.settle_kept(0, context.now_us, effects);
         self.say_yield(context.now_us, effects);
         self.mend_on(context, effects)?;
         self.cover_damage(context)?;

@@ -73,6 +73,7 @@ impl Replica {
             } else {
                 let index = self.agreed(context.engine)?;
                 self.agree_in_steps(context, index, effects)?;
+                self.settle_kept(index, context.now_us, effects);
             }
         }
         let is_alone = self.needed().next().is_none();

@@ -5,6 +5,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_wire::ids::{InstanceId, PartitionEpoch};
 use zerohop_wire::messages::{Call, Member};
 
+use super::limits::KEPT_US;
 use super::stream::Stream;
 use super::{Context, Effects, Replica, Role, View, unavailable};
 use crate::planted::{Bug, is_planted};
@@ -59,8 +60,8 @@ impl Replica {
             self.partition.set_members(self.view.entry_epoch(), false);
             self.partition.set_has_copies(self.has_copies());
             if !self.has_copies() {
-                // Committed they will be, so that reads go on; but nobody is told that they are safe.
-                self.partition.let_go(&unavailable(), effects);
+                // Committed they will be, so that reads go on; but nobody is told that they are safe before enough have them.
+                self.partition.keep_units(context.now_us + KEPT_US, &unavailable(), effects);
             }
             let last = self.last();
             self.streams =
@@ -149,7 +150,11 @@ impl Replica {
     }
 
     fn depose(&mut self, now_us: u64, effects: &mut dyn Effects) {
-        self.partition.stand_down(&unavailable(), effects);
+        match self.role {
+            Role::Removed => self.partition.stand_down(&unavailable(), effects),
+            // It hears what of its log goes on.
+            _ => self.partition.stand_by(now_us + KEPT_US, &unavailable(), effects),
+        }
         self.turn_away(effects);
         self.streams.clear();
         self.waits.clear();
@@ -169,6 +174,16 @@ impl Replica {
     /// Something may be held until then of which its partition knows nothing.
     pub(crate) fn await_holds(&mut self, until_ms: u64) {
         self.partition.await_holds(until_ms);
+    }
+
+    /// Answers those that wait for what becomes of an older epoch's end, as far as that is known up to this index, or lets them go.
+    pub(super) fn settle_kept(&mut self, index: u64, now_us: u64, effects: &mut dyn Effects) {
+        if self.has_copies() {
+            self.partition.settle_kept(index, effects);
+        }
+        if self.partition.kept_until_us() <= now_us {
+            self.partition.let_kept_go(&unavailable(), effects);
+        }
     }
 
     /// The new primary need not wait for what this one was granted, nor for what it has held for readers.

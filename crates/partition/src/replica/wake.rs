@@ -20,6 +20,7 @@ impl Replica {
         };
         wake_us = wake_us.min(self.mend_wake_us(now_us)).min(self.room_wake_us(now_us));
         wake_us = wake_us.min(self.damage.wake_us(now_us));
+        wake_us = wake_us.min(self.partition.kept_until_us());
         if self.owes_yield {
             wake_us = wake_us.min(self.yield_us());
         }

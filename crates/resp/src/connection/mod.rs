@@ -203,6 +203,12 @@ impl Connection {
         !self.pending.is_empty()
     }
 
+    /// Whether no command has come behind this unit's.
+    #[must_use]
+    pub fn is_newest(&self, ticket: Ticket) -> bool {
+        self.pending.is_newest(ticket.number)
+    }
+
     /// Bytes that are kept of its commands and of replies to them, beside what is still to be received and to be sent.
     #[must_use]
     pub fn held_bytes(&self) -> usize {

@@ -34,6 +34,11 @@ impl Pending {
         self.slots.is_empty()
     }
 
+    /// Whether no number was given after this one.
+    pub(super) fn is_newest(&self, number: u64) -> bool {
+        self.next == number
+    }
+
     pub(super) fn len(&self) -> usize {
         self.slots.len()
     }

@@ -1,6 +1,6 @@
 //! A plain client of Redis: lines out, replies in.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
 use crate::support::GIVE_UP_AFTER;
@@ -9,18 +9,20 @@ pub(crate) struct Redis(BufReader<TcpStream>);
 
 impl Redis {
     pub(crate) fn connect(address: &str) -> Redis {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(GIVE_UP_AFTER)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Redis(BufReader::new(stream))
+        Redis::try_connect(address).unwrap()
+    }
+
+    /// The same where nobody may listen.
+    pub(crate) fn try_connect(address: &str) -> io::Result<Redis> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(GIVE_UP_AFTER))?;
+        stream.set_nodelay(true)?;
+        Ok(Redis(BufReader::new(stream)))
     }
 
     /// Sends a command whose arguments have no spaces.
     pub(crate) fn send(&mut self, command: &str) {
-        let words: Vec<&str> = command.split(' ').collect();
-        let mut bytes = format!("*{}\r\n", words.len());
-        words.iter().for_each(|word| bytes.push_str(&format!("${}\r\n{word}\r\n", word.len())));
-        self.0.get_mut().write_all(bytes.as_bytes()).unwrap();
+        self.0.get_mut().write_all(&encoded(command)).unwrap();
     }
 
     /// The next reply: a text, a number, or an error behind its `-`; `nil`; or all of an array, with spaces between them.
@@ -44,8 +46,25 @@ impl Redis {
         }
     }
 
+    /// A command that is replied to in one line, on a connection that may have ended.
+    pub(crate) fn try_ask(&mut self, command: &str) -> io::Result<String> {
+        self.0.get_mut().write_all(&encoded(command))?;
+        let mut line = String::new();
+        match self.0.read_line(&mut line)? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(line.trim_end().trim_start_matches('+').to_owned()),
+        }
+    }
+
     pub(crate) fn ask(&mut self, command: &str) -> String {
         self.send(command);
         self.reply()
     }
+}
+
+fn encoded(command: &str) -> Vec<u8> {
+    let words: Vec<&str> = command.split(' ').collect();
+    let mut bytes = format!("*{}\r\n", words.len());
+    words.iter().for_each(|word| bytes.push_str(&format!("${}\r\n{word}\r\n", word.len())));
+    bytes.into_bytes()
 }

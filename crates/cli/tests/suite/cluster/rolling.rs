@@ -1,9 +1,14 @@
 //! All nodes are restarted in turn, in order, under load.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 use crate::cluster::loads::{Load, check, connect};
 use crate::cluster::nodes::Cluster;
+use crate::cluster::redis::Redis;
+use crate::support::wait_for;
 
 /// How often each is restarted; `ZEROHOP_ROLLS` says otherwise.
 const ROLLS: u64 = 2;
@@ -35,5 +40,85 @@ async fn nodes_that_are_restarted_in_turn_fail_nothing_and_hand_over_what_they_s
     eprintln!("{handed_over} of {} handed over in time", rolls * 3);
     let written = load.end();
     check(&connect(&cluster.endpoints()).await, &written).await;
+    cluster.stop_in_order();
+}
+
+/// Plain clients of Redis, one at each node, that write one key after the other. Whose node ends goes on at the next.
+struct Writers {
+    ends: Arc<AtomicBool>,
+    written: Arc<[AtomicUsize; 3]>,
+    tasks: Vec<JoinHandle<Vec<String>>>,
+}
+
+/// Keys of each of them: enough to have some at every node.
+const KEYS: usize = 200;
+
+impl Writers {
+    fn begin(cluster: &Cluster) -> Writers {
+        let ends = Arc::new(AtomicBool::new(false));
+        let written: Arc<[AtomicUsize; 3]> = Arc::default();
+        let ports: Vec<String> = (0..3).map(|node| cluster.instance(node)).collect();
+        let task = |me: usize| {
+            let (ends, written, ports) = (Arc::clone(&ends), Arc::clone(&written), ports.clone());
+            std::thread::spawn(move || {
+                let (mut refused, mut at, mut client) = (Vec::new(), me, None);
+                for number in 0_usize.. {
+                    if ends.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let redis = match &mut client {
+                        Some(redis) => redis,
+                        empty => match Redis::try_connect(&ports[at]) {
+                            Ok(redis) => empty.insert(redis),
+                            Err(_) => {
+                                at = (at + 1) % ports.len();
+                                continue;
+                            }
+                        },
+                    };
+                    match redis.try_ask(&format!("SET rolled-{me}-{} {number}", number % KEYS)) {
+                        Ok(reply) if reply == "OK" => drop(written[me].fetch_add(1, Ordering::Relaxed)),
+                        Ok(reply) => refused.push(reply),
+                        Err(_) => client = None,
+                    }
+                }
+                refused
+            })
+        };
+        let tasks = (0..3).map(task).collect();
+        Writers { ends, written, tasks }
+    }
+
+    /// Waits until each has written all its keys once more.
+    fn go_on(&self) {
+        let count = || self.written.iter().map(|one| one.load(Ordering::Relaxed)).collect::<Vec<_>>();
+        let before = count();
+        wait_for("all write", count, |now| {
+            now.iter().zip(&before).all(|(now, before)| *now >= before + KEYS)
+        });
+    }
+
+    /// What they were told that is no success.
+    fn end(self) -> Vec<String> {
+        self.ends.store(true, Ordering::Relaxed);
+        self.tasks.into_iter().flat_map(|task| task.join().unwrap()).collect()
+    }
+}
+
+#[test]
+fn redis_clients_are_never_left_in_doubt_by_nodes_that_are_restarted_in_turn() {
+    let folder = crate::support::folder();
+    let mut cluster = Cluster::start(folder.path(), 3);
+    cluster.wait_until_whole();
+    let writers = Writers::begin(&cluster);
+    for node in 0..3 {
+        writers.go_on();
+        cluster.stop(node);
+        writers.go_on();
+        cluster.start_again(node);
+        cluster.wait_until_whole();
+    }
+    writers.go_on();
+    assert_eq!(writers.end(), [""; 0]);
     cluster.stop_in_order();
 }
