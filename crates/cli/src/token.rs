@@ -90,7 +90,7 @@ pub(crate) async fn run(command: TokenCommand) -> Result<Ending, CommandError> {
             let tokens = admin::tokens(&target.connect().await?).await?;
             let shown: Vec<Shown> = tokens.into_iter().map(Shown::from).collect();
             match json {
-                true => output::json(&shown)?,
+                true => output::json_lines(&shown)?,
                 false => shown.iter().try_for_each(|token| output::result(&token.line()))?,
             }
             Ok(Ending::Done)

@@ -81,7 +81,7 @@ pub(crate) async fn run(command: NodeCommand) -> Result<Ending, CommandError> {
             let nodes: Vec<Listed> =
                 admin::status(&client).await?.nodes.into_iter().map(Listed::from).collect();
             if arguments.json {
-                output::json(&nodes)?;
+                output::json_lines(&nodes)?;
                 return Ok(Ending::Done);
             }
             let line = |node: &Listed| {
@@ -116,7 +116,7 @@ async fn managers(arguments: ManagersArguments) -> Result<(), CommandError> {
         return Err(CommandError::Refused("this node stands alone: it has no control group".to_owned()));
     }
     if json {
-        return output::json(&all);
+        return output::json_lines(&all);
     }
     let line = |one: &ListedManager| format!("{}\t{}\t{}", one.node, one.state, one.manager);
     output::result(&all.iter().map(line).collect::<Vec<_>>().join("\n"))

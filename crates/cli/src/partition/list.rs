@@ -62,7 +62,7 @@ pub(super) async fn run(arguments: ListArguments) -> Result<Ending, CommandError
         .map(|one| Listed { damaged: is_damaged(one.partition), ..Listed::from(one) })
         .collect();
     if arguments.json {
-        output::json(&all)?;
+        output::json_lines(&all)?;
         return Ok(Ending::Done);
     }
     let some = |instances: &[u32]| match instances {

@@ -114,9 +114,9 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<Ending, CommandEr
         lost.retain(|one| one.damaged.is_none());
     }
     if lost.is_empty() {
-        match json {
-            true => output::json(&Vec::<Shown>::new())?,
-            false => output::result("No partition is lost or damaged; there is nothing to recover.")?,
+        // A list of none has no line.
+        if !json {
+            output::result("No partition is lost or damaged; there is nothing to recover.")?;
         }
         return Ok(Ending::Done);
     }
@@ -186,7 +186,7 @@ async fn find(client: &Client, target: &Target, named: &[PartitionName]) -> Resu
 fn ask(json: bool, lost: Vec<Lost>) -> Result<CommandError, CommandError> {
     let shown: Vec<Shown> = lost.iter().map(|one| one.shown(None, false)).collect();
     match json {
-        true => output::json(&shown)?,
+        true => output::json_lines(&shown)?,
         false => {
             let lines: Vec<String> = shown.iter().take(TOLD_MAX).map(Shown::line).collect();
             output::result(&lines.join("\n"))?;
@@ -230,7 +230,7 @@ async fn wait(client: &Client, lost: &[Lost]) -> Result<Vec<Option<u32>>, Comman
 
 fn tell_done(json: bool, shown: &[Shown]) -> Result<(), CommandError> {
     if json {
-        return output::json(&shown);
+        return output::json_lines(shown);
     }
     for Shown { keyspace, partition, damaged, .. } in shown.iter().filter(|one| one.recovered) {
         for lacking in damaged.iter().flat_map(|damaged| &damaged.named) {
