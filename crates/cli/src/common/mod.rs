@@ -4,6 +4,7 @@ pub(crate) mod admin;
 pub(crate) mod damaged;
 pub(crate) mod ending;
 pub(crate) mod http;
+pub(crate) mod keys;
 pub(crate) mod names;
 pub(crate) mod quantity;
 pub(crate) mod runtime;
