@@ -34,7 +34,7 @@ use node::NodeArguments;
 fn main() -> ExitCode {
     let outcome = run(Arguments::read().command);
     match &outcome {
-        Ok(_) | Err(CommandError::OutputClosed) => {}
+        Ok(_) | Err(CommandError::OutputClosed | CommandError::Logged(_)) => {}
         Err(error) => output::problem(&format!("zerohop: {error}")),
     }
     exit_code(&outcome)

@@ -22,6 +22,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use clap::{Args, Subcommand};
 use zerohop_client::Keyspace;
+use zerohop_wire::ids::KeyspaceId;
 
 use crate::common::ending::{CommandError, Ending};
 use crate::common::target::Target;
@@ -90,7 +91,29 @@ impl KeyArgument {
     }
 }
 
+impl KvCommand {
+    fn place(&self) -> &Place {
+        match self {
+            KvCommand::Insert(arguments) => &arguments.place,
+            KvCommand::Lookup(arguments) => &arguments.place,
+            KvCommand::Remove(arguments) => &arguments.place,
+            KvCommand::Append(arguments) => &arguments.place,
+            KvCommand::Extend(arguments) => &arguments.place,
+            KvCommand::Cas(arguments) => &arguments.place,
+            KvCommand::Wait(arguments) => &arguments.place,
+            KvCommand::Incr(arguments) => &arguments.place,
+            KvCommand::Transform(arguments) => &arguments.place,
+            KvCommand::Scan(arguments) => &arguments.place,
+        }
+    }
+}
+
 pub(crate) async fn run(command: KvCommand) -> Result<Ending, CommandError> {
+    let keyspace = command.place().keyspace.clone();
+    done(command).await.map_err(|error| error.naming(|id| (id != KeyspaceId::NONE).then_some(&*keyspace)))
+}
+
+async fn done(command: KvCommand) -> Result<Ending, CommandError> {
     match command {
         KvCommand::Insert(arguments) => insert::run(arguments).await,
         KvCommand::Lookup(arguments) => lookup::run(arguments).await,
