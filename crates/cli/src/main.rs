@@ -1,5 +1,6 @@
 //! The `zerohop` program: reads its arguments, calls what they ask for, and prints what came of it.
 
+mod anywhere;
 mod arguments;
 mod backup;
 mod bench;

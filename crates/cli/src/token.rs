@@ -21,6 +21,7 @@ pub(crate) enum TokenCommand {
     /// token itself never reaches the cluster, which knows it by its number.
     New(NewArguments),
     /// Lists the tokens and what they permit.
+    #[command(visible_alias = "ls")]
     List(ListArguments),
     /// Makes a token good for nothing, also on connections that are open.
     Revoke(RevokeArguments),

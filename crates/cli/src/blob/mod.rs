@@ -49,8 +49,10 @@ pub(crate) enum BlobCommand {
     /// Prints what a blob is.
     Stat(head::StatArguments),
     /// Removes a blob.
+    #[command(visible_alias = "del", aliases = ["delete", "remove"])]
     Rm(head::RemoveArguments),
     /// Prints the names that begin with a prefix, in their order.
+    #[command(alias = "list")]
     Ls(list::ListArguments),
     /// Changes a number inside a blob, where it is, and prints it.
     ///

@@ -30,13 +30,16 @@ use crate::common::target::Target;
 #[derive(Debug, Subcommand)]
 pub(crate) enum KvCommand {
     /// Makes a record these bytes, whatever it was.
+    #[command(visible_aliases = ["set", "put"])]
     Insert(insert::InsertArguments),
     /// Prints a record.
     ///
     /// Bytes are printed exactly as they are stored, and on a terminal followed by a line feed; the values of a list
     /// each with a line feed behind it.
+    #[command(visible_alias = "get")]
     Lookup(lookup::LookupArguments),
     /// Removes a record.
+    #[command(visible_aliases = ["del", "rm"], alias = "delete")]
     Remove(remove::RemoveArguments),
     /// Adds values to the end of a list, making it if there is no record, and prints its length.
     Append(append::AppendArguments),
@@ -55,6 +58,7 @@ pub(crate) enum KvCommand {
     /// Bytes that the record does not have are zeros.
     Transform(transform::TransformArguments),
     /// Prints the keys that begin with a prefix, in no particular order.
+    #[command(visible_alias = "ls", alias = "list")]
     Scan(scan::ScanArguments),
 }
 

@@ -12,6 +12,7 @@ use crate::output;
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeCommand {
     /// Tells which nodes there are.
+    #[command(visible_alias = "ls")]
     List(ListArguments),
     /// Has everything that a node holds move to others. It then serves nothing, and can be stopped and removed.
     Drain(OneNode),

@@ -107,7 +107,7 @@ fn errors_show_names_with_escapes() {
         (&["blob", "rm"], 1),
         (&["keyspace", "show", "--"], 3),
         (&["kv", "insert", "k", "--file"], 3),
-        (&["verify", "--"], 3),
+        (&["verify", "--"], 1),
         (&["kv", "insert", "k", "v", "--ttl"], 2),
         (&["status"], 2),
         (&["txn"], 2),
