@@ -183,9 +183,9 @@ fn proof(given: Credentials, py: Python<'_>) -> PyResult<(Option<Secret>, Option
     let file = |problem| Problem::Secret(problem).exception(py);
     let secret = match (secret, secret_file) {
         (Some(_), Some(_)) => return Err(PyValueError::new_err("a secret or the file of one, not both")),
-        (Some(text), None) => Some(
-            Secret::from_chosen(&text).map_err(|why| PyValueError::new_err(format!("the secret {why}")))?,
-        ),
+        (Some(text), None) => {
+            Some(Secret::from_chosen(&text).map_err(|why| PyValueError::new_err(why.to_string()))?)
+        }
         (None, Some(path)) => Some(read_secret(Path::new(&path)).map_err(file)?),
         (None, None) => None,
     };

@@ -149,10 +149,12 @@ def test_a_secret_is_shown_as_text_or_file(guarded: tuple[str, Path]) -> None:
         zerohop.connect(endpoint)
     assert (caught.value.code, caught.value.number) == ("AuthRequired", 111)
     with pytest.raises(zerohop.AccessError) as caught:
-        zerohop.connect(endpoint, secret="0" * 40)
+        zerohop.connect(endpoint, secret="9f0c4ae1b85d7236e40a91c7d2385bf6107ac9de")
     assert caught.value.code == "AuthFailed" and isinstance(caught.value, PermissionError)
-    with pytest.raises(ValueError, match="secret"):
+    with pytest.raises(ValueError, match="the secret has 5 bytes"):
         zerohop.connect(endpoint, secret="short")
+    with pytest.raises(ValueError, match="^the secret repeats itself"):
+        zerohop.connect(endpoint, secret="0" * 40)
     with pytest.raises(ValueError, match="not both"):
         zerohop.connect(endpoint, secret="0" * 40, secret_file=secret)
 

@@ -12,6 +12,7 @@ use crate::common::names;
 use crate::common::quantity::with_negative_numbers;
 use crate::demo::DemoArguments;
 use crate::doctor::DoctorArguments;
+use crate::folder::FolderCommand;
 use crate::keyspace::KeyspaceCommand;
 use crate::kv::KvCommand;
 use crate::manual::{CompletionsArguments, ManArguments};
@@ -101,6 +102,9 @@ pub(crate) enum Command {
     /// Measures how fast a cluster is.
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Changes data folders that no process has open.
+    #[command(subcommand)]
+    Folder(FolderCommand),
     /// Makes the secret of a cluster.
     #[command(subcommand)]
     Secret(SecretCommand),

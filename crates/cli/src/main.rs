@@ -8,6 +8,7 @@ mod blob;
 mod common;
 mod demo;
 mod doctor;
+mod folder;
 mod keyspace;
 mod kv;
 mod local;
@@ -61,6 +62,7 @@ fn run(command: Command) -> Result<Ending, CommandError> {
         Command::Restore(arguments) => runtime()?.block_on(backup::restore(arguments)),
         Command::Verify(arguments) => runtime()?.block_on(backup::verify(arguments)),
         Command::Bench(command) => bench::run(command),
+        Command::Folder(command) => folder::run(&command),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Secret(command) => secret::run(&command),
         Command::Tls(command) => tls::run(&command),

@@ -56,7 +56,7 @@ pub(crate) fn man(arguments: &ManArguments) -> Result<Ending, CommandError> {
         written.map_err(|error| CommandError::system("writing", &path, &error))?;
         count += 1;
     }
-    output::problem(&format!("{count} pages are in {}; try `man -l {0}/zerohop.1`", names::path(&folder)));
+    output::problem(&format!("{count} pages are in {}; try `man -l {0}/zerohop.1`", names::path(folder)));
     Ok(Ending::Done)
 }
 

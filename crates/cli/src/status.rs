@@ -11,6 +11,7 @@ use crate::common::admin;
 use crate::common::ending::{CommandError, Ending};
 use crate::common::quantity::shown_bytes;
 use crate::common::target::Target;
+use crate::common::view::{self, ShownView};
 use crate::keyspace::ShownKeyspace;
 use crate::output;
 
@@ -32,6 +33,12 @@ struct ShownStatus {
     /// The cluster's name, in hexadecimal digits.
     cluster: String,
     groups: ShownGroups,
+    /// Whose view this is, and how old.
+    view: ShownView,
+    #[serde(skip)]
+    first: Vec<String>,
+    #[serde(skip)]
+    seen: Option<String>,
     /// What an operator should see to, beside the troubles of nodes.
     warnings: Vec<String>,
 }
@@ -87,18 +94,25 @@ pub(crate) async fn run(arguments: StatusArguments) -> Result<Ending, CommandErr
 
 impl From<Status> for ShownStatus {
     fn from(status: Status) -> Self {
+        let (first, seen) = (view::first(&status), view::seen(&status));
+        let view = status.view.as_ref().map(ShownView::of).unwrap_or_default();
         let GroupsStatus { groups, short, rebuilding, moving, recovering, down, lost } =
             status.groups.unwrap_or_default();
         let keyspaces: Vec<ShownKeyspace> =
             status.keyspaces.into_iter().map(ShownKeyspace::in_status).collect();
         let gone: Vec<u32> =
             status.nodes.iter().filter(|node| node.state == "down").map(|node| node.id).collect();
-        let mut warnings: Vec<String> = gone.iter().map(|id| format!("node {id} is down")).collect();
+        // What is wrong with all of it goes first.
+        let mut warnings = first.clone();
+        warnings.extend(gone.iter().map(|id| format!("node {id} is down")));
         warnings.extend(keyspaces.iter().flat_map(|keyspace| keyspace.warnings(status.nodes.len())));
         ShownStatus {
             groups: ShownGroups { groups, short, rebuilding, moving, recovering, down, lost },
             nodes: status.nodes.into_iter().map(Into::into).collect(),
             keyspaces,
+            view,
+            first,
+            seen,
             warnings,
             map_epoch: status.map_epoch,
             cluster: status.cluster.iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -136,6 +150,10 @@ impl From<InstanceStatus> for ShownInstance {
 
 impl fmt::Display for ShownStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.first.iter().try_for_each(|line| writeln!(f, "{line}"))?;
+        if let Some(seen) = self.seen.as_ref().filter(|_| !self.first.is_empty()) {
+            writeln!(f, "What follows is {seen}.")?;
+        }
         for node in &self.nodes {
             let ShownNode { id, state, pid, manager, version, primaries, in_sync, following, .. } = node;
             match pid {
@@ -169,7 +187,10 @@ impl fmt::Display for ShownStatus {
             node.troubles.iter().try_for_each(|trouble| writeln!(f, "  TROUBLE: {trouble}"))?;
         }
         self.keyspaces.iter().try_for_each(|keyspace| writeln!(f, "keyspace {keyspace}"))?;
-        writeln!(f, "map epoch {}", self.map_epoch)?;
+        match &self.seen {
+            Some(seen) => writeln!(f, "map epoch {}, {seen}", self.map_epoch)?,
+            None => writeln!(f, "map epoch {}", self.map_epoch)?,
+        }
         let ShownGroups { groups, short, rebuilding, moving, recovering, down, lost } = self.groups;
         for (count, what) in [
             (short, "have fewer copies in sync than must hold a write"),
@@ -183,6 +204,8 @@ impl fmt::Display for ShownStatus {
                 writeln!(f, "{count} of {groups} groups {what}")?;
             }
         }
-        self.warnings.iter().try_for_each(|warning| writeln!(f, "WARNING: {warning}"))
+        // The first of them stand above.
+        let rest = self.warnings.iter().skip(self.first.len());
+        rest.clone().try_for_each(|warning| writeln!(f, "WARNING: {warning}"))
     }
 }

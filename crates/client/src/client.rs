@@ -112,7 +112,8 @@ impl Client {
         // The keyspace that exists from the start: its being found says that the map is there.
         let limit_us = micros(client.options().connect_deadline);
         match client.ask(Request::keyspace("default", MapEpoch(0), limit_us)).await {
-            Err(Error::Operation { reason, .. }) if !matches!(*reason, Reason::NoKeyspace { .. }) => {
+            // Without a map, as of a node that has not joined, nothing can be asked.
+            Err(Error::Operation { reason, .. }) if !matches!(&*reason, Reason::NoKeyspace { epoch, .. } if *epoch > MapEpoch(0)) => {
                 Err(Error::Operation { key: None, reason })
             }
             _ => Ok(client),

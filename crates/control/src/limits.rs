@@ -74,6 +74,23 @@ pub const LEARNER_BEHIND_MAX: u64 = 64;
 /// Longest datagram of gossip: what fits a packet of Ethernet.
 pub const GOSSIP_DATAGRAM_BYTES_MAX: usize = 1400;
 
+/// How long a member of the control group may be without a leader before it says so, in milliseconds: a few elections, each of up
+/// to a second.
+pub const LEADERLESS_MEMBER_MS: u64 = 3_000;
+
+/// The same of other nodes, which hear from the leader every second and a half at least.
+pub const LEADERLESS_NODE_MS: u64 = 5_000;
+
+/// How long a node that the map has as up may be silent before that is told, in milliseconds: with a leader it is down in the map
+/// by then.
+pub const SILENT_TOLD_MS: u64 = 2_000;
+
+/// After how many milliseconds a start that waits tells what for, for the first time.
+pub const WAITS_FIRST_MS: u64 = 1_000;
+
+/// Milliseconds between two such words.
+pub const WAITS_TOLD_MS: u64 = 10_000;
+
 /// Nodes of the map that are told at once that a node is here: who hears of it passes it on.
 pub const GOSSIP_ANNOUNCES: usize = 4;
 

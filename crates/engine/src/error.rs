@@ -17,6 +17,11 @@ pub enum EngineError {
         /// Bytes still free.
         free_bytes: u64,
     },
+    /// The process or the system is out of descriptors or memory: nothing was done, and the call may be repeated.
+    Scarce {
+        /// What is missing, and how there is more of it.
+        what: &'static str,
+    },
     /// A partition that never reaches a disk has filled the memory budget.
     MemoryFull {
         /// The budget, in bytes.
@@ -81,6 +86,7 @@ impl fmt::Display for EngineError {
                 f,
                 "the disk is nearly full ({free_bytes} bytes left): writes are refused until space is freed; reads and removals go on"
             ),
+            EngineError::Scarce { what } => write!(f, "{what}"),
             EngineError::MemoryFull { budget_bytes } => {
                 write!(
                     f,
@@ -122,8 +128,23 @@ impl fmt::Display for EngineError {
 
 impl std::error::Error for EngineError {}
 
+impl EngineError {
+    /// Whether nothing was done, and the same call may succeed once the disk has room, or the process descriptors.
+    #[must_use]
+    pub fn is_for_want_of_room(&self) -> bool {
+        match self {
+            EngineError::DiskFull { .. } | EngineError::Scarce { .. } => true,
+            EngineError::Disk(error) => error.is_temporary(),
+            _ => false,
+        }
+    }
+}
+
 impl From<DiskError> for EngineError {
     fn from(error: DiskError) -> Self {
-        EngineError::Disk(error)
+        match error {
+            DiskError::Scarce { what } => EngineError::Scarce { what },
+            error => EngineError::Disk(error),
+        }
     }
 }

@@ -19,6 +19,7 @@
 
 mod access;
 pub mod clock;
+pub mod descriptors;
 pub mod disk;
 pub mod embedded;
 mod entropy;

@@ -4,10 +4,14 @@ use zerohop_engine::EngineError;
 use zerohop_engine::limits::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use zerohop_wire::Failure;
 
+/// When a client asks again where the process is out of descriptors or memory, in milliseconds.
+const SCARCE_RETRY_MS: u32 = 100;
+
 /// The failure that a client sees. None of these is remembered: the request may be sent again under its number.
 pub(crate) fn failure_of(error: &EngineError) -> Failure<'static> {
     match error {
         EngineError::DiskFull { .. } => Failure::DiskFull,
+        EngineError::Scarce { .. } => Failure::Busy { retry_after_ms: SCARCE_RETRY_MS },
         EngineError::MemoryFull { .. } => Failure::MemoryFull,
         EngineError::Rotten { .. } => Failure::Rotten,
         EngineError::PayloadTooLong { bytes } => {

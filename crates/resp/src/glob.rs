@@ -50,7 +50,7 @@ enum Search {
 const SHORT_MAX: usize = 8;
 
 impl Glob {
-    /// Patterns have at most [`PATTERN_BYTES_MAX`](crate::limits::PATTERN_BYTES_MAX) bytes; longer ones match nothing.
+    /// Patterns have at most [`PATTERN_BYTES_MAX`] bytes; longer ones match nothing.
     pub(crate) fn new(pattern: &[u8]) -> Glob {
         let pattern = if pattern.len() > PATTERN_BYTES_MAX { b"[]" } else { pattern };
         let mut runs = vec![Vec::new()];

@@ -80,7 +80,7 @@ impl<'a> ReplyWriter<'a> {
             // Commands have no numbers by which it could be repeated safely.
             Failure::TimedOut { .. } => {
                 return self.error(
-                    "ERR the command may have been done or not: whoever was to do it does not say. Look before you repeat it",
+                    "ERR the command may have been done or not: the node that was to do it stopped answering. Look before you repeat it",
                 );
             }
             _ => "ERR",

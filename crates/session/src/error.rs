@@ -188,6 +188,11 @@ impl fmt::Display for Error {
             Self::Unknown { why } => {
                 write!(f, "the write may or may not be done ({why}): look the record up before you repeat it")
             }
+            Self::NoKeyspace { name, epoch: MapEpoch(0) } => write!(
+                f,
+                "the node that answered is of no cluster yet, and so knows no keyspace {name:?}: it waits for other nodes, or has not \
+                 read its data; `zerohop status` and its /health over HTTP say which. Nothing was changed"
+            ),
             Self::NoKeyspace { name, epoch } => write!(
                 f,
                 "the cluster's map of epoch {epoch} has no keyspace {name:?}: create it with `zerohop keyspace create`"

@@ -8,6 +8,7 @@
 mod damaged;
 mod refused;
 mod tokens;
+mod view;
 
 use prost::{Message, Oneof};
 
@@ -18,6 +19,7 @@ pub use self::refused::{
     Refused,
 };
 pub use self::tokens::{TokenGrant, TokenList, TokenPut, TokenRevoke, TokenStatus, Tokens};
+pub use self::view::View;
 
 use crate::error::{Failure, What};
 use crate::limits::ADMIN_BYTES_MAX;
@@ -304,6 +306,9 @@ pub struct Status {
     /// The replica groups, over all keyspaces.
     #[prost(message, optional, tag = "5")]
     pub groups: Option<GroupsStatus>,
+    /// Whose view this is, and how old; `None` from programs that do not tell it.
+    #[prost(message, optional, tag = "6")]
+    pub view: Option<View>,
 }
 
 /// How replica groups stand, in numbers.
@@ -338,7 +343,7 @@ pub struct NodeStatus {
     /// Its id.
     #[prost(uint32, tag = "1")]
     pub id: u32,
-    /// `up`, `draining` or `down`.
+    /// `up`, `draining` or `down`; `silent` where the map has it as `up` or `draining` and it does not answer the node that was asked.
     #[prost(string, tag = "2")]
     pub state: String,
     /// The process on its machine; 0: not known.
@@ -552,6 +557,7 @@ mod tests {
             nodes: vec![NodeStatus { id: 1, state: "up".into(), pid: 42, ..NodeStatus::default() }],
             keyspaces: vec![KeyspaceStatus { id: 1, name: "default".into(), ..KeyspaceStatus::default() }],
             groups: Some(GroupsStatus { groups: 256, short: 2, ..GroupsStatus::default() }),
+            view: Some(View { node: 1, silent: vec![2, 3], ..View::default() }),
         };
         let partition = PartitionStatus {
             partition: 5,

@@ -30,6 +30,14 @@ pub(crate) async fn get(address: &str, path: &str, bearer: Option<&str>) -> Resu
     }
 }
 
+/// Why the node at this address does not serve, as it says on `/health`; `None`: it serves, or says nothing.
+pub(crate) async fn why_not(address: &str) -> Option<String> {
+    let text = timeout(ANSWER_MAX, ask(address, "/health", None)).await.ok()?.ok()?;
+    let (_, body) = text.split_once("\r\n\r\n")?;
+    let health: serde_json::Value = serde_json::from_str(body).ok()?;
+    Some(health.get("reason")?.as_str()?.to_owned())
+}
+
 async fn ask(address: &str, path: &str, bearer: Option<&str>) -> Result<String, String> {
     let failed = |error: std::io::Error| error.to_string();
     let mut stream = TcpStream::connect(address).await.map_err(failed)?;

@@ -2,11 +2,13 @@
 
 pub(crate) mod admin;
 pub(crate) mod damaged;
+pub(crate) mod elsewhere;
 pub(crate) mod ending;
 pub(crate) mod endpoint;
 pub(crate) mod http;
 pub(crate) mod keys;
 pub(crate) mod names;
+pub(crate) mod places;
 pub(crate) mod quantity;
 pub(crate) mod runtime;
 pub(crate) mod secret;
@@ -15,3 +17,4 @@ pub(crate) mod target;
 pub(crate) mod tls;
 pub(crate) mod transform;
 pub(crate) mod value;
+pub(crate) mod view;

@@ -8,12 +8,13 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::OsStringValueParser;
 use zerohop_client::{Client, Keyspace, Options, Reason, Secret, read_token};
+use zerohop_wire::ids::MapEpoch;
 
 use super::ending::CommandError;
 use super::endpoint::{self, Endpoints, no_address, nobody_listens};
-use super::quantity;
 use super::secret::SecretPlace;
 use super::tls::TlsCa;
+use super::{http, quantity};
 
 /// How long a cluster may take to answer at all. Shorter than an operation may take: that nobody is there is told soon.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
@@ -69,16 +70,30 @@ impl Target {
         change(&mut options);
         let endpoints = self.endpoints();
         let looked_up = AtomicUsize::new(0);
-        tokio::select! {
-            connected = Client::connect_with(&endpoints, options) => connected.map_err(|error| {
-                let place = looked_up.load(Ordering::Relaxed).checked_sub(1);
-                match place.and_then(|place| endpoints.get(place)) {
-                    Some(endpoint) => CommandError::NoCluster(no_address(endpoint, "the look-up takes too long")),
-                    None => unreachable(error),
-                }
-            }),
-            why = nobody_listens(&endpoints, &looked_up) => Err(CommandError::NoCluster(why)),
+        let connected = tokio::select! {
+            connected = Client::connect_with(&endpoints, options) => connected,
+            why = nobody_listens(&endpoints, &looked_up) => return Err(CommandError::NoCluster(why)),
+        };
+        let place = looked_up.load(Ordering::Relaxed).checked_sub(1);
+        match (connected, place.and_then(|place| endpoints.get(place))) {
+            (Err(error), _) if is_of_no_cluster(&error) => Err(self.of_no_cluster(error).await),
+            (Err(_), Some(endpoint)) => {
+                Err(CommandError::NoCluster(no_address(endpoint, "the look-up takes too long")))
+            }
+            (done, _) => done.map_err(unreachable),
         }
+    }
+
+    /// What a node waits for that is of no cluster yet.
+    async fn of_no_cluster(&self, error: zerohop_client::Error) -> CommandError {
+        for endpoint in self.endpoints() {
+            if let Some(reason) = http::why_not(endpoint).await {
+                let told =
+                    format!("the node at {endpoint} is of no cluster yet: {reason}. Nothing was changed");
+                return CommandError::Refused(told);
+            }
+        }
+        CommandError::Client(error)
     }
 
     /// How long to try.
@@ -134,4 +149,10 @@ fn unreachable(error: zerohop_client::Error) -> CommandError {
         }
         _ => CommandError::Unreachable(error),
     }
+}
+
+/// The node that answered has no map: it has not joined.
+fn is_of_no_cluster(error: &zerohop_client::Error) -> bool {
+    let zerohop_client::Error::Operation { reason, .. } = error else { return false };
+    matches!(**reason, Reason::NoKeyspace { epoch: MapEpoch(0), .. })
 }

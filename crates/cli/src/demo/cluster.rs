@@ -222,6 +222,8 @@ fn plans(folder: &Path, first: SocketAddr) -> Vec<NodePlan> {
         hosts: if node < NODES { hosts.clone() } else { Vec::new() },
         secret_file: None,
         tls: NodeTls::none(),
+        name: String::new(),
+        local: None,
         join: (node == NODES).then_some(first),
         log_level: "error".to_owned(),
         environment: Vec::new(),

@@ -30,6 +30,8 @@ impl DemoNode {
             hosts: Vec::new(),
             secret_file: None,
             tls: NodeTls::none(),
+            name: String::new(),
+            local: None,
             join: None,
             log_level: "error".to_owned(),
             environment: vec![(TEST_DISK_VARIABLE, "")],

@@ -1,11 +1,11 @@
 //! The cluster: nodes, their clocks, replica groups, keyspaces.
 
-use zerohop_wire::admin::{DamagedPartition, GroupsStatus, KeyspaceStatus, NodeStatus, Status};
+use zerohop_wire::admin::{DamagedPartition, GroupsStatus, KeyspaceStatus, NodeStatus, Status, View};
 use zerohop_wire::limits::CLOCK_AHEAD_MS_MAX;
 
 use super::clock::{self, Heard};
 use super::finding::Finding;
-use crate::common::damaged;
+use crate::common::{damaged, view};
 
 /// Most nodes whose clocks are asked: beyond it those of others say enough.
 const NODES_ASKED_MAX: usize = 128;
@@ -15,8 +15,10 @@ const CLOCK_WARNING_MS: u64 = CLOCK_AHEAD_MS_MAX / 2;
 
 /// All of it; asks each node's manager for its time.
 pub(super) async fn look(status: Status, damaged: &[DamagedPartition]) -> Vec<Finding> {
-    let Status { nodes, keyspaces, groups, .. } = status;
-    let mut findings: Vec<Finding> = nodes.iter().flat_map(node).collect();
+    let mut findings = judge_view(&status);
+    let Status { nodes, keyspaces, groups, view, .. } = status;
+    let view = view.unwrap_or_default();
+    findings.extend(nodes.iter().flat_map(|one| node(one, view.node)));
     let up = nodes.iter().filter(|node| node.state != "down").take(NODES_ASKED_MAX);
     let asked: Vec<_> = up
         .map(|node| {
@@ -26,16 +28,49 @@ pub(super) async fn look(status: Status, damaged: &[DamagedPartition]) -> Vec<Fi
         .collect();
     for (id, heard) in asked {
         let heard = heard.await.unwrap_or_else(|error| Err(error.to_string()));
-        findings.extend(judge_heard(id, heard));
+        findings.extend(judge_heard(id, heard, &view));
     }
-    findings.push(judge_groups(&groups.unwrap_or_default()));
+    if view.no_primary + view.stuck == 0 {
+        findings.push(judge_groups(&groups.unwrap_or_default()));
+    }
     findings.extend(damaged.iter().map(judge_damaged));
-    let present = nodes.iter().filter(|node| node.state != "down").count();
+    let is_present = |node: &&NodeStatus| node.state != "down" && node.state != "silent";
+    let present = nodes.iter().filter(is_present).count();
     findings.extend(keyspaces.iter().flat_map(|keyspace| judge_keyspace(keyspace, present)));
     findings
 }
 
-fn node(node: &NodeStatus) -> Vec<Finding> {
+/// What the node that was asked says of the whole cluster, before everything else.
+fn judge_view(status: &Status) -> Vec<Finding> {
+    let Some(view) = &status.view else { return Vec::new() };
+    let about = view::seen(status).unwrap_or_default();
+    let mut findings = Vec::new();
+    for warning in &view.warnings {
+        let check = match warning {
+            one if one.starts_with("no quorum") => "quorum",
+            one if one.starts_with("no answer") => "nodes",
+            _ => "partitions",
+        };
+        let (found, advice) = warning.split_once(": ").unwrap_or((warning, "look again in a moment"));
+        findings.push(Finding::problem(check, &about, found, advice));
+    }
+    if view.quorum && view.managers > 0 {
+        let found = format!("{} of {} managers of the control group answer", view.answering, view.managers);
+        let missing = view.answering < view.managers;
+        findings.push(match missing {
+            false => Finding::ok("quorum", about, found),
+            true => Finding::warning(
+                "quorum",
+                about,
+                found,
+                "start the others again; `zerohop node managers` names them",
+            ),
+        });
+    }
+    findings
+}
+
+fn node(node: &NodeStatus, asked: u32) -> Vec<Finding> {
     let about = format!("node {}", node.id);
     let state = match node.state.as_str() {
         "down" => Finding::problem(
@@ -47,6 +82,12 @@ fn node(node: &NodeStatus) -> Vec<Finding> {
                 node.id
             ),
         ),
+        "silent" => Finding::problem(
+            "nodes",
+            &about,
+            format!("does not answer node {asked}; its manager listened at {}", node.manager),
+            "see whether its process and its machine run; start it again with its data folder",
+        ),
         other => Finding::ok("nodes", &about, format!("is {other}")),
     };
     let trouble = |text: &String| {
@@ -56,12 +97,22 @@ fn node(node: &NodeStatus) -> Vec<Finding> {
     std::iter::once(state).chain(node.troubles.iter().map(trouble)).collect()
 }
 
-fn judge_heard(id: u32, heard: Result<Heard, String>) -> Vec<Finding> {
+fn judge_heard(id: u32, heard: Result<Heard, String>, view: &View) -> Vec<Finding> {
     let about = format!("node {id}");
     let Heard { serves, ahead_ms } = match heard {
         Ok(heard) => heard,
         Err(why) => {
-            let advice = "the others say that it is up: is there a firewall between it and this machine?";
+            let advice = match (view.silent.contains(&id), view.node) {
+                (true, asked) => format!("node {asked} has no answer from it either: start it again"),
+                (false, 0) => "see whether its process and its machine run".to_owned(),
+                (false, asked) if asked == id => {
+                    "it has just answered this program: is its manager's port reached by HTTP from here?"
+                        .to_owned()
+                }
+                (false, asked) => format!(
+                    "it answers node {asked}, which says that it is up: is there a firewall between it and this machine?"
+                ),
+            };
             return vec![Finding::problem(
                 "reach",
                 about,
@@ -177,11 +228,15 @@ mod tests {
             (501, Verdict::Problem),
             (-60_000, Verdict::Problem),
         ] {
-            let findings = judge_heard(1, Ok(Heard { serves: true, ahead_ms: Some(ahead) }));
+            let findings =
+                judge_heard(1, Ok(Heard { serves: true, ahead_ms: Some(ahead) }), &View::default());
             assert_eq!(findings.last().map(|one| one.verdict), Some(verdict), "{ahead}");
         }
-        assert_eq!(judge_heard(1, Err("refused".to_owned()))[0].verdict, Verdict::Problem);
-        assert_eq!(judge_heard(1, Ok(Heard { serves: false, ahead_ms: None }))[0].verdict, Verdict::Warning);
+        assert_eq!(judge_heard(1, Err("refused".to_owned()), &View::default())[0].verdict, Verdict::Problem);
+        assert_eq!(
+            judge_heard(1, Ok(Heard { serves: false, ahead_ms: None }), &View::default())[0].verdict,
+            Verdict::Warning
+        );
     }
 
     #[test]

@@ -20,6 +20,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
+use zerohop_node::server::LocalStart;
 use zerohop_node::server::limits::{OPEN_WAIT, STOP_WAIT};
 
 pub(crate) use self::ports::HeldPorts;
@@ -52,6 +53,10 @@ pub(crate) struct NodePlan {
     pub(crate) instances: Option<usize>,
     /// Where the managers of all listen, if it starts together with others.
     pub(crate) hosts: Vec<SocketAddr>,
+    /// What sets its cluster apart from others at the same addresses; empty: nothing does.
+    pub(crate) name: String,
+    /// What it is told of the other nodes of its data folder, if they have one.
+    pub(crate) local: Option<LocalStart>,
     /// The file of the cluster's secret, if it has one.
     pub(crate) secret_file: Option<PathBuf>,
     /// How it speaks TLS.
@@ -187,6 +192,17 @@ impl NodePlan {
         if self.hosts.len() > 1 {
             let hosts: Vec<String> = self.hosts.iter().map(ToString::to_string).collect();
             command.arg("--hosts").arg(hosts.join(","));
+            if !self.name.is_empty() {
+                command.args(["--cluster-name", &self.name]);
+            }
+        }
+        if let Some(LocalStart { founded_at, is_first, managers }) = &self.local {
+            if !founded_at.is_empty() {
+                let founded_at: Vec<String> = founded_at.iter().map(ToString::to_string).collect();
+                command.arg("--founded-at").arg(founded_at.join(","));
+            }
+            command.args(is_first.then_some("--first"));
+            command.args(managers.iter().flat_map(|(id, at)| ["--seat".to_owned(), format!("{id}={at}")]));
         }
         if let Some(join) = self.join {
             command.arg("--join").arg(join.to_string());

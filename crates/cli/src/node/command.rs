@@ -4,9 +4,9 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use zerohop_wire::admin::NodeStatus;
 
-use crate::common::admin;
 use crate::common::ending::{CommandError, Ending};
 use crate::common::target::Target;
+use crate::common::{admin, view};
 use crate::output;
 
 #[derive(Debug, Subcommand)]
@@ -79,8 +79,9 @@ pub(crate) async fn run(command: NodeCommand) -> Result<Ending, CommandError> {
     match command {
         NodeCommand::List(arguments) => {
             let client = arguments.target.connect().await?;
-            let nodes: Vec<Listed> =
-                admin::status(&client).await?.nodes.into_iter().map(Listed::from).collect();
+            let status = admin::status(&client).await?;
+            view::tell(&status, arguments.json)?;
+            let nodes: Vec<Listed> = status.nodes.into_iter().map(Listed::from).collect();
             if arguments.json {
                 output::json_lines(&nodes)?;
                 return Ok(Ending::Done);
@@ -109,7 +110,9 @@ async fn managers(arguments: ManagersArguments) -> Result<(), CommandError> {
     if !set.is_empty() {
         admin::set_managers(&client, set).await?;
     }
-    let nodes = admin::status(&client).await?.nodes.into_iter().filter(|node| node.in_control);
+    let status = admin::status(&client).await?;
+    view::tell(&status, json)?;
+    let nodes = status.nodes.into_iter().filter(|node| node.in_control);
     let all: Vec<ListedManager> = nodes
         .map(|NodeStatus { id, state, manager, .. }| ListedManager { node: id, state, manager })
         .collect();

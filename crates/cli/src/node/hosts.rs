@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use zerohop_node::hosts::{self, Host, HostsError, PORT_DEFAULT};
-use zerohop_node::server::{ClusterOptions, Way};
+use zerohop_node::server::{ClusterOptions, LocalStart, Way};
 
 use super::listen;
 use crate::common::ending::CommandError;
@@ -37,6 +37,15 @@ pub(super) struct ClusterArguments {
     /// Sets a cluster that starts together apart from others at the same addresses, which have folders of their own.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     cluster_name: String,
+    /// What `zerohop up` tells its nodes: where they listened when their cluster was founded.
+    #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', hide = true)]
+    founded_at: Vec<SocketAddr>,
+    /// The same: the cluster is not founded yet.
+    #[arg(long, hide = true)]
+    first: bool,
+    /// The same: a manager of the control group by its number, and where it listens now.
+    #[arg(long, value_name = "NUMBER=HOST:PORT", value_parser = seat, hide = true)]
+    seat: Vec<(u64, SocketAddr)>,
     /// What fails together with this node, as in rack=a: copies of a partition are kept in different ones.
     #[arg(long, value_name = "NAME=VALUE", value_parser = domain)]
     domain: Option<String>,
@@ -89,6 +98,13 @@ impl ClusterArguments {
         Ok(Some(self.of(Way::Together { hosts: addresses, me, name })))
     }
 
+    /// What the process says that has started all nodes of a local cluster; `None`: nothing.
+    pub(super) fn local(&self) -> Option<LocalStart> {
+        let (founded_at, managers) = (self.founded_at.clone(), self.seat.clone());
+        let is_local = !founded_at.is_empty() || !managers.is_empty();
+        is_local.then_some(LocalStart { founded_at, is_first: self.first, managers })
+    }
+
     fn of(&self, way: Way) -> ClusterOptions {
         ClusterOptions { way, domain: self.domain.as_deref().map_or(0, domain_of), capacity: self.capacity }
     }
@@ -105,6 +121,12 @@ pub(super) fn listen_of(options: &ClusterOptions) -> Option<SocketAddr> {
         Way::Together { hosts, me, .. } => hosts.get(*me).copied(),
         Way::Join(_) => None,
     }
+}
+
+/// For clap.
+fn seat(text: &str) -> Result<(u64, SocketAddr), String> {
+    let (id, at) = text.split_once('=').ok_or("write NUMBER=HOST:PORT")?;
+    Ok((id.parse().map_err(|_| "no number")?, at.parse().map_err(|_| "no address")?))
 }
 
 /// For clap: the text itself, if it is a name and a value. Nodes of one domain must give it letter by letter alike, so that

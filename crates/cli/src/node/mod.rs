@@ -10,14 +10,15 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use zerohop_node::hosts::PORT_DEFAULT;
 use zerohop_node::logging::{self, LevelFilter, LogFormat};
-use zerohop_node::server::{Server, ServerOptions};
+use zerohop_node::server::{Server, ServerOptions, owner};
 
 pub(crate) use self::command::{NodeCommand, run as command};
 use self::hosts::ClusterArguments;
 use crate::common::ending::{CommandError, Ending};
-use crate::common::quantity;
+use crate::common::runtime::runtime;
 use crate::common::secret::SecretPlace;
 use crate::common::tls::NodeTls;
+use crate::common::{elsewhere, quantity};
 use crate::local::{Ready, ReadyInstance};
 use crate::output;
 
@@ -121,6 +122,7 @@ fn serve(arguments: &RunArguments) -> Result<Ending, CommandError> {
     let mut options = ServerOptions::new(listen);
     (options.cluster, options.insecure) = (cluster, arguments.cluster.insecure);
     (options.secret, options.tls) = (arguments.secret.read()?, arguments.tls.read()?);
+    options.local = arguments.cluster.local();
     options.data.clone_from(&arguments.place.data);
     options.instances = arguments.instances;
     options.spans = true;
@@ -128,6 +130,13 @@ fn serve(arguments: &RunArguments) -> Result<Ending, CommandError> {
     options.memory_bytes = arguments.memory_budget.unwrap_or(options.memory_bytes);
     options.copy_bytes_per_s = arguments.copy_rate.unwrap_or(options.copy_bytes_per_s);
     let credentials = (options.secret.clone(), options.tls.as_ref().and_then(|tls| tls.client.clone()));
+    // Whoever has started all nodes of a folder has looked.
+    if let (Some(data), None) = (&options.data, &options.local)
+        && let Some(owner) = owner(data).map_err(|error| failed(&error))?
+        && owner.listened_at.as_ref().is_some_and(|at| *at != listen.to_string())
+    {
+        runtime()?.block_on(elsewhere::check(data, &owner, &[listen], &credentials))?;
+    }
     let server = Server::start(options).map_err(|error| failed(&error))?;
     spans::add(&server, credentials).map_err(|error| failed(&error))?;
     server

@@ -5,9 +5,13 @@ use serde::Serialize;
 use zerohop_wire::admin::PartitionStatus;
 
 use crate::common::ending::{CommandError, Ending};
+use crate::common::places::Places;
 use crate::common::target::Target;
-use crate::common::{admin, damaged};
+use crate::common::{admin, damaged, view};
 use crate::output;
+
+/// Above the lines.
+const HEADING: &str = "partition\tepoch\tprimary (NODE:INSTANCE)\tin sync\tfollowing\tstate";
 
 #[derive(Args, Debug)]
 pub(crate) struct ListArguments {
@@ -28,6 +32,10 @@ struct Listed {
     primary: u32,
     in_sync: Vec<u32>,
     followers: Vec<u32>,
+    /// The node of the primary, and those of the others in the same order.
+    primary_node: u32,
+    in_sync_nodes: Vec<u32>,
+    follower_nodes: Vec<u32>,
     state: String,
     /// Nobody serves it before a node that is down returns.
     lost: bool,
@@ -53,42 +61,57 @@ pub(super) async fn run(arguments: ListArguments) -> Result<Ending, CommandError
             }
         }
     }
-    let damaged = damaged::find(&arguments.target, &mut admin::status(&client).await?).await;
+    let mut status = admin::status(&client).await?;
+    view::tell(&status, arguments.json)?;
+    let places = Places::of(&status);
+    let damaged = damaged::find(&arguments.target, &mut status).await;
     let is_damaged = |partition: u32| {
         damaged.iter().any(|one| one.keyspace == arguments.keyspace && one.partition == partition)
     };
     let all: Vec<Listed> = all
         .into_iter()
-        .map(|one| Listed { damaged: is_damaged(one.partition), ..Listed::from(one) })
+        .map(|one| Listed { damaged: is_damaged(one.partition), ..Listed::of(one, &places) })
         .collect();
     if arguments.json {
         output::json_lines(&all)?;
         return Ok(Ending::Done);
     }
-    let some = |instances: &[u32]| match instances {
-        [] => "-".to_owned(),
-        some => some.iter().map(u32::to_string).collect::<Vec<_>>().join(","),
-    };
     let line = |one: &Listed| {
-        let Listed { partition, epoch, primary, in_sync, followers, state, lost, damaged, down, pinned } =
-            one;
-        let (in_sync, followers) = (some(in_sync), some(followers));
-        let gone = if down.is_empty() { String::new() } else { format!("\tdown: {}", some(down)) };
-        let pinned = pinned.map(|at| format!("\tmoved to {at} by hand")).unwrap_or_default();
+        let Listed {
+            partition, epoch, primary, in_sync, followers, state, lost, damaged, down, pinned, ..
+        } = one;
+        let primary = places.name(*primary);
+        let (in_sync, followers) = (places.names(in_sync), places.names(followers));
+        let gone = if down.is_empty() { String::new() } else { format!("\tdown: {}", places.names(down)) };
+        let pinned = pinned.map(|at| format!("\tmoved to {} by hand", places.name(at))).unwrap_or_default();
         let state = if *lost { "LOST" } else { state };
         let state = if *damaged { "DAMAGED" } else { state };
-        format!(
-            "{partition}\tepoch {epoch}\tprimary {primary}\tin sync {in_sync}\tfollowing {followers}\t{state}{gone}{pinned}"
-        )
+        format!("{partition}\t{epoch}\t{primary}\t{in_sync}\t{followers}\t{state}{gone}{pinned}")
     };
+    output::result(HEADING)?;
     output::result(&all.iter().map(line).collect::<Vec<_>>().join("\n"))?;
     Ok(Ending::Done)
 }
 
-impl From<PartitionStatus> for Listed {
-    fn from(status: PartitionStatus) -> Self {
+impl Listed {
+    fn of(status: PartitionStatus, places: &Places) -> Self {
         let PartitionStatus { partition, epoch, primary, in_sync, followers, state, lost, down, pinned } =
             status;
-        Listed { partition, epoch, primary, in_sync, followers, state, lost, damaged: false, down, pinned }
+        let nodes = |of: &[u32]| of.iter().map(|one| places.node(*one)).collect::<Vec<u32>>();
+        Listed {
+            partition,
+            epoch,
+            primary_node: places.node(primary),
+            in_sync_nodes: nodes(&in_sync),
+            follower_nodes: nodes(&followers),
+            primary,
+            in_sync,
+            followers,
+            state,
+            lost,
+            damaged: false,
+            down,
+            pinned,
+        }
     }
 }

@@ -67,6 +67,7 @@ enum Step {
 struct Shown<'a> {
     keyspace: &'a str,
     partition: u32,
+    node: u32,
     instance: u32,
     step: Step,
     epoch: u64,
@@ -91,13 +92,14 @@ pub(super) async fn run(arguments: MoveArguments) -> Result<Ending, CommandError
         let step = step(&now, instance, copies);
         if last.is_some_and(|last| last != Step::Waiting) && step == Step::Waiting {
             return Err(CommandError::Refused(format!(
-                "the move of {name} has failed: instance {instance} went away or did not catch up. The partition is where \
-                 it was"
+                "the move of {name} has failed: {}:{instance} went away or did not catch up. The partition is where \
+                 it was",
+                to.node
             )));
         }
         if last != Some(step) {
             (last, since) = (Some(step), Instant::now());
-            tell(json, &line, &name, instance, step, &now)?;
+            tell(json, &line, &name, (to.node, instance), step, &now)?;
         }
         if step == Step::Done {
             return Ok(Ending::Done);
@@ -105,8 +107,9 @@ pub(super) async fn run(arguments: MoveArguments) -> Result<Ending, CommandError
         // Copying takes as long as there is data; the control group gives it up by itself.
         if step != Step::Copying && since.elapsed() > client.options().deadline {
             return Err(CommandError::Refused(format!(
-                "the move of {name} to instance {instance} goes on, but nothing has happened for {:?}: `zerohop partition \
+                "the move of {name} to {}:{instance} goes on, but nothing has happened for {:?}: `zerohop partition \
                  list {}` tells how it stands",
+                to.node,
                 client.options().deadline,
                 name.keyspace
             )));
@@ -148,22 +151,29 @@ fn tell(
     json: bool,
     line: &StatusLine,
     name: &PartitionName,
-    instance: u32,
+    (node, instance): (u32, u32),
     step: Step,
     now: &PartitionStatus,
 ) -> Result<(), CommandError> {
     if json {
         let PartitionName { keyspace, partition } = name;
-        return output::json(&Shown { keyspace, partition: *partition, instance, step, epoch: now.epoch });
+        return output::json(&Shown {
+            keyspace,
+            partition: *partition,
+            node,
+            instance,
+            step,
+            epoch: now.epoch,
+        });
     }
     match step {
         Step::Waiting => line.show(&format!("{name}: waits for its turn")),
-        Step::Copying => line.show(&format!("{name}: instance {instance} catches up")),
-        Step::InSync => line.show(&format!("{name}: instance {instance} is in sync")),
-        Step::Primary => line.show(&format!("{name}: instance {instance} serves; a copy leaves")),
+        Step::Copying => line.show(&format!("{name}: {node}:{instance} catches up")),
+        Step::InSync => line.show(&format!("{name}: {node}:{instance} is in sync")),
+        Step::Primary => line.show(&format!("{name}: {node}:{instance} serves; a copy leaves")),
         Step::Done => {
             line.show("");
-            return output::result(&format!("{name} is served by instance {instance} (epoch {})", now.epoch));
+            return output::result(&format!("{name} is served by {node}:{instance} (epoch {})", now.epoch));
         }
     }
     Ok(())

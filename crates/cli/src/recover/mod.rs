@@ -10,11 +10,12 @@ use clap::Args;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 use zerohop_client::Client;
-use zerohop_wire::admin::{DamagedPartition, PartitionStatus};
+use zerohop_wire::admin::{DamagedPartition, PartitionStatus, Status};
 
 use crate::common::ending::{CommandError, Ending};
+use crate::common::places::Places;
 use crate::common::target::Target;
-use crate::common::{admin, damaged};
+use crate::common::{admin, damaged, view};
 use crate::output;
 use crate::partition::PartitionName;
 
@@ -23,6 +24,11 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Partitions told one by one; of more only the first.
 const TOLD_MAX: usize = 20;
+
+/// Why nothing is recovered while nothing is decided.
+const NO_QUORUM: &str = "the control group has no quorum: which partitions are lost is not decided, and none can be recovered, before \
+                         more than half of its managers are back. If they never will be: stop the nodes that are left, and \
+                         `zerohop recover --control-group DIR` on the folder of one of its managers (docs/operations.md)";
 
 #[derive(Args, Debug)]
 pub(crate) struct RecoverArguments {
@@ -109,19 +115,31 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<Ending, CommandEr
         return Err(CommandError::Usage(what.to_owned()));
     }
     let client = target.connect().await?;
-    let mut lost = find(&client, &target, &partitions).await?;
+    let status = admin::status(&client).await?;
+    view::tell(&status, json)?;
+    if accept_loss && !view::has_quorum(&status) {
+        return Err(CommandError::Refused(NO_QUORUM.to_owned()));
+    }
+    let mut lost = find(&client, &target, (&partitions, status.clone())).await?;
     if accept_loss && all_lost {
         lost.retain(|one| one.damaged.is_none());
     }
     if lost.is_empty() {
+        let stands_still = status.view.as_ref().is_some_and(|view| view.no_primary + view.stuck > 0);
         // A list of none has no line.
-        if !json {
+        if !json && view::has_quorum(&status) && !stands_still {
             output::result("No partition is lost or damaged; there is nothing to recover.")?;
         }
-        return Ok(Ending::Done);
+        return match (view::has_quorum(&status), stands_still) {
+            (false, _) => Err(CommandError::Refused(NO_QUORUM.to_owned())),
+            (true, true) => Err(CommandError::Refused(
+                "no partition is known to be lost or damaged yet, and some are not served: look again in a moment".to_owned(),
+            )),
+            (true, false) => Ok(Ending::Done),
+        };
     }
     if !accept_loss {
-        return Err(ask(json, lost)?);
+        return Err(ask(json, lost, &Places::of(&status))?);
     }
     for Lost { name, damaged, .. } in &lost {
         let keep_damaged = damaged.as_ref().map(|_| !from_follower);
@@ -149,8 +167,11 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<Ending, CommandEr
 }
 
 /// Those that are lost or damaged, of all or of those that were named.
-async fn find(client: &Client, target: &Target, named: &[PartitionName]) -> Result<Vec<Lost>, CommandError> {
-    let mut known = admin::status(client).await?;
+async fn find(
+    client: &Client,
+    target: &Target,
+    (named, mut known): (&[PartitionName], Status),
+) -> Result<Vec<Lost>, CommandError> {
     let mut damaged = damaged::find(target, &mut known).await;
     let keyspaces: BTreeSet<String> = match named {
         [] => known.keyspaces.into_iter().map(|one| one.name).collect(),
@@ -183,12 +204,12 @@ async fn find(client: &Client, target: &Target, named: &[PartitionName]) -> Resu
 }
 
 /// Tells what is lost and what would become of it; the error says how to have that.
-fn ask(json: bool, lost: Vec<Lost>) -> Result<CommandError, CommandError> {
+fn ask(json: bool, lost: Vec<Lost>, places: &Places) -> Result<CommandError, CommandError> {
     let shown: Vec<Shown> = lost.iter().map(|one| one.shown(None, false)).collect();
     match json {
         true => output::json_lines(&shown)?,
         false => {
-            let lines: Vec<String> = shown.iter().take(TOLD_MAX).map(Shown::line).collect();
+            let lines: Vec<String> = shown.iter().take(TOLD_MAX).map(|one| one.line(places)).collect();
             output::result(&lines.join("\n"))?;
             if shown.len() > TOLD_MAX {
                 output::result(&format!("… and {} more", shown.len() - TOLD_MAX))?;
@@ -286,9 +307,9 @@ impl Lost {
 }
 
 impl Shown {
-    fn line(&self) -> String {
+    fn line(&self, places: &Places) -> String {
         let Shown { keyspace, partition, down, up, left, damaged, .. } = self;
-        let some = |instances: &[u32]| instances.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        let some = |instances: &[u32]| places.names(instances);
         if let Some(ShownDamaged { instance, found, named }) = damaged {
             let others: Vec<u32> = up.iter().copied().filter(|one| one != instance).collect();
             let others = match &others[..] {
@@ -297,18 +318,18 @@ impl Shown {
             };
             let named = if named.is_empty() { "its log ends too soon".to_owned() } else { named.join("; ") };
             return format!(
-                "{keyspace}/{partition}: the only copy that counts, of instance {instance}, is damaged in {found} places ({named}); \
-                 {others}"
+                "{keyspace}/{partition}: the only copy that counts, of {}, is damaged in {found} places ({named}); {others}",
+                places.name(*instance)
             );
         }
         let left = match left {
             Left::InSync => {
-                format!("left: instances {} (up to an interval of writes may be missing)", some(up))
+                format!("left: {} (up to an interval of writes may be missing)", some(up))
             }
             Left::Followers => format!("left: followers {} (the last writes may be missing)", some(up)),
             Left::Damaged => "left: what is whole of a damaged copy".to_owned(),
             Left::Nothing => "nothing is left: it would begin empty".to_owned(),
         };
-        format!("{keyspace}/{partition}: instances {} are down; {left}", some(down))
+        format!("{keyspace}/{partition}: {} are down (NODE:INSTANCE); {left}", some(down))
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
-use zerohop_wire::admin::NodeStatus;
+use zerohop_wire::admin::{NodeStatus, Status};
 
 use self::sample::{Figures, Sample};
 use crate::common::ending::{CommandError, Ending};
@@ -17,6 +17,7 @@ use crate::common::keys::Keys;
 use crate::common::quantity;
 use crate::common::runtime::StopSignals;
 use crate::common::target::Target;
+use crate::common::view::{self, ShownView};
 use crate::common::{admin, http, names};
 use crate::output;
 
@@ -44,6 +45,12 @@ struct Shown {
     seconds: f64,
     nodes: Vec<ShownNode>,
     total: Figures,
+    /// What is wrong with the whole cluster.
+    warnings: Vec<String>,
+    /// Whose view of the cluster this is, and how old.
+    view: ShownView,
+    #[serde(skip)]
+    seen: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -88,9 +95,9 @@ pub(crate) async fn run(arguments: TopArguments) -> Result<Ending, CommandError>
             () = signals.come() => return Ok(Ending::Done),
         }
         let now = Instant::now();
-        let nodes = admin::status(&client).await?.nodes;
-        let heard = hear(&nodes, bearer.as_deref()).await;
-        let shown = Shown::of(nodes, &before, &heard, (now - begin).as_secs_f64());
+        let status = admin::status(&client).await?;
+        let heard = hear(&status.nodes, bearer.as_deref()).await;
+        let shown = Shown::of(status, &before, &heard, (now - begin).as_secs_f64());
         if json {
             output::json(&shown)?;
         } else {
@@ -129,7 +136,9 @@ async fn hear(nodes: &[NodeStatus], bearer: Option<&str>) -> Heard {
 }
 
 impl Shown {
-    fn of(nodes: Vec<NodeStatus>, before: &Heard, now: &Heard, seconds: f64) -> Shown {
+    fn of(status: Status, before: &Heard, now: &Heard, seconds: f64) -> Shown {
+        let (first, seen) = (view::first(&status), view::seen(&status));
+        let view = status.view.as_ref().map(ShownView::of).unwrap_or_default();
         let of_node = |NodeStatus { id, state, manager, .. }| {
             let (figures, silent) = match (before.get(&id), now.get(&id)) {
                 (Some(Ok(before)), Some(Ok(now))) => (Some(now.since(before, seconds)), None),
@@ -138,9 +147,9 @@ impl Shown {
             };
             ShownNode { id, state, manager, figures, silent }
         };
-        let nodes: Vec<ShownNode> = nodes.into_iter().map(of_node).collect();
+        let nodes: Vec<ShownNode> = status.nodes.into_iter().map(of_node).collect();
         let each = nodes.iter().filter_map(|node| node.figures.as_ref());
         let total = each.fold(Figures::default(), |total, figures| total.with(figures));
-        Shown { seconds, nodes, total }
+        Shown { seconds, nodes, total, warnings: first, view, seen }
     }
 }

@@ -11,8 +11,8 @@ const WIDTH: usize = 80;
 const NAME_WIDTH: usize = 22;
 
 pub(super) fn table(shown: &Shown) -> String {
-    let mut lines =
-        vec![row("node", ["answers/s", "err/s", "in/s", "out/s", "p50", "p99", "copies", "mem", "cpus"])];
+    let mut lines: Vec<String> = shown.warnings.iter().flat_map(|warning| folded(warning)).collect();
+    lines.push(row("node", ["answers/s", "err/s", "in/s", "out/s", "p50", "p99", "copies", "mem", "cpus"]));
     for ShownNode { id, state, manager, figures, silent } in &shown.nodes {
         let name = names::text(format!("{id} {manager}").as_bytes());
         lines.push(match (figures, silent) {
@@ -24,6 +24,10 @@ pub(super) fn table(shown: &Shown) -> String {
     if shown.nodes.len() > 1 {
         lines.push(line("all", &shown.total));
     }
+    if shown.total.troubles > 0.0 {
+        lines.push(format!("{:.0} troubles: `zerohop doctor` tells which", shown.total.troubles));
+    }
+    lines.extend(shown.seen.iter().flat_map(|seen| folded(seen)));
     lines.push(format!(
         "over {:.1} s; p50, p99: us from a batch's first request to its answers",
         shown.seconds
@@ -71,6 +75,23 @@ fn short(number: f64) -> String {
     format!("{number:.0}P")
 }
 
+/// Lines of a sentence, parted between words.
+fn folded(text: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let width = lines.last().map_or(0, |line| line.chars().count());
+        match lines.last_mut() {
+            Some(line) if width == 0 => line.push_str(word),
+            Some(line) if width + 1 + word.chars().count() <= WIDTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 fn cut(text: &str, width: usize) -> String {
     match text.chars().count() > width {
         true => text.chars().take(width - 1).chain(['…']).collect(),
@@ -81,6 +102,7 @@ fn cut(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::common::view::ShownView;
 
     #[test]
     fn numbers_are_short() {
@@ -114,10 +136,19 @@ mod tests {
             node(2, None, Some(&"why ".repeat(40))),
             node(3, None, None),
         ];
-        let told = table(&Shown { seconds: 1234.5, nodes, total: figures });
+        let warnings = vec!["word ".repeat(30)];
+        let shown = Shown {
+            seconds: 1234.5,
+            nodes,
+            total: figures,
+            warnings,
+            view: ShownView::default(),
+            seen: Some("x ".repeat(90)),
+        };
+        let told = table(&shown);
         let long: Vec<&str> = told.lines().filter(|line| line.chars().count() > WIDTH).collect();
-        assert!(told.lines().count() == 6 && !told.contains('\u{1b}'), "{told}");
+        assert!(told.lines().count() == 11 && !told.contains('\u{1b}'), "{told}");
         assert_eq!(long, [""; 0], "{told}");
-        assert_eq!(told.lines().next().unwrap().len(), WIDTH);
+        assert!(told.lines().any(|line| line.starts_with("node ") && line.len() == WIDTH), "{told}");
     }
 }

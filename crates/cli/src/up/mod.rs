@@ -1,5 +1,7 @@
 //! `zerohop up`: a local cluster in the foreground.
 
+mod folder;
+
 use std::future::poll_fn;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -7,7 +9,10 @@ use std::task::Poll;
 
 use clap::Args;
 use serde::Serialize;
+use zerohop_node::server::node_folder;
 
+use self::folder::DataFolder;
+use crate::common::elsewhere;
 use crate::common::ending::{CommandError, Ending};
 use crate::common::runtime::{StopSignals, runtime};
 use crate::common::secret::SecretPlace;
@@ -68,22 +73,41 @@ const NODES_DEFAULT: u32 = 3;
 
 /// Runs until a signal comes or no node is left.
 pub(crate) fn run(arguments: &UpArguments) -> Result<Ending, CommandError> {
-    let nodes = arguments.count()?;
+    let mut folder = arguments.folder().map(DataFolder::look).transpose()?;
+    let nodes = arguments.count(folder.as_ref())?;
     // Nodes are started from this, the main thread: see `crate::local`.
-    runtime()?.block_on(serve(arguments, nodes))
+    runtime()?.block_on(serve(arguments, nodes, folder.as_mut()))
 }
 
-async fn serve(arguments: &UpArguments, nodes: u32) -> Result<Ending, CommandError> {
+async fn serve(
+    arguments: &UpArguments,
+    nodes: u32,
+    mut folder: Option<&mut DataFolder>,
+) -> Result<Ending, CommandError> {
     let mut signals = StopSignals::new()?;
     if arguments.ends_with_input {
         signals.end_with_input();
     }
-    let (plans, _ports) = arguments.plans(nodes)?;
+    let (mut plans, _ports) = arguments.plans(nodes)?;
+    if let Some(folder) = &mut folder {
+        let listen: Vec<SocketAddr> = plans.iter().map(|plan| plan.listen).collect();
+        let credentials = (arguments.secret.read()?, arguments.tls.read()?.and_then(|tls| tls.client));
+        for (path, owner) in folder.owners() {
+            elsewhere::check(&path, owner, &listen, &credentials).await?;
+        }
+        let (local, name) = folder.begin(&listen)?;
+        for plan in &mut plans {
+            (plan.local, plan.name) = (Some(local.clone()), name.clone());
+        }
+    }
     let mut nodes = tokio::select! {
         nodes = start(&plans) => nodes?,
         // Dropping the start kills the children.
         () = signals.come() => return Ok(Ending::Interrupted),
     };
+    if let Some(folder) = folder {
+        folder.is_founded()?;
+    }
     arguments.tell(&nodes)?;
     loop {
         tokio::select! {
@@ -151,13 +175,11 @@ impl UpArguments {
         }
     }
 
-    /// How many nodes: as many as there are folders of, if there are any.
-    fn count(&self) -> Result<u32, CommandError> {
-        let found = self.folder().map_or(0, |folder| {
-            let is_there = |number: &u32| folder.join(format!("node-{number}")).is_dir();
-            (1..=NODES_MAX).take_while(is_there).count() as u32
-        });
-        let nodes = self.nodes.unwrap_or(if found == 0 { NODES_DEFAULT } else { found });
+    /// How many nodes: as many as the data is of, if there is any.
+    fn count(&self, folder: Option<&DataFolder>) -> Result<u32, CommandError> {
+        let found = folder.map_or(0, DataFolder::nodes);
+        let intended = folder.and_then(DataFolder::intended).unwrap_or(NODES_DEFAULT);
+        let nodes = self.nodes.unwrap_or(if found == 0 { intended } else { found });
         if !(1..=NODES_MAX).contains(&nodes) {
             return Err(CommandError::Usage(format!(
                 "a local cluster has 1 to {NODES_MAX} nodes, not {nodes}"
@@ -165,8 +187,9 @@ impl UpArguments {
         }
         if found != 0 && found != nodes {
             return Err(CommandError::Usage(format!(
-                "the data is that of {found} nodes: leave --nodes out, or name another folder with --data. Nodes join a cluster \
-                 that runs by `zerohop node --join`, and leave it by `zerohop node drain` and `remove`"
+                "the data is that of {found} node{}: leave --nodes out, or name another folder with --data. Nodes join a cluster \
+                 that runs by `zerohop node --join`, and leave it by `zerohop node drain` and `remove`",
+                if found == 1 { "" } else { "s" }
             )));
         }
         Ok(nodes)
@@ -180,9 +203,11 @@ impl UpArguments {
         self.tls.read()?;
         let plan = |number: u32, listen: SocketAddr, hosts: &[SocketAddr], instances| NodePlan {
             listen,
-            data: data.as_ref().map(|folder| folder.join(format!("node-{number}"))),
+            data: data.as_ref().map(|folder| node_folder(folder, number as usize - 1)),
             instances,
             hosts: hosts.to_vec(),
+            name: String::new(),
+            local: None,
             join: None,
             log_level: self.log_level.clone(),
             secret_file: self.secret.path(),

@@ -40,6 +40,8 @@ pub(super) enum Purpose {
     /// Nothing is under way in a keyspace that is being dropped, at an instance.
     Drained(InstanceId),
     Operator(u64),
+    /// Managers listen elsewhere than the list has them.
+    Places,
 }
 
 #[derive(Debug)]
@@ -119,7 +121,7 @@ impl Asks {
                 }
             }
             Purpose::Drained(_) => self.draining -= 1,
-            Purpose::Look | Purpose::Join => {}
+            Purpose::Look | Purpose::Join | Purpose::Places => {}
         }
         Some(pending)
     }
@@ -153,14 +155,14 @@ impl Agent {
                 }
             }
             Purpose::Drained(_) => self.asks.draining += 1,
-            Purpose::Look | Purpose::Join => {}
+            Purpose::Look | Purpose::Join | Purpose::Places => {}
         }
         let next = self.now;
         let pending = Pending { command, after: None, purpose, until, next, tries: 0, hops: 0, asked: None };
         self.asks.pending.insert(number, pending);
         match purpose {
             // Nobody behind waits long for these, and there are few.
-            Purpose::Look | Purpose::Join | Purpose::Operator(_) => {
+            Purpose::Look | Purpose::Join | Purpose::Operator(_) | Purpose::Places => {
                 self.asks.due.insert((next, number));
             }
             Purpose::Held | Purpose::Instance(_) | Purpose::Drained(_) => self.asks.queue.push_back(number),
@@ -340,6 +342,7 @@ impl Agent {
     /// Another agent's answer.
     pub(super) fn take_answer(&mut self, from: &Address, id: RequestId, told: Told, news: &News) {
         self.hear(news);
+        self.heard_news(from, news);
         if id.origin != self.asks.origin {
             return;
         }
@@ -355,6 +358,8 @@ impl Agent {
         match purpose {
             Purpose::Look => self.looked(outcome.mark),
             Purpose::Join => self.join_decided(outcome),
+            // The state tells what became of it.
+            Purpose::Places => {}
             // The map tells what became of these; if not, they are asked for again.
             Purpose::Held | Purpose::Instance(_) | Purpose::Drained(_) => {
                 if outcome.result.as_ref().is_ok_and(|done| done.epoch > self.map().epoch()) {
@@ -406,6 +411,11 @@ impl Agent {
         }
         if !self.leads() {
             return self.answer_ask(from, id, Told::NotLeader);
+        }
+        if let Command::Join(join) = &request.command
+            && let Some(told) = self.is_double(join)
+        {
+            return self.answer_ask(from, id, told);
         }
         let key = (from.clone(), id);
         if self.forwarded.known.contains(&key) {

@@ -7,6 +7,7 @@ use zerohop_placement::{Address, ClusterMap, MapDelta};
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
 use zerohop_wire::messages::ClusterId;
 
+use super::notice::Notice;
 use crate::command::{ManagerInfo, Outcome};
 
 /// What is to be done, in the order in which effects come.
@@ -75,6 +76,8 @@ pub enum Effect {
         /// The partition in it.
         partition: PartitionId,
     },
+    /// For the log.
+    Noted(Notice),
     /// This process has no place in the cluster any more, and is to end; nothing else comes. Its instances must not serve
     /// on.
     Ended(Ended),

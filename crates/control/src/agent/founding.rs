@@ -26,14 +26,20 @@ const ASK_MS: u64 = 100;
 pub(super) struct Founding {
     id: ManagerId,
     founders: Vec<ManagerInfo>,
+    places: Vec<Address>,
     /// The starts of the other founders that have none either.
     heard: BTreeMap<Address, Incarnation>,
     pub(super) next: Time,
 }
 
 impl Founding {
-    pub(super) fn new(now: Time, id: ManagerId, founders: Vec<ManagerInfo>) -> Founding {
-        Founding { id, founders, heard: BTreeMap::new(), next: now }
+    pub(super) fn new(
+        now: Time,
+        id: ManagerId,
+        founders: Vec<ManagerInfo>,
+        places: Vec<Address>,
+    ) -> Founding {
+        Founding { id, founders, places, heard: BTreeMap::new(), next: now }
     }
 
     /// For people.
@@ -117,8 +123,8 @@ impl Agent {
 
     /// Founds; these starts had been heard from when the first of all did.
     fn found(&mut self, heard: BTreeMap<Address, Incarnation>) {
-        let Some(Founding { id, founders, .. }) = self.founding.take() else { return };
-        let log = Manager::found(id, &founders);
+        let Some(Founding { id, founders, places, .. }) = self.founding.take() else { return };
+        let log = Manager::found_with(id, &founders, &places);
         match Manager::open(self.now, &log, self.manager_settings()) {
             Ok((manager, _)) => {
                 self.founded_with = heard;

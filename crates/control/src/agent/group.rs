@@ -22,13 +22,15 @@ pub(super) struct Group {
     contacts: Vec<Address>,
     /// Where managers were last heard from, also those that the list does not name (yet, or any more).
     heard_at: BTreeMap<ManagerId, Address>,
+    /// Where managers listen that lists may have elsewhere still.
+    moved: Vec<ManagerInfo>,
     turn: u64,
 }
 
 impl Group {
-    pub(super) fn new(contacts: &[Address], managers: Vec<ManagerInfo>) -> Group {
+    pub(super) fn new(contacts: &[Address], managers: Vec<ManagerInfo>, moved: &[ManagerInfo]) -> Group {
         let contacts = contacts.iter().take(CONTACTS_MAX).cloned().collect();
-        Group { contacts, managers, ..Group::default() }
+        Group { contacts, managers, moved: moved.to_vec(), ..Group::default() }
     }
 
     /// Takes up news. Whether the list of members is another now.
@@ -41,11 +43,37 @@ impl Group {
             return false;
         }
         self.mark = news.mark;
-        let is_other = !news.managers.is_empty() && news.managers != self.managers;
+        let mut managers = news.managers.clone();
+        for one in &mut managers {
+            if let Some(at) = self.moved_to(one.id) {
+                one.addr.clone_from(at);
+            }
+        }
+        let is_other = !managers.is_empty() && managers != self.managers;
         if is_other {
-            self.managers.clone_from(&news.managers);
+            self.managers = managers;
         }
         is_other
+    }
+
+    /// Where a manager listens that lists may have elsewhere.
+    pub(super) fn moved_to(&self, id: ManagerId) -> Option<&Address> {
+        self.moved.iter().find(|one| one.id == id).map(|one| &one.addr)
+    }
+
+    /// Whoever may move again is looked for where the list has it once the list, as it was decided, knows of this move.
+    pub(super) fn forget_moves(&mut self, decided: &[ManagerInfo]) {
+        self.moved.retain(|one| !decided.contains(one));
+    }
+
+    /// The same, of a node that is no manager: the managers tell it.
+    pub(super) fn forget_all_moves(&mut self) {
+        self.moved.clear();
+    }
+
+    /// Where a manager was heard from last.
+    pub(super) fn last_heard_at(&self, id: ManagerId) -> Option<&Address> {
+        self.heard_at.get(&id)
     }
 
     pub(super) fn news(&self, mark: u64) -> News {

@@ -13,9 +13,11 @@
 
 use std::sync::Arc;
 
+use zerohop_placement::{ClusterMap, NodeState};
 use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 
 use super::asks::Purpose;
+use super::message::Told;
 use super::{Agent, Effect, Ended};
 use crate::Time;
 use crate::command::{Command, Held, Join, Outcome, Refusal};
@@ -23,6 +25,10 @@ use crate::planted::{Bug, is_planted};
 
 /// Between two looks for a map that is new enough.
 const LOOK_MS: u64 = 50;
+
+/// How long a process that answers may be about to die, until a start that would take its place elsewhere is refused: gossip notices
+/// that it is gone well before that.
+const DOUBLE_MS: u64 = 10_000;
 
 /// Where a start stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,6 +88,7 @@ impl Agent {
             }
             Start::Waiting { mark } if self.maps.mark >= mark || is_planted(Bug::OpensWithAnyMap) => {
                 let map = Arc::clone(self.map());
+                self.find_number(&map);
                 let own = self.settings.node.and_then(|node| map.node(node));
                 let replaces = own.map_or(Incarnation(0), |own| own.incarnation());
                 self.start = Start::Opening { replaces };
@@ -116,6 +123,16 @@ impl Agent {
         }
     }
 
+    /// A start before this one joined, and was ended before it could note its number.
+    fn find_number(&mut self, map: &ClusterMap) {
+        if self.settings.node.is_none()
+            && let Some(at) = &self.settings.joined_at
+        {
+            let found = map.nodes().find(|node| node.manager() == at.as_str());
+            self.settings.node = found.map(|node| node.id());
+        }
+    }
+
     fn join(&mut self, replaces: Incarnation, found: Found) {
         let settings = &self.settings;
         let join = Join {
@@ -130,6 +147,38 @@ impl Agent {
             closed: found.closed,
         };
         self.ask(Purpose::Join, Command::Join(join), Time::NEVER);
+    }
+
+    /// What to tell a start of another node that comes from another address than the map has, while the process that it would
+    /// replace answers there: its folder is a copy, and whoever serves goes on. Or that process was killed just now, so that
+    /// the start is to ask again until gossip has noticed. At the same address it can only have ended.
+    pub(super) fn is_double(&mut self, join: &Join) -> Option<Told> {
+        let map = Arc::clone(self.seat.as_ref()?.state().map());
+        let known = map.node(join.node?)?;
+        let (node, incarnation) = (known.id(), known.incarnation());
+        let is_own = self.own_node() == Some(node) && incarnation == self.settings.incarnation;
+        let is_heard = self.gossip.as_ref().is_some_and(|gossip| gossip.answers(node) == Some(incarnation));
+        let is_double = incarnation == join.replaces
+            && incarnation != join.incarnation
+            && known.manager() != join.manager.as_str()
+            && known.state() != NodeState::Down
+            && (is_own || is_heard);
+        if !is_double {
+            self.doubles.remove(&node);
+            return None;
+        }
+        let doubt = self.doubles.entry(node).or_insert((join.incarnation, self.now));
+        if doubt.0 != join.incarnation {
+            *doubt = (join.incarnation, self.now);
+        }
+        if self.now.since_us(doubt.1) < DOUBLE_MS * 1_000 {
+            return Some(Told::Busy);
+        }
+        let why = format!(
+            "node {node} is served elsewhere (a copy? see `zerohop folder new-cluster`): stop the process at {} first",
+            known.manager()
+        );
+        Some(Told::Decided(Outcome { result: Err(Refusal::Map(why)), mark: 0 }))
     }
 
     pub(super) fn join_decided(&mut self, outcome: Outcome) {
@@ -191,6 +240,9 @@ impl Agent {
         let own = Own { node: found.id(), first_instance, instances };
         self.start = Start::Joined;
         self.own = Some(own);
+        if self.seat.is_none() {
+            self.group.forget_all_moves();
+        }
         self.effects.push(Effect::Joined { node: own.node, first_instance, epoch: map.epoch() });
         self.begin_gossip(own.node, map.epoch());
         self.managers_changed();

@@ -1,4 +1,4 @@
-//! Who answers: this node's part in gossip, and what its manager is told of it. Gossip says nothing of whom it has never
+//! Which nodes answer: this node's part in gossip, and what its manager is told of it. Gossip says nothing of whom it has never
 //! heard of, as after a restart of all; a manager takes such a node for dead after a while.
 
 use std::collections::BTreeMap;
@@ -25,7 +25,8 @@ const EACH_NODE_MS: u64 = 20;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Silent {
-    since: BTreeMap<NodeId, (Incarnation, Time)>,
+    /// Nodes that the map has as up and that do not answer.
+    pub(super) since: BTreeMap<NodeId, (Incarnation, Time)>,
     next: Time,
 }
 
@@ -50,7 +51,8 @@ impl Agent {
             let effects = gossip.tick(self.now, &map);
             self.gossiped(effects);
         }
-        if self.seat.is_some() && self.silent.next <= self.now {
+        // A node outside the control group looks only when gossip wakes it.
+        if self.silent.next <= self.now {
             self.silent.next = self.now.after_ms(LOOK_MS);
             self.look_for_silent();
         }

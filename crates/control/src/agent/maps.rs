@@ -59,6 +59,7 @@ struct Coming {
 impl Agent {
     /// Follows a change that is decided.
     pub(super) fn follow(&mut self, delta: &Arc<MapDelta>) {
+        let before = Arc::clone(self.map());
         if delta.to <= self.map().epoch() || self.maps.history.push(delta).is_err() {
             return;
         }
@@ -69,6 +70,7 @@ impl Agent {
             };
             self.effects.push(effect);
         }
+        self.note_changes(&before, Some(delta));
         self.map_changed(Some(delta));
     }
 
@@ -77,10 +79,12 @@ impl Agent {
         if map.epoch() <= self.map().epoch() {
             return;
         }
+        let before = Arc::clone(self.map());
         self.maps.history = MapHistory::new(Arc::clone(map));
         if self.maps.is_open && !self.has_ended {
             self.effects.push(Effect::MapReplaced(Arc::clone(map)));
         }
+        self.note_changes(&before, None);
         self.map_changed(None);
     }
 
@@ -158,6 +162,7 @@ impl Agent {
         bytes: Vec<u8>,
     ) {
         self.hear(news);
+        self.heard_news(from, news);
         let epoch = self.map().epoch();
         if piece.epoch <= epoch && !self.fetch.whole {
             // Whoever says so had no newer one at that mark, so this one holds as much.

@@ -36,15 +36,19 @@ mod joining;
 mod listen;
 mod maps;
 pub mod message;
+mod notice;
 mod operator;
 mod owed;
 mod seat;
 mod serve;
 mod settings;
+mod standing;
 
 pub use effect::{Effect, Ended, LogWanted, Unanswered};
 pub use event::{Event, Wish};
+pub use notice::Notice;
 pub use settings::{Control, OpenError, Settings};
+pub use standing::Standing;
 
 use asks::{Asks, Forwarded};
 use founding::Founding;
@@ -53,9 +57,11 @@ use joining::{Found, Own, Start};
 use listen::Silent;
 use maps::{Fetch, Maps};
 use message::{Body, Message, News};
+use notice::Primaries;
 use owed::Owed;
 use seat::{Persists, Pieces};
 use serve::Peers;
+use standing::Watch;
 
 /// Of so many strangers, in milliseconds, one is told that this is another cluster.
 const STRANGERS_MS: u64 = 100;
@@ -91,6 +97,12 @@ pub struct Agent {
     owed: Owed,
     gossip: Option<Gossip>,
     silent: Silent,
+    watch: Watch,
+    primaries: Primaries,
+    /// Starts that would take the place of a process that answers elsewhere, and since when.
+    doubles: BTreeMap<NodeId, (Incarnation, Time)>,
+    /// When the list of managers may be proposed again with other addresses.
+    next_placing: Time,
     /// Contacts that said that they are of another cluster.
     strangers: BTreeMap<Address, ClusterId>,
     next_stranger: Time,
@@ -122,7 +134,7 @@ impl Agent {
             return Err(OpenError::Settings("the nonce of a start is not zero"));
         }
         let founders = match &settings.control {
-            Control::Found { id, founders }
+            Control::Found { id, founders, .. }
                 if !founders.iter().any(|one| one.id == *id && one.addr == settings.manager) =>
             {
                 return Err(OpenError::Settings("a founder is one of the founders, at its own address"));
@@ -149,7 +161,7 @@ impl Agent {
             founding: None,
             founded_with: BTreeMap::new(),
             pieces: Pieces::default(),
-            group: Group::new(&settings.contacts, founders),
+            group: Group::new(&settings.contacts, founders, &settings.moved),
             maps: Maps { history: MapHistory::new(Arc::clone(&settings.map)), ..Maps::default() },
             fetch: Fetch::default(),
             peers: Peers::default(),
@@ -159,6 +171,10 @@ impl Agent {
             owed: Owed::default(),
             gossip: None,
             silent: Silent::default(),
+            watch: Watch::new(now),
+            primaries: Primaries::default(),
+            doubles: BTreeMap::new(),
+            next_placing: now,
             strangers: BTreeMap::new(),
             next_stranger: now,
             effects: Vec::new(),
@@ -179,8 +195,8 @@ impl Agent {
                 self.take_seat(manager);
                 Ok(good)
             }
-            Control::Found { id, founders } => {
-                self.founding = Some(Founding::new(now, id, founders));
+            Control::Found { id, founders, places } => {
+                self.founding = Some(Founding::new(now, id, founders, places));
                 Ok(0)
             }
             Control::New { id } => {
@@ -204,6 +220,7 @@ impl Agent {
         if self.has_ended {
             return Vec::new();
         }
+        self.forgive_pause(now);
         self.now = self.now.max(now);
         match event {
             Event::Tick => {}
@@ -290,14 +307,19 @@ impl Agent {
             return Some(founding.waits_for());
         }
         let what = match self.start {
-            Start::Nobody => "the name of the cluster, from any of its nodes",
-            Start::Looking => "a leader of the control group",
-            Start::Waiting { .. } => "the present map",
-            Start::Opening { .. } => "its instances to be opened",
-            Start::Joining { .. } => "the control group to take it in",
+            Start::Nobody => format!("the name of the cluster, from any of its nodes: {}", self.asked()),
+            Start::Looking => format!("a leader of the control group: {}", self.asked()),
+            Start::Waiting { .. } => "the present map".to_owned(),
+            Start::Opening { .. } => "its instances to be opened".to_owned(),
+            Start::Joining { .. } => "the control group to take it in".to_owned(),
             Start::Joined => return None,
         };
-        Some(what.to_owned())
+        Some(what)
+    }
+
+    /// Whether a start waits for its own instances.
+    pub fn opens_instances(&self) -> bool {
+        matches!(self.start, Start::Opening { .. })
     }
 
     /// What has happened so far.
@@ -328,6 +350,7 @@ impl Agent {
             self.pass_time_listening();
             self.pass_time_starting();
             self.pass_time_owing();
+            self.pass_time_placing();
             self.pass_time_asking();
             self.pass_time_fetching();
             self.pass_time_telling();
@@ -335,6 +358,7 @@ impl Agent {
                 break;
             }
         }
+        self.pass_time_watching();
     }
 
     fn receive(&mut self, bytes: &[u8]) {
@@ -417,6 +441,10 @@ impl Agent {
 
     /// Takes up what is said of the control group.
     fn hear(&mut self, news: &News) {
+        let own = self.seat.as_ref().map(Manager::id);
+        // Whether this one leads it knows itself: others would only bring back what they heard before it ceased to.
+        let is_echo = news.leader.is_some() && news.leader == own && !self.leads();
+        let news = if is_echo { &News { leader: None, ..news.clone() } } else { news };
         if self.group.hear(news) {
             self.effects.push(Effect::Managers(self.group.managers.clone()));
             self.managers_changed();

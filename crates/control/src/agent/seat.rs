@@ -5,11 +5,15 @@ use std::collections::BTreeMap;
 
 use zerohop_placement::Address;
 
+use super::asks::Purpose;
 use super::message::{Body, News};
 use super::{Agent, Effect, Ended};
-use crate::command::{ManagerId, ManagerInfo};
+use crate::command::{Command, ManagerId, ManagerInfo};
 use crate::limits::{MESSAGES_PIECED_MAX, PIECE_BYTES};
 use crate::manager::{self, Answer, Manager};
+
+/// Between two proposals of where managers listen.
+const PLACING_MS: u64 = 1_000;
 
 /// Messages of managers of which pieces are there.
 #[derive(Debug, Default)]
@@ -130,6 +134,7 @@ impl Agent {
         let Some(manager) = self.seat.as_ref() else { return };
         let (state, leader) = (manager.state(), manager.leader());
         let (mark, map) = (state.mark(), state.map().clone());
+        self.group.forget_moves(state.managers());
         let news =
             (mark > self.group.mark).then(|| News { mark, managers: state.managers().to_vec(), leader });
         if leader != self.seat_leader {
@@ -160,8 +165,10 @@ impl Agent {
             let managers = manager.state().managers();
             managers.iter().find(|one| one.id == to).map(|one| one.addr.clone())
         });
-        // A new member knows nobody until it has the state: it answers where it was called from.
-        let Some(address) = listed.or_else(|| self.group.address_of(to).cloned()) else { return };
+        // Who has moved is called where it is; and a new member knows nobody until it has the state: it answers where it was
+        // called from.
+        let moved = self.group.moved_to(to).cloned();
+        let Some(address) = moved.or(listed).or_else(|| self.group.address_of(to).cloned()) else { return };
         self.pieces.sent += 1;
         let number = self.pieces.sent;
         let pieces = bytes.len().div_ceil(PIECE_BYTES) as u32;
@@ -204,6 +211,33 @@ impl Agent {
                 Err(error) => self.end(Ended::Refused { reason: error.to_string() }),
             }
         }
+    }
+
+    /// The leader has the list of managers say where they listen: itself, those whose moves this node was told of, and those that
+    /// it was called from at an address of a node that has joined. A process at any other address may be a copy of that manager.
+    pub(super) fn pass_time_placing(&mut self) {
+        if !self.leads() || self.now < self.next_placing {
+            return;
+        }
+        let Some(manager) = self.seat.as_ref() else { return };
+        let (own, listed) = (manager.id(), manager.state().managers());
+        let map = manager.state().map();
+        let is_joined = |at: &&Address| map.nodes().any(|node| node.manager() == at.as_str());
+        let place = |one: &ManagerInfo| {
+            let heard_at = || self.group.last_heard_at(one.id).filter(is_joined);
+            let at = match one.id == own {
+                true => Some(&self.settings.manager),
+                false => self.group.moved_to(one.id).or_else(heard_at),
+            };
+            ManagerInfo { id: one.id, addr: at.unwrap_or(&one.addr).clone() }
+        };
+        let placed: Vec<ManagerInfo> = listed.iter().map(place).collect();
+        if placed == listed {
+            return;
+        }
+        let until = self.now.after_ms(PLACING_MS);
+        self.next_placing = until;
+        self.ask(Purpose::Places, Command::SetManagers(placed), until);
     }
 
     /// A message of another manager, or a piece of one.

@@ -38,6 +38,11 @@ pub struct Settings {
     /// Those of them whom the operator has named for this start: if all of them are of another cluster, it is in the wrong place,
     /// whoever else its folder remembers.
     pub named: Vec<Address>,
+    /// Managers that listen elsewhere than the control group may know yet, and where: this node's shell has started all of them.
+    pub moved: Vec<ManagerInfo>,
+    /// Of a node that does not know its number: where an earlier start of it may have joined before it could note the number.
+    /// Nothing else listens there now.
+    pub joined_at: Option<Address>,
     /// Its part in the control group.
     pub control: Control,
     /// The map that its folder remembers; empty if none.
@@ -68,6 +73,9 @@ pub enum Control {
         id: ManagerId,
         /// All of them, the same list for everybody.
         founders: Vec<ManagerInfo>,
+        /// Where the managers of all nodes of the first list of hosts listen, the same list for everybody: these nodes get the
+        /// numbers of their places in it. Empty: they are numbered as they come.
+        places: Vec<Address>,
     },
     /// It is to be taken in by `SetManagers` under this new number.
     New {
@@ -90,6 +98,8 @@ impl Settings {
             capacity: 1,
             contacts: Vec::new(),
             named: Vec::new(),
+            moved: Vec::new(),
+            joined_at: None,
             control: Control::No,
             map: Arc::default(),
             lead: LeadSettings::default(),

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use zerohop_placement::{ClusterMap, MapDelta};
+use zerohop_placement::{Address, ClusterMap, MapDelta};
 use zerohop_wire::ids::{Incarnation, KeyspaceId, NodeId, PartitionId};
 
 use crate::Time;
 use crate::command::{ManagerId, ManagerInfo, Outcome, Request, RequestId};
 use crate::consensus::{self, Consensus, LogError, Output, Whole};
-use crate::limits::{COMMAND_BYTES_MAX, LOG_ENTRIES_MAX, TICK_MS, TICKS_AT_ONCE_MAX, WAITING_MAX};
+use crate::limits::{
+    COMMAND_BYTES_MAX, LOG_ENTRIES_MAX, MESSAGES_PIECED_MAX, TICK_MS, TICKS_AT_ONCE_MAX, WAITING_MAX,
+};
 use crate::planted::{self, Bug};
 use crate::state::State;
 
@@ -162,6 +164,8 @@ pub struct Manager {
     next_tick: Time,
     lead: Lead,
     succession: Succession,
+    /// When others were last heard, whoever led.
+    heard: BTreeMap<ManagerId, Time>,
     settings: Settings,
     counters: Counters,
 }
@@ -182,13 +186,23 @@ pub struct Counters {
 impl Manager {
     /// The log of a founder of a control group. All founders get the same list.
     pub fn found(id: ManagerId, founders: &[ManagerInfo]) -> Vec<u8> {
+        Manager::found_with(id, founders, &[])
+    }
+
+    /// The same, where the nodes at these addresses get the numbers of their places, from 1 on. All founders get the same places.
+    pub fn found_with(id: ManagerId, founders: &[ManagerInfo], places: &[Address]) -> Vec<u8> {
         let ids: Vec<ManagerId> = founders.iter().map(|founder| founder.id).collect();
-        consensus::found(id, &ids, State::new(founders.to_vec()).encode())
+        consensus::found(id, &ids, State::new(founders.to_vec()).with_places(places).encode())
     }
 
     /// The log of a manager that the control group is to take in ([`crate::command::Command::SetManagers`]).
     pub fn join(id: ManagerId) -> Vec<u8> {
         consensus::join(id)
+    }
+
+    /// Whose log this is; `None`: it cannot be read.
+    pub fn id_in(log: &[u8]) -> Option<ManagerId> {
+        consensus::whole(log).ok().map(|whole| whole.manager)
     }
 
     /// The log of a control group that one of its managers founds anew on the operator's word that the others are gone, with
@@ -239,6 +253,7 @@ impl Manager {
             next_tick: now.after_ms(TICK_MS),
             lead: Lead::default(),
             succession: Succession::default(),
+            heard: BTreeMap::new(),
             settings,
             counters: Counters::default(),
         };
@@ -254,6 +269,9 @@ impl Manager {
             Event::Tick => {}
             Event::Received { from, bytes } => {
                 self.succession.heard(from, now);
+                if self.heard.contains_key(&from) || self.heard.len() < MESSAGES_PIECED_MAX {
+                    self.heard.insert(from, now);
+                }
                 self.consensus.receive(from, bytes);
             }
             Event::Persisted(number) => self.consensus.persisted(number),
@@ -292,6 +310,11 @@ impl Manager {
     /// Whether this one leads, and in which term.
     pub fn leading(&self) -> Option<u64> {
         self.consensus.is_leader().then(|| self.consensus.term())
+    }
+
+    /// Whether another manager has said something to this one within a time.
+    pub fn has_heard(&self, id: ManagerId, now: Time, within_ms: u64) -> bool {
+        self.heard.get(&id).is_some_and(|at| now.since_us(*at) < within_ms.saturating_mul(1_000))
     }
 
     /// Those that vote, and those that only learn.

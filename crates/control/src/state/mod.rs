@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use zerohop_placement::{Change, ClusterMap, MapDelta, MapHistory, NodeState};
+use zerohop_placement::{Address, Change, ClusterMap, MapDelta, MapHistory, NodeState};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, NodeId, PartitionId};
 
 use crate::command::{Command, Done, ManagerInfo, Outcome, Refusal, Request};
@@ -67,6 +67,8 @@ pub struct State {
     next_keyspace: u32,
     next_node: u32,
     next_instance: u32,
+    /// Nodes of the first list of hosts that have not come yet, by where their managers listen: the number that each is to have.
+    places: BTreeMap<Address, NodeId>,
 }
 
 /// What a command did.
@@ -103,7 +105,16 @@ impl State {
             next_keyspace: 1,
             next_node: 1,
             next_instance: 0,
+            places: BTreeMap::new(),
         }
+    }
+
+    /// The same, where the nodes of this list get the numbers of their places in it, from 1 on, in whatever order they come.
+    #[must_use]
+    pub fn with_places(self, places: &[Address]) -> State {
+        let places: BTreeMap<Address, NodeId> = places.iter().cloned().zip((1..).map(NodeId)).collect();
+        let next_node = places.values().map(|node| node.get() + 1).max().unwrap_or(1);
+        State { places, next_node, ..self }
     }
 
     /// The map.

@@ -53,10 +53,16 @@ impl State {
     }
 
     fn join_new(&mut self, join: &Join, draft: &mut Draft) -> Result<u64, Refusal> {
-        let id = NodeId(self.next_node);
-        let first_instance = InstanceId(self.next_instance);
         let too_many = || Refusal::Map("no ids are left".to_owned());
-        self.next_node = self.next_node.checked_add(1).ok_or_else(too_many)?;
+        let id = match self.places.remove(&join.manager) {
+            Some(id) => id,
+            None => {
+                let id = NodeId(self.next_node);
+                self.next_node = self.next_node.checked_add(1).ok_or_else(too_many)?;
+                id
+            }
+        };
+        let first_instance = InstanceId(self.next_instance);
         let count = join.instances.len() as u32;
         self.next_instance = self.next_instance.checked_add(count).ok_or_else(too_many)?;
         draft.changes.push(Change::PutNode(Node {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use prost::Message;
-use zerohop_placement::{ClusterMap, MapHistory};
+use zerohop_placement::{Address, ClusterMap, MapHistory};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, LogIndex, MapEpoch, NodeId, PartitionId};
 
 use super::requests::Requests;
@@ -43,6 +43,16 @@ struct Snapshot {
     pins: Vec<Pinned>,
     #[prost(message, repeated, tag = "12")]
     closings: Vec<OneClosing>,
+    #[prost(message, repeated, tag = "13")]
+    places: Vec<Place>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Place {
+    #[prost(string, tag = "1")]
+    manager: String,
+    #[prost(uint32, tag = "2")]
+    node: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -176,6 +186,10 @@ impl State {
             since: closing.since.get(),
             drained: closing.drained.iter().map(|instance| instance.get()).collect(),
         });
+        let places = self
+            .places
+            .iter()
+            .map(|(manager, node)| Place { manager: manager.as_str().to_owned(), node: node.get() });
         let outcomes = self.requests.all().map(|(id, outcome)| Remembered {
             origin: id.origin,
             number: id.number,
@@ -194,6 +208,7 @@ impl State {
             next_instance: self.next_instance,
             pins: pins.collect(),
             closings: closings.collect(),
+            places: places.collect(),
         }
         .encode_to_vec()
     }
@@ -223,6 +238,10 @@ impl State {
             let id = RequestId { origin: one.origin, number: one.number };
             outcomes.push((id, Outcome::from_proto(one.outcome).map_err(wrong)?));
         }
+        let mut places = BTreeMap::new();
+        for Place { manager, node } in snapshot.places {
+            places.insert(Address::new(&manager).map_err(wrong)?, NodeId(node));
+        }
         Ok(State {
             history: MapHistory::new(Arc::new(map)),
             facts: facts.collect(),
@@ -234,6 +253,7 @@ impl State {
             next_keyspace: snapshot.next_keyspace,
             next_node: snapshot.next_node,
             next_instance: snapshot.next_instance,
+            places,
         })
     }
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use zerohop_control::Time;
 use zerohop_control::agent::message::{Body, Message, News, Told};
-use zerohop_control::agent::{Agent, Control, Effect, Ended, Event, Settings, Unanswered, Wish};
+use zerohop_control::agent::{Agent, Control, Effect, Ended, Event, Notice, Settings, Unanswered, Wish};
 use zerohop_control::command::{
-    Asker, Command, GroupStep, Held, ManagerId, ManagerInfo, Refusal, Regroup, Request, RequestId,
+    Asker, Command, GroupStep, Held, Join, ManagerId, ManagerInfo, Refusal, Regroup, Request, RequestId,
 };
 use zerohop_control::limits::{AGENT_FRAME_BYTES_MAX, PIECE_BYTES};
 use zerohop_placement::{
@@ -23,7 +23,7 @@ fn setting(managers: usize, others: usize) -> Setting {
     Setting { managers, others, loss: 0, repeats: 0, late: 0, delay_max: 2_000, log_entries_max: 8 }
 }
 
-fn formed(managers: usize, others: usize) -> Nodes {
+pub(crate) fn formed(managers: usize, others: usize) -> Nodes {
     let mut nodes = Nodes::new(5, setting(managers, others));
     for at in 0..nodes.machines.len() {
         nodes.at(at as u64 * 20_000, Happening::Start { at });
@@ -33,7 +33,7 @@ fn formed(managers: usize, others: usize) -> Nodes {
     nodes
 }
 
-fn keyspace(nodes: &mut Nodes, partitions: u32) {
+pub(crate) fn keyspace(nodes: &mut Nodes, partitions: u32) {
     let partitions = PartitionCount::new(partitions).expect("is a power of two");
     let config =
         KeyspaceConfig { partitions, ..KeyspaceConfig::new("papers".parse().expect("is a name"), 7) };
@@ -217,24 +217,112 @@ fn nobody_speaks_for_another_node_or_for_control() {
 }
 
 #[test]
-fn of_two_processes_of_one_node_one_ends() {
+fn a_copy_of_a_node_takes_its_place_once_it_is_gone_and_not_before() {
     let mut nodes = formed(3, 1);
     // The first goes on while another starts on a copy of its folder, at another address.
     let copy = nodes.copy(3);
     nodes.at(nodes.now + 1, Happening::Start { at: copy });
-    // The leader tells the address that the map has; the first process asks by itself, and hears of it.
-    for _ in 0..40 {
-        nodes.run(nodes.now + 50_000);
-        if nodes.checker.coverage.contains_key("another start") {
-            break;
-        }
+    nodes.run(nodes.now + 5 * SECOND);
+    let joined = |nodes: &Nodes, at: usize| nodes.machines[at].agent.as_ref().is_some_and(Agent::has_joined);
+    assert!(joined(&nodes, 3) && !joined(&nodes, copy));
+    let start_in_map = |nodes: &Nodes| {
+        let number = nodes.machines[3].number.expect("the map has it");
+        nodes.machines[0].map.node(number).expect("is there").incarnation()
+    };
+    assert_eq!(start_in_map(&nodes), nodes.machines[3].incarnation);
+    // Gossip notices that it is dead, though the map may not say so yet.
+    nodes.machines[3].agent = None;
+    nodes.machines[3].life += 1;
+    nodes.run(nodes.now + 3 * SECOND);
+    assert!(joined(&nodes, copy));
+    assert_eq!(start_in_map(&nodes), nodes.machines[copy].incarnation);
+}
+
+#[test]
+fn a_manager_that_comes_back_elsewhere_stays_in_the_control_group() {
+    let mut nodes = formed(3, 1);
+    // The leader too: another leads by then.
+    let first = nodes.leader().expect("one leads");
+    for at in [(first + 1) % 3, first] {
+        let elsewhere = address(&format!("elsewhere-{at}:7400"));
+        nodes.machines[at].address = elsewhere.clone();
+        nodes.crash(at, 100_000);
+        nodes.run(nodes.now + 6 * SECOND);
+        let leader = nodes.leader().expect("one leads");
+        let leader = nodes.machines[leader].agent.as_ref().expect("runs").manager().expect("leads");
+        let managers = leader.state().managers();
+        assert!(managers.iter().any(|one| one.addr == elsewhere), "{managers:?}");
+        assert_eq!(managers.len(), 3);
     }
-    assert_eq!(nodes.checker.coverage.get("another start"), Some(&1));
-    let joined = |at: usize| nodes.machines[at].agent.as_ref().is_some_and(Agent::has_joined);
-    assert!(joined(copy) && !joined(3));
-    let map = &nodes.machines[0].map;
-    let number = nodes.machines[copy].number.expect("the map has it");
-    assert_eq!(map.node(number).expect("is there").incarnation(), nodes.machines[copy].incarnation);
+    assert!(nodes.machines.iter().all(|one| one.agent.as_ref().is_some_and(Agent::has_joined)));
+}
+
+#[test]
+fn managers_that_all_come_back_elsewhere_find_each_other_where_their_shells_say() {
+    let mut nodes = formed(3, 1);
+    let before: Vec<Address> = nodes.machines.iter().map(|one| one.address.clone()).collect();
+    // Each where another was.
+    for at in 0..3 {
+        nodes.machines[at].address = before[(at + 1) % 3].clone();
+    }
+    nodes.moved = nodes.managers();
+    (0..4).for_each(|at| nodes.crash(at, 100_000));
+    nodes.run(nodes.now + 8 * SECOND);
+    assert!(nodes.machines.iter().all(|one| one.agent.as_ref().is_some_and(Agent::has_joined)));
+    let leader = nodes.leader().expect("one leads");
+    let state = nodes.machines[leader].agent.as_ref().expect("runs").manager().expect("leads").state();
+    assert_eq!(state.managers(), nodes.managers());
+}
+
+/// What the leader, which is machine 0, tells a start that asks from there.
+fn told_to_join(nodes: &mut Nodes, now: u64, number: u64, join: Join) -> Option<Told> {
+    let from = join.manager.clone();
+    let id = RequestId { origin: 77, number };
+    let body = Body::Ask(Request { id, after: 0, command: Command::Join(join) });
+    let message = Message { cluster: CLUSTER, from: Some(from.clone()), body };
+    let host = nodes.machines[0].agent.as_mut().expect("runs");
+    let effects = host.handle(Time(now), Event::Received { bytes: &message.encode() });
+    effects.iter().find_map(|effect| match effect {
+        Effect::Send { to, bytes, .. } if *to == from => match Message::decode(bytes).ok()?.body {
+            Body::Answer { told, .. } => Some(told),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+#[test]
+fn a_start_in_place_of_a_process_that_answers_elsewhere_is_refused_after_a_while() {
+    // The leader itself, and another.
+    for node in [1, 2] {
+        let mut nodes = formed(1, 1);
+        let map = Arc::clone(&nodes.machines[0].map);
+        let node = map.node(NodeId(node)).expect("is there");
+        let join = |manager: &str, incarnation| Join {
+            node: Some(node.id()),
+            replaces: node.incarnation(),
+            incarnation: Incarnation(incarnation),
+            manager: address(manager),
+            instances: vec![address("other:2")],
+            domain: 1,
+            capacity: 1,
+            intact: true,
+            closed: false,
+        };
+        let mut number = 0;
+        let mut ask = |nodes: &mut Nodes, ms: u64, join| {
+            number += 1;
+            told_to_join(nodes, nodes.now + ms * 1_000, number, join)
+        };
+        assert_eq!(ask(&mut nodes, 0, join("other:1", 70)), Some(Told::Busy));
+        assert_eq!(ask(&mut nodes, 8_000, join("other:1", 70)), Some(Told::Busy));
+        // Each start has its own time.
+        assert_eq!(ask(&mut nodes, 9_000, join("other:1", 71)), Some(Told::Busy));
+        let told = ask(&mut nodes, 19_500, join("other:1", 71));
+        let Some(Told::Decided(outcome)) = told else { panic!("{told:?}") };
+        let why = outcome.result.expect_err("is refused").to_string();
+        assert!(why.contains("is served elsewhere") && why.contains("new-cluster"), "{why}");
+    }
 }
 
 #[test]
@@ -324,13 +412,14 @@ fn a_founder_waits_for_all_the_others_and_for_none_if_there_is_none() {
     let founders: Vec<ManagerInfo> =
         (1..=3).map(|id| ManagerInfo { id: ManagerId(id), addr: address(&format!("m-{id}:1")) }).collect();
     let open = |at: usize, founders: &[ManagerInfo]| {
-        let control = Control::Found { id: founders[at].id, founders: founders.to_vec() };
+        let control = Control::Found { id: founders[at].id, founders: founders.to_vec(), places: Vec::new() };
         let settings = Settings::new(1, CLUSTER, Incarnation(9 + at as u64), founders[at].addr.clone());
         Agent::open(Time(0), Settings { control, ..settings }).expect("opens").0
     };
     let mut one = open(0, &founders);
     let (sent, effects) = until(&mut one, 3 * SECOND);
-    assert!(one.manager().is_none() && effects.is_empty(), "{effects:?}");
+    let waits = |effect: &Effect| matches!(effect, Effect::Noted(Notice::Waits(what)) if what.contains("m-2:1, m-3:1"));
+    assert!(one.manager().is_none() && effects.len() == 1 && waits(&effects[0]), "{effects:?}");
     assert!(one.waits_for().expect("waits").contains("m-2:1, m-3:1"));
     // The second is heard: not enough. The third: enough.
     let asks = sent.iter().find(|(to, _)| *to == founders[1].addr).expect("is asked").1.encode();
@@ -348,7 +437,7 @@ fn a_founder_waits_for_all_the_others_and_for_none_if_there_is_none() {
     }
     assert!(open(0, &founders[..1]).handle(Time(0), Event::Tick).len() > 1);
     // Whoever has been here before has lost its log.
-    let control = Control::Found { id: founders[0].id, founders: founders.clone() };
+    let control = Control::Found { id: founders[0].id, founders: founders.clone(), places: Vec::new() };
     let settings = Settings::new(1, CLUSTER, Incarnation(9), founders[0].addr.clone());
     let refused = Agent::open(Time(0), Settings { control, node: Some(NodeId(1)), ..settings });
     assert!(refused.err().expect("is refused").to_string().contains("lost"));
@@ -385,7 +474,7 @@ fn a_founder_whose_asks_were_lost_is_not_taken_for_one_that_lost_its_log() {
     let founders: Vec<ManagerInfo> =
         (1..=3).map(|id| ManagerInfo { id: ManagerId(id), addr: address(&format!("m-{id}:1")) }).collect();
     let open = |at: usize, incarnation: u64| {
-        let control = Control::Found { id: founders[at].id, founders: founders.clone() };
+        let control = Control::Found { id: founders[at].id, founders: founders.clone(), places: Vec::new() };
         let settings = Settings::new(1, CLUSTER, Incarnation(incarnation), founders[at].addr.clone());
         Agent::open(Time(0), Settings { control, ..settings }).expect("opens").0
     };

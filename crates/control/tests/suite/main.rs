@@ -5,6 +5,7 @@
 mod agents;
 mod agents_alone;
 mod agents_planted;
+mod agents_standing;
 mod led;
 mod planted;
 mod simulated;

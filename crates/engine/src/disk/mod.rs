@@ -50,6 +50,12 @@ pub struct DirEntry {
 pub enum DiskError {
     /// No space is left. Nothing was written; the same call may succeed once space is freed.
     Full,
+    /// The process or the system is out of something that others give back: descriptors, memory. Nothing was written; the same
+    /// call may succeed later.
+    Scarce {
+        /// What is missing, and how there is more of it.
+        what: &'static str,
+    },
     /// There is no such file or folder.
     NotFound {
         /// What was asked for.
@@ -89,6 +95,12 @@ impl DiskError {
         DiskError::Failed { path: format!("file id {}", file.0), operation, reason }
     }
 
+    /// Whether nothing was done, and the same call may succeed later.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, DiskError::Full | DiskError::Scarce { .. })
+    }
+
     /// What a sync's error means: a disk that has no room for what it accepted earlier is no full disk that can be
     /// asked again, but one that has lost something.
     #[must_use]
@@ -99,6 +111,9 @@ impl DiskError {
                 operation: "sync",
                 reason: "there was no space left for bytes that had been accepted".to_owned(),
             },
+            DiskError::Scarce { what } => {
+                DiskError::Failed { path: String::new(), operation: "sync", reason: what.to_owned() }
+            }
             other => other,
         }
     }
@@ -115,6 +130,7 @@ impl fmt::Display for DiskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DiskError::Full => write!(f, "no space is left on the disk"),
+            DiskError::Scarce { what } => write!(f, "{what}"),
             DiskError::NotFound { path } => write!(f, "{path}: no such file"),
             DiskError::AlreadyExists { path } => write!(f, "{path}: exists already"),
             DiskError::BeyondEnd { path, offset, bytes } => {

@@ -15,7 +15,7 @@ impl<D: Disk> Engine<D> {
     /// from what does not flush every write.
     pub fn close(mut self) -> EngineResult<D> {
         match self.tidy() {
-            Err(EngineError::DiskFull { .. }) => self.save()?,
+            Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => self.save()?,
             tidied => tidied?,
         }
         Ok(self.io.disk)

@@ -124,7 +124,7 @@ impl<D: Disk> Engine<D> {
         };
         self.upkeep.drop_tried = Some(id);
         match self.end_drop(id) {
-            Ok(()) | Err(EngineError::DiskFull { .. }) => Ok(true),
+            Ok(()) | Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => Ok(true),
             Err(error) => Err(error),
         }
     }
@@ -136,7 +136,7 @@ impl<D: Disk> Engine<D> {
         for id in now.map(|(id, _)| *id).collect::<Vec<_>>() {
             match self.end_drop(id) {
                 // Opening again goes on with it.
-                Ok(()) | Err(EngineError::DiskFull { .. }) => {}
+                Ok(()) | Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => {}
                 Err(error) => return Err(error),
             }
         }

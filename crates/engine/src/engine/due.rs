@@ -6,7 +6,7 @@
 //! file is full, as those of `sync` partitions do (`docs/decisions/0004-journal-for-many-intervals.md`).
 
 use super::{Engine, Handle, store_of};
-use crate::disk::{Disk, DiskError};
+use crate::disk::Disk;
 use crate::engine::options::Durability;
 use crate::error::EngineResult;
 use crate::log::EntryRef;
@@ -103,7 +103,7 @@ impl<D: Disk> Engine<D> {
             && match self.journal.flush_begin(&mut self.io.disk, false) {
                 Ok(()) => true,
                 // The batch is kept, and goes with the next flush that finds room.
-                Err(DiskError::Full) => false,
+                Err(error) if error.is_temporary() => false,
                 Err(error) => {
                     result = Err(self.flush_failed(error.into()));
                     false

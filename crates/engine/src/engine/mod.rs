@@ -191,7 +191,7 @@ impl<D: Disk> Engine<D> {
         self.journal.push_cut(handle.0, partition, index);
         match self.flush() {
             // It is told with the next flush. Until then a crash may bring the entries back, uncommitted as they were.
-            Err(EngineError::DiskFull { .. }) => Ok(()),
+            Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => Ok(()),
             other => other,
         }
     }
@@ -258,7 +258,7 @@ impl<D: Disk> Engine<D> {
     /// partition takes more.
     pub(super) fn flush_failed(&mut self, error: EngineError) -> EngineError {
         let error = self.io.full_or(error);
-        if !matches!(error, EngineError::DiskFull { .. }) {
+        if !error.is_for_want_of_room() {
             self.journal_stopped = Some(error.to_string());
             for store in self.partitions.iter_mut().flatten().filter(|s| s.durability == Durability::Sync) {
                 store.stopped.get_or_insert_with(|| error.to_string().into_boxed_str());

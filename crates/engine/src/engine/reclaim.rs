@@ -351,7 +351,9 @@ impl<D: Disk> Engine<D> {
         let Reclaim { log_bytes, wasted_bytes, .. } = self.upkeep.reclaim;
         let is_much = wasted_bytes > self.options.dead_bytes_allowed
             && wasted_bytes.saturating_mul(100) > log_bytes.saturating_mul(self.options.dead_percent_bound);
-        is_much || self.is_short_of_space()
+        let Reclaim { to_compact, compacting, pressed, .. } = &self.upkeep.reclaim;
+        let is_any_worth = !to_compact.is_empty() || !compacting.is_empty() || !pressed.is_empty();
+        is_much || is_any_worth && self.is_short_of_space()
     }
 
     /// Whether more is dead, of all logs on the disk, than is free there beside the reserve.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::report::{Damage, DamageKind, RecoveryReport};
 use super::{Engine, Handle, store_of};
 use crate::PartitionId;
-use crate::disk::{DirEntry, Disk, DiskError, OpenMode};
+use crate::disk::{DirEntry, Disk, OpenMode};
 use crate::error::{EngineError, EngineResult};
 use crate::journal::format::{self, HEADER_BYTES, Header, Item, Record};
 use crate::journal::{FOLDER, Journal};
@@ -112,7 +112,7 @@ impl<D: Disk> Engine<D> {
             let Some(store) = store else { continue };
             match store.log.sync(&mut self.io) {
                 Ok(()) => store.journaled = store.log.last.1,
-                Err(EngineError::Disk(DiskError::Full)) => {
+                Err(error) if error.is_for_want_of_room() => {
                     has_room = false;
                     store.journaled = replay.holds.get(&store.log.partition).copied().unwrap_or(0);
                     store.is_dirty = true;

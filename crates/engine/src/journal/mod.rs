@@ -314,10 +314,10 @@ impl Journal {
     /// Appends the batch to the newest file. Returns what it holds.
     fn append_batch<D: Disk>(&mut self, disk: &mut D) -> DiskResult<BTreeMap<u32, u64>> {
         if self.is_for_new_file {
-            self.begin_file(disk).inspect_err(|error| self.is_full = *error == DiskError::Full)?;
+            self.begin_file(disk).inspect_err(|error| self.is_full = error.is_temporary())?;
         }
         let Some(file) = self.files.back_mut() else { unreachable!("a file was begun") };
-        disk.append(file.file, &self.buffer).inspect_err(|error| self.is_full = *error == DiskError::Full)?;
+        disk.append(file.file, &self.buffer).inspect_err(|error| self.is_full = error.is_temporary())?;
         self.is_full = false;
         file.written_bytes += self.buffer.len() as u64;
         for (&handle, &index) in &self.batch {

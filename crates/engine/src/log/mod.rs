@@ -169,7 +169,8 @@ impl Log {
         }
         match result {
             // What could not be written stays in memory and is tried again; new entries are refused meanwhile.
-            Ok(_) | Err(DiskError::Full) => Ok(()),
+            Ok(_) => Ok(()),
+            Err(error) if error.is_temporary() => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
@@ -314,7 +315,8 @@ impl Log {
             let result = self.segment_mut(slot).sync_begin(&mut io.disk, &folder);
             self.folder = folder;
             match result {
-                Ok(()) | Err(DiskError::Full) => {}
+                Ok(()) => {}
+                Err(error) if error.is_temporary() => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -121,7 +121,7 @@ impl Store {
         let file = match io.disk.open(&path, OpenMode::Create) {
             Ok(file) => file,
             // Not now; the log still holds everything.
-            Err(DiskError::Full) => return Ok(()),
+            Err(error) if error.is_temporary() => return Ok(()),
             Err(error) => return self.stop_on_failure(Err(error.into())),
         };
         let mut buffer = header.encode().to_vec();
@@ -163,7 +163,8 @@ impl Store {
                 io.disk.close(writing.file);
                 let removed = io.disk.remove(&writing.path).map_err(EngineError::from);
                 let outcome = match error {
-                    EngineError::Disk(DiskError::Full) | EngineError::Stopped { .. } => removed,
+                    EngineError::Stopped { .. } => removed,
+                    error if error.is_for_want_of_room() => removed,
                     error => Err(error),
                 };
                 self.stop_on_failure(outcome.map(|()| Step::Done))

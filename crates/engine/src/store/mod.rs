@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use crate::disk::{Disk, DiskError};
+use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
 use crate::index::HashIndex;
 use crate::index::location::Location;
@@ -386,7 +386,7 @@ impl Store {
     fn stop(&mut self, error: EngineError) -> EngineError {
         // A full disk is no failure: nothing was done, and the call may be repeated.
         if let EngineError::Disk(error) = &error
-            && *error != DiskError::Full
+            && !error.is_temporary()
             && self.stopped.is_none()
         {
             self.stopped = Some(error.to_string().into_boxed_str());

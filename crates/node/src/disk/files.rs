@@ -23,10 +23,11 @@ use rustix::io::{Errno, pread, pwrite, pwritev, retry_on_intr};
 use zerohop_engine::disk::path::{check, check_folder, is_component, join, split};
 use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 
-use self::pieces::{make_room, write_pieces};
+use self::pieces::{make_room, read_all, write_all, write_pieces};
 use super::OpenDiskError;
-use super::open_files::{OpenFiles, failed, open_descriptors_here};
+use super::open_files::{OpenFiles, failed, not_done};
 use super::sync_threads::{SYNCS_BEGUN_MAX, SyncThreads};
+use crate::descriptors::Descriptors;
 use crate::predecessor::outlive;
 
 /// The file at the top of the folder that a process locks while it works there. Not a name of the disk.
@@ -67,10 +68,14 @@ impl FilesDisk {
     /// [`OpenDiskError::InUse`] while another process (or another disk of this one) has it;
     /// [`OpenDiskError::System`].
     pub fn open(root: &Path) -> Result<Self, OpenDiskError> {
-        Self::open_with(root, open_descriptors_here())
+        Self::open_with(root, Descriptors::here().of_disk())
     }
 
-    fn open_with(root: &Path, descriptors_max: usize) -> Result<Self, OpenDiskError> {
+    /// As [`FilesDisk::open`], to keep so many files open at a time.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_with(root: &Path, descriptors_max: usize) -> Result<Self, OpenDiskError> {
         make_root(root)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(root, flags, Mode::empty())
@@ -136,10 +141,9 @@ impl FilesDisk {
         is_worth.then(|| openat(self.files.root(), path, flags, Mode::empty()).ok()).flatten()
     }
 
-    fn open_folder(&self, path: &str) -> rustix::io::Result<OwnedFd> {
+    fn open_folder(&mut self, path: &str) -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let path = if path.is_empty() { "." } else { path };
-        retry_on_intr(|| openat(self.files.root(), path, flags, Mode::empty()))
+        self.files.open_at(if path.is_empty() { "." } else { path }, flags)
     }
 
     /// The folder, and those above it whose own names are not known to be durable.
@@ -310,7 +314,7 @@ impl Disk for FilesDisk {
                 operation: "read_at",
                 reason: "the file is shorter than this process left it".to_owned(),
             },
-            Some(errno) => failed(&file.path, "read_at", errno),
+            Some(errno) => not_done(&file.path, "read_at", errno),
         })
     }
 
@@ -331,7 +335,7 @@ impl Disk for FilesDisk {
     fn sync_begin_with_name(&mut self, file: FileId, dir: &str) -> DiskResult<SyncTicket> {
         let names = self.folders_to_sync(dir)?;
         let open =
-            |folder: &String| self.open_folder(folder).map_err(|errno| failed(folder, "sync_dir", errno));
+            |folder: &String| self.open_folder(folder).map_err(|errno| not_done(folder, "sync_dir", errno));
         let folders = names.iter().map(open).collect::<DiskResult<Vec<_>>>()?;
         self.begin(file, (folders, names), None)
     }
@@ -440,7 +444,7 @@ impl Disk for FilesDisk {
 
     fn list(&mut self, dir: &str) -> DiskResult<Vec<DirEntry>> {
         check_folder(dir, "list")?;
-        let refusal = |errno| failed(dir, "list", errno);
+        let refusal = |errno| not_done(dir, "list", errno);
         let folder = match self.open_folder(dir) {
             Ok(folder) => folder,
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(Vec::new()),
@@ -474,7 +478,7 @@ impl Disk for FilesDisk {
         loop {
             let descriptor = self.open_folder(folder).map_err(|errno| match errno {
                 Errno::NOENT | Errno::NOTDIR => not_found(folder),
-                errno => failed(folder, "sync_dir", errno),
+                errno => not_done(folder, "sync_dir", errno),
             })?;
             retry_on_intr(|| fsync(&descriptor)).map_err(|errno| failed(folder, "sync_dir", errno))?;
             if folder.is_empty() || self.durable_folders.contains(folder) {
@@ -552,46 +556,6 @@ fn not_found(path: &str) -> DiskError {
 fn refused(path: &str, operation: &'static str, errno: Errno) -> DiskError {
     match errno {
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => DiskError::Full,
-        errno => failed(path, operation, errno),
+        errno => not_done(path, operation, errno),
     }
-}
-
-/// Writes all of `data`, however little of it one `write` takes.
-fn write_all(
-    mut data: &[u8],
-    mut at: u64,
-    mut write: impl FnMut(&[u8], u64) -> rustix::io::Result<usize>,
-) -> rustix::io::Result<()> {
-    while !data.is_empty() {
-        match write(data, at) {
-            Ok(0) => return Err(Errno::IO),
-            Ok(written) => {
-                data = &data[written..];
-                at += written as u64;
-            }
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
-}
-
-/// Fills `into`, however little one `read` gives. The error is `None` at the end of the file.
-fn read_all(
-    mut into: &mut [u8],
-    mut at: u64,
-    mut read: impl FnMut(&mut [u8], u64) -> rustix::io::Result<usize>,
-) -> Result<(), Option<Errno>> {
-    while !into.is_empty() {
-        match read(into, at) {
-            Ok(0) => return Err(None),
-            Ok(got) => {
-                into = &mut into[got..];
-                at += got as u64;
-            }
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(Some(errno)),
-        }
-    }
-    Ok(())
 }

@@ -24,8 +24,6 @@ use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMo
 pub use self::files::{FilesDisk, LOCK_FILE};
 pub use self::hold_unsynced::{HELD_BYTES_MAX, HoldUnsyncedDisk};
 pub use self::memory::{MEMORY_DISK_BYTES_MAX, MemoryDisk};
-pub use self::open_files::OPEN_DESCRIPTORS_MIN;
-pub(crate) use self::open_files::raise_descriptor_limit;
 pub(crate) use self::replace::{remove_file, replace_file};
 pub use self::sync_threads::SYNCS_BEGUN_MAX;
 

@@ -11,34 +11,9 @@ use std::sync::Arc;
 
 use rustix::fs::{FileType, Mode, OFlags, fdatasync, fstat, ftruncate, openat};
 use rustix::io::{Errno, retry_on_intr};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use zerohop_engine::disk::{DiskError, DiskResult, FileId};
 
 use super::slots::Slots;
-
-/// Descriptors that one disk may always keep open: with a few instances in a process, under the usual limit of 1024.
-pub const OPEN_DESCRIPTORS_MIN: usize = 192;
-
-/// Descriptors that one disk keeps open however many the process may have.
-const OPEN_DESCRIPTORS_MAX: usize = 4096;
-
-/// Share of the process's descriptors that one disk may have: a process has up to a few dozen instances, and sockets.
-const SHARE_OF_DESCRIPTORS: u64 = 16;
-
-/// How many descriptors a disk of this process keeps open. An instance writes to hundreds of partitions by turns; each
-/// that has to be opened again costs two system calls, and a sync if it had unsynced bytes.
-pub(super) fn open_descriptors_here() -> usize {
-    let share = raise_descriptor_limit().map_or(u64::MAX, |allowed| allowed / SHARE_OF_DESCRIPTORS);
-    usize::try_from(share).unwrap_or(usize::MAX).clamp(OPEN_DESCRIPTORS_MIN, OPEN_DESCRIPTORS_MAX)
-}
-
-/// Has this process allowed as many descriptors as it may have for the asking; says how many (`None`: no limit). If it
-/// is refused, the old limit holds.
-pub(crate) fn raise_descriptor_limit() -> Option<u64> {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    if setrlimit(Resource::Nofile, raised).is_ok() { limit.maximum } else { limit.current }
-}
 
 /// A file that is open, or that has something to remember.
 #[derive(Debug)]
@@ -213,7 +188,7 @@ impl OpenFiles {
     fn reopen(&mut self, key: u64, operation: &'static str) -> DiskResult<()> {
         let path = self.files.get(key).map(|file| file.path.clone()).unwrap_or_default();
         let opened = self.open_descriptor(&path, OFlags::empty());
-        let descriptor = opened.map_err(|errno| failed(&path, operation, errno))?;
+        let descriptor = opened.map_err(|errno| not_done(&path, operation, errno))?;
         if let Some(file) = self.files.get_mut(key) {
             file.descriptor = Some(Arc::new(descriptor));
             self.on_descriptors.push(key);
@@ -225,7 +200,11 @@ impl OpenFiles {
         if self.on_descriptors.len() >= self.descriptors_max {
             self.give_up_one();
         }
-        let flags = flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        self.open_at(path, flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW)
+    }
+
+    /// Opens something below the root.
+    pub(super) fn open_at(&mut self, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         loop {
             let opened = retry_on_intr(|| openat(&self.root, path, flags, Mode::from_raw_mode(0o600)));
             // The process may have run out of descriptors before this disk has.
@@ -300,6 +279,21 @@ impl OpenFile {
     }
 }
 
+/// The answer to a refusal of the operating system that has done nothing.
+pub(super) fn not_done(path: &str, operation: &'static str, errno: Errno) -> DiskError {
+    let what = match errno {
+        Errno::MFILE => {
+            "the process has no free descriptor for a file: allow it more (`ulimit -n`), or close connections"
+        }
+        Errno::NFILE => {
+            "the system has no free descriptor for a file: close files or connections of other programs"
+        }
+        Errno::NOMEM => "the system has no memory for this call: give it more, or end other programs",
+        errno => return failed(path, operation, errno),
+    };
+    DiskError::Scarce { what }
+}
+
 /// The answer to a refusal of the operating system.
 pub(super) fn failed(path: &str, operation: &'static str, errno: Errno) -> DiskError {
     DiskError::Failed { path: path.to_owned(), operation, reason: errno.to_string() }
@@ -309,11 +303,13 @@ pub(super) fn failed(path: &str, operation: &'static str, errno: Errno) -> DiskE
 mod tests {
     use super::*;
 
+    const OPEN_MAX: usize = 192;
+
     fn open_files() -> (tempfile::TempDir, OpenFiles) {
         let folder = tempfile::tempdir().unwrap();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let root = rustix::fs::open(folder.path(), flags, Mode::empty()).unwrap();
-        (folder, OpenFiles::new(root, OPEN_DESCRIPTORS_MIN))
+        (folder, OpenFiles::new(root, OPEN_MAX))
     }
 
     fn create(files: &mut OpenFiles, number: usize) -> FileId {
@@ -337,19 +333,19 @@ mod tests {
         let unsynced = create(&mut files, 0);
         write(&mut files, unsynced);
         let ids: Vec<FileId> = (1..400).map(|number| create(&mut files, number)).collect();
-        assert_eq!(files.on_descriptors.len(), OPEN_DESCRIPTORS_MIN);
+        assert_eq!(files.on_descriptors.len(), OPEN_MAX);
         assert!(has_descriptor(&files, unsynced), "the oldest, but unsynced");
         assert!(!has_descriptor(&files, ids[0]));
         assert!(has_descriptor(&files, ids[398]));
         files.get(ids[0], "test").unwrap();
         assert!(has_descriptor(&files, ids[0]), "reopened on demand");
-        assert_eq!(files.on_descriptors.len(), OPEN_DESCRIPTORS_MIN);
+        assert_eq!(files.on_descriptors.len(), OPEN_MAX);
     }
 
     #[test]
     fn a_file_that_loses_its_descriptor_unsynced_is_synced_first() {
         let (_folder, mut files) = open_files();
-        let ids: Vec<FileId> = (0..OPEN_DESCRIPTORS_MIN + 1)
+        let ids: Vec<FileId> = (0..OPEN_MAX + 1)
             .map(|number| {
                 let id = create(&mut files, number);
                 write(&mut files, id);

@@ -19,6 +19,7 @@ use super::request::{Answer, Operation, Outcome, Request};
 use super::settings::Settings;
 use super::worker;
 use crate::clock::Stopwatch;
+use crate::descriptors::Descriptors;
 use crate::disk::{FilesDisk, NodeDisk};
 
 /// What all clones of a store share.
@@ -65,6 +66,7 @@ impl Shared {
         };
         let mut threads = Vec::new();
         let mut opening = Vec::new();
+        Descriptors::share_among(usize::from(settings.instances));
         for instance in 0..settings.instances {
             let mailbox = Arc::new(Mailbox::new());
             let job = Job { instance, root: root.to_owned(), settings, options: *options };

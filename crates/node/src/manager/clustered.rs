@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
+use zerohop_control::agent::Standing;
 use zerohop_control::command::{self, Command, Keep, Move, Refusal};
 use zerohop_placement::{Change, NodeState};
 use zerohop_wire::admin::{
@@ -26,7 +27,7 @@ use crate::server::limits::{DROP_LOOK, MAP_WAIT};
 
 /// Carries a change out.
 pub(super) async fn change(shared: &Rc<Shared>, ask: Ask) -> AdminAnswer {
-    if let Some(reason) = shared.phase().why_not() {
+    if let Some(reason) = shared.why_not() {
         return AdminAnswer::refused(REFUSED_FAILED, format!("nothing can be changed now: {reason}"));
     }
     let changed = tokens::change(shared.history.borrow().map(), &ask);
@@ -162,6 +163,11 @@ pub(super) async fn pins(shared: &Shared, keyspace: &str) -> Option<BTreeMap<Par
 /// Where the managers of the control group listen, as far as is known; none if the node stands alone.
 pub(super) async fn managers(shared: &Shared) -> Vec<String> {
     of_agent(shared, Input::Managers).await.unwrap_or_default()
+}
+
+/// How the cluster stands; `None` if the node stands alone, or is about to end.
+pub(super) async fn standing(shared: &Shared) -> Option<Standing> {
+    of_agent(shared, Input::Standing).await
 }
 
 /// Asks the agent something.

@@ -16,6 +16,7 @@ use super::shared::Shared;
 use super::stream::Stream;
 use super::{frames, http};
 use crate::clock::Stopwatch;
+use crate::descriptors::Descriptors;
 use crate::server::limits::REFUSALS_TOLD_EVERY_MS;
 
 /// Pause after the system would give no more sockets: trying again at once would spin.
@@ -32,6 +33,14 @@ pub(super) async fn accept(shared: &Rc<Shared>, listener: TcpListener) {
     let mut told = None::<Stopwatch>;
     loop {
         let (stream, peer) = match listener.accept().await {
+            Ok((stream, _)) if Descriptors::here().refuses(&stream) => {
+                tell(&mut told, || {
+                    warn!(
+                        "connections to the manager are closed: the descriptors that are left are kept for data"
+                    );
+                });
+                continue;
+            }
             Ok(accepted) => accepted,
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
             Err(error) => {

@@ -21,6 +21,7 @@ use tracing::debug;
 use super::door::Visitor;
 use super::shared::Shared;
 use super::stream::Stream;
+use super::view::{View, why_not};
 use super::web_names::is_own;
 use super::{instances, metrics, status};
 use crate::server::limits::{
@@ -97,26 +98,7 @@ async fn respond(shared: &Rc<Shared>, method: &Method, path: &str, may_read: boo
         return response;
     }
     match path {
-        "/health" => match shared.phase().why_not() {
-            None => {
-                // It serves on: others take what it cannot write.
-                let is_full = shared.store_waits.get()
-                    || instances::figures(shared.instances())
-                        .await
-                        .iter()
-                        .flatten()
-                        .any(|figures| figures.stats.is_full);
-                let body = match is_full {
-                    true => json!({"status": "serving", "disk": "full"}),
-                    false => json!({"status": "serving"}),
-                };
-                response(StatusCode::OK, JSON, body.to_string())
-            }
-            Some(reason) => {
-                let body = json!({"status": shared.phase().name(), "reason": reason});
-                response(StatusCode::SERVICE_UNAVAILABLE, JSON, body.to_string())
-            }
-        },
+        "/health" => health(shared).await,
         "/status" => {
             let status = status::gather(shared).await;
             response(StatusCode::OK, JSON, status::to_json(&status).to_string())
@@ -127,6 +109,24 @@ async fn respond(shared: &Rc<Shared>, method: &Method, path: &str, may_read: boo
         },
         _ => response(StatusCode::NOT_FOUND, TEXT, WHAT_THERE_IS.to_owned()),
     }
+}
+
+/// It serves, even if others take what it cannot write, or if only some partitions are served: then it says so.
+async fn health(shared: &Shared) -> Response<Full<Bytes>> {
+    let view = View::of(shared).await;
+    if let Some((status, reason)) = why_not(shared, &view) {
+        let body = json!({"status": status, "reason": reason});
+        return response(StatusCode::SERVICE_UNAVAILABLE, JSON, body.to_string());
+    }
+    let figures = instances::figures(shared.instances()).await;
+    let mut body = json!({"status": "serving"});
+    if shared.store_waits.get() || figures.iter().flatten().any(|figures| figures.stats.is_full) {
+        body["disk"] = json!("full");
+    }
+    if !view.told.warnings.is_empty() {
+        body["warnings"] = json!(view.told.warnings);
+    }
+    response(StatusCode::OK, JSON, body.to_string())
 }
 
 /// Whether whoever shows this knows the cluster's secret, or there is none to know.

@@ -108,7 +108,7 @@ impl Worker {
             if let Ok(job) = timeout(DROP_AGAIN, jobs.recv()).await {
                 return job;
             }
-            if self.shared.phase().why_not().is_some() {
+            if self.shared.why_not().is_some() {
                 continue;
             }
             for keyspace in closing {
@@ -119,7 +119,7 @@ impl Worker {
     }
 
     async fn change(&mut self, ask: Ask) -> AdminAnswer {
-        if let Some(reason) = self.shared.phase().why_not() {
+        if let Some(reason) = self.shared.why_not() {
             return AdminAnswer::refused(REFUSED_FAILED, format!("nothing can be changed now: {reason}"));
         }
         let changed = tokens::change(self.shared.history.borrow().map(), &ask);

@@ -11,16 +11,19 @@ use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
 use zerohop_partition::instance::Stats;
 use zerohop_wire::ErrorCode;
+use zerohop_wire::admin::{self, GroupsStatus};
 
-use super::instances;
 use super::process::{cpu_s, resident_bytes};
-use super::shared::{Phase, Shared};
+use super::shared::Shared;
+use super::view::{View, why_not};
+use super::{groups, instances, status};
 use crate::instance::{Figures, Histogram, Recovered};
 use crate::reactor::{Counters, Ending};
 
 /// The text. Errors: never, but that a writer may fail, which a string does not.
 pub(super) async fn text(shared: &Shared) -> Result<String, fmt::Error> {
     let figures = instances::figures(shared.instances()).await;
+    let view = View::of(shared).await;
     let instances = shared.instances().iter().zip(figures).map(|(instance, figures)| One {
         id: instance.id.to_string(),
         recovered: instance.recovered.clone(),
@@ -30,7 +33,10 @@ pub(super) async fn text(shared: &Shared) -> Result<String, fmt::Error> {
         instances: instances.collect(),
         map_epoch: shared.history.borrow().map().epoch().0,
         uptime_s: shared.uptime.elapsed().as_secs_f64(),
-        serving: shared.phase() == Phase::Serving,
+        serving: why_not(shared, &view).is_none(),
+        troubles: status::of_node(shared).len() + view.told.warnings.len(),
+        groups: groups::count(shared.history.borrow().map()).all,
+        view: view.told,
         connections: shared.door.borrow().open(),
         refused: shared.refused.get(),
     };
@@ -48,6 +54,10 @@ struct Snapshot {
     map_epoch: u64,
     uptime_s: f64,
     serving: bool,
+    /// Of the node itself, beside those of its instances.
+    troubles: usize,
+    view: admin::View,
+    groups: GroupsStatus,
     connections: usize,
     refused: u64,
 }
@@ -144,6 +154,9 @@ impl prometheus_client::collector::Collector for Snapshot {
         for (name, help, read) in GAUGES {
             let mut family = Family::gauge(&mut encoder, name, help)?;
             self.each(|one, figures| family.gauge_of(&labels(one), read(&figures.stats)))?;
+            if name == "troubles" {
+                family.gauge_of(&vec![("instance", "manager")], self.troubles as u64)?;
+            }
         }
         let mut family = Family::gauge(&mut encoder, "connections", "Connections open")?;
         self.each(|one, figures| family.gauge_of(&labels(one), figures.connections as u64))?;
@@ -180,6 +193,7 @@ impl Snapshot {
             encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)
         };
         gauge("serving", "Whether the node serves", f64::from(u8::from(self.serving)))?;
+        self.cluster(&mut gauge)?;
         gauge("map_epoch", "Epoch of the cluster map", self.map_epoch as f64)?;
         gauge("uptime_seconds", "Time since the start", self.uptime_s)?;
         gauge("manager_connections", "Connections open to the manager", self.connections as f64)?;
@@ -194,6 +208,39 @@ impl Snapshot {
         };
         counter("process_cpu_seconds", "Processor time of the process", cpu_s())?;
         counter("manager_connections_refused", "Connections that found no room", self.refused as f64)
+    }
+
+    /// The cluster as this node sees it.
+    fn cluster(&self, gauge: &mut impl FnMut(&str, &str, f64) -> fmt::Result) -> fmt::Result {
+        let admin::View { quorum, leader, age_ms, managers, answering, silent, no_primary, stuck, .. } =
+            &self.view;
+        let help = "Whether the control group decides, as far as this node knows";
+        gauge("control_quorum", help, f64::from(u8::from(*quorum)))?;
+        gauge(
+            "control_leader",
+            "The node that leads the control group, 0 if none is known",
+            f64::from(*leader),
+        )?;
+        let help = "Time since a leader of the control group was known; what the map says is as old";
+        gauge("control_leader_seconds", help, *age_ms as f64 / 1_000.0)?;
+        gauge("control_managers", "Members of the control group", f64::from(*managers))?;
+        gauge("control_managers_answering", "Of them, those that answer this node", f64::from(*answering))?;
+        gauge("nodes_silent", "Nodes that the map has as up and that do not answer", silent.len() as f64)?;
+        let GroupsStatus { groups, short, rebuilding, moving, recovering, down, lost } = self.groups;
+        for (name, help, count) in [
+            ("groups", "Replica groups", groups),
+            ("groups_without_primary", "Groups whose primary is down or silent, or not chosen", *no_primary),
+            ("groups_stuck", "Groups that stand still, as an in-sync replica is silent", *stuck),
+            ("groups_short", "Groups with fewer copies in sync than must hold a write", short),
+            ("groups_rebuilding", "Groups with more or fewer copies than there are to be", rebuilding),
+            ("groups_moving", "Groups of which a copy moves", moving),
+            ("groups_recovering", "Groups of which a log to go on with is chosen", recovering),
+            ("groups_down", "Groups whose primary is down", down),
+            ("groups_lost", "Groups that nobody serves before a node that is down returns", lost),
+        ] {
+            gauge(name, help, f64::from(count))?;
+        }
+        Ok(())
     }
 
     fn by_kind(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -23,6 +23,7 @@ mod groups;
 mod http;
 mod instances;
 mod jobs;
+mod losses;
 mod metrics;
 mod process;
 mod shared;
@@ -30,6 +31,7 @@ mod status;
 mod stream;
 mod supervise;
 mod tokens;
+mod view;
 mod web_names;
 
 use std::io;

@@ -13,6 +13,7 @@ use super::Job;
 use super::cluster::{ClusterHandle, Follow};
 use super::door::Door;
 use super::instances::InstanceHandle;
+use super::losses::Losses;
 use crate::clock::{HybridClock, Stopwatch};
 use crate::proofs::Proofs;
 use crate::server::ConnectionLimits;
@@ -78,6 +79,10 @@ pub(super) struct Shared {
     pub(super) refused: Cell<u64>,
     /// What the node must remember of its cluster cannot be written, as the disk is full.
     pub(super) store_waits: Cell<bool>,
+    /// What the node's start waits for, besides its own data.
+    pub(super) waits: RefCell<Option<String>>,
+    /// What is missing since nodes were started again.
+    pub(super) losses: RefCell<Losses>,
     troubles: RefCell<VecDeque<String>>,
     clock: RefCell<HybridClock>,
 }
@@ -99,6 +104,8 @@ impl Shared {
             receiving: Cell::new(0),
             refused: Cell::new(0),
             store_waits: Cell::new(false),
+            waits: RefCell::default(),
+            losses: RefCell::default(),
             troubles: RefCell::default(),
             clock: RefCell::default(),
             about,
@@ -127,6 +134,14 @@ impl Shared {
 
     pub(super) fn phase(&self) -> Phase {
         self.phase.borrow().clone()
+    }
+
+    /// Why the node itself does not serve; `None` if it does.
+    pub(super) fn why_not(&self) -> Option<String> {
+        match (self.phase(), &*self.waits.borrow()) {
+            (Phase::Recovering, Some(waits_for)) => Some(format!("the node waits for {waits_for}")),
+            (phase, _) => phase.why_not(),
+        }
     }
 
     /// Takes note of what the operator should know.

@@ -13,19 +13,14 @@ use super::clustered;
 use super::groups;
 use super::instances;
 use super::shared::Shared;
+use super::view::View;
 
 /// Asks every instance, within a time, and puts the answers together.
 pub(super) async fn gather(shared: &Shared) -> Status {
     let map = shared.history.borrow().map().clone();
     let figures = instances::figures(shared.instances()).await;
-    let (mut troubles, mut damaged) = (shared.troubles(), Vec::new());
-    troubles.extend(shared.phase().why_not());
-    if shared.store_waits.get() {
-        troubles.push(
-            "the disk of the node's folder is full to the last byte: its part of the control group waits until there is room"
-                .to_owned(),
-        );
-    }
+    let view = View::of(shared).await.told;
+    let (mut troubles, mut damaged) = (of_node(shared), Vec::new());
     for (instance, found) in shared.instances().iter().zip(&figures) {
         match found {
             Some(figures) => {
@@ -96,7 +91,10 @@ pub(super) async fn gather(shared: &Shared) -> Status {
         let instances = node.instances().enumerate();
         let node_status = NodeStatus {
             id: node.id().0,
-            state: node.state().to_string(),
+            state: match view.silent.contains(&node.id().0) {
+                true => "silent".to_owned(),
+                false => node.state().to_string(),
+            },
             manager: node.manager().to_owned(),
             in_control: managers.iter().any(|one| one == node.manager()),
             primaries: shares.get(&node.id()).map_or(0, |shares| shares[0]),
@@ -130,6 +128,7 @@ pub(super) async fn gather(shared: &Shared) -> Status {
         cluster: shared.cluster.get().0.to_vec(),
         nodes: nodes.collect(),
         groups: Some(all),
+        view: Some(view),
         keyspaces: map
             .keyspaces()
             .map(|(id, keyspace)| {
@@ -140,6 +139,20 @@ pub(super) async fn gather(shared: &Shared) -> Status {
             })
             .collect(),
     }
+}
+
+/// Troubles of the node beside those of its instances, and beside what its view of the cluster says.
+pub(super) fn of_node(shared: &Shared) -> Vec<String> {
+    let mut troubles = shared.troubles();
+    troubles.extend(shared.losses.borrow().lines(shared.history.borrow().map()));
+    troubles.extend(shared.why_not());
+    if shared.store_waits.get() {
+        troubles.push(
+            "the disk of the node's folder is full to the last byte: its part of the control group waits until there is room"
+                .to_owned(),
+        );
+    }
+    troubles
 }
 
 /// What an instance says of damaged copies, under the names of their keyspaces.
@@ -209,8 +222,15 @@ pub(super) fn to_json(status: &Status) -> Value {
         "recovering": groups.recovering, "down": groups.down,
         "lost": groups.lost,
     });
+    let view = status.view.clone().unwrap_or_default();
+    let view = json!({
+        "node": view.node, "leader": view.leader, "age_ms": view.age_ms, "quorum": view.quorum,
+        "managers": view.managers, "answering": view.answering, "silent": view.silent,
+        "no_primary": view.no_primary, "stuck": view.stuck, "waits_for": view.waits_for,
+        "warnings": view.warnings,
+    });
     json!({
-        "groups": groups, "map_epoch": status.map_epoch, "cluster": cluster,
+        "view": view, "groups": groups, "map_epoch": status.map_epoch, "cluster": cluster,
         "nodes": status.nodes.iter().map(node).collect::<Vec<_>>(),
         "keyspaces": status.keyspaces.iter().map(keyspace).collect::<Vec<_>>(),
     })

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
+use rustix::io::Errno;
 use rustix::net::sockopt;
+use tracing::warn;
 use zerohop_looking::Looking;
 use zerohop_tls::Tls;
 
@@ -18,7 +20,13 @@ use super::driver::{ConnectionId, Driver, Event, Now, Ready};
 use super::limits::{BACKLOG, EVENTS_MAX, KEEP_ALIVE_S};
 use super::secured::Socket;
 use crate::clock::unix_ms;
+use crate::descriptors::Descriptors;
 use crate::tls::TlsOptions;
+
+/// Connections that are closed in one turn for want of descriptors.
+const REFUSED_PER_TURN_MAX: usize = 64;
+/// The log is told of them so often.
+const REFUSED_TOLD_EVERY: Duration = Duration::from_secs(10);
 
 const LISTENER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
@@ -36,6 +44,9 @@ pub struct MioDriver {
     looking: Looking,
     /// Whether TLS is spoken, and with whom.
     tls: Option<TlsOptions>,
+    descriptors: Descriptors,
+    /// When the log was told last that connections are closed for want of descriptors.
+    refused_told: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -62,7 +73,23 @@ impl MioDriver {
             started: Instant::now(),
             looking: Looking::default(),
             tls: None,
+            descriptors: Descriptors::here(),
+            refused_told: None,
         })
+    }
+
+    fn tell_refused(&mut self, refused: usize) {
+        if self.refused_told.is_none_or(|told| told.elapsed() >= REFUSED_TOLD_EVERY) {
+            self.refused_told = Some(Instant::now());
+            let (limit, reserved) =
+                (self.descriptors.limit().unwrap_or(u64::MAX), self.descriptors.reserved());
+            warn!(
+                refused,
+                limit,
+                reserved,
+                "connections are closed: the descriptors that are left are kept for data; allow the process more (`ulimit -n`)"
+            );
+        }
     }
 
     /// Where it listens.
@@ -171,6 +198,12 @@ impl Driver for MioDriver {
     fn accept(&mut self, id: ConnectionId) -> io::Result<()> {
         let listener = self.listener.as_ref().ok_or(io::ErrorKind::WouldBlock)?;
         let (socket, _) = listener.accept()?;
+        if self.descriptors.refuses(&socket) {
+            // Others wait to be taken up, and are closed as well: nothing that they wait for would come.
+            let refused = (1..REFUSED_PER_TURN_MAX).take_while(|_| listener.accept().is_ok()).count() + 1;
+            self.tell_refused(refused);
+            return Err(Errno::MFILE.into());
+        }
         prepare(&socket)?;
         let socket = Socket::accepted(socket, self.tls.as_ref().map(|tls| &tls.server));
         self.keep(id, socket)

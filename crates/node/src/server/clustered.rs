@@ -14,6 +14,7 @@ use tokio::sync::{Notify, mpsc};
 use tracing::info;
 use zerohop_control::agent::{Control as ControlPart, Settings};
 use zerohop_control::command::{ManagerId, ManagerInfo};
+use zerohop_control::manager::Manager;
 use zerohop_engine::EngineOptions;
 use zerohop_partition::instance::Identity;
 use zerohop_placement::hash::HashKind;
@@ -25,7 +26,7 @@ use super::limits::{JOBS_MAX, JOIN_WAIT, START_FAILED_WAIT, WORDS_MAX};
 use super::listen::Listeners;
 use super::{
     Found, Instances, NodeFolder, Running, SavedMember, Server, ServerOptions, StartError, instance_count,
-    no_thread, open_all, proofs, random,
+    no_thread, open_all, proofs, random, share_descriptors,
 };
 use crate::clock::{Stopwatch, unix_ms};
 use crate::entropy::random_u64;
@@ -89,9 +90,14 @@ pub(super) fn start(
 ) -> Result<Server, StartError> {
     let made_with = member.as_ref().and_then(|saved| saved.map.node(saved.node?));
     let instances = instance_count(options, made_with.map(|node| node.instances().count()))?;
-    let log = folder.read_control_log()?;
+    let mut log = folder.read_control_log()?;
+    share_descriptors(instances)?;
     let listeners = Listeners::open(options.listen, instances, options.tls.as_ref())?;
     let incarnation = Incarnation(random(random_u64())?.max(1));
+    if let Some(founded) = founded_now(options, member.as_ref(), log.as_deref())? {
+        folder.replace_control_log(&founded).map_err(StartError::NotSaved)?;
+        log = Some(founded);
+    }
     let log_bytes = log.as_ref().map_or(0, |log| log.len() as u64);
     let (settings, first) = settings(options, member, log, incarnation, &listeners)?;
     info!(
@@ -277,15 +283,19 @@ fn settings(
                         format!("the list of hosts has {said} for this node, which listens at {own}");
                     return Err(StartError::Cluster { reason });
                 }
-                settings.cluster = name_of(name, &all);
-                let founders: Vec<ManagerInfo> = (1..)
-                    .zip(&all[..founders(all.len())])
-                    .map(|(id, addr)| ManagerInfo { id: ManagerId(id), addr: addr.clone() })
-                    .collect();
+                let founded_at = founded_at(options, &all)?;
+                settings.cluster = name_of(name, &founded_at);
+                let founders = founders_of(&all);
+                // Where this node listened then, unless another listens there now.
+                settings.joined_at = options.local.as_ref().filter(|local| local.is_first).and_then(|_| {
+                    let then = founded_at.get(*me)?;
+                    (*then == own || !all.contains(then)).then(|| then.clone())
+                });
                 contacts.extend(founders.iter().map(|one| one.addr.clone()).filter(|addr| *addr != own));
                 if *me < founders.len() {
                     first = Some(First { nodes: all.len(), place: *me as u32 });
-                    founding = Some(ControlPart::Found { id: ManagerId(*me as u64 + 1), founders });
+                    let id = ManagerId(*me as u64 + 1);
+                    founding = Some(ControlPart::Found { id, founders, places: all });
                 }
             }
             Way::Join(hosts) => {
@@ -295,6 +305,7 @@ fn settings(
             }
         }
     }
+    settings.moved = moved(options)?;
     settings.named = contacts.iter().filter(|one| **one != own).cloned().collect();
     if let Some(saved) = member {
         if saved.cluster != settings.cluster && saved.cluster != ClusterId::default() {
@@ -318,8 +329,63 @@ fn settings(
     Ok((settings, first))
 }
 
+/// The founders among the nodes of a list.
+fn founders_of(all: &[Address]) -> Vec<ManagerInfo> {
+    let founders = (1..).zip(&all[..founders(all.len())]);
+    founders.map(|(id, addr)| ManagerInfo { id: ManagerId(id), addr: addr.clone() }).collect()
+}
+
+/// Where the nodes of the list listened when their cluster was founded.
+fn founded_at(options: &ServerOptions, all: &[Address]) -> Result<Vec<Address>, StartError> {
+    match &options.local {
+        Some(local) if local.founded_at.len() == all.len() => {
+            local.founded_at.iter().map(|at| address(*at)).collect()
+        }
+        _ => Ok(all.to_vec()),
+    }
+}
+
+/// The log of a founder of a local cluster that has none and is not founded yet. The process that starts all of the nodes says
+/// that it is not, so that this one has voted for nobody; and all founders begin with the same list, wherever they listen by now.
+fn founded_now(
+    options: &ServerOptions,
+    member: Option<&SavedMember>,
+    log: Option<&[u8]>,
+) -> Result<Option<Vec<u8>>, StartError> {
+    let Some(Way::Together { hosts, me, .. }) = options.cluster.as_ref().map(|cluster| &cluster.way) else {
+        return Ok(None);
+    };
+    let is_first = options.local.as_ref().is_some_and(|local| local.is_first);
+    if !is_first
+        || log.is_some_and(|log| !log.is_empty())
+        || member.is_some_and(|member| member.node.is_some())
+    {
+        return Ok(None);
+    }
+    let all = hosts.iter().map(|host| address(*host)).collect::<Result<Vec<_>, StartError>>()?;
+    let founders = founders_of(&founded_at(options, &all)?);
+    Ok(founders.get(*me).map(|own| Manager::found(own.id, &founders)))
+}
+
+/// Where managers listen whose place the control group may not know yet.
+fn moved(options: &ServerOptions) -> Result<Vec<ManagerInfo>, StartError> {
+    let Some(local) = &options.local else { return Ok(Vec::new()) };
+    let mut moved = local.managers.clone();
+    if let (true, Some(Way::Together { hosts, .. })) =
+        (local.is_first, options.cluster.as_ref().map(|cluster| &cluster.way))
+    {
+        // Those that found it now have the numbers of their places.
+        for (id, at) in (1..).zip(&hosts[..founders(hosts.len())]) {
+            if !moved.iter().any(|(known, there)| *known == id || there == at) {
+                moved.push((id, *at));
+            }
+        }
+    }
+    moved.into_iter().map(|(id, at)| Ok(ManagerInfo { id: ManagerId(id), addr: address(at)? })).collect()
+}
+
 /// The name of a cluster that starts all at once: the same on all of its hosts, which have said nothing to each other yet.
-fn name_of(name: &str, hosts: &[Address]) -> ClusterId {
+pub(super) fn name_of(name: &str, hosts: &[Address]) -> ClusterId {
     let text = hosts.iter().fold(format!("zerohop cluster {name}"), |text, host| format!("{text}\n{host}"));
     let mut id = [0; 16];
     for (half, seed) in id.chunks_exact_mut(8).zip([1, 2]) {
@@ -328,7 +394,7 @@ fn name_of(name: &str, hosts: &[Address]) -> ClusterId {
     ClusterId(id)
 }
 
-fn address(address: SocketAddr) -> Result<Address, StartError> {
+pub(super) fn address(address: SocketAddr) -> Result<Address, StartError> {
     Address::new(&address.to_string())
         .map_err(|error| StartError::Listen { address: address.to_string(), reason: error.to_string() })
 }

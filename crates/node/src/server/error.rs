@@ -36,6 +36,13 @@ pub enum StartError {
         /// The number asked for.
         asked: usize,
     },
+    /// The process may have too few descriptors for its data and any connection.
+    Descriptors {
+        /// How many it may have.
+        limit: u64,
+        /// How many its data needs.
+        reserved: u64,
+    },
     /// The data folder could not be opened, among others because another process has it.
     Folder(OpenDiskError),
     /// The data folder is something else's.
@@ -142,6 +149,11 @@ impl fmt::Display for StartError {
                 "{}: this data was made with {has} instances, {asked} were asked for, and partitions cannot move \
                  between instances yet: start with --instances {has} or without the option",
                 root.display()
+            ),
+            StartError::Descriptors { limit, reserved } => write!(
+                f,
+                "this process may have {limit} descriptors, and data alone needs {reserved}: allow it more (`ulimit -n`, or nofile in \
+                 limits.conf), or start with fewer --instances"
             ),
             StartError::Folder(error) => error.fmt(f),
             StartError::ForeignFolder { root, reason } => write!(f, "{}: {reason}", root.display()),

@@ -18,13 +18,13 @@ use super::saved::{SAVED_BYTES_MAX, SavedNode};
 use crate::disk::{LOCK_FILE, NodeDisk, OpenDiskError};
 use crate::embedded::SETTINGS_FILE;
 
-const NODE_FOLDER: &str = "node";
-const STATE_FILE: &str = "state";
-const MEMBER_FILE: &str = "member";
-const CONTROL_LOG: &str = "control.log";
+pub(super) const NODE_FOLDER: &str = "node";
+pub(super) const STATE_FILE: &str = "state";
+pub(super) const MEMBER_FILE: &str = "member";
+pub(super) const CONTROL_LOG: &str = "control.log";
 /// What a file is called until it is whole.
 const UNFINISHED: &str = ".tmp";
-const INSTANCE_PREFIX: &str = "instance-";
+pub(super) const INSTANCE_PREFIX: &str = "instance-";
 
 /// The node's part of a data folder, or of memory.
 #[derive(Debug)]
@@ -99,6 +99,9 @@ impl NodeFolder {
 
     /// Cuts off what a crash has torn, if there is a log. To be called first.
     pub(crate) fn cut_control_log(&mut self, bytes: u64) -> DiskResult<()> {
+        if let Some(file) = self.control_log.take() {
+            self.disk.close(file);
+        }
         let file = match self.disk.open(CONTROL_LOG, OpenMode::Existing) {
             Ok(file) => file,
             Err(DiskError::NotFound { .. }) => return Ok(()),
@@ -223,7 +226,7 @@ fn check(root: &Path) -> Result<(), StartError> {
     }
 }
 
-fn names(root: &Path) -> Vec<String> {
+pub(super) fn names(root: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(root) else { return Vec::new() };
     let mut names: Vec<String> =
         entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();

@@ -15,8 +15,10 @@ mod error;
 mod folder;
 pub mod limits;
 mod listen;
+mod local;
 mod maps;
 mod member;
+mod new_cluster;
 mod saved;
 #[cfg(test)]
 mod tests;
@@ -44,7 +46,9 @@ pub use self::clustered::{ClusterOptions, Way};
 pub use self::error::{ServeError, StartError};
 pub(crate) use self::folder::NodeFolder;
 pub use self::limits::ConnectionLimits;
+pub use self::local::{FolderOwner, LocalCluster, LocalStart, holds_data, node_folder, owner};
 pub(crate) use self::member::SavedMember;
+pub use self::new_cluster::new_cluster;
 pub use self::saved::{SAVED_BYTES_MAX, SavedError, SavedNode};
 
 use self::limits::{
@@ -54,7 +58,7 @@ use self::limits::{
 use self::listen::Listeners;
 use self::maps::Start;
 use crate::clock::{Stopwatch, unix_ms};
-use crate::disk::raise_descriptor_limit;
+use crate::descriptors::Descriptors;
 use crate::entropy::{random_bytes, random_u64};
 use crate::instance::{self, Notice, OpenedHow, Plan, Ready};
 use crate::manager::{self, About, Control, InstanceHandle, ManagerPlan, Serve, Standing};
@@ -80,6 +84,8 @@ pub struct ServerOptions {
     pub copy_bytes_per_s: u64,
     /// Its part in a cluster of several nodes. `None`: as the data folder remembers; of new data it stands alone.
     pub cluster: Option<ClusterOptions>,
+    /// Its part in a local cluster, all of whose folders one process starts nodes for.
+    pub local: Option<LocalStart>,
     /// The cluster's secret, which whoever connects proves to know, in both directions.
     pub secret: Option<Secret>,
     /// Without a secret, it may listen where other machines can reach it all the same.
@@ -107,6 +113,7 @@ impl ServerOptions {
             memory_bytes: MEMORY_BYTES_DEFAULT,
             copy_bytes_per_s: 0,
             cluster: None,
+            local: None,
             secret: None,
             insecure: false,
             tls: None,
@@ -161,8 +168,6 @@ impl Server {
         let stopwatch = Stopwatch::start();
         // Before anything is made that a refusal would leave behind.
         listen::check(options.listen, options.insecure || options.secret.is_some())?;
-        // Connections need them; the usual limit is meant for programs that wait on few.
-        raise_descriptor_limit();
         let (mut folder, saved) = match &options.data {
             Some(root) => NodeFolder::open(root)?,
             None => (NodeFolder::in_memory(), None),
@@ -176,6 +181,7 @@ impl Server {
         }
         let made_with = saved.as_ref().and_then(|saved| saved.map.node(saved.node));
         let instances = instance_count(&options, made_with.map(|node| node.instances().count()))?;
+        share_descriptors(instances)?;
         let listeners = Listeners::open(options.listen, instances, options.tls.as_ref())?;
         let incarnation = Incarnation(random(random_u64())?);
         let addresses: Vec<SocketAddr> = listeners.instances.iter().map(|(_, address)| *address).collect();
@@ -540,6 +546,22 @@ fn instance_count(options: &ServerOptions, made_with: Option<usize>) -> Result<u
         (None, None) => {
             let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
             Ok(cores.min(INSTANCES_DEFAULT_MAX))
+        }
+    }
+}
+
+/// Shares the descriptors of this process out, and says how.
+fn share_descriptors(instances: usize) -> Result<(), StartError> {
+    let descriptors = Descriptors::share_among(instances);
+    let reserved = descriptors.reserved();
+    match descriptors.limit() {
+        Some(limit) if descriptors.is_too_few() => Err(StartError::Descriptors { limit, reserved }),
+        limit => {
+            info!(
+                limit,
+                reserved, "descriptors of this process, and how many of them connections leave to data"
+            );
+            Ok(())
         }
     }
 }

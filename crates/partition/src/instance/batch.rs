@@ -96,7 +96,7 @@ impl<D: Disk> Instance<D> {
             let event = match engine.flush() {
                 Ok(()) => Event::Flushed,
                 // Space may be freed: tried again a little later, while new writes are refused.
-                Err(EngineError::DiskFull { .. }) => {
+                Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => {
                     table.put_unflushed(&mut slots);
                     return;
                 }

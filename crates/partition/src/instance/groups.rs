@@ -379,7 +379,7 @@ impl<D: Disk> Instance<D> {
             let keys = self.groups.by.take_unflushed();
             self.counters.flushes += 1;
             let begun = self.engine.flush_begin();
-            if let Err(EngineError::DiskFull { .. }) = begun {
+            if let Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) = begun {
                 return self.groups.by.put_unflushed(keys);
             }
             self.groups.flushing = keys;

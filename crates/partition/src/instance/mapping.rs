@@ -109,7 +109,9 @@ impl<D: Disk> Instance<D> {
         self.unfollowed.keyspaces.insert(keyspace);
         self.unfollowed.again_ms = self.clock.elapsed_ms() + FOLLOW_AGAIN_MS;
         match error {
-            MapChangeError::Partition(OpenError::Engine(error @ EngineError::DiskFull { .. })) => {
+            MapChangeError::Partition(OpenError::Engine(
+                error @ (EngineError::DiskFull { .. } | EngineError::Scarce { .. }),
+            )) => {
                 self.counters.trouble(&error);
                 Ok(())
             }

@@ -192,7 +192,7 @@ impl<D: Disk> Instance<D> {
         };
         match checkpoints() {
             // Whether what was accepted survives is told by what follows, which needs less room.
-            Ok(()) | Err(EngineError::DiskFull { .. }) => engine.close(),
+            Ok(()) | Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => engine.close(),
             Err(error) => Err(error),
         }
     }

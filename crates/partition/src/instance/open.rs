@@ -206,7 +206,7 @@ pub(super) fn drop_stored<D: Disk>(
     id: zerohop_engine::PartitionId,
 ) -> Result<(), EngineError> {
     match engine.drop_partition(id) {
-        Err(EngineError::DiskFull { .. }) => Ok(()),
+        Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => Ok(()),
         other => other,
     }
 }

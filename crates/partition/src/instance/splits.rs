@@ -166,7 +166,7 @@ pub(super) fn split_stored<D: Disk>(
             drop_empty(engine, &daughters)?;
             match engine.split_partition(id, &daughters, None) {
                 Ok(None) => splits.completed += 1,
-                Err(EngineError::DiskFull { .. }) => {
+                Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => {
                     splits.pending.insert(name, Parent { state: None, bequest: None });
                 }
                 Ok(Some(error)) | Err(error) => return Err(error),

@@ -63,7 +63,8 @@ impl Partition {
         self.group.cut_owed(engine)?;
         self.snapshot_received(engine, meta, payload)?;
         let mut appended = engine.append(self.handle(), meta, key, payload);
-        if let Err(EngineError::DiskFull { .. } | EngineError::MemoryFull { .. }) = appended
+        if let Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. } | EngineError::MemoryFull { .. }) =
+            appended
             && is_let_in_mark(meta, payload)
         {
             self.group.let_in(engine, true);

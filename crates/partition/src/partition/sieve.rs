@@ -109,7 +109,7 @@ impl Partition {
             match self.remove_foreign(engine, key, effects) {
                 Ok(()) => self.sieve.removed += 1,
                 // It is tried again; nobody is shown it meanwhile.
-                Err(Failure::DiskFull | Failure::MemoryFull) => return Ok(()),
+                Err(Failure::DiskFull | Failure::MemoryFull | Failure::Busy { .. }) => return Ok(()),
                 Err(failure) => return Err(EngineError::Stopped { reason: failure.to_string() }),
             }
         }
@@ -132,7 +132,9 @@ impl Partition {
         Mark::Sieved { splits: slice.splits() }.encode(at, &mut payload);
         let entry = Entry { kind: Kind::Mark, flags: 0, at, key: &[], payload: &payload, hint: None };
         let meta = match self.group.append(engine, &entry) {
-            Err(EngineError::DiskFull { .. } | EngineError::MemoryFull { .. }) => return Ok(()),
+            Err(
+                EngineError::DiskFull { .. } | EngineError::Scarce { .. } | EngineError::MemoryFull { .. },
+            ) => return Ok(()),
             other => other?,
         };
         self.sieve.is_told = true;

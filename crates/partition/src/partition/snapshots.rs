@@ -238,7 +238,7 @@ impl Partition {
         }
         match self.close_snapshots(engine, &overdue, effects) {
             // A full disk has room for the mark later. A second one, while the first is on its way, does no harm.
-            Ok(_) | Err(Failure::DiskFull | Failure::MemoryFull) => Ok(()),
+            Ok(_) | Err(Failure::DiskFull | Failure::MemoryFull | Failure::Busy { .. }) => Ok(()),
             Err(failure) => Err(EngineError::Stopped { reason: failure.to_string() }),
         }
     }

@@ -61,7 +61,7 @@ impl Partition {
             match self.expire_if_due(engine, &key, effects) {
                 Ok(_) => {}
                 // It stays where it is, and is asked for again: nobody is shown it meanwhile.
-                Err(Failure::DiskFull | Failure::MemoryFull) => break,
+                Err(Failure::DiskFull | Failure::MemoryFull | Failure::Busy { .. }) => break,
                 Err(failure) => return Err(EngineError::Stopped { reason: failure.to_string() }),
             }
         }
@@ -93,7 +93,9 @@ impl Partition {
         }
         match self.append_eviction(engine, (Vec::new(), Timestamp::default()), effects) {
             // Tried again with a later tick.
-            Err(EngineError::DiskFull { .. } | EngineError::MemoryFull { .. }) => Ok(()),
+            Err(
+                EngineError::DiskFull { .. } | EngineError::Scarce { .. } | EngineError::MemoryFull { .. },
+            ) => Ok(()),
             appended => appended,
         }
     }

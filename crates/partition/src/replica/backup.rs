@@ -57,7 +57,11 @@ impl Replica {
                 Ok(true) => matched = entry.name.index.0,
                 // It is whole no more, or has no room: what it has until here counts.
                 Ok(false) => break,
-                Err(EngineError::DiskFull { .. } | EngineError::MemoryFull { .. }) => break,
+                Err(
+                    EngineError::DiskFull { .. }
+                    | EngineError::Scarce { .. }
+                    | EngineError::MemoryFull { .. },
+                ) => break,
                 Err(error) => {
                     result = Err(error);
                     break;

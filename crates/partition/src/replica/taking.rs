@@ -72,7 +72,9 @@ impl Replica {
         match self.take_bytes(context, as_of, holds) {
             Ok(()) => {}
             // It comes again, and may find room then.
-            Err(EngineError::DiskFull { .. } | EngineError::MemoryFull { .. }) => return Ok(()),
+            Err(
+                EngineError::DiskFull { .. } | EngineError::Scarce { .. } | EngineError::MemoryFull { .. },
+            ) => return Ok(()),
             Err(error) => {
                 self.taking = None;
                 return Err(error);

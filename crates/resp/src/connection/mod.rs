@@ -6,6 +6,7 @@ mod errors;
 mod gather;
 mod greeting;
 mod information;
+mod keyspace;
 mod local;
 mod pending;
 mod settings;
@@ -561,31 +562,6 @@ impl Connection {
                 self.answer(out, world, |this, world, reply| this.switch(args, world, reply))
             }
         }
-    }
-
-    /// `ZH.KEYSPACE`: tells the keyspace, or changes it.
-    fn switch(
-        &mut self,
-        args: Args<'_>,
-        world: &dyn World,
-        reply: &mut ReplyWriter<'_>,
-    ) -> Result<(), String> {
-        match args.len() {
-            1 => reply.bulk(world.keyspace_name(self.keyspace).as_bytes()),
-            2 if self.transaction.is_some() => {
-                return Err("ERR ZH.KEYSPACE inside MULTI is not allowed".to_owned());
-            }
-            2 => {
-                let keyspace = world.keyspace(args.at(1)).ok_or("ERR there is no keyspace of this name")?;
-                if keyspace != self.keyspace {
-                    self.keyspace = keyspace;
-                    self.watch = Watch::default();
-                }
-                reply.ok();
-            }
-            _ => return Err(wrong_number("zh.keyspace")),
-        }
-        Ok(())
     }
 
     /// Replies with what a method writes, or with its error.

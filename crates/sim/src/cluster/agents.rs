@@ -134,7 +134,7 @@ impl Cluster {
                     bytes: bytes.clone(),
                 });
             }
-            Effect::Cluster(_) | Effect::Managers(_) => {}
+            Effect::Cluster(_) | Effect::Managers(_) | Effect::Noted(_) => {}
             Effect::Open(map) => {
                 self.trace.say(now, format_args!("n{at} is to open with map {}", map.epoch()));
                 self.see_map(&map);

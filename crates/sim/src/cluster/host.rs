@@ -105,7 +105,7 @@ impl Host {
         settings.control = match (self.manager, self.control.bytes()) {
             (None, _) => Control::No,
             (Some(id), []) if self.is_new_manager => Control::New { id },
-            (Some(id), []) => Control::Found { id, founders: founders.to_vec() },
+            (Some(id), []) => Control::Found { id, founders: founders.to_vec(), places: Vec::new() },
             (Some(_), log) => Control::Log(log.to_vec()),
         };
         settings

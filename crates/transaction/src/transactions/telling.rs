@@ -3,9 +3,10 @@
 //! A participant is the slice that it had when it prepared. It may have been split since, once or more: then each who holds a
 //! part of that slice has the `Prepare` in its log, and is told, and acknowledges for its own slice; a decision is finished
 //! once the acknowledged slices cover the participants' slices. No map is asked: whoever holds the first hash that nobody has
-//! acknowledged is told next.
+//! acknowledged is told next. A slice that answers that it does not hold the decision is asked on for a while before it counts as
+//! lost ([`LOSS_US`]); the slices behind it are told meanwhile, so that all parts of a participant are lost in the time of one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use zerohop_wire::ids::LogIndex;
 
@@ -26,6 +27,8 @@ pub(super) struct Telling {
     open: Vec<u32>,
     /// Who has said that it does not hold what was decided.
     lost: BTreeMap<Place, Lost>,
+    /// Slices that have acknowledged, or have said so.
+    reached: Covered,
     pub(super) resend_at: Time,
     pub(super) is_finishing: bool,
 }
@@ -45,6 +48,7 @@ impl Telling {
             acknowledged: Covered::default(),
             open: (0..participants as u32).collect(),
             lost: BTreeMap::new(),
+            reached: Covered::default(),
             resend_at,
             is_finishing: false,
         }
@@ -53,12 +57,25 @@ impl Telling {
     /// A slice has acknowledged. Of the participants, only those can be covered by it that it has a hash of.
     fn add(&mut self, span: Span, participants: &[Participant]) {
         self.acknowledged.add(span);
+        self.reached.add(span);
         let Telling { acknowledged, open, .. } = self;
         open.retain(|at| {
             participants
                 .get(*at as usize)
                 .is_some_and(|one| !meets(one.span, span) || acknowledged.open(one).is_some())
         });
+    }
+
+    /// Whom to tell of a participant: the first that has not acknowledged, each that has said that it does not hold the decision,
+    /// and the first that has said neither.
+    fn to_tell(&self, participant: &Participant) -> BTreeSet<Place> {
+        let Some(first) = self.acknowledged.open(participant) else { return BTreeSet::new() };
+        let is_open = |place: &&Place| {
+            let (keyspace, point) = (place.keyspace.0, place.point);
+            participant.span.has(**place) && self.acknowledged.end(keyspace, point) == Some(point)
+        };
+        let lost = self.lost.keys().filter(is_open).copied();
+        lost.chain([first]).chain(self.reached.open(participant)).collect()
     }
 }
 
@@ -122,7 +139,7 @@ impl Transactions {
             return;
         };
         for participant in &decision.participants {
-            if let Some(place) = telling.acknowledged.open(participant) {
+            for place in telling.to_tell(participant) {
                 effects.push(self.say_commit(id, (place, participant.prepared)));
             }
         }
@@ -188,6 +205,14 @@ impl Transactions {
         lost.heard = lost.heard.saturating_add(1);
         if lost.heard == 1 {
             effects.push(Effect::Loss { id, place: from });
+            // It was split since it prepared: the next part of it need not wait for this one's loss to be certain.
+            telling.reached.add(span);
+            let own = decision.participants.iter().find(|one| one.span.has(from));
+            if let Some((place, prepared)) =
+                own.and_then(|one| Some((telling.reached.open(one)?, one.prepared)))
+            {
+                effects.push(self.say_commit(id, (place, prepared)));
+            }
         } else if lost.since.after_us(LOSS_US) <= now && lost.heard >= LOSS_HEARD_MIN {
             self.acknowledged((from, span), id, index, effects);
         }

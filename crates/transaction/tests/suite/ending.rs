@@ -65,6 +65,8 @@ struct World {
     now: Time,
     last: u64,
     sent: Vec<What>,
+    /// Whom the last messages went to.
+    sent_to: Vec<Place>,
     losses: Vec<Place>,
     reads: Vec<Ticket>,
 }
@@ -78,6 +80,7 @@ impl World {
             now: Time(0),
             last: 0,
             sent: Vec::new(),
+            sent_to: Vec::new(),
             losses: Vec::new(),
             reads: Vec::new(),
         }
@@ -95,7 +98,10 @@ impl World {
                         let index = LogIndex(self.last);
                         self.transactions.committed(self.now, &mut self.host, index, &entry, &mut more);
                     }
-                    Effect::Send(message) => self.sent.push(message.what),
+                    Effect::Send(message) => {
+                        self.sent_to.push(message.to);
+                        self.sent.push(message.what);
+                    }
                     Effect::Loss { place, .. } => self.losses.push(place),
                     Effect::Read(ticket) => self.reads.push(ticket),
                     Effect::Answer { .. } | Effect::Write(_) => {}
@@ -179,6 +185,25 @@ fn a_decision_that_its_participant_has_lost_is_told_to_the_operator_and_let_go_i
     not_held(&mut world);
     assert_eq!(world.losses, [PARTICIPANT], "told once");
     assert!(world.transactions.state().is_quiet());
+    world.pass(RESEND_US, &[]);
+    assert!(world.transactions.is_idle(), "nothing is left");
+}
+
+/// The participant was split three times since it prepared, and each of its eight parts has lost what was decided.
+#[test]
+fn all_parts_of_a_participant_that_was_split_are_lost_in_the_time_of_one() {
+    let (mut world, decision) = decided();
+    let part_of =
+        |point: u64| Span { first: point >> 61 << 61, last: point | u64::MAX >> 3, ..span(PARTICIPANT) };
+    while !world.transactions.state().is_quiet() {
+        assert!(world.now < Time(LOSS_US).after_us(20 * RESEND_US), "lost so far: {:?}", world.losses);
+        world.pass(RESEND_US, &[]);
+        while let Some(to) = world.sent_to.pop().filter(|to| to.keyspace == PARTICIPANT.keyspace) {
+            world.hear(DECIDER, to, What::NotHeld { decision, span: part_of(to.point) });
+        }
+    }
+    assert!(world.now >= Time(LOSS_US), "who says so may be deposed, and not know");
+    assert_eq!(world.losses.len(), 8, "each is told once: {:?}", world.losses);
     world.pass(RESEND_US, &[]);
     assert!(world.transactions.is_idle(), "nothing is left");
 }

@@ -11,6 +11,7 @@ mod managers;
 mod mixed;
 mod moves;
 mod nodes;
+mod quorum;
 mod recovery;
 mod redis;
 mod rolling;

@@ -45,17 +45,34 @@ impl Cluster {
     }
 
     fn start_on(folder: &Path, nodes: u16, is_forgetful: bool) -> Cluster {
+        let mut cluster = Cluster::of(folder, nodes, is_forgetful);
+        cluster.start_together(&(0..cluster.founded).collect::<Vec<_>>());
+        cluster
+    }
+
+    /// Starts the first of so many nodes alone: it waits for the others.
+    pub(crate) fn start_first(folder: &Path, nodes: u16) -> Cluster {
+        let mut cluster = Cluster::of(folder, nodes, false);
+        cluster.nodes[0] = Some(cluster.spawn(0));
+        cluster
+    }
+
+    /// Starts the others, and waits until all serve.
+    pub(crate) fn start_others(&mut self) {
+        self.start_together(&(1..self.founded).collect::<Vec<_>>());
+        self.nodes[0].as_mut().unwrap().ready();
+    }
+
+    fn of(folder: &Path, nodes: u16, is_forgetful: bool) -> Cluster {
         let first = ports((nodes + JOINING_MAX) * PORTS);
         let founded = usize::from(nodes);
-        let mut cluster = Cluster {
+        Cluster {
             folder: folder.to_owned(),
             ports: (0..nodes).map(|node| first + node * PORTS).collect(),
             founded,
             nodes: (0..nodes).map(|_| None).collect(),
             is_forgetful,
-        };
-        cluster.start_together(&(0..founded).collect::<Vec<_>>());
-        cluster
+        }
     }
 
     pub(crate) fn endpoints(&self) -> Vec<String> {

@@ -142,7 +142,7 @@ fn a_node_does_not_start_where_it_should_not_and_says_why() {
     refused(&["--listen", "127.0.0.1:0", "--memory", "--instances", "0"], &["instances"]);
     let cluster = Serving::up(&["--data", folder.path().to_str().unwrap(), "--instances", "1"]);
     let in_use = cluster.ready["nodes"][0]["data"].as_str().unwrap();
-    refused(&["--listen", "127.0.0.1:0", "--data", in_use], &[in_use, "another zerohop process"]);
+    refused(&["--listen", "127.0.0.1:0", "--data", in_use], &[in_use, "served by another process"]);
     refused(
         &["--listen", cluster.endpoint(), "--memory"],
         &[cluster.endpoint(), "another process may have the port"],

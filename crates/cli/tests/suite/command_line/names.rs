@@ -101,13 +101,13 @@ fn errors_show_names_with_escapes() {
     let evil = OsStr::from_bytes(b"-\x1b]0;owned\x07\xc2\x9b31m\xe2\x80\xae");
     let words = |words: &'static [&'static str]| words.iter().map(OsStr::new);
     for (before, expected) in [
-        // The record, the keyspace, the file, the option and the word are not there.
+        // The record, the backup, the keyspace, the file, the option and the word are not there.
         (&["kv", "lookup"][..], 1),
         (&["blob", "stat"], 1),
         (&["blob", "rm"], 1),
+        (&["verify", "--"], 1),
         (&["keyspace", "show", "--"], 3),
         (&["kv", "insert", "k", "--file"], 3),
-        (&["verify", "--"], 1),
         (&["kv", "insert", "k", "v", "--ttl"], 2),
         (&["status"], 2),
         (&["txn"], 2),

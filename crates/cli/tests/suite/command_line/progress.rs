@@ -119,7 +119,7 @@ fn what_is_interrupted_says_so_on_a_line_of_its_own() {
     cluster.ok(&["backup", &whole]);
     let removed = "zerohop: interrupted; what was written of the backup is removed".to_owned();
     let again = format!(
-        "zerohop: interrupted; a keyspace may be half restored: `zerohop restore {whole}` again makes it whole"
+        "zerohop: interrupted; keyspaces may be half restored: the same `zerohop restore {whole}` again makes them whole"
     );
     let restore = ["restore", whole.as_str(), "--overwrite"];
     for (arguments, tells, said) in

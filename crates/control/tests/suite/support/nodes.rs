@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use zerohop_control::Time;
-use zerohop_control::agent::{Agent, Control, Effect, Ended, Event, LogWanted, Settings, Wish};
+use zerohop_control::agent::{Agent, Control, Effect, Ended, Event, LogWanted, Notice, Settings, Wish};
 use zerohop_control::command::{Command, HeldLog, LogEnd, ManagerId, ManagerInfo};
 use zerohop_control::manager::LeadSettings;
 use zerohop_placement::{Address, ClusterMap, GroupState, NodeState};
@@ -85,6 +85,8 @@ pub(crate) struct Machine {
     intact: bool,
     closed: bool,
     pub(crate) waiting: BTreeMap<u64, u64>,
+    /// What its log tells.
+    pub(crate) noted: Vec<Notice>,
 }
 
 pub(crate) struct Nodes {
@@ -93,6 +95,8 @@ pub(crate) struct Nodes {
     agenda: BTreeMap<(u64, u64, u64), Happening>,
     pub(crate) machines: Vec<Machine>,
     founders: Vec<ManagerInfo>,
+    /// Where managers are, as the shells of all know.
+    pub(crate) moved: Vec<ManagerInfo>,
     pub(crate) cuts: BTreeMap<(usize, usize), u64>,
     pub(crate) setting: Setting,
     pub(crate) faults_end: u64,
@@ -125,6 +129,7 @@ fn machine(at: usize, founders: &[ManagerInfo]) -> Machine {
         intact: true,
         closed: false,
         waiting: BTreeMap::new(),
+        noted: Vec::new(),
     }
 }
 
@@ -143,6 +148,7 @@ impl Nodes {
             agenda: BTreeMap::new(),
             machines: machines.collect(),
             founders: founders.clone(),
+            moved: Vec::new(),
             cuts: BTreeMap::new(),
             setting,
             faults_end: u64::MAX,
@@ -241,6 +247,7 @@ impl Nodes {
         if self.machines[at].agent.is_some() {
             return;
         }
+        let moved = self.moved.clone();
         let (founders, held_by_anybody) = (self.founders.clone(), self.newest());
         let random = self.faults.next() | 1;
         let seed = self.schedule.next();
@@ -253,7 +260,8 @@ impl Nodes {
             None => Control::No,
             Some(_) if !log.is_empty() => Control::Log(log),
             Some(id) if machine.is_founder && !machine.has_log => {
-                Control::Found { id, founders: founders.clone() }
+                let places = (0..self.setting.managers + self.setting.others).map(|at| address(at, 0));
+                Control::Found { id, founders: founders.clone(), places: places.collect() }
             }
             Some(id) => Control::New { id },
         };
@@ -262,6 +270,8 @@ impl Nodes {
         settings.instances = vec![address(at, 1), address(at, 2)];
         settings.domain = at as u32;
         settings.contacts = founders.iter().map(|founder| founder.addr.clone()).collect();
+        settings.contacts.extend(moved.iter().map(|one| one.addr.clone()));
+        settings.moved = moved;
         settings.control = control;
         settings.lead =
             LeadSettings { replace_after_ms: 3_000, move_max_ms: 5_000, ..LeadSettings::default() };
@@ -338,6 +348,7 @@ impl Nodes {
                     self.at(self.now + 1, Happening::Upkeep { at, life });
                 }
                 Effect::Managers(_) => {}
+                Effect::Noted(notice) => self.machines[at].noted.push(notice),
                 Effect::WantLogEnds(wanted) => {
                     let done = self.now + self.network.below(5_000);
                     self.at(done, Happening::LogEnds { at, life, wanted });

@@ -1,7 +1,7 @@
 //! How a compaction ends: what it has replaced is removed, or it is given up and all is as it was.
 
 use super::Job;
-use crate::disk::{Disk, DiskError};
+use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
 use crate::io::Io;
 use crate::store::Store;
@@ -51,7 +51,7 @@ impl Store {
                 self.damage.push(Damage { partition, kind: DamageKind::Unreadable { after: 0 }, place });
                 Ok(())
             }
-            EngineError::Disk(DiskError::Full) => {
+            error if error.is_for_want_of_room() => {
                 self.compaction.ran_out_of_space = true;
                 Ok(())
             }

@@ -2,8 +2,8 @@
 
 use super::{Doubt, Recovery};
 use crate::DamageKind;
-use crate::disk::{Disk, DiskError};
-use crate::error::{EngineError, EngineResult};
+use crate::disk::Disk;
+use crate::error::EngineResult;
 use crate::io::Io;
 use crate::planted::{Bug, is_planted};
 
@@ -41,7 +41,8 @@ impl Recovery<'_> {
         }
         match self.store.log.sync(io) {
             // It is tried again when there is room; reads need none.
-            Ok(()) | Err(EngineError::Disk(DiskError::Full)) => {}
+            Ok(()) => {}
+            Err(error) if error.is_for_want_of_room() => {}
             Err(error) => return Err(error),
         }
         io.disk.sync_dir(&self.store.log.folder)?;

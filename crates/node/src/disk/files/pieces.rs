@@ -1,4 +1,4 @@
-//! Writing much at once, which may lie in several places.
+//! Writing and reading all of something, which may lie in several places.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -57,6 +57,46 @@ pub(super) fn write_pieces(
             Err(errno) => return Err(errno),
         }
     }
+}
+
+/// Writes all of `data`, however little of it one `write` takes.
+pub(super) fn write_all(
+    mut data: &[u8],
+    mut at: u64,
+    mut write: impl FnMut(&[u8], u64) -> Result<usize>,
+) -> Result<()> {
+    while !data.is_empty() {
+        match write(data, at) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(written) => {
+                data = &data[written..];
+                at += written as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// Fills `into`, however little one `read` gives. The error is `None` at the end of the file.
+pub(super) fn read_all(
+    mut into: &mut [u8],
+    mut at: u64,
+    mut read: impl FnMut(&mut [u8], u64) -> Result<usize>,
+) -> std::result::Result<(), Option<Errno>> {
+    while !into.is_empty() {
+        match read(into, at) {
+            Ok(0) => return Err(None),
+            Ok(got) => {
+                into = &mut into[got..];
+                at += got as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(Some(errno)),
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use zerohop_engine::disk::contract::{check_against_model, check_contract};
 
-use super::super::open_files::OPEN_DESCRIPTORS_MIN;
 use super::*;
 
 fn disk() -> (tempfile::TempDir, FilesDisk) {
@@ -16,6 +15,9 @@ fn disk() -> (tempfile::TempDir, FilesDisk) {
 fn create(disk: &mut FilesDisk, path: &str) -> FileId {
     disk.open(path, OpenMode::Create).unwrap()
 }
+
+/// Files that a disk of these tests keeps open.
+const OPEN_MAX: usize = 192;
 
 #[test]
 fn keeps_the_contract() {
@@ -83,9 +85,9 @@ fn bytes_and_names_are_there_for_the_next_process() {
 #[test]
 fn more_files_than_descriptors_can_be_open_written_synced_and_read() {
     let root = tempfile::tempdir().unwrap();
-    let mut disk = FilesDisk::open_with(root.path(), OPEN_DESCRIPTORS_MIN).unwrap();
+    let mut disk = FilesDisk::open_with(root.path(), OPEN_MAX).unwrap();
     let files: Vec<FileId> =
-        (0..2 * OPEN_DESCRIPTORS_MIN).map(|number| create(&mut disk, &format!("f{number}"))).collect();
+        (0..2 * OPEN_MAX).map(|number| create(&mut disk, &format!("f{number}"))).collect();
     for round in 0..3u8 {
         let mut tickets = Vec::new();
         for (number, file) in files.iter().enumerate() {

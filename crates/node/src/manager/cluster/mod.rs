@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use tokio::sync::{mpsc, oneshot};
-use zerohop_control::agent::{Ended, Settings, Unanswered};
+use zerohop_control::agent::{Ended, Settings, Standing, Unanswered};
 use zerohop_control::command::{Command, HeldLog, Outcome};
 use zerohop_control::state::Pin;
 use zerohop_placement::{Address, ClusterMap};
@@ -87,6 +87,8 @@ pub(super) enum Input {
     Pins { keyspace: KeyspaceId, answer: oneshot::Sender<Option<Vec<(PartitionId, Pin)>>> },
     /// Which partitions does the drop of a keyspace wait for? As [`zerohop_control::agent::Agent::undrained`].
     Undrained { keyspace: KeyspaceId, answer: oneshot::Sender<Option<Vec<PartitionId>>> },
+    /// How does the cluster stand? As [`zerohop_control::agent::Agent::standing`].
+    Standing(oneshot::Sender<Standing>),
     /// Where do the managers listen?
     Managers(oneshot::Sender<Vec<String>>),
     /// By which command are these nodes the control group? As [`zerohop_control::agent::Agent::managers_on`].

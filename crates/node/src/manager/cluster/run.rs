@@ -14,9 +14,10 @@ use zerohop_control::agent::{Agent, Effect, Event, LogWanted, Unanswered, Wish};
 use zerohop_control::command::{Drained, HeldLog, Outcome};
 use zerohop_partition::replica::Change;
 use zerohop_placement::{Address, MapError, MapHistory};
-use zerohop_wire::ids::{InstanceId, MapEpoch, NodeId};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionId};
 
 use super::super::instances::InstanceHandle;
+use super::super::losses::Noting;
 use super::super::shared::Shared;
 use super::peers::Peers;
 use super::store::{Store, Write};
@@ -57,6 +58,8 @@ struct Runner {
     /// Joined as this, in a map of this epoch.
     joined: Option<(NodeId, InstanceId, MapEpoch)>,
     is_opening: bool,
+    /// The start before this one ended in order.
+    is_closed: bool,
     is_told: bool,
     over: Option<Over>,
 }
@@ -104,6 +107,7 @@ pub(in crate::manager) async fn run(
         map_saved_ms: 0,
         joined: None,
         is_opening: false,
+        is_closed: false,
         is_told: false,
         over: None,
     };
@@ -159,6 +163,7 @@ impl Runner {
             Input::StoreWaits(waits) => self.shared.store_waits.set(waits),
             Input::MemberSaved => self.is_saving = false,
             Input::Opened { intact, closed } => {
+                self.is_closed = closed;
                 if self.joined.is_none() {
                     self.happens(Event::Opened { intact, closed });
                 }
@@ -169,6 +174,7 @@ impl Runner {
             // Whoever has stopped waiting for the answer needs it no more.
             Input::Pins { keyspace, answer } => drop(answer.send(self.agent.pins(keyspace))),
             Input::Undrained { keyspace, answer } => drop(answer.send(self.agent.undrained(keyspace))),
+            Input::Standing(answer) => drop(answer.send(self.agent.standing(self.now()))),
             Input::Managers(answer) => {
                 let managers = self.agent.managers().iter();
                 drop(answer.send(managers.map(|one| one.addr.as_str().to_owned()).collect()));
@@ -278,11 +284,9 @@ impl Runner {
                     drop(answer.send(result));
                 }
             }
-            Effect::MayHaveLost { keyspace, partition } => {
-                self.shared.trouble(format!(
-                    "partition {partition} of keyspace {keyspace} goes on with a log of which the last moments may be missing"
-                ));
-            }
+            Effect::MayHaveLost { keyspace, partition } => self.note_loss(keyspace, partition),
+            Effect::Noted(notice) if notice.is_warning() => warn!("{notice}"),
+            Effect::Noted(notice) => info!("{notice}"),
             Effect::Ended(ended) => self.over = Some(Over::Ended(ended)),
         }
     }
@@ -302,6 +306,7 @@ impl Runner {
                 drop(self.opening.try_send(Opening::Joined));
             }
         }
+        self.tell_what_it_waits_for();
         self.make_first_keyspace();
         let now_ms = self.now().0 / 1_000;
         let is_map_due = self.is_map_unsaved() && now_ms >= self.map_saved_ms + MAP_SAVED_EVERY_MS;
@@ -311,6 +316,36 @@ impl Runner {
             self.map_saved_ms = now_ms;
             self.saved.map = Arc::clone(self.agent.map());
             self.store(Write::Member(Box::new(self.saved.clone())));
+        }
+    }
+
+    fn note_loss(&mut self, keyspace: KeyspaceId, partition: PartitionId) {
+        let managers = self.agent.managers().iter().map(|one| one.addr.as_str()).collect();
+        let noting = Noting { node: self.agent.node(), is_closed: self.is_closed, managers: &managers };
+        let mut losses = self.shared.losses.borrow_mut();
+        let before = losses.lines(self.agent.map()).len();
+        losses.note(self.agent.map(), (keyspace, partition), noting);
+        let lines = losses.lines(self.agent.map());
+        if lines.len() > before {
+            // The rest of it is in the status: partitions of a keyspace come one after the other.
+            let name = self.agent.map().keyspace(keyspace).map(|found| found.config().name.to_string());
+            warn!(
+                keyspace = name.unwrap_or_default(),
+                "data may be missing since nodes were started again: `zerohop status` tells how much"
+            );
+        }
+    }
+
+    fn tell_what_it_waits_for(&self) {
+        let waits = match self.joined {
+            Some(_) if self.is_told => None,
+            Some(_) if self.shared.instances().is_empty() => None,
+            Some(_) => Some("the keyspace `default`, which the first nodes of the cluster make".to_owned()),
+            None if self.agent.opens_instances() => None,
+            None => self.agent.waits_for(),
+        };
+        if *self.shared.waits.borrow() != waits {
+            self.shared.waits.replace(waits);
         }
     }
 

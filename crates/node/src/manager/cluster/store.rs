@@ -139,14 +139,17 @@ impl Writer {
         let mut waits = false;
         loop {
             let result = act(&mut self.folder);
-            let is_full = matches!(result, Err(DiskError::Full));
+            let is_full = result.as_ref().is_err_and(DiskError::is_temporary);
             if is_full && self.ends.load(Ordering::Relaxed) {
-                return Err("the disk is full, and the node ends".to_owned());
+                return Err("the control log cannot be written just now, and the node ends".to_owned());
             }
             if std::mem::replace(&mut waits, is_full) != is_full {
                 match is_full {
-                    true => warn!("the disk is full: the node's part in the control group waits for room"),
-                    false => info!("the disk has room again: the node takes part in the control group"),
+                    true => warn!(
+                        reason = %result.as_ref().err().unwrap_or(&DiskError::Full),
+                        "the node's part in the control group waits until its log can be written"
+                    ),
+                    false => info!("the log can be written again: the node takes part in the control group"),
                 }
                 if self.inputs.blocking_send(Input::StoreWaits(is_full)).is_err() {
                     return Ok(());

@@ -197,7 +197,7 @@ fn reason_of(failure: &Failure<'_>) -> Reason {
     match failure {
         Failure::KeyTooLong { .. } | Failure::BadRequest { .. } => Reason::Malformed,
         Failure::ValueTooLong { .. } | Failure::TooMany { .. } => Reason::TooLong,
-        Failure::DiskFull | Failure::MemoryFull => Reason::NoRoom,
+        Failure::DiskFull | Failure::MemoryFull | Failure::Busy { .. } => Reason::NoRoom,
         _ => Reason::Overloaded,
     }
 }
@@ -210,7 +210,9 @@ fn push_answer(
 ) -> Result<(), Refusal> {
     let mut answer = answer.clone();
     match answer {
-        Err(Failure::DiskFull | Failure::MemoryFull) => return Err(refuse(Reason::NoRoom)),
+        Err(Failure::DiskFull | Failure::MemoryFull | Failure::Busy { .. }) => {
+            return Err(refuse(Reason::NoRoom));
+        }
         Err(Failure::DiskFailed | Failure::Rotten) => return Err(refuse(Reason::Overloaded)),
         _ => {}
     }

@@ -104,13 +104,28 @@ pub fn answers() -> Vec<(&'static str, &'static str, Answer)> {
     };
     let groups =
         GroupsStatus { groups: 256, short: 1, rebuilding: 2, moving: 3, recovering: 4, down: 5, lost: 6 };
+    let view = View {
+        node: 1,
+        leader: 2,
+        age_ms: 1_500,
+        quorum: true,
+        managers: 3,
+        answering: 2,
+        silent: vec![3],
+        no_primary: 4,
+        stuck: 5,
+        waits_for: "the present map".into(),
+        warnings: vec!["no answer from node 3".into()],
+    };
     let status = Status {
         map_epoch: 7,
         cluster: (1..=16).collect(),
         nodes: vec![node],
         keyspaces: vec![keyspace.clone()],
         groups: Some(groups),
+        view: None,
     };
+    let viewed = Status { view: Some(view), ..Status::default() };
     let partition = PartitionStatus {
         partition: 5,
         epoch: 6,
@@ -132,6 +147,7 @@ pub fn answers() -> Vec<(&'static str, &'static str, Answer)> {
     vec![
         ("refused", "a keyspace of this name", Answer::Refused(refused)),
         ("status", "of one node and one keyspace", Answer::Status(Box::new(status))),
+        ("status_view", "of a node that has no answer from another", Answer::Status(Box::new(viewed))),
         ("keyspace", "with every field", Answer::Keyspace(keyspace)),
         ("done", "in map epoch 9", Answer::Done(Done { map_epoch: 9, number: 4 })),
         ("partitions", "one of 256", Answer::Partitions(partitions)),

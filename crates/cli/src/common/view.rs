@@ -1,0 +1,114 @@
+//! Whose view a report is, how old, and what is to be said before it.
+
+use serde::Serialize;
+use zerohop_wire::admin::{Status, View};
+
+use super::ending::CommandError;
+use crate::output;
+
+/// The JSON of a view.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct ShownView {
+    /// The node that was asked; 0: it has not joined.
+    node: u32,
+    /// The node that leads the control group; 0: none is known.
+    leader: u32,
+    /// How old the report is, in milliseconds: a leader was known then.
+    age_ms: u64,
+    /// The control group decides.
+    quorum: bool,
+    managers: u32,
+    answering: u32,
+    /// Nodes that do not answer the one that was asked.
+    silent: Vec<u32>,
+    /// Partitions without a primary.
+    no_primary: u32,
+    /// Partitions that stand still, as an in-sync replica does not answer.
+    stuck: u32,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    waits_for: String,
+}
+
+impl ShownView {
+    pub(crate) fn of(view: &View) -> ShownView {
+        let View { node, leader, age_ms, quorum, managers, answering, no_primary, stuck, .. } = *view;
+        let (silent, waits_for) = (view.silent.clone(), view.waits_for.clone());
+        ShownView { node, leader, age_ms, quorum, managers, answering, silent, no_primary, stuck, waits_for }
+    }
+}
+
+/// Lines that come before everything else of a report: what is wrong with the whole cluster.
+pub(crate) fn first(status: &Status) -> Vec<String> {
+    let Some(view) = &status.view else { return Vec::new() };
+    let mut lines: Vec<String> = view.warnings.iter().map(|warning| heading(warning)).collect();
+    if !view.waits_for.is_empty() {
+        lines.insert(
+            0,
+            format!("WARNING: the node that was asked has not joined: it waits for {}", view.waits_for),
+        );
+    }
+    lines
+}
+
+/// What it is about in capitals, so that it is not overlooked.
+fn heading(warning: &str) -> String {
+    for word in ["no quorum", "no answer", "no primary"] {
+        if let Some(rest) = warning.strip_prefix(word) {
+            return format!("{}{rest}", word.to_uppercase());
+        }
+    }
+    format!("WARNING: {warning}")
+}
+
+/// Whose view it is, and how old.
+pub(crate) fn seen(status: &Status) -> Option<String> {
+    let view = status.view.as_ref()?;
+    let by = match view.node {
+        0 => "as a node sees it that has not joined".to_owned(),
+        node => format!("as node {node} sees it"),
+    };
+    let led = match (view.managers, view.leader) {
+        (0, _) => return Some(by),
+        (_, 0) => "no leader of the control group is known".to_owned(),
+        (_, leader) => format!("node {leader} leads the control group"),
+    };
+    Some(format!("{by}, {:.1} s old; {led}", view.age_ms as f64 / 1_000.0))
+}
+
+/// Tells what is wrong with the whole cluster, and then whose view that is: before a report of another kind. As text on standard
+/// output; beside JSON, which is what it is, on standard error.
+pub(crate) fn tell(status: &Status, is_json: bool) -> Result<(), CommandError> {
+    let mut lines = first(status);
+    if lines.is_empty() {
+        return Ok(());
+    }
+    lines.extend(seen(status).map(|seen| format!("What follows is {seen}.")));
+    match is_json {
+        true => output::problem(&lines.join("\n")),
+        false => output::result(&lines.join("\n"))?,
+    }
+    Ok(())
+}
+
+/// The control group decides, as far as is known.
+pub(crate) fn has_quorum(status: &Status) -> bool {
+    status.view.as_ref().is_none_or(|view| view.quorum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_comes_first_and_then_whose_view_it_is_and_how_old() {
+        let warnings = vec!["no quorum: 1 of 3 managers".to_owned(), "7 partitions stand still".to_owned()];
+        let view = View { node: 2, age_ms: 34_200, managers: 3, answering: 1, warnings, ..View::default() };
+        let status = Status { view: Some(view), ..Status::default() };
+        assert_eq!(first(&status), ["NO QUORUM: 1 of 3 managers", "WARNING: 7 partitions stand still"]);
+        let seen_by = "as node 2 sees it, 34.2 s old; no leader of the control group is known";
+        assert_eq!(seen(&status).as_deref(), Some(seen_by));
+        assert!(!has_quorum(&status));
+        // A node of before this tells nothing of it.
+        assert!(first(&Status::default()).is_empty() && has_quorum(&Status::default()));
+    }
+}

@@ -1,0 +1,116 @@
+//! The data folder of a local cluster, as `zerohop up` finds it: how many nodes it is of, and what an interrupted start has left.
+//!
+//! ```text
+//!   no file, no data     the file is written, not founded ──> nodes start ──> all serve: founded
+//!   a file, no data      as before; the number of nodes may be another
+//!   not founded, data    the same nodes start again: founders without a log found now, the others go on
+//!   founded              the same nodes start again
+//!   no file, data        of a program before this file: as many nodes as there are folders with data
+//! ```
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use zerohop_node::server::{
+    FolderOwner, LocalCluster, LocalStart, StartError, holds_data, node_folder, owner,
+};
+
+use zerohop_wire::messages::ClusterId;
+
+use super::NODES_MAX;
+use crate::common::ending::CommandError;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct DataFolder {
+    root: PathBuf,
+    file: Option<LocalCluster>,
+    /// Which node each folder is of, by its place: those that hold data.
+    owners: Vec<(usize, Option<FolderOwner>)>,
+}
+
+impl DataFolder {
+    /// Looks at a folder, which need not be there.
+    pub(super) fn look(root: PathBuf) -> Result<DataFolder, CommandError> {
+        let file = LocalCluster::read(&root).map_err(failed)?;
+        let mut owners = Vec::new();
+        for place in 0..NODES_MAX as usize {
+            let folder = node_folder(&root, place);
+            if holds_data(&folder) {
+                owners.push((place, owner(&folder).map_err(failed)?));
+            }
+        }
+        let folder = DataFolder { root, file, owners };
+        folder.is_of_one_cluster()?;
+        Ok(folder)
+    }
+
+    /// Of several they would not find each other.
+    fn is_of_one_cluster(&self) -> Result<(), CommandError> {
+        let named = || self.owners().filter(|(_, owner)| owner.cluster != ClusterId::default());
+        let Some((first, of)) = named().next() else { return Ok(()) };
+        match named().find(|(_, owner)| owner.cluster != of.cluster) {
+            None => Ok(()),
+            Some((other, _)) => Err(CommandError::Node(format!(
+                "{} and {} are of different clusters. If `zerohop folder new-cluster {}` was interrupted, do it once more; else \
+                 bring the right folders back",
+                first.display(),
+                other.display(),
+                self.root.display()
+            ))),
+        }
+    }
+
+    /// How many nodes its data is of; zero: it has none.
+    pub(super) fn nodes(&self) -> u32 {
+        match &self.file {
+            Some(file) if file.is_founded || !self.owners.is_empty() => file.founded_at.len() as u32,
+            Some(_) => 0,
+            None => self.owners.last().map_or(0, |(place, _)| *place as u32 + 1),
+        }
+    }
+
+    /// How many it is to have, if it has none yet and an interrupted start has written so.
+    pub(super) fn intended(&self) -> Option<u32> {
+        self.file.as_ref().map(|file| file.founded_at.len() as u32)
+    }
+
+    /// Which nodes its folders are of.
+    pub(super) fn owners(&self) -> impl Iterator<Item = (PathBuf, &FolderOwner)> {
+        let owners = self.owners.iter();
+        owners.filter_map(|(place, owner)| Some((node_folder(&self.root, *place), owner.as_ref()?)))
+    }
+
+    /// Notes how many nodes there are to be, before the first of their folders is made. What is to be told to each node, and the name
+    /// of the cluster.
+    pub(super) fn begin(&mut self, hosts: &[SocketAddr]) -> Result<(LocalStart, String), CommandError> {
+        if self.nodes() == 0 {
+            let file = LocalCluster::new(hosts.to_vec()).map_err(failed)?;
+            file.write(&self.root).map_err(failed)?;
+            self.file = Some(file);
+        }
+        let seat = |(place, owner): &(usize, Option<FolderOwner>)| {
+            Some((owner.as_ref()?.manager?, *hosts.get(*place)?))
+        };
+        let managers = self.owners.iter().filter_map(seat);
+        let mut local = LocalStart { managers: managers.collect(), ..LocalStart::default() };
+        let Some(file) = &self.file else { return Ok((local, String::new())) };
+        (local.founded_at, local.is_first) = (file.founded_at.clone(), !file.is_founded);
+        Ok((local, file.name()))
+    }
+
+    /// All nodes serve together.
+    pub(super) fn is_founded(&mut self) -> Result<(), CommandError> {
+        match &mut self.file {
+            Some(file) if !file.is_founded => {
+                file.is_founded = true;
+                file.write(&self.root).map_err(failed)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn failed(error: StartError) -> CommandError {
+    CommandError::Node(error.to_string())
+}

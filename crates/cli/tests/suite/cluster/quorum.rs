@@ -1,0 +1,234 @@
+//! Two of three managers are dead: every report says so, before everything else, and none says that all is well.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use serde_json::Value;
+
+use crate::cluster::nodes::{Cluster, metric};
+use crate::support::wait_for;
+
+/// What a manager answers on a path, with its first line.
+fn get(endpoint: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(endpoint).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {endpoint}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+fn assert_first(report: &str, told: &str) {
+    assert!(told.starts_with("NO QUORUM: 1 of 3 managers"), "{report}: {told}");
+    for words in [
+        "recover --control-group",
+        "NO ANSWER from node",
+        "NO PRIMARY for",
+        "What follows is as node",
+        "s old",
+    ] {
+        assert!(told.contains(words), "{report} does not say {words:?}: {told}");
+    }
+}
+
+#[test]
+fn a_survivor_of_three_managers_says_in_every_report_that_nothing_is_decided_or_served() {
+    let folder = crate::support::folder();
+    let mut cluster = Cluster::start(folder.path(), 3);
+    cluster.wait_until_whole();
+    let survivor = cluster.endpoints().remove(0);
+    assert!(get(&survivor, "/health").starts_with("HTTP/1.1 200 "));
+    assert_eq!((metric(&survivor, "control_quorum"), metric(&survivor, "serving")), (1, 1));
+    let status = cluster.status();
+    let (view, node) = (&status["view"], &status["nodes"][0]["id"]);
+    assert!(view["quorum"] == true && view["answering"] == 3 && view["node"] == *node, "{status}");
+    assert_eq!(status["warnings"], Value::Array(Vec::new()));
+
+    cluster.kill(1);
+    cluster.kill(2);
+    wait_for("nothing is served", || get(&survivor, "/health"), |health| health.starts_with("HTTP/1.1 503 "));
+    cluster.wait_for("both are silent", |status| {
+        status["view"]["silent"].as_array().unwrap().len() == 2 && status["view"]["quorum"] == false
+    });
+    let health = get(&survivor, "/health");
+    assert!(health.contains("no quorum") && health.contains("no primary for"), "{health}");
+    let (code, told, problems) = cluster.run(&["status"]);
+    assert_eq!(code, 0, "{problems}");
+    assert_first("status", &told);
+    for line in told.lines().filter(|line| line.starts_with("node 2") || line.starts_with("node 3")) {
+        assert!(line.contains(": silent"), "{line}");
+    }
+    for list in ["list", "managers"] {
+        let (code, told, _) = cluster.run(&["node", list]);
+        assert_eq!((code, told.matches("silent").count()), (0, 2), "{told}");
+        assert_first(list, &told);
+        // JSON stays JSON.
+        let (code, told, problems) = cluster.run(&["node", list, "--json"]);
+        let listed: Value = told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect();
+        assert!(code == 0 && listed[1]["state"] == "silent", "{told}");
+        assert_first(list, &problems);
+    }
+    for recover in [&["recover"][..], &["recover", "--accept-loss", "--all-lost"]] {
+        let (code, told, problems) = cluster.run(recover);
+        assert!(code == 3 && !told.contains("nothing to recover"), "{code} {told}");
+        assert!(problems.contains("recover --control-group"), "{problems}");
+        assert_first("recover", &told);
+    }
+    let (code, told, _) = cluster.run(&["doctor"]);
+    assert_eq!(code, 1, "{told}");
+    let first = told
+        .lines()
+        .find(|line| !["open-files", "disk-", "secrets"].iter().any(|check| line.contains(check)));
+    assert!(first.is_some_and(|line| line.contains("PROBLEM") && line.contains("no quorum")), "{told}");
+    assert!(
+        !told.contains("firewall")
+            && told.matches("is up\n").count() == 1
+            && told.contains("recover --control-group"),
+        "{told}"
+    );
+    let (code, told, _) = cluster.run(&["top", "--once", "--interval", "100ms"]);
+    assert_eq!(code, 0);
+    assert!(told.starts_with("NO QUORUM: 1 of 3 managers") && told.contains("troubles"), "{told}");
+    let top = cluster.json(&["top", "--once", "--interval", "100ms"]).remove(0);
+    assert!(top["view"]["quorum"] == false && top["total"]["troubles"].as_f64() >= Some(1.0), "{top}");
+
+    let of = |name: &str| metric(&survivor, name);
+    assert_eq!((of("serving"), of("control_quorum"), of("control_leader")), (0, 0, 0));
+    assert_eq!((of("control_managers"), of("control_managers_answering"), of("nodes_silent")), (3, 1, 2));
+    assert!(of("troubles") >= 1 && of("control_leader_seconds") >= 1);
+    assert_eq!(of("groups_without_primary") + of("groups_stuck"), of("groups"), "all stand still");
+    let log = cluster.log(0);
+    assert_eq!(log.matches("no quorum: 1 of 3 managers").count(), 1, "{log}");
+
+    // With them it is decided again, and all of it goes.
+    cluster.start_together(&[1, 2]);
+    cluster.wait_for("there is a quorum", |status| {
+        status["view"]["quorum"] == true
+            && status["view"]["no_primary"] == 0
+            && status["view"]["silent"] == Value::Array(vec![])
+    });
+    assert!(get(&survivor, "/health").starts_with("HTTP/1.1 200 "));
+    assert_eq!((of("serving"), of("control_quorum")), (1, 1));
+    let log = cluster.log(0);
+    assert!(log.contains("has a leader again"), "{log}");
+}
+
+#[test]
+fn a_founder_that_waits_for_others_says_for_whom_in_its_log_its_health_and_to_clients() {
+    let folder = crate::support::folder();
+    let mut cluster = Cluster::start_first(folder.path(), 3);
+    let endpoints = cluster.endpoints();
+    wait_for(
+        "it tells whom it waits for",
+        || cluster.log(0),
+        |log| log.contains("waiting for the other founders"),
+    );
+    let (health, log) = (get(&endpoints[0], "/health"), cluster.log(0));
+    assert!(health.starts_with("HTTP/1.1 503 ") && !health.contains("reads its data"), "{health}");
+    let (code, _, refused) = cluster.run(&["kv", "lookup", "a"]);
+    assert!(
+        code == 3 && !refused.contains("keyspace create") && refused.contains("of no cluster yet"),
+        "{refused}"
+    );
+    let (code, _, status) = cluster.run(&["status"]);
+    assert_eq!(code, 3, "{status}");
+    for told in [&health, &log, &refused, &status] {
+        assert!(told.contains(&endpoints[1]) && told.contains(&endpoints[2]), "{told}");
+    }
+    cluster.start_others();
+    assert!(get(&endpoints[0], "/health").starts_with("HTTP/1.1 200 "));
+    // Nodes have the numbers of their places.
+    let status = cluster.status();
+    for (place, node) in (1..).zip(status["nodes"].as_array().unwrap()) {
+        assert_eq!(
+            (&node["id"], &node["manager"]),
+            (&Value::from(place), &Value::from(endpoints[place - 1].as_str()))
+        );
+    }
+    // Copies are told by these numbers, as a move takes them.
+    let (_, listed, _) = cluster.run(&["partition", "list"]);
+    let mut lines = listed.lines();
+    assert!(lines.next().is_some_and(|heading| heading.contains("NODE:INSTANCE")), "{listed}");
+    let one: Vec<&str> = lines.next().unwrap().split('\t').collect();
+    let (node, instance) = one[2].split_once(':').unwrap();
+    let of_it = &status["nodes"][node.parse::<usize>().unwrap() - 1]["instances"][0]["id"];
+    assert_eq!(of_it.to_string(), instance, "{listed}");
+}
+
+#[test]
+fn logs_tell_of_a_death_by_whose_decision_it_is_and_of_what_is_taken_over_in_a_line() {
+    let folder = crate::support::folder();
+    let mut cluster = Cluster::start(folder.path(), 3);
+    cluster.wait_until_whole();
+    let leader = cluster.status()["view"]["leader"].as_u64().unwrap();
+    let dies = if leader == 3 { 1 } else { 2 };
+    cluster.kill(dies);
+    let survivors: Vec<usize> = (0..3).filter(|at| *at != dies).collect();
+    let (decided, took_over) =
+        (format!("node {} is down, as node {leader}", dies + 1), format!("of node {}", dies + 1));
+    for at in &survivors {
+        wait_for("the death is told", || cluster.log(*at), |log| log.contains(&decided));
+        // Shown also where only warnings are, as by `zerohop up`.
+        let is_warned = cluster.log(*at).lines().any(|line| line.contains(&decided) && line.contains("WARN"));
+        assert_eq!(is_warned, *at as u64 + 1 == leader);
+    }
+    let taken_over = |at: &usize| -> Vec<String> {
+        let log = cluster.log(*at);
+        let lines =
+            log.lines().filter(|line| line.contains("took over as primary") && line.contains(&took_over));
+        lines.map(str::to_owned).collect()
+    };
+    // Replicas that were in sync with it may all be on one of the others.
+    wait_for(
+        "what was taken over is told",
+        || survivors.iter().map(taken_over).collect(),
+        |told: &Vec<Vec<String>>| told.iter().any(|lines| !lines.is_empty()),
+    );
+    for lines in survivors.iter().map(taken_over) {
+        assert!(lines.len() <= 1 && lines.iter().all(|line| line.contains("WARN")), "{lines:?}");
+    }
+}
+
+#[test]
+fn a_keyspace_in_memory_is_in_trouble_after_a_kill_in_one_line_of_its_node_and_not_after_a_stop() {
+    let folder = crate::support::folder();
+    let mut cluster = Cluster::start(folder.path(), 3);
+    let create =
+        ["keyspace", "create", "scratch", "--durability", "memory", "--replicas", "1", "--partitions", "256"];
+    assert_eq!(cluster.run(&create).0, 0);
+    cluster.wait_until_whole();
+    // Of a node by itself: each tells only its own.
+    let troubles = |cluster: &Cluster, node: usize| {
+        let (code, told, _) = cluster.run(&["status", "--endpoint", &cluster.endpoints()[node]]);
+        assert_eq!(code, 0, "{told}");
+        told.lines().filter(|line| line.contains("TROUBLE")).map(str::to_owned).collect::<Vec<String>>()
+    };
+    cluster.stop(1);
+    cluster.start_again(1);
+    cluster.wait_until_whole();
+    for node in 0..3 {
+        assert_eq!(troubles(&cluster, node), Vec::<String>::new(), "a stop in order is no trouble");
+    }
+    let primaries = |status: &Value| status["groups"]["recovering"] == 0 && status["groups"]["lost"] == 0;
+    cluster.kill(1);
+    cluster.start_again(1);
+    cluster.wait_for("all is served", primaries);
+    let listed = cluster.list(&["partition", "list", "scratch"]);
+    let held = listed.as_array().unwrap().iter().filter(|one| one["primary_node"] == 2).count();
+    assert!(held > 32, "{held}");
+    let line = format!(
+        "keyspace scratch: durability memory: everything of {held} of 256 partitions is gone with the process of node 2"
+    );
+    wait_for(
+        "its node tells it",
+        || troubles(&cluster, 1),
+        |told| told.iter().any(|one| one.contains(&line)),
+    );
+    assert_eq!(troubles(&cluster, 1).iter().filter(|one| one.contains("scratch")).count(), 1);
+    for other in [0, 2] {
+        assert!(!troubles(&cluster, other).iter().any(|one| one.contains("scratch")), "it has none of these");
+    }
+    assert!(cluster.metric(1, "troubles") >= 1);
+    // Gone with the keyspace.
+    assert_eq!(cluster.run(&["keyspace", "drop", "scratch", "--yes"]).0, 0);
+    wait_for("it is gone", || troubles(&cluster, 1), |told| !told.iter().any(|one| one.contains("scratch")));
+}

@@ -1,0 +1,93 @@
+//! A process that may have few descriptors: connections do not take those that data needs.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use crate::support::serving::{Serving, zerohop};
+
+/// With so few that 400 connections would take all, and more partitions than there may be files open.
+const LIMIT: u32 = 300;
+const CONNECTIONS: usize = 400;
+
+fn up(data: &Path) -> Serving {
+    let data = data.to_str().unwrap();
+    let plain = zerohop(&["up", "--nodes", "1", "--port", "0", "--json", "--instances", "2", "--data", data]);
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!(r#"ulimit -n {LIMIT} && exec "$@""#), "sh"]).arg(plain.get_program());
+    command.args(plain.get_args());
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    Serving::start(command)
+}
+
+fn instances(cluster: &Serving) -> Vec<String> {
+    let status = cluster.json(&["status"]);
+    let instances = status["nodes"][0]["instances"].as_array().unwrap();
+    instances.iter().map(|instance| instance["addr"].as_str().unwrap().to_owned()).collect()
+}
+
+/// A client of Redis that speaks in lines.
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn connect(address: &str) -> Client {
+        Client(BufReader::new(TcpStream::connect(address).unwrap()))
+    }
+
+    fn ask(&mut self, line: &str) -> String {
+        self.0.get_mut().write_all(format!("{line}\r\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        self.0.read_line(&mut answer).unwrap();
+        answer
+    }
+}
+
+#[test]
+fn connections_leave_data_its_descriptors_and_nothing_acknowledged_is_lost() {
+    let folder = crate::support::folder();
+    let data = folder.path().join("data");
+    let cluster = up(&data);
+    let addresses = instances(&cluster);
+    let mut client = Client::connect(&addresses[0]);
+    let mut set = |range: std::ops::Range<usize>| {
+        for number in range {
+            assert_eq!(client.ask(&format!("SET key-{number} {number}")), "+OK\r\n");
+        }
+    };
+    set(0..100);
+    let connect = |number: usize| TcpStream::connect(&addresses[number % 2]).unwrap();
+    let connections: Vec<TcpStream> = (0..CONNECTIONS).map(connect).collect();
+    set(100..1000);
+    drop(connections);
+    set(1000..1100);
+    assert_eq!(cluster.json(&["status"])["nodes"][0]["troubles"], serde_json::json!([]));
+    assert_eq!(cluster.end_with(Signal::TERM), Some(0));
+
+    let cluster = up(&data);
+    let mut client = Client::connect(&instances(&cluster)[0]);
+    for number in 0..1100 {
+        assert_ne!(client.ask(&format!("STRLEN key-{number}")), ":0\r\n", "key-{number} was acknowledged");
+    }
+    assert_eq!(cluster.end_with(Signal::TERM), Some(0));
+}
+
+#[test]
+fn a_process_with_too_few_descriptors_says_how_many_it_needs() {
+    let folder = crate::support::folder();
+    let mut command = Command::new("sh");
+    let node = env!("CARGO_BIN_EXE_zerohop");
+    command.args(["-c", r#"ulimit -n 40 && exec "$@""#, "sh", node, "node", "--listen", "127.0.0.1:0"]);
+    command.args(["--instances", "2", "--data"]).arg(folder.path().join("data"));
+    let output = command.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{told}");
+    assert!(told.contains("may have 40 descriptors, and data alone needs"), "{told}");
+}

@@ -1,0 +1,290 @@
+//! Data folders of `zerohop up`: those that an interrupted start has left.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use zerohop_node::server::LocalCluster;
+
+use crate::support::folder;
+use crate::support::ports::ports;
+use crate::support::process::Running;
+use crate::support::serving::{Serving, code, output, stderr, zerohop};
+use crate::support::wait_for;
+
+/// `zerohop up` of nodes with one instance each.
+fn up(data: &Path, port: u16, arguments: &[&str]) -> Command {
+    let mut command = zerohop(&["up", "--instances", "1", "--json", "--log-level", "error"]);
+    command.arg("--port").arg(port.to_string()).arg("--data").arg(data).args(arguments);
+    command
+}
+
+/// Ports of three nodes with one instance each.
+fn three() -> u16 {
+    ports(6)
+}
+
+fn ids(cluster: &Serving) -> Vec<u64> {
+    let mut ids: Vec<u64> =
+        cluster.ready["nodes"].as_array().unwrap().iter().map(|node| node["id"].as_u64().unwrap()).collect();
+    ids.sort_unstable();
+    ids
+}
+
+/// Waits until the three nodes of the cluster are up, and no others are known, and every partition has all of its copies.
+fn is_whole(cluster: &Serving) {
+    let look = || cluster.json(&["status"]);
+    let status = wait_for("three nodes are up", look, |status: &Value| {
+        let nodes = status["nodes"].as_array().unwrap();
+        let groups = &status["groups"];
+        let is_served =
+            ["short", "rebuilding", "recovering", "down", "lost"].iter().all(|one| groups[one] == 0);
+        nodes.len() >= 3 && nodes.iter().all(|node| node["state"] == "up") && is_served
+    });
+    assert_eq!(status["nodes"].as_array().unwrap().len(), 3, "{status}");
+    assert_eq!(ids(cluster).len(), 3);
+}
+
+#[test]
+fn folders_without_data_do_not_say_how_many_nodes_there_are() {
+    for left in [&[1][..], &[1, 3]] {
+        let folder = folder();
+        let data = folder.path().join("data");
+        for node in left {
+            std::fs::create_dir_all(data.join(format!("node-{node}/node"))).unwrap();
+            std::fs::write(data.join(format!("node-{node}/node/lock")), "").unwrap();
+        }
+        let cluster = Serving::start(up(&data, three(), &[]));
+        is_whole(&cluster);
+    }
+}
+
+#[test]
+fn the_number_of_nodes_may_be_another_until_there_is_data() {
+    let folder = folder();
+    let port = three();
+    let address = |behind: u16| ([127, 0, 0, 1], port + behind).into();
+    LocalCluster::new(vec![address(0), address(2)]).unwrap().write(folder.path()).unwrap();
+    std::fs::create_dir(folder.path().join("node-1")).unwrap();
+    let cluster = Serving::start(up(folder.path(), port, &["--nodes", "3"]));
+    is_whole(&cluster);
+    assert_eq!(cluster.end_with(Signal::INT), Some(0));
+    let other = output(up(folder.path(), port, &["--nodes", "2"]), b"");
+    assert_eq!(code(&other), 2, "{other:?}");
+    assert!(stderr(&other).contains("the data is that of 3 nodes"), "{other:?}");
+    // As programs before the file left it.
+    std::fs::remove_file(folder.path().join("cluster")).unwrap();
+    is_whole(&Serving::start(up(folder.path(), port, &[])));
+}
+
+/// The first start is killed as soon as it has made one of these, at the same ports or at others.
+#[test]
+fn a_first_start_that_is_killed_at_any_step_is_gone_on_with_by_the_next() {
+    let steps = [
+        "cluster",
+        "node-1",
+        "node-2/node/lock",
+        "node-1/node/control.log",
+        "node-3/node/control.log",
+        "node-2/node/member",
+        "node-1/instance-00",
+        "node-3/instance-00/life",
+    ];
+    for (place, step) in steps.iter().enumerate() {
+        let folder = folder();
+        let data = folder.path().join("data");
+        let port = three();
+        let mut command = up(&data, port, &["--nodes", "3"]);
+        let mut first = Running::start(command.stdin(Stdio::null()).stdout(Stdio::null()));
+        let made = data.join(step);
+        wait_for(&format!("{step} is made"), || made.exists(), |is_made| *is_made);
+        first.kill().unwrap();
+        first.ended();
+        let again = if place % 2 == 0 { port } else { three() };
+        eprintln!("killed once {step} was made; started again at {again}, first at {port}");
+        let cluster = Serving::start(up(&data, again, &[]));
+        is_whole(&cluster);
+    }
+}
+
+/// Each of these has come so far, and no further.
+#[test]
+fn founders_that_were_killed_before_the_others_had_begun_are_joined_by_them() {
+    for (begun, step) in
+        [(&[1][..], "control.log"), (&[2], "control.log"), (&[1, 3], "member"), (&[1, 2, 3], "member")]
+    {
+        let folder = folder();
+        let port = three();
+        let hosts: Vec<String> = (0..3).map(|node| format!("127.0.0.1:{}", port + 2 * node)).collect();
+        let cluster = LocalCluster::new(hosts.iter().map(|host| host.parse().unwrap()).collect()).unwrap();
+        cluster.write(folder.path()).unwrap();
+        let start = |node: &usize| {
+            let mut command = zerohop(&["node", "--instances", "1", "--log-level", "error", "--first"]);
+            command.args(["--listen", &hosts[node - 1], "--hosts", &hosts.join(",")]);
+            command.args(["--founded-at", &hosts.join(","), "--cluster-name", &cluster.name()]);
+            command.arg("--data").arg(folder.path().join(format!("node-{node}")));
+            Running::start(command.stdin(Stdio::null()).stdout(Stdio::null()))
+        };
+        let mut nodes: Vec<Running> = begun.iter().map(start).collect();
+        for node in begun {
+            let made = folder.path().join(format!("node-{node}/node/{step}"));
+            wait_for(&format!("{} is made", made.display()), || made.exists(), |is_made| *is_made);
+        }
+        for node in &mut nodes {
+            node.kill().unwrap();
+            node.ended();
+        }
+        eprintln!("{begun:?} had {step}");
+        is_whole(&Serving::start(up(folder.path(), port, &[])));
+    }
+}
+
+#[test]
+fn a_cluster_file_that_is_damaged_is_refused_with_what_to_do() {
+    let folder = folder();
+    std::fs::write(folder.path().join("cluster"), "zerohopu and no more").unwrap();
+    let refused = output(up(folder.path(), three(), &[]), b"");
+    assert_eq!(code(&refused), 3, "{refused:?}");
+    assert!(stderr(&refused).contains("damaged"), "{refused:?}");
+    assert!(!folder.path().join("node-1").exists(), "nothing was touched");
+}
+
+fn managers(cluster: &Serving) -> Vec<String> {
+    let managers = cluster.list(&["node", "managers"]);
+    let mut at: Vec<String> =
+        managers.as_array().unwrap().iter().map(|one| one["manager"].as_str().unwrap().to_owned()).collect();
+    at.sort();
+    at
+}
+
+fn listening(cluster: &Serving) -> Vec<String> {
+    let mut at: Vec<String> = cluster.ready["nodes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|node| node["manager"].as_str().unwrap().to_owned())
+        .collect();
+    at.sort();
+    at
+}
+
+/// Waits until all that is known of the cluster is where its nodes are now, and looks for what was stored before.
+fn has_moved(cluster: &Serving, stored: &[String]) {
+    is_whole(cluster);
+    wait_for("the control group knows the addresses", || managers(cluster), |at| *at == listening(cluster));
+    for key in stored {
+        assert_eq!(cluster.ok(&["kv", "lookup", key]).trim_end(), "value", "{key}");
+    }
+}
+
+#[test]
+fn a_cluster_is_served_again_at_other_ports() {
+    let folder = folder();
+    let data = folder.path().join("data");
+    let port = three();
+    let mut stored = Vec::new();
+    let mut store = |cluster: &Serving| {
+        let key = format!("key-{}", stored.len());
+        cluster.ok(&["kv", "insert", &key, "value"]);
+        stored.push(key);
+        stored.clone()
+    };
+    let first = Serving::start(up(&data, port, &["--nodes", "3"]));
+    is_whole(&first);
+    store(&first);
+    assert_eq!(first.end_with(Signal::INT), Some(0));
+    // Another cluster has the old ports, one that does not know the first.
+    let other = Serving::start(up(&folder.path().join("other"), port, &["--nodes", "3"]));
+    is_whole(&other);
+    let second = Serving::start(up(&data, 0, &[]));
+    let known = store(&second);
+    has_moved(&second, &known);
+    is_whole(&other);
+    assert_eq!(second.end_with(Signal::INT), Some(0));
+}
+
+/// A copy of a folder, as `cp -a` makes it.
+fn copy(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("-a").args([from, to]).status().unwrap();
+    assert!(copied.success());
+}
+
+#[test]
+fn a_copy_of_a_cluster_that_is_served_is_refused_until_it_is_a_cluster_of_its_own() {
+    let folder = folder();
+    let (data, copied) = (folder.path().join("data"), folder.path().join("copied"));
+    let (port, other_port) = (three(), three());
+    let original = Serving::start(up(&data, port, &["--nodes", "3"]));
+    is_whole(&original);
+    original.ok(&["kv", "insert", "key", "value"]);
+    assert_eq!(original.end_with(Signal::INT), Some(0));
+    copy(&data, &copied);
+    let original = Serving::start(up(&data, port, &[]));
+    is_whole(&original);
+    // All of its nodes, and one alone.
+    let one = copied.join("node-2");
+    let listen = format!("127.0.0.1:{other_port}");
+    let mut alone =
+        zerohop(&["node", "--instances", "1", "--listen", &listen, "--join", original.endpoint()]);
+    alone.arg("--data").arg(&one);
+    for command in [up(&copied, other_port, &[]), alone] {
+        let refused = output(command, b"");
+        assert_eq!(code(&refused), 3, "{refused:?}");
+        let told = stderr(&refused);
+        let advice = format!("zerohop folder new-cluster {}", copied.display());
+        assert!(told.contains("is served by another process") && told.contains(&advice), "{told}");
+    }
+    is_whole(&original);
+    original.ok(&["kv", "insert", "of the original", "value"]);
+
+    let new = |folder: &Path| {
+        let mut command = zerohop(&["folder", "new-cluster", "--json"]);
+        command.arg(folder);
+        output(command, b"")
+    };
+    let running = new(&data);
+    assert_eq!(code(&running), 3, "{running:?}");
+    assert!(stderr(&running).contains("another zerohop process"), "{running:?}");
+    let made = new(&copied);
+    assert_eq!(code(&made), 0, "{made:?}");
+    let made: Value = serde_json::from_slice(&made.stdout).unwrap();
+    assert_eq!(made["folders"], 3);
+    let copy = Serving::start(up(&copied, other_port, &[]));
+    has_moved(&copy, &["key".to_owned()]);
+    let status = copy.json(&["status"]);
+    assert_eq!(status["cluster"], made["cluster"]);
+    assert_ne!(status["cluster"], original.json(&["status"])["cluster"]);
+    assert_eq!(code(&copy.run(&["kv", "lookup", "of the original"])), 1);
+    copy.ok(&["kv", "insert", "of the copy", "value"]);
+    has_moved(&original, &["key".to_owned(), "of the original".to_owned()]);
+    assert_eq!(code(&original.run(&["kv", "lookup", "of the copy"])), 1);
+}
+
+#[test]
+fn folders_of_different_clusters_and_folders_without_data_are_refused() {
+    let folder = folder();
+    let data = folder.path().join("data");
+    let cluster = Serving::start(up(&data, three(), &["--nodes", "3"]));
+    is_whole(&cluster);
+    assert_eq!(cluster.end_with(Signal::INT), Some(0));
+    let new = |folder: &Path, id: &str| {
+        let mut command = zerohop(&["folder", "new-cluster", "--id", id]);
+        command.arg(folder);
+        output(command, b"")
+    };
+    let id = "00112233445566778899aabbccddeeff";
+    // As after an interruption.
+    assert_eq!(code(&new(&data.join("node-2"), id)), 0);
+    let mixed = output(up(&data, three(), &[]), b"");
+    assert_eq!(code(&mixed), 3, "{mixed:?}");
+    assert!(stderr(&mixed).contains("new-cluster"), "{mixed:?}");
+    assert_eq!(code(&new(&data, id)), 3, "it has an id of its own");
+    assert_eq!(code(&new(&folder.path().join("none"), id)), 3);
+    assert!(!folder.path().join("none").exists());
+    assert_eq!(code(&new(&data, "0")), 2);
+    let mut again = zerohop(&["folder", "new-cluster"]);
+    again.arg(&data);
+    assert_eq!(code(&output(again, b"")), 0);
+    is_whole(&Serving::start(up(&data, three(), &[])));
+}

@@ -1,0 +1,234 @@
+//! What an operator reads in the log of a node: deaths, takeovers, leaders, a control group that cannot decide.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use zerohop_placement::{Address, Change, ClusterMap, MapDelta, NodeState};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, NodeId, PartitionId};
+
+use super::Agent;
+use super::joining::Own;
+use super::standing::Standing;
+use crate::Time;
+
+/// In which changes of primaries are told by one line: groups of one event are decided one after the other.
+const TOGETHER_MS: u64 = 500;
+
+/// Something that the log of a node tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The map has a node as down that it had as up.
+    Down {
+        /// The node.
+        node: NodeId,
+        /// The node of the leader, whose decision it is; `None`: it is not known here.
+        by: Option<NodeId>,
+        /// That leader is this node.
+        is_own: bool,
+    },
+    /// The map has a node as up that it had as down, or that is new.
+    Up {
+        /// The node.
+        node: NodeId,
+    },
+    /// Another manager leads the control group.
+    Leads {
+        /// Its node, if the map has it.
+        node: Option<NodeId>,
+        /// Where it listens.
+        addr: Address,
+    },
+    /// The control group does not decide.
+    QuorumLost(Box<Standing>),
+    /// It decides again.
+    QuorumBack,
+    /// Instances of this node have become primary of partitions, or are so no more.
+    Primaries {
+        /// So many of which the primary before is on a node that is down.
+        taken_over: u32,
+        /// Those nodes.
+        of: Vec<NodeId>,
+        /// So many of which the primary before is up, or that are new.
+        handed_over: u32,
+        /// So many are with other nodes now.
+        given_up: u32,
+    },
+    /// What a start waits for.
+    Waits(String),
+}
+
+impl Notice {
+    /// It is worth a warning: a node has failed, or nothing is decided.
+    pub fn is_warning(&self) -> bool {
+        match self {
+            Notice::Down { is_own, .. } => *is_own,
+            Notice::QuorumLost(_) | Notice::QuorumBack => true,
+            Notice::Primaries { taken_over, .. } => *taken_over > 0,
+            Notice::Up { .. } | Notice::Leads { .. } | Notice::Waits(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Notice::Down { node, by: Some(by), .. } => {
+                write!(f, "node {node} is down, as node {by}, which leads the control group, has decided")
+            }
+            Notice::Down { node, by: None, .. } => {
+                write!(f, "node {node} is down, as the control group has decided")
+            }
+            Notice::Up { node } => write!(f, "node {node} is up"),
+            Notice::Leads { node: Some(node), addr } => {
+                write!(f, "node {node} at {addr} leads the control group")
+            }
+            Notice::Leads { node: None, addr } => write!(f, "the node at {addr} leads the control group"),
+            Notice::QuorumLost(standing) => write!(
+                f,
+                "{standing}. Nodes that fail are not replaced, and nothing can be changed, until more than half of the managers \
+                 are back; if they never will be: `zerohop recover --control-group DIR`"
+            ),
+            Notice::QuorumBack => f.write_str("the control group has a leader again, and decides"),
+            Notice::Primaries { taken_over, of, handed_over, given_up } => {
+                let mut parts = Vec::new();
+                if *taken_over > 0 {
+                    let of: Vec<String> = of.iter().map(NodeId::to_string).collect();
+                    let nodes = if of.len() == 1 { "node" } else { "nodes" };
+                    parts.push(format!(
+                        "took over as primary of {taken_over} partitions of {nodes} {}",
+                        of.join(", ")
+                    ));
+                }
+                if *handed_over > 0 {
+                    parts.push(format!("became primary of {handed_over} partitions"));
+                }
+                if *given_up > 0 {
+                    parts.push(format!("is primary of {given_up} partitions no more"));
+                }
+                write!(f, "this node {}", parts.join(", and "))
+            }
+            Notice::Waits(what) => write!(f, "waiting for {what}"),
+        }
+    }
+}
+
+/// Changes of primaries that are yet to be told.
+#[derive(Debug, Default)]
+pub(super) struct Primaries {
+    taken_over: BTreeSet<(KeyspaceId, PartitionId)>,
+    of: BTreeSet<NodeId>,
+    handed_over: BTreeSet<(KeyspaceId, PartitionId)>,
+    given_up: BTreeSet<(KeyspaceId, PartitionId)>,
+    due: Option<Time>,
+}
+
+impl Agent {
+    /// Notes what is worth telling of a change of the map, or of a whole map that takes the place of another.
+    pub(super) fn note_changes(&mut self, before: &Arc<ClusterMap>, delta: Option<&MapDelta>) {
+        // What happened before this start is no news.
+        if !self.has_joined() {
+            return;
+        }
+        let map = Arc::clone(self.map());
+        let nodes: Vec<NodeId> = match delta.filter(|delta| !delta.is_whole()) {
+            None => map.nodes().map(|node| node.id()).collect(),
+            Some(delta) => delta
+                .changes
+                .iter()
+                .filter_map(|change| if let Change::PutNode(node) = change { Some(node.id) } else { None })
+                .collect(),
+        };
+        let by = self.group.leader_at().and_then(|addr| self.node_at(addr));
+        let is_own = self.leads();
+        let is_down = |map: &ClusterMap, id| map.node(id).map(|node| node.state() == NodeState::Down);
+        for node in nodes {
+            match (is_down(before, node), is_down(&map, node)) {
+                (Some(false), Some(true)) => self.note(super::Notice::Down { node, by, is_own }),
+                (Some(true) | None, Some(false)) => self.note(super::Notice::Up { node }),
+                _ => {}
+            }
+        }
+        let Some(own) = self.own else { return };
+        let places: Vec<(KeyspaceId, PartitionId)> =
+            match delta.filter(|delta| delta.changes.iter().all(is_of_few)) {
+                Some(delta) => delta.changes.iter().filter_map(place_of).collect(),
+                None => {
+                    let of = |(id, keyspace): (KeyspaceId, &zerohop_placement::Keyspace)| {
+                        keyspace.groups().map(|(partition, _)| (id, partition)).collect::<Vec<_>>()
+                    };
+                    map.keyspaces().flat_map(of).collect()
+                }
+            };
+        self.note_primaries(&places, own, (before, &map));
+    }
+
+    fn note_primaries(
+        &mut self,
+        places: &[(KeyspaceId, PartitionId)],
+        own: Own,
+        (before, map): (&ClusterMap, &ClusterMap),
+    ) {
+        let primary_in = |map: &ClusterMap, (keyspace, partition): (KeyspaceId, PartitionId)| {
+            map.keyspace(keyspace).and_then(|found| found.group(partition)).map(|group| group.primary)
+        };
+        let owners: BTreeMap<InstanceId, NodeId> = map
+            .nodes()
+            .filter(|node| node.state() == NodeState::Down)
+            .flat_map(|node| node.instances().map(move |one| (one.id, node.id())).collect::<Vec<_>>())
+            .collect();
+        let told = &mut self.primaries;
+        for place in places {
+            let (was, is) = (primary_in(before, *place), primary_in(map, *place));
+            match (was.is_some_and(|was| own.has(was)), is.is_some_and(|is| own.has(is))) {
+                (false, true) => {
+                    told.given_up.remove(place);
+                    match was.and_then(|was| owners.get(&was)) {
+                        Some(node) => {
+                            told.of.insert(*node);
+                            told.taken_over.insert(*place);
+                        }
+                        None => drop(told.handed_over.insert(*place)),
+                    }
+                }
+                (true, false) => {
+                    told.taken_over.remove(place);
+                    told.handed_over.remove(place);
+                    told.given_up.insert(*place);
+                }
+                _ => continue,
+            }
+            told.due.get_or_insert(self.now.after_ms(TOGETHER_MS));
+        }
+    }
+
+    /// One line for all changes of primaries that came about together.
+    pub(super) fn tell_primaries(&mut self) {
+        if self.primaries.due.is_none_or(|due| self.now < due) {
+            return;
+        }
+        let Primaries { taken_over, of, handed_over, given_up, .. } = std::mem::take(&mut self.primaries);
+        let count = |places: &BTreeSet<_>| places.len() as u32;
+        let notice = Notice::Primaries {
+            taken_over: count(&taken_over),
+            of: of.into_iter().collect(),
+            handed_over: count(&handed_over),
+            given_up: count(&given_up),
+        };
+        if !(taken_over.is_empty() && handed_over.is_empty() && given_up.is_empty()) {
+            self.note(notice);
+        }
+    }
+}
+
+/// A change that names the groups that it changes.
+fn is_of_few(change: &Change) -> bool {
+    !matches!(change, Change::CreateKeyspace { .. } | Change::SplitKeyspace(_))
+}
+
+fn place_of(change: &Change) -> Option<(KeyspaceId, PartitionId)> {
+    match change {
+        Change::SetGroup { keyspace, partition, .. } => Some((*keyspace, *partition)),
+        _ => None,
+    }
+}

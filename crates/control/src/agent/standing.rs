@@ -1,0 +1,244 @@
+//! How the cluster stands as this node sees it: whether the control group decides, and which nodes do not answer. The map
+//! alone cannot say so: it does not change while nothing is decided.
+//!
+//! A member of the control group knows from its manager whether there is a leader; a leader without a majority steps down
+//! within an election timeout. Another node knows a leader by the leader's own messages: it polls the leader every second.
+
+use std::fmt;
+
+use zerohop_placement::{Address, NodeState};
+use zerohop_wire::ids::NodeId;
+
+use super::message::News;
+use super::notice::Notice;
+use super::{Agent, Effect};
+use crate::Time;
+use crate::command::{ManagerId, ManagerInfo};
+use crate::limits::{
+    LEADERLESS_MEMBER_MS, LEADERLESS_NODE_MS, SILENT_TOLD_MS, WAITS_FIRST_MS, WAITS_TOLD_MS,
+};
+
+/// A gap between two events that is longer is a pause of this process: nothing could be heard in it.
+const PAUSE_MS: u64 = 1_000;
+
+/// Addresses that are named to people.
+const ASKED_TOLD_MAX: usize = 8;
+
+/// What has been seen so far.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// When a leader was last known.
+    led_at: Time,
+    /// The leader that was told of last.
+    leader: Option<ManagerId>,
+    /// It was told that nothing is decided.
+    is_lost: bool,
+    /// When it is told what a start waits for.
+    waits_next: Time,
+}
+
+/// How the cluster stands as one node sees it, at one time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// This node, once it has a number.
+    pub node: Option<NodeId>,
+    /// The leader of the control group; `None` if none is known to be there now.
+    pub leader: Option<ManagerInfo>,
+    /// The node of that leader, if the map has it.
+    pub leader_node: Option<NodeId>,
+    /// Milliseconds since a leader was known. A node outside the control group hears from the leader every second or so.
+    pub leaderless_ms: u64,
+    /// The control group decides, as far as this node knows: it has been without a leader for no longer than an election takes.
+    pub has_quorum: bool,
+    /// This node has a seat in the control group.
+    pub sits: bool,
+    /// The control group, and which of its members answer this node.
+    pub managers: Vec<(ManagerInfo, bool)>,
+    /// Nodes that the map has as up and that have not answered this node for a while.
+    pub silent: Vec<NodeId>,
+    /// What this start waits for; `None` once the node has joined.
+    pub waits_for: Option<String>,
+}
+
+impl Watch {
+    pub(super) fn new(now: Time) -> Watch {
+        Watch { led_at: now, waits_next: now.after_ms(WAITS_FIRST_MS), ..Watch::default() }
+    }
+}
+
+impl Agent {
+    /// How the cluster stands at this time, as this node sees it.
+    pub fn standing(&self, now: Time) -> Standing {
+        let now = now.max(self.now);
+        let is_led = self.is_led();
+        let leaderless_ms = if is_led { 0 } else { now.since_us(self.watch.led_at) / 1_000 };
+        let has_quorum = leaderless_ms < self.leaderless_max_ms();
+        let managers = self.group.managers.iter();
+        let leader = self
+            .group
+            .leader
+            .filter(|_| has_quorum)
+            .and_then(|leader| self.group.managers.iter().find(|one| one.id == leader).cloned());
+        Standing {
+            node: self.node(),
+            leader_node: leader.as_ref().and_then(|leader| self.node_at(&leader.addr)),
+            leader,
+            leaderless_ms,
+            has_quorum,
+            sits: self.seat.is_some(),
+            managers: managers.map(|one| (one.clone(), self.manager_answers_now(now, one))).collect(),
+            silent: self.silent_nodes(now),
+            waits_for: self.waits_for(),
+        }
+    }
+
+    /// The manager of this node knows a leader.
+    fn is_led(&self) -> bool {
+        self.seat.as_ref().is_some_and(|seat| seat.leader().is_some())
+    }
+
+    /// Whom a start asks, and who of the control group answers; for people.
+    pub(super) fn asked(&self) -> String {
+        if self.seat.is_some() && self.group.managers.len() > 1 {
+            let standing: Vec<(&ManagerInfo, bool)> = self
+                .group
+                .managers
+                .iter()
+                .map(|one| (one, self.manager_answers_now(self.now, one)))
+                .collect();
+            let answering = standing.iter().filter(|(_, answers)| *answers).count();
+            let missing: Vec<&str> =
+                standing.iter().filter(|(_, answers)| !answers).map(|(one, _)| one.addr.as_str()).collect();
+            let no_answer = match &missing[..] {
+                [] => String::new(),
+                missing => format!(", no answer from {}", missing.join(", ")),
+            };
+            return format!("{answering} of {} managers answer{no_answer}", standing.len());
+        }
+        let mut asked: Vec<&str> = Vec::new();
+        for addr in self.group.known().filter(|addr| **addr != self.settings.manager).take(ASKED_TOLD_MAX) {
+            if !asked.contains(&addr.as_str()) {
+                asked.push(addr.as_str());
+            }
+        }
+        match &asked[..] {
+            [] => "no address of another node is known".to_owned(),
+            asked => format!("asked are {}", asked.join(", ")),
+        }
+    }
+
+    fn leaderless_max_ms(&self) -> u64 {
+        if self.seat.is_some() { LEADERLESS_MEMBER_MS } else { LEADERLESS_NODE_MS }
+    }
+
+    /// Whose manager listens there.
+    pub(super) fn node_at(&self, addr: &Address) -> Option<NodeId> {
+        self.map().nodes().find(|node| node.manager() == addr.as_str()).map(|node| node.id())
+    }
+
+    fn manager_answers_now(&self, now: Time, one: &ManagerInfo) -> bool {
+        if one.addr == self.settings.manager {
+            return true;
+        }
+        let answers = |id| self.gossip.as_ref().is_some_and(|gossip| gossip.answers(id).is_some());
+        self.node_at(&one.addr).is_some_and(answers)
+            || self.seat.as_ref().is_some_and(|seat| seat.has_heard(one.id, now, LEADERLESS_MEMBER_MS))
+    }
+
+    fn silent_nodes(&self, now: Time) -> Vec<NodeId> {
+        let since = self.silent.since.iter();
+        let long = since.filter(|(_, (_, since))| now.since_us(*since) >= SILENT_TOLD_MS * 1_000);
+        let is_silent =
+            |id: &NodeId| self.map().node(*id).is_some_and(|node| node.state() != NodeState::Down);
+        long.map(|(id, _)| *id).filter(is_silent).collect()
+    }
+
+    /// This process was paused for so long that what others say could not be heard.
+    pub(super) fn forgive_pause(&mut self, now: Time) {
+        let gap_us = now.since_us(self.now);
+        if gap_us > PAUSE_MS * 1_000 && self.has_joined() {
+            self.watch.led_at = self.watch.led_at.after_us(gap_us).min(now);
+        }
+    }
+
+    /// Somebody has told news: the word of a leader, if it comes from where the leader listens.
+    pub(super) fn heard_news(&mut self, from: &Address, news: &News) {
+        let is_leader = news.leader.is_some() && self.group.leader == news.leader;
+        if is_leader && self.seat.is_none() && self.group.leader_at() == Some(from) {
+            self.is_led_now();
+        }
+    }
+
+    fn is_led_now(&mut self) {
+        self.watch.led_at = self.now;
+        if self.watch.leader != self.group.leader
+            && let Some(leader) = self.group.leader
+            && let Some(addr) = self.group.address_of(leader).cloned()
+        {
+            self.watch.leader = Some(leader);
+            let node = self.node_at(&addr);
+            self.note(Notice::Leads { node, addr });
+        }
+    }
+
+    pub(super) fn note(&mut self, notice: Notice) {
+        if !self.has_ended {
+            self.effects.push(Effect::Noted(notice));
+        }
+    }
+
+    /// Tells what has come to pass since the last event.
+    pub(super) fn pass_time_watching(&mut self) {
+        if self.is_led() {
+            self.is_led_now();
+        }
+        let lost_us = self.now.since_us(self.watch.led_at);
+        // A start without a leader tells what it waits for.
+        if lost_us >= self.leaderless_max_ms() * 1_000 && !self.watch.is_lost && self.has_joined() {
+            (self.watch.is_lost, self.watch.leader) = (true, None);
+            let standing = self.standing(self.now);
+            self.note(Notice::QuorumLost(Box::new(standing)));
+        } else if self.watch.is_lost && lost_us == 0 {
+            self.watch.is_lost = false;
+            self.note(Notice::QuorumBack);
+        }
+        self.tell_primaries();
+        if self.now >= self.watch.waits_next
+            && let Some(what) = self.waits_for()
+        {
+            self.watch.waits_next = self.now.after_ms(WAITS_TOLD_MS);
+            self.note(Notice::Waits(what));
+        }
+    }
+}
+
+impl Standing {
+    /// How many members of the control group answer this node, and how many there are.
+    pub fn answering(&self) -> (usize, usize) {
+        (self.managers.iter().filter(|(_, answers)| *answers).count(), self.managers.len())
+    }
+
+    /// Members of the control group that do not answer, by address.
+    pub fn missing(&self) -> Vec<&str> {
+        let missing = self.managers.iter().filter(|(_, answers)| !answers);
+        missing.map(|(one, _)| one.addr.as_str()).collect()
+    }
+}
+
+/// Why nothing is decided; for people.
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (answering, all) = self.answering();
+        let seconds = self.leaderless_ms / 1_000;
+        match self.sits {
+            true => write!(f, "no quorum: {answering} of {all} managers of the control group answer")?,
+            false => write!(f, "no quorum: no leader of the control group has been heard from")?,
+        }
+        let node = self.node.map_or_else(|| "this node".to_owned(), |node| format!("node {node}"));
+        write!(f, ", as {node} sees it, and nothing has been decided for {seconds} s")?;
+        match &self.missing()[..] {
+            [] => Ok(()),
+            missing => write!(f, "; no answer from the managers at {}", missing.join(", ")),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What nodes say of the cluster: that nothing is decided, which nodes do not answer, and what their logs tell of deaths and takeovers.
+
+use std::sync::Arc;
+
+use zerohop_control::Time;
+use zerohop_control::agent::{Agent, Notice, Standing};
+use zerohop_control::command::{Command, ManagerId};
+use zerohop_placement::NodeState;
+use zerohop_wire::ids::NodeId;
+
+use crate::agents_alone::{formed, keyspace};
+use crate::support::nodes::{Happening, Nodes};
+
+const SECOND: u64 = 1_000_000;
+
+fn agent(nodes: &Nodes, at: usize) -> &Agent {
+    nodes.machines[at].agent.as_ref().expect("runs")
+}
+
+fn kill(nodes: &mut Nodes, at: usize) {
+    nodes.machines[at].agent = None;
+    nodes.machines[at].life += 1;
+}
+
+/// As it sees it now. All have started within the first moments, so that its clock is the world's, but for less than a second.
+fn standing(nodes: &Nodes, at: usize) -> Standing {
+    agent(nodes, at).standing(Time(0))
+}
+
+fn lost(notices: &[Notice]) -> usize {
+    notices.iter().filter(|one| matches!(one, Notice::QuorumLost(_))).count()
+}
+
+#[test]
+fn nodes_get_the_numbers_of_their_places_in_the_list_in_whatever_order_they_come() {
+    let mut nodes = formed(3, 2);
+    let number = |nodes: &Nodes, at: usize| agent(nodes, at).node().expect("has joined");
+    for at in 0..5 {
+        assert_eq!(number(&nodes, at), NodeId(at as u32 + 1));
+    }
+    // A node that was not in the list comes behind them.
+    let mut nodes_late = Nodes::new(7, nodes.setting.clone());
+    for at in (0..5).rev() {
+        nodes_late.at((5 - at as u64) * 300_000, Happening::Start { at });
+    }
+    nodes_late.run(6 * SECOND);
+    for at in 0..5 {
+        assert_eq!(number(&nodes_late, at), NodeId(at as u32 + 1));
+    }
+    nodes.run(5 * SECOND);
+}
+
+#[test]
+fn members_without_a_majority_and_nodes_without_a_leader_say_so_and_who_does_not_answer() {
+    let mut nodes = formed(3, 1);
+    keyspace(&mut nodes, 16);
+    nodes.run(6 * SECOND);
+    for at in 0..4 {
+        let seen = standing(&nodes, at);
+        assert!(seen.has_quorum && seen.leader.is_some() && seen.silent.is_empty(), "{at}: {seen:?}");
+        assert_eq!((seen.sits, seen.node, seen.answering()), (at < 3, Some(NodeId(at as u32 + 1)), (3, 3)));
+        assert_eq!(lost(&nodes.machines[at].noted), 0);
+    }
+    // The leader stays: it is to find out that it has no majority.
+    let leader = nodes.leader().expect("leads");
+    let others = [(leader + 1) % 3, (leader + 2) % 3];
+    others.iter().for_each(|at| kill(&mut nodes, *at));
+    nodes.run(16 * SECOND);
+    let dead = |node: &NodeId| others.iter().any(|at| NodeId(*at as u32 + 1) == *node);
+    for at in [leader, 3] {
+        let seen = standing(&nodes, at);
+        assert!(!seen.has_quorum && seen.leader.is_none() && seen.leaderless_ms >= 5_000, "{at}: {seen:?}");
+        assert!(seen.silent.len() == 2 && seen.silent.iter().all(dead), "{seen:?}");
+        assert_eq!(seen.answering(), (1, 3), "{seen:?}");
+        assert!(seen.to_string().starts_with("no quorum: "), "{seen}");
+        assert_eq!(lost(&nodes.machines[at].noted), 1, "it is told once");
+        let map = agent(&nodes, at).map();
+        assert!(map.nodes().all(|node| node.state() == NodeState::Up), "the map cannot say it");
+    }
+    assert!(standing(&nodes, leader).to_string().contains("1 of 3 managers"));
+    // With one of them it is decided again, and that the other is dead.
+    nodes.start(others[0]);
+    nodes.run(26 * SECOND);
+    for at in [leader, 3, others[0]] {
+        let seen = standing(&nodes, at);
+        assert!(seen.has_quorum && seen.leader.is_some() && seen.silent.is_empty(), "{at}: {seen:?}");
+    }
+    let notices = &nodes.machines[leader].noted;
+    assert!(notices.contains(&Notice::QuorumBack), "{notices:?}");
+    let gone = NodeId(others[1] as u32 + 1);
+    assert!(
+        notices.iter().any(|one| matches!(one, Notice::Down { node, .. } if *node == gone)),
+        "{notices:?}"
+    );
+}
+
+#[test]
+fn logs_tell_of_a_death_whose_decision_it_is_and_how_many_partitions_are_taken_over() {
+    let mut nodes = formed(3, 0);
+    keyspace(&mut nodes, 64);
+    nodes.run(6 * SECOND);
+    let leader = nodes.leader().expect("leads");
+    let dies = (leader + 1) % 3;
+    let node = NodeId(dies as u32 + 1);
+    let before = Arc::clone(agent(&nodes, leader).map());
+    let of_node = |map: &zerohop_placement::ClusterMap, node: NodeId| {
+        let is_its = |primary| map.instance(primary).expect("is in the map").node == node;
+        map.keyspaces()
+            .flat_map(|(_, found)| found.groups())
+            .filter(|(_, group)| is_its(group.primary))
+            .count()
+    };
+    for machine in &mut nodes.machines {
+        machine.noted.clear();
+    }
+    let had = of_node(&before, node);
+    assert!(had > 0);
+    kill(&mut nodes, dies);
+    nodes.run(9 * SECOND);
+    let mut taken = 0;
+    for at in [leader, (leader + 2) % 3] {
+        let notices = &nodes.machines[at].noted;
+        let down = Notice::Down { node, by: Some(NodeId(leader as u32 + 1)), is_own: at == leader };
+        assert_eq!(notices.iter().filter(|one| **one == down).count(), 1, "{notices:?}");
+        let primaries: Vec<u32> = notices
+            .iter()
+            .filter_map(|one| match one {
+                Notice::Primaries { taken_over, of, .. } if *taken_over > 0 => {
+                    assert_eq!(of, &[node]);
+                    Some(*taken_over)
+                }
+                _ => None,
+            })
+            .collect();
+        assert!(primaries.len() <= 1, "one line for all: {notices:?}");
+        taken += primaries.iter().sum::<u32>();
+    }
+    assert_eq!(taken as usize, had);
+    let words = Notice::Primaries { taken_over: 85, of: vec![node], handed_over: 0, given_up: 0 }.to_string();
+    assert!(words.contains("85 partitions"), "{words}");
+}
+
+#[test]
+fn a_change_of_leader_is_told_by_all() {
+    let mut nodes = formed(3, 1);
+    let leader = nodes.leader().expect("leads");
+    let next = (leader + 1) % 3;
+    let id = ManagerId(next as u64 + 1);
+    nodes.give(leader, zerohop_control::agent::Event::TransferLeadership(id));
+    nodes.operate(next, Command::DropKeyspace(zerohop_wire::ids::KeyspaceId(77)));
+    nodes.run(8 * SECOND);
+    assert_eq!(nodes.leader(), Some(next));
+    for at in 0..4 {
+        let leads = |one: &Notice| matches!(one, Notice::Leads { node, .. } if *node == Some(NodeId(next as u32 + 1)));
+        let notices = &nodes.machines[at].noted;
+        assert_eq!(notices.iter().filter(|one| leads(one)).count(), 1, "{at}: {notices:?}");
+    }
+}

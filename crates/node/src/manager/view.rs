@@ -1,0 +1,136 @@
+//! How the cluster stands as this node sees it, for every report: the control group, nodes that do not answer, and what stands
+//! still.
+
+use std::collections::BTreeSet;
+
+use zerohop_control::agent::Standing;
+use zerohop_placement::{ClusterMap, Group, GroupState, NodeState};
+use zerohop_wire::admin;
+use zerohop_wire::ids::{InstanceId, NodeId};
+
+use super::clustered;
+use super::shared::{Phase, Shared};
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(super) struct View {
+    pub(super) told: admin::View,
+    /// All replica groups.
+    groups: u32,
+    /// Of those without a primary, a log to go on with is only being chosen.
+    choosing: u32,
+}
+
+impl View {
+    /// As it is now.
+    pub(super) async fn of(shared: &Shared) -> View {
+        let map = shared.history.borrow().map().clone();
+        let standing = clustered::standing(shared).await;
+        View::from(&map, standing, shared.node.get())
+    }
+
+    fn from(map: &ClusterMap, standing: Option<Standing>, node: NodeId) -> View {
+        let Some(standing) = standing else {
+            // It stands alone, and decides by itself.
+            let told = admin::View { node: node.0, leader: node.0, quorum: true, ..admin::View::default() };
+            return View { told, groups: count(map, |_| true), choosing: 0 };
+        };
+        let silent: BTreeSet<NodeId> = standing.silent.iter().copied().collect();
+        let is_gone = |instance: InstanceId| match map.instance(instance) {
+            Some(found) => {
+                silent.contains(&found.node)
+                    || map.node(found.node).is_none_or(|node| node.state() == NodeState::Down)
+            }
+            None => true,
+        };
+        let is_chosen = |group: &Group<'_>| group.state != GroupState::Recovering;
+        let has_none = |group: &Group<'_>| !is_chosen(group) || is_gone(group.primary);
+        let no_primary = count(map, has_none);
+        let stuck = count(map, |group| !has_none(group) && group.in_sync.iter().any(|one| is_gone(*one)));
+        let choosing = count(map, |group| !is_chosen(group) && !map.is_lost(*group));
+        let groups = count(map, |_| true);
+        let (answering, managers) = standing.answering();
+        let mut told = admin::View {
+            node: standing.node.map_or(0, |node| node.0),
+            leader: standing.leader_node.map_or(0, |node| node.0),
+            age_ms: standing.leaderless_ms,
+            quorum: standing.has_quorum,
+            managers: managers as u32,
+            answering: answering as u32,
+            silent: silent.iter().map(|node| node.0).collect(),
+            no_primary,
+            stuck,
+            waits_for: standing.waits_for.clone().unwrap_or_default(),
+            warnings: Vec::new(),
+        };
+        told.warnings = warnings(map, &standing, &told, groups);
+        View { told, groups, choosing }
+    }
+
+    /// Nothing can be served, and nobody is about to change that: why.
+    pub(super) fn why_nothing_is_served(&self) -> Option<String> {
+        let admin::View { quorum, no_primary, stuck, .. } = self.told;
+        let is_all = no_primary + stuck == self.groups && (self.groups > 0 || !quorum);
+        // A log is chosen within a moment, if there is somebody to choose it.
+        let is_soon = quorum && self.choosing > 0;
+        (is_all && !is_soon).then(|| self.told.warnings.join("; "))
+    }
+}
+
+/// What is to be said first, with what to do about it.
+fn warnings(map: &ClusterMap, standing: &Standing, told: &admin::View, groups: u32) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if !told.quorum {
+        warnings.push(format!(
+            "{standing}: what the map says is as old. Nobody takes over from nodes that fail, and nothing can be changed. Start the \
+             missing managers again, with their folders; if more than half of them are gone for good: stop this node, and \
+             `zerohop recover --control-group DIR` on its folder (docs/operations.md)"
+        ));
+    }
+    let silent: Vec<String> = told
+        .silent
+        .iter()
+        .filter_map(|id| map.node(NodeId(*id)).map(|node| format!("node {id} ({})", node.manager())))
+        .collect();
+    if !silent.is_empty() {
+        let by = told.node;
+        let advice = match told.quorum {
+            true => "it is taken for dead as soon as the control group agrees",
+            false => "the map has it as up, as nothing is decided",
+        };
+        warnings.push(format!("no answer from {} to node {by}: {advice}", silent.join(", ")));
+    }
+    if told.no_primary > 0 {
+        let advice = match told.quorum {
+            true => "`zerohop recover` tells which are lost; others are served again within seconds",
+            false => "nobody serves them before the control group decides again",
+        };
+        warnings.push(format!("no primary for {} of {groups} partitions: {advice}", told.no_primary));
+    }
+    if told.stuck > 0 {
+        warnings.push(format!(
+            "{} of {groups} partitions stand still: their primary is there, and an in-sync replica does not answer",
+            told.stuck
+        ));
+    }
+    warnings
+}
+
+fn count(map: &ClusterMap, is_so: impl Fn(&Group<'_>) -> bool) -> u32 {
+    let groups = map.keyspaces().flat_map(|(_, keyspace)| keyspace.groups());
+    groups.filter(|(_, group)| is_so(group)).count() as u32
+}
+
+/// Why the node does not serve, under the name of that; `None` if it does.
+pub(super) fn why_not(shared: &Shared, view: &View) -> Option<(&'static str, String)> {
+    let phase = shared.phase();
+    if phase == Phase::Recovering
+        && let Some(waits_for) = shared.waits.borrow().as_ref()
+    {
+        return Some(("waiting", format!("the node waits for {waits_for}")));
+    }
+    if let Some(reason) = phase.why_not() {
+        return Some((phase.name(), reason));
+    }
+    view.why_nothing_is_served().map(|reason| ("unserved", reason))
+}

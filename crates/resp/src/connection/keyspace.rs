@@ -1,0 +1,32 @@
+//! `ZH.KEYSPACE`: which keyspace a connection's commands are about.
+
+use super::transaction::Watch;
+use super::{Connection, wrong_number};
+use crate::{Args, ReplyWriter, World};
+
+impl Connection {
+    /// `ZH.KEYSPACE`: tells the keyspace, or changes it.
+    pub(super) fn switch(
+        &mut self,
+        args: Args<'_>,
+        world: &dyn World,
+        reply: &mut ReplyWriter<'_>,
+    ) -> Result<(), String> {
+        match args.len() {
+            1 => reply.bulk(world.keyspace_name(self.keyspace).as_bytes()),
+            2 if self.transaction.is_some() => {
+                return Err("ERR ZH.KEYSPACE inside MULTI is not allowed".to_owned());
+            }
+            2 => {
+                let keyspace = world.keyspace(args.at(1)).ok_or("ERR there is no keyspace of this name")?;
+                if keyspace != self.keyspace {
+                    self.keyspace = keyspace;
+                    self.watch = Watch::default();
+                }
+                reply.ok();
+            }
+            _ => return Err(wrong_number("zh.keyspace")),
+        }
+        Ok(())
+    }
+}
