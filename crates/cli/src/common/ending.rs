@@ -95,12 +95,12 @@ pub(crate) fn lacking<'n>(
     error: &zerohop_client::Error,
     name: impl FnOnce(KeyspaceId) -> Option<&'n str>,
 ) -> Option<String> {
-    let Failure::Forbidden { permission, keyspace } = error.failure()? else { return None };
+    let failure @ Failure::Forbidden { keyspace, .. } = error.failure()? else { return None };
+    let (whole, told) = (error.to_string(), failure.to_string());
+    // What stands before it is the key, of which any part may be such words too.
+    let key = whole.strip_suffix(&told).unwrap_or_default();
     let name = name(*keyspace)?;
-    Some(format!(
-        "the token does not permit this: it needs `{permission}` in keyspace {name:?}; ask the cluster's administrator for one \
-         that has it"
-    ))
+    Some(format!("{key}{}", told.replace(&format!("keyspace {keyspace};"), &format!("keyspace {name:?};"))))
 }
 
 impl From<zerohop_client::Error> for CommandError {
@@ -172,11 +172,15 @@ mod tests {
         let lacks = |keyspace| {
             let failure = Failure::Forbidden { permission: Permission::Write, keyspace };
             let reason = Box::new(Reason::Answer { failure });
-            CommandError::Client(zerohop_client::Error::Operation { key: None, reason })
+            CommandError::Client(zerohop_client::Error::Operation {
+                key: Some(b"keyspace 7;"[..].into()),
+                reason,
+            })
         };
         let name = |id| (id == KeyspaceId(7)).then_some("papers");
         let told = lacks(KeyspaceId(7)).naming(name).to_string();
-        assert!(told.contains("needs `write` in keyspace \"papers\""), "{told}");
+        assert!(told.starts_with("key \"keyspace 7;\": the token does not"), "{told}");
+        assert!(told.contains("needs `write` in keyspace \"papers\"; ask"), "{told}");
         let told = lacks(KeyspaceId::NONE).naming(name).to_string();
         assert!(told.contains("in all keyspaces"), "{told}");
         assert_eq!(CommandError::Unexpected.naming(name).to_string(), CommandError::Unexpected.to_string());

@@ -104,12 +104,7 @@ pub(crate) async fn run(arguments: TopArguments) -> Result<Ending, CommandError>
             // On a terminal in the same place; elsewhere one below the other.
             let (clear, hint) =
                 (if is_screen { "\x1b[H\x1b[2J" } else { "" }, if keys.is_some() { "; q ends" } else { "" });
-            output::raw(&[
-                clear.as_bytes(),
-                names::screened(&table::table(&shown)).as_bytes(),
-                hint.as_bytes(),
-                b"\n",
-            ])?;
+            output::raw(&[clear.as_bytes(), names::screened(&table::table(&shown, hint)).as_bytes(), b"\n"])?;
         }
         if once {
             return Ok(Ending::Done);

@@ -10,7 +10,8 @@ const WIDTH: usize = 80;
 /// Of the first column.
 const NAME_WIDTH: usize = 22;
 
-pub(super) fn table(shown: &Shown) -> String {
+/// `hint` is added to the last line.
+pub(super) fn table(shown: &Shown, hint: &str) -> String {
     let mut lines: Vec<String> = shown.warnings.iter().flat_map(|warning| folded(warning)).collect();
     lines.push(row("node", ["answers/s", "err/s", "in/s", "out/s", "p50", "p99", "copies", "mem", "cpus"]));
     for ShownNode { id, state, manager, figures, silent } in &shown.nodes {
@@ -27,11 +28,8 @@ pub(super) fn table(shown: &Shown) -> String {
     if shown.total.troubles > 0.0 {
         lines.push(format!("{:.0} troubles: `zerohop doctor` tells which", shown.total.troubles));
     }
-    lines.extend(shown.seen.iter().flat_map(|seen| folded(seen)));
-    lines.push(format!(
-        "over {:.1} s; p50, p99: us from a batch's first request to its answers",
-        shown.seconds
-    ));
+    let seen = shown.seen.as_ref().map(|seen| format!(", {seen}")).unwrap_or_default();
+    lines.extend(folded(&format!("over {:.1} s{seen}; p50, p99: us within the server{hint}", shown.seconds)));
     lines.join("\n")
 }
 
@@ -145,9 +143,9 @@ mod tests {
             view: ShownView::default(),
             seen: Some("x ".repeat(90)),
         };
-        let told = table(&shown);
+        let told = table(&shown, "; q ends");
         let long: Vec<&str> = told.lines().filter(|line| line.chars().count() > WIDTH).collect();
-        assert!(told.lines().count() == 11 && !told.contains('\u{1b}'), "{told}");
+        assert!(told.lines().count() == 10 && !told.contains('\u{1b}'), "{told}");
         assert_eq!(long, [""; 0], "{told}");
         assert!(told.lines().any(|line| line.starts_with("node ") && line.len() == WIDTH), "{told}");
     }
