@@ -1,7 +1,9 @@
 //! The command line.
 
+use clap::builder::Resettable;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::anywhere::behind_the_command;
 use crate::backup::{BackupArguments, RestoreArguments, VerifyArguments};
 use crate::bench::BenchCommand;
 use crate::blob::BlobCommand;
@@ -27,6 +29,9 @@ use crate::txn::TxnArguments;
 use crate::up::UpArguments;
 
 /// One storage system for supercomputing and data-analytics jobs.
+///
+/// Options that most commands have may stand before the command too: --endpoint, --secret-file, --token-file, --tls-ca, --timeout,
+/// --keyspace and --json, as in `zerohop --json status`.
 #[derive(Debug, Parser)]
 #[command(name = "zerohop", version, propagate_version = true)]
 pub(crate) struct Arguments {
@@ -66,11 +71,15 @@ pub(crate) enum Command {
     /// Reads and writes single records.
     #[command(subcommand)]
     Kv(KvCommand),
-    /// Does several operations as one transaction: all of them, or none.
+    /// Does several operations as one transaction.
     ///
-    /// They come from standard input, one a line, as `zerohop kv` writes them: insert, remove, lookup, append, extend, incr,
-    /// cas; and check, which wants a record to have a version, or not to be there. Keys and values with blanks stand in quotes.
-    /// What lookups bring is as it was when all the rest was done.
+    /// They come from standard input, one a line, as `zerohop kv` writes them: insert, remove, lookup, append, extend, incr, transform,
+    /// cas; `blob` with create, write, append, truncate, transform, read, stat or rm; and check, which wants a record to have a version,
+    /// or not to be there. Keys and values with blanks stand in quotes. What lookups bring is as it was when all the rest was done.
+    ///
+    /// Others see all that it does or nothing. If a condition, a comparison or a check does not hold, nothing is done. An operation
+    /// that its record refuses (a list where bytes are wanted, no number) is left out, and the others are done: the exit code is 1 in
+    /// both cases, and the message, or `done` of the JSON, says which.
     Txn(TxnArguments),
     /// Reads and writes large objects, whole or in part.
     #[command(subcommand)]
@@ -129,7 +138,12 @@ pub(crate) enum Command {
 impl Arguments {
     /// Reads the command line; one that is wrong, or asks for help, ends the program here.
     pub(crate) fn read() -> Self {
-        let matches = command().try_get_matches().unwrap_or_else(|error| end(&error));
+        let given = behind_the_command(&command(), std::env::args_os());
+        let matches = command().try_get_matches_from(&given).unwrap_or_else(|error| {
+            // The usage names every option that a variable gives as if it were needed; without variables it does not.
+            let bare = without_variables(command()).try_get_matches_from(&given).err();
+            end(&bare.filter(|bare| bare.kind() == error.kind() && error.use_stderr()).unwrap_or(error))
+        });
         Self::from_arg_matches(&matches).unwrap_or_else(|error| end(&error))
     }
 }
@@ -147,6 +161,11 @@ fn end(error: &clap::Error) -> ! {
 /// The whole command line.
 pub(crate) fn command() -> clap::Command {
     with_negative_numbers(with_exit_codes(Arguments::command()))
+}
+
+/// The same, in which no variable of the environment gives an option.
+fn without_variables(command: clap::Command) -> clap::Command {
+    command.mut_args(|arg| arg.env(Resettable::Reset)).mut_subcommands(without_variables)
 }
 
 /// Every command's help ends with the exit codes.

@@ -1,5 +1,6 @@
 //! The `zerohop` program: reads its arguments, calls what they ask for, and prints what came of it.
 
+mod anywhere;
 mod arguments;
 mod backup;
 mod bench;
@@ -35,7 +36,7 @@ use node::NodeArguments;
 fn main() -> ExitCode {
     let outcome = run(Arguments::read().command);
     match &outcome {
-        Ok(_) | Err(CommandError::OutputClosed) => {}
+        Ok(_) | Err(CommandError::OutputClosed | CommandError::Logged(_)) => {}
         Err(error) => output::problem(&format!("zerohop: {error}")),
     }
     exit_code(&outcome)

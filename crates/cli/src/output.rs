@@ -8,6 +8,7 @@
 
 use std::io::{self, ErrorKind, IsTerminal, Write, stderr, stdout};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
@@ -43,6 +44,16 @@ impl Names {
 /// A result as one line of JSON.
 pub(crate) fn json(value: &impl Serialize) -> Result<(), CommandError> {
     result(&json_text(value))
+}
+
+/// A list: a line of JSON for each, and none for an empty one.
+pub(crate) fn json_lines<T: Serialize>(values: impl IntoIterator<Item = T>) -> Result<(), CommandError> {
+    let mut out = String::new();
+    for value in values {
+        out.push_str(&json_text(&value));
+        out.push('\n');
+    }
+    raw(&[out.as_bytes()])
 }
 
 /// What is printed here is numbers and text: there is nothing in it that JSON cannot say. Nothing in it rules a terminal.
@@ -84,15 +95,18 @@ fn failed(error: &io::Error) -> CommandError {
 #[derive(Debug)]
 pub(crate) struct StatusLine {
     is_terminal: bool,
+    /// Something stands there.
+    is_shown: AtomicBool,
 }
 
 impl StatusLine {
     pub(crate) fn new() -> Self {
-        StatusLine { is_terminal: stderr().is_terminal() }
+        StatusLine { is_terminal: stderr().is_terminal(), is_shown: AtomicBool::new(false) }
     }
 
     pub(crate) fn show(&self, text: &str) {
         if self.is_terminal {
+            self.is_shown.store(true, Ordering::Relaxed);
             drop(write!(stderr(), "\r\x1b[K{}", names::screened(text)));
         }
     }
@@ -100,6 +114,9 @@ impl StatusLine {
 
 impl Drop for StatusLine {
     fn drop(&mut self) {
-        self.show("");
+        // A result may stand on the line where nothing was shown.
+        if self.is_shown.load(Ordering::Relaxed) {
+            self.show("");
+        }
     }
 }

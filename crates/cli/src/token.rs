@@ -21,6 +21,7 @@ pub(crate) enum TokenCommand {
     /// token itself never reaches the cluster, which knows it by its number.
     New(NewArguments),
     /// Lists the tokens and what they permit.
+    #[command(visible_alias = "ls")]
     List(ListArguments),
     /// Makes a token good for nothing, also on connections that are open.
     Revoke(RevokeArguments),
@@ -90,7 +91,7 @@ pub(crate) async fn run(command: TokenCommand) -> Result<Ending, CommandError> {
             let tokens = admin::tokens(&target.connect().await?).await?;
             let shown: Vec<Shown> = tokens.into_iter().map(Shown::from).collect();
             match json {
-                true => output::json(&shown)?,
+                true => output::json_lines(&shown)?,
                 false => shown.iter().try_for_each(|token| output::result(&token.line()))?,
             }
             Ok(Ending::Done)

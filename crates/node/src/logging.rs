@@ -43,6 +43,11 @@ pub fn init(format: LogFormat, level: LevelFilter) -> Result<(), LogError> {
     installed.map_err(|_| LogError::Installed)
 }
 
+/// Says as the last event why the process ends.
+pub fn fatal(why: &str) {
+    tracing::error!("{why}");
+}
+
 impl LogFormat {
     /// Every format.
     pub const ALL: [LogFormat; 2] = [LogFormat::Text, LogFormat::Json];

@@ -24,7 +24,7 @@ pub(crate) struct GetArguments {
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
     #[command(flatten)]
-    place: Place,
+    pub(super) place: Place,
 }
 
 #[derive(Args, Debug)]
@@ -41,7 +41,7 @@ pub(crate) struct ReadArguments {
     #[arg(long, value_name = "FILE")]
     seen: Option<PathBuf>,
     #[command(flatten)]
-    place: Place,
+    pub(super) place: Place,
 }
 
 /// Most bytes that are read with what was seen of them.
@@ -68,6 +68,9 @@ pub(super) async fn read(arguments: ReadArguments) -> Result<Ending, CommandErro
         Ok(read) => read,
         Err(error) => return refusal::tell(&place, &name, error),
     };
+    if output::is_terminal() && is_binary(&bytes) {
+        return Err(no_text());
+    }
     let written = create(&path)?.write_all(seen.to_string().as_bytes());
     written.map_err(|error| CommandError::system("writing", &path, &error))?;
     output::raw(&[&bytes])?;
@@ -84,6 +87,7 @@ async fn stream(
     let blob = keyspace.blob(name.to_vec());
     let mut progress = Progress::new("read");
     let mut again = 0;
+    let is_terminal = output::is_terminal();
     'again: loop {
         let mut pieces = match blob.read_at(offset, length).await {
             Ok(pieces) => pieces,
@@ -107,6 +111,9 @@ async fn stream(
                 Some((file, path)) => {
                     file.write_all(&piece).map_err(|error| CommandError::system("writing", path, &error))?;
                 }
+                None if is_terminal && is_binary(&piece) => {
+                    return Err(no_text());
+                }
                 None => output::raw(&[&piece])?,
             }
             progress.add(piece.len());
@@ -114,7 +121,35 @@ async fn stream(
     }
 }
 
+/// Bytes for a terminal that are none for it.
+fn no_text() -> CommandError {
+    let why = "these bytes are no text, and would upset the terminal: name a file for them, or write `| cat` behind the command";
+    CommandError::Refused(why.to_owned())
+}
+
+/// Whether a terminal would take some of it for more than signs and lines. Where a sign is cut by the end of the bytes does not matter.
+fn is_binary(bytes: &[u8]) -> bool {
+    let of_text = |one: char| !one.is_control() || matches!(one, '\n' | '\t' | '\r' | '\x0c');
+    bytes.utf8_chunks().any(|chunk| !chunk.valid().chars().all(of_text))
+}
+
 fn create(path: &Path) -> Result<File, CommandError> {
     #[expect(clippy::disallowed_methods, reason = "a file of the user's, not of the store")]
     File::create(path).map_err(|error| CommandError::system("creating", path, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_told_from_what_would_upset_a_terminal() {
+        for text in ["", "lines\n\tand größe\r\n\x0c"] {
+            assert!(!is_binary(text.as_bytes()), "{text:?}");
+        }
+        assert!(!is_binary("größe".as_bytes().split_at(3).0), "a sign is cut");
+        for bytes in [&b"\0"[..], b"\x1b[2J", b"a\x7f", b"\xff\xff\x07", "\u{9b}".as_bytes()] {
+            assert!(is_binary(bytes), "{bytes:?}");
+        }
+    }
 }

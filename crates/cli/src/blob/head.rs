@@ -17,7 +17,7 @@ pub(crate) struct TruncateArguments {
     #[arg(value_parser = quantity::whole, allow_negative_numbers = true)]
     size: u64,
     #[command(flatten)]
-    place: Place,
+    pub(super) place: Place,
 }
 
 #[derive(Args, Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct StatArguments {
     #[arg(long, value_name = "TEXT")]
     set_attributes: Option<String>,
     #[command(flatten)]
-    place: Place,
+    pub(super) place: Place,
 }
 
 #[derive(Args, Debug)]
@@ -36,7 +36,7 @@ pub(crate) struct RemoveArguments {
     #[command(flatten)]
     name: NameArgument,
     #[command(flatten)]
-    place: Place,
+    pub(super) place: Place,
 }
 
 #[derive(Serialize)]

@@ -30,7 +30,7 @@ pub(crate) struct ListArguments {
     #[arg(short = '0', long, conflicts_with = "json")]
     null: bool,
     #[command(flatten)]
-    place: Place,
+    pub(super) place: Place,
 }
 
 pub(super) async fn run(arguments: ListArguments) -> Result<Ending, CommandError> {

@@ -18,6 +18,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use clap::{Args, Subcommand};
 use zerohop_client::Keyspace;
+use zerohop_wire::ids::KeyspaceId;
 
 use crate::common::ending::{CommandError, Ending};
 use crate::common::target::Target;
@@ -48,8 +49,10 @@ pub(crate) enum BlobCommand {
     /// Prints what a blob is.
     Stat(head::StatArguments),
     /// Removes a blob.
+    #[command(visible_alias = "del", aliases = ["delete", "remove"])]
     Rm(head::RemoveArguments),
     /// Prints the names that begin with a prefix, in their order.
+    #[command(alias = "list")]
     Ls(list::ListArguments),
     /// Changes a number inside a blob, where it is, and prints it.
     ///
@@ -90,7 +93,29 @@ impl NameArgument {
     }
 }
 
+impl BlobCommand {
+    fn place(&self) -> &Place {
+        match self {
+            BlobCommand::Put(arguments) => &arguments.place,
+            BlobCommand::Get(arguments) => &arguments.place,
+            BlobCommand::Read(arguments) => &arguments.place,
+            BlobCommand::Write(arguments) => &arguments.place,
+            BlobCommand::Append(arguments) => &arguments.place,
+            BlobCommand::Truncate(arguments) => &arguments.place,
+            BlobCommand::Stat(arguments) => &arguments.place,
+            BlobCommand::Rm(arguments) => &arguments.place,
+            BlobCommand::Ls(arguments) => &arguments.place,
+            BlobCommand::Transform(arguments) => &arguments.place,
+        }
+    }
+}
+
 pub(crate) async fn run(command: BlobCommand) -> Result<Ending, CommandError> {
+    let keyspace = command.place().keyspace.clone();
+    done(command).await.map_err(|error| error.naming(|id| (id != KeyspaceId::NONE).then_some(&*keyspace)))
+}
+
+async fn done(command: BlobCommand) -> Result<Ending, CommandError> {
     match command {
         BlobCommand::Put(arguments) => put::run(arguments).await,
         BlobCommand::Get(arguments) => get::run(arguments).await,

@@ -39,7 +39,7 @@ pub(crate) struct PutArguments {
     #[arg(long, value_name = "TEXT", default_value = "")]
     attributes: String,
     #[command(flatten)]
-    place: Place,
+    pub(super) place: Place,
 }
 
 #[derive(Serialize)]

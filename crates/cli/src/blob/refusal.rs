@@ -55,7 +55,7 @@ fn say(place: &Place, name: &[u8], reason: &'static str, text: &str) -> Result<E
     if place.json {
         output::json(&No { name: Name(name), done: false, reason })?;
     } else {
-        output::problem(&format!("blob \"{}\": {text}", name.escape_ascii()));
+        output::problem(&format!("zerohop: blob \"{}\": {text}", name.escape_ascii()));
     }
     Ok(Ending::No)
 }

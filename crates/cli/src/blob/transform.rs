@@ -18,7 +18,7 @@ pub(crate) struct TransformArguments {
     #[command(flatten)]
     transform: GivenTransform,
     #[command(flatten)]
-    place: Place,
+    pub(super) place: Place,
 }
 
 #[derive(Serialize)]

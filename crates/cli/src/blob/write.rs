@@ -31,7 +31,7 @@ pub(crate) struct WriteArguments {
     #[arg(long, value_name = "FILE", conflicts_with = "pieces")]
     if_seen: Option<PathBuf>,
     #[command(flatten)]
-    place: Place,
+    pub(super) place: Place,
 }
 
 #[derive(Args, Debug)]
@@ -41,7 +41,7 @@ pub(crate) struct AppendArguments {
     #[command(flatten)]
     bytes: GivenBytes,
     #[command(flatten)]
-    place: Place,
+    pub(super) place: Place,
 }
 
 #[derive(Serialize)]

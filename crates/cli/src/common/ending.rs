@@ -4,6 +4,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use zerohop_client::Failure;
+use zerohop_wire::ids::KeyspaceId;
+
 use super::names;
 use crate::demo::DemoError;
 
@@ -38,6 +41,8 @@ pub(crate) enum CommandError {
     Usage(String),
     /// The client could not do it.
     Client(zerohop_client::Error),
+    /// Nobody listens where a cluster was asked for; which endpoints and why.
+    NoCluster(String),
     /// No cluster could be reached.
     Unreachable(zerohop_client::Error),
     /// There is no secret in the file that was named.
@@ -56,6 +61,8 @@ pub(crate) enum CommandError {
     Node(String),
     /// The demo failed.
     Demo(DemoError),
+    /// It was told already, as an event of a log.
+    Logged(Box<CommandError>),
     /// Nobody reads the output any more (`zerohop … | head`), so there is nothing left to do.
     OutputClosed,
 }
@@ -64,6 +71,36 @@ impl CommandError {
     pub(crate) fn system(operation: &'static str, path: &Path, error: &std::io::Error) -> Self {
         Self::System { operation, path: path.to_owned(), reason: error.to_string() }
     }
+
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::OutputClosed => ExitCode::SUCCESS,
+            Self::Usage(_) => ExitCode::from(CODE_USAGE),
+            Self::Client(error) if error.is_unknown() => ExitCode::from(CODE_UNKNOWN),
+            Self::UnderWay(_) | Self::Partly(_) => ExitCode::from(CODE_UNKNOWN),
+            Self::Logged(error) => error.code(),
+            _ => ExitCode::from(CODE_FAILED),
+        }
+    }
+
+    /// The same; if it is that a token lacks a permission in a keyspace, with the keyspace's name, where that is known.
+    pub(crate) fn naming<'n>(self, name: impl FnOnce(KeyspaceId) -> Option<&'n str>) -> Self {
+        let Self::Client(error) = &self else { return self };
+        lacking(error, name).map_or(self, Self::Refused)
+    }
+}
+
+/// In words that a token lacks a permission in a keyspace, if it is that and the keyspace's name is known.
+pub(crate) fn lacking<'n>(
+    error: &zerohop_client::Error,
+    name: impl FnOnce(KeyspaceId) -> Option<&'n str>,
+) -> Option<String> {
+    let failure @ Failure::Forbidden { keyspace, .. } = error.failure()? else { return None };
+    let (whole, told) = (error.to_string(), failure.to_string());
+    // What stands before it is the key, of which any part may be such words too.
+    let key = whole.strip_suffix(&told).unwrap_or_default();
+    let name = name(*keyspace)?;
+    Some(format!("{key}{}", told.replace(&format!("keyspace {keyspace};"), &format!("keyspace {name:?};"))))
 }
 
 impl From<zerohop_client::Error> for CommandError {
@@ -85,13 +122,10 @@ impl From<DemoError> for CommandError {
 /// The number that the program ends with.
 pub(crate) fn exit_code(outcome: &Result<Ending, CommandError>) -> ExitCode {
     match outcome {
-        Ok(Ending::Done) | Err(CommandError::OutputClosed) => ExitCode::SUCCESS,
+        Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::No) => ExitCode::from(CODE_NO),
         Ok(Ending::Interrupted) => ExitCode::from(CODE_INTERRUPTED),
-        Err(CommandError::Usage(_)) => ExitCode::from(CODE_USAGE),
-        Err(CommandError::Client(error)) if error.is_unknown() => ExitCode::from(CODE_UNKNOWN),
-        Err(CommandError::UnderWay(_) | CommandError::Partly(_)) => ExitCode::from(CODE_UNKNOWN),
-        Err(_) => ExitCode::from(CODE_FAILED),
+        Err(error) => error.code(),
     }
 }
 
@@ -102,6 +136,10 @@ impl fmt::Display for CommandError {
         match self {
             Self::Usage(what) | Self::Node(what) => f.write_str(what),
             Self::Client(error) => error.fmt(f),
+            Self::NoCluster(why) => write!(
+                f,
+                "{why}. Start a cluster with `zerohop up`, or name one with --endpoint or ZEROHOP_ENDPOINT"
+            ),
             Self::Unreachable(error) => write!(
                 f,
                 "no cluster answers: {error}. Start one with `zerohop up`, or name one with --endpoint or \
@@ -116,7 +154,35 @@ impl fmt::Display for CommandError {
                 write!(f, "{}: {operation} failed: {reason}", names::path(path))
             }
             Self::Demo(error) => error.fmt(f),
+            Self::Logged(error) => error.fmt(f),
             Self::OutputClosed => f.write_str("nobody reads the output"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_client::Reason;
+    use zerohop_wire::Permission;
+
+    use super::*;
+
+    #[test]
+    fn a_missing_permission_names_the_keyspace_where_there_is_one() {
+        let lacks = |keyspace| {
+            let failure = Failure::Forbidden { permission: Permission::Write, keyspace };
+            let reason = Box::new(Reason::Answer { failure });
+            CommandError::Client(zerohop_client::Error::Operation {
+                key: Some(b"keyspace 7;"[..].into()),
+                reason,
+            })
+        };
+        let name = |id| (id == KeyspaceId(7)).then_some("papers");
+        let told = lacks(KeyspaceId(7)).naming(name).to_string();
+        assert!(told.starts_with("key \"keyspace 7;\": the token does not"), "{told}");
+        assert!(told.contains("needs `write` in keyspace \"papers\"; ask"), "{told}");
+        let told = lacks(KeyspaceId::NONE).naming(name).to_string();
+        assert!(told.contains("in all keyspaces"), "{told}");
+        assert_eq!(CommandError::Unexpected.naming(name).to_string(), CommandError::Unexpected.to_string());
     }
 }

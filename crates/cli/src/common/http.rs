@@ -6,6 +6,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+/// Why it says nothing to those who do not know the secret.
+pub(crate) const WANTS_SECRET: &str = "it wants the cluster's secret: say --secret-file PATH";
+
 /// How long a manager may take.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 
@@ -22,7 +25,7 @@ pub(crate) async fn get(address: &str, path: &str, bearer: Option<&str>) -> Resu
     let (head, body) = text.split_once("\r\n\r\n").ok_or("what answers there is no manager of zerohop")?;
     match head.split(' ').nth(1) {
         Some("200") => Ok(body.to_owned()),
-        Some("401") => Err("it wants the cluster's secret: say --secret-file PATH".to_owned()),
+        Some("401") => Err(WANTS_SECRET.to_owned()),
         _ => Err(head.lines().next().unwrap_or_default().to_owned()),
     }
 }

@@ -6,9 +6,23 @@ use std::time::Duration;
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     const UNITS: [(&str, u64); 6] =
         [("", 1000), ("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
-    let ms =
-        number_with_unit(text, &UNITS).ok_or("write a number and a unit, as in 10s, 500ms, 2m, 1h, 7d")?;
+    let ms = number_with_unit(text, &UNITS).ok_or_else(|| match is_negative(text) {
+        true => "it is below 0: write a time as in 10s, 500ms, 2m, 1h, 7d",
+        false => {
+            "write a whole number and a unit, as in 10s, 500ms, 2m, 1h, 7d; a number alone is of seconds"
+        }
+    })?;
     Ok(Duration::from_millis(ms))
+}
+
+/// How long a record is to live: the same, and more than nothing. For clap.
+pub(crate) fn time_to_live(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => {
+            Err("a record that lives for no time is none: give at least 1ms, or remove the record".to_owned())
+        }
+        time => Ok(time),
+    }
 }
 
 /// `4096`, `64K`, `1MiB`: a bare number is bytes, units are powers of 1024. For clap.
@@ -24,8 +38,10 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
         ("MiB", 1 << 20),
         ("GiB", 1 << 30),
     ];
-    number_with_unit(text, &UNITS)
-        .ok_or_else(|| "write a number and a unit, as in 4096, 64KiB, 1MiB".to_owned())
+    number_with_unit(text, &UNITS).ok_or_else(|| match is_negative(text) {
+        true => "it is below 0: write a size as in 4096, 64KiB, 1MiB".to_owned(),
+        false => "write a number and a unit, as in 4096, 64KiB, 1MiB".to_owned(),
+    })
 }
 
 /// The same, for settings that travel in 32 bits.
@@ -46,14 +62,24 @@ pub(crate) fn whole(text: &str) -> Result<u64, String> {
     })
 }
 
-/// What begins with a dash and is a number is the value of the option before it, which says what is wrong with it: clap takes it for
-/// an option else, and advises what does not help.
+/// What begins with a dash and is a number, or whatever stands where a time or a size is wanted, is the value of the option before it,
+/// which says what is wrong with it: clap takes it for an option else, and advises what does not help.
 pub(crate) fn with_negative_numbers(command: clap::Command) -> clap::Command {
     let command = command.mut_args(|arg| {
         let is_for_value = !arg.is_positional() && arg.get_action().takes_values();
-        if is_for_value && !arg.is_allow_hyphen_values_set() { arg.allow_negative_numbers(true) } else { arg }
+        if !is_for_value || arg.is_allow_hyphen_values_set() {
+            return arg;
+        }
+        let names = arg.get_value_names().unwrap_or_default();
+        let has_unit = names.iter().any(|name| name == "TIME" || name == "BYTES");
+        if has_unit { arg.allow_hyphen_values(true) } else { arg.allow_negative_numbers(true) }
     });
     command.mut_subcommands(with_negative_numbers)
+}
+
+/// Whether it is a number below 0, with whatever behind it.
+fn is_negative(text: &str) -> bool {
+    text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|one: char| one.is_ascii_digit()))
 }
 
 fn number_with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
@@ -69,6 +95,23 @@ pub(crate) fn shown_bytes(bytes: u64) -> String {
     match STEPS.iter().find(|(step, _)| bytes >= *step) {
         Some((step, unit)) => format!("{:.1} {unit}", bytes as f64 / *step as f64),
         None => format!("{bytes} B"),
+    }
+}
+
+/// A time for people, to two places or so: `500 ms`, `9.8 s`, `2 min 5 s`, `3 h 20 min`, `7 d 1 h`.
+pub(crate) fn shown_time(time: Duration) -> String {
+    let (ms, seconds) = (time.as_millis(), time.as_secs());
+    let two = |unit: u64, name: &str, part: u64, part_name: &str| match seconds % unit / part {
+        0 => format!("{} {name}", seconds / unit),
+        rest => format!("{} {name} {rest} {part_name}", seconds / unit),
+    };
+    match seconds {
+        0 => format!("{ms} ms"),
+        1..120 if ms % 1000 < 100 => format!("{seconds} s"),
+        1..120 => format!("{seconds}.{} s", ms % 1000 / 100),
+        120..7200 => two(60, "min", 1, "s"),
+        7200..172_800 => two(3600, "h", 60, "min"),
+        _ => two(86_400, "d", 3600, "h"),
     }
 }
 
@@ -94,6 +137,23 @@ mod tests {
         {
             assert!(whole(bad).is_err_and(|why| why.contains(part)), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_time_to_live_is_more_than_nothing_and_numbers_below_0_are_called_so() {
+        assert_eq!(time_to_live("1ms"), Ok(Duration::from_millis(1)));
+        assert!(["0", "0s", "0d"].iter().all(|text| time_to_live(text).unwrap_err().contains("no time")));
+        assert!(["-1", "-1s"].iter().all(|text| time_to_live(text).unwrap_err().contains("below 0")));
+        assert!(bytes("-4KiB").unwrap_err().contains("below 0"));
+        assert!(duration("soon").unwrap_err().contains("a number alone is of seconds"));
+    }
+
+    #[test]
+    fn times_are_shown_short() {
+        let of = |ms| shown_time(Duration::from_millis(ms));
+        assert_eq!([0, 500, 1000, 9_840, 119_999].map(of), ["0 ms", "500 ms", "1 s", "9.8 s", "119.9 s"]);
+        assert_eq!([120_000, 125_000, 7_200_000].map(of), ["2 min", "2 min 5 s", "2 h"]);
+        assert_eq!([12_000_000, 608_400_000].map(of), ["3 h 20 min", "7 d 1 h"]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Where the asynchronous parts of a command run.
 
 use std::future::pending;
+use std::io::Read;
 use std::path::Path;
 
 use tokio::runtime::{Builder, Runtime};
@@ -46,6 +47,18 @@ impl StopSignals {
         std::thread::spawn(move || {
             // An error is its end too.
             let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+            drop(end);
+        });
+        self.input = Some(ended);
+    }
+
+    /// A key counts as one of them, and so does the end of standard input.
+    pub(crate) fn end_with_key(&mut self, key: u8) {
+        let (end, ended) = oneshot::channel();
+        #[expect(clippy::disallowed_methods, reason = "standard input has no other way to be waited for")]
+        std::thread::spawn(move || {
+            let is_other = |byte: &std::io::Result<u8>| byte.as_ref().is_ok_and(|byte| *byte != key);
+            std::io::stdin().lock().bytes().take_while(is_other).for_each(drop);
             drop(end);
         });
         self.input = Some(ended);

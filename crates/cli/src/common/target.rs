@@ -2,15 +2,16 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use clap::Args;
 use clap::builder::OsStringValueParser;
 use zerohop_client::{Client, Keyspace, Options, Reason, Secret, read_token};
-use zerohop_placement::Address;
 use zerohop_wire::ids::MapEpoch;
 
 use super::ending::CommandError;
+use super::endpoint::{self, Endpoints, no_address, nobody_listens};
 use super::secret::SecretPlace;
 use super::tls::TlsCa;
 use super::{http, quantity};
@@ -20,16 +21,10 @@ const CONNECT_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Target {
-    /// Any manager or instance of the cluster; several of one cluster, separated by commas, are tried in turn.
-    #[arg(
-        long,
-        env = "ZEROHOP_ENDPOINT",
-        value_name = "HOST:PORT",
-        default_value = "127.0.0.1:7400",
-        value_delimiter = ',',
-        value_parser = endpoint
-    )]
-    endpoint: Vec<String>,
+    /// Any manager or instance of the cluster; several of one cluster, separated by commas, are tried in turn. Without a port it is
+    /// 7400 [default: 127.0.0.1:7400].
+    #[arg(long, env = "ZEROHOP_ENDPOINT", value_name = "HOST:PORT", value_parser = Endpoints::read)]
+    endpoint: Vec<Endpoints>,
     #[command(flatten)]
     secret: SecretPlace,
     #[command(flatten)]
@@ -43,14 +38,15 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Connects. Without an answer it gives up after two seconds, or after the time-out if that is shorter.
+    /// Connects. Without an answer it gives up after two seconds, or after the time-out if that is shorter; at once, if nobody listens
+    /// at any of the endpoints.
     pub(crate) async fn connect(&self) -> Result<Client, CommandError> {
         self.connect_with(|_| {}).await
     }
 
     /// Connects to a manager of the cluster, which alone is asked by control requests.
     pub(crate) async fn connect_at(&self, manager: &str) -> Result<Client, CommandError> {
-        let target = Target { endpoint: vec![manager.to_owned()], ..self.clone() };
+        let target = Target { endpoint: vec![Endpoints::one(manager)], ..self.clone() };
         target.connect_with(|options| options.manager = Some(manager.to_owned())).await
     }
 
@@ -72,16 +68,25 @@ impl Target {
             ..Options::default()
         };
         change(&mut options);
-        let endpoints: Vec<&str> = self.endpoint.iter().map(String::as_str).collect();
-        match Client::connect_with(&endpoints, options).await {
-            Err(error) if is_of_no_cluster(&error) => Err(self.of_no_cluster(error).await),
-            done => done.map_err(unreachable),
+        let endpoints = self.endpoints();
+        let looked_up = AtomicUsize::new(0);
+        let connected = tokio::select! {
+            connected = Client::connect_with(&endpoints, options) => connected,
+            why = nobody_listens(&endpoints, &looked_up) => return Err(CommandError::NoCluster(why)),
+        };
+        let place = looked_up.load(Ordering::Relaxed).checked_sub(1);
+        match (connected, place.and_then(|place| endpoints.get(place))) {
+            (Err(error), _) if is_of_no_cluster(&error) => Err(self.of_no_cluster(error).await),
+            (Err(_), Some(endpoint)) => {
+                Err(CommandError::NoCluster(no_address(endpoint, "the look-up takes too long")))
+            }
+            (done, _) => done.map_err(unreachable),
         }
     }
 
     /// What a node waits for that is of no cluster yet.
     async fn of_no_cluster(&self, error: zerohop_client::Error) -> CommandError {
-        for endpoint in &self.endpoint {
+        for endpoint in self.endpoints() {
             if let Some(reason) = http::why_not(endpoint).await {
                 let told =
                     format!("the node at {endpoint} is of no cluster yet: {reason}. Nothing was changed");
@@ -96,9 +101,9 @@ impl Target {
         self.timeout
     }
 
-    /// The endpoints, as they were given.
-    pub(crate) fn endpoints(&self) -> &[String] {
-        &self.endpoint
+    /// The endpoints, or the default one.
+    pub(crate) fn endpoints(&self) -> Vec<&str> {
+        endpoint::all(&self.endpoint)
     }
 
     /// What shows over HTTP that the secret is known, if there is one.
@@ -150,8 +155,4 @@ fn unreachable(error: zerohop_client::Error) -> CommandError {
 fn is_of_no_cluster(error: &zerohop_client::Error) -> bool {
     let zerohop_client::Error::Operation { reason, .. } = error else { return false };
     matches!(**reason, Reason::NoKeyspace { epoch: MapEpoch(0), .. })
-}
-
-fn endpoint(text: &str) -> Result<String, String> {
-    Address::new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }

@@ -56,7 +56,7 @@ fn bounded(from: impl Read, name: &Path) -> Result<Vec<u8>, CommandError> {
         .map_err(|error| CommandError::system("reading", name, &error))?;
     if bytes.len() > VALUE_BYTES_MAX {
         let reason = format!(
-            "{}: has more than the {VALUE_BYTES_MAX} bytes that a value may have: store it in parts",
+            "{}: has more than the {VALUE_BYTES_MAX} bytes that a value may have: store it as a blob, with `zerohop blob put`",
             names::path(name)
         );
         return Err(CommandError::Refused(reason));

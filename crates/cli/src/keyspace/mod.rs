@@ -26,6 +26,7 @@ pub(crate) enum KeyspaceCommand {
     /// Shows one keyspace.
     Show(show::ShowArguments),
     /// Lists all keyspaces.
+    #[command(visible_alias = "ls")]
     List(show::ListArguments),
     /// Removes a keyspace and all that is in it.
     ///

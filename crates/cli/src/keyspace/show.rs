@@ -45,7 +45,7 @@ pub(super) async fn run_list(arguments: ListArguments) -> Result<Ending, Command
     let status = admin::status(&place.target.connect().await?).await?;
     let keyspaces: Vec<ShownKeyspace> = status.keyspaces.into_iter().map(Into::into).collect();
     if place.json {
-        output::json(&keyspaces)?;
+        output::json_lines(&keyspaces)?;
     } else {
         keyspaces.iter().try_for_each(|keyspace| output::result(&keyspace.to_string()))?;
     }

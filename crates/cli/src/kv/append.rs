@@ -23,7 +23,7 @@ pub(crate) struct AppendArguments {
     #[command(flatten)]
     condition: GivenCondition,
     #[command(flatten)]
-    place: Place,
+    pub(super) place: Place,
 }
 
 #[derive(Args, Debug)]

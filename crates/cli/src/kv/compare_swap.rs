@@ -27,7 +27,7 @@ pub(crate) struct CompareSwapArguments {
     #[command(flatten)]
     condition: GivenCondition,
     #[command(flatten)]
-    place: Place,
+    pub(super) place: Place,
 }
 
 #[derive(Args, Debug)]

@@ -18,7 +18,7 @@ pub(crate) struct ExtendArguments {
     #[command(flatten)]
     condition: GivenCondition,
     #[command(flatten)]
-    place: Place,
+    pub(super) place: Place,
 }
 
 pub(super) async fn run(arguments: ExtendArguments) -> Result<Ending, CommandError> {

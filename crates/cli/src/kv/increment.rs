@@ -19,7 +19,7 @@ pub(crate) struct IncrementArguments {
     #[command(flatten)]
     condition: GivenCondition,
     #[command(flatten)]
-    place: Place,
+    pub(super) place: Place,
 }
 
 #[derive(Serialize)]

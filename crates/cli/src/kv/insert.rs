@@ -22,12 +22,12 @@ pub(crate) struct InsertArguments {
     #[command(flatten)]
     value: GivenValue,
     /// The record ceases to be after this time: 10s, 500ms, 2h. Otherwise it stays.
-    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    #[arg(long, value_name = "TIME", value_parser = quantity::time_to_live)]
     ttl: Option<Duration>,
     #[command(flatten)]
     condition: GivenCondition,
     #[command(flatten)]
-    place: Place,
+    pub(super) place: Place,
 }
 
 #[derive(Serialize)]

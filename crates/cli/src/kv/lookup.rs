@@ -1,11 +1,15 @@
 //! `zerohop kv lookup`.
 
+use std::time::Duration;
+
 use clap::Args;
 use serde::Serialize;
 use zerohop_client::{Info, Range};
+use zerohop_node::clock::HybridClock;
 
 use super::{KeyArgument, Place, record, refusal};
 use crate::common::ending::{CommandError, Ending};
+use crate::common::quantity;
 use crate::common::shown::Key;
 use crate::output;
 
@@ -21,7 +25,7 @@ pub(crate) struct LookupArguments {
     #[arg(long, conflicts_with = "range")]
     info: bool,
     #[command(flatten)]
-    place: Place,
+    pub(super) place: Place,
 }
 
 #[derive(Serialize)]
@@ -56,20 +60,30 @@ pub(super) async fn run(arguments: LookupArguments) -> Result<Ending, CommandErr
 }
 
 fn show_info(place: &Place, key: &[u8], info: &Info) -> Result<Ending, CommandError> {
-    let (record, unit) = match refusal::type_name(info.record) {
-        "bytes" => ("bytes", "bytes"),
-        list => (list, "values"),
-    };
+    let record = refusal::type_name(info.record);
     let version = info.version.to_string();
     if place.json {
         let (length, expires_at_ms) = (info.length, info.expires_at_ms);
         output::json(&ShownInfo { key: Key(key), found: true, record, version, length, expires_at_ms })?;
     } else {
-        let expiry =
-            info.expires_at_ms.map_or_else(String::new, |ms| format!(", expires at {ms} ms since 1970"));
-        output::result(&format!("{record} of {} {unit}, version {version}{expiry}", info.length))?;
+        let length = match record {
+            "bytes" => format!("{} bytes", info.length),
+            list => format!("{list} of {} values", info.length),
+        };
+        let expiry = info
+            .expires_at_ms
+            .map_or_else(String::new, |at| expiry(at, HybridClock::default().tick().millis()));
+        output::result(&format!("{length}, version {version}{expiry}"))?;
     }
     Ok(Ending::Done)
+}
+
+/// When a record expires, by this machine's clock; both in milliseconds since 1970.
+fn expiry(at: u64, now: u64) -> String {
+    match at.checked_sub(now) {
+        Some(left) => format!(", expires in {}", quantity::shown_time(Duration::from_millis(left))),
+        None => ", expires now".to_owned(),
+    }
 }
 
 /// For clap.
@@ -83,6 +97,12 @@ fn range(text: &str) -> Result<Range, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_expiry_is_told_from_now_on() {
+        assert_eq!(expiry(1_795_647_940_092, 1_795_647_930_290), ", expires in 9.8 s");
+        assert_eq!(expiry(1, 2), ", expires now");
+    }
 
     #[test]
     fn ranges_are_read_with_open_ends() {

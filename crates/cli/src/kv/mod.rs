@@ -22,6 +22,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use clap::{Args, Subcommand};
 use zerohop_client::Keyspace;
+use zerohop_wire::ids::KeyspaceId;
 
 use crate::common::ending::{CommandError, Ending};
 use crate::common::target::Target;
@@ -29,13 +30,16 @@ use crate::common::target::Target;
 #[derive(Debug, Subcommand)]
 pub(crate) enum KvCommand {
     /// Makes a record these bytes, whatever it was.
+    #[command(visible_aliases = ["set", "put"])]
     Insert(insert::InsertArguments),
     /// Prints a record.
     ///
     /// Bytes are printed exactly as they are stored, and on a terminal followed by a line feed; the values of a list
     /// each with a line feed behind it.
+    #[command(visible_alias = "get")]
     Lookup(lookup::LookupArguments),
     /// Removes a record.
+    #[command(visible_aliases = ["del", "rm"], alias = "delete")]
     Remove(remove::RemoveArguments),
     /// Adds values to the end of a list, making it if there is no record, and prints its length.
     Append(append::AppendArguments),
@@ -54,6 +58,7 @@ pub(crate) enum KvCommand {
     /// Bytes that the record does not have are zeros.
     Transform(transform::TransformArguments),
     /// Prints the keys that begin with a prefix, in no particular order.
+    #[command(visible_alias = "ls", alias = "list")]
     Scan(scan::ScanArguments),
 }
 
@@ -90,7 +95,29 @@ impl KeyArgument {
     }
 }
 
+impl KvCommand {
+    fn place(&self) -> &Place {
+        match self {
+            KvCommand::Insert(arguments) => &arguments.place,
+            KvCommand::Lookup(arguments) => &arguments.place,
+            KvCommand::Remove(arguments) => &arguments.place,
+            KvCommand::Append(arguments) => &arguments.place,
+            KvCommand::Extend(arguments) => &arguments.place,
+            KvCommand::Cas(arguments) => &arguments.place,
+            KvCommand::Wait(arguments) => &arguments.place,
+            KvCommand::Incr(arguments) => &arguments.place,
+            KvCommand::Transform(arguments) => &arguments.place,
+            KvCommand::Scan(arguments) => &arguments.place,
+        }
+    }
+}
+
 pub(crate) async fn run(command: KvCommand) -> Result<Ending, CommandError> {
+    let keyspace = command.place().keyspace.clone();
+    done(command).await.map_err(|error| error.naming(|id| (id != KeyspaceId::NONE).then_some(&*keyspace)))
+}
+
+async fn done(command: KvCommand) -> Result<Ending, CommandError> {
     match command {
         KvCommand::Insert(arguments) => insert::run(arguments).await,
         KvCommand::Lookup(arguments) => lookup::run(arguments).await,

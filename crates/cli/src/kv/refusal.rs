@@ -54,14 +54,18 @@ pub(super) fn tell(place: &Place, key: &[u8], error: Error) -> Result<Ending, Co
     Ok(Ending::No)
 }
 
+/// What an error repeats of a key.
+pub(super) fn beginning(key: &[u8]) -> impl std::fmt::Display + '_ {
+    key[..key.len().min(64)].escape_ascii()
+}
+
 /// There is no record.
 pub(super) fn not_found(place: &Place, key: &[u8]) -> Result<Ending, CommandError> {
     match place.json {
         true => output::json(&No { found: Some(false), ..No::of(key, "not_found") })?,
-        false => output::problem(&format!(
-            "zerohop: key \"{}\": there is no record of this key",
-            key[..key.len().min(64)].escape_ascii()
-        )),
+        false => {
+            output::problem(&format!("zerohop: key \"{}\": there is no record of this key", beginning(key)))
+        }
     }
     Ok(Ending::No)
 }

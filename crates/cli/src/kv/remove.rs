@@ -16,7 +16,7 @@ pub(crate) struct RemoveArguments {
     #[command(flatten)]
     condition: GivenCondition,
     #[command(flatten)]
-    place: Place,
+    pub(super) place: Place,
 }
 
 #[derive(Serialize)]

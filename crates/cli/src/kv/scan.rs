@@ -29,7 +29,7 @@ pub(crate) struct ScanArguments {
     #[arg(short = '0', long, conflicts_with = "json")]
     null: bool,
     #[command(flatten)]
-    place: Place,
+    pub(super) place: Place,
 }
 
 /// One line of JSON for each key.

@@ -21,7 +21,7 @@ pub(crate) struct TransformArguments {
     #[command(flatten)]
     condition: GivenCondition,
     #[command(flatten)]
-    place: Place,
+    pub(super) place: Place,
 }
 
 #[derive(Serialize)]

@@ -3,12 +3,14 @@
 use std::ffi::OsString;
 
 use clap::Args;
-use zerohop_client::{Timestamp, Until};
+use zerohop_client::{Failure, Timestamp, Until};
 
 use super::condition::version;
 use super::{KeyArgument, Place, record, refusal};
 use crate::common::ending::{CommandError, Ending};
+use crate::common::quantity;
 use crate::common::value::argument;
+use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct WaitArguments {
@@ -17,7 +19,7 @@ pub(crate) struct WaitArguments {
     #[command(flatten)]
     until: GivenUntil,
     #[command(flatten)]
-    place: Place,
+    pub(super) place: Place,
 }
 
 #[derive(Args, Debug)]
@@ -44,6 +46,13 @@ pub(super) async fn run(arguments: WaitArguments) -> Result<Ending, CommandError
     let (place, key) = (arguments.place, arguments.key.into_bytes());
     let GivenUntil { absent, equals, differs, changed, .. } = arguments.until;
     let (equals, differs) = (equals.map(argument).transpose()?, differs.map(argument).transpose()?);
+    let missed = match (&equals, &differs, changed) {
+        (Some(_), _, _) => "not this value",
+        (_, Some(_), _) => "still this value",
+        (_, _, Some(_)) => "still this version",
+        _ if absent => "still there",
+        _ => "not there",
+    };
     let until = match (&equals, &differs, changed) {
         (Some(value), _, _) => Until::Equals(value),
         (_, Some(value), _) => Until::Differs(value),
@@ -56,6 +65,14 @@ pub(super) async fn run(arguments: WaitArguments) -> Result<Ending, CommandError
         Ok(Some(found)) => record::show(&place, &keyspace, &key, found, None).await,
         // What was waited for may be that there is none.
         Ok(None) => record::show_absent(&place, &key),
+        Err(error) if matches!(error.failure(), Some(Failure::TimedOut { .. })) && !place.json => {
+            let waited = quantity::shown_time(place.target.timeout());
+            output::problem(&format!(
+                "zerohop: key \"{}\": {missed} after {waited}",
+                refusal::beginning(&key)
+            ));
+            Ok(Ending::No)
+        }
         Err(error) => refusal::tell(&place, &key, error),
     }
 }

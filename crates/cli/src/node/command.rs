@@ -12,6 +12,7 @@ use crate::output;
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeCommand {
     /// Tells which nodes there are.
+    #[command(visible_alias = "ls")]
     List(ListArguments),
     /// Has everything that a node holds move to others. It then serves nothing, and can be stopped and removed.
     Drain(OneNode),
@@ -82,7 +83,7 @@ pub(crate) async fn run(command: NodeCommand) -> Result<Ending, CommandError> {
             view::tell(&status, arguments.json)?;
             let nodes: Vec<Listed> = status.nodes.into_iter().map(Listed::from).collect();
             if arguments.json {
-                output::json(&nodes)?;
+                output::json_lines(&nodes)?;
                 return Ok(Ending::Done);
             }
             let line = |node: &Listed| {
@@ -119,7 +120,7 @@ async fn managers(arguments: ManagersArguments) -> Result<(), CommandError> {
         return Err(CommandError::Refused("this node stands alone: it has no control group".to_owned()));
     }
     if json {
-        return output::json(&all);
+        return output::json_lines(&all);
     }
     let line = |one: &ListedManager| format!("{}\t{}\t{}", one.node, one.state, one.manager);
     output::result(&all.iter().map(line).collect::<Vec<_>>().join("\n"))

@@ -9,6 +9,7 @@ use zerohop_node::server::{ClusterOptions, LocalStart, Way};
 
 use super::listen;
 use crate::common::ending::CommandError;
+use crate::common::endpoint::with_port;
 use crate::common::names;
 
 /// The most bytes of the name of a failure domain, and of its value.
@@ -31,7 +32,7 @@ pub(super) struct ClusterArguments {
     #[arg(long, conflicts_with = "join")]
     scheduler: bool,
     /// Joins a cluster that is there: where a manager of it listens. May be given several times.
-    #[arg(long, value_name = "HOST:PORT", value_parser = listen)]
+    #[arg(long, value_name = "HOST:PORT", value_parser = manager)]
     join: Vec<SocketAddr>,
     /// Sets a cluster that starts together apart from others at the same addresses, which have folders of their own.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
@@ -107,6 +108,11 @@ impl ClusterArguments {
     fn of(&self, way: Way) -> ClusterOptions {
         ClusterOptions { way, domain: self.domain.as_deref().map_or(0, domain_of), capacity: self.capacity }
     }
+}
+
+/// For clap: where a manager listens, at the default port if none is given.
+fn manager(text: &str) -> Result<SocketAddr, String> {
+    listen(&with_port(text)?)
 }
 
 /// Where a node of a list listens.

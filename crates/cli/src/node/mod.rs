@@ -104,6 +104,19 @@ pub(crate) fn run(arguments: &NodeArguments) -> Result<Ending, CommandError> {
     let format: LogFormat = arguments.log_format.parse().map_err(|error| failed(&error))?;
     let level: LevelFilter = arguments.log_level.parse().map_err(|error| failed(&error))?;
     logging::init(format, level).map_err(|error| failed(&error))?;
+    match (serve(arguments), format) {
+        // What reads a log of JSON reads why it ends, too.
+        (Err(error), LogFormat::Json) => {
+            logging::fatal(&error.to_string());
+            Err(CommandError::Logged(Box::new(error)))
+        }
+        (outcome, _) => outcome,
+    }
+}
+
+/// The same, once there is a log.
+fn serve(arguments: &RunArguments) -> Result<Ending, CommandError> {
+    let failed = |error: &dyn std::fmt::Display| CommandError::Node(error.to_string());
     let cluster = arguments.cluster.options(arguments.listen)?;
     let listen = cluster.as_ref().and_then(hosts::listen_of).or(arguments.listen).unwrap_or(LISTEN_DEFAULT);
     let mut options = ServerOptions::new(listen);

@@ -73,7 +73,7 @@ pub(super) async fn run(arguments: ListArguments) -> Result<Ending, CommandError
         .map(|one| Listed { damaged: is_damaged(one.partition), ..Listed::of(one, &places) })
         .collect();
     if arguments.json {
-        output::json(&all)?;
+        output::json_lines(&all)?;
         return Ok(Ending::Done);
     }
     let line = |one: &Listed| {

@@ -14,6 +14,7 @@ use crate::keyspace::{self, SplitArguments};
 #[derive(Debug, Subcommand)]
 pub(crate) enum PartitionCommand {
     /// Tells which instances hold the partitions of a keyspace.
+    #[command(visible_alias = "ls")]
     List(list::ListArguments),
     /// Moves a partition to another node, while it is in use, and waits until it serves there.
     ///

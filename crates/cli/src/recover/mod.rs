@@ -126,10 +126,9 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<Ending, CommandEr
     }
     if lost.is_empty() {
         let stands_still = status.view.as_ref().is_some_and(|view| view.no_primary + view.stuck > 0);
-        match json {
-            true => output::json(&Vec::<Shown>::new())?,
-            false if !view::has_quorum(&status) || stands_still => {}
-            false => output::result("No partition is lost or damaged; there is nothing to recover.")?,
+        // A list of none has no line.
+        if !json && view::has_quorum(&status) && !stands_still {
+            output::result("No partition is lost or damaged; there is nothing to recover.")?;
         }
         return match (view::has_quorum(&status), stands_still) {
             (false, _) => Err(CommandError::Refused(NO_QUORUM.to_owned())),
@@ -208,7 +207,7 @@ async fn find(
 fn ask(json: bool, lost: Vec<Lost>, places: &Places) -> Result<CommandError, CommandError> {
     let shown: Vec<Shown> = lost.iter().map(|one| one.shown(None, false)).collect();
     match json {
-        true => output::json(&shown)?,
+        true => output::json_lines(&shown)?,
         false => {
             let lines: Vec<String> = shown.iter().take(TOLD_MAX).map(|one| one.line(places)).collect();
             output::result(&lines.join("\n"))?;
@@ -252,7 +251,7 @@ async fn wait(client: &Client, lost: &[Lost]) -> Result<Vec<Option<u32>>, Comman
 
 fn tell_done(json: bool, shown: &[Shown]) -> Result<(), CommandError> {
     if json {
-        return output::json(&shown);
+        return output::json_lines(shown);
     }
     for Shown { keyspace, partition, damaged, .. } in shown.iter().filter(|one| one.recovered) {
         for lacking in damaged.iter().flat_map(|damaged| &damaged.named) {

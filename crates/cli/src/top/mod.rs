@@ -1,6 +1,7 @@
 //! `zerohop top`: what each node does just now, again and again.
 
 mod sample;
+mod table;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +13,8 @@ use zerohop_wire::admin::{NodeStatus, Status};
 
 use self::sample::{Figures, Sample};
 use crate::common::ending::{CommandError, Ending};
-use crate::common::quantity::{self, shown_bytes};
+use crate::common::keys::Keys;
+use crate::common::quantity;
 use crate::common::runtime::StopSignals;
 use crate::common::target::Target;
 use crate::common::view::{self, ShownView};
@@ -73,8 +75,20 @@ pub(crate) async fn run(arguments: TopArguments) -> Result<Ending, CommandError>
     let bearer = target.bearer()?;
     let client = target.connect().await?;
     let mut signals = StopSignals::new()?;
+    let is_screen = output::is_terminal() && !once && !json;
+    // Dropped last, as what the terminal was before.
+    let keys = is_screen.then(Keys::new).flatten().inspect(|_| signals.end_with_key(b'q'));
     let mut begin = Instant::now();
     let mut before = hear(&admin::status(&client).await?.nodes, bearer.as_deref()).await;
+    // Whoever may ask one of them may ask all.
+    if !before.is_empty()
+        && before.values().all(|heard| heard.as_ref().is_err_and(|why| why == http::WANTS_SECRET))
+    {
+        return Err(CommandError::Refused(
+            "top reads the metrics of nodes, which want the cluster's secret: say --secret-file PATH; a token is not enough"
+                .to_owned(),
+        ));
+    }
     loop {
         tokio::select! {
             () = sleep_until(begin + interval) => {}
@@ -88,8 +102,9 @@ pub(crate) async fn run(arguments: TopArguments) -> Result<Ending, CommandError>
             output::json(&shown)?;
         } else {
             // On a terminal in the same place; elsewhere one below the other.
-            let clear = if output::is_terminal() && !once { "\x1b[H\x1b[2J" } else { "" };
-            output::raw(&[clear.as_bytes(), names::screened(&shown.table()).as_bytes(), b"\n"])?;
+            let (clear, hint) =
+                (if is_screen { "\x1b[H\x1b[2J" } else { "" }, if keys.is_some() { "; q ends" } else { "" });
+            output::raw(&[clear.as_bytes(), names::screened(&table::table(&shown, hint)).as_bytes(), b"\n"])?;
         }
         if once {
             return Ok(Ending::Done);
@@ -132,61 +147,4 @@ impl Shown {
         let total = each.fold(Figures::default(), |total, figures| total.with(figures));
         Shown { seconds, nodes, total, warnings: first, view, seen }
     }
-
-    fn table(&self) -> String {
-        let mut lines = self.warnings.clone();
-        lines.push(format!(
-            "{:<22} {:>10} {:>8} {:>10} {:>10} {:>8} {:>8} {:>6} {:>11} {:>10} {:>10} {:>5}",
-            "node",
-            "answers/s",
-            "errors/s",
-            "in/s",
-            "out/s",
-            "p50 us",
-            "p99 us",
-            "conns",
-            "records",
-            "log",
-            "memory",
-            "cpus"
-        ));
-        for ShownNode { id, state, manager, figures, silent } in &self.nodes {
-            let name = names::text(format!("{id} {manager}").as_bytes());
-            lines.push(match (figures, silent) {
-                (Some(figures), _) => line(&name, figures),
-                (None, Some(why)) => format!("{name:<22} {state}: {why}"),
-                (None, None) => format!("{name:<22} {state}"),
-            });
-        }
-        if self.nodes.len() > 1 {
-            lines.push(line("all", &self.total));
-        }
-        let told = "us: from the first request of a batch to its answers, within the server";
-        let seen = self.seen.as_ref().map(|seen| format!(", {seen}")).unwrap_or_default();
-        lines.push(format!("over {:.1} s{seen}; {told}", self.seconds));
-        if self.total.troubles > 0.0 {
-            let troubles = self.total.troubles;
-            lines.push(format!("{troubles:.0} troubles: `zerohop doctor` tells which"));
-        }
-        lines.join("\n")
-    }
-}
-
-fn line(name: &str, figures: &Figures) -> String {
-    let us = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |us| format!("{us:.0}"));
-    let size = |bytes: f64| shown_bytes(bytes as u64);
-    format!(
-        "{name:<22} {:>10.0} {:>8.0} {:>10} {:>10} {:>8} {:>8} {:>6.0} {:>11.0} {:>10} {:>10} {:>5.2}",
-        figures.answers_per_s,
-        figures.failures_per_s,
-        size(figures.received_bytes_per_s),
-        size(figures.sent_bytes_per_s),
-        us(figures.batch_us_p50),
-        us(figures.batch_us_p99),
-        figures.connections,
-        figures.records,
-        size(figures.log_bytes),
-        size(figures.resident_bytes),
-        figures.processors
-    )
 }

@@ -29,20 +29,23 @@ pub(super) struct Line {
 #[derive(Debug, Parser)]
 #[command(no_binary_name = true, disable_help_flag = true, disable_help_subcommand = true, name = "")]
 pub(super) enum Operation {
+    #[command(aliases = ["set", "put"])]
     Insert {
         #[command(flatten)]
         at: At,
         #[arg(allow_hyphen_values = true)]
         value: OsString,
-        #[arg(long, value_parser = quantity::duration)]
+        #[arg(long, value_parser = quantity::time_to_live, allow_hyphen_values = true)]
         ttl: Option<Duration>,
         #[command(flatten)]
         condition: GivenCondition,
     },
+    #[command(alias = "get")]
     Lookup {
         #[command(flatten)]
         at: At,
     },
+    #[command(aliases = ["del", "rm"])]
     Remove {
         #[command(flatten)]
         at: At,

@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use clap::Args;
 use zerohop_client::{Client, Expiry, Info, Keyspace, Promise, Record, Timestamp, Transaction};
 
-use crate::common::ending::{CommandError, Ending};
+use crate::common::ending::{CommandError, Ending, lacking};
 use crate::common::target::Target;
 use line::{Line, Operation};
 
@@ -109,6 +109,13 @@ pub(crate) async fn run(arguments: TxnArguments) -> Result<Ending, CommandError>
         Ok((Work::Failed(place, found), _)) => show::failed(arguments.json, &lines[place], found),
         Ok((Work::Done(_), None)) => Err(CommandError::Unexpected),
         Err(error) => {
+            let named = |id| {
+                let mut found = keyspaces.iter().filter(|(_, keyspace)| keyspace.id() == id);
+                found.next().map(|(name, _)| name.as_deref().unwrap_or(&arguments.keyspace))
+            };
+            if let Some(why) = lacking(&error, named) {
+                return Err(CommandError::Refused(why));
+            }
             let progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
             show::refused(arguments.json, (lines, &progress), error)
         }

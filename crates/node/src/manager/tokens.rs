@@ -28,7 +28,20 @@ pub(super) fn may_ask(map: &ClusterMap, access: Access, ask: &Ask) -> Result<(),
         // All else is about the whole cluster.
         _ => permits(map, access, KeyspaceId::NONE, Permission::Admin),
     };
-    permitted.map_err(|failure: Failure<'_>| AdminAnswer::refused(REFUSED_FORBIDDEN, failure.to_string()))
+    permitted.map_err(|failure: Failure<'_>| AdminAnswer::refused(REFUSED_FORBIDDEN, lacking(map, &failure)))
+}
+
+/// What is lacking, with the name of the keyspace, of which the failure has the number.
+fn lacking(map: &ClusterMap, failure: &Failure<'_>) -> String {
+    let Failure::Forbidden { permission, keyspace } = failure else { return failure.to_string() };
+    match map.keyspace(*keyspace) {
+        Some(found) => format!(
+            "the token does not permit this: it needs `{permission}` in keyspace \"{}\"; ask the cluster's administrator for one \
+             that has it",
+            found.config().name
+        ),
+        None => failure.to_string(),
+    }
 }
 
 /// What a request about tokens makes of the map; `None`: it is about something else.

@@ -27,7 +27,7 @@ fn until_others_decide(cluster: &Cluster, without: &[usize]) {
 
 /// The nodes of the control group, as whoever is asked knows them.
 fn sits(cluster: &Cluster) -> Vec<String> {
-    let listed = cluster.json(&["node", "managers"]).remove(0);
+    let listed = cluster.list(&["node", "managers"]);
     let mut sits: Vec<String> =
         listed.as_array().unwrap().iter().map(|one| one["node"].to_string()).collect();
     sits.sort();
@@ -141,7 +141,7 @@ fn a_control_group_without_its_majority_is_founded_anew_and_the_old_managers_com
     // other two are killed.
     until_done(&cluster, &["keyspace", "alter", "default", "--min-in-sync", "3"]);
     cluster.wait_for("all copies are in sync", |_| {
-        let partitions = cluster.json(&["partition", "list", "default"]).remove(0);
+        let partitions = cluster.list(&["partition", "list", "default"]);
         partitions.as_array().unwrap().iter().all(|one| one["in_sync"].as_array().unwrap().len() == 2)
     });
     for key in 0..8 {

@@ -45,7 +45,7 @@ async fn a_partition_is_moved_under_load_and_stays_where_it_was_put() {
         held == 192 && status["groups"]["moving"] == 0 && status["groups"]["rebuilding"] == 0
     });
     let load = Load::begin(&cluster.endpoints(), 4);
-    let all = cluster.json(&["partition", "list"]).remove(0);
+    let all = cluster.list(&["partition", "list"]);
     let all = all.as_array().unwrap();
     // Of three copies on four nodes one node has none: its instance is moved to.
     let instances: Vec<u64> = (0..4).collect();
@@ -60,7 +60,7 @@ async fn a_partition_is_moved_under_load_and_stays_where_it_was_put() {
         });
         let node = node.unwrap()["id"].as_u64().unwrap();
         moves(&cluster, &name, &format!("{node}:{to}"));
-        let now = cluster.json(&["partition", "list"]).remove(0);
+        let now = cluster.list(&["partition", "list"]);
         assert_eq!(now[at]["primary"].as_u64(), Some(to));
         assert_eq!(members(&now[at]).len(), 3);
         assert_eq!(before.difference(&members(&now[at])).count(), 1, "one has left");
@@ -84,20 +84,20 @@ async fn a_partition_is_moved_under_load_and_stays_where_it_was_put() {
     check(&connect(&cluster.endpoints()).await, &written).await;
     // Nobody evens out what an operator has chosen, until it is released.
     std::thread::sleep(std::time::Duration::from_secs(1));
-    let now = cluster.json(&["partition", "list"]).remove(0);
+    let now = cluster.list(&["partition", "list"]);
     assert!(moved.iter().all(|(at, to)| now[*at]["primary"].as_u64() == Some(*to)));
     // Every node tells which these are, also one that has no part in the control group, which alone knows.
     for endpoint in cluster.endpoints() {
         let (code, out, told) = cluster.run(&["partition", "list", "--json", "--endpoint", &endpoint]);
         assert_eq!(code, 0, "{told}");
-        let listed: Vec<Value> = serde_json::from_str(&out).unwrap();
+        let listed: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let pinned = listed.iter().enumerate().filter_map(|(at, one)| Some((at, one["pinned"].as_u64()?)));
         assert_eq!(pinned.collect::<Vec<_>>(), moved, "{endpoint}");
     }
     let (_, listed, _) = cluster.run(&["partition", "list"]);
     assert_eq!(listed.matches("by hand").count(), moved.len(), "{listed}");
     assert_eq!(cluster.run(&["partition", "release", "default/3"]).0, 0);
-    let listed = cluster.json(&["partition", "list"]).remove(0);
+    let listed = cluster.list(&["partition", "list"]);
     assert_eq!(listed[3]["pinned"], Value::Null);
     let (code, _, told) = cluster.run(&["partition", "release", "default/3"]);
     assert!(code == 3 && told.contains("nothing to release"), "{told}");

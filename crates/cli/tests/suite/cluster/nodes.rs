@@ -117,6 +117,11 @@ impl Cluster {
         out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
+    /// Runs a command that prints a list: its lines of JSON as one array.
+    pub(crate) fn list(&self, arguments: &[&str]) -> Value {
+        Value::Array(self.json(arguments))
+    }
+
     /// Asks a node to end and waits until it has.
     pub(crate) fn stop(&mut self, node: usize) {
         assert!(self.nodes[node].is_some(), "it runs");

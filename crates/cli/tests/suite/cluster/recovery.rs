@@ -86,13 +86,13 @@ async fn what_is_lost_is_told_and_given_up_on_an_operators_word_and_nothing_else
     assert!(code == 3 && told.contains("--accept-loss") && out.contains("nothing is left"), "{out} {told}");
     assert_eq!(cluster.run(&["recover", "--accept-loss"]).0, 2);
     assert_eq!(cluster.status()["groups"]["lost"].as_u64(), Some(lost), "nothing is done unasked");
-    let first = cluster.json(&["partition", "list", "single"]).remove(0);
+    let first = cluster.list(&["partition", "list", "single"]);
     let first =
         first.as_array().unwrap().iter().find(|one| one["lost"] == true).unwrap()["partition"].clone();
-    let one = cluster.json(&["recover", "--accept-loss", &format!("single/{first}")]).remove(0);
+    let one = cluster.list(&["recover", "--accept-loss", &format!("single/{first}")]);
     assert_eq!((&one[0]["left"], &one[0]["recovered"]), (&"nothing".into(), &true.into()), "{one}");
     assert_eq!(cluster.status()["groups"]["lost"].as_u64(), Some(lost - 1));
-    let all = cluster.json(&["recover", "--accept-loss", "--all-lost"]).remove(0);
+    let all = cluster.list(&["recover", "--accept-loss", "--all-lost"]);
     assert_eq!(all.as_array().unwrap().len() as u64, lost - 1);
     assert_eq!(cluster.run(&["recover"]).0, 0);
 

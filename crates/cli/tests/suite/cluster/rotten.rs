@@ -84,7 +84,7 @@ async fn the_only_copy_found_rotten_is_told_and_goes_on_with_what_is_whole_on_an
                 .all(|part| text.contains(part))
         })
     });
-    let listed = cluster.json(&["partition", "list", "rotten"]).remove(0);
+    let listed = cluster.list(&["partition", "list", "rotten"]);
     assert_eq!(listed[0]["damaged"], true, "{listed}");
     let (_, listed, _) = cluster.run(&["partition", "list", "rotten"]);
     assert!(listed.contains("DAMAGED"), "{listed}");
@@ -104,12 +104,10 @@ async fn the_only_copy_found_rotten_is_told_and_goes_on_with_what_is_whole_on_an
     let (code, out, told) = cluster.run(&["recover"]);
     assert!(code == 3 && out.contains("rotten/0") && out.contains("key-5"), "{code} {out} {told}");
     assert!(told.contains("--accept-loss") && told.contains("--from-follower"), "{told}");
-    assert!(
-        cluster.json(&["recover", "--accept-loss", "--all-lost"]).remove(0).as_array().unwrap().is_empty()
-    );
+    assert!(cluster.list(&["recover", "--accept-loss", "--all-lost"]).as_array().unwrap().is_empty());
     assert_eq!(look(&rotten, 20).await, Err(Failure::Rotten));
 
-    let done = cluster.json(&["recover", "--accept-loss", "rotten/0"]).remove(0);
+    let done = cluster.list(&["recover", "--accept-loss", "rotten/0"]);
     assert_eq!((&done[0]["left"], &done[0]["recovered"]), (&"damaged".into(), &true.into()), "{done}");
     assert_eq!((&done[0]["damaged"]["found"], done.as_array().unwrap().len()), (&1.into(), 1), "{done}");
     for key in (0..KEYS).filter(|key| *key != 5) {
@@ -154,7 +152,7 @@ async fn a_follower_takes_the_place_of_the_only_copy_found_rotten_if_the_operato
     let name = names.iter().find(|name| {
         let settings = ["--replicas", "2", "--min-in-sync", "1", "--partitions", "1"];
         cluster.json(&[&["keyspace", "create", name.as_str()], &settings[..]].concat());
-        cluster.json(&["partition", "list", name.as_str()])[0][0]["primary"] == of_first
+        cluster.json(&["partition", "list", name.as_str()])[0]["primary"] == of_first
     });
     let name = name.expect("partitions are spread");
     let place = format!("{name}/0");
@@ -184,7 +182,7 @@ async fn a_follower_takes_the_place_of_the_only_copy_found_rotten_if_the_operato
     });
     let (code, out, told) = cluster.run(&["recover"]);
     assert!(code == 3 && out.contains(&place) && out.contains("followers that are up"), "{out} {told}");
-    let done = cluster.json(&["recover", "--accept-loss", "--from-follower", &place]).remove(0);
+    let done = cluster.list(&["recover", "--accept-loss", "--from-follower", &place]);
     assert_eq!((&done[0]["left"], &done[0]["recovered"]), (&"followers".into(), &true.into()), "{done}");
     assert_ne!(done[0]["primary"], done[0]["damaged"]["instance"], "{done}");
     assert_eq!(cluster.run(&["recover"]).0, 0);

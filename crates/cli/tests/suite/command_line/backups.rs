@@ -397,7 +397,7 @@ fn is_expired(error: &Error) -> bool {
 
 /// The names of all keyspaces.
 fn keyspaces(cluster: &Serving) -> Vec<String> {
-    let all = cluster.json(&["keyspace", "list"]);
+    let all = cluster.list(&["keyspace", "list"]);
     all.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
 }
 

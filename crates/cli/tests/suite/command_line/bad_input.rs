@@ -57,7 +57,7 @@ fn a_wrong_command_line_and_a_call_for_help_end_as_documented() {
         (&["kv", "cas", "k", "new"], 2),
         (&["kv", "cas", "k", "--expect", "-", "-"], 2),
         (&["kv", "lookup", "k", "--range", "5"], 2),
-        (&["kv", "lookup", "k", "--endpoint", "nowhere"], 2),
+        (&["kv", "lookup", "k", "--endpoint", "nowhere:x"], 2),
         (&["kv", "lookup", "k", "--endpoint", "127.0.0.1:99999"], 2),
         (&["kv", "incr", "k", "much"], 2),
         (&["up", "--nodes", "0"], 2),

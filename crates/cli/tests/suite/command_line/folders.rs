@@ -151,7 +151,7 @@ fn a_cluster_file_that_is_damaged_is_refused_with_what_to_do() {
 }
 
 fn managers(cluster: &Serving) -> Vec<String> {
-    let managers = cluster.json(&["node", "managers"]);
+    let managers = cluster.list(&["node", "managers"]);
     let mut at: Vec<String> =
         managers.as_array().unwrap().iter().map(|one| one["manager"].as_str().unwrap().to_owned()).collect();
     at.sort();

@@ -41,14 +41,14 @@ fn keyspaces_are_made_changed_shown_and_dropped() {
     let names = |list: &Value| -> Vec<String> {
         list.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
     };
-    assert_eq!(names(&cluster.json(&["keyspace", "list"])), ["default", "papers"]);
+    assert_eq!(names(&cluster.list(&["keyspace", "list"])), ["default", "papers"]);
     assert!(
         cluster.ok(&["keyspace", "list"]).contains("papers: interval:50ms, 16 partitions by fnv1a, 1 copy")
     );
 
     // Where nobody can be asked, nobody is.
     assert_eq!(cluster.ok(&["keyspace", "drop", "papers"]), "");
-    assert_eq!(names(&cluster.json(&["keyspace", "list"])), ["default"]);
+    assert_eq!(names(&cluster.list(&["keyspace", "list"])), ["default"]);
     let gone = cluster.run(&["kv", "lookup", "-k", "papers", "k"]);
     assert_eq!(code(&gone), 3);
     assert!(
@@ -79,7 +79,7 @@ fn what_cannot_be_is_refused_with_the_reason() {
     refused(&["keyspace", "alter", "default"], 2, "nothing to change");
     refused(&["keyspace", "show", "nobody"], 3, "keyspace list");
     refused(&["keyspace", "drop", "nobody"], 3, "nobody");
-    assert_eq!(cluster.json(&["keyspace", "list"]).as_array().unwrap().len(), 1, "nothing was changed");
+    assert_eq!(cluster.list(&["keyspace", "list"]).as_array().unwrap().len(), 1, "nothing was changed");
 }
 
 #[test]

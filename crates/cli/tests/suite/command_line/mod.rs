@@ -1,5 +1,6 @@
 //! The `zerohop` program as its users meet it: real processes, real files.
 
+mod arguments;
 mod backups;
 mod bad_input;
 mod bench;

@@ -41,7 +41,7 @@ fn cluster(nodes: &str) -> Serving {
 }
 
 fn nodes(cluster: &Serving) -> usize {
-    cluster.json(&["node", "list"]).as_array().unwrap().len()
+    cluster.list(&["node", "list"]).as_array().unwrap().len()
 }
 
 #[test]

@@ -104,11 +104,20 @@ fn a_token_opens_what_it_permits_in_each_keyspace_and_nothing_else() {
         assert!(bench.refused(token, &["keyspace", "create", "more"]).contains("`admin` in all"));
     }
     let alter = ["keyspace", "alter", "papers", "--replicas", "2"];
-    assert!(bench.refused(&writer, &alter).contains("`admin` in keyspace"));
+    assert!(bench.refused(&writer, &alter).contains("`admin` in keyspace \"papers\""));
     bench.done(&owner, &alter);
     assert!(bench.refused(&owner, &lookup).contains("`read`"));
     bench.done(&everything, &["keyspace", "create", "more"]);
     bench.done(&everything, &["kv", "insert", "k", "v", "--keyspace", "more"]);
+
+    let insert = ["kv", "insert", "k", "v", "--keyspace", "papers"];
+    assert!(bench.refused(&reader, &insert).contains("`write` in keyspace \"papers\""));
+    let mut txn = zerohop(&["txn", "-k", "papers"]);
+    txn.env("ZEROHOP_ENDPOINT", bench.cluster.endpoint()).env("ZEROHOP_TOKEN_FILE", &reader);
+    let txn = output(txn, b"insert k v\n");
+    assert!(code(&txn) == 3 && stderr(&txn).contains("`write` in keyspace \"papers\""), "{txn:?}");
+    let top = bench.refused(&everything, &["top", "--once", "--interval", "100ms"]);
+    assert!(top.contains("a token is not enough"), "{top}");
 
     let listed = bench.admin(&["token", "list"]);
     assert!(listed.contains("reader\t") && listed.contains("papers: read\n"), "{listed}");

@@ -7,9 +7,10 @@ use std::time::Instant;
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::GIVE_UP_AFTER;
 use crate::support::process::Running;
 use crate::support::serving::{Serving, code, stderr, zerohop};
+use crate::support::terminal::OnTerminal;
+use crate::support::{GIVE_UP_AFTER, wait_for};
 
 #[test]
 fn what_is_done_in_the_time_is_told_as_a_rate() {
@@ -44,6 +45,18 @@ fn people_see_a_table_once_or_until_they_stop_it() {
     assert!(lines[0].starts_with("node") && lines[0].contains("answers/s"), "{told}");
     assert!(lines[1].starts_with(&format!("1 {}", cluster.endpoint())), "{told}");
     assert_eq!(lines.len(), 3, "{told}");
+    assert!(lines.iter().all(|line| line.chars().count() <= 80), "{told}");
+}
+
+#[test]
+fn a_key_ends_it_on_a_terminal() {
+    let cluster = Serving::in_memory();
+    let mut top = OnTerminal::whole(&cluster, &["top", "--interval", "100ms"]);
+    wait_for("a table", || top.told(), |told| told.contains("q ends"));
+    top.types("xq");
+    let (told, _, output) = top.end();
+    assert_eq!(code(&output), 0, "{told:?}");
+    assert!(!told.contains("xq"), "keys are not shown: {told:?}");
 }
 
 #[test]

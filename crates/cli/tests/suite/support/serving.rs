@@ -111,6 +111,12 @@ impl Serving {
         serde_json::from_str(&self.ok(&[arguments, &["--json"]].concat())).unwrap()
     }
 
+    /// The same of a command that prints a list: its lines as one array.
+    pub(crate) fn list(&self, arguments: &[&str]) -> Value {
+        let told = self.ok(&[arguments, &["--json"]].concat());
+        told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect()
+    }
+
     /// Sends a signal, waits, and returns the exit code.
     pub(crate) fn end_with(mut self, signal: Signal) -> Option<i32> {
         kill_process(self.pid(), signal).unwrap();

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -26,6 +26,7 @@ pub(crate) struct OnTerminal {
     started: Instant,
     told: Arc<Mutex<Vec<u8>>>,
     reader: std::thread::JoinHandle<()>,
+    keys: File,
 }
 
 impl OnTerminal {
@@ -63,6 +64,7 @@ impl OnTerminal {
         // Closed here too, so that the terminal ends with the program.
         drop(command);
         let ours = File::from(ours);
+        let keys = ours.try_clone().unwrap();
         let told = Arc::new(Mutex::new(Vec::new()));
         let reader = std::thread::spawn({
             let told = Arc::clone(&told);
@@ -74,11 +76,16 @@ impl OnTerminal {
                 }
             }
         });
-        OnTerminal { child, started, told, reader }
+        OnTerminal { child, started, told, reader, keys }
     }
 
     pub(crate) fn told(&self) -> String {
         String::from_utf8(self.told.lock().unwrap().clone()).unwrap()
+    }
+
+    /// Types something.
+    pub(crate) fn types(&mut self, text: &str) {
+        self.keys.write_all(text.as_bytes()).unwrap();
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

@@ -1,0 +1,101 @@
+//! Options that most commands have, before the command that they are for: `zerohop --json status`.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use clap::Command;
+
+/// The long names of those options, and whether a value belongs to each.
+const OPTIONS: [(&str, bool); 7] = [
+    ("endpoint", true),
+    ("secret-file", true),
+    ("tls-ca", true),
+    ("token-file", true),
+    ("timeout", true),
+    ("keyspace", true),
+    ("json", false),
+];
+
+/// The arguments, with such options behind the command that they are for, which says whether it has them. The first argument is the
+/// program.
+pub(crate) fn behind_the_command(
+    root: &Command,
+    arguments: impl IntoIterator<Item = OsString>,
+) -> Vec<OsString> {
+    let mut rest = arguments.into_iter();
+    let mut out: Vec<OsString> = rest.next().into_iter().collect();
+    let mut moved = Vec::new();
+    let mut at = root;
+    while let Some(word) = rest.next() {
+        if let Some(needs_value) = option(&word) {
+            moved.push(word);
+            moved.extend(needs_value.then(|| rest.next()).flatten());
+        } else if let Some(command) = word.to_str().and_then(|name| at.find_subcommand(name)) {
+            out.push(word);
+            at = command;
+        } else {
+            // Where a command is missing or wrong, that is what is to be said.
+            out.extend(moved.drain(..).filter(|_| !at.is_subcommand_required_set()));
+            out.push(word);
+            out.extend(rest);
+            return out;
+        }
+    }
+    out.extend(moved.into_iter().filter(|_| !at.is_subcommand_required_set()));
+    out
+}
+
+/// Whether this is one of the options, and the next argument its value.
+fn option(word: &OsStr) -> Option<bool> {
+    let word = word.as_bytes();
+    let Some(long) = word.strip_prefix(b"--") else {
+        return word.starts_with(b"-k").then_some(word.len() == 2);
+    };
+    let (name, has_value) = match long.iter().position(|byte| *byte == b'=') {
+        Some(at) => (&long[..at], true),
+        None => (long, false),
+    };
+    let (_, takes) = OPTIONS.iter().find(|(option, _)| option.as_bytes() == name)?;
+    Some(*takes && !has_value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::command;
+
+    fn moved(line: &str) -> String {
+        let words = line.split(' ').map(OsString::from);
+        let moved = behind_the_command(&command(), words);
+        moved.join(OsStr::new(" ")).into_string().unwrap()
+    }
+
+    #[test]
+    fn options_before_a_command_are_those_of_the_command() {
+        for (given, expected) in [
+            ("zerohop --endpoint h:1 kv lookup k", "zerohop kv lookup --endpoint h:1 k"),
+            ("zerohop --json status", "zerohop status --json"),
+            ("zerohop --endpoint=h:1 --json kv -k ks ls p", "zerohop kv ls --endpoint=h:1 --json -k ks p"),
+            ("zerohop -kks kv get --json k --timeout 3s", "zerohop kv get -kks --json k --timeout 3s"),
+            ("zerohop --json node list", "zerohop node list --json"),
+            ("zerohop node --json --memory", "zerohop node --json --memory"),
+            ("zerohop kv lookup -- --json", "zerohop kv lookup -- --json"),
+            ("zerohop kv insert status --json", "zerohop kv insert status --json"),
+            ("zerohop --json --help", "zerohop --help"),
+            ("zerohop --json no-such-command k", "zerohop no-such-command k"),
+            ("zerohop --json", "zerohop"),
+        ] {
+            assert_eq!(moved(given), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn each_is_an_option_of_a_command_and_takes_a_value_or_not() {
+        let root = command();
+        let lookup = root.find_subcommand("kv").and_then(|kv| kv.find_subcommand("lookup")).unwrap();
+        for (name, takes) in OPTIONS {
+            let found = lookup.get_arguments().find(|one| one.get_long() == Some(name));
+            assert_eq!(found.unwrap().get_action().takes_values(), takes, "{name}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Where a cluster is asked for: what `--endpoint` says, and whether anybody listens there.
+
+use std::future::pending;
+use std::io::ErrorKind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::sleep;
+use zerohop_node::hosts::PORT_DEFAULT;
+use zerohop_placement::Address;
+
+/// What is asked where nothing else is said: the first node of `zerohop up`.
+const DEFAULT: &str = "127.0.0.1:7400";
+
+/// How long a cluster may take to answer before its endpoints are looked at by themselves. Most answer within less.
+const LOOK_AFTER: Duration = Duration::from_millis(20);
+
+/// Endpoints of one cluster, in one argument or variable. Empty: nothing is said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Endpoints(Vec<String>);
+
+impl Endpoints {
+    /// One endpoint.
+    pub(crate) fn one(address: &str) -> Endpoints {
+        Endpoints(vec![address.to_owned()])
+    }
+
+    /// For clap: addresses with commas between them; one without a port has the default port.
+    pub(crate) fn read(text: &str) -> Result<Endpoints, String> {
+        let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+        parts.map(with_port).collect::<Result<_, _>>().map(Endpoints)
+    }
+}
+
+/// All of them, or the default.
+pub(crate) fn all(given: &[Endpoints]) -> Vec<&str> {
+    let all: Vec<&str> = given.iter().flat_map(|some| &some.0).map(String::as_str).collect();
+    if all.is_empty() { vec![DEFAULT] } else { all }
+}
+
+/// An address, with the default port if it has none.
+pub(crate) fn with_port(text: &str) -> Result<String, String> {
+    let is_bare_v6 = text.parse::<std::net::Ipv6Addr>().is_ok();
+    let completed = match text {
+        _ if is_bare_v6 => format!("[{text}]:{PORT_DEFAULT}"),
+        _ if !text.contains(':') || text.ends_with(']') => format!("{text}:{PORT_DEFAULT}"),
+        _ => text.to_owned(),
+    };
+    let address = Address::new(&completed);
+    address.map(|_| completed).map_err(|error| format!("{error}: write HOST:PORT, as in {DEFAULT}"))
+}
+
+/// Ends once it is known that nobody listens at any of them, with the reasons in words; never, if anybody may. `looked_up` is the place of the
+/// host whose address is being looked up, from 1, and else 0.
+pub(crate) async fn nobody_listens(endpoints: &[&str], looked_up: &AtomicUsize) -> String {
+    sleep(LOOK_AFTER).await;
+    let mut reasons = Vec::new();
+    for (place, endpoint) in endpoints.iter().enumerate() {
+        looked_up.store(place + 1, Ordering::Relaxed);
+        let found = lookup_host(endpoint).await;
+        looked_up.store(0, Ordering::Relaxed);
+        let reason = match found {
+            Err(error) => no_address(endpoint, &error.to_string()),
+            Ok(addresses) => {
+                let addresses: Vec<_> = addresses.collect();
+                for address in &addresses {
+                    match TcpStream::connect(address).await {
+                        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+                        _ => return pending().await,
+                    }
+                }
+                match addresses.is_empty() {
+                    true => no_address(endpoint, "it has no address"),
+                    false => format!("cannot connect to {endpoint}: connection refused"),
+                }
+            }
+        };
+        reasons.push(reason);
+    }
+    reasons.join("; ")
+}
+
+/// That a host's address is not known.
+pub(crate) fn no_address(endpoint: &str, why: &str) -> String {
+    let host = endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host);
+    let why = why.strip_prefix("failed to lookup address information: ").unwrap_or(why);
+    format!("cannot resolve host {host}: {why}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Vec<String> {
+        Endpoints::read(text).unwrap().0
+    }
+
+    #[test]
+    fn an_address_without_a_port_has_the_default_port() {
+        assert_eq!(read("localhost"), ["localhost:7400"]);
+        assert_eq!(read("::1,[::1],[::1]:7"), ["[::1]:7400", "[::1]:7400", "[::1]:7"]);
+        assert_eq!(read("10.0.0.1, node2:7500,"), ["10.0.0.1:7400", "node2:7500"]);
+        for bad in ["localhost:", "host:0", "host:99999", "a b", ":7400", "größe", "a:b:c"] {
+            let why = Endpoints::read(bad).unwrap_err();
+            assert!(why.contains("HOST:PORT"), "{bad}: {why}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_the_default() {
+        assert_eq!(all(&[]), [DEFAULT]);
+        assert_eq!(all(&[Endpoints::read("").unwrap(), Endpoints::read(" , ").unwrap()]), [DEFAULT]);
+        assert_eq!(
+            all(&[Endpoints::one("a:1"), Endpoints::read("b,c").unwrap()]),
+            ["a:1", "b:7400", "c:7400"]
+        );
+    }
+
+    #[test]
+    fn a_host_that_has_no_address_is_named() {
+        let why = "failed to lookup address information: Name or service not known";
+        assert_eq!(no_address("nowhere:7400", why), "cannot resolve host nowhere: Name or service not known");
+    }
+}

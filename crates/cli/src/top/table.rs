@@ -1,0 +1,152 @@
+//! What `zerohop top` shows to people: a table that 80 columns hold.
+
+use super::sample::Figures;
+use super::{Shown, ShownNode};
+use crate::common::names;
+
+/// Columns of a terminal that nobody has made wider.
+const WIDTH: usize = 80;
+
+/// Of the first column.
+const NAME_WIDTH: usize = 22;
+
+/// `hint` is added to the last line.
+pub(super) fn table(shown: &Shown, hint: &str) -> String {
+    let mut lines: Vec<String> = shown.warnings.iter().flat_map(|warning| folded(warning)).collect();
+    lines.push(row("node", ["answers/s", "err/s", "in/s", "out/s", "p50", "p99", "copies", "mem", "cpus"]));
+    for ShownNode { id, state, manager, figures, silent } in &shown.nodes {
+        let name = names::text(format!("{id} {manager}").as_bytes());
+        lines.push(match (figures, silent) {
+            (Some(figures), _) => line(&name, figures),
+            (None, Some(why)) => cut(&format!("{name:<NAME_WIDTH$} {state}: {why}"), WIDTH),
+            (None, None) => format!("{name:<NAME_WIDTH$} {state}"),
+        });
+    }
+    if shown.nodes.len() > 1 {
+        lines.push(line("all", &shown.total));
+    }
+    if shown.total.troubles > 0.0 {
+        lines.push(format!("{:.0} troubles: `zerohop doctor` tells which", shown.total.troubles));
+    }
+    let seen = shown.seen.as_ref().map(|seen| format!(", {seen}")).unwrap_or_default();
+    lines.extend(folded(&format!("over {:.1} s{seen}; p50, p99: us within the server{hint}", shown.seconds)));
+    lines.join("\n")
+}
+
+fn line(name: &str, figures: &Figures) -> String {
+    let us = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), short);
+    let cells = [
+        short(figures.answers_per_s),
+        short(figures.failures_per_s),
+        short(figures.received_bytes_per_s),
+        short(figures.sent_bytes_per_s),
+        us(figures.batch_us_p50),
+        us(figures.batch_us_p99),
+        short(figures.records),
+        short(figures.resident_bytes),
+        format!("{:.1}", figures.processors),
+    ];
+    row(name, cells.each_ref().map(String::as_str))
+}
+
+fn row(
+    name: &str,
+    [answers, errors, received, sent, p50, p99, copies, memory, processors]: [&str; 9],
+) -> String {
+    let name = cut(name, NAME_WIDTH);
+    format!(
+        "{name:<NAME_WIDTH$} {answers:>9} {errors:>5} {received:>5} {sent:>5} {p50:>5} {p99:>5} {copies:>6} {memory:>5} {processors:>4}"
+    )
+}
+
+/// A number in five signs at most: `999`, `12.3K`, `456M`.
+fn short(number: f64) -> String {
+    let mut number = number;
+    for unit in ["", "K", "M", "G", "T"] {
+        match number {
+            _ if unit.is_empty() && number < 999.5 => return format!("{number:.0}"),
+            _ if !unit.is_empty() && number < 99.95 => return format!("{number:.1}{unit}"),
+            _ if number < 999.5 => return format!("{number:.0}{unit}"),
+            _ => number /= 1000.0,
+        }
+    }
+    format!("{number:.0}P")
+}
+
+/// Lines of a sentence, parted between words.
+fn folded(text: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let width = lines.last().map_or(0, |line| line.chars().count());
+        match lines.last_mut() {
+            Some(line) if width == 0 => line.push_str(word),
+            Some(line) if width + 1 + word.chars().count() <= WIDTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+fn cut(text: &str, width: usize) -> String {
+    match text.chars().count() > width {
+        true => text.chars().take(width - 1).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::view::ShownView;
+
+    #[test]
+    fn numbers_are_short() {
+        let all = [0.0, 999.0, 999.6, 12_345.0, 456_000_000.0, 99_960.0, 999_900.0, 1.5e12, 5e15];
+        assert_eq!(all.map(short), ["0", "999", "1.0K", "12.3K", "456M", "100K", "1.0M", "1.5T", "5P"]);
+    }
+
+    #[test]
+    fn large_figures_and_long_names_fit_80_columns() {
+        let figures = Figures {
+            answers_per_s: 1e12,
+            failures_per_s: 1e12,
+            received_bytes_per_s: 1e14,
+            sent_bytes_per_s: 1e14,
+            batch_us_p50: Some(9e8),
+            batch_us_p99: Some(9e8),
+            records: 9e14,
+            resident_bytes: 9e14,
+            processors: 99.9,
+            ..Figures::default()
+        };
+        let node = |id, figures, silent: Option<&str>| ShownNode {
+            id,
+            state: "up".to_owned(),
+            manager: "a-rather-long-name.of-a-host.example:17400\u{1b}[2J".to_owned(),
+            figures,
+            silent: silent.map(str::to_owned),
+        };
+        let nodes = vec![
+            node(1, Some(figures.clone()), None),
+            node(2, None, Some(&"why ".repeat(40))),
+            node(3, None, None),
+        ];
+        let warnings = vec!["word ".repeat(30)];
+        let shown = Shown {
+            seconds: 1234.5,
+            nodes,
+            total: figures,
+            warnings,
+            view: ShownView::default(),
+            seen: Some("x ".repeat(90)),
+        };
+        let told = table(&shown, "; q ends");
+        let long: Vec<&str> = told.lines().filter(|line| line.chars().count() > WIDTH).collect();
+        assert!(told.lines().count() == 10 && !told.contains('\u{1b}'), "{told}");
+        assert_eq!(long, [""; 0], "{told}");
+        assert!(told.lines().any(|line| line.starts_with("node ") && line.len() == WIDTH), "{told}");
+    }
+}

@@ -1,0 +1,145 @@
+//! What the program understands, and what it says: names and places of arguments, endpoints, refusals in words, lists as JSON.
+
+use serde_json::Value;
+
+use crate::support::serving::{Serving, code, output, stderr, stdout, zerohop};
+use crate::support::terminal::OnTerminal;
+
+#[test]
+fn commands_have_the_names_that_others_give_them() {
+    let cluster = Serving::in_memory();
+    for (set, delete) in [("set", "del"), ("put", "rm")] {
+        cluster.ok(&["kv", set, "colour", "blue"]);
+        assert_eq!(cluster.ok(&["kv", "get", "colour"]), "blue");
+        assert_eq!(cluster.ok(&["kv", "ls"]), "colour\n");
+        cluster.ok(&["kv", delete, "colour"]);
+        assert_eq!(cluster.ok(&["kv", "ls"]), "");
+    }
+    let done = cluster.run_with(&["txn"], b"set k 1\nget k\ndel k\nput k 2\nrm k\n");
+    assert_eq!((code(&done), stdout(&done).as_str()), (0, "1\n"), "{done:?}");
+    for list in [&["keyspace"][..], &["node"], &["partition"]] {
+        assert_eq!(cluster.ok(&[list, &["ls"]].concat()), cluster.ok(&[list, &["list"]].concat()));
+    }
+}
+
+#[test]
+fn options_stand_before_the_command_too() {
+    let cluster = Serving::in_memory();
+    let run = |arguments: &[&str]| {
+        let done = output(zerohop(arguments), b"");
+        assert_eq!(code(&done), 0, "{done:?}");
+        stdout(&done)
+    };
+    let endpoint = cluster.endpoint();
+    run(&["--endpoint", endpoint, "kv", "insert", "k", "v"]);
+    assert_eq!(run(&["kv", "--endpoint", endpoint, "-k", "default", "get", "k"]), "v");
+    let status: Value = serde_json::from_str(&run(&["--json", "--endpoint", endpoint, "status"])).unwrap();
+    assert_eq!(status["nodes"][0]["state"], "up");
+}
+
+#[test]
+fn the_usage_does_not_ask_for_what_a_variable_gives() {
+    let mut command = zerohop(&["token", "revoke"]);
+    command.env("ZEROHOP_ENDPOINT", "127.0.0.1:9").env("ZEROHOP_TOKEN_FILE", "token");
+    let told = output(command, b"");
+    assert_eq!(code(&told), 2, "{told:?}");
+    assert!(stderr(&told).contains("Usage: zerohop token revoke <NAME>"), "{told:?}");
+    // What is wrong with a variable is told all the same.
+    let mut command = zerohop(&["kv", "lookup", "k"]);
+    command.env("ZEROHOP_ENDPOINT", "127.0.0.1:99999");
+    let told = output(command, b"");
+    assert!(code(&told) == 2 && stderr(&told).contains("127.0.0.1:99999"), "{told:?}");
+}
+
+/// None of them is asked again until a time is up: that is told in other words.
+#[test]
+fn endpoints_at_which_nobody_listens_are_told_with_the_reason() {
+    let refused = |endpoints: &str, words: &[&str]| {
+        let told = output(zerohop(&["kv", "lookup", "k", "--endpoint", endpoints]), b"");
+        assert_eq!(code(&told), 3, "{told:?}");
+        for word in [words, &["`zerohop up`", "--endpoint"]].concat() {
+            assert!(stderr(&told).contains(word), "{word}: {told:?}");
+        }
+    };
+    refused("127.0.0.1:9", &["cannot connect to 127.0.0.1:9: connection refused"]);
+    refused("nosuchhost.invalid:21500", &["cannot resolve host nosuchhost.invalid"]);
+    refused("127.0.0.1:9,[::1]:9", &["127.0.0.1:9: connection refused; ", "[::1]:9"]);
+    // One that serves is enough.
+    let cluster = Serving::in_memory();
+    let endpoints = format!("127.0.0.1:9,{}", cluster.endpoint());
+    assert_eq!(code(&output(zerohop(&["status", "--endpoint", &endpoints]), b"")), 0);
+}
+
+#[test]
+fn refusals_say_what_was_asked_for_and_what_helps() {
+    let cluster = Serving::in_memory();
+    let told = |arguments: &[&str], expected: i32| {
+        let told = cluster.run(arguments);
+        assert_eq!(code(&told), expected, "{told:?}");
+        stderr(&told)
+    };
+    cluster.ok(&["kv", "insert", "k", "v"]);
+    for (until, words) in [
+        (&["never"][..], "key \"never\": not there after 200 ms"),
+        (&["k", "--absent"], "key \"k\": still there after 200 ms"),
+        (&["k", "--equals", "w"], "key \"k\": not this value after 200 ms"),
+        (&["k", "--differs", "v"], "key \"k\": still this value after 200 ms"),
+    ] {
+        let words = format!("zerohop: {words}\n");
+        assert_eq!(told(&[&["kv", "wait", "--timeout", "200ms"], until].concat(), 1), words);
+    }
+    assert!(told(&["kv", "insert", "k", "v", "--ttl", "0s"], 2).contains("lives for no time"));
+    for option in [&["--ttl", "-1s"], &["--timeout", "-1s"]] {
+        assert!(told(&[&["kv", "insert", "k", "v"], &option[..]].concat(), 2).contains("below 0"));
+    }
+    assert!(told(&["kv", "insert", "k", "--file", "/dev/zero"], 3).contains("`zerohop blob put`"));
+    assert!(told(&["blob", "stat", "none"], 1).starts_with("zerohop: blob \"none\": there is no such blob"));
+
+    cluster.ok(&["kv", "insert", "soon", "v", "--ttl", "7d"]);
+    let info = cluster.ok(&["kv", "lookup", "soon", "--info"]);
+    // Seven days, less what has passed since.
+    assert!(info.starts_with("1 bytes, version ") && info.contains(", expires in 6 d 23 h"), "{info}");
+}
+
+#[test]
+fn lists_are_an_object_a_line() {
+    let cluster = Serving::in_memory();
+    cluster.ok(&["keyspace", "create", "papers", "--partitions", "2"]);
+    for (list, count) in [
+        (&["node", "list"][..], 1),
+        (&["keyspace", "list"], 2),
+        (&["partition", "list", "papers"], 2),
+        (&["recover"], 0),
+    ] {
+        let told = cluster.list(list);
+        let told = told.as_array().unwrap();
+        assert!(told.len() == count && told.iter().all(Value::is_object), "{list:?}: {told:?}");
+    }
+}
+
+#[test]
+fn a_terminal_is_not_given_binary() {
+    let cluster = Serving::in_memory();
+    assert_eq!(code(&cluster.run_with(&["blob", "put", "binary"], b"\x1b[2J\0")), 0);
+    assert_eq!(code(&cluster.run_with(&["blob", "put", "text"], "größe\n".as_bytes())), 0);
+    for read in [&["blob", "get"], &["blob", "read"]] {
+        let (told, _, end) = OnTerminal::whole(&cluster, &[&read[..], &["binary"]].concat()).end();
+        assert!(code(&end) == 3 && told.contains("no text") && !told.contains('\u{1b}'), "{told:?}");
+        let (told, _, end) = OnTerminal::whole(&cluster, &[&read[..], &["text"]].concat()).end();
+        assert_eq!((code(&end), told.as_str()), (0, "größe\r\n"));
+        assert_eq!(cluster.run(&[&read[..], &["binary"]].concat()).stdout, b"\x1b[2J\0");
+    }
+}
+
+#[test]
+fn the_last_line_of_a_log_of_json_is_json() {
+    let cluster = Serving::in_memory();
+    let listen = ["node", "--memory", "--listen", cluster.endpoint(), "--log-format", "json"];
+    let ended = output(zerohop(&listen), b"");
+    assert_eq!(code(&ended), 3, "{ended:?}");
+    let lines: Vec<Value> =
+        stderr(&ended).lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+    let last = lines.last().unwrap();
+    assert_eq!(last["level"], "ERROR", "{last}");
+    assert!(last["message"].as_str().unwrap().contains(cluster.endpoint()), "{last}");
+}
