@@ -17,6 +17,19 @@ pub const REQUESTS_REMEMBERED_MAX: usize = 4096;
 /// Longest encoded command: a node with 255 instances of the longest addresses, and reports of many logs.
 pub const COMMAND_BYTES_MAX: usize = 1 << 20;
 
+/// Requests in one entry of the log: all that may wait, and what a plan adds.
+pub const BATCH_REQUESTS_MAX: usize = 2 * WAITING_MAX;
+
+/// Bytes of the requests in one entry of the log, encoded, with their lengths: the entry is no longer than the longest command.
+pub const BATCH_BYTES_MAX: usize = COMMAND_BYTES_MAX;
+
+/// How long a change of a group waits for others, in milliseconds, if the leader has proposed some so shortly before. One that
+/// comes alone does not wait.
+pub const GATHER_MS: u64 = 20;
+
+/// The same where no client waits for the change: a copy is there, and counts beside enough others.
+pub const GATHER_CALM_MS: u64 = 50;
+
 /// Logs that one report of a restarted node tells of; the node sends several.
 pub const HELD_LOGS_MAX: usize = 8192;
 

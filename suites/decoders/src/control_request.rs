@@ -1,12 +1,15 @@
-//! Any bytes as a command for the control group and as the outcome of one: refused, or read into what is written and read
-//! back the same.
+//! Any bytes as a command for the control group, as an entry of its log, and as the outcome of a command: refused, or read
+//! into what is written and read back the same.
 
-use zerohop_control::command::{Outcome, Request};
+use zerohop_control::command::{Entry, Outcome, Request};
 
 /// Goes through any input; panics where it breaks a promise.
 pub fn run(bytes: &[u8]) {
     if let Ok(request) = Request::decode(bytes) {
         assert_eq!(Request::decode(&request.encode()), Ok(request));
+    }
+    if let Ok(entry) = Entry::decode(bytes) {
+        assert_eq!(Entry::decode(&entry.encode()), Ok(entry));
     }
     if let Ok(outcome) = Outcome::decode(bytes) {
         assert_eq!(Outcome::decode(&outcome.encode()), Ok(outcome));

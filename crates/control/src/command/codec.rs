@@ -22,7 +22,7 @@ pub struct CommandError {
 }
 
 impl CommandError {
-    fn new(what: impl Into<String>) -> CommandError {
+    pub(super) fn new(what: impl Into<String>) -> CommandError {
         CommandError { what: what.into() }
     }
 }
@@ -100,8 +100,14 @@ impl Request {
             Command::SetManagers(managers) => proto::Command::SetManagers(write_managers(managers)),
         };
         let Request { id, after, .. } = self;
-        proto::Request { origin: id.origin, number: id.number, after: *after, command: Some(command) }
-            .encode_to_vec()
+        proto::Request {
+            origin: id.origin,
+            number: id.number,
+            after: *after,
+            command: Some(command),
+            batch: Vec::new(),
+        }
+        .encode_to_vec()
     }
 
     /// Reads what [`Request::encode`] wrote, and says of other bytes what is wrong with them.
@@ -113,6 +119,13 @@ impl Request {
             return Err(CommandError::new(format!("{} bytes, of at most {COMMAND_BYTES_MAX}", bytes.len())));
         }
         let request = proto::Request::decode(bytes).map_err(|error| CommandError::new(error.to_string()))?;
+        Request::from_proto(request)
+    }
+
+    pub(super) fn from_proto(request: proto::Request) -> Result<Request, CommandError> {
+        if !request.batch.is_empty() {
+            return Err(CommandError::new("a batch of requests, where one is expected"));
+        }
         let command = match request.command.ok_or(CommandError::new("it asks for nothing known"))? {
             proto::Command::Join(join) => Command::Join(read_join(join)?),
             proto::Command::SetNodeState(set) => Command::SetNodeState {

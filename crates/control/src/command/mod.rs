@@ -12,12 +12,14 @@ use zerohop_wire::ids::{
 };
 
 mod codec;
+mod entry;
 pub(crate) mod proto;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub use codec::CommandError;
 pub(crate) use codec::{read_managers, write_managers};
+pub use entry::Entry;
 
 /// A manager as a member of the control group. A manager that lost its disk is a new member: its number is drawn when its
 /// disk is made.

@@ -12,6 +12,9 @@ pub(crate) struct Request {
     pub(crate) after: u64,
     #[prost(oneof = "Command", tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21")]
     pub(crate) command: Option<Command>,
+    /// Encoded requests, in an entry of several; all other fields are unset then.
+    #[prost(bytes = "vec", repeated, tag = "18")]
+    pub(crate) batch: Vec<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]

@@ -4,6 +4,7 @@
 use prost::Message as _;
 use raft::eraftpb::{ConfState, Entry, Message, MessageType, Snapshot};
 
+use super::reads::READS;
 use super::record::{entry_type, number_of};
 use crate::limits::MESSAGE_BYTES_MAX;
 
@@ -39,6 +40,9 @@ struct Sent {
     context: Vec<u8>,
     #[prost(int64, tag = "15")]
     priority: i64,
+    /// What the sender can read beside what every program reads; zero from programs of before.
+    #[prost(uint32, tag = "16")]
+    reads: u32,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -120,12 +124,13 @@ pub(super) fn encode(message: &Message) -> Option<Vec<u8>> {
         reject_hint: message.reject_hint,
         context: message.context.to_vec(),
         priority: message.priority,
+        reads: READS,
     };
     Some(sent.encode_to_vec())
 }
 
-/// Reads what [`encode`] wrote; none of other bytes.
-pub(super) fn decode(bytes: &[u8]) -> Option<Message> {
+/// Reads what [`encode`] wrote, and what the sender says that it can read; none of other bytes.
+pub(super) fn decode(bytes: &[u8]) -> Option<(Message, u32)> {
     if bytes.len() > MESSAGE_BYTES_MAX {
         return None;
     }
@@ -165,5 +170,5 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Message> {
     message.reject_hint = sent.reject_hint;
     message.context = sent.context.into();
     message.priority = sent.priority;
-    Some(message)
+    Some((message, sent.reads))
 }

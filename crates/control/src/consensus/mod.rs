@@ -10,7 +10,7 @@ use raft::eraftpb::{
 };
 use raft::{Config, ProgressState, RawNode, SnapshotStatus, StateRole};
 
-use crate::command::{ManagerId, Request};
+use crate::command::{Entry as Requests, ManagerId};
 use crate::limits::{
     ELECTION_TICKS, FOUNDING_TICKS, HEARTBEAT_TICKS, LEARNER_BEHIND_MAX, LOG_BYTES_MAX, LOG_TRAIL_ENTRIES,
     MESSAGE_ENTRIES_BYTES_MAX, MESSAGES_IN_FLIGHT_MAX, SNAPSHOT_LOST_TICKS, STUCK_TICKS,
@@ -22,11 +22,13 @@ use crate::state::State;
 
 mod log;
 mod message;
+mod reads;
 mod record;
 
 pub use record::LogError;
 
 use log::Log;
+use reads::Reads;
 use record::{Stored, Writer};
 
 /// What consensus wants done, in order.
@@ -79,6 +81,7 @@ pub(crate) struct Consensus {
     held: VecDeque<HeldBack>,
     /// To whom a snapshot was sent, at which tick.
     snapshots: Vec<(u64, u64)>,
+    reads: Reads,
     /// A snapshot is due, however short the log is.
     compact_now: bool,
     log_entries_max: usize,
@@ -171,6 +174,7 @@ impl Consensus {
             durable_at: 0,
             held: VecDeque::new(),
             snapshots: Vec::new(),
+            reads: Reads::default(),
             compact_now: false,
             log_entries_max,
             outputs: Vec::new(),
@@ -216,8 +220,13 @@ impl Consensus {
 
     /// A message of another manager. What is none, or for somebody else, is dropped: messages may be lost anyway.
     pub(crate) fn receive(&mut self, from: ManagerId, bytes: &[u8]) {
-        let Some(message) = message::decode(bytes) else { return };
-        if message.from != from.0 || message.to != self.id.0 || !is_understood(&message) {
+        let Some((message, reads)) = message::decode(bytes) else { return };
+        if message.from != from.0 || message.to != self.id.0 {
+            return;
+        }
+        let members = self.members();
+        self.reads.says(from, reads, &members);
+        if !is_understood(&message) {
             return;
         }
         // The core says why it will not have a message; that it came late is the usual reason.
@@ -305,6 +314,17 @@ impl Consensus {
             ids
         };
         (ids(conf.get_voters()), ids(conf.get_learners()))
+    }
+
+    /// Whether every member can read entries of several requests, as far as is known.
+    pub(crate) fn all_read_batches(&self) -> bool {
+        self.reads.all_read_batches(self.id, &self.members())
+    }
+
+    /// An entry of several requests was decided: nobody proposes one that a member cannot read.
+    pub(crate) fn batch_decided(&mut self) {
+        let members = self.members();
+        self.reads.batch_decided(&members);
     }
 
     /// Replaces the log by a snapshot, if it has grown enough. To be called when all outputs have been taken and applied.
@@ -537,7 +557,7 @@ fn is_understood(message: &Message) -> bool {
 /// A command that can be read, or none.
 fn is_applicable(entry: &Entry) -> bool {
     let holds_command = entry.get_entry_type() == EntryType::EntryNormal && !entry.data.is_empty();
-    !holds_command || Request::decode(&entry.data).is_ok()
+    !holds_command || Requests::decode(&entry.data).is_ok()
 }
 
 /// The change, and the same in a form of our own, which travels with it.

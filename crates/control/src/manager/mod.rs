@@ -7,20 +7,22 @@ use zerohop_placement::{Address, ClusterMap, MapDelta};
 use zerohop_wire::ids::{Incarnation, KeyspaceId, NodeId, PartitionId};
 
 use crate::Time;
-use crate::command::{ManagerId, ManagerInfo, Outcome, Request, RequestId};
+use crate::command::{Entry, ManagerId, ManagerInfo, Outcome, Request, RequestId};
 use crate::consensus::{self, Consensus, LogError, Output, Whole};
 use crate::limits::{
     COMMAND_BYTES_MAX, LOG_ENTRIES_MAX, MESSAGES_PIECED_MAX, TICK_MS, TICKS_AT_ONCE_MAX, WAITING_MAX,
 };
 use crate::planted::{self, Bug};
-use crate::state::State;
+use crate::state::{Applied, State};
 
 mod calm;
+mod gather;
 mod lead;
 mod succession;
 
 pub use lead::LeadSettings;
 
+use gather::Gather;
 use lead::Lead;
 use succession::Succession;
 pub(crate) use succession::{id_on, node_of};
@@ -162,6 +164,8 @@ pub struct Manager {
     waiting_term: u64,
     led_term: u64,
     next_tick: Time,
+    /// Changes of groups that are asked for and not proposed yet, as leader.
+    gather: Gather,
     lead: Lead,
     succession: Succession,
     /// When others were last heard, whoever led.
@@ -177,6 +181,8 @@ pub struct Counters {
     pub applied: u64,
     /// Of these, retries that were answered from memory.
     pub repeated: u64,
+    /// Entries of several commands among them.
+    pub batches: u64,
     /// Snapshots taken from a leader.
     pub restored: u64,
     /// Times that this manager became leader.
@@ -218,8 +224,8 @@ impl Manager {
             |bytes: &[u8]| State::decode(bytes).map_err(|error| LogError::State(error.to_string()));
         let mut state = if state.is_empty() { State::new(Vec::new()) } else { state_of(&state)? };
         for command in commands {
-            let request = Request::decode(&command).map_err(|error| LogError::State(error.to_string()))?;
-            state.apply(&request);
+            let entry = Entry::decode(&command).map_err(|error| LogError::State(error.to_string()))?;
+            state.apply_entry(&entry);
         }
         let own = state.managers().iter().find(|one| one.id == id).cloned();
         let own = own.ok_or_else(|| {
@@ -251,6 +257,7 @@ impl Manager {
             waiting_term: 0,
             led_term: 0,
             next_tick: now.after_ms(TICK_MS),
+            gather: Gather::default(),
             lead: Lead::default(),
             succession: Succession::default(),
             heard: BTreeMap::new(),
@@ -275,7 +282,7 @@ impl Manager {
                 self.consensus.receive(from, bytes);
             }
             Event::Persisted(number) => self.consensus.persisted(number),
-            Event::Ask { token, request } => self.ask(token, request),
+            Event::Ask { token, request } => self.ask(now, token, request),
             Event::Verdict { node, incarnation, alive } => self.lead.verdict(node, incarnation, alive),
             Event::Report { by, about, incarnation } => self.lead.report(now, by, about, incarnation),
             Event::Load { keyspace, partition, load } => self.lead.load(keyspace, partition, load),
@@ -284,6 +291,7 @@ impl Manager {
         self.follow();
         self.pass_time(now);
         self.decide(now);
+        self.propose_gathered(now);
         std::mem::take(&mut self.effects)
     }
 
@@ -294,7 +302,7 @@ impl Manager {
 
     /// When [`Event::Tick`] is due, if nothing else happens before.
     pub fn wake_at(&self) -> Time {
-        self.next_tick
+        self.next_tick.min(self.gather.due())
     }
 
     /// Who this is.
@@ -337,7 +345,7 @@ impl Manager {
         self.counters
     }
 
-    fn ask(&mut self, token: u64, request: Request) {
+    fn ask(&mut self, now: Time, token: u64, request: Request) {
         let mut answer = |answer| self.effects.push(Effect::Answer { token, answer });
         if !self.consensus.is_leader() {
             return answer(Answer::NotLeader(self.consensus.leader()));
@@ -358,6 +366,13 @@ impl Manager {
         // A retry of what is under way waits for the first; what is decided twice in the log is done once.
         if let Some(tokens) = self.waiting.get_mut(&request.id) {
             tokens.push(token);
+        } else if let Some(regroup) = gather::regroup_of(&request)
+            && self.consensus.all_read_batches()
+            && !planted::is_planted(Bug::HandsOutUndecided)
+        {
+            let is_awaited = gather::is_awaited(&self.state, regroup);
+            self.waiting.insert(request.id, vec![token]);
+            self.gather.add(now, request, bytes.len(), is_awaited);
         } else if self.consensus.propose(bytes) {
             self.waiting.insert(request.id, vec![token]);
             if planted::is_planted(Bug::HandsOutUndecided) {
@@ -402,8 +417,30 @@ impl Manager {
             // Its own nonce as an asker; the low bit keeps it apart from the stream's seed.
             let id = self.lead.name(self.settings.seed | 1);
             let request = Request { id, after: self.state.mark(), command };
-            if !self.consensus.propose(request.encode()) {
+            let bytes = request.encode();
+            if gather::regroup_of(&request).is_some() {
+                self.gather.add_planned(now, request, bytes.len());
+            } else if !self.consensus.propose(bytes) {
                 self.lead.decided(id);
+            }
+        }
+        self.follow();
+    }
+
+    /// Proposes the changes of groups that have waited for each other long enough.
+    fn propose_gathered(&mut self, now: Time) {
+        if self.gather.due() > now {
+            return;
+        }
+        for entry in self.gather.take_due(now, self.consensus.all_read_batches()) {
+            if self.consensus.propose(entry.encode()) {
+                continue;
+            }
+            for Request { id, .. } in entry.requests() {
+                self.lead.decided(*id);
+                for token in self.waiting.remove(id).unwrap_or_default() {
+                    self.effects.push(Effect::Answer { token, answer: Answer::Busy });
+                }
             }
         }
         self.follow();
@@ -449,9 +486,19 @@ impl Manager {
 
     fn apply(&mut self, command: &[u8]) {
         // Consensus takes nothing else into the log.
-        let request = Request::decode(command).expect("the log holds commands");
-        let applied = self.state.apply(&request);
-        self.lead.decided(request.id);
+        let entry = Entry::decode(command).expect("the log holds commands");
+        if matches!(entry, Entry::Batch(_)) {
+            self.counters.batches += 1;
+            self.consensus.batch_decided();
+        }
+        for (request, applied) in entry.requests().iter().zip(self.state.apply_entry(&entry)) {
+            self.tell(request.id, applied);
+        }
+    }
+
+    /// Tells what a request that was decided has done.
+    fn tell(&mut self, id: RequestId, applied: Applied) {
+        self.lead.decided(id);
         self.counters.applied += 1;
         self.counters.repeated += u64::from(applied.repeated);
         if let Some(delta) = applied.delta {
@@ -460,7 +507,7 @@ impl Manager {
         for (keyspace, partition) in applied.may_have_lost {
             self.effects.push(Effect::MayHaveLost { keyspace, partition });
         }
-        for token in self.waiting.remove(&request.id).unwrap_or_default() {
+        for token in self.waiting.remove(&id).unwrap_or_default() {
             let answer = Answer::Decided(applied.outcome.clone());
             self.effects.push(Effect::Answer { token, answer });
         }
@@ -469,6 +516,7 @@ impl Manager {
     /// Whoever waited in another term is told to ask the leader: what they asked for may have been replaced.
     fn release(&mut self) {
         self.waiting_term = self.consensus.term();
+        self.gather.clear();
         self.lead.release();
         self.succession.release();
         let leader = self.consensus.leader();

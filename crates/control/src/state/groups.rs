@@ -45,10 +45,25 @@ pub(super) struct View<'a> {
 
 impl State {
     /// A change that somebody asked for.
-    pub(super) fn regroup(&mut self, regroup: &Regroup, draft: &mut Draft) -> Result<u64, Refusal> {
+    pub(super) fn regroup(&self, regroup: &Regroup, draft: &mut Draft) -> Result<u64, Refusal> {
+        let Regroup { keyspace, partition, .. } = *regroup;
+        let group = self.regrouped(regroup, None)?;
+        let epoch = group.epoch;
+        draft.changes.push(Change::SetGroup { keyspace, partition, group });
+        Ok(epoch.get())
+    }
+
+    /// The group as it is after a change that somebody asked for. `before` is the group if something that is not in the map yet
+    /// has changed it.
+    pub(super) fn regrouped(
+        &self,
+        regroup: &Regroup,
+        before: Option<&ReplicaGroup>,
+    ) -> Result<ReplicaGroup, Refusal> {
         let Regroup { keyspace, partition, epoch, by, step } = *regroup;
         let found = self.map().keyspace(keyspace).ok_or(Refusal::UnknownKeyspace)?;
         let group = found.group(partition).ok_or(Refusal::UnknownPartition)?;
+        let group = before.map_or(group, ReplicaGroup::as_group);
         if group.epoch != epoch && !planted::is_planted(Bug::OlderEpochAccepted) {
             return Err(Refusal::StaleEpoch { now: group.epoch });
         }
@@ -59,9 +74,7 @@ impl State {
         let mut next = group.to_group();
         next.epoch = next.epoch.next();
         self.take_step(found.config(), partition, &mut next, step)?;
-        let epoch = next.epoch;
-        draft.changes.push(Change::SetGroup { keyspace, partition, group: next });
-        Ok(epoch.get())
+        Ok(next)
     }
 
     fn may_ask(&self, group: Group<'_>, by: Asker, step: GroupStep) -> Result<(), Refusal> {

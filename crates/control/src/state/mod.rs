@@ -9,6 +9,8 @@
 //!                                             pins.rs        │
 //!                                             closings.rs    ┘
 //! ```
+//!
+//! Of an entry with several changes of groups, `batch.rs` makes one change of the map.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,9 +20,9 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, NodeId, PartitionId};
 
 use crate::command::{Command, Done, ManagerInfo, Outcome, Refusal, Request};
 use crate::limits::MANAGERS_MAX;
-use crate::planted::{self, Bug};
 
 mod anew;
+mod batch;
 mod closings;
 mod groups;
 mod keyspaces;
@@ -82,6 +84,12 @@ pub struct Applied {
     pub may_have_lost: Vec<(KeyspaceId, PartitionId)>,
     /// Whether this was a retry, answered from memory.
     pub repeated: bool,
+}
+
+impl Applied {
+    fn repeated(outcome: Outcome) -> Applied {
+        Applied { outcome, delta: None, may_have_lost: Vec::new(), repeated: true }
+    }
 }
 
 /// Changes of the map that belong to one command.
@@ -154,11 +162,14 @@ impl State {
 
     /// Applies the next command of the log.
     pub fn apply(&mut self, request: &Request) -> Applied {
-        if !planted::is_planted(Bug::RetriesApplied)
-            && let Some(outcome) = self.requests.known(request)
-        {
-            return Applied { outcome, delta: None, may_have_lost: Vec::new(), repeated: true };
+        if let Some(outcome) = self.known(request) {
+            return Applied::repeated(outcome);
         }
+        self.apply_new(request)
+    }
+
+    /// Applies a command that has not been applied before.
+    fn apply_new(&mut self, request: &Request) -> Applied {
         let mut draft = Draft::default();
         let before = (self.next_keyspace, self.next_node, self.next_instance);
         let done = self.carry_out(&request.command, &mut draft);

@@ -36,7 +36,12 @@ struct Cluster {
     random: u64,
     /// Whose disk takes nothing.
     stuck: Option<usize>,
+    /// Whose program is one of before entries of several requests, as others can tell.
+    of_before: Option<usize>,
 }
+
+/// What ends a message of a manager that can read entries of several requests: field 16, the number 1.
+const READS_BATCHES: [u8; 3] = [0x80, 1, 1];
 
 impl Cluster {
     fn new(seed: u64, loss_per_mille: u64) -> Cluster {
@@ -61,6 +66,7 @@ impl Cluster {
             loss_per_mille,
             random: seed,
             stuck: None,
+            of_before: None,
         };
         cluster.run(3_000_000);
         for at in 0..NODES {
@@ -183,7 +189,11 @@ impl Cluster {
                 Effect::Persist { number, .. } if self.stuck != Some(at) => {
                     self.later(1_000, Item::Persisted { at, number })
                 }
-                Effect::Send { to, bytes } if !self.lost() => {
+                Effect::Send { to, mut bytes } if !self.lost() => {
+                    if self.of_before == Some(at) {
+                        let length = bytes.strip_suffix(&READS_BATCHES).expect("says what it reads").len();
+                        bytes.truncate(length);
+                    }
                     self.later(2_000, Item::Manager { to: to.0 as usize - 1, from, bytes });
                 }
                 Effect::Answer { token, answer } => drop(self.answers.insert(token, answer)),
@@ -223,6 +233,32 @@ impl Cluster {
     fn primaries_on(&self, at: usize) -> usize {
         let groups = self.map.keyspaces().flat_map(|(_, keyspace)| keyspace.groups());
         groups.filter(|(_, group)| self.node_of(group.primary) == at).count()
+    }
+
+    /// Every primary asks at the leader that the group be kept. Gives the requests with their tokens.
+    fn keep_all(&mut self, leader: usize) -> Vec<(u64, Request)> {
+        let mut asked = Vec::new();
+        let after = self.managers[leader].as_ref().expect("leads").state().mark();
+        for (keyspace, found) in self.map.keyspaces() {
+            for (partition, group) in found.groups() {
+                let incarnation = self.map.instance(group.primary).expect("is in the map").incarnation;
+                let by = Asker::Instance(group.primary, incarnation);
+                let (epoch, step) = (group.epoch, GroupStep::Keep);
+                let command = Command::Regroup(Regroup { keyspace, partition, epoch, by, step });
+                self.asked += 1;
+                let id = RequestId { origin: 9, number: self.asked };
+                asked.push((self.asked, Request { id, after, command }));
+            }
+        }
+        for (token, request) in asked.clone() {
+            self.give(leader, Event::Ask { token, request });
+        }
+        asked
+    }
+
+    fn epochs_of_groups(&self) -> Vec<u64> {
+        let groups = self.map.keyspaces().flat_map(|(_, keyspace)| keyspace.groups());
+        groups.map(|(_, group)| group.epoch.get()).collect()
     }
 
     /// What primaries ask for: those that copy are always done at once here.
@@ -322,4 +358,129 @@ fn what_a_dead_node_held_is_made_anew_after_a_while() {
         }
     }
     cluster.ask(Command::RemoveNode(NodeId(5))).result.expect("holds nothing any more");
+}
+
+#[test]
+fn changes_of_groups_asked_for_at_once_are_one_change_of_the_map_if_every_manager_can_read_that() {
+    let mut cluster = Cluster::new(31, 0);
+    let leader = cluster.leader().expect("somebody leads");
+    // The first is proposed at once, and the others together.
+    for (of_before, changes) in [(None, 2), (Some((leader + 1) % MANAGERS), 64), (None, 2)] {
+        cluster.of_before = of_before;
+        cluster.run(cluster.now + 1_000_000);
+        let (epoch, groups) = (cluster.map.epoch().get(), cluster.epochs_of_groups());
+        let asked = cluster.keep_all(leader);
+        cluster.run(cluster.now + 1_000_000);
+        assert_eq!(cluster.map.epoch().get() - epoch, changes, "{of_before:?}");
+        let raised: Vec<u64> = groups.iter().map(|epoch| epoch + 1).collect();
+        assert_eq!(cluster.epochs_of_groups(), raised);
+        for (token, _) in asked {
+            assert!(matches!(&cluster.answers[&token], Answer::Decided(outcome) if outcome.result.is_ok()));
+        }
+    }
+}
+
+/// The leader's manager dies at any moment on the way of an entry of many requests. Asked again, each is done once.
+#[test]
+fn a_leader_that_dies_over_a_batch_leaves_all_of_it_or_nothing() {
+    let mut seen = [0, 0];
+    for moment in 0..24 {
+        let mut cluster = Cluster::new(40 + moment, 0);
+        let leader = cluster.leader().expect("somebody leads");
+        let (epoch, before) = (cluster.map.epoch().get(), cluster.epochs_of_groups());
+        let asked = cluster.keep_all(leader);
+        cluster.run(cluster.now + 18_000 + moment * 250);
+        cluster.managers[leader] = None;
+        cluster.run(cluster.now + 3_000_000);
+        let after = cluster.epochs_of_groups();
+        let raised = before.iter().zip(&after).filter(|(old, new)| *new == &(*old + 1)).count();
+        assert!([1, before.len()].contains(&raised), "moment {moment}: {raised} of {}", before.len());
+        seen[usize::from(raised > 1)] += 1;
+        let heir = cluster.leader().expect("somebody leads");
+        for (token, request) in &asked {
+            let request = request.clone();
+            cluster.give(heir, Event::Ask { token: *token, request });
+        }
+        cluster.run(cluster.now + 1_000_000);
+        for (token, _) in asked {
+            assert!(matches!(&cluster.answers[&token], Answer::Decided(outcome) if outcome.result.is_ok()));
+        }
+        let once: Vec<u64> = before.iter().map(|epoch| epoch + 1).collect();
+        assert_eq!(cluster.epochs_of_groups(), once, "moment {moment}");
+        assert!(cluster.map.epoch().get() - epoch <= 3, "moment {moment}");
+    }
+    assert!(seen.iter().all(|count| *count > 0), "it died always before, or always after: {seen:?}");
+}
+
+/// A log in which changes of groups stand together is read at a start, and by who founds the control group anew from it.
+#[test]
+fn a_log_with_a_batch_in_it_is_gone_on_with() {
+    let founder = ManagerInfo { id: ManagerId(1), addr: address(0, 0) };
+    let mut log = Manager::found(founder.id, std::slice::from_ref(&founder));
+    let settings = Settings { leads_alone: false, ..Settings::new(3) };
+    let (mut manager, _) = Manager::open(Time(0), &log, settings).expect("opens");
+    let mut now = Time(1_000_000);
+    let mut give = |event: Option<Event<'_>>| {
+        if let Some(Event::Tick) = event {
+            now = now.after_ms(1_000);
+        }
+        let mut effects = match event {
+            Some(event) => manager.handle(now, event),
+            None => manager.take_effects(),
+        };
+        while !effects.is_empty() {
+            for effect in std::mem::take(&mut effects) {
+                if let Effect::Persist { number, bytes, replace } = effect {
+                    if replace {
+                        log.clear();
+                    }
+                    log.extend(bytes);
+                    effects.extend(manager.handle(now, Event::Persisted(number)));
+                }
+            }
+        }
+        Arc::clone(manager.map())
+    };
+    give(None);
+    let ask = |number, command| {
+        let id = RequestId { origin: 7, number };
+        Some(Event::Ask { token: number, request: Request { id, after: 0, command } })
+    };
+    let join = Join {
+        node: None,
+        replaces: Incarnation(0),
+        incarnation: Incarnation(1),
+        manager: address(0, 0),
+        instances: vec![address(0, 1)],
+        domain: 0,
+        capacity: 1,
+        intact: true,
+        closed: false,
+    };
+    give(ask(1, Command::Join(join)));
+    let config = KeyspaceConfig::new("papers".parse().expect("is a name"), 7);
+    let map = give(ask(2, Command::CreateKeyspace(config.fitted_to(1))));
+    for (number, (keyspace, found)) in (3..).zip(map.keyspaces()) {
+        for (partition, group) in found.groups() {
+            let number = number + u64::from(partition.get());
+            let (epoch, by) = (group.epoch, Asker::Instance(group.primary, Incarnation(1)));
+            let step = GroupStep::Keep;
+            give(ask(number, Command::Regroup(Regroup { keyspace, partition, epoch, by, step })));
+        }
+    }
+    let last = give(Some(Event::Tick));
+    let groups = last.keyspaces().flat_map(|(_, keyspace)| keyspace.groups()).count();
+    assert_eq!(last.epoch().get() - map.epoch().get(), 2, "{groups} groups");
+    assert!(groups > 2 && manager.counters().batches == 1);
+    let (mut again, good) = Manager::open(Time(0), &log, settings).expect("opens");
+    assert_eq!(good, log.len());
+    // It leads, and what it has in its log is decided, once that is on its disk.
+    for effect in again.take_effects() {
+        if let Effect::Persist { number, .. } = effect {
+            again.handle(Time(0), Event::Persisted(number));
+        }
+    }
+    assert!(*again.map() == last, "epoch {}", again.map().epoch());
+    let (_, known, _) = Manager::found_anew(&log, NodeId(1)).expect("is founded anew");
+    assert!(*known.map() == last, "epoch {}", known.map().epoch());
 }

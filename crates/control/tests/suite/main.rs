@@ -7,6 +7,7 @@ mod agents_alone;
 mod agents_planted;
 mod agents_standing;
 mod led;
+mod one_change;
 mod planted;
 mod simulated;
 mod support;

@@ -78,6 +78,10 @@ pub(crate) fn play(seed: u64) -> Nodes {
         let next = nodes.now + 50_000;
         while nodes.run(next).is_some() {}
     }
+    let managers = nodes.machines.iter().filter_map(|machine| machine.agent.as_ref()?.manager());
+    if managers.map(|manager| manager.counters().batches).sum::<u64>() > 0 {
+        nodes.checker.saw("batches");
+    }
     if nodes.checker.violations.is_empty()
         && let Some(what) = finish(&nodes)
     {

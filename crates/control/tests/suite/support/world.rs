@@ -586,6 +586,8 @@ impl World {
             }
         }
         self.note(state.mark());
+        let batches = |slot: &Slot| slot.process.as_ref().map_or(0, |one| one.counters().batches);
+        (0..self.slots.iter().map(batches).sum()).for_each(|_| self.checker.saw("batches"));
         *self.checker.coverage.entry("applied").or_default() += state.mark();
         let terms = self.checker.terms() as u64;
         *self.checker.coverage.entry("terms").or_default() += terms;

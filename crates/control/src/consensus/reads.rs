@@ -1,0 +1,81 @@
+//! What other managers can read beside what every program reads: nothing is proposed that a member cannot read.
+
+use std::collections::BTreeMap;
+
+use crate::command::ManagerId;
+use crate::limits::MESSAGES_PIECED_MAX;
+
+/// A bit of what a manager says that it can read: entries of several requests.
+const BATCHES: u32 = 1;
+
+/// All that this program says of itself, in every message.
+pub(super) const READS: u32 = BATCHES;
+
+/// Members that vote, and those that only learn.
+type Members = (Vec<ManagerId>, Vec<ManagerId>);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Reads {
+    /// What each says in its newest message; of one that was not heard yet, what the log shows.
+    known: BTreeMap<ManagerId, u32>,
+}
+
+impl Reads {
+    /// A message of a manager says so.
+    pub(super) fn says(&mut self, from: ManagerId, reads: u32, (voters, learners): &Members) {
+        if self.known.len() >= MESSAGES_PIECED_MAX {
+            self.known.retain(|id, _| voters.contains(id) || learners.contains(id));
+        }
+        if self.known.len() < MESSAGES_PIECED_MAX || self.known.contains_key(&from) {
+            self.known.insert(from, reads);
+        }
+    }
+
+    /// An entry of several requests was decided under these members, so that all of them could read it then.
+    pub(super) fn batch_decided(&mut self, (voters, learners): &Members) {
+        for id in voters.iter().chain(learners) {
+            self.known.entry(*id).or_insert(BATCHES);
+        }
+    }
+
+    /// Whether all of these can read entries of several requests, and `me` is of this program. A member of which nothing is known
+    /// may be of a program of before.
+    pub(super) fn all_read_batches(&self, me: ManagerId, (voters, learners): &Members) -> bool {
+        let reads = |id: &ManagerId| self.known.get(id).is_some_and(|reads| reads & BATCHES != 0);
+        voters.iter().chain(learners).all(|id| *id == me || reads(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_member_must_be_known_to_read_batches_and_its_own_word_counts_for_more_than_the_log() {
+        let [me, one, other] = [1, 2, 3].map(ManagerId);
+        let all = (vec![me, one], vec![other]);
+        let mut reads = Reads::default();
+        assert!(reads.all_read_batches(me, &(vec![me], Vec::new())));
+        assert!(!reads.all_read_batches(me, &all));
+        reads.says(one, READS, &all);
+        assert!(!reads.all_read_batches(me, &all), "who only learns takes entries too");
+        reads.batch_decided(&all);
+        assert!(reads.all_read_batches(me, &all));
+        reads.says(other, 0, &all);
+        reads.batch_decided(&all);
+        assert!(!reads.all_read_batches(me, &all), "it says so itself");
+        reads.says(other, READS, &all);
+        assert!(reads.all_read_batches(me, &all));
+        // Others who have gone, and strangers, take no member's place.
+        for id in 10..100 {
+            reads.says(ManagerId(id), READS, &all);
+            assert!(reads.known.len() <= MESSAGES_PIECED_MAX);
+        }
+        assert!(reads.all_read_batches(me, &all));
+        let next = (vec![me, one, ManagerId(200)], Vec::new());
+        assert!(!reads.all_read_batches(me, &next));
+        reads.says(ManagerId(200), READS, &next);
+        assert!(reads.all_read_batches(me, &next));
+    }
+}

@@ -1,0 +1,187 @@
+//! Changes of groups that wait for each other, so that the leader proposes them as one entry, which changes the map once.
+//!
+//! An event that concerns a node concerns hundreds of groups, and their primaries ask within a few milliseconds. The first ask is
+//! proposed at once; those that come shortly after it wait until [`GATHER_MS`] have passed since.
+
+use crate::Time;
+use crate::command::{Command, Entry, GroupStep, Regroup, Request};
+use crate::limits::{BATCH_BYTES_MAX, BATCH_REQUESTS_MAX, GATHER_CALM_MS, GATHER_MS};
+use crate::state::State;
+
+/// Bytes of a request in an entry beside its own: the field's number and the length.
+const FIELD_BYTES: usize = 8;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Gather {
+    /// Each with its encoded length.
+    requests: Vec<(Request, usize)>,
+    /// When they are to be proposed; never, if there are none.
+    due: Time,
+    /// Until when others wait, after what was proposed last.
+    busy_until: Time,
+}
+
+impl Default for Gather {
+    fn default() -> Gather {
+        Gather { requests: Vec::new(), due: Time::NEVER, busy_until: Time(0) }
+    }
+}
+
+impl Gather {
+    pub(super) fn due(&self) -> Time {
+        self.due
+    }
+
+    /// Takes in a change that a primary asks for.
+    pub(super) fn add(&mut self, now: Time, request: Request, bytes: usize, is_awaited: bool) {
+        let at = match is_awaited {
+            true => now.max(self.busy_until),
+            false => now.after_ms(GATHER_CALM_MS),
+        };
+        self.due = self.due.min(at);
+        self.requests.push((request, bytes));
+    }
+
+    /// Takes in a change of the leader's own plan, with which the others need not wait any longer.
+    pub(super) fn add_planned(&mut self, now: Time, request: Request, bytes: usize) {
+        self.due = now;
+        self.requests.push((request, bytes));
+    }
+
+    /// What is to be proposed now: as few entries as the limits allow, or one for each request.
+    pub(super) fn take_due(&mut self, now: Time, batches: bool) -> Vec<Entry> {
+        if self.due > now {
+            return Vec::new();
+        }
+        self.due = Time::NEVER;
+        self.busy_until = now.after_ms(GATHER_MS);
+        let (mut entries, mut batch, mut length) = (Vec::new(), Vec::new(), 0);
+        for (request, bytes) in std::mem::take(&mut self.requests) {
+            let is_full = length + bytes + FIELD_BYTES > BATCH_BYTES_MAX || batch.len() == BATCH_REQUESTS_MAX;
+            if !batch.is_empty() && (is_full || !batches) {
+                entries.push(entry_of(std::mem::take(&mut batch)));
+                length = 0;
+            }
+            length += bytes + FIELD_BYTES;
+            batch.push(request);
+        }
+        if !batch.is_empty() {
+            entries.push(entry_of(batch));
+        }
+        entries
+    }
+
+    /// Forgets those that were asked for in another term.
+    pub(super) fn clear(&mut self) {
+        *self = Gather::default();
+    }
+}
+
+/// A request that is alone stands in the log as programs of before write it.
+fn entry_of(mut requests: Vec<Request>) -> Entry {
+    match requests.pop() {
+        Some(one) if requests.is_empty() => Entry::One(one),
+        last => {
+            requests.extend(last);
+            Entry::Batch(requests)
+        }
+    }
+}
+
+/// Whether clients may wait for this change: not for a copy that is to count where enough others do.
+pub(super) fn is_awaited(state: &State, regroup: &Regroup) -> bool {
+    let found = state.map().keyspace(regroup.keyspace);
+    match (regroup.step, found) {
+        (GroupStep::Admit(_), Some(found)) => {
+            let in_sync = found.group(regroup.partition).map_or(0, |group| group.in_sync.len() + 1);
+            in_sync < usize::from(found.config().min_in_sync)
+        }
+        _ => true,
+    }
+}
+
+/// The change of a group that a request asks for, if it asks for one.
+pub(super) fn regroup_of(request: &Request) -> Option<&Regroup> {
+    match &request.command {
+        Command::Regroup(regroup) => Some(regroup),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId};
+
+    use super::*;
+    use crate::command::{Asker, RequestId};
+
+    fn request(number: u64) -> Request {
+        let (keyspace, partition, epoch) = (KeyspaceId(1), PartitionId(number as u32), PartitionEpoch(1));
+        let regroup = Regroup { keyspace, partition, epoch, by: Asker::Control, step: GroupStep::Keep };
+        Request { id: RequestId { origin: 1, number }, after: 0, command: Command::Regroup(regroup) }
+    }
+
+    fn sizes(entries: &[Entry]) -> Vec<usize> {
+        entries.iter().map(|entry| entry.requests().len()).collect()
+    }
+
+    fn add(gather: &mut Gather, now: Time, number: u64, is_awaited: bool) {
+        let request = request(number);
+        let bytes = request.encode().len();
+        gather.add(now, request, bytes, is_awaited);
+    }
+
+    #[test]
+    fn who_comes_alone_does_not_wait_and_those_behind_wait_for_each_other() {
+        let (mut gather, start) = (Gather::default(), Time(1_000_000));
+        assert_eq!(gather.due(), Time::NEVER);
+        add(&mut gather, start, 1, true);
+        assert_eq!(gather.due(), start);
+        assert_eq!(sizes(&gather.take_due(start, true)), [1]);
+        for number in 2..100 {
+            add(&mut gather, start.after_us(number * 100), number, true);
+        }
+        assert_eq!(gather.due(), start.after_ms(GATHER_MS));
+        assert_eq!(gather.take_due(start.after_ms(GATHER_MS - 1), true), []);
+        assert_eq!(sizes(&gather.take_due(start.after_ms(GATHER_MS), true)), [98]);
+        assert_eq!(gather.due(), Time::NEVER);
+    }
+
+    #[test]
+    fn what_nobody_waits_for_goes_with_the_next_that_is_awaited_or_planned() {
+        let (mut gather, start) = (Gather::default(), Time(1_000_000));
+        add(&mut gather, start, 1, false);
+        assert_eq!(gather.due(), start.after_ms(GATHER_CALM_MS));
+        add(&mut gather, start.after_ms(1), 2, true);
+        assert_eq!(sizes(&gather.take_due(start.after_ms(1), true)), [2]);
+        let now = start.after_ms(2);
+        add(&mut gather, now, 3, false);
+        gather.add_planned(now, request(4), 10);
+        assert_eq!(sizes(&gather.take_due(now, true)), [2]);
+    }
+
+    #[test]
+    fn an_entry_keeps_to_its_limits_and_is_read_by_every_manager() {
+        let (mut gather, now) = (Gather::default(), Time(0));
+        let count = BATCH_REQUESTS_MAX as u64 + 3;
+        for number in 0..count {
+            gather.add_planned(now, request(number), 10);
+        }
+        assert_eq!(sizes(&gather.take_due(now, true)), [BATCH_REQUESTS_MAX, 3]);
+        // As many bytes as there may be, and one more.
+        for number in 0..3 {
+            gather.add_planned(now, request(number), BATCH_BYTES_MAX / 2 - FIELD_BYTES);
+        }
+        assert_eq!(sizes(&gather.take_due(now, true)), [2, 1]);
+        // A member may be of a program that knows no batches.
+        for number in 0..3 {
+            gather.add_planned(now, request(number), 10);
+        }
+        let alone = gather.take_due(now, false);
+        assert_eq!(alone, (0..3).map(|number| Entry::One(request(number))).collect::<Vec<_>>());
+        add(&mut gather, now, 1, true);
+        gather.clear();
+        assert_eq!((gather.due(), gather.take_due(now, true)), (Time::NEVER, Vec::new()));
+    }
+}
