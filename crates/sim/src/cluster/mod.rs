@@ -186,6 +186,8 @@ pub(crate) struct Cluster {
     /// What clients ask most for just now, and until when: something has befallen whoever serves it.
     focus: Option<(KeyspaceId, Time)>,
     phase: Phase,
+    /// What the members of each group had applied at the last look.
+    applied_before: whole::AppliedBefore,
 }
 
 /// How far a run has come.
@@ -262,6 +264,7 @@ impl Cluster {
             lost_disks: BTreeMap::new(),
             focus: None,
             phase: Phase::Faults,
+            applied_before: whole::AppliedBefore::new(),
             scenario,
         };
         let text = format!("{:?}", world.scenario);
