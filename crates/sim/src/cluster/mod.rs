@@ -75,8 +75,8 @@ use kinds::Kind;
 use operator::Operator;
 use peers::Peers;
 use scans::Scans;
-pub use scenario::Limits;
 use scenario::Scenario;
+pub use scenario::{Drawn, Limits, drawn};
 use snapshots::Snapshots;
 use stalls::Stalls;
 use transacting::Transacting;
@@ -208,7 +208,7 @@ enum Phase {
 
 impl Cluster {
     pub(crate) fn new(seed: u64, keep: Keep, limits: Limits) -> Self {
-        let mut streams = Streams::new(seed ^ 0xC1u64 << 56);
+        let mut streams = scenario::streams(seed);
         let scenario = Scenario::new(&mut streams.scenario, limits);
         let now = START;
         let network = Network::new(streams.network.clone(), scenario.network, scenario.clients);
