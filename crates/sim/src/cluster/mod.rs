@@ -75,8 +75,8 @@ use kinds::Kind;
 use operator::Operator;
 use peers::Peers;
 use scans::Scans;
-pub use scenario::Limits;
 use scenario::Scenario;
+pub use scenario::{Drawn, Limits, drawn};
 use snapshots::Snapshots;
 use stalls::Stalls;
 use transacting::Transacting;
@@ -186,6 +186,8 @@ pub(crate) struct Cluster {
     /// What clients ask most for just now, and until when: something has befallen whoever serves it.
     focus: Option<(KeyspaceId, Time)>,
     phase: Phase,
+    /// What the members of each group had applied at the last look.
+    applied_before: whole::AppliedBefore,
 }
 
 /// How far a run has come.
@@ -206,7 +208,7 @@ enum Phase {
 
 impl Cluster {
     pub(crate) fn new(seed: u64, keep: Keep, limits: Limits) -> Self {
-        let mut streams = Streams::new(seed ^ 0xC1u64 << 56);
+        let mut streams = scenario::streams(seed);
         let scenario = Scenario::new(&mut streams.scenario, limits);
         let now = START;
         let network = Network::new(streams.network.clone(), scenario.network, scenario.clients);
@@ -262,6 +264,7 @@ impl Cluster {
             lost_disks: BTreeMap::new(),
             focus: None,
             phase: Phase::Faults,
+            applied_before: whole::AppliedBefore::new(),
             scenario,
         };
         let text = format!("{:?}", world.scenario);

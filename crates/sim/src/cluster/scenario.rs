@@ -8,7 +8,7 @@ use zerohop_session::Time;
 use super::kinds::{Kind, Kinds};
 use crate::limits::{CLUSTER_CALLS_PER_SECOND, START};
 use crate::scenario::NetworkFaults;
-use crate::streams::Draw;
+use crate::streams::{Draw, Streams};
 use crate::workload::transactional::KEYSPACES;
 
 const MS: u64 = 1_000;
@@ -105,6 +105,27 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits { kinds: Kinds::ALL, clients: usize::MAX, storms: usize::MAX }
     }
+}
+
+/// What a seed plays of the things without which some bugs cannot show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drawn {
+    /// Faults that may happen.
+    pub kinds: Kinds,
+    /// Every other client names no epoch of the partitions that it asks.
+    pub has_nameless: bool,
+}
+
+/// What a seed draws, without playing it.
+#[must_use]
+pub fn drawn(seed: u64) -> Drawn {
+    let scenario = Scenario::new(&mut streams(seed).scenario, Limits::default());
+    Drawn { kinds: scenario.kinds, has_nameless: scenario.has_nameless }
+}
+
+/// The streams of a cluster: other ones than those of one node.
+pub(crate) fn streams(seed: u64) -> Streams {
+    Streams::new(seed ^ 0xC1u64 << 56)
 }
 
 impl Scenario {
@@ -321,5 +342,25 @@ fn engine_options(random: &mut Random) -> EngineOptions {
         collect_every_ms: 300,
         disk_reserve_bytes: 0,
         ..EngineOptions::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::Cluster;
+    use crate::trace::Keep;
+
+    #[test]
+    fn what_a_seed_is_said_to_draw_is_what_it_plays() {
+        let (mut with, mut without) = (0, 0);
+        for seed in 0..40 {
+            let (drawn, cluster) = (drawn(seed), Cluster::new(seed, Keep::Nothing, Limits::default()));
+            assert_eq!(drawn.kinds, cluster.scenario.kinds);
+            assert_eq!(drawn.has_nameless, cluster.scenario.has_nameless);
+            assert!(!drawn.has_nameless || drawn.kinds.has(Kind::Splits), "it shows by splits alone");
+            *(if drawn.has_nameless { &mut with } else { &mut without }) += 1;
+        }
+        assert!(with > 0 && without > 0, "{with} with, {without} without");
     }
 }

@@ -1,5 +1,6 @@
 //! After all faults: every group is whole, and its members hold the same (I6).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use zerohop_partition::replica::{Digest, Role};
@@ -27,16 +28,55 @@ enum Judged {
     Well,
     /// Not well yet, and why.
     Not(String),
+    /// Members have applied different entries, and every member has applied all that any had at the look before: entries are
+    /// being committed just now, and those that have them first are a message ahead.
+    Follows(String),
     /// All have applied the same entries, and hold different things.
     Differs(String),
 }
 
-/// Judges a group by what the map and its members say, with so many instances up.
+/// The highest index that any member of a group had applied at the look before.
+pub(super) type AppliedBefore = BTreeMap<(KeyspaceId, PartitionId), u64>;
+
+/// What one look at all groups came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Looked {
+    /// A group is not well, or something that should be gone is there: older versions, a keyspace that is dropped.
+    is_missing: bool,
+    /// Members of a group follow what is being committed.
+    is_following: bool,
+    /// Something of transactions is left.
+    is_left: bool,
+}
+
+impl Looked {
+    /// Whether another look comes before the verdict. Everything must be well by `due`. Transactions have longer to end, and each
+    /// end is an entry of its group: as long as they have time, a member may be a message behind.
+    fn looks_again(self, now: Time, due: Time) -> bool {
+        match self.is_missing {
+            true => now < due,
+            false => (self.is_following || self.is_left) && now < due.after_us(TRANSACTIONS_OVER_US),
+        }
+    }
+}
+
+/// The highest index that a member has applied.
+fn farthest(found: &[(InstanceId, Found)]) -> Option<u64> {
+    let indices = found.iter().filter_map(|(_, found)| match found {
+        Found::In(_, Ok(digest)) => Some(digest.index),
+        Found::In(_, Err(_)) | Found::Not(_) => None,
+    });
+    indices.max()
+}
+
+/// Judges a group by what the map and its members say, with so many instances up. `before` is what the farthest member had
+/// applied at the look before, if there was one.
 fn judge(
     config: &KeyspaceConfig,
     instances_up: usize,
     group: Group<'_>,
     found: &[(InstanceId, Found)],
+    before: Option<u64>,
 ) -> Judged {
     let wanted = usize::from(config.replicas).min(instances_up);
     let members = group.members().count();
@@ -64,7 +104,9 @@ fn judge(
     let differs =
         |than: fn(&Digest, &Digest) -> bool| digests.iter().any(|(_, one)| than(one, &digests[0].1));
     if differs(|one, first| one.index != first.index) {
-        return Judged::Not(format!("members have applied different entries: {digests:?}"));
+        let why = format!("members have applied different entries: {digests:?}");
+        let has_followed = |before| digests.iter().all(|(_, digest)| digest.index >= before);
+        return if before.is_some_and(has_followed) { Judged::Follows(why) } else { Judged::Not(why) };
     }
     match differs(|one, first| one != first) {
         true => Judged::Differs(format!("members hold different things: {digests:?}")),
@@ -95,11 +137,15 @@ impl Cluster {
         let closing = self.watch.map.keyspaces().filter(|(_, keyspace)| keyspace.is_closing());
         let closing: Vec<KeyspaceId> = closing.map(|(id, _)| id).collect();
         let is_missing = judged.iter().any(|(_, judged)| matches!(judged, Judged::Not(_)));
+        let is_following = judged.iter().any(|(_, judged)| matches!(judged, Judged::Follows(_)));
         let kept = self.kept_for_snapshots();
         let left = self.left_of_transactions();
-        let is_well = !is_missing && kept.is_empty() && closing.is_empty();
-        let is_left = !left.is_empty() && now < due.after_us(TRANSACTIONS_OVER_US);
-        if !is_well && now < due || is_well && is_left {
+        let looked = Looked {
+            is_missing: is_missing || !kept.is_empty() || !closing.is_empty(),
+            is_following,
+            is_left: !left.is_empty(),
+        };
+        if looked.looks_again(now, due) {
             return self.agenda.at(now.after_us(EVERY_US), Event::Look);
         }
         for kept in kept {
@@ -111,7 +157,9 @@ impl Cluster {
                 Judged::Not(_) if self.is_rotten_alone(keyspace, partition) => {
                     self.history.rotten.push((keyspace, partition));
                 }
-                Judged::Not(why) => self.trouble("whole", format!("{keyspace}/{partition}: {why}")),
+                Judged::Not(why) | Judged::Follows(why) => {
+                    self.trouble("whole", format!("{keyspace}/{partition}: {why}"))
+                }
                 Judged::Differs(how) => self.trouble("I6", format!("{keyspace}/{partition}: {how}")),
             }
         }
@@ -167,7 +215,11 @@ impl Cluster {
         let Some(group) = known.group(partition) else { return Judged::Well };
         let found: Vec<(InstanceId, Found)> =
             group.members().map(|member| (member, self.find_member(member, keyspace, partition))).collect();
-        judge(known.config(), self.instances_up(), group, &found)
+        let before = match farthest(&found) {
+            Some(index) => self.applied_before.insert((keyspace, partition), index),
+            None => self.applied_before.remove(&(keyspace, partition)),
+        };
+        judge(known.config(), self.instances_up(), group, &found, before)
     }
 
     /// Whether a partition's only copy that counts is on a disk that has rotted, and its process has found that: as it started, or as
@@ -234,18 +286,18 @@ mod tests {
     #[test]
     fn a_group_is_well_if_all_hold_the_same_of_the_same_entries() {
         let whole = group(&[B], &[C]);
-        assert_eq!(judge(&config(), 5, whole, &of(holds(9, 4))), Judged::Well);
-        let differs = judge(&config(), 5, whole, &of(holds(9, 5)));
+        assert_eq!(judge(&config(), 5, whole, &of(holds(9, 4)), None), Judged::Well);
+        let differs = judge(&config(), 5, whole, &of(holds(9, 5)), None);
         assert!(matches!(differs, Judged::Differs(_)), "{differs:?}");
         let mut other = of(holds(9, 4));
         other[2].1 =
             Found::In(Some(EPOCH), Ok(Digest { index: 9, records: 1, contents: 4, state: 2, seed: 1 }));
-        assert!(matches!(judge(&config(), 5, whole, &other), Judged::Differs(_)), "sessions count too");
+        assert!(matches!(judge(&config(), 5, whole, &other, None), Judged::Differs(_)), "sessions count too");
     }
 
     #[test]
     fn whoever_is_behind_or_elsewhere_is_waited_for() {
-        let judged = |third| judge(&config(), 5, group(&[B], &[C]), &of(third));
+        let judged = |third| judge(&config(), 5, group(&[B], &[C]), &of(third), None);
         is_not(&judged(holds(8, 3)), "different entries");
         is_not(&judged(Found::Not("does not run")), "does not run");
         let digest = Digest { index: 9, records: 1, contents: 4, state: 1, seed: 1 };
@@ -255,14 +307,46 @@ mod tests {
     }
 
     #[test]
+    fn a_member_a_message_behind_follows_and_one_that_stands_still_does_not() {
+        let judged = |third, before| judge(&config(), 5, group(&[B], &[C]), &of(third), before);
+        let follows = judged(holds(8, 3), Some(8));
+        assert!(matches!(&follows, Judged::Follows(why) if why.contains("different entries")), "{follows:?}");
+        is_not(&judged(holds(7, 3), Some(8)), "different entries");
+        is_not(&judged(holds(8, 3), Some(9)), "different entries");
+        is_not(&judged(holds(8, 3), None), "different entries");
+        assert_eq!(judged(holds(9, 4), Some(8)), Judged::Well);
+        let differs = judged(holds(9, 5), Some(8));
+        assert!(matches!(differs, Judged::Differs(_)), "at one index nothing excuses it: {differs:?}");
+        is_not(&judged(Found::Not("does not run"), Some(8)), "does not run");
+        assert_eq!(farthest(&of(holds(8, 3))), Some(9));
+        assert_eq!(farthest(&[(A, Found::Not("does not run"))]), None);
+    }
+
+    #[test]
+    fn members_may_follow_the_ends_of_transactions_past_the_time_at_which_all_must_be_well() {
+        let (due, end) = (Time(100), Time(100).after_us(TRANSACTIONS_OVER_US));
+        let (missing, following) = (
+            Looked { is_missing: true, ..Looked::default() },
+            Looked { is_following: true, ..Looked::default() },
+        );
+        let left = Looked { is_left: true, ..Looked::default() };
+        assert!(!Looked::default().looks_again(Time(1), due), "all is well");
+        assert!(missing.looks_again(Time(99), due) && !missing.looks_again(due, due));
+        assert!(following.looks_again(due, due) && !following.looks_again(end, due));
+        assert!(left.looks_again(due, due) && !left.looks_again(end, due));
+        let all = Looked { is_missing: true, is_following: true, is_left: true };
+        assert!(!all.looks_again(due, due), "what is missing at its time is told then");
+    }
+
+    #[test]
     fn a_group_has_as_many_members_as_are_wanted_and_can_be() {
         let two = [(A, holds(9, 4)), (B, holds(9, 4))];
-        is_not(&judge(&config(), 5, group(&[B], &[]), &two), "2 of 3 members");
-        assert_eq!(judge(&config(), 2, group(&[B], &[]), &two), Judged::Well);
+        is_not(&judge(&config(), 5, group(&[B], &[]), &two, None), "2 of 3 members");
+        assert_eq!(judge(&config(), 2, group(&[B], &[]), &two, None), Judged::Well);
         let four = [(A, holds(9, 4)), (B, holds(9, 4)), (C, holds(9, 4)), (InstanceId(4), holds(9, 4))];
-        is_not(&judge(&config(), 5, group(&[B], &[C, InstanceId(4)]), &four), "4 of 3 members");
-        is_not(&judge(&config(), 5, group(&[], &[B, C]), &of(holds(9, 4))), "too few in sync");
+        is_not(&judge(&config(), 5, group(&[B], &[C, InstanceId(4)]), &four, None), "4 of 3 members");
+        is_not(&judge(&config(), 5, group(&[], &[B, C]), &of(holds(9, 4)), None), "too few in sync");
         let admitting = Group { state: GroupState::Admitting, ..group(&[B], &[C]) };
-        is_not(&judge(&config(), 5, admitting, &of(holds(9, 4))), "members");
+        is_not(&judge(&config(), 5, admitting, &of(holds(9, 4)), None), "members");
     }
 }
