@@ -8,7 +8,7 @@ use zerohop_client::{Client, DropOptions};
 use zerohop_wire::admin::{
     AdminAnswer, AdminRequest, Answer, Ask, KeyspaceSettings, KeyspaceStatus, ManagersSet, NodeRemove,
     NodeStateSet, PartitionList, PartitionMove, PartitionRecover, PartitionStatus, REFUSED_FAILED, Status,
-    StatusGet, TokenList, TokenPut, TokenRevoke, TokenStatus,
+    StatusGet, TokenLend, TokenList, TokenPut, TokenRevoke, TokenStatus,
 };
 
 use super::ending::CommandError;
@@ -69,9 +69,19 @@ pub(crate) async fn set_managers(client: &Client, nodes: Vec<u32>) -> Result<(),
     done(ask(client, Ask::SetManagers(ManagersSet { nodes })).await?)
 }
 
-/// Makes a token good.
-pub(crate) async fn put_token(client: &Client, token: TokenPut) -> Result<(), CommandError> {
-    done(ask(client, Ask::PutToken(token)).await?)
+/// Makes a token good, for so long if a time is given.
+pub(crate) async fn put_token(
+    client: &Client,
+    put: TokenPut,
+    lasts: Option<Duration>,
+) -> Result<(), CommandError> {
+    let wanted = match lasts {
+        Some(lasts) => {
+            Ask::LendToken(TokenLend { put, lasts_ms: u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX) })
+        }
+        None => Ask::PutToken(put),
+    };
+    done(ask(client, wanted).await?)
 }
 
 /// Makes a token good for nothing.

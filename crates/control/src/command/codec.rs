@@ -97,6 +97,9 @@ impl Request {
             }),
             Command::PutToken(token) => proto::Command::PutToken(one(Change::PutToken(token.clone()))),
             Command::RemoveToken(id) => proto::Command::RemoveToken(*id),
+            Command::ExpireToken { token, at_ms } => {
+                proto::Command::ExpireToken(proto::ExpireToken { token: *token, at_ms: *at_ms })
+            }
             Command::SetManagers(managers) => proto::Command::SetManagers(write_managers(managers)),
         };
         let Request { id, after, .. } = self;
@@ -172,6 +175,9 @@ impl Request {
                 _ => return Err(CommandError::new("a token is described by something else")),
             },
             proto::Command::RemoveToken(id) => Command::RemoveToken(id),
+            proto::Command::ExpireToken(proto::ExpireToken { token, at_ms }) => {
+                Command::ExpireToken { token, at_ms }
+            }
             proto::Command::SetManagers(managers) => Command::SetManagers(read_managers(&managers)?),
         };
         let id = RequestId { origin: request.origin, number: request.number };

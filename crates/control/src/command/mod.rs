@@ -110,6 +110,13 @@ pub enum Command {
     PutToken(TokenEntry),
     /// A token is good for nothing any more.
     RemoveToken(u64),
+    /// The time of a token is over, if it still is to expire then. The leader's word, by its clock.
+    ExpireToken {
+        /// Its number.
+        token: u64,
+        /// When it was to expire, in milliseconds since 1970.
+        at_ms: u64,
+    },
     /// The control group is to be these, at most [`crate::limits::MANAGERS_MAX`]; the leader gets there step by step.
     SetManagers(Vec<ManagerInfo>),
 }

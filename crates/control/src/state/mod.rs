@@ -7,7 +7,8 @@
 //!                                             groups.rs      │
 //!                                             recovery.rs    │
 //!                                             pins.rs        │
-//!                                             closings.rs    ┘
+//!                                             closings.rs    │
+//!                                             tokens.rs      ┘
 //! ```
 
 use std::collections::BTreeMap;
@@ -31,6 +32,7 @@ mod requests;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod tokens;
 
 pub use closings::Closing;
 pub use pins::Pin;
@@ -38,6 +40,7 @@ pub use recovery::Recovery;
 pub use snapshot::StateError;
 
 use requests::Requests;
+use tokens::put_token;
 
 /// What only control needs to know of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -204,14 +207,12 @@ impl State {
                 self.recover((*keyspace, *partition), *damaged, draft)
             }
             Command::Move(asked) => self.move_partition(asked),
-            Command::PutToken(token) => {
-                draft.changes.push(Change::PutToken(token.clone()));
-                Ok(token.id)
-            }
+            Command::PutToken(token) => put_token(token, draft),
             Command::RemoveToken(id) => {
                 draft.changes.push(Change::RemoveToken(*id));
                 Ok(*id)
             }
+            Command::ExpireToken { token, at_ms } => self.expire_token(*token, *at_ms, draft),
             Command::SetManagers(managers) => self.set_managers(managers),
         }
     }

@@ -23,6 +23,7 @@ use super::cluster::Input;
 use super::jobs::decide;
 use super::shared::Shared;
 use super::tokens;
+use crate::clock::unix_ms;
 use crate::server::limits::{DROP_LOOK, MAP_WAIT};
 
 /// Carries a change out.
@@ -30,7 +31,7 @@ pub(super) async fn change(shared: &Rc<Shared>, ask: Ask) -> AdminAnswer {
     if let Some(reason) = shared.why_not() {
         return AdminAnswer::refused(REFUSED_FAILED, format!("nothing can be changed now: {reason}"));
     }
-    let changed = tokens::change(shared.history.borrow().map(), &ask);
+    let changed = tokens::change(shared.history.borrow().map(), &ask, unix_ms());
     if let Some(change) = changed {
         let command = match change {
             Ok(Change::PutToken(token)) => Command::PutToken(token),

@@ -22,7 +22,7 @@ use super::super::shared::Shared;
 use super::peers::Peers;
 use super::store::{Store, Write};
 use super::{ClusterPlan, First, Input, Opening, Over};
-use crate::clock::Stopwatch;
+use crate::clock::{Stopwatch, unix_ms};
 use crate::entropy::random_u64;
 use crate::instance::{Notice, Word};
 use crate::server::limits::STATS_WAIT;
@@ -31,6 +31,9 @@ use crate::server::{NodeFolder, SavedMember};
 /// The map in the member file is this old at most: it only says where to begin to ask, and is not worth holding up the
 /// control log for.
 const MAP_SAVED_EVERY_MS: u64 = 1_000;
+
+/// The agent is told the time of day this often while it waits for it.
+const CLOCK_EVERY_MS: u64 = 1_000;
 
 /// Between two looks whether the first keyspace is due.
 const FIRST_EVERY_MS: u64 = 50;
@@ -44,6 +47,8 @@ struct Runner {
     first: Option<First>,
     first_at_ms: u64,
     first_since_ms: Option<u64>,
+    /// When the agent is to be told the time of day next.
+    tell_time_ms: u64,
     clock: Stopwatch,
     answers: BTreeMap<u64, oneshot::Sender<Result<Outcome, Unanswered>>>,
     next_token: u64,
@@ -97,6 +102,7 @@ pub(in crate::manager) async fn run(
         first,
         first_at_ms: 0,
         first_since_ms: None,
+        tell_time_ms: 0,
         clock,
         answers: BTreeMap::new(),
         next_token: 0,
@@ -137,6 +143,10 @@ impl Runner {
         let at_us = match self.first {
             Some(_) => at_us.min(self.first_at_ms * 1_000),
             None => at_us,
+        };
+        let at_us = match self.agent.wants_clock() {
+            true => at_us.min(self.tell_time_ms * 1_000),
+            false => at_us,
         };
         let at_us = match self.is_map_unsaved() && !self.is_saving {
             true => at_us.min((self.map_saved_ms + MAP_SAVED_EVERY_MS) * 1_000),
@@ -308,6 +318,7 @@ impl Runner {
         }
         self.tell_what_it_waits_for();
         self.make_first_keyspace();
+        self.tell_time();
         let now_ms = self.now().0 / 1_000;
         let is_map_due = self.is_map_unsaved() && now_ms >= self.map_saved_ms + MAP_SAVED_EVERY_MS;
         // One at a time: while the disk is full they would only wait behind each other.
@@ -333,6 +344,14 @@ impl Runner {
                 keyspace = name.unwrap_or_default(),
                 "data may be missing since nodes were started again: `zerohop status` tells how much"
             );
+        }
+    }
+
+    fn tell_time(&mut self) {
+        let now_ms = self.now().0 / 1_000;
+        if now_ms >= self.tell_time_ms && self.agent.wants_clock() {
+            self.tell_time_ms = now_ms + CLOCK_EVERY_MS;
+            self.happens(Event::Clock { unix_ms: unix_ms() });
         }
     }
 
