@@ -30,7 +30,7 @@ use crate::limits::ADMIN_BYTES_MAX;
 #[derive(Clone, PartialEq, Message)]
 pub struct AdminRequest {
     /// One of these; none from a newer program.
-    #[prost(oneof = "Ask", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 20, 21, 22, 23, 30")]
+    #[prost(oneof = "Ask", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 21, 22, 23, 30")]
     pub ask: Option<Ask>,
 }
 
@@ -64,6 +64,9 @@ pub enum Ask {
     /// Go on without members of a partition that will not return.
     #[prost(message, tag = "9")]
     RecoverPartition(PartitionRecover),
+    /// The operator knows of what is missing: it is told no more.
+    #[prost(message, tag = "10")]
+    AcknowledgeLosses(LossesAcknowledge),
     /// Make a token good.
     #[prost(message, tag = "20")]
     PutToken(TokenPut),
@@ -127,6 +130,17 @@ pub struct KeyspaceDrop {
     /// this says otherwise.
     #[prost(uint32, optional, tag = "4")]
     pub wait_ms: Option<u32>,
+}
+
+/// What is missing in a keyspace is known.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct LossesAcknowledge {
+    /// The keyspace's name; empty: all.
+    #[prost(string, tag = "1")]
+    pub keyspace: String,
+    /// What went missing by the map of this epoch, which the operator has seen; what did so later is told on.
+    #[prost(uint64, tag = "2")]
+    pub map_epoch: u64,
 }
 
 /// Treat a node so.

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use tokio::time::sleep;
 use zerohop_client::{Client, DropOptions};
 use zerohop_wire::admin::{
-    AdminAnswer, AdminRequest, Answer, Ask, KeyspaceSettings, KeyspaceStatus, ManagersSet, NodeRemove,
-    NodeStateSet, PartitionList, PartitionMove, PartitionRecover, PartitionStatus, REFUSED_FAILED, Status,
-    StatusGet, TokenLend, TokenList, TokenPut, TokenRevoke, TokenStatus,
+    AdminAnswer, AdminRequest, Answer, Ask, KeyspaceSettings, KeyspaceStatus, LossesAcknowledge, ManagersSet,
+    NodeRemove, NodeStateSet, PartitionList, PartitionMove, PartitionRecover, PartitionStatus,
+    REFUSED_FAILED, Status, StatusGet, TokenLend, TokenList, TokenPut, TokenRevoke, TokenStatus,
 };
 
 use super::ending::CommandError;
@@ -146,6 +146,19 @@ pub(crate) async fn recover_partition(
 ) -> Result<(), CommandError> {
     let recover = PartitionRecover { keyspace: keyspace.to_owned(), partition, keep_damaged };
     done(ask(client, Ask::RecoverPartition(recover)).await?)
+}
+
+/// What is missing in a keyspace, or in all, is known, as of the map of this epoch. Brings the number of partitions.
+pub(crate) async fn acknowledge_losses(
+    client: &Client,
+    keyspace: Option<&str>,
+    map_epoch: u64,
+) -> Result<u64, CommandError> {
+    let keyspace = keyspace.unwrap_or_default().to_owned();
+    match ask(client, Ask::AcknowledgeLosses(LossesAcknowledge { keyspace, map_epoch })).await? {
+        Answer::Done(done) => Ok(done.number),
+        _ => Err(CommandError::Unexpected),
+    }
 }
 
 fn done(answer: Answer) -> Result<(), CommandError> {

@@ -90,6 +90,10 @@ impl Request {
                     Some(Keep::Follower) => 2,
                 },
             }),
+            Command::AcknowledgeLosses { keyspace, until } => {
+                let (keyspace, until) = (keyspace.get(), until.get());
+                proto::Command::AcknowledgeLosses(proto::AcknowledgeLosses { keyspace, until })
+            }
             Command::Move(one) => proto::Command::Move(proto::Move {
                 place: place(one.keyspace, one.partition),
                 to: one.to.map(NodeId::get),
@@ -164,6 +168,9 @@ impl Request {
                     }
                 },
             },
+            proto::Command::AcknowledgeLosses(proto::AcknowledgeLosses { keyspace, until }) => {
+                Command::AcknowledgeLosses { keyspace: KeyspaceId(keyspace), until: MapEpoch(until) }
+            }
             proto::Command::Move(one) => Command::Move(Move {
                 keyspace: KeyspaceId(one.place.keyspace),
                 partition: PartitionId(one.place.partition),

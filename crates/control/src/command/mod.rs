@@ -104,6 +104,13 @@ pub enum Command {
         /// Nobody is missing: the only copy that counts is damaged, as its instance says.
         damaged: Option<Keep>,
     },
+    /// The operator knows of what is missing in a keyspace, or in all (none): it is told no more.
+    AcknowledgeLosses {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// What went missing by the map of this epoch, which the operator has seen.
+        until: MapEpoch,
+    },
     /// An operator's word where a partition is to be.
     Move(Move),
     /// A token is good from now on, for this; or for something else than before.

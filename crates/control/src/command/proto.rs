@@ -10,7 +10,7 @@ pub(crate) struct Request {
     pub(crate) number: u64,
     #[prost(uint64, tag = "3")]
     pub(crate) after: u64,
-    #[prost(oneof = "Command", tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21, 22")]
+    #[prost(oneof = "Command", tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 20, 21, 22")]
     pub(crate) command: Option<Command>,
 }
 
@@ -44,6 +44,8 @@ pub(crate) enum Command {
     CloseKeyspace(u32),
     #[prost(message, tag = "17")]
     Drained(Drained),
+    #[prost(message, tag = "18")]
+    AcknowledgeLosses(AcknowledgeLosses),
     /// One `put token`.
     #[prost(bytes, tag = "20")]
     PutToken(Vec<u8>),
@@ -59,6 +61,14 @@ pub(crate) struct ExpireToken {
     pub(crate) token: u64,
     #[prost(uint64, tag = "2")]
     pub(crate) at_ms: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct AcknowledgeLosses {
+    #[prost(uint32, tag = "1")]
+    pub(crate) keyspace: u32,
+    #[prost(uint64, tag = "2")]
+    pub(crate) until: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -67,6 +67,7 @@ pub(crate) fn commands() -> Vec<Command> {
         Command::Recover { keyspace, partition, damaged: None },
         Command::Recover { keyspace, partition, damaged: Some(Keep::Damaged) },
         Command::Recover { keyspace, partition, damaged: Some(Keep::Follower) },
+        Command::AcknowledgeLosses { keyspace, until: MapEpoch(8) },
         Command::Move(Move { keyspace, partition, to: Some(NodeId(0)), instance: Some(InstanceId(0)) }),
         Command::Move(Move { keyspace, partition, to: None, instance: None }),
         Command::PutToken(token.clone()),

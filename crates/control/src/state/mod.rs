@@ -8,6 +8,7 @@
 //!                                             recovery.rs    │
 //!                                             pins.rs        │
 //!                                             closings.rs    │
+//!                                             losses.rs      │
 //!                                             tokens.rs      ┘
 //! ```
 
@@ -25,6 +26,7 @@ mod anew;
 mod closings;
 mod groups;
 mod keyspaces;
+mod losses;
 mod nodes;
 mod pins;
 mod recovery;
@@ -35,6 +37,7 @@ mod tests;
 mod tokens;
 
 pub use closings::Closing;
+pub use losses::{Loss, Losses};
 pub use pins::Pin;
 pub use recovery::Recovery;
 pub use snapshot::StateError;
@@ -54,6 +57,8 @@ pub struct Facts {
     /// The control group was founded anew since its start: it may have been put out of groups, and nobody knows of it, so
     /// that a stop in order does not count.
     pub doubted: bool,
+    /// The start before its present one ended in order, so that what it had in memory only is gone as somebody wanted it.
+    pub closed: bool,
 }
 
 /// The replicated state.
@@ -65,6 +70,7 @@ pub struct State {
     recoveries: BTreeMap<(KeyspaceId, PartitionId), Recovery>,
     pins: BTreeMap<(KeyspaceId, PartitionId), Pin>,
     closings: BTreeMap<KeyspaceId, Closing>,
+    losses: Arc<Losses>,
     requests: Requests,
     /// Ids are never used again, so the next ones are remembered apart from the map.
     next_keyspace: u32,
@@ -104,6 +110,7 @@ impl State {
             recoveries: BTreeMap::new(),
             pins: BTreeMap::new(),
             closings: BTreeMap::new(),
+            losses: Arc::default(),
             requests: Requests::default(),
             next_keyspace: 1,
             next_node: 1,
@@ -137,6 +144,7 @@ impl State {
             capacity: 1,
             draining: false,
             doubted: false,
+            closed: false,
         })
     }
 
@@ -166,6 +174,7 @@ impl State {
         let before = (self.next_keyspace, self.next_node, self.next_instance);
         let done = self.carry_out(&request.command, &mut draft);
         let may_have_lost = std::mem::take(&mut draft.may_have_lost);
+        let held = self.holders(&may_have_lost);
         let committed = done.and_then(|number| Ok((number, self.change(draft.changes)?)));
         let (result, delta) = match committed {
             Ok((number, delta)) => (Ok(Done { number, epoch: self.map().epoch() }), delta),
@@ -178,6 +187,10 @@ impl State {
         self.forget_recoveries();
         if let Some(delta) = &delta {
             self.note_closings(delta);
+            self.forget_losses(delta);
+        }
+        if result.is_ok() {
+            self.note_losses(held);
         }
         if result.is_ok() {
             self.forget_pins(&request.command);
@@ -206,6 +219,7 @@ impl State {
             Command::Recover { keyspace, partition, damaged } => {
                 self.recover((*keyspace, *partition), *damaged, draft)
             }
+            Command::AcknowledgeLosses { keyspace, until } => self.acknowledge_losses(*keyspace, *until),
             Command::Move(asked) => self.move_partition(asked),
             Command::PutToken(token) => put_token(token, draft),
             Command::RemoveToken(id) => {
@@ -265,6 +279,7 @@ impl PartialEq for State {
             && self.recoveries == other.recoveries
             && self.pins == other.pins
             && self.closings == other.closings
+            && self.losses == other.losses
             && self.requests == other.requests
             && (self.next_keyspace, self.next_node, self.next_instance)
                 == (other.next_keyspace, other.next_node, other.next_instance)

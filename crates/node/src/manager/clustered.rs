@@ -11,11 +11,11 @@ use zerohop_control::agent::Standing;
 use zerohop_control::command::{self, Command, Keep, Move, Refusal};
 use zerohop_placement::{Change, NodeState};
 use zerohop_wire::admin::{
-    AdminAnswer, Answer, Ask, Done, KeyspaceStatus, ManagersSet, NodeRemove, PartitionMove, PartitionRecover,
-    REFUSED_DECIDED, REFUSED_FAILED, REFUSED_REQUEST, REFUSED_UNKNOWN, REFUSED_UNKNOWN_NODE,
-    REFUSED_UNKNOWN_PARTITION,
+    AdminAnswer, Answer, Ask, Done, KeyspaceStatus, LossesAcknowledge, ManagersSet, NodeRemove,
+    PartitionMove, PartitionRecover, REFUSED_DECIDED, REFUSED_FAILED, REFUSED_REQUEST, REFUSED_UNKNOWN,
+    REFUSED_UNKNOWN_NODE, REFUSED_UNKNOWN_PARTITION,
 };
-use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionId};
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionId};
 
 use super::changes::Decided;
 use super::closing;
@@ -84,6 +84,23 @@ pub(super) async fn change(shared: &Rc<Shared>, ask: Ask) -> AdminAnswer {
                 Command::Move(Move { keyspace, partition, to, instance })
             })
             .await;
+        }
+        Ask::AcknowledgeLosses(LossesAcknowledge { keyspace: name, map_epoch }) => {
+            let found = shared.history.borrow().map().keyspace_named(&name).map(|(id, _)| id);
+            let keyspace = match found {
+                _ if name.is_empty() => KeyspaceId::NONE,
+                Some(id) => id,
+                None => {
+                    return AdminAnswer::refused(REFUSED_UNKNOWN, format!("there is no keyspace {name:?}"));
+                }
+            };
+            let command = Command::AcknowledgeLosses { keyspace, until: MapEpoch(map_epoch) };
+            return match have_decided(shared, command).await {
+                Ok(done) => {
+                    AdminAnswer::of(Answer::Done(Done { map_epoch: done.epoch.0, number: done.number }))
+                }
+                Err(refused) => refused,
+            };
         }
         Ask::RecoverPartition(PartitionRecover { keyspace, partition, keep_damaged }) => {
             let damaged = keep_damaged.map(|keeps| if keeps { Keep::Damaged } else { Keep::Follower });

@@ -126,6 +126,10 @@ impl Worker {
         if let Some(reason) = self.shared.why_not() {
             return AdminAnswer::refused(REFUSED_FAILED, format!("nothing can be changed now: {reason}"));
         }
+        // A node that stands alone goes on with what its disks have, and says by itself what is damaged.
+        if let Ask::AcknowledgeLosses(_) = &ask {
+            return AdminAnswer::of(Answer::Done(Done::default()));
+        }
         let changed = tokens::change(self.shared.history.borrow().map(), &ask, unix_ms());
         if let Some(change) = changed {
             return match change {
@@ -273,6 +277,7 @@ pub(super) fn decide(shared: &Shared, ask: Ask, next_keyspace: KeyspaceId) -> Re
         | Ask::RemoveNode(_)
         | Ask::MovePartition(_)
         | Ask::RecoverPartition(_)
+        | Ask::AcknowledgeLosses(_)
         | Ask::SetManagers(_) => Err(Refusal::decided("this node stands alone: it is all of its cluster")),
         Ask::Status(_) | Ask::ListPartitions(_) | Ask::ListTokens(_) => {
             Err(Refusal::failed("a question is not a change".to_owned()))

@@ -25,6 +25,7 @@ pub(super) fn may_ask(map: &ClusterMap, access: Access, ask: &Ask) -> Result<(),
         }
         Ask::AlterKeyspace(settings) => permits(map, access, named(&settings.name), Permission::Admin),
         Ask::DropKeyspace(dropped) => permits(map, access, named(&dropped.name), Permission::Admin),
+        Ask::AcknowledgeLosses(one) => permits(map, access, named(&one.keyspace), Permission::Admin),
         // All else is about the whole cluster.
         _ => permits(map, access, KeyspaceId::NONE, Permission::Admin),
     };

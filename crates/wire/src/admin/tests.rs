@@ -27,6 +27,7 @@ fn requests_and_answers_read_back() {
             partition: 7,
             keep_damaged: None,
         }),
+        Ask::AcknowledgeLosses(LossesAcknowledge { keyspace: "papers".into(), map_epoch: 9 }),
         Ask::PutToken(TokenPut { id: 7, name: "robot".into(), grants: vec![TokenGrant::default()] }),
         Ask::LendToken(TokenLend { put: TokenPut::default(), lasts_ms: 3_600_000 }),
         Ask::RevokeToken(TokenRevoke { name: "robot".into() }),

@@ -48,6 +48,11 @@ pub fn asks() -> Vec<(&'static str, &'static str, Ask)> {
         ("recover_partition", "who is down will not return", recover(None)),
         ("recover_partition_damaged", "go on with the damaged copy", recover(Some(true))),
         ("recover_partition_other", "go on with another copy", recover(Some(false))),
+        (
+            "acknowledge_losses",
+            "of one keyspace, as of map epoch 9",
+            Ask::AcknowledgeLosses(LossesAcknowledge { keyspace: keyspace(), map_epoch: 9 }),
+        ),
         ("put_token", "with one grant", Ask::PutToken(token.clone())),
         ("lend_token", "for an hour", Ask::LendToken(TokenLend { put: token, lasts_ms: 3_600_000 })),
         ("revoke_token", "by its name", Ask::RevokeToken(TokenRevoke { name: "robot".into() })),
