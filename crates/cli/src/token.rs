@@ -1,16 +1,18 @@
 //! `zerohop token`: what those may do who do not know the cluster's secret.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use zerohop_client::write_new_token;
+use zerohop_node::clock::HybridClock;
 use zerohop_wire::Permission;
 use zerohop_wire::admin::{TokenGrant, TokenPut, TokenStatus};
 
 use crate::common::ending::{CommandError, Ending};
 use crate::common::target::Target;
-use crate::common::{admin, names};
+use crate::common::{admin, names, quantity};
 use crate::output;
 
 #[derive(Debug, Subcommand)]
@@ -38,6 +40,9 @@ pub(crate) struct NewArguments {
     /// What it permits in all keyspaces, also in those made later; with `admin`, everything.
     #[arg(long, value_name = "PERMISSIONS", value_parser = permissions)]
     all: Option<u32>,
+    /// How long it is good, as in 12h or 30d, from now on; the clock of the cluster's nodes decides [default: until it is revoked].
+    #[arg(long, value_name = "TIME", value_parser = quantity::token_time)]
+    expires: Option<Duration>,
     /// The file [default: NAME.token in the current folder].
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
@@ -75,6 +80,9 @@ struct Shown {
     id: String,
     name: String,
     grants: Vec<ShownGrant>,
+    /// Milliseconds since 1970; none: never.
+    expires_at_ms: Option<u64>,
+    expired: bool,
 }
 
 #[derive(Serialize)]
@@ -92,7 +100,10 @@ pub(crate) async fn run(command: TokenCommand) -> Result<Ending, CommandError> {
             let shown: Vec<Shown> = tokens.into_iter().map(Shown::from).collect();
             match json {
                 true => output::json_lines(&shown)?,
-                false => shown.iter().try_for_each(|token| output::result(&token.line()))?,
+                false => {
+                    let now_ms = HybridClock::default().tick().millis();
+                    shown.iter().try_for_each(|token| output::result(&token.line(now_ms)))?;
+                }
             }
             Ok(Ending::Done)
         }
@@ -104,7 +115,7 @@ pub(crate) async fn run(command: TokenCommand) -> Result<Ending, CommandError> {
 }
 
 async fn new(arguments: NewArguments) -> Result<Ending, CommandError> {
-    let NewArguments { name, keyspace, all, file, target } = arguments;
+    let NewArguments { name, keyspace, all, expires, file, target } = arguments;
     let mut grants: Vec<TokenGrant> = keyspace
         .into_iter()
         .map(|Grant { keyspace, permissions }| TokenGrant { keyspace, permissions })
@@ -119,13 +130,15 @@ async fn new(arguments: NewArguments) -> Result<Ending, CommandError> {
     let path = file.unwrap_or_else(|| PathBuf::from(format!("{}.token", name.replace('/', "_"))));
     let token = write_new_token(&path, &secret).map_err(CommandError::Secret)?;
     let put = TokenPut { id: token.id(), name: name.clone(), grants };
-    if let Err(error) = admin::put_token(&client, put).await {
+    if let Err(error) = admin::put_token(&client, put, expires).await {
         // It opens nothing.
         drop(std::fs::remove_file(&path));
         return Err(error);
     }
+    let expiry =
+        expires.map_or_else(String::new, |time| format!(" It expires in {}.", quantity::shown_time(time)));
     output::problem(&format!(
-        "Token {} is in {}. Whoever has it may do what it permits.",
+        "Token {} is in {}. Whoever has it may do what it permits.{expiry}",
         names::text(name.as_bytes()),
         names::path(&path)
     ));
@@ -144,13 +157,16 @@ impl From<TokenStatus> for Shown {
         Shown {
             id: format!("{:016x}", status.id),
             name: status.name,
+            expires_at_ms: status.expires_ms,
+            expired: status.has_expired,
             grants: status.grants.into_iter().map(grant).collect(),
         }
     }
 }
 
 impl Shown {
-    fn line(&self) -> String {
+    /// As people read it at this time, in milliseconds since 1970.
+    fn line(&self, now_ms: u64) -> String {
         let grants: Vec<String> = self
             .grants
             .iter()
@@ -159,7 +175,18 @@ impl Shown {
                 format!("{keyspace}: {}", grant.permissions.join(","))
             })
             .collect();
-        format!("{}\t{}\t{}", names::text(self.name.as_bytes()), self.id, grants.join("; "))
+        let left = |at_ms: u64| at_ms.checked_sub(now_ms).filter(|left| *left > 0);
+        let expiry = match (self.expired, self.expires_at_ms) {
+            (true, _) => "\thas expired".to_owned(),
+            (false, None) => String::new(),
+            (false, Some(at_ms)) => match left(at_ms) {
+                Some(left) => {
+                    format!("\texpires in {}", quantity::shown_time(Duration::from_millis(left)))
+                }
+                None => "\texpires now".to_owned(),
+            },
+        };
+        format!("{}\t{}\t{}{expiry}", names::text(self.name.as_bytes()), self.id, grants.join("; "))
     }
 }
 

@@ -1,5 +1,5 @@
 //! What a connection may do: everything, or what the map grants its token. Looked up in the map at each request, so that a
-//! revoked token is of no use from the next change of the map on; of a connection that may do everything nothing is looked
+//! token that was revoked or has expired is of no use from the next change of the map on; of a connection that may do everything nothing is looked
 //! up.
 
 use zerohop_placement::ClusterMap;
@@ -8,7 +8,7 @@ use zerohop_transaction::{Body, Items};
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::KeyspaceId;
 use zerohop_wire::messages::{Change, Operation, Transact, Write};
-use zerohop_wire::{AuthFault, Failure, Many, Message, Permission};
+use zerohop_wire::{Failure, Many, Message, Permission};
 
 /// Whether this is permitted in a keyspace; of none: in all.
 ///
@@ -22,9 +22,9 @@ pub(crate) fn permits(
 ) -> Result<(), Failure<'static>> {
     let Access::Token(id) = access else { return Ok(()) };
     match map.token(id) {
-        Some(token) if token.permissions(keyspace).has(permission) => Ok(()),
-        Some(_) => Err(Failure::Forbidden { permission, keyspace }),
-        None => Err(Failure::AuthFailed { fault: AuthFault::Token }),
+        Ok(token) if token.permissions(keyspace).has(permission) => Ok(()),
+        Ok(_) => Err(Failure::Forbidden { permission, keyspace }),
+        Err(fault) => Err(Failure::AuthFailed { fault }),
     }
 }
 
@@ -60,14 +60,7 @@ pub(crate) fn permits_request(
         | Message::Ping(_)
         | Message::SessionOpen(_)
         | Message::MapGet(_)
-        | Message::Admin(_)
-            if map.token(id).is_some() =>
-        {
-            Ok(())
-        }
-        Message::Ping(_) | Message::SessionOpen(_) | Message::MapGet(_) | Message::Admin(_) => {
-            Err(Failure::AuthFailed { fault: AuthFault::Token })
-        }
+        | Message::Admin(_) => map.token(id).map(|_| ()).map_err(|fault| Failure::AuthFailed { fault }),
         Message::Stage(_) => may(Permission::Write),
         Message::Transact(transact) => permits_transaction(map, access, transact),
         // Whatever comes later needs to be thought about first.
@@ -114,6 +107,7 @@ fn permits_transaction(
 #[cfg(test)]
 mod tests {
     use zerohop_placement::{Change as MapChange, Grant, MapDelta, Permissions, TokenEntry};
+    use zerohop_wire::AuthFault;
     use zerohop_wire::ids::{MapEpoch, Timestamp};
     use zerohop_wire::messages::{Batch, Condition, Expiry, Ping, Query, Read, Scan, Stamp};
 
@@ -126,8 +120,9 @@ mod tests {
     fn map() -> ClusterMap {
         let grant = |keyspace, permission| Grant { keyspace, permissions: Permissions::of([permission]) };
         let grants = vec![grant(READABLE, Permission::Read), grant(WRITABLE, Permission::Write)];
-        let token = TokenEntry::new(7, "robot".parse().unwrap(), grants).unwrap();
-        let changes = vec![MapChange::PutToken(token)];
+        let token = TokenEntry::new(7, "robot".parse().unwrap(), grants.clone()).unwrap();
+        let lent = TokenEntry::new(9, "lent".parse().unwrap(), grants).unwrap().until(1).expired();
+        let changes = vec![MapChange::PutToken(token), MapChange::PutToken(lent)];
         ClusterMap::default().apply(&MapDelta { from: MapEpoch(0), to: MapEpoch(1), changes }).unwrap()
     }
 
@@ -173,9 +168,11 @@ mod tests {
         let ping = Message::Ping(Ping::default());
         assert_eq!(asks(ROBOT, KeyspaceId::NONE, &ping), Ok(()));
         let revoked = Err(Failure::AuthFailed { fault: AuthFault::Token });
+        let expired = Err(Failure::AuthFailed { fault: AuthFault::TokenExpired });
         for message in [&lookup, &insert, &batch(&both), &ping] {
             assert_eq!(asks(Access::All, READABLE, message), Ok(()));
             assert_eq!(asks(Access::Token(8), READABLE, message), revoked);
+            assert_eq!(asks(Access::Token(9), READABLE, message), expired);
         }
     }
 }

@@ -5,6 +5,7 @@
 //! to data files, journals, checkpoints and the control log. A quarter of all is for files; a disk that would open more closes
 //! the file that was used longest ago.
 
+use std::fmt;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -101,9 +102,26 @@ impl Descriptors {
     }
 }
 
+impl fmt::Display for Descriptors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reserved = self.reserved();
+        match self.limit {
+            Some(limit) => write!(f, "{limit} descriptors, of which connections leave {reserved} to data"),
+            None => write!(f, "any number of descriptors, of which data takes {reserved} at most"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn both_numbers_are_told() {
+        let told = |limit| Descriptors::new(limit, 2).to_string();
+        assert_eq!(told(Some(1024)), "1024 descriptors, of which connections leave 304 to data");
+        assert_eq!(told(None), "any number of descriptors, of which data takes 8240 at most");
+    }
 
     #[test]
     fn files_have_a_quarter_and_connections_what_is_left() {

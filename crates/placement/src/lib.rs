@@ -23,6 +23,6 @@ pub use keyspace::{ConfigError, Durability, KeyspaceConfig, KeyspaceName};
 pub use map::{
     Address, Change, ClusterMap, Grant, Group, GroupState, Groups, InstanceRef, Keyspace, MapDelta, MapError,
     MapHistory, Node, NodeRef, NodeState, Permissions, ReplicaGroup, Ring, Route, RouteError, Since,
-    TokenEntry,
+    TokenEntry, TokenExpiry,
 };
 pub use partitions::{PartitionCount, partition_of};

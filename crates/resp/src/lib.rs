@@ -45,4 +45,4 @@ pub use parts::{Joined, Shares};
 pub use records::{Deadline, Info, RecordType, Records};
 pub use reply::{Protocol, ReplyWriter};
 pub use unit::{NotAUnit, UNIT_HEADER_BYTES, Unit};
-pub use world::{Layout, Member, Place, Ran, ServerInfo, Slots, Ticket, World};
+pub use world::{Layout, Member, Place, Ran, ServerInfo, Slots, Ticket, World, WrongPassword};

@@ -70,6 +70,13 @@ pub struct Layout {
     pub slots: Vec<Slots>,
 }
 
+/// User and password let nobody in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrongPassword {
+    /// Why, where the world knows more than that they are wrong: Redis' own words otherwise.
+    pub why: Option<&'static str>,
+}
+
 /// What `INFO` and `HELLO` tell of the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerInfo {
@@ -176,8 +183,11 @@ pub trait World {
     /// `each`, but for that of the one with this number, which is being asked.
     fn other_clients(&self, asking: u64, each: &mut dyn FnMut(&str));
 
-    /// Whether user and password are right. The user is `default` if none is given.
-    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> bool;
+    /// Lets the client in if user and password are right. The user is `default` if none is given.
+    ///
+    /// # Errors
+    /// They are not.
+    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> Result<(), WrongPassword>;
 
     /// Whether the connection may do what a command of this keyspace does, which only reads or may change something. Asked before
     /// a command is kept for later; [`World::run`] asks by itself.

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use zerohop_resp::{
     Args, Connection, Deadline, Info, Place, Ran, RecordType, Records, Scratch, ServerInfo, Then, Ticket,
-    Unit, World, execute,
+    Unit, World, WrongPassword, execute,
 };
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
@@ -178,8 +178,8 @@ impl World for Here {
 
     fn other_clients(&self, _: u64, _: &mut dyn FnMut(&str)) {}
 
-    fn authenticate(&mut self, _: &[u8], _: &[u8]) -> bool {
-        true
+    fn authenticate(&mut self, _: &[u8], _: &[u8]) -> Result<(), WrongPassword> {
+        Ok(())
     }
 
     fn needs_authentication(&self) -> bool {

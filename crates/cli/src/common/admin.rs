@@ -6,9 +6,9 @@ use bytes::Bytes;
 use tokio::time::sleep;
 use zerohop_client::{Client, DropOptions};
 use zerohop_wire::admin::{
-    AdminAnswer, AdminRequest, Answer, Ask, KeyspaceSettings, KeyspaceStatus, ManagersSet, NodeRemove,
-    NodeStateSet, PartitionList, PartitionMove, PartitionRecover, PartitionStatus, REFUSED_FAILED, Status,
-    StatusGet, TokenList, TokenPut, TokenRevoke, TokenStatus,
+    AdminAnswer, AdminRequest, Answer, Ask, KeyspaceSettings, KeyspaceStatus, LossesAcknowledge, ManagersSet,
+    NodeRemove, NodeStateSet, PartitionList, PartitionMove, PartitionRecover, PartitionStatus,
+    REFUSED_FAILED, Status, StatusGet, TokenLend, TokenList, TokenPut, TokenRevoke, TokenStatus,
 };
 
 use super::ending::CommandError;
@@ -69,9 +69,19 @@ pub(crate) async fn set_managers(client: &Client, nodes: Vec<u32>) -> Result<(),
     done(ask(client, Ask::SetManagers(ManagersSet { nodes })).await?)
 }
 
-/// Makes a token good.
-pub(crate) async fn put_token(client: &Client, token: TokenPut) -> Result<(), CommandError> {
-    done(ask(client, Ask::PutToken(token)).await?)
+/// Makes a token good, for so long if a time is given.
+pub(crate) async fn put_token(
+    client: &Client,
+    put: TokenPut,
+    lasts: Option<Duration>,
+) -> Result<(), CommandError> {
+    let wanted = match lasts {
+        Some(lasts) => {
+            Ask::LendToken(TokenLend { put, lasts_ms: u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX) })
+        }
+        None => Ask::PutToken(put),
+    };
+    done(ask(client, wanted).await?)
 }
 
 /// Makes a token good for nothing.
@@ -136,6 +146,19 @@ pub(crate) async fn recover_partition(
 ) -> Result<(), CommandError> {
     let recover = PartitionRecover { keyspace: keyspace.to_owned(), partition, keep_damaged };
     done(ask(client, Ask::RecoverPartition(recover)).await?)
+}
+
+/// What is missing in a keyspace, or in all, is known, as of the map of this epoch. Brings the number of partitions.
+pub(crate) async fn acknowledge_losses(
+    client: &Client,
+    keyspace: Option<&str>,
+    map_epoch: u64,
+) -> Result<u64, CommandError> {
+    let keyspace = keyspace.unwrap_or_default().to_owned();
+    match ask(client, Ask::AcknowledgeLosses(LossesAcknowledge { keyspace, map_epoch })).await? {
+        Answer::Done(done) => Ok(done.number),
+        _ => Err(CommandError::Unexpected),
+    }
 }
 
 fn done(answer: Answer) -> Result<(), CommandError> {

@@ -25,6 +25,17 @@ pub(crate) fn time_to_live(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// How long a token is to be good: the same. For clap.
+pub(crate) fn token_time(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => {
+            Err("a token that is good for no time opens nothing: give a time above 0, as in 12h or 30d"
+                .to_owned())
+        }
+        time => Ok(time),
+    }
+}
+
 /// `4096`, `64K`, `1MiB`: a bare number is bytes, units are powers of 1024. For clap.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, u64); 9] = [

@@ -7,6 +7,8 @@ use std::time::Duration;
 use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit};
 use tokio::time::Instant;
+use zerohop_node::descriptors::Descriptors;
+use zerohop_node::server::instances_default;
 
 use super::finding::Finding;
 use crate::common::quantity::shown_bytes;
@@ -44,15 +46,23 @@ pub(super) fn look(target: &Target, folder: &Path) -> Vec<Finding> {
 
 fn files() -> Finding {
     // Nodes raise their own limit to the highest that they may have.
-    match getrlimit(Resource::Nofile).maximum {
-        Some(limit) if limit < FILES_LOW => Finding::warning(
+    let instances = instances_default();
+    judge_files(Descriptors::new(getrlimit(Resource::Nofile).maximum, instances as u64), instances)
+}
+
+/// As a node of so many instances shares them.
+fn judge_files(descriptors: Descriptors, instances: usize) -> Finding {
+    let found = format!("a process may have {descriptors}, where it runs a node of {instances} instances");
+    let advice = format!("allow {FILES_LOW} or more: `ulimit -Hn`, or nofile in limits.conf");
+    match descriptors.limit() {
+        _ if descriptors.is_too_few() => Finding::problem(
             "open-files",
             "",
-            format!("a process may have {limit} files and connections open"),
-            format!("allow {FILES_LOW} or more: `ulimit -Hn`, or nofile in limits.conf"),
+            format!("{found}: that leaves too few for connections, and the node does not start"),
+            advice,
         ),
-        Some(limit) => Finding::ok("open-files", "", format!("a process may have {limit} open")),
-        None => Finding::ok("open-files", "", "a process may have any number open"),
+        Some(limit) if limit < FILES_LOW => Finding::warning("open-files", "", found, advice),
+        _ => Finding::ok("open-files", "", found),
     }
 }
 
@@ -124,6 +134,20 @@ fn judge_flush(about: String, median: Duration) -> Finding {
 mod tests {
     use super::super::finding::Verdict;
     use super::*;
+
+    #[test]
+    fn descriptors_are_told_with_what_is_kept_for_data_and_judged() {
+        let judge = |limit| judge_files(Descriptors::new(limit, 2), 2);
+        let few = judge(Some(1024));
+        assert!(
+            few.to_string().contains("1024 descriptors, of which connections leave 304 to data"),
+            "{few}"
+        );
+        assert_eq!(few.verdict, Verdict::Warning);
+        assert_eq!(judge(Some(64)).verdict, Verdict::Problem);
+        assert_eq!(judge(Some(FILES_LOW)).verdict, Verdict::Ok);
+        assert_eq!(judge(None).verdict, Verdict::Ok);
+    }
 
     #[test]
     fn disks_are_judged_before_they_are_full() {

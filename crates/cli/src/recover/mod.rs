@@ -1,17 +1,19 @@
 //! `zerohop recover`: partitions that nobody serves, and the operator's word that whoever held them will not return.
 
+mod acknowledge;
 mod control_group;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 use zerohop_client::Client;
 use zerohop_wire::admin::{DamagedPartition, PartitionStatus, Status};
 
+use self::acknowledge::AcknowledgeArguments;
 use crate::common::ending::{CommandError, Ending};
 use crate::common::places::Places;
 use crate::common::target::Target;
@@ -30,8 +32,20 @@ const NO_QUORUM: &str = "the control group has no quorum: which partitions are l
                          more than half of its managers are back. If they never will be: stop the nodes that are left, and \
                          `zerohop recover --control-group DIR` on the folder of one of its managers (docs/operations.md)";
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum RecoverCommand {
+    /// Takes note that you know what is missing since nodes were started again, so that it is reported no more.
+    ///
+    /// `zerohop status` has it under TROUBLE, and `top` and the metric `zerohop_troubles` count it, until then, over restarts too. Nothing
+    /// but the report changes. What goes missing later is reported again.
+    Acknowledge(AcknowledgeArguments),
+}
+
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct RecoverArguments {
+    #[command(subcommand)]
+    command: Option<RecoverCommand>,
     /// Which partitions: KEYSPACE/PARTITION, as in default/17.
     #[arg(value_name = "KEYSPACE/PARTITION", conflicts_with = "all_lost")]
     partitions: Vec<PartitionName>,
@@ -104,8 +118,19 @@ struct Lost {
 }
 
 pub(crate) async fn run(arguments: RecoverArguments) -> Result<Ending, CommandError> {
-    let RecoverArguments { partitions, all_lost, from_follower, control_group, accept_loss, target, json } =
-        arguments;
+    let RecoverArguments {
+        command,
+        partitions,
+        all_lost,
+        from_follower,
+        control_group,
+        accept_loss,
+        target,
+        json,
+    } = arguments;
+    if let Some(RecoverCommand::Acknowledge(arguments)) = command {
+        return acknowledge::run(arguments).await;
+    }
     if let Some(folder) = control_group {
         return control_group::recover(&folder, accept_loss, json);
     }

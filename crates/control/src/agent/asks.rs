@@ -437,7 +437,7 @@ impl Agent {
         let map = manager.map();
         let is_of = |node| map.node(node).is_none_or(|node| node.manager() == from.as_str());
         match command {
-            Command::Regroup(Regroup { by: Asker::Control, .. }) => false,
+            Command::Regroup(Regroup { by: Asker::Control, .. }) | Command::ExpireToken { .. } => false,
             Command::Regroup(Regroup { by: Asker::Instance(instance, _), .. }) => {
                 map.instance(*instance).is_none_or(|instance| is_of(instance.node))
             }

@@ -72,6 +72,11 @@ pub enum Event<'a> {
         /// What.
         command: Command,
     },
+    /// What time it is, in milliseconds since 1970. Due every second as long as [`super::Agent::wants_clock`].
+    Clock {
+        /// Milliseconds since 1970, by this machine's clock.
+        unix_ms: u64,
+    },
     /// The operator wants another manager to lead; heard only by the one that leads.
     TransferLeadership(ManagerId),
     /// The process is about to end in order, and still serves: others are to take over what it is primary of. It has

@@ -239,6 +239,7 @@ impl Agent {
             Event::Unreachable { node, incarnation } => self.unreachable(node, incarnation),
             Event::Load { keyspace, partition, load } => self.load(keyspace, partition, load),
             Event::Operate { token, command } => self.operate(token, command),
+            Event::Clock { unix_ms } => self.tell_manager(manager::Event::Clock { unix_ms }),
             Event::Leave => self.leave(),
             Event::TransferLeadership(to) => self.tell_manager(manager::Event::TransferLeadership(to)),
         }
@@ -262,6 +263,11 @@ impl Agent {
             telling,
         ];
         all.into_iter().min().unwrap_or(Time::NEVER)
+    }
+
+    /// Whether it waits for [`Event::Clock`].
+    pub fn wants_clock(&self) -> bool {
+        self.seat.as_ref().is_some_and(Manager::wants_clock)
     }
 
     /// The map that it follows: everything in it is decided.

@@ -54,6 +54,11 @@ pub enum Notice {
         /// So many are with other nodes now.
         given_up: u32,
     },
+    /// The time of a token is over.
+    TokenExpired {
+        /// Its name.
+        name: String,
+    },
     /// What a start waits for.
     Waits(String),
 }
@@ -65,7 +70,9 @@ impl Notice {
             Notice::Down { is_own, .. } => *is_own,
             Notice::QuorumLost(_) | Notice::QuorumBack => true,
             Notice::Primaries { taken_over, .. } => *taken_over > 0,
-            Notice::Up { .. } | Notice::Leads { .. } | Notice::Waits(_) => false,
+            Notice::Up { .. } | Notice::Leads { .. } | Notice::TokenExpired { .. } | Notice::Waits(_) => {
+                false
+            }
         }
     }
 }
@@ -108,6 +115,7 @@ impl fmt::Display for Notice {
                 }
                 write!(f, "this node {}", parts.join(", and "))
             }
+            Notice::TokenExpired { name } => write!(f, "token {name} has expired"),
             Notice::Waits(what) => write!(f, "waiting for {what}"),
         }
     }
@@ -147,6 +155,13 @@ impl Agent {
                 (Some(false), Some(true)) => self.note(super::Notice::Down { node, by, is_own }),
                 (Some(true) | None, Some(false)) => self.note(super::Notice::Up { node }),
                 _ => {}
+            }
+        }
+        for change in delta.iter().filter(|delta| !delta.is_whole()).flat_map(|delta| &delta.changes) {
+            if let Change::PutToken(token) = change
+                && token.has_expired()
+            {
+                self.note(super::Notice::TokenExpired { name: token.name.to_string() });
             }
         }
         let Some(own) = self.own else { return };

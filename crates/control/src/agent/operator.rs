@@ -1,12 +1,14 @@
 //! What an operator asks of the control group itself: who is to sit in it, and what it remembers of earlier words.
 
+use std::sync::Arc;
+
 use zerohop_placement::{Address, NodeState};
 use zerohop_wire::ids::{KeyspaceId, NodeId, PartitionId};
 
 use super::Agent;
 use crate::command::{Command, ManagerInfo};
 use crate::manager;
-use crate::state::Pin;
+use crate::state::{Losses, Pin};
 
 impl Agent {
     /// The command by which these nodes are the control group. A node that has a manager keeps it; another gets a new one, of an id
@@ -48,6 +50,11 @@ impl Agent {
     pub fn pins(&self, keyspace: KeyspaceId) -> Option<Vec<(PartitionId, Pin)>> {
         let state = self.seat.as_ref()?.state();
         Some(state.pins().filter(|(of, ..)| *of == keyspace).map(|(_, at, pin)| (at, pin)).collect())
+    }
+
+    /// What is missing of partitions, and is not acknowledged; none if this node has no part in the control group, which alone knows.
+    pub fn losses(&self) -> Arc<Losses> {
+        self.seat.as_ref().map(|seat| Arc::clone(seat.state().losses())).unwrap_or_default()
     }
 
     /// Partitions that the drop of a keyspace waits for; `None`: this node has no part in the control group, which alone knows.

@@ -90,6 +90,10 @@ impl Request {
                     Some(Keep::Follower) => 2,
                 },
             }),
+            Command::AcknowledgeLosses { keyspace, until } => {
+                let (keyspace, until) = (keyspace.get(), until.get());
+                proto::Command::AcknowledgeLosses(proto::AcknowledgeLosses { keyspace, until })
+            }
             Command::Move(one) => proto::Command::Move(proto::Move {
                 place: place(one.keyspace, one.partition),
                 to: one.to.map(NodeId::get),
@@ -97,6 +101,9 @@ impl Request {
             }),
             Command::PutToken(token) => proto::Command::PutToken(one(Change::PutToken(token.clone()))),
             Command::RemoveToken(id) => proto::Command::RemoveToken(*id),
+            Command::ExpireToken { token, at_ms } => {
+                proto::Command::ExpireToken(proto::ExpireToken { token: *token, at_ms: *at_ms })
+            }
             Command::SetManagers(managers) => proto::Command::SetManagers(write_managers(managers)),
         };
         let Request { id, after, .. } = self;
@@ -174,6 +181,9 @@ impl Request {
                     }
                 },
             },
+            proto::Command::AcknowledgeLosses(proto::AcknowledgeLosses { keyspace, until }) => {
+                Command::AcknowledgeLosses { keyspace: KeyspaceId(keyspace), until: MapEpoch(until) }
+            }
             proto::Command::Move(one) => Command::Move(Move {
                 keyspace: KeyspaceId(one.place.keyspace),
                 partition: PartitionId(one.place.partition),
@@ -185,6 +195,9 @@ impl Request {
                 _ => return Err(CommandError::new("a token is described by something else")),
             },
             proto::Command::RemoveToken(id) => Command::RemoveToken(id),
+            proto::Command::ExpireToken(proto::ExpireToken { token, at_ms }) => {
+                Command::ExpireToken { token, at_ms }
+            }
             proto::Command::SetManagers(managers) => Command::SetManagers(read_managers(&managers)?),
         };
         let id = RequestId { origin: request.origin, number: request.number };

@@ -106,12 +106,26 @@ pub enum Command {
         /// Nobody is missing: the only copy that counts is damaged, as its instance says.
         damaged: Option<Keep>,
     },
+    /// The operator knows of what is missing in a keyspace, or in all (none): it is told no more.
+    AcknowledgeLosses {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// What went missing by the map of this epoch, which the operator has seen.
+        until: MapEpoch,
+    },
     /// An operator's word where a partition is to be.
     Move(Move),
     /// A token is good from now on, for this; or for something else than before.
     PutToken(TokenEntry),
     /// A token is good for nothing any more.
     RemoveToken(u64),
+    /// The time of a token is over, if it still is to expire then. The leader's word, by its clock.
+    ExpireToken {
+        /// Its number.
+        token: u64,
+        /// When it was to expire, in milliseconds since 1970.
+        at_ms: u64,
+    },
     /// The control group is to be these, at most [`crate::limits::MANAGERS_MAX`]; the leader gets there step by step.
     SetManagers(Vec<ManagerInfo>),
 }

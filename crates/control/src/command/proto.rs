@@ -10,7 +10,7 @@ pub(crate) struct Request {
     pub(crate) number: u64,
     #[prost(uint64, tag = "3")]
     pub(crate) after: u64,
-    #[prost(oneof = "Command", tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21")]
+    #[prost(oneof = "Command", tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21, 22, 23")]
     pub(crate) command: Option<Command>,
     /// Encoded requests, in an entry of several; all other fields are unset then.
     #[prost(bytes = "vec", repeated, tag = "18")]
@@ -47,11 +47,31 @@ pub(crate) enum Command {
     CloseKeyspace(u32),
     #[prost(message, tag = "17")]
     Drained(Drained),
+    #[prost(message, tag = "23")]
+    AcknowledgeLosses(AcknowledgeLosses),
     /// One `put token`.
     #[prost(bytes, tag = "20")]
     PutToken(Vec<u8>),
     #[prost(fixed64, tag = "21")]
     RemoveToken(u64),
+    #[prost(message, tag = "22")]
+    ExpireToken(ExpireToken),
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct ExpireToken {
+    #[prost(fixed64, tag = "1")]
+    pub(crate) token: u64,
+    #[prost(uint64, tag = "2")]
+    pub(crate) at_ms: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct AcknowledgeLosses {
+    #[prost(uint32, tag = "1")]
+    pub(crate) keyspace: u32,
+    #[prost(uint64, tag = "2")]
+    pub(crate) until: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -40,6 +40,8 @@ pub(crate) fn commands() -> Vec<Command> {
         end: LogEnd { epoch: 2, index: LogIndex(77) },
         intact: true,
     };
+    let grant = Grant { keyspace, permissions: Permissions::from_bits(3).unwrap() };
+    let token = TokenEntry::new(9, "robot".parse().unwrap(), vec![grant]).unwrap();
     vec![
         Command::Join(join.clone()),
         Command::Join(Join { node: None, ..join.clone() }),
@@ -65,17 +67,13 @@ pub(crate) fn commands() -> Vec<Command> {
         Command::Recover { keyspace, partition, damaged: None },
         Command::Recover { keyspace, partition, damaged: Some(Keep::Damaged) },
         Command::Recover { keyspace, partition, damaged: Some(Keep::Follower) },
+        Command::AcknowledgeLosses { keyspace, until: MapEpoch(8) },
         Command::Move(Move { keyspace, partition, to: Some(NodeId(0)), instance: Some(InstanceId(0)) }),
         Command::Move(Move { keyspace, partition, to: None, instance: None }),
-        Command::PutToken(
-            TokenEntry::new(
-                9,
-                "robot".parse().unwrap(),
-                vec![Grant { keyspace, permissions: Permissions::from_bits(3).unwrap() }],
-            )
-            .unwrap(),
-        ),
+        Command::PutToken(token.clone()),
+        Command::PutToken(token.until(1_800_000_000_000)),
         Command::RemoveToken(9),
+        Command::ExpireToken { token: 9, at_ms: 1_800_000_000_000 },
         Command::SetManagers(vec![ManagerInfo { id: ManagerId(1), addr: address("m:1") }]),
     ]
 }

@@ -7,7 +7,7 @@ use zerohop_placement::{Address, ClusterMap, MapDelta};
 use zerohop_wire::ids::{Incarnation, KeyspaceId, NodeId, PartitionId};
 
 use crate::Time;
-use crate::command::{Entry, ManagerId, ManagerInfo, Outcome, Request, RequestId};
+use crate::command::{Command, Entry, ManagerId, ManagerInfo, Outcome, Request, RequestId};
 use crate::consensus::{self, Consensus, LogError, Output, Whole};
 use crate::limits::{
     COMMAND_BYTES_MAX, LOG_ENTRIES_MAX, MESSAGES_PIECED_MAX, TICK_MS, TICKS_AT_ONCE_MAX, WAITING_MAX,
@@ -75,6 +75,12 @@ pub enum Event<'a> {
         partition: PartitionId,
         /// How much.
         load: u32,
+    },
+    /// What time it is, in milliseconds since 1970: of a clock that may stand wrong, and go back. Told at least every second
+    /// as long as [`Manager::wants_clock`]; only the leader goes by it.
+    Clock {
+        /// Milliseconds since 1970.
+        unix_ms: u64,
     },
     /// The operator wants another leader.
     TransferLeadership(ManagerId),
@@ -286,6 +292,7 @@ impl Manager {
             Event::Verdict { node, incarnation, alive } => self.lead.verdict(node, incarnation, alive),
             Event::Report { by, about, incarnation } => self.lead.report(now, by, about, incarnation),
             Event::Load { keyspace, partition, load } => self.lead.load(keyspace, partition, load),
+            Event::Clock { unix_ms } => self.expire(now, unix_ms),
             Event::TransferLeadership(to) => self.consensus.transfer(to),
         }
         self.follow();
@@ -303,6 +310,11 @@ impl Manager {
     /// When [`Event::Tick`] is due, if nothing else happens before.
     pub fn wake_at(&self) -> Time {
         self.next_tick.min(self.gather.due())
+    }
+
+    /// Whether it waits for [`Event::Clock`]: it leads, and something is to expire.
+    pub fn wants_clock(&self) -> bool {
+        self.consensus.is_leader() && self.state.has_expiring()
     }
 
     /// Who this is.
@@ -413,6 +425,18 @@ impl Manager {
             let (me, state) = (self.consensus.id(), &self.state);
             commands.extend(self.succession.command(now, me, state, &voters, after_ms));
         }
+        self.propose(now, commands);
+        self.follow();
+    }
+
+    /// Has the tokens expire whose time is over by this clock. Said again before it is decided, it is refused.
+    fn expire(&mut self, now: Time, unix_ms: u64) {
+        if self.settings.leads_alone && self.consensus.leads() {
+            self.propose(now, self.state.expiries(unix_ms));
+        }
+    }
+
+    fn propose(&mut self, now: Time, commands: Vec<Command>) {
         for command in commands {
             // Its own nonce as an asker; the low bit keeps it apart from the stream's seed.
             let id = self.lead.name(self.settings.seed | 1);
@@ -424,7 +448,6 @@ impl Manager {
                 self.lead.decided(id);
             }
         }
-        self.follow();
     }
 
     /// Proposes the changes of groups that have waited for each other long enough.

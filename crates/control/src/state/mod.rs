@@ -7,7 +7,9 @@
 //!                                             groups.rs      │
 //!                                             recovery.rs    │
 //!                                             pins.rs        │
-//!                                             closings.rs    ┘
+//!                                             closings.rs    │
+//!                                             losses.rs      │
+//!                                             tokens.rs      ┘
 //! ```
 //!
 //! Of an entry with several changes of groups, `batch.rs` makes one change of the map.
@@ -26,6 +28,7 @@ mod batch;
 mod closings;
 mod groups;
 mod keyspaces;
+mod losses;
 mod nodes;
 mod pins;
 mod recovery;
@@ -33,13 +36,16 @@ mod requests;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod tokens;
 
 pub use closings::Closing;
+pub use losses::{Loss, Losses};
 pub use pins::Pin;
 pub use recovery::Recovery;
 pub use snapshot::StateError;
 
 use requests::Requests;
+use tokens::put_token;
 
 /// What only control needs to know of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +59,8 @@ pub struct Facts {
     /// The control group was founded anew since its start: it may have been put out of groups, and nobody knows of it, so
     /// that a stop in order does not count.
     pub doubted: bool,
+    /// The start before its present one ended in order, so that what it had in memory only is gone as somebody wanted it.
+    pub closed: bool,
 }
 
 /// The replicated state.
@@ -64,6 +72,7 @@ pub struct State {
     recoveries: BTreeMap<(KeyspaceId, PartitionId), Recovery>,
     pins: BTreeMap<(KeyspaceId, PartitionId), Pin>,
     closings: BTreeMap<KeyspaceId, Closing>,
+    losses: Arc<Losses>,
     requests: Requests,
     /// Ids are never used again, so the next ones are remembered apart from the map.
     next_keyspace: u32,
@@ -109,6 +118,7 @@ impl State {
             recoveries: BTreeMap::new(),
             pins: BTreeMap::new(),
             closings: BTreeMap::new(),
+            losses: Arc::default(),
             requests: Requests::default(),
             next_keyspace: 1,
             next_node: 1,
@@ -142,6 +152,7 @@ impl State {
             capacity: 1,
             draining: false,
             doubted: false,
+            closed: false,
         })
     }
 
@@ -174,6 +185,7 @@ impl State {
         let before = (self.next_keyspace, self.next_node, self.next_instance);
         let done = self.carry_out(&request.command, &mut draft);
         let may_have_lost = std::mem::take(&mut draft.may_have_lost);
+        let held = self.holders(&may_have_lost);
         let committed = done.and_then(|number| Ok((number, self.change(draft.changes)?)));
         let (result, delta) = match committed {
             Ok((number, delta)) => (Ok(Done { number, epoch: self.map().epoch() }), delta),
@@ -186,6 +198,10 @@ impl State {
         self.forget_recoveries();
         if let Some(delta) = &delta {
             self.note_closings(delta);
+            self.forget_losses(delta);
+        }
+        if result.is_ok() {
+            self.note_losses(held);
         }
         if result.is_ok() {
             self.forget_pins(&request.command);
@@ -214,15 +230,14 @@ impl State {
             Command::Recover { keyspace, partition, damaged } => {
                 self.recover((*keyspace, *partition), *damaged, draft)
             }
+            Command::AcknowledgeLosses { keyspace, until } => self.acknowledge_losses(*keyspace, *until),
             Command::Move(asked) => self.move_partition(asked),
-            Command::PutToken(token) => {
-                draft.changes.push(Change::PutToken(token.clone()));
-                Ok(token.id)
-            }
+            Command::PutToken(token) => put_token(token, draft),
             Command::RemoveToken(id) => {
                 draft.changes.push(Change::RemoveToken(*id));
                 Ok(*id)
             }
+            Command::ExpireToken { token, at_ms } => self.expire_token(*token, *at_ms, draft),
             Command::SetManagers(managers) => self.set_managers(managers),
         }
     }
@@ -275,6 +290,7 @@ impl PartialEq for State {
             && self.recoveries == other.recoveries
             && self.pins == other.pins
             && self.closings == other.closings
+            && self.losses == other.losses
             && self.requests == other.requests
             && (self.next_keyspace, self.next_node, self.next_instance)
                 == (other.next_keyspace, other.next_node, other.next_instance)

@@ -45,7 +45,8 @@ impl State {
         let restarted = is_another.then_some(kept);
         let doubted = was_doubted && !is_another;
         let (domain, capacity) = (join.domain, join.capacity.max(1));
-        self.facts.insert(id, Facts { domain, capacity, draining, doubted });
+        let closed = if is_another { kept.closed } else { self.facts(id).closed };
+        self.facts.insert(id, Facts { domain, capacity, draining, doubted, closed });
         if node != known {
             self.put_node(node, restarted, draft);
         }
@@ -74,7 +75,7 @@ impl State {
             instances: join.instances.clone(),
         }));
         let (domain, capacity) = (join.domain, join.capacity.max(1));
-        self.facts.insert(id, Facts { domain, capacity, draining: false, doubted: false });
+        self.facts.insert(id, Facts { domain, capacity, draining: false, doubted: false, closed: false });
         Ok(u64::from(id.get()))
     }
 

@@ -9,7 +9,7 @@ use zerohop_placement::{Address, ClusterMap, MapHistory};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, LogIndex, MapEpoch, NodeId, PartitionId};
 
 use super::requests::Requests;
-use super::{Closing, Facts, Pin, Recovery, State};
+use super::{Closing, Facts, Loss, Pin, Recovery, State};
 use crate::command::{self, LogEnd, Outcome, RequestId};
 use crate::limits::APPLIED_MAX;
 
@@ -45,6 +45,20 @@ struct Snapshot {
     closings: Vec<OneClosing>,
     #[prost(message, repeated, tag = "13")]
     places: Vec<Place>,
+    #[prost(message, repeated, tag = "14")]
+    losses: Vec<OneLoss>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct OneLoss {
+    #[prost(uint32, tag = "1")]
+    keyspace: u32,
+    #[prost(uint32, tag = "2")]
+    partition: u32,
+    #[prost(uint64, tag = "3")]
+    epoch: u64,
+    #[prost(uint32, repeated, tag = "4")]
+    nodes: Vec<u32>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -89,6 +103,8 @@ struct NodeFacts {
     draining: bool,
     #[prost(bool, tag = "5")]
     doubted: bool,
+    #[prost(bool, tag = "6")]
+    closed: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -174,6 +190,7 @@ impl State {
             capacity: facts.capacity,
             draining: facts.draining,
             doubted: facts.doubted,
+            closed: facts.closed,
         });
         let pins = self.pins.iter().map(|((keyspace, partition), pin)| Pinned {
             keyspace: keyspace.get(),
@@ -190,6 +207,12 @@ impl State {
             .places
             .iter()
             .map(|(manager, node)| Place { manager: manager.as_str().to_owned(), node: node.get() });
+        let losses = self.losses.iter().map(|((keyspace, partition), loss)| OneLoss {
+            keyspace: keyspace.get(),
+            partition: partition.get(),
+            epoch: loss.epoch.get(),
+            nodes: loss.nodes.iter().map(|node| node.get()).collect(),
+        });
         let outcomes = self.requests.all().map(|(id, outcome)| Remembered {
             origin: id.origin,
             number: id.number,
@@ -209,6 +232,7 @@ impl State {
             pins: pins.collect(),
             closings: closings.collect(),
             places: places.collect(),
+            losses: losses.collect(),
         }
         .encode_to_vec()
     }
@@ -230,8 +254,8 @@ impl State {
             bytes => ClusterMap::decode(bytes).map_err(wrong)?,
         };
         let facts = snapshot.facts.into_iter().map(|facts| {
-            let NodeFacts { node, domain, capacity, draining, doubted } = facts;
-            (NodeId(node), Facts { domain, capacity, draining, doubted })
+            let NodeFacts { node, domain, capacity, draining, doubted, closed } = facts;
+            (NodeId(node), Facts { domain, capacity, draining, doubted, closed })
         });
         let mut outcomes = Vec::new();
         for one in snapshot.outcomes {
@@ -249,6 +273,7 @@ impl State {
             recoveries: snapshot.recoveries.into_iter().map(read_recovery).collect(),
             pins: snapshot.pins.iter().map(read_pin).collect(),
             closings: snapshot.closings.into_iter().map(read_closing).collect(),
+            losses: Arc::new(snapshot.losses.into_iter().map(read_loss).collect()),
             requests: Requests::restored(snapshot.applied, outcomes),
             next_keyspace: snapshot.next_keyspace,
             next_node: snapshot.next_node,
@@ -261,6 +286,11 @@ impl State {
 fn read_closing(one: OneClosing) -> (KeyspaceId, Closing) {
     let drained = one.drained.into_iter().map(InstanceId).collect();
     (KeyspaceId(one.keyspace), Closing { since: MapEpoch(one.since), drained })
+}
+
+fn read_loss(one: OneLoss) -> ((KeyspaceId, PartitionId), Loss) {
+    let nodes = one.nodes.into_iter().map(NodeId).collect();
+    ((KeyspaceId(one.keyspace), PartitionId(one.partition)), Loss { epoch: MapEpoch(one.epoch), nodes })
 }
 
 fn read_pin(one: &Pinned) -> ((KeyspaceId, PartitionId), Pin) {

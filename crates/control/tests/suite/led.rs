@@ -10,8 +10,12 @@ use zerohop_control::command::{
 };
 use zerohop_control::gossip::{Gossip, GossipEffect, GossipSettings, Name};
 use zerohop_control::manager::{Answer, Effect, Event, LeadSettings, Manager, Settings};
-use zerohop_placement::{Address, ClusterMap, GroupState, KeyspaceConfig, NodeState, PartitionCount};
-use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
+use zerohop_placement::{
+    Address, ClusterMap, Grant, GroupState, KeyspaceConfig, NodeState, PartitionCount, Permissions,
+    TokenEntry,
+};
+use zerohop_wire::AuthFault;
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId};
 
 const NODES: usize = 5;
 const MANAGERS: usize = 3;
@@ -483,4 +487,91 @@ fn a_log_with_a_batch_in_it_is_gone_on_with() {
     assert!(*again.map() == last, "epoch {}", again.map().epoch());
     let (_, known, _) = Manager::found_anew(&log, NodeId(1)).expect("is founded anew");
     assert!(*known.map() == last, "epoch {}", known.map().epoch());
+}
+
+/// When the tokens of these tests expire, in milliseconds since 1970.
+const EXPIRES_MS: u64 = 1_800_000_000_000;
+
+impl Cluster {
+    fn put_token(&mut self) {
+        let grant = Grant { keyspace: KeyspaceId::NONE, permissions: Permissions::ALL };
+        let token = TokenEntry::new(9, "robot".parse().expect("is a name"), vec![grant]).expect("is one");
+        self.ask(Command::PutToken(token.until(EXPIRES_MS))).result.expect("is put");
+    }
+
+    fn tell_time(&mut self, at: usize, unix_ms: u64) {
+        self.give(at, Event::Clock { unix_ms });
+        self.run(self.now + 1_000_000);
+    }
+
+    /// Who waits for the time of day.
+    fn want_clocks(&self) -> Vec<usize> {
+        let wants = |at: &usize| self.managers[*at].as_ref().is_some_and(Manager::wants_clock);
+        (0..MANAGERS).filter(wants).collect()
+    }
+
+    /// What all managers that are up know of the token; they agree.
+    fn token(&self) -> Result<(), AuthFault> {
+        let known = |one: &Manager| one.map().token(9).map(|_| ());
+        let mut all: Vec<_> = self.managers.iter().flatten().map(known).collect();
+        all.dedup();
+        assert_eq!(all.len(), 1, "they do not agree: {all:?}");
+        all[0]
+    }
+}
+
+#[test]
+fn a_token_expires_by_the_clock_of_the_leader_alone_and_for_ever() {
+    let mut cluster = Cluster::new(31, 0);
+    assert_eq!(cluster.want_clocks(), Vec::<usize>::new());
+    cluster.put_token();
+    let leader = cluster.leader().expect("somebody leads");
+    assert_eq!(cluster.want_clocks(), [leader]);
+    // The clocks of others are wrong, and decide nothing.
+    for at in (0..MANAGERS).filter(|at| *at != leader) {
+        cluster.tell_time(at, u64::MAX);
+    }
+    cluster.tell_time(leader, EXPIRES_MS - 1);
+    assert_eq!(cluster.token(), Ok(()));
+    // Another leads, whose clock is behind: the time begins anew for nobody.
+    cluster.kill(leader);
+    cluster.run(cluster.now + 3_000_000);
+    let next = cluster.leader().expect("another leads");
+    assert_eq!((cluster.want_clocks(), cluster.token()), (vec![next], Ok(())));
+    cluster.tell_time(next, EXPIRES_MS - 60_000);
+    assert_eq!(cluster.token(), Ok(()));
+    cluster.tell_time(next, EXPIRES_MS);
+    assert_eq!(cluster.token(), Err(AuthFault::TokenExpired));
+    // A clock that goes back brings nothing back.
+    cluster.tell_time(next, 0);
+    assert_eq!((cluster.token(), cluster.want_clocks()), (Err(AuthFault::TokenExpired), vec![]));
+    assert_eq!(cluster.map.token(9), Err(AuthFault::TokenExpired));
+}
+
+#[test]
+fn what_a_leader_decided_of_a_token_in_its_last_moment_is_known_to_all_or_to_nobody() {
+    let mut expired = 0;
+    for seed in 41..53 {
+        let mut cluster = Cluster::new(seed, 0);
+        cluster.put_token();
+        let leader = cluster.leader().expect("somebody leads");
+        cluster.give(leader, Event::Clock { unix_ms: EXPIRES_MS });
+        // Its word is on the way to both others, to one, or to nobody.
+        let lives_us = cluster.draw(3_000);
+        cluster.run(cluster.now + lives_us);
+        cluster
+            .agenda
+            .retain(|_, item| !matches!(item, Item::Manager { from, .. } if from.0 as usize - 1 == leader));
+        cluster.kill(leader);
+        cluster.run(cluster.now + 3_000_000);
+        let next = cluster.leader().expect("another leads");
+        let left = cluster.token();
+        expired += u32::from(left.is_err());
+        // The clock of the next one is behind.
+        cluster.tell_time(next, EXPIRES_MS - 60_000);
+        assert_eq!(cluster.token(), left, "seed {seed}");
+        cluster.tell_time(next, EXPIRES_MS + 1);
+        assert_eq!(cluster.token(), Err(AuthFault::TokenExpired), "seed {seed}");
+    }
+    assert!((1..12).contains(&expired), "{expired} of 12 had heard of it: it is not tried");
 }

@@ -13,7 +13,7 @@ use zerohop_partition::instance::{Identity, Instance, Time};
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::{PartitionEpoch, RequestId};
 use zerohop_wire::messages::{Admin, Call, EntryName, Hello, HelloAck, Peer};
-use zerohop_wire::{Envelope, Failure, Message, What};
+use zerohop_wire::{AuthFault, Envelope, Failure, Message, What};
 
 use super::ceilings::Ceilings;
 use super::histogram::Histogram;
@@ -57,9 +57,12 @@ pub(crate) struct InstanceService<D: Disk> {
     shares: Shares,
 }
 
-/// What a Redis client is told whose token is not good any more, before its connection is closed.
+/// What a Redis client is told whose token was revoked, before its connection is closed.
 const TOKEN_REVOKED: &[u8] =
     b"-NOAUTH the token was revoked: ask the cluster's administrator for another one\r\n";
+/// The same of one whose token has expired.
+const TOKEN_EXPIRED: &[u8] =
+    b"-NOAUTH the token has expired: ask the cluster's administrator for another one\r\n";
 
 /// Flushes in one turn: units that waited run again by what the first has made durable, and may write.
 const SETTLE_ROUNDS_MAX: usize = 4;
@@ -257,9 +260,13 @@ impl<D: Disk> Service for InstanceService<D> {
                 let result = self.instance.apply_map(time(now), &delta, &mut effects);
                 self.clients.outlet().links.follow(self.instance.map(), replies);
                 self.clients.map_changed(&self.instance, now);
-                // What waits for somebody whose token was revoked ends now, not when it is answered.
+                // What waits for somebody whose token is not good any more ends now, not when it is answered.
                 let map = self.instance.map();
-                replies.end_tokens(|id| map.token(id).is_some(), TOKEN_REVOKED);
+                replies.end_tokens(|id| match map.token(id) {
+                    Ok(_) => None,
+                    Err(AuthFault::TokenExpired) => Some(TOKEN_EXPIRED),
+                    Err(_) => Some(TOKEN_REVOKED),
+                });
                 self.shares.follow(map);
                 // Whoever has stopped waiting finds out by the next question.
                 drop(done.send(result));

@@ -105,10 +105,10 @@ impl Shares {
         Ok(())
     }
 
-    /// The map has changed: keyspaces and tokens may be gone.
+    /// The map has changed: keyspaces and tokens may be gone, and tokens have expired.
     pub(super) fn follow(&mut self, map: &ClusterMap) {
         self.snapshots.retain(|(keyspace, _), _| map.keyspace(*keyspace).is_some());
-        self.sessions.retain(|token, _| map.token(*token).is_some());
+        self.sessions.retain(|token, _| map.token(*token).is_ok());
     }
 }
 

@@ -11,11 +11,11 @@ use zerohop_control::agent::Standing;
 use zerohop_control::command::{self, Command, Keep, Move, Refusal};
 use zerohop_placement::{Change, NodeState};
 use zerohop_wire::admin::{
-    AdminAnswer, Answer, Ask, Done, KeyspaceStatus, ManagersSet, NodeRemove, PartitionMove, PartitionRecover,
-    REFUSED_DECIDED, REFUSED_FAILED, REFUSED_REQUEST, REFUSED_UNKNOWN, REFUSED_UNKNOWN_NODE,
-    REFUSED_UNKNOWN_PARTITION,
+    AdminAnswer, Answer, Ask, Done, KeyspaceStatus, LossesAcknowledge, ManagersSet, NodeRemove,
+    PartitionMove, PartitionRecover, REFUSED_DECIDED, REFUSED_FAILED, REFUSED_REQUEST, REFUSED_UNKNOWN,
+    REFUSED_UNKNOWN_NODE, REFUSED_UNKNOWN_PARTITION,
 };
-use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionId};
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionId};
 
 use super::changes::Decided;
 use super::closing;
@@ -23,6 +23,7 @@ use super::cluster::Input;
 use super::jobs::decide;
 use super::shared::Shared;
 use super::tokens;
+use crate::clock::unix_ms;
 use crate::server::limits::{DROP_LOOK, MAP_WAIT};
 
 /// Carries a change out.
@@ -30,7 +31,7 @@ pub(super) async fn change(shared: &Rc<Shared>, ask: Ask) -> AdminAnswer {
     if let Some(reason) = shared.why_not() {
         return AdminAnswer::refused(REFUSED_FAILED, format!("nothing can be changed now: {reason}"));
     }
-    let changed = tokens::change(shared.history.borrow().map(), &ask);
+    let changed = tokens::change(shared.history.borrow().map(), &ask, unix_ms());
     if let Some(change) = changed {
         let command = match change {
             Ok(Change::PutToken(token)) => Command::PutToken(token),
@@ -83,6 +84,23 @@ pub(super) async fn change(shared: &Rc<Shared>, ask: Ask) -> AdminAnswer {
                 Command::Move(Move { keyspace, partition, to, instance })
             })
             .await;
+        }
+        Ask::AcknowledgeLosses(LossesAcknowledge { keyspace: name, map_epoch }) => {
+            let found = shared.history.borrow().map().keyspace_named(&name).map(|(id, _)| id);
+            let keyspace = match found {
+                _ if name.is_empty() => KeyspaceId::NONE,
+                Some(id) => id,
+                None => {
+                    return AdminAnswer::refused(REFUSED_UNKNOWN, format!("there is no keyspace {name:?}"));
+                }
+            };
+            let command = Command::AcknowledgeLosses { keyspace, until: MapEpoch(map_epoch) };
+            return match have_decided(shared, command).await {
+                Ok(done) => {
+                    AdminAnswer::of(Answer::Done(Done { map_epoch: done.epoch.0, number: done.number }))
+                }
+                Err(refused) => refused,
+            };
         }
         Ask::RecoverPartition(PartitionRecover { keyspace, partition, keep_damaged }) => {
             let damaged = keep_damaged.map(|keeps| if keeps { Keep::Damaged } else { Keep::Follower });

@@ -18,6 +18,7 @@ use super::changes::{self, Decided, Refusal, Situation};
 use super::instances::{self, tell};
 use super::shared::Shared;
 use super::{Job, ReplyTo, closing, clustered, groups, status, tokens};
+use crate::clock::unix_ms;
 use crate::entropy::random_u64;
 use crate::instance::{Figures, Notice};
 use crate::server::limits::{DROP_AGAIN, DROP_LOOK, INBOX_FULL_PAUSE, MAP_WAIT};
@@ -98,11 +99,14 @@ impl Worker {
         }
     }
 
-    /// What comes next. Keyspaces that are being dropped go meanwhile: in a cluster the control group sees to that.
+    /// What comes next. Meanwhile keyspaces that are being dropped go, and tokens expire: in a cluster the control group sees to
+    /// that.
     async fn next(&mut self, jobs: &mut mpsc::Receiver<Job>) -> Option<Job> {
         loop {
+            self.expire_tokens().await;
             let closing = changes::closing(self.shared.history.borrow().map());
-            if self.alone.is_none() || closing.is_empty() {
+            let expires = self.shared.history.borrow().map().expiring().next().is_some();
+            if self.alone.is_none() || (closing.is_empty() && !expires) {
                 return jobs.recv().await;
             }
             if let Ok(job) = timeout(DROP_AGAIN, jobs.recv()).await {
@@ -122,10 +126,14 @@ impl Worker {
         if let Some(reason) = self.shared.why_not() {
             return AdminAnswer::refused(REFUSED_FAILED, format!("nothing can be changed now: {reason}"));
         }
-        let changed = tokens::change(self.shared.history.borrow().map(), &ask);
+        // A node that stands alone goes on with what its disks have, and says by itself what is damaged.
+        if let Ask::AcknowledgeLosses(_) = &ask {
+            return AdminAnswer::of(Answer::Done(Done::default()));
+        }
+        let changed = tokens::change(self.shared.history.borrow().map(), &ask, unix_ms());
         if let Some(change) = changed {
             return match change {
-                Ok(change) => self.change_token(change).await,
+                Ok(change) => self.change_tokens(vec![change]).await,
                 Err(refused) => refused,
             };
         }
@@ -191,9 +199,20 @@ impl Worker {
         }
     }
 
-    async fn change_token(&mut self, change: Change) -> AdminAnswer {
+    async fn expire_tokens(&mut self) {
+        if self.alone.is_none() || self.shared.why_not().is_some() {
+            return;
+        }
+        let expired = tokens::expired(self.shared.history.borrow().map(), unix_ms());
+        if !expired.is_empty() {
+            // A change that fails is logged, and made later.
+            drop(self.change_tokens(expired).await);
+        }
+    }
+
+    async fn change_tokens(&mut self, changes: Vec<Change>) -> AdminAnswer {
         let from = self.shared.history.borrow().map().epoch();
-        let delta = MapDelta { from, to: from.next(), changes: vec![change] };
+        let delta = MapDelta { from, to: from.next(), changes };
         match self.carry_out(Arc::new(delta)).await {
             Ok(()) => AdminAnswer::of(Answer::Done(Done { map_epoch: from.next().0, number: 0 })),
             Err(refused) => refused,
@@ -251,11 +270,14 @@ pub(super) fn decide(shared: &Shared, ask: Ask, next_keyspace: KeyspaceId) -> Re
         }
         Ask::AlterKeyspace(settings) => now.alter(&settings),
         Ask::DropKeyspace(named) => now.drop(&named),
-        Ask::PutToken(_) | Ask::RevokeToken(_) => Err(Refusal::decided("a token is no keyspace")),
+        Ask::PutToken(_) | Ask::LendToken(_) | Ask::RevokeToken(_) => {
+            Err(Refusal::decided("a token is no keyspace"))
+        }
         Ask::SetNodeState(_)
         | Ask::RemoveNode(_)
         | Ask::MovePartition(_)
         | Ask::RecoverPartition(_)
+        | Ask::AcknowledgeLosses(_)
         | Ask::SetManagers(_) => Err(Refusal::decided("this node stands alone: it is all of its cluster")),
         Ask::Status(_) | Ask::ListPartitions(_) | Ask::ListTokens(_) => {
             Err(Refusal::failed("a question is not a change".to_owned()))
@@ -295,6 +317,9 @@ fn describe(delta: &MapDelta) -> String {
         Change::CloseKeyspace(id) => format!("keyspace {id} is being dropped"),
         Change::SplitKeyspace(id) => format!("keyspace {id} split"),
         Change::HasSplit { keyspace, splits } => format!("keyspace {keyspace} was split {splits} times"),
+        Change::PutToken(token) if token.has_expired() => {
+            format!("token {} ({:016x}) has expired", token.name, token.id)
+        }
         Change::PutToken(token) => format!("token {} ({:016x}) put", token.name, token.id),
         Change::RemoveToken(id) => format!("token {id:016x} revoked"),
         Change::PutNode(node) => format!("node {} put", node.id),

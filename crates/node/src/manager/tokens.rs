@@ -3,7 +3,7 @@
 use zerohop_placement::{Change, ClusterMap, Grant, KeyspaceName, Permissions, TokenEntry};
 use zerohop_wire::admin::{
     AdminAnswer, Answer, Ask, REFUSED_FORBIDDEN, REFUSED_SETTING, REFUSED_UNKNOWN, REFUSED_UNKNOWN_TOKEN,
-    TokenGrant, TokenPut, TokenRevoke, TokenStatus, Tokens,
+    TokenGrant, TokenLend, TokenPut, TokenRevoke, TokenStatus, Tokens,
 };
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::KeyspaceId;
@@ -25,6 +25,7 @@ pub(super) fn may_ask(map: &ClusterMap, access: Access, ask: &Ask) -> Result<(),
         }
         Ask::AlterKeyspace(settings) => permits(map, access, named(&settings.name), Permission::Admin),
         Ask::DropKeyspace(dropped) => permits(map, access, named(&dropped.name), Permission::Admin),
+        Ask::AcknowledgeLosses(one) => permits(map, access, named(&one.keyspace), Permission::Admin),
         // All else is about the whole cluster.
         _ => permits(map, access, KeyspaceId::NONE, Permission::Admin),
     };
@@ -44,10 +45,22 @@ fn lacking(map: &ClusterMap, failure: &Failure<'_>) -> String {
     }
 }
 
-/// What a request about tokens makes of the map; `None`: it is about something else.
-pub(super) fn change(map: &ClusterMap, ask: &Ask) -> Option<Result<Change, AdminAnswer>> {
+/// What a request about tokens makes of the map at this time, in milliseconds since 1970; `None`: it is about something else.
+pub(super) fn change(map: &ClusterMap, ask: &Ask, unix_ms: u64) -> Option<Result<Change, AdminAnswer>> {
     match ask {
-        Ask::PutToken(asked) => Some(put(map, asked)),
+        Ask::PutToken(asked) => Some(put(map, asked).map(Change::PutToken)),
+        Ask::LendToken(TokenLend { put: asked, lasts_ms }) => {
+            let at_ms = unix_ms.checked_add(*lasts_ms).filter(|at_ms| *at_ms > unix_ms);
+            let wrong = || {
+                let reason = format!(
+                    "a token cannot be good for {lasts_ms} ms: give a time above 0, as in 12h or 30d"
+                );
+                AdminAnswer::refused(REFUSED_SETTING, reason)
+            };
+            Some(
+                at_ms.ok_or_else(wrong).and_then(|at_ms| Ok(Change::PutToken(put(map, asked)?.until(at_ms)))),
+            )
+        }
         Ask::RevokeToken(TokenRevoke { name }) => {
             let found = map.tokens().find(|token| token.name.as_str() == name);
             Some(found.map(|token| Change::RemoveToken(token.id)).ok_or_else(|| {
@@ -60,7 +73,7 @@ pub(super) fn change(map: &ClusterMap, ask: &Ask) -> Option<Result<Change, Admin
     }
 }
 
-fn put(map: &ClusterMap, asked: &TokenPut) -> Result<Change, AdminAnswer> {
+fn put(map: &ClusterMap, asked: &TokenPut) -> Result<TokenEntry, AdminAnswer> {
     let wrong = |reason: String| AdminAnswer::refused(REFUSED_SETTING, reason);
     let name = asked.name.parse::<KeyspaceName>().map_err(|error| wrong(error.to_string()))?;
     let mut grants = Vec::new();
@@ -77,7 +90,14 @@ fn put(map: &ClusterMap, asked: &TokenPut) -> Result<Change, AdminAnswer> {
     }
     let token = TokenEntry::new(asked.id, name, grants);
     let no_token = || wrong("a token permits something, and says it once for each keyspace".to_owned());
-    Ok(Change::PutToken(token.ok_or_else(no_token)?))
+    token.ok_or_else(no_token)
+}
+
+/// The tokens whose time is over, as they are from now on.
+pub(super) fn expired(map: &ClusterMap, unix_ms: u64) -> Vec<Change> {
+    let due: Vec<u64> = map.expiring().filter(|(_, at_ms)| *at_ms <= unix_ms).map(|(id, _)| id).collect();
+    let tokens = map.tokens().filter(|token| due.contains(&token.id));
+    tokens.map(|token| Change::PutToken(token.clone().expired())).collect()
 }
 
 /// All tokens.
@@ -86,6 +106,8 @@ pub(super) fn list(map: &ClusterMap) -> AdminAnswer {
         id: token.id,
         name: token.name.to_string(),
         grants: token.grants().iter().filter_map(|grant| granted(map, grant)).collect(),
+        expires_ms: token.expiry.map(|expiry| expiry.at_ms),
+        has_expired: token.has_expired(),
     };
     AdminAnswer::of(Answer::Tokens(Tokens { tokens: map.tokens().map(shown).collect() }))
 }

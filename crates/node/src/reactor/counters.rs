@@ -18,7 +18,7 @@ pub enum Ending {
     TooMany,
     /// It had not proved anything, and its place was needed for a newer connection.
     Displaced,
-    /// Its token was revoked.
+    /// Its token was revoked, or has expired.
     Revoked,
     /// It did not prove that it knows the cluster's secret.
     NotProved,

@@ -129,16 +129,18 @@ impl Replies<'_> {
     }
 
     /// Ends the connections of tokens that are not good any more, with all that waits on them; those of another protocol are told
-    /// this first.
-    pub(crate) fn end_tokens(&mut self, is_good: impl Fn(u64) -> bool, last: &[u8]) {
-        let is_over = |connection: &Connection| match connection.access {
-            Access::Token(id) => !is_good(id) && !connection.is_closing(),
-            Access::All => false,
+    /// first what `over` says of the token.
+    pub(crate) fn end_tokens(&mut self, over: impl Fn(u64) -> Option<&'static [u8]>) {
+        let last = |connection: &Connection| match connection.access {
+            Access::Token(id) if !connection.is_closing() => over(id),
+            _ => None,
         };
-        let all = self.connections.iter().filter(|(_, connection)| is_over(connection));
-        let all: Vec<(ConnectionId, bool)> =
-            all.map(|(id, connection)| (id, connection.stage == Stage::Foreign)).collect();
-        for (id, is_foreign) in all {
+        let all = self
+            .connections
+            .iter()
+            .filter_map(|(id, connection)| Some((id, connection.stage == Stage::Foreign, last(connection)?)));
+        let all: Vec<(ConnectionId, bool, &[u8])> = all.collect();
+        for (id, is_foreign, last) in all {
             if is_foreign {
                 self.connections.queue_bytes(id, last, self.now.elapsed_ms);
             }

@@ -2,7 +2,7 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_placement::hash::key_slot;
-use zerohop_resp::{Layout, Place, Ran, ServerInfo, Ticket, Unit, World, failure_reply};
+use zerohop_resp::{Layout, Place, Ran, ServerInfo, Ticket, Unit, World, WrongPassword, failure_reply};
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use zerohop_wire::{Failure, Permission};
@@ -215,14 +215,17 @@ impl<D: Disk> World for Here<'_, '_, D> {
         }
     }
 
-    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> bool {
-        let Some(access @ Access::Token(id)) = self.at.replies.token_shown(password) else { return false };
-        let Some(token) = self.at.instance.map().token(id) else { return false };
+    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> Result<(), WrongPassword> {
+        let Some(access @ Access::Token(id)) = self.at.replies.token_shown(password) else {
+            return Err(WrongPassword { why: None });
+        };
+        let found = self.at.instance.map().token(id);
+        let token = found.map_err(|fault| WrongPassword { why: Some(fault.text()) })?;
         if user != b"default" && user != token.name.as_str().as_bytes() {
-            return false;
+            return Err(WrongPassword { why: None });
         }
         self.at.replies.is_let_in(self.connection, access);
-        true
+        Ok(())
     }
 
     fn permits(&self, keyspace: KeyspaceId, may_write: bool) -> Result<(), Failure<'static>> {

@@ -543,11 +543,14 @@ fn instance_count(options: &ServerOptions, made_with: Option<usize>) -> Result<u
         }
         (Some(has), _) => Ok(has),
         (None, Some(asked)) => Ok(asked),
-        (None, None) => {
-            let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-            Ok(cores.min(INSTANCES_DEFAULT_MAX))
-        }
+        (None, None) => Ok(instances_default()),
     }
+}
+
+/// Instances of a node with new data that is not told how many: one for each core, at most
+/// [`INSTANCES_DEFAULT_MAX`](limits::INSTANCES_DEFAULT_MAX).
+pub fn instances_default() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get()).min(INSTANCES_DEFAULT_MAX)
 }
 
 /// Shares the descriptors of this process out, and says how.
@@ -557,10 +560,7 @@ fn share_descriptors(instances: usize) -> Result<(), StartError> {
     match descriptors.limit() {
         Some(limit) if descriptors.is_too_few() => Err(StartError::Descriptors { limit, reserved }),
         limit => {
-            info!(
-                limit,
-                reserved, "descriptors of this process, and how many of them connections leave to data"
-            );
+            info!(limit, reserved, "this process may have {descriptors}");
             Ok(())
         }
     }

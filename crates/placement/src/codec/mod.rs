@@ -31,6 +31,8 @@ const VERSION_PLACED: u16 = 4;
 const VERSION_TOKENS: u16 = 5;
 /// Keyspaces that are being dropped.
 const VERSION_CLOSING: u16 = 6;
+/// Tokens that expire.
+const VERSION_EXPIRY: u16 = 7;
 
 /// Magic, version, reserved, from, to, number of changes.
 const HEADER_BYTES: usize = 4 + 2 + 2 + 8 + 8 + 4;
@@ -63,6 +65,9 @@ const REMOVE_TOKEN: u8 = 11;
 const CLOSE_KEYSPACE: u8 = 12;
 /// Kind, keyspace.
 const CLOSE_KEYSPACE_BYTES: usize = 1 + 4;
+const PUT_EXPIRING: u8 = 13;
+/// When it expires, and whether it has.
+const EXPIRY_BYTES: usize = 8 + 1;
 
 /// How the members of placed groups are told.
 const ROWS: u8 = 0;
@@ -118,7 +123,7 @@ impl MapDelta {
             return Err(DecodeError::Magic);
         }
         let version = u16::from_le_bytes(reader.array()?);
-        if !(VERSION..=VERSION_CLOSING).contains(&version) {
+        if !(VERSION..=VERSION_EXPIRY).contains(&version) {
             return Err(DecodeError::Version { found: version });
         }
         if reader.array()? != [0; 2] {
@@ -140,6 +145,10 @@ impl MapDelta {
 }
 
 fn version_needed(changes: &[Change]) -> u16 {
+    let expires = |change: &Change| matches!(change, Change::PutToken(token) if token.expiry.is_some());
+    if changes.iter().any(expires) {
+        return VERSION_EXPIRY;
+    }
     if changes.iter().any(|change| matches!(change, Change::CloseKeyspace(_))) {
         return VERSION_CLOSING;
     }
@@ -190,9 +199,10 @@ pub(crate) fn map_bytes(map: &ClusterMap) -> usize {
             + has_split
             + close
     });
-    let tokens = map
-        .tokens()
-        .map(|token| TOKEN_BYTES_FIXED + token.name.as_str().len() + token.grants().len() * GRANT_BYTES);
+    let tokens = map.tokens().map(|token| {
+        let expiry = if token.expiry.is_some() { EXPIRY_BYTES } else { 0 };
+        TOKEN_BYTES_FIXED + token.name.as_str().len() + token.grants().len() * GRANT_BYTES + expiry
+    });
     HEADER_BYTES + nodes * NODE_BYTES_FIXED + addresses + keyspaces.sum::<usize>() + tokens.sum::<usize>()
 }
 
@@ -247,8 +257,12 @@ fn write_change(bytes: &mut Vec<u8>, change: &Change) {
             bytes.extend_from_slice(&id.get().to_le_bytes());
         }
         Change::PutToken(token) => {
-            bytes.push(PUT_TOKEN);
+            bytes.push(if token.expiry.is_some() { PUT_EXPIRING } else { PUT_TOKEN });
             bytes.extend_from_slice(&token.id.to_le_bytes());
+            if let Some(expiry) = token.expiry {
+                bytes.extend_from_slice(&expiry.at_ms.to_le_bytes());
+                bytes.push(u8::from(expiry.has_passed));
+            }
             write_text(bytes, token.name.as_str());
             bytes.push(byte(token.grants().len(), "a token has at most 64 grants"));
             for grant in token.grants() {

@@ -5,14 +5,14 @@ use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEp
 use super::{
     ALTER_KEYSPACE, CLOSE_KEYSPACE, CREATE_KEYSPACE, CREATE_PLACED, DROP_KEYSPACE, DecodeError,
     EXCEPTION_BYTES, GRANT_BYTES, GROUP_BYTES_MIN, GROUP_STATE_SHIFT, GROUP_STATES, HAS_SPLIT, HASHES,
-    INTERVAL, MEMORY, PUT_NODE, PUT_TOKEN, REMOVE_NODE, REMOVE_TOKEN, RING, ROWS, SET_GROUP, SPLIT_KEYSPACE,
-    STATES, SYNC,
+    INTERVAL, MEMORY, PUT_EXPIRING, PUT_NODE, PUT_TOKEN, REMOVE_NODE, REMOVE_TOKEN, RING, ROWS, SET_GROUP,
+    SPLIT_KEYSPACE, STATES, SYNC,
 };
 use crate::keyspace::{Durability, KeyspaceConfig, KeyspaceName};
 use crate::limits::{GROUP_MEMBERS_MAX, INSTANCES_PER_NODE_MAX, MAP_BYTES_MAX, PLACED_PARTITIONS_MIN};
 use crate::map::{
     Address, Change, Grant, GroupFault, Groups, Members, Node, Permissions, Placed, ReplicaGroup, Ring,
-    Table, TokenEntry,
+    Table, TokenEntry, TokenExpiry,
 };
 use crate::partitions::PartitionCount;
 
@@ -129,14 +129,16 @@ pub(super) fn change(reader: &mut Reader<'_>) -> Result<Change, DecodeError> {
         SPLIT_KEYSPACE => Change::SplitKeyspace(KeyspaceId(reader.u32()?)),
         HAS_SPLIT => Change::HasSplit { keyspace: KeyspaceId(reader.u32()?), splits: reader.u8()? },
         CLOSE_KEYSPACE => Change::CloseKeyspace(KeyspaceId(reader.u32()?)),
-        PUT_TOKEN => Change::PutToken(token(reader)?),
+        PUT_TOKEN => Change::PutToken(token(reader, false)?),
+        PUT_EXPIRING => Change::PutToken(token(reader, true)?),
         REMOVE_TOKEN => Change::RemoveToken(reader.u64()?),
         number => return Err(DecodeError::Unknown { what: "kind of change", number: u32::from(number) }),
     })
 }
 
-fn token(reader: &mut Reader<'_>) -> Result<TokenEntry, DecodeError> {
+fn token(reader: &mut Reader<'_>, expires: bool) -> Result<TokenEntry, DecodeError> {
     let id = reader.u64()?;
+    let expiry = if expires { Some(expiry(reader)?) } else { None };
     let name = KeyspaceName::new(reader.text()?).map_err(DecodeError::Name)?;
     let count = usize::from(reader.u8()?);
     reader.room_for(count, GRANT_BYTES)?;
@@ -148,7 +150,17 @@ fn token(reader: &mut Reader<'_>) -> Result<TokenEntry, DecodeError> {
         grants.push(Grant { keyspace, permissions: Permissions::from_bits(bits).ok_or(unknown)? });
     }
     let is_sorted = grants.is_sorted();
-    TokenEntry::new(id, name, grants).filter(|_| is_sorted).ok_or(DecodeError::Token)
+    let mut token = TokenEntry::new(id, name, grants).filter(|_| is_sorted).ok_or(DecodeError::Token)?;
+    token.expiry = expiry;
+    Ok(token)
+}
+
+fn expiry(reader: &mut Reader<'_>) -> Result<TokenExpiry, DecodeError> {
+    let at_ms = reader.u64()?;
+    match reader.u8()? {
+        passed @ 0..=1 => Ok(TokenExpiry { at_ms, has_passed: passed == 1 }),
+        number => Err(DecodeError::Unknown { what: "state of a token", number: u32::from(number) }),
+    }
 }
 
 fn placed(reader: &mut Reader<'_>, partitions: u32) -> Result<Groups, DecodeError> {

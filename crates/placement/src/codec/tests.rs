@@ -1,6 +1,7 @@
 //! What was written is read, and what was not written is refused in words.
 
 use proptest::prelude::*;
+use zerohop_wire::AuthFault;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
 
 use super::*;
@@ -176,9 +177,43 @@ fn tokens_take_the_fifth_version() {
     let taken = ClusterMap::default().apply(&delta(vec![put(1), put(2)]));
     assert_eq!(taken, Err(MapError::TokenNameTaken { name: name.clone() }));
     let map = ClusterMap::default().apply(&delta(vec![put(1), put(1)])).unwrap();
-    assert_eq!((map.tokens().len(), map.token(1).is_some()), (1, true));
+    assert_eq!((map.tokens().len(), map.token(1).is_ok()), (1, true));
     let gone = ClusterMap::default().apply(&delta(vec![Change::RemoveToken(1)]));
     assert_eq!(gone, Err(MapError::UnknownToken { token: 1 }));
+}
+
+#[test]
+fn tokens_that_expire_take_the_seventh_version() {
+    const GOLDEN_7: &str = "
+        5a484d44 0700 0000 0500000000000000 0900000000000000 02000000
+        0d 8877665544332211 0807060504030201 00 05 726f626f74 01 00000000 01
+        0d 8877665544332211 0807060504030201 01 05 726f626f74 01 00000000 01";
+    let grant = Grant { keyspace: KeyspaceId(0), permissions: Permissions::from_bits(1).unwrap() };
+    let token = TokenEntry::new(0x1122_3344_5566_7788, "robot".parse().unwrap(), vec![grant]).unwrap();
+    let token = token.until(0x0102_0304_0506_0708);
+    let changes = vec![Change::PutToken(token.clone()), Change::PutToken(token.clone().expired())];
+    let delta = MapDelta { from: MapEpoch(5), to: MapEpoch(9), changes };
+    let digits: Vec<u32> = GOLDEN_7.chars().filter_map(|c| c.to_digit(16)).collect();
+    let bytes: Vec<u8> = digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect();
+    assert_eq!(delta.encode(), bytes);
+    assert_eq!(MapDelta::decode(&bytes).unwrap(), delta);
+    let with = |at: usize, byte: u8| {
+        let mut bytes = bytes.clone();
+        bytes[at] = byte;
+        MapDelta::decode(&bytes).unwrap_err()
+    };
+    assert_eq!(with(4, 5), DecodeError::VersionNeeded { found: 5 });
+    let passed_at = HEADER_BYTES + 1 + 8 + 8;
+    assert_eq!(with(passed_at, 2), DecodeError::Unknown { what: "state of a token", number: 2 });
+    // A whole map says so too, and an expired token is told from one that there never was.
+    let put = |token| MapDelta { from: MapEpoch(0), to: MapEpoch(1), changes: vec![Change::PutToken(token)] };
+    let map = ClusterMap::default().apply(&put(token.clone())).unwrap();
+    assert!(map.token(token.id).is_ok());
+    let map = ClusterMap::default().apply(&put(token.clone().expired())).unwrap();
+    assert_eq!(map.encode().len(), map_bytes(&map));
+    assert_eq!(ClusterMap::decode(&map.encode()).unwrap(), map);
+    assert_eq!(map.token(token.id), Err(AuthFault::TokenExpired));
+    assert_eq!(map.token(1), Err(AuthFault::Token));
 }
 
 #[test]
@@ -215,10 +250,10 @@ fn with_byte(at: usize, value: u8) -> Result<MapDelta, DecodeError> {
 #[test]
 fn each_fault_has_its_own_error() {
     assert_eq!(with_byte(0, b'X'), Err(DecodeError::Magic));
-    assert_eq!(with_byte(4, 7), Err(DecodeError::Version { found: 7 }));
+    assert_eq!(with_byte(4, 8), Err(DecodeError::Version { found: 8 }));
     assert_eq!(with_byte(4, 2), Err(DecodeError::VersionNeeded { found: 2 }));
     assert_eq!(with_byte(6, 1), Err(DecodeError::Reserved));
-    assert_eq!(with_byte(28, 13), Err(DecodeError::Unknown { what: "kind of change", number: 13 }));
+    assert_eq!(with_byte(28, 14), Err(DecodeError::Unknown { what: "kind of change", number: 14 }));
     assert_eq!(with_byte(45, 3), Err(DecodeError::Unknown { what: "state of a node", number: 3 }));
     assert_eq!(with_byte(48, 0xff), Err(DecodeError::Text { at: 48 }));
     assert_eq!(with_byte(49, b';'), Err(DecodeError::Address(crate::map::AddressError::Port)));

@@ -120,12 +120,25 @@ impl<'a> Draft<'a> {
         Ok(self)
     }
 
+    /// One that has expired gives up its name, and its place if there is no other.
     fn put_token(&mut self, token: &TokenEntry) -> Result<(), MapError> {
+        let gives_up = |other: &TokenEntry| other.has_expired() && other.id != token.id;
+        if self.tokens.values().any(|other| gives_up(other) && other.name == token.name) {
+            let tokens = Arc::make_mut(&mut self.tokens);
+            tokens.retain(|_, other| !gives_up(other) || other.name != token.name);
+        }
         if self.tokens.values().any(|other| other.id != token.id && other.name == token.name) {
             return Err(MapError::TokenNameTaken { name: token.name.clone() });
         }
         let tokens = Arc::make_mut(&mut self.tokens);
         tokens.insert(token.id, token.clone());
+        if tokens.len() > TOKENS_MAX {
+            let expired = tokens.values().filter(|other| gives_up(other));
+            let first = expired.min_by_key(|other| (other.expiry.map(|expiry| expiry.at_ms), other.id));
+            if let Some(id) = first.map(|first| first.id) {
+                tokens.remove(&id);
+            }
+        }
         match tokens.len() {
             count if count > TOKENS_MAX => Err(MapError::TooManyTokens { tokens: count }),
             _ => Ok(()),

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use zerohop_wire::AuthFault;
 use zerohop_wire::blob::routed;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
 
@@ -39,7 +40,7 @@ pub use groups::Groups;
 pub use history::{MapHistory, Since};
 pub use node::{InstanceRef, Node, NodeRef, NodeState};
 pub use placed::Ring;
-pub use token::{Grant, Permissions, TokenEntry};
+pub use token::{Grant, Permissions, TokenEntry, TokenExpiry};
 
 use node::NodeTable;
 use table::GroupTable;
@@ -123,13 +124,28 @@ impl ClusterMap {
     }
 
     /// The token of this number, if it is good.
-    pub fn token(&self, id: u64) -> Option<&TokenEntry> {
-        self.tokens.get(&id)
+    ///
+    /// # Errors
+    /// It is unknown, was revoked, or has expired.
+    pub fn token(&self, id: u64) -> Result<&TokenEntry, AuthFault> {
+        match self.tokens.get(&id) {
+            Some(token) if token.has_expired() => Err(AuthFault::TokenExpired),
+            Some(token) => Ok(token),
+            None => Err(AuthFault::Token),
+        }
     }
 
-    /// The tokens, by number.
+    /// The tokens, by number, also those that have expired.
     pub fn tokens(&self) -> impl ExactSizeIterator<Item = &TokenEntry> {
         self.tokens.values()
+    }
+
+    /// The tokens that are to expire, by number, and when, in milliseconds since 1970.
+    pub fn expiring(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.tokens().filter_map(|token| match token.expiry {
+            Some(TokenExpiry { at_ms, has_passed: false }) => Some((token.id, at_ms)),
+            _ => None,
+        })
     }
 
     /// The partitions whose group names this instance, in whatever role.

@@ -38,7 +38,8 @@ pub(crate) enum Step {
     Close { keyspace: usize },
     Regroup { keyspace: usize, partition: u32, members: Vec<u32>, in_sync: usize, state: usize },
     Split { keyspace: usize },
-    Token { keyspace: usize, bits: u8 },
+    Token { keyspace: usize, bits: u8, until: Option<u64> },
+    Expire,
     Revoke,
     Place { ring: bool, step: u32, turn: u32, members: (u8, u8) },
 }
@@ -59,7 +60,9 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
                 Step::Regroup { keyspace, partition, members, in_sync, state }
             }),
         1 => any::<usize>().prop_map(|keyspace| Step::Split { keyspace }),
-        1 => (any::<usize>(), 1u8..8).prop_map(|(keyspace, bits)| Step::Token { keyspace, bits }),
+        1 => (any::<usize>(), 1u8..8, any::<Option<u64>>())
+            .prop_map(|(keyspace, bits, until)| Step::Token { keyspace, bits, until }),
+        1 => Just(Step::Expire),
         1 => Just(Step::Revoke),
         1 => (any::<bool>(), 1u32..5, 0u32..5, (0u8..3, 0u8..3))
             .prop_map(|(ring, step, turn, members)| Step::Place { ring, step, turn, members }),
@@ -90,13 +93,15 @@ fn changes(map: &ClusterMap, number: u32, step: &Step) -> Option<Vec<Change>> {
     let instances: Vec<InstanceId> =
         map.nodes().flat_map(|node| node.instances().map(|instance| instance.id)).collect();
     match step {
-        Step::Token { keyspace, bits } => {
+        Step::Token { keyspace, bits, until } => {
             let keyspace = some_keyspace(*keyspace).map_or(KeyspaceId::NONE, |(id, _)| id);
             let permissions = Permissions::from_bits(*bits)?;
             let name = format!("token-{number}").parse().unwrap();
             let put = TokenEntry::new(u64::from(number), name, vec![Grant { keyspace, permissions }])?;
+            let put = until.map_or(put.clone(), |until| put.until(until));
             Some(vec![Change::PutToken(put)])
         }
+        Step::Expire => Some(vec![Change::PutToken(map.tokens().next()?.clone().expired())]),
         Step::Revoke => Some(vec![Change::RemoveToken(map.tokens().next()?.id)]),
         Step::Join { instances } => Some(vec![Change::PutNode(node(number, number * 10, *instances))]),
         Step::Restart { node } => {

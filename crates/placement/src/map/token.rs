@@ -19,13 +19,24 @@ pub struct Grant {
     pub permissions: Permissions,
 }
 
-/// A token, as the map has it. Revoked, it is not in the map any more.
+/// When a token expires. That it has, the control group decides by its leader's clock, so that all nodes agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenExpiry {
+    /// Milliseconds since 1970.
+    pub at_ms: u64,
+    /// Whether it has expired: it permits nothing any more, whatever a clock says later.
+    pub has_passed: bool,
+}
+
+/// A token, as the map has it. Revoked, it is not in the map any more; expired, it is, so that who shows it is told so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenEntry {
     /// Its number, drawn at random and never given again.
     pub id: u64,
     /// What people call it.
     pub name: KeyspaceName,
+    /// When it expires; `None`: never.
+    pub expiry: Option<TokenExpiry>,
     /// By keyspace, each once.
     grants: Vec<Grant>,
 }
@@ -69,7 +80,25 @@ impl TokenEntry {
         let is_set = |grant: &Grant| Permissions::from_bits(grant.permissions.0).is_some();
         let is_once = grants.windows(2).all(|pair| pair[0].keyspace != pair[1].keyspace);
         let is_valid = (1..=GRANTS_MAX).contains(&grants.len()) && is_once && grants.iter().all(is_set);
-        is_valid.then_some(TokenEntry { id, name, grants })
+        is_valid.then_some(TokenEntry { id, name, expiry: None, grants })
+    }
+
+    /// The same, until this time.
+    #[must_use]
+    pub fn until(self, at_ms: u64) -> TokenEntry {
+        TokenEntry { expiry: Some(TokenExpiry { at_ms, has_passed: false }), ..self }
+    }
+
+    /// The same, expired. One that never expires stays as it is.
+    #[must_use]
+    pub fn expired(self) -> TokenEntry {
+        let expiry = self.expiry.map(|expiry| TokenExpiry { has_passed: true, ..expiry });
+        TokenEntry { expiry, ..self }
+    }
+
+    /// Whether it has expired, as the control group has decided.
+    pub fn has_expired(&self) -> bool {
+        self.expiry.is_some_and(|expiry| expiry.has_passed)
     }
 
     /// What it permits, by keyspace; that in all keyspaces first.

@@ -6,7 +6,7 @@ use super::{Connection, wrong_number};
 use crate::execute::SYNTAX;
 use crate::limits::NAME_BYTES_MAX;
 use crate::number::integer;
-use crate::{Args, ReplyWriter, World};
+use crate::{Args, ReplyWriter, World, WrongPassword};
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
@@ -50,11 +50,7 @@ impl Connection {
             }
         }
         if let Some((user, password)) = login {
-            if !world.authenticate(user, password) {
-                self.is_delayed = true;
-                return Err(WRONG_PASSWORD.to_owned());
-            }
-            self.is_authenticated = true;
+            self.log_in(user, password, world)?;
         }
         if !self.is_authenticated && world.needs_authentication() {
             return Err("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
@@ -103,12 +99,17 @@ impl Connection {
             3 => (args.at(1), args.at(2)),
             _ => return Err(SYNTAX.to_owned()),
         };
-        if !world.authenticate(user, password) {
-            self.is_delayed = true;
-            return Err(WRONG_PASSWORD.to_owned());
-        }
-        self.is_authenticated = true;
+        self.log_in(user, password, world)?;
         reply.ok();
+        Ok(())
+    }
+
+    fn log_in(&mut self, user: &[u8], password: &[u8], world: &mut dyn World) -> Result<(), String> {
+        world.authenticate(user, password).map_err(|WrongPassword { why }| {
+            self.is_delayed = true;
+            why.map_or_else(|| WRONG_PASSWORD.to_owned(), |why| format!("WRONGPASS {why}"))
+        })?;
+        self.is_authenticated = true;
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use zerohop_wire::{Failure, Permission};
 use super::ModelRecords;
 use crate::{
     Change, Connection, Found, Gathered, Layout, Member, Outcome, Place, Ran, Records, Scratch, ServerInfo,
-    Slots, Step, Ticket, Unit, World, execute,
+    Slots, Step, Ticket, Unit, World, WrongPassword, execute,
 };
 
 /// A unit that was promised, as the bytes that would travel.
@@ -382,8 +382,11 @@ impl World for ModelWorld {
         each(&format!("id={} addr=127.0.0.1:5 name=other", asking + 1));
     }
 
-    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> bool {
-        user == b"default" && self.password.as_ref().is_none_or(|right| right == password)
+    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> Result<(), WrongPassword> {
+        match user == b"default" && self.password.as_ref().is_none_or(|right| right == password) {
+            true => Ok(()),
+            false => Err(WrongPassword { why: (password == b"old").then_some("it has expired") }),
+        }
     }
 
     fn permits(&self, keyspace: KeyspaceId, may_write: bool) -> Result<(), Failure<'static>> {

@@ -19,8 +19,11 @@ fn a_password_comes_first() {
         assert_eq!(client.replies(), "-NOAUTH Authentication required.\r\n");
     }
     assert_eq!(client.send("AUTH secret\nGET k"), "+OK\r\n$-1\r\n");
+    // The world may have words of its own.
     let mut client = Client::new();
     client.world.password = Some(b"secret".to_vec());
+    assert_eq!(client.send("AUTH old"), "-WRONGPASS it has expired\r\n");
+    client.connection.end_delay();
     assert!(client.send("HELLO 3 AUTH default wrong").starts_with("-WRONGPASS"));
     client.connection.end_delay();
     let greeting = client.send("HELLO 3 AUTH default secret SETNAME me");

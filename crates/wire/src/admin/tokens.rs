@@ -27,6 +27,17 @@ pub struct TokenGrant {
     pub permissions: u32,
 }
 
+/// Make a token good for a time. A request of its own, so that an older program refuses it instead of forgetting the time.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct TokenLend {
+    /// The token.
+    #[prost(message, required, tag = "1")]
+    pub put: TokenPut,
+    /// For how many milliseconds from now on, by the clock of the node that is asked; not 0.
+    #[prost(uint64, tag = "2")]
+    pub lasts_ms: u64,
+}
+
 /// Make a token good for nothing.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct TokenRevoke {
@@ -59,4 +70,10 @@ pub struct TokenStatus {
     /// What it permits.
     #[prost(message, repeated, tag = "3")]
     pub grants: Vec<TokenGrant>,
+    /// When it expires, in milliseconds since 1970; unset: never.
+    #[prost(uint64, optional, tag = "4")]
+    pub expires_ms: Option<u64>,
+    /// Whether it has expired, as the cluster has decided.
+    #[prost(bool, tag = "5")]
+    pub has_expired: bool,
 }

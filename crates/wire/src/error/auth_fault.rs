@@ -17,7 +17,7 @@ numbered!(
         Method = 4, "the way of proving that was chosen is not known here: bring the older program up to date";
         /// The server asks for a proof where none was agreed on.
         NotAsked = 5, "the server wants another proof than was offered";
-        /// No such token, or no longer.
+        /// No such token, or no longer: it was revoked.
         Token = 6, "the token is unknown to this cluster, or was revoked: ask its administrator for another";
         /// The server takes only TLS of other machines, and this connection has none.
         TlsWanted = 7, "it takes only TLS from other machines: name the certificate of its CA, with --tls-ca or ZEROHOP_TLS_CA";
@@ -34,5 +34,7 @@ numbered!(
         CertificateTime = 11, "the server's certificate is not valid at this time: renew it, or set the clock";
         /// Both speak TLS, and do not agree.
         Tls = 12, "the two sides speak TLS but do not agree: both need version 1.3";
+        /// The token was good for a time, which is over.
+        TokenExpired = 13, "the token has expired: ask the cluster's administrator for another, which `zerohop token new` makes";
     }
 );

@@ -228,6 +228,34 @@ fn a_keyspace_in_memory_is_in_trouble_after_a_kill_in_one_line_of_its_node_and_n
         assert!(!troubles(&cluster, other).iter().any(|one| one.contains("scratch")), "it has none of these");
     }
     assert!(cluster.metric(1, "troubles") >= 1);
+    // It is told until somebody says that he knows, over restarts and from whichever node.
+    cluster.stop(1);
+    cluster.start_again(1);
+    cluster.wait_until_whole();
+    let of_scratch = |told: &[String]| told.iter().filter(|one| one.contains("keyspace scratch")).count();
+    wait_for("it is told again", || troubles(&cluster, 1), |told| of_scratch(told) == 1);
+    assert!(cluster.metric(1, "troubles") >= 1);
+    let ends = "`zerohop recover acknowledge scratch`, once you know, ends this line";
+    assert!(troubles(&cluster, 1).iter().any(|one| one.contains(ends)));
+    let (code, said, _) = cluster.run(&["recover", "acknowledge", "none"]);
+    assert_eq!((code, said.as_str()), (3, ""));
+    let (code, said, _) = cluster.run(&["recover", "acknowledge", "default"]);
+    assert!(code == 0 && said.contains("Nothing is reported missing in keyspace default"), "{said}");
+    assert_eq!(of_scratch(&troubles(&cluster, 1)), 1);
+    let (code, said, _) = cluster.run(&["recover", "acknowledge", "scratch"]);
+    assert!(code == 0 && said.starts_with(&format!("Of {held} partitions in keyspace scratch")), "{said}");
+    wait_for("it is told no more", || troubles(&cluster, 1), |told| told.is_empty());
+    wait_for("nor counted", || cluster.metric(1, "troubles"), |troubles| *troubles == 0);
+    cluster.stop(1);
+    cluster.start_again(1);
+    cluster.wait_until_whole();
+    for node in 0..3 {
+        assert_eq!(troubles(&cluster, node), Vec::<String>::new(), "nor after a restart");
+    }
+    cluster.kill(1);
+    cluster.start_again(1);
+    cluster.wait_for("all is served", primaries);
+    wait_for("the next loss is told", || troubles(&cluster, 1), |told| of_scratch(told) == 1);
     // Gone with the keyspace.
     assert_eq!(cluster.run(&["keyspace", "drop", "scratch", "--yes"]).0, 0);
     wait_for("it is gone", || troubles(&cluster, 1), |told| !told.iter().any(|one| one.contains("scratch")));

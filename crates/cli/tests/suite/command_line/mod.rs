@@ -16,6 +16,7 @@ mod keyspaces;
 mod large_blobs;
 mod manual;
 mod names;
+mod on_terminal;
 mod processes;
 mod progress;
 mod records;

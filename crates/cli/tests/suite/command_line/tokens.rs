@@ -10,8 +10,8 @@ use zerohop_client::{Blocking, BlockingClient, Failure, Options, read_token};
 use zerohop_wire::{AuthFault, Permission};
 
 use crate::command_line::secrets::{new_secret, run_with, up};
-use crate::support::GIVE_UP_AFTER;
 use crate::support::serving::{Serving, code, output, stderr, stdout, zerohop};
+use crate::support::{GIVE_UP_AFTER, wait_for};
 
 struct Bench {
     folder: crate::support::folder::Folder,
@@ -61,10 +61,13 @@ impl Bench {
         stdout(&done)
     }
 
+    fn instance(&self) -> &str {
+        self.cluster.ready["nodes"][0]["instances"][0]["addr"].as_str().unwrap()
+    }
+
     /// Says lines to an instance as a client of Redis does, and returns all that it answers.
     fn redis(&self, lines: &[&str]) -> String {
-        let instance = self.cluster.ready["nodes"][0]["instances"][0]["addr"].as_str().unwrap();
-        let mut stream = TcpStream::connect(instance).unwrap();
+        let mut stream = TcpStream::connect(self.instance()).unwrap();
         stream.set_read_timeout(Some(GIVE_UP_AFTER)).unwrap();
         stream.write_all((lines.join("\r\n") + "\r\nQUIT\r\n").as_bytes()).unwrap();
         let mut answer = String::new();
@@ -172,6 +175,70 @@ fn a_revoked_token_opens_nothing_also_on_a_connection_that_is_open() {
     assert!(error.is_access(), "{error:?}");
     let again = run_with(&bench.cluster, Some(&bench.secret), &["token", "revoke", "robot"]);
     assert!(code(&again) == 3 && stderr(&again).contains("no token \"robot\""), "{again:?}");
+}
+
+#[test]
+fn a_token_that_has_expired_opens_nothing_and_says_so_everywhere() {
+    let folder = crate::support::folder();
+    let clock = folder.path().join("clock");
+    let secret = new_secret(folder.path(), "secret");
+    let mut up = zerohop(&["up", "--port", "0", "--json", "--memory", "--instances", "1", "--nodes", "3"]);
+    up.arg("--secret-file").arg(&secret).env("ZEROHOP_TEST_CLOCK", &clock);
+    let bench = Bench { cluster: Serving::start(up), folder, secret };
+    for (time, words) in
+        [("0", "good for no time"), ("soon", "a whole number and a unit"), ("-1h", "below 0")]
+    {
+        let path = bench.folder.path().join("none");
+        let arguments = ["token", "new", "none", "--all", "read", "--expires", time, "--file"];
+        let refused = run_with(
+            &bench.cluster,
+            Some(&bench.secret),
+            &[&arguments[..], &[path.to_str().unwrap()]].concat(),
+        );
+        assert!(code(&refused) == 2 && stderr(&refused).contains(words) && !path.exists(), "{refused:?}");
+    }
+    bench.token("ever", &["--all", "read"]);
+    let path = bench.token("robot", &["--all", "read,write", "--expires", "1h"]);
+    let text = fs::read_to_string(&path).unwrap().trim().to_owned();
+    let listed = || bench.admin(&["token", "list"]);
+    assert!(listed().contains("all keyspaces: read,write\texpires in "), "{}", listed());
+    assert!(listed().contains("all keyspaces: read\n"), "{}", listed());
+    bench.done(&path, &["kv", "insert", "k", "v"]);
+    let mut waits = TcpStream::connect(bench.instance()).unwrap();
+    waits.set_read_timeout(Some(GIVE_UP_AFTER)).unwrap();
+    waits.write_all(format!("AUTH {text}\r\nGET k\r\nZH.WAIT key v 86400000\r\n").as_bytes()).unwrap();
+
+    fs::write(&clock, (2 * 60 * 60 * 1_000).to_string()).unwrap();
+    let mut heard = String::new();
+    waits.read_to_string(&mut heard).unwrap();
+    assert!(heard.starts_with("+OK\r\n$1\r\nv\r\n-NOAUTH the token has expired"), "{heard}");
+    // The clock goes back, and nothing comes back with it.
+    fs::write(&clock, "0").unwrap();
+    let words = "the token has expired: ask the cluster's administrator for another";
+    wait_for("every node knows", listed, |listed| listed.contains("read,write\thas expired\n"));
+    for node in bench.cluster.ready["nodes"].as_array().unwrap() {
+        let manager = node["manager"].as_str().unwrap().to_owned();
+        for command in
+            [&["kv", "lookup", "k"][..], &["kv", "insert", "k", "w"], &["status"], &["token", "list"]]
+        {
+            // A node may hear of it a moment later than that which was asked.
+            let asked = || bench.with(&path, &[command, &["--endpoint", &manager]].concat());
+            let told = wait_for("it is refused", asked, |told| code(told) == 3);
+            assert!(stderr(&told).contains(words), "{told:?}");
+        }
+    }
+    assert!(bench.redis(&[&format!("AUTH {text}"), "GET k"]).starts_with("-WRONGPASS the token has expired"));
+    let json = bench.admin(&["token", "list", "--json"]);
+    let shown: Vec<serde_json::Value> =
+        json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |name: &str| shown.iter().find(|one| one["name"] == name).unwrap();
+    assert!(of("robot")["expired"] == true && of("robot")["expires_at_ms"].is_u64(), "{json}");
+    assert!(of("ever")["expired"] == false && of("ever")["expires_at_ms"].is_null(), "{json}");
+    // Another one takes its name.
+    fs::remove_file(&path).unwrap();
+    let path = bench.token("robot", &["--all", "read"]);
+    assert_eq!(bench.done(&path, &["kv", "lookup", "k"]), "v");
+    assert_eq!(listed().matches("robot").count(), 1);
 }
 
 #[test]

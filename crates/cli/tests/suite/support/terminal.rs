@@ -20,6 +20,13 @@ use super::serving::{Serving, zerohop};
 const RUNS: Duration = Duration::from_millis(4);
 const STANDS: u32 = 38;
 
+/// The program, which finds this cluster.
+fn against(cluster: &Serving, arguments: &[impl AsRef<OsStr>]) -> Command {
+    let mut command = zerohop(arguments);
+    command.env("ZEROHOP_ENDPOINT", cluster.endpoint());
+    command
+}
+
 /// A program with a terminal.
 pub(crate) struct OnTerminal {
     child: Running,
@@ -32,32 +39,31 @@ pub(crate) struct OnTerminal {
 impl OnTerminal {
     /// Its standard error is the terminal, and standard output a pipe.
     pub(crate) fn start(cluster: &Serving, arguments: &[&str]) -> OnTerminal {
-        OnTerminal::with(cluster, arguments, |command, theirs| {
+        OnTerminal::with(against(cluster, arguments), |command, theirs| {
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(theirs);
         })
     }
 
     /// Standard input, standard output and standard error are the terminal.
     pub(crate) fn whole(cluster: &Serving, arguments: &[impl AsRef<OsStr>]) -> OnTerminal {
-        OnTerminal::with(cluster, arguments, |command, theirs| {
+        OnTerminal::all_of(against(cluster, arguments))
+    }
+
+    /// The same of a command that was prepared.
+    pub(crate) fn all_of(command: Command) -> OnTerminal {
+        OnTerminal::with(command, |command, theirs| {
             let copy = || theirs.try_clone().unwrap();
             command.stdin(copy()).stdout(copy()).stderr(copy());
         })
     }
 
-    fn with(
-        cluster: &Serving,
-        arguments: &[impl AsRef<OsStr>],
-        connect: impl FnOnce(&mut Command, File),
-    ) -> OnTerminal {
+    fn with(mut command: Command, connect: impl FnOnce(&mut Command, File)) -> OnTerminal {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
         let name = ptsname(&ours, Vec::new()).unwrap();
         let path = Path::new(OsStr::from_bytes(name.to_bytes()));
         let theirs = File::options().read(true).write(true).open(path).unwrap();
-        let mut command = zerohop(arguments);
-        command.env("ZEROHOP_ENDPOINT", cluster.endpoint());
         connect(&mut command, theirs);
         let started = Instant::now();
         let child = Running::start(&mut command);

@@ -14,15 +14,15 @@ use zerohop_control::agent::{Agent, Effect, Event, LogWanted, Unanswered, Wish};
 use zerohop_control::command::{Drained, HeldLog, Outcome};
 use zerohop_partition::replica::Change;
 use zerohop_placement::{Address, MapError, MapHistory};
-use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionId};
+use zerohop_wire::ids::{InstanceId, MapEpoch, NodeId};
 
 use super::super::instances::InstanceHandle;
-use super::super::losses::Noting;
+use super::super::losses::Losses;
 use super::super::shared::Shared;
 use super::peers::Peers;
 use super::store::{Store, Write};
 use super::{ClusterPlan, First, Input, Opening, Over};
-use crate::clock::Stopwatch;
+use crate::clock::{Stopwatch, unix_ms};
 use crate::entropy::random_u64;
 use crate::instance::{Notice, Word};
 use crate::server::limits::STATS_WAIT;
@@ -31,6 +31,9 @@ use crate::server::{NodeFolder, SavedMember};
 /// The map in the member file is this old at most: it only says where to begin to ask, and is not worth holding up the
 /// control log for.
 const MAP_SAVED_EVERY_MS: u64 = 1_000;
+
+/// The agent is told the time of day this often while it waits for it.
+const CLOCK_EVERY_MS: u64 = 1_000;
 
 /// Between two looks whether the first keyspace is due.
 const FIRST_EVERY_MS: u64 = 50;
@@ -44,6 +47,8 @@ struct Runner {
     first: Option<First>,
     first_at_ms: u64,
     first_since_ms: Option<u64>,
+    /// When the agent is to be told the time of day next.
+    tell_time_ms: u64,
     clock: Stopwatch,
     answers: BTreeMap<u64, oneshot::Sender<Result<Outcome, Unanswered>>>,
     next_token: u64,
@@ -58,8 +63,8 @@ struct Runner {
     /// Joined as this, in a map of this epoch.
     joined: Option<(NodeId, InstanceId, MapEpoch)>,
     is_opening: bool,
-    /// The start before this one ended in order.
-    is_closed: bool,
+    /// Since what is missing was looked at.
+    has_other_managers: bool,
     is_told: bool,
     over: Option<Over>,
 }
@@ -97,6 +102,7 @@ pub(in crate::manager) async fn run(
         first,
         first_at_ms: 0,
         first_since_ms: None,
+        tell_time_ms: 0,
         clock,
         answers: BTreeMap::new(),
         next_token: 0,
@@ -107,7 +113,7 @@ pub(in crate::manager) async fn run(
         map_saved_ms: 0,
         joined: None,
         is_opening: false,
-        is_closed: false,
+        has_other_managers: false,
         is_told: false,
         over: None,
     };
@@ -138,6 +144,10 @@ impl Runner {
             Some(_) => at_us.min(self.first_at_ms * 1_000),
             None => at_us,
         };
+        let at_us = match self.agent.wants_clock() {
+            true => at_us.min(self.tell_time_ms * 1_000),
+            false => at_us,
+        };
         let at_us = match self.is_map_unsaved() && !self.is_saving {
             true => at_us.min((self.map_saved_ms + MAP_SAVED_EVERY_MS) * 1_000),
             false => at_us,
@@ -163,7 +173,6 @@ impl Runner {
             Input::StoreWaits(waits) => self.shared.store_waits.set(waits),
             Input::MemberSaved => self.is_saving = false,
             Input::Opened { intact, closed } => {
-                self.is_closed = closed;
                 if self.joined.is_none() {
                     self.happens(Event::Opened { intact, closed });
                 }
@@ -272,6 +281,7 @@ impl Runner {
                 self.is_unsaved = true;
             }
             Effect::Managers(managers) => {
+                self.has_other_managers = true;
                 let own = &self.agent.settings().manager;
                 let others = managers.into_iter().map(|one| one.addr).filter(|addr| addr != own);
                 self.saved.contacts = others.collect::<Vec<Address>>();
@@ -284,7 +294,8 @@ impl Runner {
                     drop(answer.send(result));
                 }
             }
-            Effect::MayHaveLost { keyspace, partition } => self.note_loss(keyspace, partition),
+            // The state of the control group has it: it is looked at after all effects.
+            Effect::MayHaveLost { .. } => {}
             Effect::Noted(notice) if notice.is_warning() => warn!("{notice}"),
             Effect::Noted(notice) => info!("{notice}"),
             Effect::Ended(ended) => self.over = Some(Over::Ended(ended)),
@@ -308,6 +319,8 @@ impl Runner {
         }
         self.tell_what_it_waits_for();
         self.make_first_keyspace();
+        self.tell_time();
+        self.note_losses();
         let now_ms = self.now().0 / 1_000;
         let is_map_due = self.is_map_unsaved() && now_ms >= self.map_saved_ms + MAP_SAVED_EVERY_MS;
         // One at a time: while the disk is full they would only wait behind each other.
@@ -319,20 +332,35 @@ impl Runner {
         }
     }
 
-    fn note_loss(&mut self, keyspace: KeyspaceId, partition: PartitionId) {
-        let managers = self.agent.managers().iter().map(|one| one.addr.as_str()).collect();
-        let noting = Noting { node: self.agent.node(), is_closed: self.is_closed, managers: &managers };
-        let mut losses = self.shared.losses.borrow_mut();
-        let before = losses.lines(self.agent.map()).len();
-        losses.note(self.agent.map(), (keyspace, partition), noting);
+    /// What is missing, as the control group has it now.
+    fn note_losses(&mut self) {
+        let all = self.agent.losses();
+        let node = self.agent.node();
+        let is_as_before = {
+            let known = self.shared.losses.borrow();
+            Arc::ptr_eq(&known.all, &all) && known.node == node && !self.has_other_managers
+        };
+        if is_as_before || (all.is_empty() && self.shared.losses.borrow().all.is_empty()) {
+            return;
+        }
+        self.has_other_managers = false;
+        let managers = self.agent.managers().iter().map(|one| one.addr.as_str().to_owned()).collect();
+        let losses = Losses { all, node, managers };
         let lines = losses.lines(self.agent.map());
-        if lines.len() > before {
+        let before = self.shared.losses.replace(losses).lines(self.agent.map());
+        if lines.len() > before.len() {
             // The rest of it is in the status: partitions of a keyspace come one after the other.
-            let name = self.agent.map().keyspace(keyspace).map(|found| found.config().name.to_string());
             warn!(
-                keyspace = name.unwrap_or_default(),
-                "data may be missing since nodes were started again: `zerohop status` tells how much"
+                "data may be missing since nodes were started again: `zerohop status` tells of which keyspaces, and how much"
             );
+        }
+    }
+
+    fn tell_time(&mut self) {
+        let now_ms = self.now().0 / 1_000;
+        if now_ms >= self.tell_time_ms && self.agent.wants_clock() {
+            self.tell_time_ms = now_ms + CLOCK_EVERY_MS;
+            self.happens(Event::Clock { unix_ms: unix_ms() });
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use zerohop_client::{Client, Error, Keyspace, Options};
 use zerohop_node::server::{ConnectionLimits, Server, ServerOptions};
-use zerohop_wire::admin::{Answer, Ask, TokenGrant, TokenPut, TokenRevoke};
+use zerohop_wire::admin::{Answer, Ask, TokenGrant, TokenLend, TokenList, TokenPut, TokenRevoke, Tokens};
 use zerohop_wire::auth::{Secret, Token};
 use zerohop_wire::messages::Until;
 use zerohop_wire::{AuthFault, Permission, What};
@@ -265,7 +265,7 @@ fn a_revoked_token_hears_nothing_of_what_it_waited_for() {
             // The wait is there once a later request is answered.
             its.insert("other", "v").await.unwrap();
             admin(&owner, Ask::RevokeToken(TokenRevoke { name: "robot-7".to_owned() })).await;
-            assert!(is_revoked(wait.await.unwrap().unwrap_err()));
+            assert!(is_told(AuthFault::Token, &wait.await.unwrap().unwrap_err()));
             mine.insert("key", "v").await.unwrap();
         };
         waiting.run_until(revoked).await;
@@ -275,9 +275,56 @@ fn a_revoked_token_hears_nothing_of_what_it_waited_for() {
     server.stop().unwrap();
 }
 
-fn is_revoked(error: Error) -> bool {
+#[test]
+fn a_token_that_expires_ends_what_it_waited_for_and_is_told_why_everywhere() {
+    let server = secured(ConnectionLimits::default());
+    block_on(async {
+        let robot = token(&server, 7, READ_WRITE).await;
+        let mut redis = with_token(&server, &robot);
+        redis.send("ZH.WAIT key v 600000");
+        let (owner, stranger) = (client(&server, None).await, client(&server, Some(robot.clone())).await);
+        let (mine, its) = (default_keyspace(&owner).await, default_keyspace(&stranger).await);
+        let waiting = tokio::task::LocalSet::new();
+        let waits = its.clone();
+        let wait = waiting.spawn_local(async move { waits.wait("key", Until::Present).await });
+        let expired = async {
+            // The wait is there once a later request is answered.
+            its.insert("other", "v").await.unwrap();
+            let put = TokenPut {
+                id: 7,
+                name: "robot-7".to_owned(),
+                grants: vec![TokenGrant { keyspace: String::new(), permissions: READ_WRITE }],
+            };
+            let refused = admin(&owner, Ask::LendToken(TokenLend { put: put.clone(), lasts_ms: 0 })).await;
+            assert!(
+                matches!(&refused, Answer::Refused(refused) if refused.reason.contains("above 0")),
+                "{refused:?}"
+            );
+            let lent = admin(&owner, Ask::LendToken(TokenLend { put, lasts_ms: 1 })).await;
+            assert!(matches!(lent, Answer::Done(_)), "{lent:?}");
+            assert!(is_told(AuthFault::TokenExpired, &wait.await.unwrap().unwrap_err()));
+            assert!(is_told(AuthFault::TokenExpired, &its.lookup("other").await.unwrap_err()));
+            mine.insert("key", "v").await.unwrap();
+        };
+        waiting.run_until(expired).await;
+        assert!(is_error(&redis.reply(), "NOAUTH the token has expired"));
+        assert_eq!(redis.try_reply(), None);
+        let mut redis = Redis::connect(addresses(&server)[0]);
+        assert!(is_error(
+            &redis.ask(&format!("AUTH {}", robot.text().trim())),
+            "WRONGPASS the token has expired"
+        ));
+        let Answer::Tokens(Tokens { tokens }) = admin(&owner, Ask::ListTokens(TokenList {})).await else {
+            panic!("it lists tokens")
+        };
+        assert!(tokens[0].has_expired && tokens[0].expires_ms.is_some(), "{tokens:?}");
+    });
+    server.stop().unwrap();
+}
+
+fn is_told(fault: AuthFault, error: &Error) -> bool {
     let text = error.to_string();
-    let is_so = text.contains(&AuthFault::Token.to_string());
+    let is_so = text.contains(&fault.to_string());
     assert!(is_so, "{text}");
     is_so
 }

@@ -48,7 +48,13 @@ pub fn asks() -> Vec<(&'static str, &'static str, Ask)> {
         ("recover_partition", "who is down will not return", recover(None)),
         ("recover_partition_damaged", "go on with the damaged copy", recover(Some(true))),
         ("recover_partition_other", "go on with another copy", recover(Some(false))),
-        ("put_token", "with one grant", Ask::PutToken(token)),
+        (
+            "acknowledge_losses",
+            "of one keyspace, as of map epoch 9",
+            Ask::AcknowledgeLosses(LossesAcknowledge { keyspace: keyspace(), map_epoch: 9 }),
+        ),
+        ("put_token", "with one grant", Ask::PutToken(token.clone())),
+        ("lend_token", "for an hour", Ask::LendToken(TokenLend { put: token, lasts_ms: 3_600_000 })),
         ("revoke_token", "by its name", Ask::RevokeToken(TokenRevoke { name: "robot".into() })),
         ("list_tokens", "no fields", Ask::ListTokens(TokenList {})),
         ("set_managers", "on nodes 1, 2 and 4", Ask::SetManagers(ManagersSet { nodes: vec![1, 2, 4] })),
@@ -138,7 +144,13 @@ pub fn answers() -> Vec<(&'static str, &'static str, Answer)> {
         pinned: Some(4),
     };
     let partitions = Partitions { partitions: vec![partition], count: 256, pins_known: true };
-    let token = TokenStatus { id: 0x0102_0304_0506_0708, name: "robot".into(), grants: vec![grant()] };
+    let token = TokenStatus {
+        id: 0x0102_0304_0506_0708,
+        name: "robot".into(),
+        grants: vec![grant()],
+        ..TokenStatus::default()
+    };
+    let lent = TokenStatus { expires_ms: Some(1_800_000_000_000), has_expired: true, ..token.clone() };
     let refused = Refused {
         code: REFUSED_EXISTS.into(),
         reason: "there is a keyspace of this name".into(),
@@ -152,6 +164,7 @@ pub fn answers() -> Vec<(&'static str, &'static str, Answer)> {
         ("done", "in map epoch 9", Answer::Done(Done { map_epoch: 9, number: 4 })),
         ("partitions", "one of 256", Answer::Partitions(partitions)),
         ("tokens", "one", Answer::Tokens(Tokens { tokens: vec![token] })),
+        ("tokens_lent", "one that has expired", Answer::Tokens(Tokens { tokens: vec![lent] })),
     ]
 }
 

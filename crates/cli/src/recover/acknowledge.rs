@@ -1,0 +1,55 @@
+//! `zerohop recover acknowledge`: the operator knows of what is missing, and is told of it no more.
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::common::ending::{CommandError, Ending};
+use crate::common::target::Target;
+use crate::common::{admin, names, view};
+use crate::output;
+
+#[derive(Args, Debug)]
+pub(crate) struct AcknowledgeArguments {
+    /// Of which keyspace [default: all].
+    keyspace: Option<String>,
+    #[command(flatten)]
+    target: Target,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The JSON.
+#[derive(Serialize)]
+struct Shown<'a> {
+    keyspace: Option<&'a str>,
+    /// Partitions of which something was missing.
+    partitions: u64,
+}
+
+pub(super) async fn run(arguments: AcknowledgeArguments) -> Result<Ending, CommandError> {
+    let AcknowledgeArguments { keyspace, target, json } = arguments;
+    let client = target.connect().await?;
+    let status = admin::status(&client).await?;
+    view::tell(&status, json)?;
+    if !view::has_quorum(&status) {
+        return Err(CommandError::Refused(super::NO_QUORUM.to_owned()));
+    }
+    // What goes missing from now on is told on.
+    let partitions = admin::acknowledge_losses(&client, keyspace.as_deref(), status.map_epoch).await?;
+    if json {
+        output::json(&Shown { keyspace: keyspace.as_deref(), partitions })?;
+        return Ok(Ending::Done);
+    }
+    let of = match &keyspace {
+        Some(keyspace) => format!("keyspace {}", names::text(keyspace.as_bytes())),
+        None => "all keyspaces".to_owned(),
+    };
+    output::result(&match partitions {
+        0 => format!("Nothing is reported missing in {of}."),
+        count => format!(
+            "Of {count} partitions in {of} it is known that something is missing; it is reported no more."
+        ),
+    })?;
+    Ok(Ending::Done)
+}

@@ -1,0 +1,237 @@
+//! Every command on a terminal: it ends as it does in a pipe, and the terminal is told nothing but text, colours and progress.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Signal, kill_process};
+
+use crate::command_line::secrets::{new_secret, up};
+use crate::support::process::Running;
+use crate::support::serving::{Serving, output, zerohop};
+use crate::support::terminal::OnTerminal;
+use crate::support::wait_for;
+
+/// A way to run a command: its arguments, what is typed, the exit code, and the words at which it is interrupted, if it does not end by
+/// itself.
+struct Row(&'static str, &'static str, &'static str, i32, Option<&'static str>);
+
+/// A command that ends by itself, and well. `@` is another name in each run.
+const fn row(command: &'static str, arguments: &'static str) -> Row {
+    Row(command, arguments, "", 0, None)
+}
+
+/// One that says why not, or how to use it.
+const fn refused(command: &'static str, arguments: &'static str, code: i32) -> Row {
+    Row(command, arguments, "", code, None)
+}
+
+/// In this order. A new command needs a row.
+const ROWS: &[Row] = &[
+    refused("", "", 2),
+    row("", "--help"),
+    row("keyspace create", "ks-@ --partitions 4"),
+    row("keyspace alter", "ks-@ --durability memory"),
+    row("keyspace split", "ks-@"),
+    row("keyspace show", "ks-@"),
+    row("keyspace list", ""),
+    refused("keyspace", "", 2),
+    row("kv insert", "k-@ v"),
+    row("kv lookup", "k-@"),
+    row("kv append", "l-@ a b"),
+    row("kv extend", "k-@ w"),
+    row("kv incr", "n-@"),
+    row("kv cas", "k-@ x --expect vw"),
+    row("kv transform", "t-@ add 1"),
+    row("kv scan", ""),
+    row("kv wait", "k-@"),
+    row("kv remove", "k-@"),
+    refused("kv", "", 2),
+    Row("txn", "", "insert a-@ v\nlookup a-@\n", 0, None),
+    row("blob put", "b-@ file"),
+    row("blob get", "b-@"),
+    row("blob read", "b-@"),
+    row("blob write", "b-@ w --at 1"),
+    row("blob append", "b-@ more"),
+    row("blob truncate", "b-@ 8"),
+    row("blob transform", "b-@ add 1"),
+    row("blob stat", "b-@"),
+    row("blob ls", ""),
+    row("blob rm", "b-@"),
+    refused("blob", "", 2),
+    row("backup", "backup -k ks-@"),
+    row("verify", "backup"),
+    row("restore", "backup --overwrite"),
+    row("bench kv", "--ops 20 --clients 1 -k ks-@"),
+    row("bench txn", "--ops 20 --clients 1 --accounts 10 -k ks-@"),
+    row("bench blob", "--ops 4 --clients 1 --blobs 1 --bytes 4KiB -k ks-@"),
+    refused("bench", "", 2),
+    row("partition list", "ks-@"),
+    refused("partition move", "ks-@/0 --to 1", 3),
+    refused("partition release", "ks-@/0", 3),
+    row("partition split", "ks-@"),
+    refused("partition", "", 2),
+    row("keyspace drop", "ks-@ --yes"),
+    row("status", ""),
+    row("top", "--once --interval 100ms"),
+    row("doctor", ""),
+    row("recover", ""),
+    row("recover acknowledge", ""),
+    row("node list", ""),
+    refused("node managers", "", 3),
+    refused("node drain", "1", 3),
+    refused("node up", "1", 3),
+    refused("node remove", "1", 3),
+    Row("node", "--memory --instances 1 --listen 127.0.0.1:0", "", 0, Some("ready_after_ms")),
+    Row("up", "--nodes 1 --instances 1 --port 0 --data data", "", 0, Some("Ready.")),
+    row("folder new-cluster", "data/node-1"),
+    refused("folder", "", 2),
+    row("secret new", "secret"),
+    row("secret bearer", ""),
+    refused("secret", "", 2),
+    row("tls new", "tls --hosts 127.0.0.1"),
+    row("tls add", "tls other --hosts localhost"),
+    refused("tls", "", 2),
+    row("token new", "token-@ --all read --expires 1h"),
+    row("token list", ""),
+    row("token revoke", "token-@"),
+    refused("token", "", 2),
+    row("completions", "bash"),
+    row("man", ""),
+    row("sim", "--seed 1 --scenario single"),
+    refused("demo", "nowhere", 3),
+    refused("demo", "--no-such-option", 2),
+];
+
+/// A cluster with its secret, and a folder for what commands write.
+struct Bench<'b> {
+    cluster: &'b Serving,
+    secret: &'b Path,
+    folder: &'b Path,
+    way: &'static str,
+}
+
+impl Bench<'_> {
+    fn command(&self, Row(command, arguments, ..): &Row) -> Command {
+        let arguments = arguments.replace('@', self.way);
+        let words: Vec<&str> = command.split_whitespace().chain(arguments.split_whitespace()).collect();
+        let mut command = zerohop(&words);
+        command.env("ZEROHOP_ENDPOINT", self.cluster.endpoint()).env("ZEROHOP_SECRET_FILE", self.secret);
+        command.current_dir(self.folder);
+        command
+    }
+
+    /// How it ends where no terminal is.
+    fn in_pipes(&self, row: &Row) -> Option<i32> {
+        let Row(_, _, typed, _, words) = row;
+        let mut command = self.command(row);
+        let Some(words) = words else {
+            return output(command, typed.replace('@', self.way).as_bytes()).status.code();
+        };
+        let log = self.folder.join("log");
+        let file = File::create(&log).unwrap();
+        command.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
+        let mut running = Running::start(&mut command);
+        wait_for("it serves", || fs::read_to_string(&log).unwrap(), |told| told.contains(words));
+        kill_process(running.pid(), Signal::INT).unwrap();
+        running.ended().code()
+    }
+
+    /// How it ends on a terminal, and what that was told.
+    fn on_terminal(&self, row: &Row) -> (Option<i32>, String) {
+        let Row(_, _, typed, _, words) = row;
+        let mut terminal = OnTerminal::all_of(self.command(row));
+        if !typed.is_empty() {
+            // Its end is Ctrl-D.
+            terminal.types(&format!("{}\u{4}", typed.replace('@', self.way)));
+        }
+        if let Some(words) = words {
+            let is_there = |told: &String| told.contains(words) || foreign(told).is_some();
+            wait_for("it serves", || terminal.told(), is_there);
+            terminal.signal(Signal::INT);
+        }
+        let (told, _, ended) = terminal.end();
+        (ended.status.code(), told)
+    }
+}
+
+/// What no command says.
+const FOREIGN: [&str; 5] = ["panicked", "backtrace", "thread '", "tracing-subscriber", "RUST_"];
+
+/// What a terminal was told that is neither text nor a known sequence: colours, and a line that begins anew.
+fn foreign(told: &str) -> Option<String> {
+    if let Some(words) = FOREIGN.iter().find(|words| told.contains(**words)) {
+        return Some((*words).to_owned());
+    }
+    let mut rest = told;
+    while let Some(at) = rest.find(|one: char| one.is_control() && !['\n', '\r', '\t'].contains(&one)) {
+        rest = &rest[at..];
+        let sequence = rest.strip_prefix("\u{1b}[").and_then(|behind| {
+            let parameters = behind.find(|one: char| !one.is_ascii_digit() && one != ';')?;
+            behind[parameters..].starts_with(['m', 'K']).then(|| 2 + parameters + 1)
+        });
+        let Some(length) = sequence else {
+            return Some(rest.chars().take(12).collect::<String>().escape_debug().to_string());
+        };
+        rest = &rest[length..];
+    }
+    None
+}
+
+#[test]
+fn every_command_ends_on_a_terminal_as_in_a_pipe_and_tells_it_nothing_foreign() {
+    let folder = crate::support::folder();
+    let folders = ["pipe", "terminal", "pages"].map(|name| folder.path().join(name));
+    for one in &folders {
+        fs::create_dir(one).unwrap();
+        fs::write(one.join("file"), "some words\n").unwrap();
+    }
+    let [pipe, terminal, pages] = &folders;
+    // The commands that there are have pages.
+    let written = zerohop(&["man", "--dir", pages.to_str().unwrap()]).output().unwrap();
+    assert!(written.status.success(), "{written:?}");
+    let page = |name: &str| {
+        Some(name.strip_prefix("zerohop")?.strip_suffix(".1")?.trim_start_matches('-').to_owned())
+    };
+    let names = fs::read_dir(pages).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let commands: BTreeSet<String> = names.filter_map(|name| page(&name)).collect();
+    let tried: BTreeSet<String> = ROWS.iter().map(|Row(command, ..)| command.replace(' ', "-")).collect();
+    let without: Vec<&String> = commands.difference(&tried).collect();
+    assert!(without.is_empty(), "give these commands a row: {without:?}");
+    let gone: Vec<&String> = tried.difference(&commands).collect();
+    assert!(gone.is_empty(), "there are no such commands: {gone:?}");
+
+    let secret = new_secret(folder.path(), "secret");
+    let cluster = up(&secret, &["--nodes", "1"]);
+    let bench = |folder, way| Bench { cluster: &cluster, secret: &secret, folder, way };
+    let (in_pipes, on_terminal) = (bench(pipe, "pipe"), bench(terminal, "terminal"));
+    let (piped, shown) = std::thread::scope(|scope| {
+        let piped = scope.spawn(|| ROWS.iter().map(|row| in_pipes.in_pipes(row)).collect::<Vec<_>>());
+        let shown: Vec<_> = ROWS.iter().map(|row| on_terminal.on_terminal(row)).collect();
+        (piped.join().unwrap(), shown)
+    });
+    let mut wrong = Vec::new();
+    for ((Row(command, arguments, _, wanted, _), piped), (code, told)) in ROWS.iter().zip(piped).zip(shown) {
+        let foreign = foreign(&told);
+        if (piped, code) != (Some(*wanted), Some(*wanted)) || foreign.is_some() {
+            wrong.push(format!(
+                "zerohop {command} {arguments}: {piped:?} in a pipe, {code:?} on a terminal, {wanted} is right; foreign: {foreign:?}: \
+                 {told:?}"
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_is_foreign_to_a_terminal_is_known() {
+    for fine in ["text\r\n", "\u{1b}[32m INFO\u{1b}[0m a\tb", "\r\u{1b}[Kbacked up 3", "\u{1b}[1;4mUsage"] {
+        assert_eq!(foreign(fine), None, "{fine:?}");
+    }
+    for bad in
+        ["\u{1b}[2J", "a\u{7}", "\u{1b}]0;title\u{7}", "\u{9b}K", "\u{1b}[", "thread 'main' panicked at"]
+    {
+        assert!(foreign(bad).is_some(), "{bad:?}");
+    }
+}

@@ -1,0 +1,234 @@
+//! Partitions that go on with a log of which the end may be missing, or with nothing: remembered until the operator says that he
+//! knows, so that neither a restart nor another leader makes anybody forget it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use zerohop_placement::{Change, Durability, MapDelta, NodeState};
+use zerohop_wire::ids::{KeyspaceId, MapEpoch, NodeId, PartitionId};
+
+use super::State;
+use crate::command::Refusal;
+
+/// By partition.
+pub type Losses = BTreeMap<(KeyspaceId, PartitionId), Loss>;
+
+/// What is known of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// The map in which the partition goes on; of several times, the last.
+    pub epoch: MapEpoch,
+    /// The nodes that held it and have not ended in order, if what it held was in memory only; else all that held it.
+    pub nodes: BTreeSet<NodeId>,
+}
+
+impl State {
+    /// What is missing, and is not acknowledged.
+    pub fn losses(&self) -> &Arc<Losses> {
+        &self.losses
+    }
+
+    /// The nodes that hold these partitions.
+    pub(super) fn holders(
+        &self,
+        places: &[(KeyspaceId, PartitionId)],
+    ) -> Vec<((KeyspaceId, PartitionId), BTreeSet<NodeId>)> {
+        let map = self.map();
+        let nodes = |(keyspace, partition): &(KeyspaceId, PartitionId)| {
+            let group = map.keyspace(*keyspace).and_then(|found| found.group(*partition));
+            let owner = |instance| map.instance(instance).map(|found| found.node);
+            group.into_iter().flat_map(|group| group.members()).filter_map(owner).collect()
+        };
+        places.iter().map(|place| (*place, nodes(place))).collect()
+    }
+
+    /// Partitions that these nodes held go on with less. A keyspace in memory begins empty with each start: that is no loss where the
+    /// node was stopped in order, by somebody who knew.
+    pub(super) fn note_losses(&mut self, held: Vec<((KeyspaceId, PartitionId), BTreeSet<NodeId>)>) {
+        for (place, mut nodes) in held {
+            let map = Arc::clone(self.map());
+            let Some(found) = map.keyspace(place.0) else { continue };
+            if found.config().durability == Durability::Memory {
+                let is_up =
+                    |node: &NodeId| map.node(*node).is_some_and(|node| node.state() != NodeState::Down);
+                nodes.retain(|node| !(is_up(node) && self.facts(*node).closed));
+                if nodes.is_empty() {
+                    continue;
+                }
+            }
+            let loss = Arc::make_mut(&mut self.losses).entry(place);
+            let loss = loss.or_insert_with(|| Loss { epoch: MapEpoch(0), nodes: BTreeSet::new() });
+            loss.epoch = map.epoch();
+            loss.nodes.append(&mut nodes);
+        }
+    }
+
+    /// The operator knows; what went missing later than by this map he cannot know.
+    pub(super) fn acknowledge_losses(
+        &mut self,
+        keyspace: KeyspaceId,
+        until: MapEpoch,
+    ) -> Result<u64, Refusal> {
+        if keyspace != KeyspaceId::NONE && self.map().keyspace(keyspace).is_none() {
+            return Err(Refusal::UnknownKeyspace);
+        }
+        let is_known = |(of, _): &(KeyspaceId, PartitionId), loss: &Loss| {
+            (keyspace == KeyspaceId::NONE || *of == keyspace) && loss.epoch <= until
+        };
+        let count = self.losses.iter().filter(|(place, loss)| is_known(place, loss)).count();
+        if count > 0 {
+            Arc::make_mut(&mut self.losses).retain(|place, loss| !is_known(place, loss));
+        }
+        Ok(count as u64)
+    }
+
+    /// The map has changed: keyspaces may be gone, or split.
+    pub(super) fn forget_losses(&mut self, delta: &MapDelta) {
+        for change in &delta.changes {
+            let (Change::DropKeyspace(id) | Change::SplitKeyspace(id)) = change else { continue };
+            let gone: Vec<(PartitionId, Loss)> = self
+                .losses
+                .iter()
+                .filter(|((keyspace, _), _)| keyspace == id)
+                .map(|((_, partition), loss)| (*partition, loss.clone()))
+                .collect();
+            if gone.is_empty() {
+                continue;
+            }
+            let losses = Arc::make_mut(&mut self.losses);
+            losses.retain(|(keyspace, _), _| keyspace != id);
+            if matches!(change, Change::SplitKeyspace(_)) {
+                for (PartitionId(parent), loss) in gone {
+                    for daughter in [2 * parent, 2 * parent + 1] {
+                        losses.insert((*id, PartitionId(daughter)), loss.clone());
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_placement::{Address, KeyspaceConfig, PartitionCount};
+    use zerohop_wire::ids::{Incarnation, LogIndex};
+
+    use super::*;
+    use crate::command::{Command, Done, Held, HeldLog, Join, LogEnd, Request, RequestId};
+
+    const KEYSPACE: KeyspaceId = KeyspaceId(1);
+
+    struct Bench(State);
+
+    impl Bench {
+        /// Two nodes of one instance, and a keyspace of two partitions on both.
+        fn new(durability: Durability) -> Bench {
+            let mut bench = Bench(State::new(Vec::new()));
+            bench.join(1, None, 0, false);
+            bench.join(2, None, 0, false);
+            let partitions = PartitionCount::new(2).unwrap();
+            let config = KeyspaceConfig::new("papers".parse().unwrap(), 5);
+            let config = KeyspaceConfig { partitions, durability, replicas: 2, min_in_sync: 2, ..config };
+            bench.done(Command::CreateKeyspace(config));
+            bench
+        }
+
+        fn ask(&mut self, command: Command) -> Result<Done, Refusal> {
+            let id = RequestId { origin: 1, number: self.0.mark() + 1 };
+            let applied = self.0.apply(&Request { id, after: self.0.mark(), command });
+            // A manager that starts again knows all of it.
+            assert_eq!(State::decode(&self.0.encode()).unwrap(), self.0);
+            applied.outcome.result
+        }
+
+        fn done(&mut self, command: Command) -> u64 {
+            self.ask(command).unwrap().number
+        }
+
+        fn join(&mut self, node: u32, known: Option<NodeId>, replaces: u64, closed: bool) {
+            let address = |port: u32| Address::new(&format!("n{node}:{port}")).unwrap();
+            self.done(Command::Join(Join {
+                node: known,
+                replaces: Incarnation(replaces),
+                incarnation: Incarnation(replaces + 1),
+                manager: address(1),
+                instances: vec![address(2)],
+                domain: node,
+                capacity: 1,
+                intact: true,
+                closed,
+            }));
+        }
+
+        /// Both start again, and tell what they hold, which is less than they may have acknowledged.
+        fn restart(&mut self, closed: [bool; 2]) {
+            for (node, closed) in [1, 2].into_iter().zip(closed) {
+                let replaces = self.0.map().node(NodeId(node)).unwrap().incarnation().get();
+                self.join(node, Some(NodeId(node)), replaces, closed);
+            }
+            for node in [1, 2] {
+                let found = self.0.map().node(NodeId(node)).unwrap();
+                let (instance, incarnation) = (found.instances().next().unwrap().id, found.incarnation());
+                let log = |((keyspace, partition), _): (&(KeyspaceId, PartitionId), _)| HeldLog {
+                    keyspace: *keyspace,
+                    partition: *partition,
+                    epoch: self.0.map().keyspace(*keyspace).unwrap().group(*partition).unwrap().epoch,
+                    instance,
+                    end: LogEnd { epoch: 1, index: LogIndex(7) },
+                    intact: true,
+                };
+                let logs = self.0.recoveries().iter().map(log).collect();
+                self.done(Command::Held(Held { node: NodeId(node), incarnation, logs }));
+            }
+            assert!(self.0.recoveries().is_empty(), "both partitions go on");
+        }
+
+        /// The partitions of which something is missing, and the nodes of the first.
+        fn lost(&self) -> (Vec<u32>, Vec<u32>) {
+            let losses = self.0.losses();
+            let nodes =
+                losses.values().next().into_iter().flat_map(|loss| &loss.nodes).map(|node| node.get());
+            (losses.keys().map(|(_, partition)| partition.get()).collect(), nodes.collect())
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_remembered_until_it_is_acknowledged_and_a_later_loss_after_that() {
+        let mut bench = Bench::new(Durability::Interval { ms: 100 });
+        bench.restart([false, false]);
+        assert_eq!(bench.lost(), (vec![0, 1], vec![1, 2]));
+        let seen = bench.0.map().epoch();
+        bench.restart([false, false]);
+        let acknowledge = |until| Command::AcknowledgeLosses { keyspace: KEYSPACE, until };
+        assert_eq!(bench.done(acknowledge(seen)), 0, "both went on with less again since it was seen");
+        let seen = bench.0.map().epoch();
+        let other = Command::AcknowledgeLosses { keyspace: KeyspaceId(9), until: seen };
+        assert_eq!(bench.ask(other), Err(Refusal::UnknownKeyspace));
+        assert_eq!(bench.done(acknowledge(seen)), 2);
+        assert_eq!(bench.lost(), (vec![], vec![]));
+        assert_eq!(bench.done(acknowledge(seen)), 0);
+        bench.restart([false, false]);
+        assert_eq!(bench.lost().0, [0, 1]);
+        let all = Command::AcknowledgeLosses { keyspace: KeyspaceId::NONE, until: bench.0.map().epoch() };
+        assert_eq!(bench.done(all), 2);
+    }
+
+    #[test]
+    fn what_is_missing_goes_with_its_keyspace_and_is_told_of_both_halves_of_a_split() {
+        let mut bench = Bench::new(Durability::Interval { ms: 100 });
+        bench.restart([false, false]);
+        bench.done(Command::SplitKeyspace(KEYSPACE));
+        assert_eq!(bench.lost().0, [0, 1, 2, 3]);
+        bench.done(Command::DropKeyspace(KEYSPACE));
+        assert_eq!(bench.lost(), (vec![], vec![]));
+    }
+
+    #[test]
+    fn what_is_in_memory_only_is_missed_of_nodes_that_have_not_ended_in_order() {
+        for (closed, nodes) in [([true, true], vec![]), ([true, false], vec![2]), ([false, true], vec![1])] {
+            let mut bench = Bench::new(Durability::Memory);
+            bench.restart(closed);
+            assert_eq!(bench.lost().1, nodes, "{closed:?}");
+        }
+    }
+}

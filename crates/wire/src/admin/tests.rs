@@ -1,0 +1,81 @@
+//! Requests and answers read back, and have the bytes of the specification.
+
+use super::*;
+
+fn settings() -> KeyspaceSettings {
+    KeyspaceSettings {
+        name: "papers".into(),
+        partitions: Some(64),
+        durability: Some("sync".into()),
+        ..KeyspaceSettings::default()
+    }
+}
+
+#[test]
+fn requests_and_answers_read_back() {
+    for ask in [
+        Ask::Status(StatusGet {}),
+        Ask::CreateKeyspace(settings()),
+        Ask::AlterKeyspace(settings()),
+        Ask::DropKeyspace(KeyspaceDrop { name: "papers".into(), at_once: true, id: 7, wait_ms: Some(300) }),
+        Ask::SetNodeState(NodeStateSet { node: 3, state: "draining".into() }),
+        Ask::RemoveNode(NodeRemove { node: 3 }),
+        Ask::ListPartitions(PartitionList { keyspace: "papers".into(), first: 1024 }),
+        Ask::MovePartition(PartitionMove { node: Some(2), ..PartitionMove::default() }),
+        Ask::RecoverPartition(PartitionRecover {
+            keyspace: "papers".into(),
+            partition: 7,
+            keep_damaged: None,
+        }),
+        Ask::AcknowledgeLosses(LossesAcknowledge { keyspace: "papers".into(), map_epoch: 9 }),
+        Ask::PutToken(TokenPut { id: 7, name: "robot".into(), grants: vec![TokenGrant::default()] }),
+        Ask::LendToken(TokenLend { put: TokenPut::default(), lasts_ms: 3_600_000 }),
+        Ask::RevokeToken(TokenRevoke { name: "robot".into() }),
+        Ask::ListTokens(TokenList {}),
+        Ask::SetManagers(ManagersSet { nodes: vec![1, 2, 4] }),
+    ] {
+        let request = AdminRequest::of(ask);
+        assert_eq!(AdminRequest::from_bytes(&request.to_bytes()), Ok(request));
+    }
+    let status = Status {
+        map_epoch: 7,
+        cluster: vec![1; 16],
+        nodes: vec![NodeStatus { id: 1, state: "up".into(), pid: 42, ..NodeStatus::default() }],
+        keyspaces: vec![KeyspaceStatus { id: 1, name: "default".into(), ..KeyspaceStatus::default() }],
+        groups: Some(GroupsStatus { groups: 256, short: 2, ..GroupsStatus::default() }),
+        view: Some(View { node: 1, silent: vec![2, 3], ..View::default() }),
+    };
+    let partition =
+        PartitionStatus { partition: 5, in_sync: vec![1, 2], pinned: Some(4), ..PartitionStatus::default() };
+    for answer in [
+        AdminAnswer::of(Answer::Status(Box::new(status))),
+        AdminAnswer::of(Answer::Done(Done { map_epoch: 9, number: 4 })),
+        AdminAnswer::of(Answer::Partitions(Partitions {
+            partitions: vec![partition],
+            count: 256,
+            pins_known: true,
+        })),
+        AdminAnswer::of(Answer::Tokens(Tokens { tokens: vec![TokenStatus::default()] })),
+        AdminAnswer::refused(REFUSED_EXISTS, "there is a keyspace of this name"),
+    ] {
+        assert_eq!(AdminAnswer::from_bytes(&answer.to_bytes()), Ok(answer));
+    }
+}
+
+#[test]
+fn the_bytes_are_those_of_the_specification() {
+    // create_keyspace (field 2, 16 bytes): name (1), partitions (2), durability (6).
+    let request = AdminRequest::of(Ask::CreateKeyspace(settings()));
+    assert_eq!(request.to_bytes(), b"\x12\x10\x0a\x06papers\x10\x40\x32\x04sync");
+    let refused = AdminAnswer::refused(REFUSED_FAILED, "no");
+    assert_eq!(refused.to_bytes(), b"\x0a\x0c\x0a\x06failed\x12\x02no");
+}
+
+#[test]
+fn other_bytes_are_told_from_a_request() {
+    assert_eq!(AdminRequest::from_bytes(b"\x12\xff"), Err(What::NotAdmin.into()));
+    let long = vec![0; ADMIN_BYTES_MAX + 1];
+    assert!(matches!(AdminAnswer::from_bytes(&long), Err(Failure::FrameTooLong { .. })));
+    // A request of a newer program has an ask that is not known here.
+    assert_eq!(AdminRequest::from_bytes(b"\x9a\x06\x00"), Ok(AdminRequest { ask: None }));
+}
