@@ -19,6 +19,7 @@ mod names;
 mod processes;
 mod progress;
 mod records;
+mod replaced_blobs;
 mod secrets;
 mod status;
 mod strangers;
