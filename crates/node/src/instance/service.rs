@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tracing::{info, warn};
@@ -67,7 +68,7 @@ const SETTLE_ROUNDS_MAX: usize = 4;
 impl<D: Disk> InstanceService<D> {
     pub(crate) fn new(
         instance: Instance<D>,
-        place: usize,
+        (place, redis_time_out): (usize, Duration),
         ceilings: Ceilings,
         (manager, words): (mpsc::Sender<Job>, Option<mpsc::Sender<Word>>),
     ) -> Self {
@@ -76,7 +77,7 @@ impl<D: Disk> InstanceService<D> {
         InstanceService {
             instance,
             place,
-            clients: Clients::new(place, outlet),
+            clients: Clients::new(place, outlet, redis_time_out),
             manager,
             forwarded: BTreeMap::new(),
             next_ask: 0,
