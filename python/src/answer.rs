@@ -7,7 +7,9 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList};
-use zerohop_client::{BlobInfo, Error, Failure, Info, Keyspace, ListedKey, Record, RecordType, Reply};
+use zerohop_client::{
+    BlobInfo, Error, Failure, Info, Keyspace, ListedKey, Record, RecordType, Reply, Staged,
+};
 
 use crate::core::Core;
 use crate::keyspace::NativeKeyspace;
@@ -23,6 +25,7 @@ pub(crate) enum Answer {
     Float(f64),
     Blob(Option<BlobInfo>),
     Blobs(Vec<Option<BlobInfo>>),
+    Staged(Option<Staged>),
     Records(Vec<Option<Record>>),
     Committed { version: u64, brought: Vec<Result<Answer, Problem>> },
     Bytes(Option<Bytes>),
@@ -39,7 +42,7 @@ impl Answer {
     pub(crate) fn object(self, py: Python<'_>, core: &Arc<Core>) -> PyResult<Py<PyAny>> {
         match self {
             Self::Nothing | Self::Bytes(None) | Self::Values(None) | Self::Keys(None) => Ok(py.None()),
-            Self::Record(None) | Self::Info(None) | Self::Blob(None) => Ok(py.None()),
+            Self::Record(None) | Self::Info(None) | Self::Blob(None) | Self::Staged(None) => Ok(py.None()),
             Self::Float(number) => number.into_py_any(py),
             Self::Blob(Some(BlobInfo {
                 id,
@@ -51,6 +54,7 @@ impl Answer {
                 version,
             })) => (id.0, generation, size, chunk_bytes, PyBytes::new(py, &attributes), version.0, finished)
                 .into_py_any(py),
+            Self::Staged(Some(Staged { name, id })) => (PyBytes::new(py, &name), id).into_py_any(py),
             Self::Blobs(blobs) => {
                 let blobs = blobs.into_iter().map(|info| Self::Blob(info).object(py, core));
                 PyList::new(py, blobs.collect::<PyResult<Vec<_>>>()?)?.into_py_any(py)

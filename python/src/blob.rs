@@ -8,7 +8,7 @@ use std::task::Poll;
 use bytes::Bytes;
 use pyo3::prelude::*;
 use tokio::sync::{Mutex, mpsc};
-use zerohop_client::{Blob, BlobTrouble, Error, Keyspace};
+use zerohop_client::{Blob, BlobTrouble, Error, Keyspace, Staged};
 
 use crate::answer::Answer;
 use crate::core::Core;
@@ -60,6 +60,16 @@ pub(crate) enum BlobOperation {
     },
     Transform(NumberChange),
     Delete,
+    /// New contents, under a name of their own, for a blob that is there.
+    Stage {
+        chunk_bits: Option<u8>,
+        attributes: Vec<u8>,
+    },
+    /// They are the blob's from now on.
+    Bind {
+        staged: Staged,
+        attributes: Vec<u8>,
+    },
 }
 
 impl BlobOperation {
@@ -101,6 +111,10 @@ impl BlobOperation {
             }
             Self::Transform(change) => change.of_blob(&blob).await?,
             Self::Delete => Answer::Flag(blob.delete().await?),
+            Self::Stage { chunk_bits, attributes } => {
+                Answer::Staged(blob.stage(*chunk_bits, attributes).await?)
+            }
+            Self::Bind { staged, attributes } => Answer::Number(blob.bind(staged, attributes).await?),
         })
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use pyo3::prelude::*;
-use zerohop_client::Keyspace;
+use zerohop_client::{Keyspace, Staged};
 
 use crate::answer::Answer;
 use crate::arguments::Blob as Name;
@@ -103,6 +103,19 @@ impl NativeBlobs {
     ) -> Brought {
         let change = NumberChange::new(operator, kind, operand, offset)?;
         self.run(py, &name, BlobOperation::Transform(change))
+    }
+
+    /// Begins new contents for a blob that is there. Brings the name under which they wait, and their id.
+    #[pyo3(signature = (name, attributes, chunk_bits = None))]
+    fn stage(&self, py: Python<'_>, name: Name, attributes: Name, chunk_bits: Option<u8>) -> Brought {
+        let attributes = attributes.as_ref().to_vec();
+        self.run(py, &name, BlobOperation::Stage { chunk_bits, attributes })
+    }
+
+    /// Has the blob consist of them.
+    fn bind(&self, py: Python<'_>, name: Name, place: Name, id: u64, attributes: Name) -> Brought {
+        let staged = Staged { name: Bytes::copy_from_slice(place.as_ref()), id };
+        self.run(py, &name, BlobOperation::Bind { staged, attributes: attributes.as_ref().to_vec() })
     }
 
     fn delete(&self, py: Python<'_>, name: Name) -> Brought {

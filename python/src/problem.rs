@@ -91,7 +91,9 @@ impl Problem {
                 let told = match why {
                     BlobTrouble::Absent => Told::of_failure(&Failure::NotFound),
                     BlobTrouble::Unfinished => plain("Unfinished"),
-                    BlobTrouble::TooLong { .. } | BlobTrouble::Beyond { .. } => plain("Unfit"),
+                    BlobTrouble::TooLong { .. }
+                    | BlobTrouble::Beyond { .. }
+                    | BlobTrouble::Attributes { .. } => plain("Unfit"),
                     BlobTrouble::Contended | BlobTrouble::ChangedMeanwhile => plain("Conflict"),
                 };
                 Told { key: Some(name), ..told }

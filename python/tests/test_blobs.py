@@ -200,6 +200,7 @@ def test_what_an_exception_cuts_off_is_removed(keyspace: Keyspace) -> None:
             assert "cut" not in blobs
     # While it is written, and if its writer dies, everybody can tell; nobody sees any of it.
     for half in (b"half", pattern(3 * MIB)):
+        blobs.delete("cut")
         raw = cast(BlobIO, blobs.open("cut", "wb", 0, attributes=b"mine"))
         raw.write(half)
         found = blobs.stat("cut")
@@ -225,6 +226,7 @@ def test_what_an_exception_cuts_off_is_removed(keyspace: Keyspace) -> None:
         with blobs.open("cut") as whole:
             assert whole.read() == half
     # Who goes back in it has put it there, to write over it.
+    assert blobs.delete("cut")
     raw = cast(BlobIO, blobs.open("cut", "wb", 0))
     assert [raw.write(b"half"), raw.seek(2), raw.write(b"LF"), raw.seek(0, io.SEEK_END)] == [4, 2, 2, 4]
     with blobs.open("cut", partial=True) as part:
@@ -415,6 +417,69 @@ file.write(bytes(400 << 20))
     with blobs.open("anew", "wb") as file:
         file.write(b"whole")
     assert blobs.read("anew") == b"whole"
+
+
+STAGING = [b"\0zerohop staged\0" + slot + b"kept" for slot in (b"a", b"b", b"d")]
+
+
+def test_what_replaces_a_blob_is_there_once_it_is_closed_and_the_old_one_until_then(
+    keyspace: Keyspace, client: zerohop.Client
+) -> None:
+    program = """
+import sys, zerohop
+blobs = zerohop.connect(sys.argv[1]).keyspace(sys.argv[2]).blobs
+file = blobs.open("kept", "wb", 0)
+for size in sys.argv[3:]:
+    file.write(bytes(int(size)))
+print("written", flush=True)
+sys.stdin.read()
+"""
+    blobs, old = keyspace.blobs, pattern(3 * MIB)
+    blobs.create("kept", attributes=b"old")
+    blobs.write("kept", old)
+    command = [sys.executable, "-c", program, client.endpoint, keyspace.name]
+    for sizes in ([], ["10"], [str(2 * MIB)], [str(70 * MIB)]):
+        with subprocess.Popen([*command, *sizes], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout is not None and child.stdout.readline() == "written\n"
+            assert blobs.read("kept") == old and list(blobs) == [b"kept"]
+            child.kill()
+        found = blobs.stat("kept")
+        assert found is not None and (found.finished, found.attributes) == (True, b"old") and blobs.read("kept") == old
+    for content, goes_back in ((b"short", False), (pattern(2 * MIB + 1), False), (b"b", True), (pattern(MIB), True)):
+        with blobs.open("kept", "w+b", 0, attributes=b"new", chunk_bytes=65536) as file:
+            file.write(content)
+            if goes_back:
+                assert file.seek(0) == 0 and file.read(1) == content[:1]
+            assert blobs.read("kept") == old
+            with pytest.raises(ZeroDivisionError), blobs.open("other", "wb") as other:
+                other.write(content)
+                raise ZeroDivisionError
+        found = blobs.stat("kept")
+        assert found is not None and (found.attributes, found.chunk_bytes) == (b"new", 65536)
+        assert blobs.read("kept") == content and list(blobs) == [b"kept"]
+        old = content
+        with pytest.raises(ZeroDivisionError), blobs.open("kept", "wb") as file:
+            file.write(b"cut off")
+            raise ZeroDivisionError
+        assert blobs.read("kept") == old
+        assert blobs.stat_many(STAGING) == [None] * 3
+
+    async def main() -> None:
+        async with await zerohop.aio.local() as client:
+            blobs = (await client.keyspace(keyspace.name)).blobs
+            file = await blobs.open("kept", "wb", attributes=b"aio")
+            await file.write(pattern(2 * MIB))
+            assert await blobs.read("kept") == old
+            await file.close()
+            assert await blobs.read("kept") == pattern(2 * MIB)
+            with pytest.raises(ZeroDivisionError):
+                async with await blobs.open("kept", "wb") as file:
+                    await file.write(b"cut off")
+                    raise ZeroDivisionError
+            assert await blobs.read("kept") == pattern(2 * MIB)
+
+    asyncio.run(main())
+    assert blobs.stat_many(STAGING) == [None] * 3
 
 
 def test_the_same_for_event_loops(keyspace: Keyspace) -> None:

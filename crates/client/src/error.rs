@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use zerohop_session::Error as Reason;
+use zerohop_wire::contents::shown_name;
 use zerohop_wire::{AbortReason, Advice, Failure};
 
 /// Longest part of a key that an error repeats.
@@ -83,9 +84,14 @@ pub enum BlobTrouble {
     },
     /// Others cut, write or append to it so often that this did not get its turn; or, while it was being filled, at all.
     Contended,
+    /// The attributes do not fit beside what the header of a blob that was replaced says itself.
+    Attributes {
+        /// How many bytes do.
+        limit: u64,
+    },
     /// It is being put, or was until its writer ended: it is not complete.
     Unfinished,
-    /// It was written to while it was streamed out: what has come of it is of several versions.
+    /// It was written to or replaced while it was streamed out: what has come of it is not one version.
     ChangedMeanwhile,
 }
 
@@ -103,12 +109,16 @@ impl fmt::Display for BlobTrouble {
                 "it would end beyond {limit} bytes, and no blob of such chunks is longer: nothing was changed; one of larger \
                  chunks may be"
             ),
+            Self::Attributes { limit } => write!(
+                f,
+                "more attributes than the {limit} bytes that fit beside the name of a blob that is replaced: nothing was changed"
+            ),
             Self::Contended => f.write_str("others change it too often for this to get its turn: try again"),
             Self::Unfinished => f.write_str(
                 "it is not finished: it is being put, or its writer ended before all of it was there; put it again, or remove it",
             ),
             Self::ChangedMeanwhile => f.write_str(
-                "it was written to while it was read, so that what has come of it is of several versions: read it again",
+                "it was written to or replaced while it was read, so that what has come of it is not one version: read it again",
             ),
         }
     }
@@ -116,10 +126,12 @@ impl fmt::Display for BlobTrouble {
 
 impl Error {
     pub(crate) fn blob(name: &[u8], why: BlobTrouble) -> Self {
+        let name = shown_name(name);
         Self::Blob { name: name[..name.len().min(KEY_BYTES_SHOWN)].into(), why }
     }
 
     pub(crate) fn about(key: &[u8], reason: Reason) -> Self {
+        let key = shown_name(key);
         let key = Some(key[..key.len().min(KEY_BYTES_SHOWN)].into());
         Self::Operation { key, reason: Box::new(reason) }
     }

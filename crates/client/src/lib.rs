@@ -38,7 +38,7 @@ mod wakers;
 struct Guide;
 
 pub use blob::{
-    Blob, BlobFill, BlobInfo, BlobList, BlobPut, BlobRead, BlobSeen, PutOptions, TransactionBlob,
+    Blob, BlobFill, BlobInfo, BlobList, BlobPut, BlobRead, BlobSeen, PutOptions, Staged, TransactionBlob,
 };
 pub use blocking::{Blocking, BlockingClient, BlockingKeyspace, BlockingTransaction};
 pub use client::{Client, Options};

@@ -71,6 +71,9 @@ pub(crate) const BLOB_CUT_CHUNKS_MAX: u64 = 4096;
 /// Chunks that are cut side by side where they are more.
 pub(crate) const BLOB_CUTS_AHEAD: u64 = 256;
 
+/// For how long new contents of a blob may wait, in milliseconds, without a step of their writer, before others remove them: a day.
+pub(crate) const BLOB_STAGED_MS_MAX: u64 = 24 * 3600 * 1000;
+
 /// How many chunks ahead of what is filled the header says that it is: after so many it is said once more, and so many have to
 /// be looked at beyond what was filled if it comes to nothing.
 pub(crate) const BLOB_FILL_STEP_CHUNKS: u64 = 256;

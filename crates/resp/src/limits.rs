@@ -56,9 +56,16 @@ pub const WATCHED_KEYS_MAX: usize = 1024;
 /// value of the longest, again and again, and all are one step.
 pub const TRANSACTION_WORK_BYTES_MAX: usize = 256 << 20;
 
-/// Keys of a part, where a command with more of them in several partitions is done in parts: with a check and a change of each
-/// a part is a transaction of the most operations.
-pub const PART_KEYS_MAX: usize = TRANSACTION_ITEMS_MAX as usize / 2;
+/// Keys of a part, where a command with more of them is done in parts: a part in one partition keeps its instance's thread for about a
+/// millisecond, and others are served between two of them.
+pub const PART_KEYS_MAX: usize = 1024;
+
+/// Keys of `MSETNX` in several partitions: with a check and a change of each it is a transaction of the most operations.
+pub const CHECKED_KEYS_MAX: usize = TRANSACTION_ITEMS_MAX as usize / 2;
+
+/// Keys of `MSET` and `MSETNX`, which are one step, in one partition: as many as over several. So many short ones keep the thread for
+/// some ten milliseconds.
+pub const SET_KEYS_MAX: usize = TRANSACTION_ITEMS_MAX as usize;
 
 /// Longest reply of one unit. Redis has no such bound; here one instance serves many partitions from one thread, and
 /// four of the longest values already take it milliseconds.
@@ -87,7 +94,7 @@ pub const SCAN_COUNT_MAX: usize = 4096;
 /// answered with what it has found, which may be nothing, and a cursor.
 pub const SCAN_STEPS_MAX: u32 = 64;
 
-/// Calls of `SCAN` in a row that a partition cannot answer, each of which waits for ten seconds: a page without keys and a cursor
+/// Calls of `SCAN` in a row that a partition cannot answer, each of which waits as long as a command does: a page without keys and a cursor
 /// each. The one behind them is answered with an error.
 pub const SCAN_STALLS_MAX: u64 = 2;
 

@@ -1,20 +1,21 @@
-//! Commands of more keys in several partitions than one transaction has operations: done in parts, or refused.
+//! Commands of more keys than one step has, in one partition or in several: done in parts, or refused.
 //!
 //! | command | beyond the limit |
 //! | --- | --- |
 //! | `MGET`, `EXISTS`, `TOUCH` | read in parts, each at one moment of its own |
 //! | `DEL`, `UNLINK` | done in parts, each whole or not at all |
 //! | `MSET`, `MSETNX` | refused: they are one step, and would not be one |
+//!
+//! Parts in one partition are steps between which its instance serves others (`connection::steps`); those over several partitions are
+//! transactions of the gateway.
 
 use crate::args::Span;
 use crate::command::Command;
-use crate::limits::{PART_KEYS_MAX, REPLY_BYTES_MAX};
+use crate::limits::{CHECKED_KEYS_MAX, PART_KEYS_MAX, REPLY_BYTES_MAX, SET_KEYS_MAX};
 use crate::number::integer;
 use crate::parse::{Parsed, Parser, push_command};
 use crate::unit::Kind;
 use crate::{Args, Protocol, ReplyWriter, Unit};
-
-use zerohop_wire::limits::TRANSACTION_ITEMS_MAX;
 
 /// How a command of many keys is done.
 #[derive(Debug)]
@@ -42,6 +43,15 @@ impl Unit<'_> {
     /// How this unit, whose keys are in several partitions, is done.
     #[must_use]
     pub fn shares(&self) -> Shares {
+        self.shared("in several partitions", CHECKED_KEYS_MAX)
+    }
+
+    /// How this unit, whose keys are in one partition, is done.
+    pub(crate) fn steps(&self) -> Shares {
+        self.shared("in one partition", SET_KEYS_MAX)
+    }
+
+    fn shared(&self, place: &str, checked_keys: usize) -> Shares {
         let mut parser = Parser::default();
         if self.kind != Kind::One || !matches!(parser.parse(self.commands), Parsed::Command { .. }) {
             return Shares::Whole;
@@ -53,13 +63,12 @@ impl Unit<'_> {
         let refused = |limit: usize| {
             let name = command.name.to_ascii_uppercase();
             Shares::Refused(format!(
-                "ERR {name} of {keys} keys in several partitions, {limit} are allowed, as it is one step: send several of fewer keys; nothing \
-                 was done"
+                "ERR {name} of {keys} keys {place}, {limit} are allowed, as it is one step: send several of fewer keys; nothing was done"
             ))
         };
         match command.name {
-            "mset" if keys > TRANSACTION_ITEMS_MAX as usize => refused(TRANSACTION_ITEMS_MAX as usize),
-            "msetnx" if keys > PART_KEYS_MAX => refused(PART_KEYS_MAX),
+            "mset" if keys > SET_KEYS_MAX => refused(SET_KEYS_MAX),
+            "msetnx" if keys > checked_keys => refused(checked_keys),
             "mget" | "exists" | "touch" | "del" | "unlink" if keys > PART_KEYS_MAX => {
                 let units = (1..args.len()).step_by(PART_KEYS_MAX).map(|begin| {
                     let part = args.part(begin, begin + PART_KEYS_MAX);
@@ -104,6 +113,11 @@ impl Joined {
             )));
         }
         Ok(())
+    }
+
+    /// Bytes that it keeps.
+    pub(crate) fn bytes(&self) -> usize {
+        self.items.len()
     }
 
     /// The reply to the whole command, once all parts are done.
@@ -184,13 +198,13 @@ mod tests {
         joined.take(b"*1\r\n$1\r\nb\r\n").unwrap();
         let mut reply = Vec::new();
         joined.reply(Protocol::Resp2, &mut reply);
-        assert_eq!(reply, b"*8193\r\n$1\r\na\r\n$-1\r\n$1\r\nb\r\n");
+        assert_eq!(reply, b"*1025\r\n$1\r\na\r\n$-1\r\n$1\r\nb\r\n");
         for name in ["del", "exists"] {
             let Shares::Parts(_, mut joined) = shares(name, PART_KEYS_MAX + 1) else { panic!("it is long") };
-            joined.take(b":8000\r\n").unwrap();
+            joined.take(b":1000\r\n").unwrap();
             let told = String::from_utf8(joined.take(b"-TRYAGAIN it is busy\r\n").unwrap_err()).unwrap();
             if name == "del" {
-                assert!(told.starts_with("-ERR DEL is done for the first 8192 of its 8193 keys"), "{told}");
+                assert!(told.starts_with("-ERR DEL is done for the first 1024 of its 1025 keys"), "{told}");
                 assert!(told.ends_with("(TRYAGAIN it is busy)\r\n"), "{told}");
             } else {
                 assert_eq!(told, "-TRYAGAIN it is busy\r\n");
@@ -198,7 +212,7 @@ mod tests {
             joined.take(b":1\r\n").unwrap();
             let mut reply = Vec::new();
             joined.reply(Protocol::Resp2, &mut reply);
-            assert_eq!(reply, b":8001\r\n");
+            assert_eq!(reply, b":1001\r\n");
         }
     }
 }

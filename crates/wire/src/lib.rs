@@ -18,6 +18,7 @@ pub mod auth;
 pub mod blob;
 pub mod checksum;
 mod compress;
+pub mod contents;
 mod decode;
 mod encode;
 pub mod error;

@@ -50,9 +50,14 @@ class Blobs:
         """The blob as a file whose operations are awaited; nothing is kept in a buffer. `async with await blobs.open(…)`."""
         short = mode_of(mode)
         if short[0] in "wx":
-            if short[0] == "w":
-                await self.delete(name)
             bits = chunk_bits(chunk_bytes)
+            staged = await self._native.stage(name, attributes, bits) if short[0] == "w" else None
+            if staged is not None:
+                place, id = cast("tuple[bytes, int]", staged)
+                return BlobFile(self._with_unfinished(), name, mode, 0, (id, attributes), place)
+            if short[0] == "w":
+                # What another left that it has not finished.
+                await self.delete(name)
             try:
                 made = info(await self._native.create(name, attributes, bits, unfinished=True))
             except ConditionFailedError:
@@ -153,14 +158,22 @@ class BlobFile:
     """A blob as a file of an event loop. One operation at a time."""
 
     def __init__(
-        self, blobs: Blobs, name: Name, mode: str, position: int, anew: Optional[tuple[int, bytes]]
+        self,
+        blobs: Blobs,
+        name: Name,
+        mode: str,
+        position: int,
+        anew: Optional[tuple[int, bytes]],
+        place: Optional[bytes] = None,
     ) -> None:
         self._blobs, self.name, self.mode = blobs, name, mode
+        # Under which name it is written: another one, while it replaces a blob.
+        self._place = name if place is None else place
         self._short = mode_of(mode)
         self._position = position
         # The id and the attributes of a blob of its own.
         self._anew, self._broken = anew, False
-        self._fill = None if anew is None else blobs._native.fill(name)
+        self._fill = None if anew is None else blobs._native.fill(self._place)
         self._filled = 0
         self.closed = False
 
@@ -168,7 +181,7 @@ class BlobFile:
         """So many bytes from where the file stands, as far as there are; all if `size` is negative."""
         self._check(self._short[0] == "r" or "+" in self._short, "read")
         await self._settle()
-        found = await self._blobs.read(self.name, self._position, size)
+        found = await self._blobs.read(self._place, self._position, size)
         self._position += len(found)
         return found
 
@@ -176,7 +189,7 @@ class BlobFile:
         """Fills memory from where the file stands."""
         self._check(self._short[0] == "r" or "+" in self._short, "read")
         await self._settle()
-        count = await self._blobs.readinto(self.name, into, self._position)
+        count = await self._blobs.readinto(self._place, into, self._position)
         self._position += count
         return count
 
@@ -192,9 +205,9 @@ class BlobFile:
         if self._fill is not None:
             self._filled = await _there(self.name, self._fill.push(data))
         elif self._short == "a":
-            self._position = await self._blobs.append(self.name, data)
+            self._position = await self._blobs.append(self._place, data)
         else:
-            await self._blobs.write(self.name, data, self._position)
+            await self._blobs.write(self._place, data, self._position)
         self._broken = False
         self._position += count
         return count
@@ -207,7 +220,7 @@ class BlobFile:
         elif whence == io.SEEK_END and self._fill is not None:
             offset += self._filled
         elif whence == io.SEEK_END:
-            found = await self._blobs.stat(self.name)
+            found = await self._blobs.stat(self._place)
             if found is None:
                 raise absent(self.name)
             offset += found.size
@@ -225,7 +238,7 @@ class BlobFile:
         self._check(self._short != "r", "written")
         size = self._position if size is None else size
         await self._settle()
-        await self._blobs.truncate(self.name, size)
+        await self._blobs.truncate(self._place, size)
         return size
 
     async def close(self) -> None:
@@ -240,7 +253,10 @@ class BlobFile:
             return
         attributes = self._anew[1]
         try:
-            if self._fill is not None:
+            if self._place is not self.name:
+                await self._settle()
+                await self._blobs._native.bind(self.name, self._place, self._anew[0], attributes)
+            elif self._fill is not None:
                 await _there(self.name, self._fill.publish(attributes))
             else:
                 await self._blobs.set_attributes(self.name, attributes)
@@ -266,9 +282,9 @@ class BlobFile:
             # A write that nobody waits for any more may be under way.
             self._fill.give_up()
             self._fill = None
-        found = await self._blobs.stat(self.name)
+        found = await self._blobs.stat(self._place)
         if found is not None and self._anew is not None and found.id == self._anew[0]:
-            await self._blobs.delete(self.name)
+            await self._blobs.delete(self._place)
 
     async def __aenter__(self) -> BlobFile:
         return self

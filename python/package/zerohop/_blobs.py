@@ -121,10 +121,10 @@ class Blobs:
         """The blob as a binary file, in one of the modes `rb`, `r+b`, `wb`, `w+b`, `xb`, `x+b`, `ab`.
 
         `buffering` is how many bytes are read ahead or kept before they are written; with 0 the file is a plain `BlobIO`.
-        A file opened to be written anew (`wb`, `xb`) makes a new blob with these `attributes` and chunks of so many bytes. Until
-        it is closed that is not `finished`, and opening it to be read raises `UnfinishedError` unless `partial`; if a
-        `with` block ends with an exception, Ctrl-C among them, it is removed. What is written one behind the other is not in the
-        blob before it is closed; whoever goes back in it, or reads it, has it be in there from then on.
+        A file opened to be written anew (`wb`, `xb`) makes a new blob with these `attributes` and chunks of so many bytes. An
+        old blob of the name is there, whole, until the file is closed, and replaced then in one step. Where there was none, the new one
+        is not `finished` until then, and opening it to be read raises `UnfinishedError` unless `partial`. If a `with` block ends
+        with an exception, Ctrl-C among them, what was written is removed, and an old blob stays.
 
         Raises `FileNotFoundError` or `FileExistsError` as `open` does.
         """
@@ -320,8 +320,8 @@ class Filling:
     Whatever raises an exception, Ctrl-C too, ends it, and they are never seen. Nobody else may write to the blob meanwhile.
     """
 
-    def __init__(self, blobs: Blobs, name: Name) -> None:
-        self._name, self._native = name, blobs._native.fill(name)
+    def __init__(self, blobs: Blobs, name: Name, place: Optional[Name] = None) -> None:
+        self._name, self._native = name, blobs._native.fill(name if place is None else place)
 
     def push(self, data: Buffer) -> int:
         """Adds bytes. Brings how many have been added."""
@@ -353,6 +353,8 @@ class BlobIO(io.RawIOBase):
     ) -> None:
         self._short = mode_of(mode)
         self._blobs, self.name, self.mode = blobs, name, mode
+        # Under which name it is written: another one, while it replaces a blob.
+        self._place: Name = name
         self._position = 0
         self._attributes = attributes
         self._before = exits_under_way()
@@ -362,15 +364,21 @@ class BlobIO(io.RawIOBase):
         self._fill: Optional[Filling] = None
         self._filled = 0
         if self._short[0] in "wx":
-            if self._short[0] == "w":
-                blobs.delete(name)
-            try:
-                made = info(blobs._native.create(name, attributes, chunk_bits(chunk_bytes), unfinished=True))
-            except ConditionFailedError:
-                raise there_is(name) from None
-            self._anew = cast(BlobInfo, made).id
+            bits = chunk_bits(chunk_bytes)
+            staged = blobs._native.stage(name, attributes, bits) if self._short[0] == "w" else None
+            if staged is not None:
+                self._place, self._anew = cast("tuple[bytes, int]", staged)
+            else:
+                if self._short[0] == "w":
+                    # What another left that it has not finished.
+                    blobs.delete(name)
+                try:
+                    made = info(blobs._native.create(name, attributes, bits, unfinished=True))
+                except ConditionFailedError:
+                    raise there_is(name) from None
+                self._anew = cast(BlobInfo, made).id
             self._blobs = blobs._with_unfinished()
-            self._fill = Filling(self._blobs, name)
+            self._fill = Filling(self._blobs, name, self._place)
             return
         if partial:
             self._blobs = blobs._with_unfinished()
@@ -397,7 +405,7 @@ class BlobIO(io.RawIOBase):
         """Fills memory from where the file stands, as far as there are bytes."""
         self._check(self.readable(), "read")
         self._settle()
-        count = self._blobs.readinto(self.name, into, self._position)
+        count = self._blobs.readinto(self._place, into, self._position)
         self._position += count
         return count
 
@@ -423,9 +431,9 @@ class BlobIO(io.RawIOBase):
         if self._fill is not None:
             self._filled = self._fill.push(data)
         elif self._short == "a":
-            self._position = self._blobs.append(self.name, data)
+            self._position = self._blobs.append(self._place, data)
         else:
-            self._blobs.write(self.name, data, self._position)
+            self._blobs.write(self._place, data, self._position)
         self._broken = False
         self._position += count
         return count
@@ -451,7 +459,7 @@ class BlobIO(io.RawIOBase):
         self._check(self.writable(), "written")
         size = self._position if size is None else size
         self._settle()
-        self._blobs.truncate(self.name, size)
+        self._blobs.truncate(self._place, size)
         return size
 
     def discard(self) -> None:
@@ -472,7 +480,10 @@ class BlobIO(io.RawIOBase):
                 self._remove()
                 return
             try:
-                if self._fill is not None:
+                if self._place is not self.name:
+                    self._settle()
+                    self._blobs._native.bind(self.name, self._place, self._anew, self._attributes)
+                elif self._fill is not None:
                     self._fill.publish(self._attributes)
                 else:
                     self._blobs.set_attributes(self.name, self._attributes)
@@ -502,9 +513,9 @@ class BlobIO(io.RawIOBase):
     def _remove(self) -> None:
         """Removes the blob, unless somebody has put another in its place."""
         self._fill = None
-        found = self._blobs.stat(self.name)
+        found = self._blobs.stat(self._place)
         if found is not None and found.id == self._anew:
-            self._blobs.delete(self.name)
+            self._blobs.delete(self._place)
 
     def __exit__(
         self,
@@ -519,7 +530,7 @@ class BlobIO(io.RawIOBase):
     def _blobs_size(self) -> int:
         if self._fill is not None:
             return self._filled
-        found = self._blobs.stat(self.name)
+        found = self._blobs.stat(self._place)
         if found is None:
             raise absent(self.name)
         return found.size

@@ -28,8 +28,8 @@ pub(crate) struct PutArguments {
     /// The file; `-` stands for standard input.
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
-    /// Replaces the blob, if there is one of this name. Readers find the old one until the new one is complete, if that has up to
-    /// 64 MiB and 4,096 chunks; of a longer one they are told, once that much of it has been sent, that it is not finished.
+    /// Replaces the blob, if there is one of this name. The old one is there, whole, until the new one is complete, however long
+    /// they are and wherever this command is killed.
     #[arg(long)]
     replace: bool,
     /// Bytes of a chunk, a power of two from 4KiB to 16MiB [default: as the keyspace says, 1MiB unless it was told otherwise].
@@ -87,6 +87,9 @@ pub(super) async fn run(arguments: PutArguments) -> Result<Ending, CommandError>
             };
             let rest = match removed {
                 true => "what was sent is removed",
+                false if replace => {
+                    "what was sent could not be removed: no reader finds it; the next `zerohop blob put --replace` of this name removes it"
+                }
                 false => {
                     "what was sent could not be removed: it is not a finished blob; `zerohop blob rm` removes it"
                 }

@@ -226,6 +226,7 @@ fn plans(folder: &Path, first: SocketAddr) -> Vec<NodePlan> {
         local: None,
         join: (node == NODES).then_some(first),
         log_level: "error".to_owned(),
+        redis_timeout: None,
         environment: Vec::new(),
     };
     (0..=NODES).map(plan).collect()

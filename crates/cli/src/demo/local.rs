@@ -34,6 +34,7 @@ impl DemoNode {
             local: None,
             join: None,
             log_level: "error".to_owned(),
+            redis_timeout: None,
             environment: vec![(TEST_DISK_VARIABLE, "")],
         };
         Ok(DemoNode { node: LocalNode::start(&plan).await?, plan, ports })

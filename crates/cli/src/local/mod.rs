@@ -65,6 +65,8 @@ pub(crate) struct NodePlan {
     pub(crate) join: Option<SocketAddr>,
     /// The least severe messages that it logs, to the standard error of this process.
     pub(crate) log_level: String,
+    /// The option that says how long commands of Redis clients wait, if any does.
+    pub(crate) redis_timeout: Option<String>,
     /// Variables of its environment beside those of this process.
     pub(crate) environment: Vec<(&'static str, &'static str)>,
 }
@@ -189,6 +191,7 @@ impl NodePlan {
         command.args(["node", "--json", "--listen"]).arg(self.listen.to_string());
         command.arg("--ends-with-parent").arg(std::process::id().to_string());
         command.args(["--log-level", &self.log_level]);
+        command.args(&self.redis_timeout);
         if self.hosts.len() > 1 {
             let hosts: Vec<String> = self.hosts.iter().map(ToString::to_string).collect();
             command.arg("--hosts").arg(hosts.join(","));

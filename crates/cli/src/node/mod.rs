@@ -6,11 +6,12 @@ mod spans;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use zerohop_node::hosts::PORT_DEFAULT;
 use zerohop_node::logging::{self, LevelFilter, LogFormat};
-use zerohop_node::server::{Server, ServerOptions, owner};
+use zerohop_node::server::{REDIS_TIME_OUT_MAX, REDIS_TIME_OUT_MIN, Server, ServerOptions, owner};
 
 pub(crate) use self::command::{NodeCommand, run as command};
 use self::hosts::ClusterArguments;
@@ -64,6 +65,8 @@ struct RunArguments {
     /// goes without requests waiting for it].
     #[arg(long, value_name = "BYTES", value_parser = copy_rate)]
     copy_rate: Option<u64>,
+    #[command(flatten)]
+    redis: RedisTimeout,
     /// A name of this node by which its HTTP is served where there is no secret, beside localhost, the address that is asked, and
     /// the name of the machine. May be given several times.
     #[arg(long, value_name = "NAME")]
@@ -80,6 +83,35 @@ struct RunArguments {
     /// Ends when the process of this number does, which has started this one.
     #[arg(long, value_name = "PID", hide = true)]
     ends_with_parent: Option<u32>,
+}
+
+/// How long commands of Redis clients wait.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RedisTimeout {
+    /// For how long a command of a Redis client waits for a partition that cannot answer, from 500ms to 10m. Behind that the client is
+    /// told that it was not done, or that nobody knows. A failover takes two seconds [default: 4s].
+    #[arg(long, env = "ZEROHOP_REDIS_TIMEOUT", value_name = "TIME", value_parser = redis_timeout)]
+    redis_timeout: Option<Duration>,
+}
+
+impl RedisTimeout {
+    /// As it is given to the node's process.
+    pub(crate) fn argument(&self) -> Option<String> {
+        self.redis_timeout.map(|time| format!("--redis-timeout={}ms", time.as_millis()))
+    }
+}
+
+/// For clap.
+fn redis_timeout(text: &str) -> Result<Duration, String> {
+    let time = quantity::duration(text)?;
+    let allowed = REDIS_TIME_OUT_MIN..=REDIS_TIME_OUT_MAX;
+    if allowed.contains(&time) {
+        return Ok(time);
+    }
+    let [least, most] = [REDIS_TIME_OUT_MIN, REDIS_TIME_OUT_MAX].map(quantity::shown_time);
+    Err(format!(
+        "a time from {least} to {most} is allowed: a failover takes about two seconds, in which commands wait"
+    ))
 }
 
 /// Where data is.
@@ -126,6 +158,8 @@ fn serve(arguments: &RunArguments) -> Result<Ending, CommandError> {
     options.data.clone_from(&arguments.place.data);
     options.instances = arguments.instances;
     options.spans = true;
+    options.redis_time_out = arguments.redis.redis_timeout.unwrap_or(options.redis_time_out);
+    let redis_time_out = options.redis_time_out;
     options.http_names.clone_from(&arguments.http_name);
     options.memory_bytes = arguments.memory_budget.unwrap_or(options.memory_bytes);
     options.copy_bytes_per_s = arguments.copy_rate.unwrap_or(options.copy_bytes_per_s);
@@ -138,7 +172,7 @@ fn serve(arguments: &RunArguments) -> Result<Ending, CommandError> {
         runtime()?.block_on(elsewhere::check(data, &owner, &[listen], &credentials))?;
     }
     let server = Server::start(options).map_err(|error| failed(&error))?;
-    spans::add(&server, credentials).map_err(|error| failed(&error))?;
+    spans::add(&server, credentials, redis_time_out).map_err(|error| failed(&error))?;
     server
         .stop_on_signals()
         .map_err(|error| CommandError::system("listening to signals", Path::new("zerohop"), &error))?;
@@ -204,6 +238,17 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_for_redis_commands_is_longer_than_nothing_and_no_day() {
+        assert_eq!(redis_timeout("2s"), Ok(Duration::from_secs(2)));
+        assert_eq!(redis_timeout("500ms"), Ok(Duration::from_millis(500)));
+        for bad in ["0", "499ms", "601s", "1d"] {
+            assert!(redis_timeout(bad).unwrap_err().contains("from 500 ms to 10 min"), "{bad}");
+        }
+        assert!(redis_timeout("-1").unwrap_err().contains("below 0"));
+        assert!(redis_timeout("soon").unwrap_err().contains("as in 10s, 500ms"));
+    }
 
     #[test]
     fn addresses_to_listen_at_are_read() {

@@ -37,9 +37,13 @@ fn tell(asker: Asker, reply: Vec<u8>) {
     });
 }
 
-/// Has a node do them, with what its clients must know to be served.
-pub(super) fn add(server: &Server, (secret, tls): (Option<Secret>, Option<ClientTls>)) -> io::Result<()> {
-    let options = Options { name: "zerohop-redis".to_owned(), secret, tls, ..Options::default() };
+/// Has a node do them, with what its clients must know to be served, each within this time.
+pub(super) fn add(
+    server: &Server,
+    (secret, tls): (Option<Secret>, Option<ClientTls>),
+    deadline: Duration,
+) -> io::Result<()> {
+    let options = Options { name: "zerohop-redis".to_owned(), secret, tls, deadline, ..Options::default() };
     let own = std::iter::once(server.manager_address());
     let endpoints = own.chain(server.instances().iter().map(|(_, at)| *at)).map(|at| at.to_string());
     let spans = Spans::start(endpoints.collect(), options)?;

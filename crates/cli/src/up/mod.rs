@@ -18,6 +18,7 @@ use crate::common::runtime::{StopSignals, runtime};
 use crate::common::secret::SecretPlace;
 use crate::common::tls::NodeTls;
 use crate::local::{HeldPorts, LocalNode, NodePlan, Ready, Starting};
+use crate::node::RedisTimeout;
 use crate::output;
 
 /// Where data goes if nothing else is said.
@@ -46,6 +47,8 @@ pub(crate) struct UpArguments {
     secret: SecretPlace,
     #[command(flatten)]
     tls: NodeTls,
+    #[command(flatten)]
+    redis: RedisTimeout,
     /// The least severe messages that the nodes log, on standard error: error, warn, info, debug or trace.
     #[arg(long, value_name = "LEVEL", default_value = "warn", value_parser = crate::node::LOG_LEVELS)]
     log_level: String,
@@ -210,6 +213,7 @@ impl UpArguments {
             local: None,
             join: None,
             log_level: self.log_level.clone(),
+            redis_timeout: self.redis.argument(),
             secret_file: self.secret.path(),
             tls: self.tls.clone(),
             environment: Vec::new(),

@@ -47,12 +47,13 @@ impl Blob<'_> {
                 }
                 continue;
             }
-            let after = next(stamp);
+            let (after, cut) = (next(stamp), next(header.chunk_stamp()));
             let mut together = self.together();
             together.header(Condition::IfVersion(header.version), BlobChange::Cut { stamp, size })?;
             for number in size >> header.chunk_bits..header.chunks() {
                 let keep = size.saturating_sub(number << header.chunk_bits) as u32;
-                together.chunk(number, BlobChange::CutChunk { stamp: after, keep, marks: false }, None)?;
+                let change = BlobChange::CutChunk { stamp: cut, keep, marks: false };
+                together.chunk(&header, number, change, None)?;
             }
             together.header(Condition::Always, BlobChange::Settle { stamp: after })?;
             match together.commit().await {
@@ -68,7 +69,10 @@ impl Blob<'_> {
 
     /// Removes it, all at once as [`Blob::truncate`] does. Brings whether there was one.
     pub async fn delete(&self) -> Result<bool, Error> {
-        self.delete_if(|_| true).await
+        let (was_there, rest) = tokio::join!(self.delete_if(|_| true), self.remove_staged());
+        let was_there = was_there?;
+        // New contents that nobody has bound, and what is left of old ones.
+        rest.map(|()| was_there)
     }
 
     /// The same, if its header is such a one.
@@ -85,7 +89,8 @@ impl Blob<'_> {
             let mut together = self.together();
             together.remove_header(header.version)?;
             for number in 0..header.chunks() {
-                together.chunk(number, BlobChange::DropChunk { stamp: header.stamp }, None)?;
+                let change = BlobChange::DropChunk { stamp: header.chunk_stamp() };
+                together.chunk(&header, number, change, None)?;
             }
             match together.commit().await {
                 Ok(_) => {
@@ -101,24 +106,27 @@ impl Blob<'_> {
     /// As many chunks as a transaction does not take: they are cut, then the header goes, then what is left of them.
     async fn delete_in_steps(&self, header: &Known) -> Result<bool, Error> {
         let (key, chunks) = (self.header_key()?, header.chunks());
-        let change = BlobChange::Cut { stamp: header.stamp, size: 0 };
-        if let Err(error) = self.change(&key, Condition::IfVersion(header.version), change).await {
-            return self.unless_other(error).map(|()| false);
+        // Whoever was killed while it removed the blob has cut it already.
+        if header.size > 0 || header.filling == Filling::UnderWay {
+            let change = BlobChange::Cut { stamp: header.stamp, size: 0 };
+            if let Err(error) = self.change(&key, Condition::IfVersion(header.version), change).await {
+                return self.unless_other(error).map(|()| false);
+            }
         }
         self.remember(None);
         let Some(now) = self.header().await? else { return Ok(true) };
         if now.size > 0 || now.stamp.id != header.stamp.id {
             return Ok(false);
         }
-        let (stamp, marks) = (now.stamp, now.filling == Filling::CutOff);
-        self.each_chunk((0, chunks), |_| BlobChange::CutChunk { stamp, keep: 0, marks }).await?;
+        let (stamp, marks) = (now.chunk_stamp(), now.filling == Filling::CutOff);
+        self.each_chunk(&now, (0, chunks), |_| BlobChange::CutChunk { stamp, keep: 0, marks }).await?;
         let remove =
             Write { key: &key, condition: Condition::IfVersion(now.version), change: Change::Remove };
         if let Err(error) = self.ask(&WireOperation::Write(remove)).await {
             return self.unless_other(error).map(|()| false);
         }
         self.remember(None);
-        self.each_chunk((0, chunks), |_| BlobChange::DropChunk { stamp }).await?;
+        self.each_chunk(&now, (0, chunks), |_| BlobChange::DropChunk { stamp }).await?;
         Ok(true)
     }
 
@@ -133,8 +141,8 @@ impl Blob<'_> {
         }
         let marks = header.filling == Filling::CutOff;
         let keep = |number: u64| size.saturating_sub(number << bits) as u32;
-        let cut = |number| BlobChange::CutChunk { stamp, keep: keep(number), marks };
-        self.each_chunk((size >> bits, header.uncut.div_ceil(header.chunk_bytes())), cut).await?;
+        let cut = |number| BlobChange::CutChunk { stamp: header.chunk_stamp(), keep: keep(number), marks };
+        self.each_chunk(header, (size >> bits, header.uncut.div_ceil(header.chunk_bytes())), cut).await?;
         let settled = self.change(&key, Condition::Always, BlobChange::Settle { stamp }).await;
         // Somebody has cut it again.
         settled.map(drop).or_else(|error| self.unless_other(error))
@@ -143,6 +151,7 @@ impl Blob<'_> {
     /// Changes chunks one by one, some side by side. One that knows of a later cut is left alone.
     async fn each_chunk(
         &self,
+        header: &Known,
         (mut next, end): (u64, u64),
         change: impl Fn(u64) -> BlobChange<'static>,
     ) -> Result<(), Error> {
@@ -150,7 +159,7 @@ impl Blob<'_> {
             let until = end.min(next + BLOB_CUTS_AHEAD);
             let mut under_way = Vec::new();
             for number in next..until {
-                let (key, change) = (self.chunk_key(number)?, Change::Blob(change(number)));
+                let (key, change) = (self.chunk_key(header, number)?, Change::Blob(change(number)));
                 let write = Write { key: &key, condition: Condition::Always, change };
                 under_way.push(self.start(&WireOperation::Write(write))?);
             }

@@ -156,9 +156,10 @@ impl BlobFill<'_> {
         }
         for part in self.header.parts(at, bytes.len() as u64) {
             let Part { number, within: offset, length, at: part_at } = part;
-            let (key, from) = (self.blob.chunk_key(number)?, (part_at - at) as usize);
+            let (key, from) = (self.blob.chunk_key(&self.header, number)?, (part_at - at) as usize);
             let bytes = &bytes[from..from + length as usize];
-            let change = BlobChange::WriteChunk { stamp: self.stamp, offset, length, bytes, makes: true };
+            let stamp = self.header.in_chunks(self.stamp);
+            let change = BlobChange::WriteChunk { stamp, offset, length, bytes, makes: true };
             let write = Write { key: &key, condition: Condition::Always, change: Change::Blob(change) };
             let answer = self.blob.start(&WireOperation::Write(write))?;
             self.under_way.push_back((answer, bytes.len()));

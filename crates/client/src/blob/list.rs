@@ -15,6 +15,7 @@ use zerohop_wire::ids::PartitionId;
 use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
 
 use super::Answer;
+use super::contents::is_staged;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 
@@ -32,6 +33,7 @@ pub struct BlobList<'a> {
     prefix: Bytes,
     page_names: u32,
     has_unfinished: bool,
+    has_staged: bool,
     merge: Merge,
 }
 
@@ -62,7 +64,7 @@ struct Lane {
 impl<'a> BlobList<'a> {
     pub(super) fn new(keyspace: &'a Keyspace, prefix: Bytes) -> Self {
         let merge = Merge::new(keyspace.config().partitions, Bytes::new());
-        Self { keyspace, prefix, page_names: PAGE_NAMES, has_unfinished: false, merge }
+        Self { keyspace, prefix, page_names: PAGE_NAMES, has_unfinished: false, has_staged: false, merge }
     }
 
     /// Brings at most so many names at once, 1 to 4,096.
@@ -82,6 +84,12 @@ impl<'a> BlobList<'a> {
         self
     }
 
+    /// Brings also the names under which new contents wait.
+    pub(super) fn with_staged(mut self) -> Self {
+        (self.has_unfinished, self.has_staged) = (true, true);
+        self
+    }
+
     /// Begins behind a name: the last one of an earlier listing.
     #[must_use]
     pub fn behind(mut self, name: impl Into<Bytes>) -> Self {
@@ -96,6 +104,9 @@ impl<'a> BlobList<'a> {
                 self.fill().await?;
                 if !self.merge.take() {
                     break;
+                }
+                if !self.has_staged && self.merge.page.last().is_some_and(|name| is_staged(name)) {
+                    self.merge.page.pop();
                 }
             }
             if self.merge.page.is_empty() {

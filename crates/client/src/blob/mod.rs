@@ -10,6 +10,7 @@
 //!
 //! A handle remembers the header that it has seen last: a chunk tells whoever knows an older one.
 
+mod contents;
 mod cut;
 mod edits;
 mod fill;
@@ -19,6 +20,7 @@ mod read;
 mod replace;
 mod seen;
 mod several;
+mod stage;
 mod together;
 mod whole;
 mod within;
@@ -37,12 +39,13 @@ use zerohop_wire::messages::{BlobChange, Change, Condition, Operation as WireOpe
 
 use whole::Looked;
 
+pub(crate) use contents::{contents_of, own_attributes};
 pub(crate) use edits::Edits;
 pub use fill::BlobFill;
 pub use list::BlobList;
-pub(crate) use put::own_attributes;
 pub use put::{BlobPut, PutOptions};
 pub use read::BlobRead;
+pub use stage::Staged;
 pub(crate) use together::whole;
 pub use whole::BlobSeen;
 pub use within::TransactionBlob;
@@ -210,8 +213,9 @@ impl Blob<'_> {
     pub async fn set_attributes(&self, attributes: &[u8]) -> Result<(), Error> {
         let key = self.header_key()?;
         for _ in 0..BLOB_ATTEMPTS_MAX {
-            let stamp = self.known().await?.stamp;
-            let change = BlobChange::Describe { stamp, attributes };
+            let known = self.known().await?;
+            let attributes = &known.marked(attributes);
+            let change = BlobChange::Describe { stamp: known.stamp, attributes };
             match self.change(&key, Condition::Always, change).await {
                 Ok(_) => return Ok(()),
                 Err(error) => self.unless_stale(error)?,
@@ -302,8 +306,9 @@ impl Blob<'_> {
         header_key(&self.name).map_err(|failure| self.failed(failure))
     }
 
-    fn chunk_key(&self, number: u64) -> Result<Vec<u8>, Error> {
-        chunk_key(&self.name, number).map_err(|failure| self.failed(failure))
+    /// The key of a chunk of the blob that has this header.
+    fn chunk_key(&self, header: &Known, number: u64) -> Result<Vec<u8>, Error> {
+        chunk_key(header.contents_name(&self.name), number).map_err(|failure| self.failed(failure))
     }
 
     /// One with such chunks may end there, or does.

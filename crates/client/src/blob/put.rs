@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   short ──> one transaction: what was there goes, and header and chunks come
-//!   long ───> header with the mark of an unfinished blob ──> fill ──> one transaction: publish, and attributes without the mark
+//!   long ───> none is there: header with the mark of an unfinished blob ──> fill ──> one transaction: publish, and attributes without the mark
+//!        └──> one is there ─> staged under a name of its own ──> fill ──> one transaction: bound to the name, and the old one goes
 //! ```
 //!
 //! The mark is a beginning of the attributes. Readers and writers refuse a blob that has it, listings and backups leave it out, and the
@@ -10,15 +11,14 @@
 
 use bytes::{Bytes, BytesMut};
 use zerohop_wire::Failure;
+use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::BLOB_ATTRIBUTES_BYTES_MAX;
 use zerohop_wire::messages::{BlobChange, Condition};
 
-use super::{Blob, BlobFill, BlobInfo, Known};
+use super::contents::UNFINISHED;
+use super::{Blob, BlobFill, BlobInfo, Known, Staged};
 use crate::error::{BlobTrouble, Error};
 use crate::limits::{BLOB_ATTEMPTS_MAX, BLOB_CUT_CHUNKS_MAX, BLOB_PUT_BYTES, BLOB_WRITE_BYTES_MAX};
-
-/// The attributes of a blob that is not finished begin with it.
-const UNFINISHED: &[u8] = b"\0zerohop unfinished\0";
 
 /// What a put is to make.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,15 +38,24 @@ pub struct BlobPut<'a> {
     options: PutOptions,
     /// What was given, while that is short.
     kept: BytesMut,
-    /// Id of the unfinished blob, and what fills it.
-    made: Option<(u64, BlobFill<'a>)>,
+    made: Option<Made<'a>>,
     bytes: u64,
+}
+
+/// What a long put fills.
+#[derive(Debug)]
+struct Made<'a> {
+    /// Of the unfinished blob.
+    id: u64,
+    fill: BlobFill<'a>,
+    /// It is to replace another one.
+    staged: Option<Staged>,
 }
 
 impl<'a> Blob<'a> {
     /// Begins to put a blob of any number of bytes. It is there once [`BlobPut::publish`] has returned: until then readers find what
-    /// was there before. What is longer than 64 MiB and replaces a blob removes the old one when that much has been pushed; readers
-    /// end with [`BlobTrouble::Unfinished`] from then until it is complete. Memory: 64 MiB and what is under way.
+    /// was there before, or, where there was none and more than 16 MiB have been pushed, [`BlobTrouble::Unfinished`]. A reader of what is replaced meanwhile
+    /// ends with [`BlobTrouble::ChangedMeanwhile`]. Memory: 64 MiB and what is under way.
     #[must_use]
     pub fn put(&self, options: PutOptions) -> BlobPut<'a> {
         let blob = self.keyspace.blob(self.name.clone()).with_unfinished();
@@ -89,7 +98,7 @@ impl<'a> Blob<'a> {
     }
 }
 
-impl BlobPut<'_> {
+impl<'a> BlobPut<'a> {
     /// Adds bytes.
     ///
     /// # Errors
@@ -100,7 +109,7 @@ impl BlobPut<'_> {
             self.begin().await?;
         }
         match &mut self.made {
-            Some((_, fill)) => fill.push(bytes).await?,
+            Some(made) => made.fill.push(bytes).await?,
             None => self.kept.extend_from_slice(bytes),
         }
         self.bytes += bytes.len() as u64;
@@ -119,14 +128,20 @@ impl BlobPut<'_> {
                 result => return result.map(|()| self.bytes),
             }
         }
-        let Some((_, fill)) = self.made.take() else { return Err(Error::Unexpected) };
-        let id = fill.id();
-        let published = fill.publish_with(&self.options.attributes).await;
+        let Some(Made { id, mut fill, staged }) = self.made.take() else { return Err(Error::Unexpected) };
+        let attributes = &self.options.attributes;
+        let published = match &staged {
+            None => fill.publish_with(attributes).await,
+            Some(staged) => match fill.all_are_done().await {
+                Ok(()) => self.blob.bind_bytes(staged, (fill.header.stamp, fill.end), attributes).await,
+                Err(error) => Err(error),
+            },
+        };
         if let Err(error) = &published
             && !error.is_unknown()
         {
             // What cannot be removed stays unfinished; the first error is the one to be told.
-            drop(self.remove(id).await);
+            drop(self.remove(id, staged.as_ref()).await);
         }
         published
     }
@@ -137,13 +152,16 @@ impl BlobPut<'_> {
     /// The cluster does not answer: what was sent stays, and is no finished blob.
     pub async fn discard(self) -> Result<(), Error> {
         match &self.made {
-            Some((id, _)) => self.remove(*id).await,
+            Some(made) => self.remove(made.id, made.staged.as_ref()).await,
             None => Ok(()),
         }
     }
 
     /// The unfinished blob of this id.
-    async fn remove(&self, id: u64) -> Result<(), Error> {
+    async fn remove(&self, id: u64, staged: Option<&Staged>) -> Result<(), Error> {
+        if let Some(staged) = staged {
+            return self.blob.unstage(staged).await;
+        }
         self.blob.delete_if(|header| header.stamp.id == id && !header.is_finished()).await.map(drop)
     }
 
@@ -173,39 +191,48 @@ impl BlobPut<'_> {
             .await
     }
 
-    /// Makes the unfinished blob, and fills in what was kept.
+    /// Makes the unfinished blob, or that which is to replace the one that is there, and fills in what was kept.
     async fn begin(&mut self) -> Result<(), Error> {
         let PutOptions { attributes, chunk_bits, replaces } = self.options.clone();
         for _ in 0..BLOB_ATTEMPTS_MAX {
-            match self.blob.header().await? {
-                Some(header) if replaces || !header.is_finished() => {
-                    let (id, version) = (header.stamp.id, header.version);
-                    self.blob
-                        .delete_if(|now| now.stamp.id == id && (replaces || now.version == version))
-                        .await?;
-                }
-                Some(Known { version, .. }) => {
+            let found = self.blob.header().await?;
+            let is_refused = !replaces && found.as_ref().is_some_and(Known::is_finished);
+            match found {
+                Some(Known { version, .. }) if is_refused => {
                     return Err(self.blob.failed(Failure::ConditionFailed { version, found: None }));
+                }
+                Some(header) if header.is_finished() => {
+                    let Some(staged) = self.blob.stage(chunk_bits, &attributes).await? else { continue };
+                    let now_ms = Timestamp(staged.id).millis();
+                    // Of others: it is no matter of this put if that fails.
+                    drop(self.blob.remove_old_staged(now_ms).await);
+                    let place = self.blob.place(&staged.name);
+                    return self.fill(&place, staged.id, Some(staged)).await;
+                }
+                Some(Known { version, stamp, .. }) => {
+                    let is_it = |now: &Known| now.stamp.id == stamp.id && now.version == version;
+                    self.blob.delete_if(is_it).await?;
                 }
                 None => {}
             }
             match self.blob.create_unfinished(chunk_bits, &attributes).await {
-                Ok(info) => {
-                    let mut fill = self.blob.fill().await?;
-                    if fill.id() != info.id.0 {
-                        return Err(self.blob.trouble(BlobTrouble::Contended));
-                    }
-                    let kept = std::mem::take(&mut self.kept);
-                    fill.push(&kept).await?;
-                    self.made = Some((info.id.0, fill));
-                    return Ok(());
-                }
+                Ok(info) => return self.fill(&self.blob.clone(), info.id.0, None).await,
                 // Somebody else was faster.
                 Err(error) if matches!(error.failure(), Some(Failure::ConditionFailed { .. })) => {}
                 Err(error) => return Err(error),
             }
         }
         Err(self.blob.trouble(BlobTrouble::Contended))
+    }
+
+    /// Fills what was kept into a blob that is not finished.
+    async fn fill(&mut self, blob: &Blob<'a>, id: u64, staged: Option<Staged>) -> Result<(), Error> {
+        let fill = blob.fill().await?;
+        if fill.id() != id {
+            return Err(self.blob.trouble(BlobTrouble::Contended));
+        }
+        let kept = std::mem::take(&mut self.kept);
+        self.made.insert(Made { id, fill, staged }).fill.push(&kept).await
     }
 }
 
@@ -217,6 +244,7 @@ impl BlobFill<'_> {
     pub async fn publish_with(mut self, attributes: &[u8]) -> Result<u64, Error> {
         self.all_are_done().await?;
         let (stamp, size) = (self.header.stamp, self.end);
+        let attributes = &self.header.marked(attributes);
         let mut attempts = crate::transaction::Attempts::new(self.blob.keyspace.client());
         loop {
             let mut together = self.blob.together();
@@ -241,25 +269,5 @@ impl BlobFill<'_> {
     /// Of the blob.
     fn id(&self) -> u64 {
         self.header.stamp.id
-    }
-}
-
-impl Known {
-    /// Whether it is complete, or was before it was changed.
-    pub(super) fn is_finished(&self) -> bool {
-        !self.attributes.starts_with(UNFINISHED)
-    }
-
-    /// Its attributes, as its owner has given them.
-    pub(super) fn own_attributes(&self) -> Bytes {
-        own_attributes(&self.attributes).0
-    }
-}
-
-/// The attributes of a header without the mark, and whether that was not there: the blob is finished.
-pub(crate) fn own_attributes(attributes: &Bytes) -> (Bytes, bool) {
-    match attributes.strip_prefix(UNFINISHED) {
-        Some(own) => (attributes.slice_ref(own), false),
-        None => (attributes.clone(), true),
     }
 }

@@ -33,11 +33,18 @@ impl Blob<'_> {
             together.header(Condition::IfVersion(header.version), BlobChange::Cut { stamp: old, size: 0 })?;
             together.header(Condition::Always, BlobChange::Settle { stamp })?;
             if let Some(attributes) = attributes {
+                let attributes = &header.marked(attributes);
                 together.header(Condition::Always, BlobChange::Describe { stamp, attributes })?;
             }
             together.header(Condition::Always, BlobChange::Grow { stamp, size: bytes.len() as u64 })?;
             for number in 0..chunks {
-                together.chunk(number, BlobChange::CutChunk { stamp, keep: 0, marks: false }, None)?;
+                let stamp = header.chunk_stamp();
+                together.chunk(
+                    &header,
+                    number,
+                    BlobChange::CutChunk { stamp, keep: 0, marks: false },
+                    None,
+                )?;
             }
             together.write(&header, 0, bytes)?;
             match together.commit().await {

@@ -47,7 +47,7 @@ impl<'a> TransactionBlob<'a> {
     /// Asks for all its parts.
     pub(crate) fn requests(&self, span: &Span) -> Result<Vec<Request>, Error> {
         let ask = |part: &super::Part| {
-            let key = self.blob.chunk_key(part.number)?;
+            let key = self.blob.chunk_key(&span.header, part.number)?;
             let query = Query::ReadChunk { offset: part.within, length: part.length };
             self.blob.request(&WireOperation::Read(Read { key: &key, query }))
         };

@@ -42,11 +42,12 @@ impl Together<'_, '_> {
     /// A change of a chunk, which must have the version that was seen, if one was.
     pub(super) fn chunk(
         &mut self,
+        header: &Known,
         number: u64,
         change: BlobChange<'_>,
         seen: Option<Timestamp>,
     ) -> Result<(), Error> {
-        let key = self.blob.chunk_key(number)?;
+        let key = self.blob.chunk_key(header, number)?;
         let write = Write { key: &key, condition: Condition::Always, change: Change::Blob(change) };
         self.add(&WireOperation::Write(write), seen)
     }
@@ -69,8 +70,9 @@ impl Together<'_, '_> {
         seen: Option<Timestamp>,
     ) -> Result<(), Error> {
         let Part { number, within: offset, length, .. } = part;
-        let change = BlobChange::WriteChunk { stamp: header.stamp, offset, length, bytes, makes: true };
-        self.chunk(number, change, seen)
+        let stamp = header.chunk_stamp();
+        let change = BlobChange::WriteChunk { stamp, offset, length, bytes, makes: true };
+        self.chunk(header, number, change, seen)
     }
 
     /// A read of the header.
@@ -80,15 +82,15 @@ impl Together<'_, '_> {
     }
 
     /// A read of a part of a chunk.
-    pub(super) fn look(&mut self, part: Part) -> Result<(), Error> {
-        let key = self.blob.chunk_key(part.number)?;
+    pub(super) fn look(&mut self, header: &Known, part: Part) -> Result<(), Error> {
+        let key = self.blob.chunk_key(header, part.number)?;
         let query = Query::ReadChunk { offset: part.within, length: part.length };
         self.add(&WireOperation::Read(Read { key: &key, query }), None)
     }
 
     /// A chunk must have the version that was seen.
-    pub(super) fn check(&mut self, number: u64, seen: Timestamp) -> Result<(), Error> {
-        let key = self.blob.chunk_key(number)?;
+    pub(super) fn check(&mut self, header: &Known, number: u64, seen: Timestamp) -> Result<(), Error> {
+        let key = self.blob.chunk_key(header, number)?;
         self.add(&WireOperation::Read(Read { key: &key, query: Query::Inspect }), Some(seen))
     }
 

@@ -47,8 +47,8 @@ pub(super) struct Looked {
 
 impl Blob<'_> {
     /// Asks for a part of a chunk.
-    pub(super) fn look(&self, part: Part) -> Result<Answer, Error> {
-        let key = self.chunk_key(part.number)?;
+    pub(super) fn look(&self, header: &Known, part: Part) -> Result<Answer, Error> {
+        let key = self.chunk_key(header, part.number)?;
         let query = Query::ReadChunk { offset: part.within, length: part.length };
         self.start(&WireOperation::Read(Read { key: &key, query }))
     }
@@ -59,11 +59,10 @@ impl Blob<'_> {
         header: &Known,
         answer: Result<Reply, Reason>,
     ) -> Result<Option<Looked>, Error> {
+        let known = header.chunk_stamp();
         Ok(Some(match answer {
-            Ok(Reply::Chunk { stamp, .. }) if stamp > header.stamp => return Ok(None),
-            Ok(Reply::Chunk { version, stamp, bytes }) if stamp.id == header.stamp.id => {
-                Looked { version, bytes }
-            }
+            Ok(Reply::Chunk { stamp, .. }) if stamp > known => return Ok(None),
+            Ok(Reply::Chunk { version, stamp, bytes }) if stamp.id == known.id => Looked { version, bytes },
             // What is left of an earlier blob of the name is none of this one's.
             Ok(Reply::Chunk { version, .. }) => Looked { version, bytes: Bytes::new() },
             Err(Reason::Answer { failure: Failure::NotFound }) => {
@@ -82,7 +81,7 @@ impl Blob<'_> {
         while all.len() < parts.len() {
             while next < parts.len() && (under_way.is_empty() || ahead < BLOB_AHEAD_BYTES) {
                 let length = u64::from(parts[next].length);
-                under_way.push_back((self.look(parts[next])?, length));
+                under_way.push_back((self.look(header, parts[next])?, length));
                 (next, ahead) = (next + 1, ahead + length);
             }
             let Some((answer, length)) = under_way.pop_front() else { break };
@@ -98,7 +97,7 @@ impl Blob<'_> {
         let about = |reason| Error::about(&self.name, reason);
         let mut items = Vec::with_capacity(parts.len());
         for part in parts {
-            let key = self.chunk_key(part.number)?;
+            let key = self.chunk_key(header, part.number)?;
             let query = Query::ReadChunk { offset: part.within, length: part.length };
             let read = WireOperation::Read(Read { key: &key, query });
             let item = Item::new(self.keyspace.id(), &read, None);
@@ -118,12 +117,16 @@ impl Blob<'_> {
     }
 
     /// Asks of all chunks whether they have these versions still, in one frame for each partition. Those that have not.
-    pub(super) async fn unconfirmed(&self, chunks: &[(u64, Timestamp)]) -> Result<Vec<u64>, Error> {
+    pub(super) async fn unconfirmed(
+        &self,
+        header: &Known,
+        chunks: &[(u64, Timestamp)],
+    ) -> Result<Vec<u64>, Error> {
         let mut changed = Vec::new();
         for some in chunks.chunks(BLOB_CONFIRMS_AHEAD) {
             let (mut requests, mut answers) = (Vec::new(), Vec::new());
             for &(number, version) in some {
-                let key = self.chunk_key(number)?;
+                let key = self.chunk_key(header, number)?;
                 let confirm = WireOperation::Read(Read { key: &key, query: Query::Confirm { version } });
                 let together = Collecting::Within(Collect { delay_us: 0, bytes: BODY_BYTES_MAX as u32 });
                 let (token, answer) = oneshot::channel();
@@ -210,8 +213,8 @@ impl Blob<'_> {
             if parts.len() > 1 && !std::mem::take(&mut is_one_moment) {
                 let versions = versions_of(parts, &looked);
                 let changed = match *failures >= BLOB_CONFIRMS_MAX {
-                    true => self.unchecked(&versions).await?,
-                    false => self.unconfirmed(&versions).await?,
+                    true => self.unchecked(header, &versions).await?,
+                    false => self.unconfirmed(header, &versions).await?,
                 };
                 if !changed.is_empty() {
                     *failures += 1;
@@ -224,7 +227,7 @@ impl Blob<'_> {
                     }
                     for (part, looked) in parts.iter().zip(&mut looked) {
                         if changed.contains(&part.number) {
-                            let answer = self.look(*part)?.await.unwrap_or(Err(Reason::Closed));
+                            let answer = self.look(header, *part)?.await.unwrap_or(Err(Reason::Closed));
                             let Some(again) = self.looked(header, answer)? else {
                                 self.remember(None);
                                 return Ok(None);
@@ -244,18 +247,18 @@ impl Blob<'_> {
     }
 
     /// As [`Blob::unconfirmed`], by a transaction that checks the versions: it waits for writers.
-    async fn unchecked(&self, chunks: &[(u64, Timestamp)]) -> Result<Vec<u64>, Error> {
+    async fn unchecked(&self, header: &Known, chunks: &[(u64, Timestamp)]) -> Result<Vec<u64>, Error> {
         let mut attempts = Attempts::new(self.keyspace.client());
         for _ in 0..BLOB_CHECKS_MAX {
             let mut together = self.together();
             for (number, version) in chunks {
-                together.check(*number, *version)?;
+                together.check(header, *number, *version)?;
             }
             match together.commit().await {
                 Ok(_) => return Ok(Vec::new()),
                 Err(error) if error.is_changed_read() => {
                     // Which of them, and perhaps others since: confirmations tell.
-                    let changed = self.unconfirmed(chunks).await?;
+                    let changed = self.unconfirmed(header, chunks).await?;
                     if !changed.is_empty() {
                         return Ok(changed);
                     }
@@ -275,7 +278,7 @@ impl Blob<'_> {
         let answers = loop {
             let mut together = self.together();
             together.look_at_header()?;
-            wanted.parts.iter().try_for_each(|part| together.look(*part))?;
+            wanted.parts.iter().try_for_each(|part| together.look(header, *part))?;
             match together.commit().await {
                 Ok((_, answers)) => break answers,
                 Err(error) => {

@@ -157,7 +157,7 @@ impl TransactionBlob<'_> {
         let (from, end) = span.wide;
         let mut all = BytesMut::with_capacity((end - from) as usize);
         for (part, looked) in span.parts.iter().zip(looked) {
-            self.transaction.rest(self.chunk_read(part.number)?, looked.version)?;
+            self.transaction.rest(self.chunk_read(&span.header, part.number)?, looked.version)?;
             all.extend_from_slice(&whole(looked.bytes, part.length as usize));
         }
         all.resize((end - from) as usize, 0);
@@ -233,11 +233,11 @@ impl TransactionBlob<'_> {
             let told = if brings == Brings::Old { old } else { new };
             return Ok(Promise::of_known(told, operation::transformed));
         };
-        let stamp = seen.header.stamp;
+        let stamp = seen.header.chunk_stamp();
         self.grow(&seen, end)?;
         let own = Wire { offset: u64::from(part.within), ..wire };
         let change = BlobChange::TransformChunk { stamp, transform: own, makes: true };
-        let place = self.change_chunk(part.number, change)?;
+        let place = self.change_chunk(&seen.header, part.number, change)?;
         self.noted(|seen, edits| {
             edits.transform(offset, wire);
             seen.size = seen.size.max(end);
@@ -259,11 +259,12 @@ impl TransactionBlob<'_> {
         }
         let chunks = seen.chunks();
         self.check_cut(chunks - (size >> bits), bits)?;
-        let after = next(stamp);
+        let (after, cut) = (next(stamp), next(seen.header.chunk_stamp()));
         self.change_header(BlobChange::Cut { stamp, size })?;
         for number in size >> bits..chunks {
             let keep = size.saturating_sub(number << bits) as u32;
-            self.change_chunk(number, BlobChange::CutChunk { stamp: after, keep, marks: false })?;
+            let change = BlobChange::CutChunk { stamp: cut, keep, marks: false };
+            self.change_chunk(&seen.header, number, change)?;
         }
         self.change_header(BlobChange::Settle { stamp: after })?;
         self.noted(|seen, edits| {
@@ -315,7 +316,8 @@ impl TransactionBlob<'_> {
     /// # Errors
     /// As [`TransactionBlob::write`].
     pub async fn set_attributes(&self, attributes: &[u8]) -> Result<(), Error> {
-        let stamp = self.seen_to_change().await?.header.stamp;
+        let header = self.seen_to_change().await?.header;
+        let (stamp, attributes) = (header.stamp, &header.marked(attributes)[..]);
         self.change_header(BlobChange::Describe { stamp, attributes })?;
         self.noted(|seen, _| {
             seen.has_changed_header |= seen.header.attributes != attributes;
@@ -332,7 +334,7 @@ impl TransactionBlob<'_> {
             return Ok(false);
         }
         let seen = self.there_to_change().await?.ok_or_else(|| self.blob.not_found())?;
-        let Known { version, stamp, chunk_bits, .. } = seen.header;
+        let Known { version, chunk_bits, .. } = seen.header;
         self.check_cut(seen.chunks(), chunk_bits)?;
         self.rest_on_header(&seen.header)?;
         let key = self.blob.header_key()?;
@@ -340,10 +342,30 @@ impl TransactionBlob<'_> {
         let condition = Condition::IfVersion(if seen.has_changed_header { Timestamp::MAX } else { version });
         self.add(&WireOperation::Write(Write { key: &key, condition, change: Change::Remove }))?;
         for number in 0..seen.chunks() {
-            self.change_chunk(number, BlobChange::DropChunk { stamp })?;
+            let stamp = seen.header.chunk_stamp();
+            self.change_chunk(&seen.header, number, BlobChange::DropChunk { stamp })?;
         }
         self.transaction.put_blob(self.place(), Within::Removed(version))?;
         Ok(true)
+    }
+
+    /// The header as it was found.
+    pub(super) async fn header_now(&self) -> Result<Option<Known>, Error> {
+        Ok(self.there().await?.map(|seen| seen.header))
+    }
+
+    /// Has the commit remove the header, as it was found, and leave the chunks. Brings it; `None`: there is no such one.
+    pub(super) async fn take_header(
+        &self,
+        is_meant: impl FnOnce(&Known) -> bool,
+    ) -> Result<Option<Known>, Error> {
+        let Some(header) = self.header_now().await?.filter(is_meant) else { return Ok(None) };
+        self.rest_on_header(&header)?;
+        let key = self.blob.header_key()?;
+        let condition = Condition::IfVersion(header.version);
+        self.add(&WireOperation::Write(Write { key: &key, condition, change: Change::Remove }))?;
+        self.transaction.put_blob(self.place(), Within::Removed(header.version))?;
+        Ok(Some(header))
     }
 
     /// It ends there, or behind it: and is of the generation that was seen.
@@ -357,7 +379,7 @@ impl TransactionBlob<'_> {
         if bytes.is_empty() {
             return self.rest_on_header(&seen.header);
         }
-        let stamp = seen.header.stamp;
+        let stamp = seen.header.chunk_stamp();
         self.grow(seen, end)?;
         for part in seen.header.parts(offset, end - offset) {
             let from = (part.at - offset) as usize;
@@ -369,7 +391,7 @@ impl TransactionBlob<'_> {
                 bytes: own,
                 makes: true,
             };
-            self.change_chunk(part.number, change)?;
+            self.change_chunk(&seen.header, part.number, change)?;
         }
         self.noted(|seen, edits| {
             edits.write(offset, bytes);
@@ -431,8 +453,8 @@ impl TransactionBlob<'_> {
         self.item(&WireOperation::Read(Read { key: &key, query: Query::Inspect }))
     }
 
-    fn chunk_read(&self, number: u64) -> Result<Item, Error> {
-        let key = self.blob.chunk_key(number)?;
+    fn chunk_read(&self, header: &Known, number: u64) -> Result<Item, Error> {
+        let key = self.blob.chunk_key(header, number)?;
         self.item(&WireOperation::Read(Read { key: &key, query: Query::Inspect }))
     }
 
@@ -443,8 +465,8 @@ impl TransactionBlob<'_> {
     }
 
     /// Which of the transaction's writes it is.
-    fn change_chunk(&self, number: u64, change: BlobChange<'_>) -> Result<usize, Error> {
-        let key = self.blob.chunk_key(number)?;
+    fn change_chunk(&self, header: &Known, number: u64, change: BlobChange<'_>) -> Result<usize, Error> {
+        let key = self.blob.chunk_key(header, number)?;
         let (condition, change) = (Condition::Always, Change::Blob(change));
         self.add(&WireOperation::Write(Write { key: &key, condition, change }))
     }

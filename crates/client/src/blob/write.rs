@@ -69,7 +69,7 @@ impl Blob<'_> {
             };
             together.header(condition, grow)?;
             for (number, version) in &seen.chunks {
-                together.check(*number, *version)?;
+                together.check(&header, *number, *version)?;
             }
             together.write(&header, offset, bytes)?;
             match together.commit().await {
@@ -137,10 +137,10 @@ impl Blob<'_> {
                 }
                 continue;
             };
-            let (stamp, offset) = (header.stamp, u64::from(part.within));
+            let (stamp, offset) = (header.chunk_stamp(), u64::from(part.within));
             let wire = zerohop_wire::messages::Transform { offset, ..wire };
             if end <= header.size {
-                let key = self.chunk_key(part.number)?;
+                let key = self.chunk_key(&header, part.number)?;
                 let change = BlobChange::TransformChunk { stamp, transform: wire, makes: false };
                 match self.change(&key, Condition::Always, change).await {
                     Ok(Reply::Done { number, .. }) => return Ok(N::from_bits(number)),
@@ -152,8 +152,9 @@ impl Blob<'_> {
             let stamp = header.stamp;
             let mut together = self.together();
             together.header(Condition::Always, BlobChange::Grow { stamp, size: end })?;
+            let stamp = header.chunk_stamp();
             let change = BlobChange::TransformChunk { stamp, transform: wire, makes: true };
-            together.chunk(part.number, change, None)?;
+            together.chunk(&header, part.number, change, None)?;
             match together.commit().await {
                 Ok((_, answers)) => {
                     self.grown(&header, end);
@@ -208,9 +209,10 @@ impl Blob<'_> {
         if offset + bytes.len() as u64 > header.size {
             return Ok(false);
         }
-        let key = self.chunk_key(part.number)?;
+        let key = self.chunk_key(header, part.number)?;
         let Part { within: offset, length, .. } = part;
-        let change = BlobChange::WriteChunk { stamp: header.stamp, offset, length, bytes, makes: false };
+        let stamp = header.chunk_stamp();
+        let change = BlobChange::WriteChunk { stamp, offset, length, bytes, makes: false };
         match self.change(&key, Condition::Always, change).await {
             Ok(_) => Ok(true),
             Err(error) => self.unless_absent(error).map(|()| false),

@@ -9,7 +9,7 @@ use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{Query, Read};
 
 use super::{Answer, Snapshot, found};
-use crate::blob::{BlobInfo, own_attributes, whole};
+use crate::blob::{BlobInfo, contents_of, own_attributes, whole};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 
@@ -23,6 +23,8 @@ pub struct SnapshotBlob<'s> {
     snapshot: &'s Snapshot,
     keyspace: &'s Keyspace,
     name: Bytes,
+    /// The name in the keys of its chunks, and the stamp of these.
+    contents: Bytes,
     stamp: BlobStamp,
     chunk_bits: u8,
     info: BlobInfo,
@@ -55,6 +57,8 @@ impl Snapshot {
         let Reply::Value { version, bytes, .. } = reply else { return Err(Error::Unexpected) };
         let header = BlobHeader::decode(&bytes).ok_or(Error::Unexpected)?;
         let BlobHeader { chunk_bits, stamp, size, attributes, .. } = header;
+        let (contents, chunks) = contents_of(attributes, &name, stamp);
+        let contents = Bytes::copy_from_slice(contents);
         let (attributes, finished) = own_attributes(&bytes.slice_ref(attributes));
         let info = BlobInfo {
             id: Timestamp(stamp.id),
@@ -65,7 +69,7 @@ impl Snapshot {
             finished,
             version,
         };
-        Ok(Some(SnapshotBlob { snapshot: self, keyspace, name, stamp, chunk_bits, info }))
+        Ok(Some(SnapshotBlob { snapshot: self, keyspace, name, contents, stamp: chunks, chunk_bits, info }))
     }
 }
 
@@ -117,7 +121,7 @@ impl SnapshotBlob<'_> {
 
     fn chunk_key(&self, number: u64) -> Result<Vec<u8>, Error> {
         let failed = |failure| Error::about(&self.name, zerohop_session::Error::Answer { failure });
-        chunk_key(&self.name, number).map_err(failed)
+        chunk_key(&self.contents, number).map_err(failed)
     }
 
     fn start(&self, key: &[u8], query: Query<'_>) -> Result<Answer, Error> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tracing::{info, warn};
@@ -70,7 +71,7 @@ const SETTLE_ROUNDS_MAX: usize = 4;
 impl<D: Disk> InstanceService<D> {
     pub(crate) fn new(
         instance: Instance<D>,
-        place: usize,
+        (place, redis_time_out): (usize, Duration),
         ceilings: Ceilings,
         (manager, words): (mpsc::Sender<Job>, Option<mpsc::Sender<Word>>),
     ) -> Self {
@@ -79,7 +80,7 @@ impl<D: Disk> InstanceService<D> {
         InstanceService {
             instance,
             place,
-            clients: Clients::new(place, outlet),
+            clients: Clients::new(place, outlet, redis_time_out),
             manager,
             forwarded: BTreeMap::new(),
             next_ask: 0,

@@ -65,6 +65,7 @@ impl Bench {
             words: None,
             proofs: None,
             spans: false,
+            redis_time_out: crate::redis::limits::TIME_OUT_DEFAULT,
             limits: Limits::DEFAULT,
         };
         let (opened_out, opened) = sync_channel(2);

@@ -46,6 +46,8 @@ pub(crate) struct Plan {
     pub(crate) proofs: Option<Proofs>,
     /// See [`crate::server::ServerOptions::spans`].
     pub(crate) spans: bool,
+    /// See [`crate::server::ServerOptions::redis_time_out`].
+    pub(crate) redis_time_out: Duration,
     pub(crate) limits: Limits,
 }
 
@@ -129,6 +131,7 @@ fn run(plan: Plan, opened: &SyncSender<OpenedHow>) -> Result<(), String> {
         words,
         proofs,
         spans,
+        redis_time_out,
         limits,
         ..
     } = plan;
@@ -151,7 +154,7 @@ fn run(plan: Plan, opened: &SyncSender<OpenedHow>) -> Result<(), String> {
         instance.begin_above(now, before.ceiling);
     }
     let newest = instance.newest();
-    let mut service = InstanceService::new(instance, place, ceilings, (jobs, words));
+    let mut service = InstanceService::new(instance, (place, redis_time_out), ceilings, (jobs, words));
     if spans {
         service.await_spanning();
     }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use zerohop_engine::disk::Disk;
 use zerohop_partition::instance::{Instance, Time};
@@ -15,7 +16,7 @@ use zerohop_wire::{Envelope, Failure};
 use super::delays::{Delays, tell};
 use super::desk::{Asker, At, Desk, Step, TOKEN_MARK, UnderWay, may_come_again, with_wait};
 use super::forward::{Replied, Siblings, Units};
-use super::lanes::{Lane, Target};
+use super::lanes::{Lane, Lanes, Target};
 use super::limits::{BUSY_RETRY_MS, STEPS_PER_TURN_MAX};
 use super::spans::Spanning;
 use super::wires::Head;
@@ -52,9 +53,9 @@ pub(crate) enum Answer {
 }
 
 impl Clients {
-    /// None yet; this is the instance at a place among those of its node.
-    pub(crate) fn new(place: usize, outlet: Outlet) -> Clients {
-        let desk = Desk::new(place, outlet);
+    /// None yet; this is the instance at a place among those of its node. Units wait for so long for their partition.
+    pub(crate) fn new(place: usize, outlet: Outlet, time_out: Duration) -> Clients {
+        let desk = Desk::new(place, outlet, time_out);
         // Numbers of clients are unique in the process, whose instances count alternately.
         Clients { table: Vec::new(), next_client: place as u64 + 1, delays: Delays::default(), desk }
     }
@@ -156,7 +157,7 @@ impl Clients {
     pub(crate) fn map_changed<D: Disk>(&mut self, instance: &Instance<D>, now: Now) {
         let map = instance.map();
         let mut over = Vec::new();
-        let mut lanes = std::mem::take(&mut self.desk.lanes);
+        let mut lanes = std::mem::replace(&mut self.desk.lanes, Lanes::new(Duration::ZERO));
         let desk = &self.desk;
         let primary = |lane: Lane| {
             let found = map.keyspace(lane.keyspace)?;

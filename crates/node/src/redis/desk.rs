@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use zerohop_engine::disk::Disk;
 use zerohop_partition::instance::Instance;
@@ -127,11 +128,11 @@ pub(super) fn may_come_again(failure: &Failure<'_>) -> bool {
 }
 
 impl Desk {
-    pub(super) fn new(place: usize, outlet: Outlet) -> Desk {
+    pub(super) fn new(place: usize, outlet: Outlet, time_out: Duration) -> Desk {
         Desk {
             under_way: BTreeMap::new(),
             next_number: 0,
-            lanes: Lanes::default(),
+            lanes: Lanes::new(time_out),
             turned: Turned::new(),
             outgoing: Outgoing::new(place),
             wires: Wires::default(),

@@ -16,11 +16,12 @@
 //! A read is asked for again only if no write of its lane was sent behind it, which it would see.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use zerohop_resp::{Place, Ticket};
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
-use super::limits::{DEPOSED_MS, LEFT_MS, RELAY_TIME_OUT_MS, RELAYED_BYTES_MAX, RETRY_MS, UNDER_WAY_MAX};
+use super::limits::{DEPOSED_MS, LEFT_MS, RELAYED_BYTES_MAX, RETRY_MS, UNDER_WAY_MAX};
 use crate::reactor::ConnectionId;
 
 /// What one client asks of one partition, as the keyspace was cut when the first of its units came. After a split the units of the
@@ -100,8 +101,10 @@ struct Queue {
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Lanes {
+    /// For how long a unit waits, all attempts together.
+    time_out_ms: u64,
     by: BTreeMap<Lane, Queue>,
     flights: BTreeMap<u64, Flight>,
     /// By their time, in milliseconds of the reactor's clock.
@@ -113,6 +116,19 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
+    /// None yet, whose units wait for so long at most.
+    pub(super) fn new(time_out: Duration) -> Lanes {
+        Lanes {
+            time_out_ms: u64::try_from(time_out.as_millis()).unwrap_or(u64::MAX),
+            by: BTreeMap::new(),
+            flights: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            due: BTreeSet::new(),
+            bytes: 0,
+            next_number: 0,
+        }
+    }
+
     /// The lane of a client's units for a partition: one that was there before a split goes first.
     #[inline]
     pub(super) fn lane_of(&self, lane: Lane) -> Lane {
@@ -142,7 +158,7 @@ impl Lanes {
             return false;
         }
         self.next_number += 1;
-        let (number, deadline_ms) = (self.next_number, now_ms + RELAY_TIME_OUT_MS);
+        let (number, deadline_ms) = (self.next_number, now_ms.saturating_add(self.time_out_ms));
         self.bytes += unit.len();
         self.deadlines.insert((deadline_ms, number));
         self.flights.insert(
@@ -241,7 +257,7 @@ impl Lanes {
         if self.flights.len() >= UNDER_WAY_MAX || self.bytes + unit.len() > RELAYED_BYTES_MAX {
             return false;
         }
-        let deadline_ms = now_ms + RELAY_TIME_OUT_MS;
+        let deadline_ms = now_ms.saturating_add(self.time_out_ms);
         self.put_back(
             Flight { lane, ticket, unit, may_write, deadline_ms, is_sent: false, is_waiting: false },
             now_ms,
@@ -308,7 +324,7 @@ impl Lanes {
         self.bytes = self.bytes - flight.unit.len() + unit.len();
         (flight.unit, flight.is_waiting) = (unit, true);
         self.deadlines.remove(&(flight.deadline_ms, number));
-        flight.deadline_ms = until_ms.saturating_add(RELAY_TIME_OUT_MS);
+        flight.deadline_ms = until_ms.saturating_add(self.time_out_ms);
         self.deadlines.insert((flight.deadline_ms, number));
     }
 

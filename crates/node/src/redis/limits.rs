@@ -1,12 +1,21 @@
 //! Every bound of this module, each with its reason.
 
+use std::time::Duration;
+
 /// Units of the clients of one instance that are under way: held until they are durable, or waiting; and as many that are to be
 /// run by others. A client has at most 1024 of them; beyond this its commands are refused.
 pub(crate) const UNDER_WAY_MAX: usize = 1 << 16;
 
-/// For how long a unit may be under way to another instance, all attempts together. A failover takes two seconds; an instance
-/// that does not answer for so long is stuck with its disk.
-pub(crate) const RELAY_TIME_OUT_MS: u64 = 10_000;
+/// For how long a unit waits for its partition to be served, all attempts together, unless the node is told otherwise. Twice the two
+/// seconds of a failover, and longer than the three for which a node that stops in order hands over; what does not answer for so long is cut
+/// off, or stuck with its disk, and programs want to know.
+pub const TIME_OUT_DEFAULT: Duration = Duration::from_secs(4);
+
+/// The shortest such time: below it every restart would be an error.
+pub const TIME_OUT_MIN: Duration = Duration::from_millis(500);
+
+/// The longest: for what waits longer a program needs no answer.
+pub const TIME_OUT_MAX: Duration = Duration::from_secs(600);
 
 /// For how long what became of a write is waited for at an instance that is not the primary any more. It knows at once, if it
 /// hears of the question at all.

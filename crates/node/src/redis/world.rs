@@ -69,7 +69,7 @@ impl<D: Disk> World for Here<'_, '_, D> {
             found.group(to.partition).is_some_and(|group| group.primary == me) && desk.lanes.is_free(lane);
         let refused = if is_here && desk.is_full() {
             busy
-        } else if is_here && unit.is_page() {
+        } else if is_here && (unit.is_page() || ticket.part > 0) {
             if desk.put_off(to, asker, unit) {
                 return Ran::Later;
             }

@@ -185,6 +185,7 @@ pub(super) fn start(
         words: Some(words.clone()),
         proofs,
         spans: options.spans,
+        redis_time_out: options.redis_time_out,
         limits: options.connections.of_instance(),
     };
     let plans: Vec<Plan> = drivers.into_iter().zip(&ids).zip(asked).enumerate().map(plan_of).collect();

@@ -65,6 +65,10 @@ use crate::manager::{self, About, Control, InstanceHandle, ManagerPlan, Serve, S
 use crate::proofs::Proofs;
 use crate::reactor::Mailbox;
 use crate::redis::Siblings;
+pub use crate::redis::limits::{
+    TIME_OUT_DEFAULT as REDIS_TIME_OUT_DEFAULT, TIME_OUT_MAX as REDIS_TIME_OUT_MAX,
+    TIME_OUT_MIN as REDIS_TIME_OUT_MIN,
+};
 pub use crate::redis::{Asker, NoRoom, Spanning};
 pub use crate::tls::TlsOptions;
 
@@ -95,6 +99,8 @@ pub struct ServerOptions {
     /// [`Server::span`] is called once it is started: until then Redis clients are told that commands with keys in several
     /// partitions are to be tried again. Else such commands are refused for good.
     pub spans: bool,
+    /// For how long commands of Redis clients wait for a partition that nobody serves, and for an answer of another instance.
+    pub redis_time_out: Duration,
     /// Names by which HTTP is served where there is no secret, beside loopback names, the address that is asked, and the name that
     /// the system has for this machine.
     pub http_names: Vec<String>,
@@ -118,6 +124,7 @@ impl ServerOptions {
             insecure: false,
             tls: None,
             spans: false,
+            redis_time_out: REDIS_TIME_OUT_DEFAULT,
             http_names: Vec::new(),
             connections: ConnectionLimits::default(),
         }
@@ -437,6 +444,7 @@ impl Assembly<'_> {
             words: None,
             proofs,
             spans: options.spans,
+            redis_time_out: options.redis_time_out,
             limits: options.connections.of_instance(),
         });
         let serving = open_all(plans, opened_out, &ids, &mut instances);

@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
+use super::Special;
 use crate::Args;
+use crate::command::How;
+use crate::execute::INTERNAL;
 
 /// A node that is joining its cluster serves already.
 pub(super) const NOT_YET: &str =
@@ -47,4 +50,15 @@ pub(super) fn unknown_command(args: Args<'_>) -> String {
 pub(crate) fn unknown_subcommand(command: &str, args: Args<'_>) -> String {
     let upper = command.to_ascii_uppercase();
     format!("ERR unknown subcommand '{}'. Try {upper} HELP.", repeated(args.at(1), REPEATED_MAX))
+}
+
+/// What is never queued between `MULTI` and `EXEC`.
+pub(super) fn ends_or_stops_transactions(how: How) -> bool {
+    use Special::{Discard, Exec, Multi, Quit, Watch};
+    matches!(how, How::Special(Discard | Exec | Multi | Quit | Watch))
+}
+
+/// The part behind the mark of a reply that is for the connection.
+pub(super) fn internal(reply: &[u8]) -> Option<&[u8]> {
+    reply.strip_prefix(&[INTERNAL])
 }

@@ -10,6 +10,7 @@ mod keyspace;
 mod local;
 mod pending;
 mod settings;
+mod steps;
 mod transaction;
 
 use std::borrow::Cow;
@@ -17,7 +18,6 @@ use std::borrow::Cow;
 use zerohop_wire::ids::KeyspaceId;
 
 use crate::command::{Command, How, NO_AUTH};
-use crate::execute::INTERNAL;
 use crate::limits::{
     ASKS_FOR_ROOM_BYTES, HELD_BYTES_END, HELD_BYTES_MAX, OUTPUT_BYTES_MAX, PENDING_MAX, UNPROVED_COMMANDS_MAX,
 };
@@ -25,9 +25,10 @@ use crate::parse::{Broken, Parsed, Parser};
 use crate::unit::{Kind, Unit};
 use crate::{Args, Place, Protocol, Ran, ReplyWriter, Ticket, World};
 
-use errors::{NO_ROOM, NOT_YET, is_http, repeated, unknown_command};
+use errors::{NO_ROOM, NOT_YET, ends_or_stops_transactions, internal, is_http, repeated, unknown_command};
 use gather::Gather;
 use pending::Pending;
+use steps::Steps;
 use transaction::{Transaction, Watch};
 
 pub(crate) use errors::{CROSS_SLOT, unknown_subcommand, wrong_number};
@@ -85,6 +86,7 @@ enum Replies {
 #[derive(Debug)]
 enum Blocked {
     Gather(Box<Gather>),
+    Steps(Box<Steps>),
     /// The keys and the place of a `WATCH` whose versions are asked for.
     Watch {
         keys: Vec<u8>,
@@ -214,6 +216,7 @@ impl Connection {
     pub fn held_bytes(&self) -> usize {
         let blocked = match &self.blocked {
             Some((_, Blocked::Gather(gather))) => gather.bytes(),
+            Some((_, Blocked::Steps(steps))) => steps.bytes(),
             Some((_, Blocked::Watch { keys, .. })) => keys.len(),
             Some((_, Blocked::Wait)) | None => 0,
         };
@@ -304,7 +307,8 @@ impl Connection {
                 self.pending.fulfil(ticket.number, |slot| slot.extend_from_slice(reply), out);
             }
         }
-        let is_kept = self.pending.held_bytes() > 0 || matches!(self.blocked, Some((_, Blocked::Gather(_))));
+        let gathers = matches!(self.blocked, Some((_, Blocked::Gather(_) | Blocked::Steps(_))));
+        let is_kept = self.pending.held_bytes() > 0 || gathers;
         let has_room = !is_kept || world.hold(self.held_bytes());
         if self.pending.held_bytes() > HELD_BYTES_END || !has_room {
             // Whoever asks for so much at once is let go, with what it waits for.
@@ -339,6 +343,7 @@ impl Connection {
                 let text = self.watched(&keys, (spread, partitions), part);
                 self.pending.fulfil(number, |slot| slot.extend_from_slice(&text), out);
             }
+            Blocked::Steps(steps) => self.step_done(ticket, steps, part, world, out),
             Blocked::Gather(mut gather) => {
                 gather.fold(ticket.part, part, world);
                 self.go_on(number, gather, world, out);
@@ -401,7 +406,10 @@ impl Connection {
                 Ok(spread) => {
                     let blocks = command.has(crate::command::BLOCKING);
                     let unit = self.unit(Kind::One, raw, Some((command, args)));
-                    self.run(spread, &unit, blocks, world, out);
+                    let one = if let Spread::One(place) = spread { Some(place) } else { None };
+                    if !one.is_some_and(|place| self.in_steps(place, &unit, args, world, out)) {
+                        self.run(spread, &unit, blocks, world, out);
+                    }
                 }
                 Err(text) => self.reply(out, |reply| reply.error(&text)),
             },
@@ -586,15 +594,4 @@ impl Connection {
             Err(text) => self.reply(out, |reply| reply.error(&text)),
         }
     }
-}
-
-/// What is never queued between `MULTI` and `EXEC`.
-fn ends_or_stops_transactions(how: How) -> bool {
-    use Special::{Discard, Exec, Multi, Quit, Watch};
-    matches!(how, How::Special(Discard | Exec | Multi | Quit | Watch))
-}
-
-/// The part behind the mark of a reply that is for the connection.
-fn internal(reply: &[u8]) -> Option<&[u8]> {
-    reply.strip_prefix(&[INTERNAL])
 }

@@ -6,3 +6,4 @@ mod connection;
 mod pipelines;
 mod recorded;
 mod shares;
+mod steps;

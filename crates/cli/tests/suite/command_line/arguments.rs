@@ -51,6 +51,29 @@ fn the_usage_does_not_ask_for_what_a_variable_gives() {
     assert!(code(&told) == 2 && stderr(&told).contains("127.0.0.1:99999"), "{told:?}");
 }
 
+#[test]
+fn a_time_for_which_no_redis_command_should_wait_is_refused_in_words() {
+    for command in ["node", "up"] {
+        for (bad, words) in [
+            ("10ms", "a time from 500 ms to 10 min is allowed: a failover takes about two seconds"),
+            ("1h", "a time from 500 ms to 10 min is allowed"),
+            ("-1", "it is below 0: write a time as in 10s"),
+            ("soon", "write a whole number and a unit, as in 10s, 500ms"),
+        ] {
+            let given = zerohop(&[command, "--memory", &format!("--redis-timeout={bad}")]);
+            let mut variable = zerohop(&[command, "--memory"]);
+            variable.env("ZEROHOP_REDIS_TIMEOUT", bad);
+            for asked in [given, variable] {
+                let told = output(asked, b"");
+                assert_eq!((code(&told), stdout(&told).as_str()), (2, ""), "{command} {bad}: {told:?}");
+                assert!(stderr(&told).contains(words), "{command} {bad}: {told:?}");
+            }
+        }
+    }
+    let cluster = Serving::up(&["--memory", "--redis-timeout", "2s"]);
+    cluster.ok(&["kv", "set", "colour", "blue"]);
+}
+
 /// None of them is asked again until a time is up: that is told in other words.
 #[test]
 fn endpoints_at_which_nobody_listens_are_told_with_the_reason() {

@@ -20,6 +20,7 @@ mod on_terminal;
 mod processes;
 mod progress;
 mod records;
+mod replaced_blobs;
 mod secrets;
 mod status;
 mod strangers;

@@ -6,6 +6,10 @@ const CLIENT: ConnectionId = ConnectionId { slot: 3, generation: 1 };
 const NEAR: Target = Target::Sibling(1);
 const FAR: Target = Target::Wire(ConnectionId { slot: 9, generation: 1 });
 
+/// For how long units wait here.
+const TIME_OUT_MS: u64 = 700;
+const TIME_OUT: Duration = Duration::from_millis(TIME_OUT_MS);
+
 fn lane(partition: u32) -> Lane {
     let to = Place { keyspace: KeyspaceId(1), partition: PartitionId(partition) };
     Lane::of(CLIENT, to, 4)
@@ -13,7 +17,7 @@ fn lane(partition: u32) -> Lane {
 
 /// Takes up so many units of one lane, of which those that are named write.
 fn lanes(units: u64, writes: &[u64]) -> Lanes {
-    let mut lanes = Lanes::default();
+    let mut lanes = Lanes::new(TIME_OUT);
     for number in 1..=units {
         let unit = (vec![number as u8], writes.contains(&number));
         assert!(lanes.push(lane(0), Ticket { number, part: 0 }, unit, 0));
@@ -155,13 +159,28 @@ fn every_wait_ends_and_says_what_is_known() {
     let first = lanes.next(lane(0), Some(FAR)).and_then(|_| lanes.send(lane(0), FAR)).unwrap();
     lanes.waits(first.0, vec![1], 60_000);
     let mut over = Vec::new();
-    lanes.overdue(RELAY_TIME_OUT_MS, &mut over);
+    lanes.overdue(TIME_OUT_MS - 1, &mut over);
+    assert_eq!(over, []);
+    lanes.overdue(TIME_OUT_MS, &mut over);
     assert_eq!(tickets(&over), [(2, Ended::NotDone), (9, Ended::NotDone)]);
-    lanes.overdue(60_000 + RELAY_TIME_OUT_MS - 1, &mut over);
+    lanes.overdue(60_000 + TIME_OUT_MS - 1, &mut over);
     assert_eq!(over.len(), 2);
-    lanes.overdue(60_000 + RELAY_TIME_OUT_MS, &mut over);
+    lanes.overdue(60_000 + TIME_OUT_MS, &mut over);
     assert_eq!(tickets(&over[2..]), [(1, Ended::InDoubt)]);
     assert!(lanes.next_ms().is_none() && lanes.by.is_empty() && lanes.due.is_empty());
+}
+
+#[test]
+fn attempts_do_not_make_the_wait_longer() {
+    let mut lanes = lanes(1, &[1]);
+    let first = send(&mut lanes, FAR, 0)[0].1;
+    lanes.not_run(first, TIME_OUT_MS / 2);
+    let again = send(&mut lanes, NEAR, TIME_OUT_MS / 2 + RETRY_MS)[0].1;
+    let flight = lanes.take(again, TIME_OUT_MS - 20).unwrap();
+    lanes.put_back(flight, TIME_OUT_MS - 20);
+    let mut over = Vec::new();
+    lanes.overdue(TIME_OUT_MS, &mut over);
+    assert_eq!(tickets(&over), [(1, Ended::NotDone)]);
 }
 
 #[test]
@@ -177,7 +196,7 @@ fn who_has_gone_leaves_nothing_behind() {
 
 #[test]
 fn no_more_are_kept_than_there_is_room_for() {
-    let mut lanes = Lanes::default();
+    let mut lanes = Lanes::new(TIME_OUT);
     let unit = || (vec![0; RELAYED_BYTES_MAX / 2 + 1], false);
     let ticket = Ticket { number: 1, part: 0 };
     assert!(lanes.push(lane(0), ticket, unit(), 0));
@@ -191,7 +210,7 @@ fn after_a_split_units_of_both_halves_go_behind_those_of_before_until_there_are_
         let to = Place { keyspace: KeyspaceId(1), partition: PartitionId(partition) };
         Lane::of(CLIENT, to, before.bits + 1)
     };
-    let mut lanes = Lanes::default();
+    let mut lanes = Lanes::new(TIME_OUT);
     assert_eq!(lanes.lane_of(half(10)), half(10));
     assert!(lanes.push(before, Ticket { number: 1, part: 0 }, (vec![1], true), 0));
     assert_eq!([10, 11].map(|n| lanes.lane_of(half(n))), [before; 2]);
@@ -213,7 +232,7 @@ fn what_waits_before_a_write_ends_also_where_a_split_lies_between() {
             let partition = PartitionId(if bits == 5 { 10 } else { 5 });
             Lane { bits, partition, ..lane(5) }
         };
-        let mut lanes = Lanes::default();
+        let mut lanes = Lanes::new(TIME_OUT);
         assert!(lanes.push_first(of(waits), Ticket { number: 1, part: 0 }, (vec![1], false), 0));
         let mut over = Vec::new();
         lanes.written(

@@ -1,0 +1,123 @@
+//! What the attributes in a header say beside those of the owner: whether the blob is finished, and where its contents lie.
+
+use bytes::Bytes;
+use zerohop_wire::blob::BlobStamp;
+use zerohop_wire::contents::{Contents, STAGED_PREFIX, Slot, staged_name};
+
+use super::Known;
+
+/// The attributes of a blob that is not finished begin with it.
+pub(super) const UNFINISHED: &[u8] = b"\0zerohop unfinished\0";
+
+impl Known {
+    /// Whether it is complete, or was before it was changed.
+    pub(super) fn is_finished(&self) -> bool {
+        !self.attributes.starts_with(UNFINISHED)
+    }
+
+    /// Its attributes, as its owner has given them.
+    pub(super) fn own_attributes(&self) -> Bytes {
+        own_attributes(&self.attributes).0
+    }
+
+    /// Attributes of the owner, with what the header says of the place of the contents.
+    pub(super) fn marked(&self, own: &[u8]) -> Vec<u8> {
+        let mut marked = Vec::new();
+        if let Some(contents) = elsewhere(&self.attributes) {
+            contents.encode(&mut marked);
+        }
+        marked.extend_from_slice(own);
+        marked
+    }
+
+    /// The name in the keys of the chunks, of the blob of this name.
+    pub(super) fn contents_name<'a>(&'a self, name: &'a [u8]) -> &'a [u8] {
+        contents_of(&self.attributes, name, self.stamp).0
+    }
+
+    /// The stamp of the chunks.
+    pub(super) fn chunk_stamp(&self) -> BlobStamp {
+        self.in_chunks(self.stamp)
+    }
+
+    /// A stamp of the header as the chunks have it.
+    pub(super) fn in_chunks(&self, stamp: BlobStamp) -> BlobStamp {
+        contents_of(&self.attributes, b"", stamp).1
+    }
+
+    /// In which slot the contents lie.
+    pub(super) fn slot(&self, name: &[u8]) -> Slot {
+        let place = self.contents_name(name);
+        let is_in = |slot: &Slot| place == staged_name(name, *slot);
+        [Slot::A, Slot::B].into_iter().find(is_in).unwrap_or(Slot::Direct)
+    }
+}
+
+/// What the attributes of the blob say of contents under another name.
+fn elsewhere(attributes: &[u8]) -> Option<Contents<'_>> {
+    let rest = attributes.strip_prefix(UNFINISHED).unwrap_or(attributes);
+    Contents::decode(rest).map(|(contents, _)| contents)
+}
+
+/// The name in the keys of a blob's chunks, and a stamp of its header as they have it.
+pub(crate) fn contents_of<'a>(
+    attributes: &'a [u8],
+    name: &'a [u8],
+    stamp: BlobStamp,
+) -> (&'a [u8], BlobStamp) {
+    match elsewhere(attributes) {
+        None => (name, stamp),
+        Some(Contents { name, stamp: first }) => {
+            let generation = first.generation + stamp.generation;
+            (name, BlobStamp { id: first.id, generation })
+        }
+    }
+}
+
+/// The attributes of a header as their owner has given them, and whether the blob is finished.
+pub(crate) fn own_attributes(attributes: &Bytes) -> (Bytes, bool) {
+    let rest = attributes.strip_prefix(UNFINISHED);
+    let is_finished = rest.is_none();
+    let own = rest.unwrap_or(attributes);
+    let own = Contents::decode(own).map_or(own, |(_, own)| own);
+    (attributes.slice_ref(own), is_finished)
+}
+
+/// Whether contents wait under this name, which no listing brings.
+pub(super) fn is_staged(name: &[u8]) -> bool {
+    name.starts_with(STAGED_PREFIX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generations_of_chunks_rise_with_that_of_the_header_and_the_owner_sees_only_its_attributes() {
+        let mut attributes = Vec::new();
+        let place = staged_name(b"n", Slot::B);
+        let contents = Contents { name: &place, stamp: BlobStamp { id: 7, generation: 2 } };
+        contents.encode(&mut attributes);
+        attributes.extend_from_slice(b"own");
+        let header = |attributes: &[u8]| Known {
+            version: zerohop_wire::ids::Timestamp(1),
+            stamp: BlobStamp { id: 9, generation: 3 },
+            size: 0,
+            uncut: 0,
+            filling: zerohop_wire::blob::Filling::Not,
+            chunk_bits: 12,
+            attributes: Bytes::copy_from_slice(attributes),
+        };
+        let known = header(&attributes);
+        assert_eq!(known.chunk_stamp(), BlobStamp { id: 7, generation: 5 });
+        assert_eq!((known.contents_name(b"n"), known.slot(b"n")), (&place[..], Slot::B));
+        assert_eq!((&known.own_attributes()[..], known.is_finished()), (&b"own"[..], true));
+        assert_eq!(known.marked(b"own"), attributes);
+        let unfinished = header(&[UNFINISHED, &attributes].concat());
+        assert_eq!((&unfinished.own_attributes()[..], unfinished.is_finished()), (&b"own"[..], false));
+        assert_eq!(unfinished.chunk_stamp(), known.chunk_stamp());
+        let plain = header(b"own");
+        assert_eq!((plain.chunk_stamp(), plain.slot(b"n")), (plain.stamp, Slot::Direct));
+        assert_eq!((plain.contents_name(b"n"), plain.marked(b"own")), (&b"n"[..], b"own".to_vec()));
+    }
+}

@@ -1,0 +1,123 @@
+//! Commands of many keys in one partition: done in parts, between which others are served.
+
+use zerohop_placement::hash::key_slot;
+use zerohop_resp::limits::{PART_KEYS_MAX, SET_KEYS_MAX};
+use zerohop_resp::{Then, World};
+use zerohop_wire::ids::KeyspaceId;
+
+use crate::connection::Client;
+
+/// The partition of all keys here.
+const PARTITION: u32 = 3;
+
+fn command(name: &str, keys: usize, value: Option<&str>) -> Vec<u8> {
+    let mut words = vec![name.to_owned()];
+    for number in 0..keys {
+        words.push(format!("{{a}}{number}"));
+        words.extend(value.map(str::to_owned));
+    }
+    let bulks: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+    format!("*{}\r\n{bulks}", words.len()).into_bytes()
+}
+
+fn ask(client: &mut Client, name: &str, keys: usize) -> String {
+    client.bytes(&command(name, keys, None));
+    client.replies()
+}
+
+/// Has this many keys be there, in several commands.
+fn filled(keys: usize) -> Client {
+    let mut client = Client::new();
+    assert_eq!(client.world.partition_of(KeyspaceId(1), b"{a}1").0, PARTITION);
+    assert_eq!(key_slot(b"{a}1"), key_slot(b"{a}2"));
+    for number in 0..keys {
+        assert_eq!(client.send(&format!("SET {{a}}{number} v")), "+OK\r\n");
+    }
+    client
+}
+
+#[test]
+fn a_command_of_many_keys_is_answered_as_one_where_its_partition_is_here() {
+    const KEYS: usize = 2 * PART_KEYS_MAX + 9;
+    let mut client = filled(KEYS);
+    let all = format!("*{KEYS}\r\n{}", "$1\r\nv\r\n".repeat(KEYS));
+    assert!(ask(&mut client, "MGET", KEYS) == all);
+    for (name, keys, count) in [
+        ("EXISTS", KEYS + 5, KEYS),
+        ("TOUCH", PART_KEYS_MAX + 1, PART_KEYS_MAX + 1),
+        ("DEL", PART_KEYS_MAX + 1, PART_KEYS_MAX + 1),
+        ("UNLINK", KEYS, KEYS - PART_KEYS_MAX - 1),
+        ("EXISTS", KEYS, 0),
+    ] {
+        assert_eq!(ask(&mut client, name, keys), format!(":{count}\r\n"), "{name}");
+    }
+    assert_eq!(client.connection.held_bytes(), 0);
+}
+
+#[test]
+fn a_step_has_few_keys_and_what_comes_behind_the_command_waits_for_all_of_them() {
+    const KEYS: usize = 3 * PART_KEYS_MAX;
+    let mut client = filled(KEYS);
+    client.world.away.insert(PARTITION);
+    for (name, keys, steps) in
+        [("MGET", PART_KEYS_MAX, 1), ("MGET", PART_KEYS_MAX + 1, 2), ("EXISTS", KEYS, 3), ("DEL", KEYS, 3)]
+    {
+        assert_eq!(ask(&mut client, name, keys), "");
+        assert_eq!(client.send("PING"), "");
+        for step in 1..steps {
+            assert_eq!(client.world.promised(), 1, "{name}: one step at a time");
+            assert_eq!(
+                (client.deliver(0).as_str(), client.then),
+                ("", Then::Hold),
+                "{name}: {step} of {steps}"
+            );
+            assert!(client.connection.held_bytes() > 0);
+        }
+        let reply = client.settle();
+        assert!(reply.ends_with("+PONG\r\n"), "{name}: {}", reply.len());
+        assert!(reply.starts_with(if name == "MGET" { "*" } else { ":3072\r\n" }), "{name}");
+        assert_eq!((client.world.promised(), client.connection.held_bytes()), (0, 0));
+    }
+}
+
+#[test]
+fn what_was_done_before_a_step_fails_is_told() {
+    const KEYS: usize = 2 * PART_KEYS_MAX + 1;
+    let mut client = filled(KEYS);
+    client.world.away.insert(PARTITION);
+    assert_eq!(ask(&mut client, "DEL", KEYS), "");
+    assert_eq!(client.deliver(0), "");
+    client.world.is_busy = true;
+    let told = client.settle();
+    assert!(
+        told.starts_with(&format!("-ERR DEL is done for the first 1024 of its {KEYS} keys, and not")),
+        "{told}"
+    );
+    client.world.is_busy = false;
+    assert_eq!(ask(&mut client, "EXISTS", KEYS), "");
+    assert_eq!(client.settle(), format!(":{}\r\n", KEYS - PART_KEYS_MAX));
+}
+
+#[test]
+fn more_keys_than_one_step_sets_are_refused_by_name_and_limit() {
+    let mut client = Client::new();
+    for name in ["MSET", "MSETNX"] {
+        client.bytes(&command(name, SET_KEYS_MAX + 1, Some("v")));
+        let told = client.replies();
+        let text =
+            format!("-ERR {name} of 16385 keys in one partition, 16384 are allowed, as it is one step");
+        assert!(told.starts_with(&text), "{told}");
+        assert_eq!(ask(&mut client, "EXISTS", SET_KEYS_MAX + 1), ":0\r\n");
+    }
+    client.bytes(&command("MSET", SET_KEYS_MAX, Some("v")));
+    assert_eq!(client.replies(), "+OK\r\n");
+}
+
+#[test]
+fn a_client_without_room_is_refused_before_anything_is_done() {
+    let mut client = filled(2 * PART_KEYS_MAX);
+    client.world.room_bytes = 1000;
+    assert!(ask(&mut client, "DEL", 2 * PART_KEYS_MAX).starts_with("-OOM"));
+    client.world.room_bytes = usize::MAX;
+    assert_eq!(ask(&mut client, "EXISTS", 2 * PART_KEYS_MAX), ":2048\r\n");
+}

@@ -1,0 +1,138 @@
+//! Where the contents of a blob lie that was replaced, and the names under which contents wait to be bound to a blob.
+//!
+//! Chunks have the name of a blob in their keys ([`crate::blob`]). New contents of a blob that is there are written under a staging name:
+//!
+//! ```text
+//! 00 "zerohop staged" 00 | slot: 'a', 'b' or 'd' | name of the blob, or its beginning and 16 bytes of its SHA-256
+//! ```
+//!
+//! Two slots take turns: the contents of the blob lie in neither or in one of them, and the next ones are written into another. A header
+//! of a staging name says that its slot has no contents that are bound. Under `d` is a header only, while the chunks are removed that lie
+//! under the blob's own name.
+//!
+//! Where contents lie under another name than the blob's, the attributes in its header begin with:
+//!
+//! | offset | bytes | field |
+//! | ---: | ---: | --- |
+//! | 0 | 18 | 00 `"zerohop contents"` 00 |
+//! | 18 | 8 | id in the stamps of the chunks |
+//! | 26 | 8 | generation of the chunks while that of the header is 0; both rise together |
+//! | 34 | 2 | bytes of the name |
+//! | 36 | | the name in the keys of the chunks |
+//!
+//! Servers know nothing of it: for them these are attributes and names.
+
+use sha2::{Digest, Sha256};
+
+use crate::blob::BlobStamp;
+use crate::limits::{BLOB_ATTRIBUTES_BYTES_MAX, BLOB_NAME_BYTES_MAX};
+
+/// Staging names begin with it.
+pub const STAGED_PREFIX: &[u8] = b"\0zerohop staged\0";
+/// Attributes begin with it where the contents lie under another name.
+const ELSEWHERE: &[u8] = b"\0zerohop contents\0";
+const STAMP_BYTES: usize = 16;
+const LENGTH_BYTES: usize = 2;
+const DIGEST_BYTES: usize = 16;
+
+/// Where contents wait, or lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// One of the two that take turns.
+    A = b'a' as isize,
+    /// The other one.
+    B = b'b' as isize,
+    /// Those under the blob's own name, while they are removed.
+    Direct = b'd' as isize,
+}
+
+/// The staging name of a blob for a slot.
+#[must_use]
+pub fn staged_name(name: &[u8], slot: Slot) -> Vec<u8> {
+    let begin = [STAGED_PREFIX, &[slot as u8]].concat();
+    let room = BLOB_NAME_BYTES_MAX - begin.len();
+    if name.len() <= room {
+        return [&begin, name].concat();
+    }
+    let digest: [u8; 32] = Sha256::digest(name).into();
+    [&begin, &name[..room - DIGEST_BYTES], &digest[..DIGEST_BYTES]].concat()
+}
+
+/// The name of the blob that a name is of: itself, unless it is a staging name.
+#[must_use]
+pub fn shown_name(name: &[u8]) -> &[u8] {
+    name.strip_prefix(STAGED_PREFIX).and_then(<[u8]>::split_first).map_or(name, |(_, name)| name)
+}
+
+/// Contents that lie under another name than the blob's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contents<'a> {
+    /// In the keys of the chunks.
+    pub name: &'a [u8],
+    /// Of the chunks, while the generation of the header is 0.
+    pub stamp: BlobStamp,
+}
+
+impl<'a> Contents<'a> {
+    /// Bytes of attributes that are left to the owner of a blob whose contents lie under this name.
+    #[must_use]
+    pub fn attributes_max(name: &[u8]) -> usize {
+        BLOB_ATTRIBUTES_BYTES_MAX - (ELSEWHERE.len() + STAMP_BYTES + LENGTH_BYTES + name.len())
+    }
+
+    /// Appends what the attributes begin with.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(ELSEWHERE);
+        out.extend_from_slice(&self.stamp.encode());
+        // A name is at most 4 KiB.
+        out.extend_from_slice(&(self.name.len() as u16).to_le_bytes());
+        out.extend_from_slice(self.name);
+    }
+
+    /// Where the contents lie, and the attributes of the blob's owner; `None`: under the blob's own name, and all of it is the owner's.
+    #[must_use]
+    pub fn decode(attributes: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let (stamp, rest) = attributes.strip_prefix(ELSEWHERE)?.split_first_chunk::<STAMP_BYTES>()?;
+        let (length, rest) = rest.split_first_chunk::<LENGTH_BYTES>()?;
+        let (name, own) = rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
+        let is_name = (1..=BLOB_NAME_BYTES_MAX).contains(&name.len());
+        is_name.then(|| (Self { name, stamp: BlobStamp::decode(stamp) }, own))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contents_come_back_byte_by_byte_and_other_attributes_are_the_owners() {
+        let contents = Contents { name: b"ab", stamp: BlobStamp { id: 0x0807, generation: 3 } };
+        let mut bytes = Vec::new();
+        contents.encode(&mut bytes);
+        let expected = b"\0zerohop contents\0\x07\x08\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x02\0ab";
+        assert_eq!(bytes, expected);
+        assert_eq!(bytes.len() + Contents::attributes_max(b"ab"), BLOB_ATTRIBUTES_BYTES_MAX);
+        assert_eq!(Contents::decode(&[&bytes[..], b"own"].concat()), Some((contents, &b"own"[..])));
+        assert_eq!(Contents::decode(&bytes[..bytes.len() - 1]), None);
+        let nameless = [&bytes[..34], &[0, 0]].concat();
+        assert_eq!(Contents::decode(&nameless), None);
+        assert_eq!(Contents::decode(b"own"), None);
+    }
+
+    #[test]
+    fn staging_names_differ_by_slot_and_name_and_are_never_too_long() {
+        let (long, other) =
+            (vec![b'x'; BLOB_NAME_BYTES_MAX], [vec![b'x'; BLOB_NAME_BYTES_MAX - 1], vec![b'y']].concat());
+        let mut all: Vec<Vec<u8>> = Vec::new();
+        for name in [&b"n"[..], b"m", &long, &other] {
+            all.extend([Slot::A, Slot::B, Slot::Direct].map(|slot| staged_name(name, slot)));
+        }
+        assert!(all.iter().all(|name| name.len() <= BLOB_NAME_BYTES_MAX && name.starts_with(STAGED_PREFIX)));
+        assert_eq!(staged_name(b"n", Slot::A), b"\0zerohop staged\0an");
+        assert_eq!(shown_name(&all[1]), b"n");
+        assert_eq!(shown_name(b"n"), b"n");
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 12);
+    }
+}
