@@ -340,6 +340,7 @@ impl Clients {
         let mut over = Vec::new();
         self.desk.lanes.overdue(now.elapsed_ms, &mut over);
         self.desk.over(over);
+        self.desk.end_overdue(&at);
         while !self.desk.outlet.answered.is_empty() || !self.desk.ready.is_empty() {
             for (number, answer) in std::mem::take(&mut self.desk.outlet.answered) {
                 has_run |= self.take_answer(&mut at, number, answer);
@@ -370,7 +371,8 @@ impl Clients {
             return Some(now_ms);
         }
         let retry_ms = desk.is_stuck.then_some(now_ms + 1);
-        let other_ms = [desk.lanes.next_ms(), self.delays.next_ms(), self.next_end_ms()];
+        let other_ms =
+            [desk.lanes.next_ms(), desk.overdue.next_ms(), self.delays.next_ms(), self.next_end_ms()];
         retry_ms.into_iter().chain(other_ms.into_iter().flatten()).min()
     }
 

@@ -19,6 +19,7 @@ use super::execution::{Execution, Waits};
 use super::forward::Outgoing;
 use super::lanes::{Ended, Flight, Lane, Lanes, Over, Target};
 use super::limits::{BUSY_RETRY_MS, KEPT_BYTES_MAX, RETRY_MS, STEPS_WAITING_MAX, UNDER_WAY_MAX, WAIT_MS_MAX};
+use super::overdue::Overdue;
 use super::spans::Spanning;
 use super::turned::Turned;
 use super::wires::{Head, Wires};
@@ -37,6 +38,8 @@ pub(super) struct Desk {
     /// Units that are run here and not replied to yet: held, or waiting.
     pub(super) under_way: BTreeMap<u64, UnderWay>,
     next_number: u64,
+    /// Until when clients of this instance wait for those.
+    pub(super) overdue: Overdue,
     /// Units of the clients of this instance that are to be run elsewhere, or later.
     pub(super) lanes: Lanes,
     /// Units of others that were not run here.
@@ -72,9 +75,9 @@ pub(super) enum Asker {
 #[derive(Debug)]
 pub(super) struct UnderWay {
     pub(super) asker: Asker,
-    to: Place,
+    pub(super) to: Place,
     /// How its keyspace was cut when it was run: [`Lane::bits`].
-    bits: u32,
+    pub(super) bits: u32,
     pub(super) may_write: bool,
     /// A client's unit: to run it again if it comes to nothing here. One that writes and is long is not kept.
     pub(super) kept: Option<Vec<u8>>,
@@ -132,6 +135,7 @@ impl Desk {
         Desk {
             under_way: BTreeMap::new(),
             next_number: 0,
+            overdue: Overdue::new(time_out),
             lanes: Lanes::new(time_out),
             turned: Turned::new(),
             outgoing: Outgoing::new(place),
@@ -195,6 +199,10 @@ impl Desk {
                 let parked = waits.map(|waits| Parked::new(to, unit, waits));
                 let bits = bits_of(at.instance.map(), to.keyspace);
                 self.under_way.insert(number, UnderWay { asker, to, bits, may_write, kept, parked });
+                // Another instance that asks has a time of its own.
+                if matches!(asker, Asker::Client { .. }) {
+                    self.overdue.begin(number, at.now.elapsed_ms);
+                }
                 Ok(false)
             }
         }
@@ -487,6 +495,6 @@ pub(super) fn with_wait(unit: &[u8], until_ms: u64) -> Vec<u8> {
     }
 }
 
-fn unavailable() -> Failure<'static> {
+pub(super) fn unavailable() -> Failure<'static> {
     Failure::Unavailable { retry_after_ms: BUSY_RETRY_MS }
 }

@@ -22,6 +22,7 @@ mod forward;
 mod lanes;
 pub(crate) mod limits;
 mod members;
+mod overdue;
 mod spans;
 mod turned;
 mod wires;

@@ -1,6 +1,7 @@
 //! Writes of which nobody can say whether they are done.
 
 use crate::cluster::nodes::Cluster;
+use crate::cluster::redis::Redis;
 
 #[test]
 fn a_write_whose_outcome_cannot_be_had_ends_the_program_with_a_code_of_its_own() {
@@ -48,4 +49,51 @@ fn a_write_whose_outcome_cannot_be_had_ends_the_program_with_a_code_of_its_own()
     cluster.wait_until_whole();
     let (code, out, told) = cluster.run(&["kv", "lookup", &key, "--keyspace", "strict"]);
     assert!((code, out.as_str()) == (0, "v") || code == 1, "{code}: {out} {told}");
+}
+
+#[test]
+fn commands_of_redis_clients_end_where_nobody_else_answers() {
+    let folder = crate::support::folder();
+    let cluster = Cluster::start(folder.path(), 3);
+    cluster.wait_until_whole();
+    cluster.json(&[
+        "keyspace",
+        "create",
+        "strict",
+        "--replicas",
+        "3",
+        "--min-in-sync",
+        "3",
+        "--partitions",
+        "16",
+    ]);
+    cluster.wait_until_whole();
+    let client = || {
+        let mut redis = Redis::connect(&cluster.instance(0));
+        assert_eq!(redis.ask("ZH.KEYSPACE strict"), "OK");
+        redis
+    };
+    let mut clients: Vec<Redis> = (0..48).map(|_| client()).collect();
+    assert_eq!(clients[0].ask("SET k0 old"), "OK");
+    // Those that would have to acknowledge do not, and more than half of the managers say nothing of it.
+    cluster.pause(1, true);
+    cluster.pause(2, true);
+    for (key, redis) in clients.iter_mut().enumerate() {
+        redis.send(&format!("SET k{key} v"));
+        redis.send(&format!("GET k{key}"));
+    }
+    let replies: Vec<String> = clients.iter_mut().flat_map(|redis| [redis.reply(), redis.reply()]).collect();
+    for reply in &replies {
+        let is_in_doubt = reply.starts_with("-ERR the command may have been done or not: the node");
+        assert!(is_in_doubt || reply.starts_with("-TRYAGAIN"), "{reply}: {replies:?}");
+    }
+    assert!(
+        replies.iter().any(|reply| reply.starts_with("-ERR")),
+        "no key is of the node that goes on: {replies:?}"
+    );
+    cluster.pause(1, false);
+    cluster.pause(2, false);
+    cluster.wait_until_whole();
+    let found = clients[0].ask("GET k0");
+    assert!(found == "v" || found == "old", "{found}");
 }

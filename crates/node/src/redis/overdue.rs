@@ -1,0 +1,98 @@
+//! Until when clients wait for the answer of this instance to what it has run: an instance that is cut off from the members of its
+//! groups holds it for as long as that lasts.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use zerohop_engine::disk::Disk;
+use zerohop_wire::Failure;
+use zerohop_wire::ids::Timestamp;
+
+use super::desk::{Asker, At, Desk, UnderWay, unavailable};
+use super::lanes::Lane;
+
+/// The ends of all waits, which come in the order in which these began: each lasts as long as any.
+#[derive(Debug)]
+pub(super) struct Overdue {
+    time_out_ms: u64,
+    /// When, and the number of the unit.
+    ends: VecDeque<(u64, u64)>,
+}
+
+impl Overdue {
+    pub(super) fn new(time_out: Duration) -> Overdue {
+        Overdue {
+            time_out_ms: u64::try_from(time_out.as_millis()).unwrap_or(u64::MAX),
+            ends: VecDeque::new(),
+        }
+    }
+
+    /// A wait begins.
+    #[inline]
+    pub(super) fn begin(&mut self, number: u64, now_ms: u64) {
+        self.ends.push_back((now_ms.saturating_add(self.time_out_ms), number));
+    }
+
+    /// The next unit whose time is over. Units that have been answered are passed over, whatever their time.
+    pub(super) fn take(&mut self, now_ms: u64, waits: impl Fn(u64) -> bool) -> Option<u64> {
+        while let Some(&(end_ms, number)) = self.ends.front() {
+            let waits = waits(number);
+            if waits && end_ms > now_ms {
+                return None;
+            }
+            self.ends.pop_front();
+            if waits {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    /// When the next one may be over.
+    pub(super) fn next_ms(&self) -> Option<u64> {
+        self.ends.front().map(|(end_ms, _)| *end_ms)
+    }
+}
+
+impl Desk {
+    /// Answers clients whose units have waited for too long: a read was not done, and of a write nobody knows. What becomes of it
+    /// later is not told any more.
+    pub(super) fn end_overdue<D: Disk>(&mut self, at: &At<'_, '_, D>) {
+        let now_ms = at.now.elapsed_ms;
+        // One that waits for a record says itself for how long.
+        let waits = |one: &UnderWay| one.parked.as_ref().is_none_or(|parked| !parked.is_waiting);
+        while let Some(number) =
+            self.overdue.take(now_ms, |number| self.under_way.get(&number).is_some_and(waits))
+        {
+            let Some(one) = self.under_way.remove(&number) else { continue };
+            let asker = one.asker;
+            match (one.is_write(), asker) {
+                (true, Asker::Client { connection, ticket }) => {
+                    self.written(now_ms, Lane::of(connection, one.to, one.bits), ticket);
+                    self.fail(asker, &Failure::TimedOut { version: Timestamp::ZERO });
+                }
+                _ => self.fail(asker, &unavailable()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_waited_for_the_whole_time_is_over_in_order_and_what_was_answered_is_not() {
+        let mut overdue = Overdue::new(Duration::from_millis(700));
+        assert_eq!((overdue.take(0, |_| true), overdue.next_ms()), (None, None));
+        for (number, now_ms) in [(1, 10), (2, 10), (3, 20), (4, 800)] {
+            overdue.begin(number, now_ms);
+        }
+        assert_eq!((overdue.take(709, |_| true), overdue.next_ms()), (None, Some(710)));
+        assert_eq!(overdue.take(710, |number| number != 1), Some(2));
+        assert_eq!((overdue.take(719, |_| true), overdue.next_ms()), (None, Some(720)));
+        // What was answered makes room before its time.
+        assert_eq!((overdue.take(719, |number| number == 4), overdue.next_ms()), (None, Some(1500)));
+        assert_eq!((overdue.take(1500, |_| true), overdue.next_ms()), (Some(4), None));
+    }
+}
