@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList};
 use zerohop_client::{
-    BlobInfo, Error, Failure, Info, Keyspace, ListedKey, Record, RecordType, Reply, Staged,
+    BlobInfo, Error, Failure, Info, Keyspace, ListedKey, Record, RecordType, Reply, StagedContents,
 };
 
 use crate::core::Core;
@@ -16,7 +16,7 @@ use crate::keyspace::NativeKeyspace;
 use crate::problem::{Problem, broken};
 
 /// What an operation brought.
-pub(crate) enum Answer {
+pub(crate) enum PythonAnswer {
     Nothing,
     Version(u64),
     Number(u64),
@@ -25,9 +25,9 @@ pub(crate) enum Answer {
     Float(f64),
     Blob(Option<BlobInfo>),
     Blobs(Vec<Option<BlobInfo>>),
-    Staged(Option<Staged>),
+    StagedContents(Option<StagedContents>),
     Records(Vec<Option<Record>>),
-    Committed { version: u64, brought: Vec<Result<Answer, Problem>> },
+    Committed { version: u64, brought: Vec<Result<PythonAnswer, Problem>> },
     Bytes(Option<Bytes>),
     Values(Option<Vec<Bytes>>),
     Record(Option<Record>),
@@ -37,12 +37,14 @@ pub(crate) enum Answer {
     Keyspace(Keyspace),
 }
 
-impl Answer {
+impl PythonAnswer {
     /// The object.
     pub(crate) fn object(self, py: Python<'_>, core: &Arc<Core>) -> PyResult<Py<PyAny>> {
         match self {
             Self::Nothing | Self::Bytes(None) | Self::Values(None) | Self::Keys(None) => Ok(py.None()),
-            Self::Record(None) | Self::Info(None) | Self::Blob(None) | Self::Staged(None) => Ok(py.None()),
+            Self::Record(None) | Self::Info(None) | Self::Blob(None) | Self::StagedContents(None) => {
+                Ok(py.None())
+            }
             Self::Float(number) => number.into_py_any(py),
             Self::Blob(Some(BlobInfo {
                 id,
@@ -54,7 +56,9 @@ impl Answer {
                 version,
             })) => (id.0, generation, size, chunk_bytes, PyBytes::new(py, &attributes), version.0, finished)
                 .into_py_any(py),
-            Self::Staged(Some(Staged { name, id })) => (PyBytes::new(py, &name), id).into_py_any(py),
+            Self::StagedContents(Some(StagedContents { name, id })) => {
+                (PyBytes::new(py, &name), id).into_py_any(py)
+            }
             Self::Blobs(blobs) => {
                 let blobs = blobs.into_iter().map(|info| Self::Blob(info).object(py, core));
                 PyList::new(py, blobs.collect::<PyResult<Vec<_>>>()?)?.into_py_any(py)

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
-use zerohop_client::{Condition, Expiry, Timestamp, Until};
+use zerohop_client::{Condition, Expiry, Timestamp, WaitUntil};
 
 /// Longest time-out that is taken: servers wait no longer than a day.
 const SECONDS_MAX: f64 = 86_400.0;
@@ -86,7 +86,7 @@ pub(crate) fn condition(word: Option<&str>, version: Option<u64>) -> PyResult<Co
 }
 
 /// What a wait waits for.
-pub(crate) enum Awaited {
+pub(crate) enum WaitArgument {
     Present,
     Absent,
     Equals(Blob),
@@ -94,14 +94,14 @@ pub(crate) enum Awaited {
     Changed(u64),
 }
 
-impl Awaited {
-    pub(crate) fn until(&self) -> Until<'_> {
+impl WaitArgument {
+    pub(crate) fn until(&self) -> WaitUntil<'_> {
         match self {
-            Self::Present => Until::Present,
-            Self::Absent => Until::Absent,
-            Self::Equals(value) => Until::Equals(value.as_ref()),
-            Self::Differs(value) => Until::Differs(value.as_ref()),
-            Self::Changed(version) => Until::Changed(Timestamp(*version)),
+            Self::Present => WaitUntil::Present,
+            Self::Absent => WaitUntil::Absent,
+            Self::Equals(value) => WaitUntil::Equals(value.as_ref()),
+            Self::Differs(value) => WaitUntil::Differs(value.as_ref()),
+            Self::Changed(version) => WaitUntil::Changed(Timestamp(*version)),
         }
     }
 }

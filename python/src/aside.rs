@@ -14,31 +14,31 @@ use pyo3::prelude::*;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-use crate::core::{Core, Outcome};
+use crate::core::{CallOutcome, Core};
 use crate::problem::Problem;
 
 /// The thread, and where its outcomes are.
-pub(crate) struct Aside {
+pub(crate) struct SideThread {
     handle: Handle,
     ending: Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>,
-    ended: Arc<Ended>,
+    ended: Arc<EndedOperations>,
     wakes: UnixStream,
     create_future: Py<PyAny>,
 }
 
 /// Operations that have ended. As many as a session has under way at most: each takes its place only once.
-struct Ended {
-    queue: Mutex<Vec<(Py<PyAny>, Outcome)>>,
+struct EndedOperations {
+    queue: Mutex<Vec<(Py<PyAny>, CallOutcome)>>,
     wake: UnixStream,
 }
 
 /// A future that has not got its result.
 struct Promise {
     future: Option<Py<PyAny>>,
-    ended: Arc<Ended>,
+    ended: Arc<EndedOperations>,
 }
 
-impl Aside {
+impl SideThread {
     /// Starts the thread.
     pub(crate) fn start(create_future: Py<PyAny>) -> io::Result<Self> {
         let (wake, wakes) = UnixStream::pair()?;
@@ -52,7 +52,7 @@ impl Aside {
             let _ = runtime.block_on(ended);
         })?;
         let ending = Mutex::new(Some((end, thread)));
-        let ended = Arc::new(Ended { queue: Mutex::default(), wake });
+        let ended = Arc::new(EndedOperations { queue: Mutex::default(), wake });
         Ok(Self { handle, ending, ended, wakes, create_future })
     }
 
@@ -60,7 +60,7 @@ impl Aside {
     pub(crate) fn run(
         &self,
         py: Python<'_>,
-        asked: impl Future<Output = Outcome> + Send + 'static,
+        asked: impl Future<Output = CallOutcome> + Send + 'static,
     ) -> PyResult<Py<PyAny>> {
         let future = self.create_future.call0(py)?;
         let promise = Promise { future: Some(future.clone_ref(py)), ended: Arc::clone(&self.ended) };
@@ -79,7 +79,7 @@ impl Aside {
         let mut bytes = [0; 64];
         while matches!((&self.wakes).read(&mut bytes), Ok(count) if count == bytes.len()) {}
         let ended = std::mem::take(&mut *self.ended.lock());
-        for (future, Outcome { result, spent }) in ended {
+        for (future, CallOutcome { result, spent }) in ended {
             drop(spent);
             let future = future.bind(py);
             // Somebody has cancelled it, or given up waiting.
@@ -108,12 +108,12 @@ impl Aside {
     }
 }
 
-impl Ended {
-    fn lock(&self) -> MutexGuard<'_, Vec<(Py<PyAny>, Outcome)>> {
+impl EndedOperations {
+    fn lock(&self) -> MutexGuard<'_, Vec<(Py<PyAny>, CallOutcome)>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, future: Py<PyAny>, outcome: Outcome) {
+    fn push(&self, future: Py<PyAny>, outcome: CallOutcome) {
         let mut queue = self.lock();
         queue.push((future, outcome));
         let is_first = queue.len() == 1;
@@ -126,7 +126,7 @@ impl Ended {
 }
 
 impl Promise {
-    fn keep(mut self, outcome: Outcome) {
+    fn keep(mut self, outcome: CallOutcome) {
         if let Some(future) = self.future.take() {
             self.ended.push(future, outcome);
         }

@@ -8,9 +8,9 @@ use std::task::Poll;
 use bytes::Bytes;
 use pyo3::prelude::*;
 use tokio::sync::{Mutex, mpsc};
-use zerohop_client::{Blob, BlobTrouble, Error, Keyspace, Staged};
+use zerohop_client::{Blob, BlobTrouble, Error, Keyspace, StagedContents};
 
-use crate::answer::Answer;
+use crate::answer::PythonAnswer;
 use crate::core::Core;
 use crate::memory::Memory;
 use crate::number::NumberChange;
@@ -67,7 +67,7 @@ pub(crate) enum BlobOperation {
     },
     /// They are the blob's from now on.
     Bind {
-        staged: Staged,
+        staged: StagedContents,
         attributes: Vec<u8>,
     },
 }
@@ -79,42 +79,42 @@ impl BlobOperation {
         keyspace: &Keyspace,
         name: Bytes,
         unfinished: bool,
-    ) -> Result<Answer, Problem> {
+    ) -> Result<PythonAnswer, Problem> {
         let blob = named(keyspace, name, unfinished);
         Ok(match self {
-            Self::Stat => Answer::Blob(blob.stat().await?),
+            Self::Stat => PythonAnswer::Blob(blob.stat().await?),
             Self::Create { chunk_bits, attributes, unfinished: true } => {
-                Answer::Blob(Some(blob.create_unfinished(*chunk_bits, attributes).await?))
+                PythonAnswer::Blob(Some(blob.create_unfinished(*chunk_bits, attributes).await?))
             }
             Self::Create { chunk_bits, attributes, unfinished: false } => {
-                Answer::Blob(Some(match chunk_bits {
+                PythonAnswer::Blob(Some(match chunk_bits {
                     Some(bits) => blob.create_with(*bits, attributes).await?,
                     None => blob.create(attributes).await?,
                 }))
             }
-            Self::ReadInto { offset, into } => Answer::Number(read_into(&blob, *offset, into).await?),
+            Self::ReadInto { offset, into } => PythonAnswer::Number(read_into(&blob, *offset, into).await?),
             Self::Read { offset, length } => {
-                Answer::Bytes(Some(blob.read_at(*offset, *length).await?.read_to_end().await?))
+                PythonAnswer::Bytes(Some(blob.read_at(*offset, *length).await?.read_to_end().await?))
             }
             Self::Write { offset, bytes } => {
                 write(&blob, *offset, bytes).await?;
-                Answer::Nothing
+                PythonAnswer::Nothing
             }
-            Self::Append { bytes } => Answer::Number(append(&blob, bytes).await?),
+            Self::Append { bytes } => PythonAnswer::Number(append(&blob, bytes).await?),
             Self::Truncate { size } => {
                 blob.truncate(*size).await?;
-                Answer::Nothing
+                PythonAnswer::Nothing
             }
             Self::Describe { attributes } => {
                 blob.set_attributes(attributes).await?;
-                Answer::Nothing
+                PythonAnswer::Nothing
             }
             Self::Transform(change) => change.of_blob(&blob).await?,
-            Self::Delete => Answer::Flag(blob.delete().await?),
+            Self::Delete => PythonAnswer::Flag(blob.delete().await?),
             Self::Stage { chunk_bits, attributes } => {
-                Answer::Staged(blob.stage(*chunk_bits, attributes).await?)
+                PythonAnswer::StagedContents(blob.stage(*chunk_bits, attributes).await?)
             }
-            Self::Bind { staged, attributes } => Answer::Number(blob.bind(staged, attributes).await?),
+            Self::Bind { staged, attributes } => PythonAnswer::Number(blob.bind(staged, attributes).await?),
         })
     }
 }
@@ -207,7 +207,7 @@ impl NativeBlobList {
     fn next_page(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let list = Arc::clone(&self.list);
         self.core.run(py, async move {
-            list.lock().await.next_page().await.map(Answer::Values).map_err(Problem::from).into()
+            list.lock().await.next_page().await.map(PythonAnswer::Values).map_err(Problem::from).into()
         })
     }
 }

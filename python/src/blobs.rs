@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use pyo3::prelude::*;
-use zerohop_client::{Keyspace, Staged};
+use zerohop_client::{Keyspace, StagedContents};
 
-use crate::answer::Answer;
+use crate::answer::PythonAnswer;
 use crate::arguments::Blob as Name;
 use crate::blob::{BlobOperation, NativeBlobList};
-use crate::core::{Core, Outcome, Spent};
+use crate::core::{CallOutcome, Core, UsedArguments};
 use crate::fill::NativeBlobFill;
 use crate::memory::Memory;
 use crate::number::NumberChange;
@@ -25,19 +25,19 @@ pub(crate) struct NativeBlobs {
     unfinished: bool,
 }
 
-type Brought = PyResult<Py<PyAny>>;
+type BlobCallResult = PyResult<Py<PyAny>>;
 
 #[pymethods]
 impl NativeBlobs {
-    fn stat(&self, py: Python<'_>, name: Name) -> Brought {
+    fn stat(&self, py: Python<'_>, name: Name) -> BlobCallResult {
         self.run(py, &name, BlobOperation::Stat)
     }
 
-    fn stat_many(&self, py: Python<'_>, names: Vec<Name>) -> Brought {
+    fn stat_many(&self, py: Python<'_>, names: Vec<Name>) -> BlobCallResult {
         let keyspace = Arc::clone(&self.keyspace);
         self.core.run(py, async move {
             let result = stat_many(&keyspace, &names).await;
-            Outcome { result, spent: Spent::Names(names) }
+            CallOutcome { result, spent: UsedArguments::Names(names) }
         })
     }
 
@@ -55,21 +55,21 @@ impl NativeBlobs {
         attributes: Name,
         chunk_bits: Option<u8>,
         unfinished: bool,
-    ) -> Brought {
+    ) -> BlobCallResult {
         let attributes = attributes.as_ref().to_vec();
         self.run(py, &name, BlobOperation::Create { chunk_bits, attributes, unfinished })
     }
 
-    fn read_into(&self, py: Python<'_>, name: Name, offset: u64, into: &Bound<'_, PyAny>) -> Brought {
+    fn read_into(&self, py: Python<'_>, name: Name, offset: u64, into: &Bound<'_, PyAny>) -> BlobCallResult {
         let into = Memory::writable(into)?;
         self.run(py, &name, BlobOperation::ReadInto { offset, into })
     }
 
-    fn read(&self, py: Python<'_>, name: Name, offset: u64, length: u64) -> Brought {
+    fn read(&self, py: Python<'_>, name: Name, offset: u64, length: u64) -> BlobCallResult {
         self.run(py, &name, BlobOperation::Read { offset, length })
     }
 
-    fn write(&self, py: Python<'_>, name: Name, offset: u64, bytes: &Bound<'_, PyAny>) -> Brought {
+    fn write(&self, py: Python<'_>, name: Name, offset: u64, bytes: &Bound<'_, PyAny>) -> BlobCallResult {
         let bytes = Memory::readable(bytes)?;
         self.run(py, &name, BlobOperation::Write { offset, bytes })
     }
@@ -79,16 +79,16 @@ impl NativeBlobs {
         NativeBlobFill::new(Arc::clone(&self.core), Arc::clone(&self.keyspace), (name, self.unfinished))
     }
 
-    fn append(&self, py: Python<'_>, name: Name, bytes: &Bound<'_, PyAny>) -> Brought {
+    fn append(&self, py: Python<'_>, name: Name, bytes: &Bound<'_, PyAny>) -> BlobCallResult {
         let bytes = Memory::readable(bytes)?;
         self.run(py, &name, BlobOperation::Append { bytes })
     }
 
-    fn truncate(&self, py: Python<'_>, name: Name, size: u64) -> Brought {
+    fn truncate(&self, py: Python<'_>, name: Name, size: u64) -> BlobCallResult {
         self.run(py, &name, BlobOperation::Truncate { size })
     }
 
-    fn set_attributes(&self, py: Python<'_>, name: Name, attributes: Name) -> Brought {
+    fn set_attributes(&self, py: Python<'_>, name: Name, attributes: Name) -> BlobCallResult {
         self.run(py, &name, BlobOperation::Describe { attributes: attributes.as_ref().to_vec() })
     }
 
@@ -100,25 +100,25 @@ impl NativeBlobs {
         kind: &str,
         operand: &Bound<'_, PyAny>,
         offset: u64,
-    ) -> Brought {
+    ) -> BlobCallResult {
         let change = NumberChange::new(operator, kind, operand, offset)?;
         self.run(py, &name, BlobOperation::Transform(change))
     }
 
     /// Begins new contents for a blob that is there. Brings the name under which they wait, and their id.
     #[pyo3(signature = (name, attributes, chunk_bits = None))]
-    fn stage(&self, py: Python<'_>, name: Name, attributes: Name, chunk_bits: Option<u8>) -> Brought {
+    fn stage(&self, py: Python<'_>, name: Name, attributes: Name, chunk_bits: Option<u8>) -> BlobCallResult {
         let attributes = attributes.as_ref().to_vec();
         self.run(py, &name, BlobOperation::Stage { chunk_bits, attributes })
     }
 
     /// Has the blob consist of them.
-    fn bind(&self, py: Python<'_>, name: Name, place: Name, id: u64, attributes: Name) -> Brought {
-        let staged = Staged { name: Bytes::copy_from_slice(place.as_ref()), id };
+    fn bind(&self, py: Python<'_>, name: Name, place: Name, id: u64, attributes: Name) -> BlobCallResult {
+        let staged = StagedContents { name: Bytes::copy_from_slice(place.as_ref()), id };
         self.run(py, &name, BlobOperation::Bind { staged, attributes: attributes.as_ref().to_vec() })
     }
 
-    fn delete(&self, py: Python<'_>, name: Name) -> Brought {
+    fn delete(&self, py: Python<'_>, name: Name) -> BlobCallResult {
         self.run(py, &name, BlobOperation::Delete)
     }
 
@@ -136,21 +136,21 @@ impl NativeBlobs {
         Self { core, keyspace, unfinished: false }
     }
 
-    fn run(&self, py: Python<'_>, name: &Name, operation: BlobOperation) -> Brought {
+    fn run(&self, py: Python<'_>, name: &Name, operation: BlobOperation) -> BlobCallResult {
         let (keyspace, name) = (Arc::clone(&self.keyspace), Bytes::copy_from_slice(name.as_ref()));
         let unfinished = self.unfinished;
         self.core.run(py, async move {
             let result = operation.run(&keyspace, name, unfinished).await;
-            Outcome { result, spent: Spent::Blob(operation) }
+            CallOutcome { result, spent: UsedArguments::Blob(operation) }
         })
     }
 }
 
 /// What many blobs are, a batch after the other.
-async fn stat_many(keyspace: &Keyspace, names: &[Name]) -> Result<Answer, Problem> {
+async fn stat_many(keyspace: &Keyspace, names: &[Name]) -> Result<PythonAnswer, Problem> {
     let mut found = Vec::with_capacity(names.len());
     for batch in names.chunks(BATCH_OPERATIONS_MAX) {
         found.extend(keyspace.stat_blobs(batch).await?);
     }
-    Ok(Answer::Blobs(found))
+    Ok(PythonAnswer::Blobs(found))
 }

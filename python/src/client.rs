@@ -7,10 +7,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use zerohop_client::{Client, ClientTls, DropOptions, Options, Secret, Token, read_secret, read_token};
-use zerohop_wire::admin::{AdminAnswer, AdminRequest, Answer as AdminSays, Ask, KeyspaceSettings};
+use zerohop_client::{Client, ClientOptions, ClientTls, DropOptions, Secret, Token, read_secret, read_token};
+use zerohop_wire::admin::{
+    AdminAnswer, AdminQuestion, AdminReply as AdminSays, AdminRequest, KeyspaceSettings,
+};
 
-use crate::answer::Answer;
+use crate::answer::PythonAnswer;
 use crate::arguments::{Blob, Credentials, limit};
 use crate::core::Core;
 use crate::keyspace::NativeKeyspace;
@@ -53,8 +55,10 @@ impl NativeClient {
         tls_ca: Option<std::path::PathBuf>,
     ) -> PyResult<Py<PyAny>> {
         let credentials = Credentials { secret, secret_file, token, token_file };
-        let mut options =
-            Options { name: name.unwrap_or_else(|| "zerohop-python".to_owned()), ..Options::default() };
+        let mut options = ClientOptions {
+            name: name.unwrap_or_else(|| "zerohop-python".to_owned()),
+            ..ClientOptions::default()
+        };
         options.deadline = limit(timeout)?.unwrap_or(options.deadline);
         options.connect_deadline = limit(connect_timeout)?.unwrap_or(options.connect_deadline);
         (options.secret, options.token) = proof(credentials, py)?;
@@ -65,7 +69,7 @@ impl NativeClient {
             let connected = Client::connect_with(&endpoints, options).await;
             connected
                 .map(|client| core.connected(client))
-                .map(|()| Answer::Nothing)
+                .map(|()| PythonAnswer::Nothing)
                 .map_err(Problem::from)
                 .into()
         })
@@ -75,7 +79,7 @@ impl NativeClient {
     fn keyspace(&self, py: Python<'_>, name: String) -> PyResult<Py<PyAny>> {
         let client = self.client(py)?;
         self.0.run(py, async move {
-            client.keyspace(&name).await.map(Answer::Keyspace).map_err(Problem::from).into()
+            client.keyspace(&name).await.map(PythonAnswer::Keyspace).map_err(Problem::from).into()
         })
     }
 
@@ -91,7 +95,7 @@ impl NativeClient {
     ) -> PyResult<Py<PyAny>> {
         let settings =
             KeyspaceSettings { name, partitions, replicas, min_in_sync, durability, ..Default::default() };
-        self.admin(py, Ask::CreateKeyspace(settings))
+        self.admin(py, AdminQuestion::CreateKeyspace(settings))
     }
 
     /// Removes a keyspace and all that is in it, and waits until it is gone.
@@ -102,7 +106,7 @@ impl NativeClient {
         self.0.run(py, async move {
             let dropped =
                 client.drop_keyspace_with(&name, DropOptions { at_once: false, wait }, |_| ()).await;
-            dropped.map(|_| Answer::Nothing).map_err(Problem::from).into()
+            dropped.map(|_| PythonAnswer::Nothing).map_err(Problem::from).into()
         })
     }
 
@@ -122,7 +126,7 @@ impl NativeClient {
             records.into_iter().map(|(keyspace, key)| (Arc::clone(keyspace.get().inner()), key)).unzip();
         self.0.run(py, async move {
             let records: Vec<_> = keyspaces.iter().map(AsRef::as_ref).zip(&keys).collect();
-            client.read_many(&records).await.map(Answer::Records).map_err(Problem::from).into()
+            client.read_many(&records).await.map(PythonAnswer::Records).map_err(Problem::from).into()
         })
     }
 
@@ -149,18 +153,18 @@ impl NativeClient {
     }
 
     /// Asks a manager for something that brings nothing but that it was done.
-    fn admin(&self, py: Python<'_>, ask: Ask) -> PyResult<Py<PyAny>> {
+    fn admin(&self, py: Python<'_>, ask: AdminQuestion) -> PyResult<Py<PyAny>> {
         let client = self.client(py)?;
         let request = Bytes::from(AdminRequest::of(ask).to_bytes());
         self.0.run(py, async move { admin(&client, request).await.into() })
     }
 }
 
-async fn admin(client: &Client, request: Bytes) -> Result<Answer, Problem> {
+async fn admin(client: &Client, request: Bytes) -> Result<PythonAnswer, Problem> {
     let answer = client.admin(request).await?;
     match AdminAnswer::from_bytes(&answer).ok().and_then(|answer| answer.answer) {
         Some(AdminSays::Refused(refused)) => Err(Problem::Refused(refused.reason)),
-        Some(_) => Ok(Answer::Nothing),
+        Some(_) => Ok(PythonAnswer::Nothing),
         None => Err(Problem::Client(zerohop_client::Error::Unexpected)),
     }
 }

@@ -10,36 +10,36 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 use zerohop_client::Client;
 
-use crate::answer::Answer;
+use crate::answer::PythonAnswer;
 use crate::arguments::Blob;
-use crate::aside::Aside;
+use crate::aside::SideThread;
 use crate::blob::BlobOperation;
 use crate::memory::Memory;
-use crate::operation::Operation;
+use crate::operation::PythonOperation;
 use crate::problem::Problem;
 
 /// How often a waiting thread looks whether Ctrl-C was pressed.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// What came of something that was asked. What it was asked with comes along, to be let go of where Python is held.
-pub(crate) struct Outcome {
-    pub(crate) result: Result<Answer, Problem>,
-    pub(crate) spent: Spent,
+pub(crate) struct CallOutcome {
+    pub(crate) result: Result<PythonAnswer, Problem>,
+    pub(crate) spent: UsedArguments,
 }
 
 /// What something was asked with.
 #[expect(dead_code, reason = "it is only let go of")]
-pub(crate) enum Spent {
+pub(crate) enum UsedArguments {
     Nothing,
-    Operation(Operation),
+    Operation(PythonOperation),
     Blob(BlobOperation),
     Names(Vec<Blob>),
     Memory(Arc<Memory>),
 }
 
-impl From<Result<Answer, Problem>> for Outcome {
-    fn from(result: Result<Answer, Problem>) -> Self {
-        Outcome { result, spent: Spent::Nothing }
+impl From<Result<PythonAnswer, Problem>> for CallOutcome {
+    fn from(result: Result<PythonAnswer, Problem>) -> Self {
+        CallOutcome { result, spent: UsedArguments::Nothing }
     }
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Core {
 #[derive(Clone)]
 enum Shell {
     Here(Arc<Runtime>),
-    Aside(Arc<Aside>),
+    Aside(Arc<SideThread>),
 }
 
 impl Core {
@@ -70,7 +70,7 @@ impl Core {
 
     /// A client of an event loop, which makes futures with `create_future`.
     pub(crate) fn aside(create_future: Py<PyAny>) -> Result<Self, Problem> {
-        Ok(Self::with(Shell::Aside(Arc::new(Aside::start(create_future).map_err(Problem::System)?))))
+        Ok(Self::with(Shell::Aside(Arc::new(SideThread::start(create_future).map_err(Problem::System)?))))
     }
 
     fn with(shell: Shell) -> Self {
@@ -106,7 +106,7 @@ impl Core {
     pub(crate) fn run(
         self: &Arc<Self>,
         py: Python<'_>,
-        asked: impl Future<Output = Outcome> + Send + 'static,
+        asked: impl Future<Output = CallOutcome> + Send + 'static,
     ) -> PyResult<Py<PyAny>> {
         match self.shell().map_err(|problem| problem.exception(py))? {
             Shell::Here(runtime) => {

@@ -15,10 +15,10 @@ use pyo3::prelude::*;
 use tokio::sync::{Mutex, Notify, mpsc, oneshot};
 use zerohop_client::{Blob, BlobFill, Error, Keyspace};
 
-use crate::answer::Answer;
+use crate::answer::PythonAnswer;
 use crate::arguments::Blob as Name;
 use crate::blob::named;
-use crate::core::{Core, Outcome, Spent};
+use crate::core::{CallOutcome, Core, UsedArguments};
 use crate::memory::Memory;
 use crate::problem::Problem;
 
@@ -30,10 +30,10 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct NativeBlobFill {
     core: Arc<Core>,
     /// `None`: it has ended.
-    worker: Arc<Place>,
+    worker: Arc<FillSlot>,
 }
 
-struct Place {
+struct FillSlot {
     worker: Mutex<Option<Worker>>,
     /// A step that is under way, or the next one, is to end with the worker.
     given_up: Notify,
@@ -41,13 +41,13 @@ struct Place {
 
 struct Worker {
     work: Pin<Box<dyn Future<Output = ()> + Send>>,
-    steps: mpsc::Sender<(Step, Told)>,
+    steps: mpsc::Sender<(FillStep, StepReply)>,
 }
 
 /// How much was added by now, or how large the blob is.
-type Told = oneshot::Sender<Result<u64, Error>>;
+type StepReply = oneshot::Sender<Result<u64, Error>>;
 
-enum Step {
+enum FillStep {
     Push(Arc<Memory>),
     /// With attributes, if these are to be others.
     Publish(Option<Bytes>),
@@ -60,8 +60,8 @@ impl NativeBlobFill {
         let bytes = Arc::new(Memory::readable(bytes)?);
         let worker = Arc::clone(&self.worker);
         self.core.run(py, async move {
-            let result = step(&worker, Step::Push(Arc::clone(&bytes))).await;
-            Outcome { result: result.map(Answer::Number), spent: Spent::Memory(bytes) }
+            let result = step(&worker, FillStep::Push(Arc::clone(&bytes))).await;
+            CallOutcome { result: result.map(PythonAnswer::Number), spent: UsedArguments::Memory(bytes) }
         })
     }
 
@@ -71,8 +71,8 @@ impl NativeBlobFill {
         let attributes = attributes.map(|attributes| Bytes::copy_from_slice(attributes.as_ref()));
         let worker = Arc::clone(&self.worker);
         self.core.run(py, async move {
-            let result = step(&worker, Step::Publish(attributes)).await;
-            result.map(Answer::Number).into()
+            let result = step(&worker, FillStep::Publish(attributes)).await;
+            result.map(PythonAnswer::Number).into()
         })
     }
 
@@ -86,16 +86,16 @@ impl NativeBlobFill {
     pub(crate) fn new(core: Arc<Core>, keyspace: Arc<Keyspace>, (name, unfinished): (Bytes, bool)) -> Self {
         let (sender, steps) = mpsc::channel(1);
         let worker = Worker { work: Box::pin(work(keyspace, (name, unfinished), steps)), steps: sender };
-        let place = Place { worker: Mutex::new(Some(worker)), given_up: Notify::new() };
+        let place = FillSlot { worker: Mutex::new(Some(worker)), given_up: Notify::new() };
         Self { core, worker: Arc::new(place) }
     }
 }
 
 /// Takes a step. Dropped before it has ended, it ends the worker.
-async fn step(place: &Place, step: Step) -> Result<u64, Problem> {
+async fn step(place: &FillSlot, step: FillStep) -> Result<u64, Problem> {
     let mut worker = place.worker.lock().await;
     let mut given_up = pin!(place.given_up.notified());
-    let is_last = matches!(step, Step::Publish(_));
+    let is_last = matches!(step, FillStep::Publish(_));
     let mut taken = worker.take().ok_or(Problem::FillEnded)?;
     let (told, mut answer) = oneshot::channel();
     // It takes one at a time, and waits for this one.
@@ -123,15 +123,15 @@ async fn step(place: &Place, step: Step) -> Result<u64, Problem> {
 async fn work(
     keyspace: Arc<Keyspace>,
     (name, unfinished): (Bytes, bool),
-    mut steps: mpsc::Receiver<(Step, Told)>,
+    mut steps: mpsc::Receiver<(FillStep, StepReply)>,
 ) {
     let blob = named(&keyspace, name, unfinished);
-    let mut filling = Filling { blob: &blob, kept: BytesMut::new(), fill: None, count: 0 };
+    let mut filling = RunningFill { blob: &blob, kept: BytesMut::new(), fill: None, count: 0 };
     while let Some((step, told)) = steps.recv().await {
         let result = match step {
             // The memory is let go of before the answer is there, so that whoever asks has the last hold of it.
-            Step::Push(bytes) => filling.push(&bytes).await,
-            Step::Publish(attributes) => {
+            FillStep::Push(bytes) => filling.push(&bytes).await,
+            FillStep::Publish(attributes) => {
                 let _ = told.send(filling.publish(attributes).await);
                 return;
             }
@@ -145,7 +145,7 @@ async fn work(
     }
 }
 
-struct Filling<'b, 'k> {
+struct RunningFill<'b, 'k> {
     blob: &'b Blob<'k>,
     /// What was added while it was little.
     kept: BytesMut,
@@ -153,7 +153,7 @@ struct Filling<'b, 'k> {
     count: u64,
 }
 
-impl Filling<'_, '_> {
+impl RunningFill<'_, '_> {
     async fn push(&mut self, bytes: &Memory) -> Result<u64, Error> {
         let length = bytes.len();
         if self.fill.is_none() && self.kept.len() + length > KEPT_BYTES_MAX {

@@ -7,12 +7,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use zerohop_client::{Keyspace, Range};
 
-use crate::arguments::{Awaited, Blob, condition, expiry, limit};
+use crate::arguments::{Blob, WaitArgument, condition, expiry, limit};
 use crate::blobs::NativeBlobs;
-use crate::core::{Core, Outcome, Spent};
+use crate::core::{CallOutcome, Core, UsedArguments};
 use crate::number::NumberChange;
 
-use crate::operation::Operation;
+use crate::operation::PythonOperation;
 use crate::scan::NativeScan;
 
 /// A keyspace. Every operation brings its result, or for an event loop a future of it.
@@ -22,23 +22,23 @@ pub(crate) struct NativeKeyspace {
     keyspace: Arc<Keyspace>,
 }
 
-type Brought = PyResult<Py<PyAny>>;
+type KeyspaceCallResult = PyResult<Py<PyAny>>;
 
 #[pymethods]
 impl NativeKeyspace {
     #[pyo3(signature = (key, timeout = None))]
-    fn get(&self, py: Python<'_>, key: Blob, timeout: Option<f64>) -> Brought {
-        self.run(py, Operation::Get(key), timeout)
+    fn get(&self, py: Python<'_>, key: Blob, timeout: Option<f64>) -> KeyspaceCallResult {
+        self.run(py, PythonOperation::Get(key), timeout)
     }
 
     #[pyo3(signature = (key, timeout = None))]
-    fn lookup(&self, py: Python<'_>, key: Blob, timeout: Option<f64>) -> Brought {
-        self.run(py, Operation::Lookup(key), timeout)
+    fn lookup(&self, py: Python<'_>, key: Blob, timeout: Option<f64>) -> KeyspaceCallResult {
+        self.run(py, PythonOperation::Lookup(key), timeout)
     }
 
     #[pyo3(signature = (key, timeout = None))]
-    fn inspect(&self, py: Python<'_>, key: Blob, timeout: Option<f64>) -> Brought {
-        self.run(py, Operation::Inspect(key), timeout)
+    fn inspect(&self, py: Python<'_>, key: Blob, timeout: Option<f64>) -> KeyspaceCallResult {
+        self.run(py, PythonOperation::Inspect(key), timeout)
     }
 
     #[pyo3(signature = (key, value, after_ms = None, at_ms = None, only_if = None, version = None, timeout = None))]
@@ -53,25 +53,37 @@ impl NativeKeyspace {
         only_if: Option<&str>,
         version: Option<u64>,
         timeout: Option<f64>,
-    ) -> Brought {
+    ) -> KeyspaceCallResult {
         let (expiry, condition) = (expiry(after_ms, at_ms)?, condition(only_if, version)?);
-        self.run(py, Operation::Insert { key, value, expiry, condition }, timeout)
+        self.run(py, PythonOperation::Insert { key, value, expiry, condition }, timeout)
     }
 
     #[pyo3(signature = (key, version = None, timeout = None))]
-    fn remove(&self, py: Python<'_>, key: Blob, version: Option<u64>, timeout: Option<f64>) -> Brought {
+    fn remove(
+        &self,
+        py: Python<'_>,
+        key: Blob,
+        version: Option<u64>,
+        timeout: Option<f64>,
+    ) -> KeyspaceCallResult {
         let condition = condition(None, version)?;
-        self.run(py, Operation::Remove { key, condition }, timeout)
+        self.run(py, PythonOperation::Remove { key, condition }, timeout)
     }
 
     #[pyo3(signature = (key, values, timeout = None))]
-    fn append(&self, py: Python<'_>, key: Blob, values: Vec<Blob>, timeout: Option<f64>) -> Brought {
-        self.run(py, Operation::Append { key, values }, timeout)
+    fn append(
+        &self,
+        py: Python<'_>,
+        key: Blob,
+        values: Vec<Blob>,
+        timeout: Option<f64>,
+    ) -> KeyspaceCallResult {
+        self.run(py, PythonOperation::Append { key, values }, timeout)
     }
 
     #[pyo3(signature = (key, bytes, timeout = None))]
-    fn extend(&self, py: Python<'_>, key: Blob, bytes: Blob, timeout: Option<f64>) -> Brought {
-        self.run(py, Operation::Extend { key, bytes }, timeout)
+    fn extend(&self, py: Python<'_>, key: Blob, bytes: Blob, timeout: Option<f64>) -> KeyspaceCallResult {
+        self.run(py, PythonOperation::Extend { key, bytes }, timeout)
     }
 
     #[pyo3(signature = (key, expected, new, timeout = None))]
@@ -82,13 +94,13 @@ impl NativeKeyspace {
         expected: Option<Blob>,
         new: Option<Blob>,
         timeout: Option<f64>,
-    ) -> Brought {
-        self.run(py, Operation::CompareSwap { key, expected, new }, timeout)
+    ) -> KeyspaceCallResult {
+        self.run(py, PythonOperation::CompareSwap { key, expected, new }, timeout)
     }
 
     #[pyo3(signature = (key, delta, timeout = None))]
-    fn increment(&self, py: Python<'_>, key: Blob, delta: i64, timeout: Option<f64>) -> Brought {
-        self.run(py, Operation::Increment { key, delta }, timeout)
+    fn increment(&self, py: Python<'_>, key: Blob, delta: i64, timeout: Option<f64>) -> KeyspaceCallResult {
+        self.run(py, PythonOperation::Increment { key, delta }, timeout)
     }
 
     #[pyo3(signature = (key, after_ms = None, at_ms = None, timeout = None))]
@@ -99,9 +111,9 @@ impl NativeKeyspace {
         after_ms: Option<u64>,
         at_ms: Option<u64>,
         timeout: Option<f64>,
-    ) -> Brought {
+    ) -> KeyspaceCallResult {
         let expiry = expiry(after_ms, at_ms)?;
-        self.run(py, Operation::Expire { key, expiry }, timeout)
+        self.run(py, PythonOperation::Expire { key, expiry }, timeout)
     }
 
     #[pyo3(signature = (key, start, stop = None, timeout = None))]
@@ -112,8 +124,8 @@ impl NativeKeyspace {
         start: i64,
         stop: Option<i64>,
         timeout: Option<f64>,
-    ) -> Brought {
-        self.run(py, Operation::Values { key, range: range(start, stop) }, timeout)
+    ) -> KeyspaceCallResult {
+        self.run(py, PythonOperation::Values { key, range: range(start, stop) }, timeout)
     }
 
     #[pyo3(signature = (key, start, stop = None, timeout = None))]
@@ -124,8 +136,8 @@ impl NativeKeyspace {
         start: i64,
         stop: Option<i64>,
         timeout: Option<f64>,
-    ) -> Brought {
-        self.run(py, Operation::Trim { key, range: range(start, stop) }, timeout)
+    ) -> KeyspaceCallResult {
+        self.run(py, PythonOperation::Trim { key, range: range(start, stop) }, timeout)
     }
 
     #[pyo3(signature = (key, until, value = None, version = None, timeout = None))]
@@ -137,20 +149,20 @@ impl NativeKeyspace {
         value: Option<Blob>,
         version: Option<u64>,
         timeout: Option<f64>,
-    ) -> Brought {
+    ) -> KeyspaceCallResult {
         let until = match (until, value, version) {
-            ("present", None, None) => Awaited::Present,
-            ("absent", None, None) => Awaited::Absent,
-            ("equals", Some(value), None) => Awaited::Equals(value),
-            ("differs", Some(value), None) => Awaited::Differs(value),
-            ("changed", None, Some(version)) => Awaited::Changed(version),
+            ("present", None, None) => WaitArgument::Present,
+            ("absent", None, None) => WaitArgument::Absent,
+            ("equals", Some(value), None) => WaitArgument::Equals(value),
+            ("differs", Some(value), None) => WaitArgument::Differs(value),
+            ("changed", None, Some(version)) => WaitArgument::Changed(version),
             _ => return Err(PyValueError::new_err("a wait is for one thing")),
         };
-        self.run(py, Operation::Wait { key, until }, timeout)
+        self.run(py, PythonOperation::Wait { key, until }, timeout)
     }
 
-    fn get_many(&self, py: Python<'_>, keys: Vec<Blob>) -> Brought {
-        self.run(py, Operation::GetMany(keys), None)
+    fn get_many(&self, py: Python<'_>, keys: Vec<Blob>) -> KeyspaceCallResult {
+        self.run(py, PythonOperation::GetMany(keys), None)
     }
 
     #[pyo3(signature = (records, after_ms = None, at_ms = None))]
@@ -160,17 +172,17 @@ impl NativeKeyspace {
         records: &Bound<'_, PyDict>,
         after_ms: Option<u64>,
         at_ms: Option<u64>,
-    ) -> Brought {
+    ) -> KeyspaceCallResult {
         let expiry = expiry(after_ms, at_ms)?;
         let records = records
             .iter()
             .map(|(key, value)| Ok((key.extract()?, value.extract()?)))
             .collect::<PyResult<_>>()?;
-        self.run(py, Operation::InsertMany { records, expiry }, None)
+        self.run(py, PythonOperation::InsertMany { records, expiry }, None)
     }
 
-    fn read_many(&self, py: Python<'_>, keys: Vec<Blob>) -> Brought {
-        self.run(py, Operation::ReadMany(keys), None)
+    fn read_many(&self, py: Python<'_>, keys: Vec<Blob>) -> KeyspaceCallResult {
+        self.run(py, PythonOperation::ReadMany(keys), None)
     }
 
     /// Its blobs.
@@ -178,8 +190,8 @@ impl NativeKeyspace {
         NativeBlobs::new(Arc::clone(&self.core), Arc::clone(&self.keyspace))
     }
 
-    fn remove_many(&self, py: Python<'_>, keys: Vec<Blob>) -> Brought {
-        self.run(py, Operation::RemoveMany(keys), None)
+    fn remove_many(&self, py: Python<'_>, keys: Vec<Blob>) -> KeyspaceCallResult {
+        self.run(py, PythonOperation::RemoveMany(keys), None)
     }
 
     #[pyo3(signature = (key, operator, kind, operand, offset))]
@@ -191,9 +203,9 @@ impl NativeKeyspace {
         kind: &str,
         operand: &Bound<'_, PyAny>,
         offset: u64,
-    ) -> Brought {
+    ) -> KeyspaceCallResult {
         let change = NumberChange::new(operator, kind, operand, offset)?;
-        self.run(py, Operation::Transform { key, change }, None)
+        self.run(py, PythonOperation::Transform { key, change }, None)
     }
 
     #[pyo3(signature = (prefix, page_keys = None))]
@@ -211,12 +223,12 @@ impl NativeKeyspace {
         &self.keyspace
     }
 
-    fn run(&self, py: Python<'_>, operation: Operation, timeout: Option<f64>) -> Brought {
+    fn run(&self, py: Python<'_>, operation: PythonOperation, timeout: Option<f64>) -> KeyspaceCallResult {
         let limit = limit(timeout)?;
         let keyspace = Arc::clone(&self.keyspace);
         self.core.run(py, async move {
             let result = operation.run(&keyspace, limit).await;
-            Outcome { result, spent: Spent::Operation(operation) }
+            CallOutcome { result, spent: UsedArguments::Operation(operation) }
         })
     }
 }

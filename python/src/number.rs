@@ -2,9 +2,11 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use zerohop_client::{Blob, Committed, Error, Keyspace, Operator, Promise, TransactionBlob, Transform};
+use zerohop_client::{
+    Blob, CommittedTransaction, Error, Keyspace, Operator, Promise, TransactionBlob, Transform,
+};
 
-use crate::answer::Answer;
+use crate::answer::PythonAnswer;
 
 macro_rules! numbers {
     ($($name:ident, $word:literal, $type:ty, $answer:ident, $wide:ty;)*) => {
@@ -32,9 +34,9 @@ macro_rules! numbers {
             }
 
             /// Changes a number in a blob. What it is now.
-            pub(crate) async fn of_blob(self, blob: &Blob<'_>) -> Result<Answer, Error> {
+            pub(crate) async fn of_blob(self, blob: &Blob<'_>) -> Result<PythonAnswer, Error> {
                 Ok(match self {
-                    $(Self::$name(change) => Answer::$answer(<$wide>::from(blob.transform(change).await?)),)*
+                    $(Self::$name(change) => PythonAnswer::$answer(<$wide>::from(blob.transform(change).await?)),)*
                 })
             }
 
@@ -53,9 +55,9 @@ macro_rules! numbers {
             }
 
             /// Changes a number in a record. What it is now.
-            pub(crate) async fn of_record(self, keyspace: &Keyspace, key: &[u8]) -> Result<Answer, Error> {
+            pub(crate) async fn of_record(self, keyspace: &Keyspace, key: &[u8]) -> Result<PythonAnswer, Error> {
                 Ok(match self {
-                    $(Self::$name(change) => Answer::$answer(<$wide>::from(keyspace.transform(key, change).await?)),)*
+                    $(Self::$name(change) => PythonAnswer::$answer(<$wide>::from(keyspace.transform(key, change).await?)),)*
                 })
             }
         }
@@ -66,10 +68,10 @@ macro_rules! numbers {
         }
 
         impl NumberPromise {
-            pub(crate) fn brought(&self, committed: &Committed) -> Result<Answer, Error> {
+            pub(crate) fn brought(&self, committed: &CommittedTransaction) -> Result<PythonAnswer, Error> {
                 Ok(match self {
                     $(Self::$name(promise) => {
-                        Answer::$answer(<$wide>::from(committed.brought(promise)?))
+                        PythonAnswer::$answer(<$wide>::from(committed.brought(promise)?))
                     })*
                 })
             }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use zerohop_client::{Condition, Error, Expiry, Failure, Keyspace, Range, Reason, Record, RecordType, Reply};
-use zerohop_wire::messages::{Change, Operation as WireOperation, Query, Read, Write};
+use zerohop_wire::messages::{Query, RecordOperation as WireOperation, RecordRead, RecordWrite, WriteChange};
 
-use crate::answer::Answer;
-use crate::arguments::{Awaited, Blob};
+use crate::answer::PythonAnswer;
+use crate::arguments::{Blob, WaitArgument};
 use crate::number::NumberChange;
 use crate::problem::Problem;
 
@@ -17,7 +17,7 @@ pub(crate) const BATCH_OPERATIONS_MAX: usize = 16 << 10;
 const BATCH_BYTES_MAX: usize = 32 << 20;
 
 /// An operation, with its arguments.
-pub(crate) enum Operation {
+pub(crate) enum PythonOperation {
     Get(Blob),
     Lookup(Blob),
     Inspect(Blob),
@@ -30,7 +30,7 @@ pub(crate) enum Operation {
     Expire { key: Blob, expiry: Expiry },
     Values { key: Blob, range: Range },
     Trim { key: Blob, range: Range },
-    Wait { key: Blob, until: Awaited },
+    Wait { key: Blob, until: WaitArgument },
     Transform { key: Blob, change: NumberChange },
     ReadMany(Vec<Blob>),
     GetMany(Vec<Blob>),
@@ -38,9 +38,13 @@ pub(crate) enum Operation {
     RemoveMany(Vec<Blob>),
 }
 
-impl Operation {
+impl PythonOperation {
     /// Carries it out. `limit`: how long to try, if not as long as the client does; a batch always does that.
-    pub(crate) async fn run(&self, keyspace: &Keyspace, limit: Option<Duration>) -> Result<Answer, Problem> {
+    pub(crate) async fn run(
+        &self,
+        keyspace: &Keyspace,
+        limit: Option<Duration>,
+    ) -> Result<PythonAnswer, Problem> {
         // Each is boxed where it is rare, so that the common ones stay small.
         macro_rules! done {
             ($operation:expr) => {{
@@ -52,73 +56,77 @@ impl Operation {
             }};
         }
         Ok(match self {
-            Self::Get(key) => Answer::Bytes(done!(keyspace.lookup_bytes(key))),
+            Self::Get(key) => PythonAnswer::Bytes(done!(keyspace.lookup_bytes(key))),
             Self::Lookup(key) => match done!(keyspace.lookup(key)) {
                 Some(Record::List { version, length, values, .. }) if (values.len() as u64) < length => {
                     let range = Range { start: 0, stop: i64::MAX };
                     let values = Box::pin(list(keyspace, key.as_ref(), range, limit)).await?;
                     let values = values.unwrap_or_default();
-                    Answer::Record(Some(Record::List {
+                    PythonAnswer::Record(Some(Record::List {
                         version,
                         length: values.len() as u64,
                         first: 0,
                         values,
                     }))
                 }
-                record => Answer::Record(record),
+                record => PythonAnswer::Record(record),
             },
-            Self::Inspect(key) => Answer::Info(done!(keyspace.inspect(key))),
-            Self::Insert { key, value, expiry, condition } => {
-                Answer::Version(done!(keyspace.insert_until(key, value, *expiry).condition(*condition)).0)
-            }
+            Self::Inspect(key) => PythonAnswer::Info(done!(keyspace.inspect(key))),
+            Self::Insert { key, value, expiry, condition } => PythonAnswer::Version(
+                done!(keyspace.insert_until(key, value, *expiry).condition(*condition)).0,
+            ),
             Self::Remove { key, condition } => {
-                Answer::Flag(done!(keyspace.remove(key).condition(*condition)))
+                PythonAnswer::Flag(done!(keyspace.remove(key).condition(*condition)))
             }
             Self::Append { key, values } => {
                 let values: Vec<&[u8]> = values.iter().map(AsRef::as_ref).collect();
-                Answer::Number(done!(keyspace.append(key, &values)))
+                PythonAnswer::Number(done!(keyspace.append(key, &values)))
             }
-            Self::Extend { key, bytes } => Answer::Number(done!(keyspace.extend(key, bytes))),
+            Self::Extend { key, bytes } => PythonAnswer::Number(done!(keyspace.extend(key, bytes))),
             Self::CompareSwap { key, expected, new } => {
                 let (expected, new) = (expected.as_ref().map(AsRef::as_ref), new.as_ref().map(AsRef::as_ref));
-                Answer::Version(done!(keyspace.compare_swap(key, expected, new)).0)
+                PythonAnswer::Version(done!(keyspace.compare_swap(key, expected, new)).0)
             }
-            Self::Increment { key, delta } => Answer::Signed(done!(keyspace.increment(key, *delta))),
-            Self::Expire { key, expiry } => Answer::Flag(done!(keyspace.expire(key, *expiry))),
+            Self::Increment { key, delta } => PythonAnswer::Signed(done!(keyspace.increment(key, *delta))),
+            Self::Expire { key, expiry } => PythonAnswer::Flag(done!(keyspace.expire(key, *expiry))),
             Self::Values { key, range } => {
-                Answer::Values(Box::pin(list(keyspace, key.as_ref(), *range, limit)).await?)
+                PythonAnswer::Values(Box::pin(list(keyspace, key.as_ref(), *range, limit)).await?)
             }
-            Self::Trim { key, range } => Answer::Number(done!(keyspace.trim(key, *range))),
-            Self::Wait { key, until } => Answer::Record(done!(keyspace.wait(key, until.until()))),
+            Self::Trim { key, range } => PythonAnswer::Number(done!(keyspace.trim(key, *range))),
+            Self::Wait { key, until } => PythonAnswer::Record(done!(keyspace.wait(key, until.until()))),
             Self::Transform { key, change } => change.of_record(keyspace, key.as_ref()).await?,
-            Self::ReadMany(keys) => Answer::Records(keyspace.read_many(keys).await?),
+            Self::ReadMany(keys) => PythonAnswer::Records(keyspace.read_many(keys).await?),
             Self::GetMany(keys) => {
                 let read = |key: &'_ Blob| -> usize { key.as_ref().len() };
-                let operation = |key| WireOperation::Read(Read { key, query: Query::Lookup });
+                let operation = |key| WireOperation::Read(RecordRead { key, query: Query::Lookup });
                 let found = batch(keyspace, keys, read, |key: &Blob| operation(borrowed(key)));
-                Answer::Many(Box::pin(found).await)
+                PythonAnswer::Many(Box::pin(found).await)
             }
             Self::InsertMany { records, expiry } => {
                 let size = |(key, value): &(Blob, Blob)| key.as_ref().len() + value.as_ref().len();
                 let done = Box::pin(batch(keyspace, records, size, |(key, value)| {
-                    let change = Change::Insert { value: borrowed(value), expiry: *expiry };
-                    WireOperation::Write(Write { key: borrowed(key), condition: Condition::Always, change })
+                    let change = WriteChange::Insert { value: borrowed(value), expiry: *expiry };
+                    WireOperation::Write(RecordWrite {
+                        key: borrowed(key),
+                        condition: Condition::Always,
+                        change,
+                    })
                 }))
                 .await;
                 // Versions are told only beside what has failed.
                 match done.iter().all(Result::is_ok) {
-                    true => Answer::Nothing,
-                    false => Answer::Many(done),
+                    true => PythonAnswer::Nothing,
+                    false => PythonAnswer::Many(done),
                 }
             }
             Self::RemoveMany(keys) => {
                 let size = |key: &Blob| key.as_ref().len();
                 let found = Box::pin(batch(keyspace, keys, size, |key: &Blob| {
-                    let (condition, change) = (Condition::Always, Change::Remove);
-                    WireOperation::Write(Write { key: borrowed(key), condition, change })
+                    let (condition, change) = (Condition::Always, WriteChange::Remove);
+                    WireOperation::Write(RecordWrite { key: borrowed(key), condition, change })
                 }))
                 .await;
-                Answer::Many(found)
+                PythonAnswer::Many(found)
             }
         })
     }

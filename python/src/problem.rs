@@ -35,7 +35,7 @@ impl From<Error> for Problem {
 }
 
 /// What an exception is made of.
-struct Told<'a> {
+struct ExceptionParts<'a> {
     code: Cow<'static, str>,
     number: Option<u16>,
     key: Option<&'a [u8]>,
@@ -55,7 +55,7 @@ impl Problem {
     pub(crate) fn value<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let make = MAKE.import(py, "zerohop.errors", "_make")?;
-        let Told { code, number, key, found } = self.told();
+        let ExceptionParts { code, number, key, found } = self.told();
         let bytes = |bytes: Option<&[u8]>| bytes.map(|bytes| PyBytes::new(py, bytes));
         make.call1((code, number, self.message(), bytes(key), bytes(found)))
     }
@@ -70,18 +70,18 @@ impl Problem {
                 "the client was opened by process {opener}, and this is a fork of it: connect again in the child"
             ),
             Self::FillEnded => {
-                "what was added to the blob is a part of it by now, or adding it was cut off: begin anew"
+                "what was added to the blob is a part of it by now, or adding it was cut off: begin again"
                     .to_owned()
             }
             Self::System(error) => format!("the system does not give what the client needs: {error}"),
         }
     }
 
-    fn told(&self) -> Told<'_> {
-        let plain = |code| Told { code: Cow::Borrowed(code), number: None, key: None, found: None };
+    fn told(&self) -> ExceptionParts<'_> {
+        let plain = |code| ExceptionParts { code: Cow::Borrowed(code), number: None, key: None, found: None };
         match self {
             Self::Client(Error::Operation { key, reason }) => {
-                Told { key: key.as_deref(), ..Told::of_reason(reason) }
+                ExceptionParts { key: key.as_deref(), ..ExceptionParts::of_reason(reason) }
             }
             Self::Client(Error::Endpoint { .. }) => plain("Endpoint"),
             Self::Client(Error::Refused { .. }) | Self::Refused(_) => plain("AdminRefused"),
@@ -89,16 +89,18 @@ impl Problem {
             Self::Client(Error::Unexpected) => plain("Unexpected"),
             Self::Client(Error::Blob { name, why }) => {
                 let told = match why {
-                    BlobTrouble::Absent => Told::of_failure(&Failure::NotFound),
+                    BlobTrouble::Absent => ExceptionParts::of_failure(&Failure::NotFound),
                     BlobTrouble::Unfinished => plain("Unfinished"),
                     BlobTrouble::TooLong { .. }
                     | BlobTrouble::Beyond { .. }
                     | BlobTrouble::Attributes { .. } => plain("Unfit"),
                     BlobTrouble::Contended | BlobTrouble::ChangedMeanwhile => plain("Conflict"),
                 };
-                Told { key: Some(name), ..told }
+                ExceptionParts { key: Some(name), ..told }
             }
-            Self::Client(Error::NotReadBack { key }) => Told { key: Some(key), ..plain("NotReadBack") },
+            Self::Client(Error::NotReadBack { key }) => {
+                ExceptionParts { key: Some(key), ..plain("NotReadBack") }
+            }
             Self::Client(Error::Ended) | Self::FillEnded => plain("Ended"),
             Self::Client(Error::InsideRuntime | Error::Runtime { .. }) | Self::System(_) => plain("System"),
             Self::Secret(_) => plain("SecretFile"),
@@ -108,9 +110,9 @@ impl Problem {
     }
 }
 
-impl<'a> Told<'a> {
+impl<'a> ExceptionParts<'a> {
     fn of_reason(reason: &'a Reason) -> Self {
-        let plain = |code| Told { code: Cow::Borrowed(code), number: None, key: None, found: None };
+        let plain = |code| ExceptionParts { code: Cow::Borrowed(code), number: None, key: None, found: None };
         match reason {
             Reason::Answer { failure } => Self::of_failure(failure),
             // What the server said is what a program can act on: a wrong secret, another cluster.
@@ -146,7 +148,7 @@ impl<'a> Told<'a> {
             Failure::CompareFailed { seen, .. } => seen.as_deref(),
             _ => None,
         };
-        Told { code, number: Some(number), key: None, found }
+        ExceptionParts { code, number: Some(number), key: None, found }
     }
 }
 

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use tokio::sync::Mutex;
 use zerohop_client::{Keyspace, Scan};
 
-use crate::answer::Answer;
+use crate::answer::PythonAnswer;
 use crate::core::Core;
 use crate::problem::Problem;
 
@@ -24,7 +24,7 @@ impl NativeScan {
     fn next_page(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let scan = Arc::clone(&self.scan);
         self.core.run(py, async move {
-            scan.lock().await.next_page().await.map(Answer::Keys).map_err(Problem::from).into()
+            scan.lock().await.next_page().await.map(PythonAnswer::Keys).map_err(Problem::from).into()
         })
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::prelude::*;
 use zerohop_client::{Client, Error, Keyspace, Promise, Range, Timestamp, Transaction};
 
-use crate::answer::Answer;
+use crate::answer::PythonAnswer;
 use crate::arguments::{Blob, condition, expiry};
 use crate::core::Core;
 use crate::keyspace::NativeKeyspace;
@@ -23,10 +23,10 @@ pub(crate) struct NativeTransaction {
 }
 
 /// What the writes of a transaction will bring, in the order of their places.
-pub(crate) type Promises = Arc<Mutex<Vec<Promised>>>;
+pub(crate) type Promises = Arc<Mutex<Vec<PromisedValue>>>;
 
 /// What a write will bring.
-pub(crate) enum Promised {
+pub(crate) enum PromisedValue {
     /// Nothing, unless what its place is kept for is taken up.
     Nothing,
     Changed(NumberPromise),
@@ -36,42 +36,46 @@ pub(crate) enum Promised {
     Flag(Promise<bool>),
 }
 
-type Brought = PyResult<Py<PyAny>>;
+type TransactionCallResult = PyResult<Py<PyAny>>;
 
 #[pymethods]
 impl NativeTransaction {
-    fn get(&self, py: Python<'_>, keyspace: &NativeKeyspace, key: Blob) -> Brought {
+    fn get(&self, py: Python<'_>, keyspace: &NativeKeyspace, key: Blob) -> TransactionCallResult {
         let (keyspace, transaction) = (Arc::clone(keyspace.inner()), self.transaction.clone());
         self.core.run(py, async move {
             let found = transaction.get(&keyspace, &key).await;
-            found.map(Answer::Bytes).map_err(Problem::from).into()
+            found.map(PythonAnswer::Bytes).map_err(Problem::from).into()
         })
     }
 
-    fn lookup(&self, py: Python<'_>, keyspace: &NativeKeyspace, key: Blob) -> Brought {
+    fn lookup(&self, py: Python<'_>, keyspace: &NativeKeyspace, key: Blob) -> TransactionCallResult {
         let (keyspace, transaction) = (Arc::clone(keyspace.inner()), self.transaction.clone());
         self.core.run(py, async move {
             let found = transaction.read(keyspace.lookup(&key)).await;
-            found.map(Answer::Record).map_err(Problem::from).into()
+            found.map(PythonAnswer::Record).map_err(Problem::from).into()
         })
     }
 
-    fn inspect(&self, py: Python<'_>, keyspace: &NativeKeyspace, key: Blob) -> Brought {
+    fn inspect(&self, py: Python<'_>, keyspace: &NativeKeyspace, key: Blob) -> TransactionCallResult {
         let (keyspace, transaction) = (Arc::clone(keyspace.inner()), self.transaction.clone());
         self.core.run(py, async move {
             let found = transaction.read(keyspace.inspect(&key)).await;
-            found.map(Answer::Info).map_err(Problem::from).into()
+            found.map(PythonAnswer::Info).map_err(Problem::from).into()
         })
     }
 
     /// Records of any keyspaces, in one round.
-    fn read_many(&self, py: Python<'_>, records: Vec<(Bound<'_, NativeKeyspace>, Blob)>) -> Brought {
+    fn read_many(
+        &self,
+        py: Python<'_>,
+        records: Vec<(Bound<'_, NativeKeyspace>, Blob)>,
+    ) -> TransactionCallResult {
         let (keyspaces, keys): (Vec<_>, Vec<_>) =
             records.into_iter().map(|(keyspace, key)| (Arc::clone(keyspace.get().inner()), key)).unzip();
         let transaction = self.transaction.clone();
         self.core.run(py, async move {
             let records: Vec<_> = keyspaces.iter().map(AsRef::as_ref).zip(&keys).collect();
-            transaction.read_many(&records).await.map(Answer::Records).map_err(Problem::from).into()
+            transaction.read_many(&records).await.map(PythonAnswer::Records).map_err(Problem::from).into()
         })
     }
 
@@ -90,7 +94,7 @@ impl NativeTransaction {
         let (expiry, condition) = (expiry(after_ms, at_ms)?, condition(only_if, version)?);
         self.write(py, keyspace, |keyspace| {
             let insert = keyspace.insert_until(&key, &value, expiry).condition(condition);
-            self.transaction.write(insert).map(Promised::Version)
+            self.transaction.write(insert).map(PromisedValue::Version)
         })
     }
 
@@ -103,7 +107,7 @@ impl NativeTransaction {
     ) -> PyResult<usize> {
         let condition = condition(None, version)?;
         self.write(py, keyspace, |keyspace| {
-            self.transaction.write(keyspace.remove(&key).condition(condition)).map(Promised::Flag)
+            self.transaction.write(keyspace.remove(&key).condition(condition)).map(PromisedValue::Flag)
         })
     }
 
@@ -116,19 +120,19 @@ impl NativeTransaction {
     ) -> PyResult<usize> {
         let values: Vec<&[u8]> = values.iter().map(AsRef::as_ref).collect();
         self.write(py, keyspace, |keyspace| {
-            self.transaction.write(keyspace.append(&key, &values)).map(Promised::Number)
+            self.transaction.write(keyspace.append(&key, &values)).map(PromisedValue::Number)
         })
     }
 
     fn extend(&self, py: Python<'_>, keyspace: &NativeKeyspace, key: Blob, bytes: Blob) -> PyResult<usize> {
         self.write(py, keyspace, |keyspace| {
-            self.transaction.write(keyspace.extend(&key, &bytes)).map(Promised::Number)
+            self.transaction.write(keyspace.extend(&key, &bytes)).map(PromisedValue::Number)
         })
     }
 
     fn increment(&self, py: Python<'_>, keyspace: &NativeKeyspace, key: Blob, delta: i64) -> PyResult<usize> {
         self.write(py, keyspace, |keyspace| {
-            self.transaction.write(keyspace.increment(&key, delta)).map(Promised::Signed)
+            self.transaction.write(keyspace.increment(&key, delta)).map(PromisedValue::Signed)
         })
     }
 
@@ -142,7 +146,7 @@ impl NativeTransaction {
     ) -> PyResult<usize> {
         let (expected, new) = (expected.as_ref().map(AsRef::as_ref), new.as_ref().map(AsRef::as_ref));
         self.write(py, keyspace, |keyspace| {
-            self.transaction.write(keyspace.compare_swap(&key, expected, new)).map(Promised::Version)
+            self.transaction.write(keyspace.compare_swap(&key, expected, new)).map(PromisedValue::Version)
         })
     }
 
@@ -156,7 +160,7 @@ impl NativeTransaction {
     ) -> PyResult<usize> {
         let expiry = expiry(after_ms, at_ms)?;
         self.write(py, keyspace, |keyspace| {
-            self.transaction.write(keyspace.expire(&key, expiry)).map(Promised::Flag)
+            self.transaction.write(keyspace.expire(&key, expiry)).map(PromisedValue::Flag)
         })
     }
 
@@ -170,7 +174,7 @@ impl NativeTransaction {
     ) -> PyResult<usize> {
         let range = Range { start, stop: stop.unwrap_or(i64::MAX) };
         self.write(py, keyspace, |keyspace| {
-            self.transaction.write(keyspace.trim(&key, range)).map(Promised::Number)
+            self.transaction.write(keyspace.trim(&key, range)).map(PromisedValue::Number)
         })
     }
 
@@ -187,29 +191,31 @@ impl NativeTransaction {
 
     /// Keeps a place among the results of the commit.
     fn keep_place(&self) -> usize {
-        self.keep(Promised::Nothing)
+        self.keep(PromisedValue::Nothing)
     }
 
     /// The version, and of each write what it brought or the exception.
-    fn commit(&self, py: Python<'_>) -> Brought {
+    fn commit(&self, py: Python<'_>) -> TransactionCallResult {
         let transaction = self.transaction.clone();
         let promises = std::mem::take(&mut *self.promises.lock().unwrap_or_else(PoisonError::into_inner));
         self.core.run(py, async move {
             let committed = transaction.commit().await.map_err(Problem::from);
             let told = committed.map(|committed| {
-                let one = |promised: &Promised| {
+                let one = |promised: &PromisedValue| {
                     let brought = match promised {
-                        Promised::Nothing => Ok(Answer::Nothing),
-                        Promised::Changed(it) => it.brought(&committed),
-                        Promised::Version(it) => committed.brought(it).map(|it| Answer::Version(it.0)),
-                        Promised::Number(it) => committed.brought(it).map(Answer::Number),
-                        Promised::Signed(it) => committed.brought(it).map(Answer::Signed),
-                        Promised::Flag(it) => committed.brought(it).map(Answer::Flag),
+                        PromisedValue::Nothing => Ok(PythonAnswer::Nothing),
+                        PromisedValue::Changed(it) => it.brought(&committed),
+                        PromisedValue::Version(it) => {
+                            committed.brought(it).map(|it| PythonAnswer::Version(it.0))
+                        }
+                        PromisedValue::Number(it) => committed.brought(it).map(PythonAnswer::Number),
+                        PromisedValue::Signed(it) => committed.brought(it).map(PythonAnswer::Signed),
+                        PromisedValue::Flag(it) => committed.brought(it).map(PythonAnswer::Flag),
                     };
                     brought.map_err(Problem::from)
                 };
                 let brought = promises.iter().map(one).collect();
-                Answer::Committed { version: committed.version().0, brought }
+                PythonAnswer::Committed { version: committed.version().0, brought }
             });
             told.into()
         })
@@ -231,14 +237,14 @@ impl NativeTransaction {
         &self,
         py: Python<'_>,
         keyspace: &NativeKeyspace,
-        write: impl FnOnce(&Keyspace) -> Result<Promised, Error>,
+        write: impl FnOnce(&Keyspace) -> Result<PromisedValue, Error>,
     ) -> PyResult<usize> {
         self.core.client().map_err(|problem| problem.exception(py))?;
         let promised = write(keyspace.inner()).map_err(|error| Problem::Client(error).exception(py))?;
         Ok(self.keep(promised))
     }
 
-    fn keep(&self, promised: Promised) -> usize {
+    fn keep(&self, promised: PromisedValue) -> usize {
         let mut promises = self.promises.lock().unwrap_or_else(PoisonError::into_inner);
         promises.push(promised);
         promises.len() - 1

@@ -7,13 +7,13 @@ use bytes::Bytes;
 use pyo3::prelude::*;
 use zerohop_client::{Error, Keyspace, Transaction};
 
-use crate::answer::Answer;
+use crate::answer::PythonAnswer;
 use crate::arguments::Blob as Name;
 use crate::core::Core;
 use crate::memory::Memory;
 use crate::number::NumberChange;
 use crate::problem::Problem;
-use crate::transaction::{Promised, Promises};
+use crate::transaction::{PromisedValue, Promises};
 
 /// More than a transaction takes at once of a blob: what is longer is refused, and need not be copied for that.
 const COPIED_BYTES_MAX: usize = (64 << 20) + 1;
@@ -28,26 +28,32 @@ pub(crate) struct NativeTransactionBlobs {
     keyspace: Arc<Keyspace>,
 }
 
-type Brought = PyResult<Py<PyAny>>;
+type TransactionBlobCallResult = PyResult<Py<PyAny>>;
 
 #[pymethods]
 impl NativeTransactionBlobs {
-    fn stat(&self, py: Python<'_>, name: Name) -> Brought {
+    fn stat(&self, py: Python<'_>, name: Name) -> TransactionBlobCallResult {
         let (keyspace, transaction, name) = self.parts(&name);
-        self.run(py, async move { transaction.blob(&keyspace, name).stat().await.map(Answer::Blob) })
+        self.run(py, async move { transaction.blob(&keyspace, name).stat().await.map(PythonAnswer::Blob) })
     }
 
-    fn stat_many(&self, py: Python<'_>, names: Vec<Name>) -> Brought {
+    fn stat_many(&self, py: Python<'_>, names: Vec<Name>) -> TransactionBlobCallResult {
         let (keyspace, transaction) = (Arc::clone(&self.keyspace), self.transaction.clone());
         self.run(py, async move {
             let named = |name: &Name| keyspace.blob(Bytes::copy_from_slice(name.as_ref()));
             let blobs: Vec<_> = names.iter().map(named).collect();
-            transaction.stat_blobs(&blobs).await.map(Answer::Blobs)
+            transaction.stat_blobs(&blobs).await.map(PythonAnswer::Blobs)
         })
     }
 
     #[pyo3(signature = (name, attributes, chunk_bits = None))]
-    fn create(&self, py: Python<'_>, name: Name, attributes: Name, chunk_bits: Option<u8>) -> Brought {
+    fn create(
+        &self,
+        py: Python<'_>,
+        name: Name,
+        attributes: Name,
+        chunk_bits: Option<u8>,
+    ) -> TransactionBlobCallResult {
         let (keyspace, transaction, name) = self.parts(&name);
         let attributes = attributes.as_ref().to_vec();
         self.run(py, async move {
@@ -56,47 +62,55 @@ impl NativeTransactionBlobs {
                 Some(bits) => blob.create_with(bits, &attributes).await?,
                 None => blob.create(&attributes).await?,
             }
-            Ok(Answer::Nothing)
+            Ok(PythonAnswer::Nothing)
         })
     }
 
-    fn read(&self, py: Python<'_>, name: Name, offset: u64, length: u64) -> Brought {
+    fn read(&self, py: Python<'_>, name: Name, offset: u64, length: u64) -> TransactionBlobCallResult {
         let (keyspace, transaction, name) = self.parts(&name);
         self.run(py, async move {
             let bytes = transaction.blob(&keyspace, name).read(offset, length).await?;
-            Ok(Answer::Bytes(Some(bytes)))
+            Ok(PythonAnswer::Bytes(Some(bytes)))
         })
     }
 
-    fn write(&self, py: Python<'_>, name: Name, offset: u64, bytes: &Bound<'_, PyAny>) -> Brought {
+    fn write(
+        &self,
+        py: Python<'_>,
+        name: Name,
+        offset: u64,
+        bytes: &Bound<'_, PyAny>,
+    ) -> TransactionBlobCallResult {
         let (keyspace, transaction, name) = self.parts(&name);
         let bytes = copied(py, bytes)?;
         self.run(py, async move {
             transaction.blob(&keyspace, name).write(offset, bytes).await?;
-            Ok(Answer::Nothing)
+            Ok(PythonAnswer::Nothing)
         })
     }
 
-    fn append(&self, py: Python<'_>, name: Name, bytes: &Bound<'_, PyAny>) -> Brought {
+    fn append(&self, py: Python<'_>, name: Name, bytes: &Bound<'_, PyAny>) -> TransactionBlobCallResult {
         let (keyspace, transaction, name) = self.parts(&name);
         let bytes = copied(py, bytes)?;
-        self.run(py, async move { transaction.blob(&keyspace, name).append(bytes).await.map(Answer::Number) })
+        self.run(py, async move {
+            transaction.blob(&keyspace, name).append(bytes).await.map(PythonAnswer::Number)
+        })
     }
 
-    fn truncate(&self, py: Python<'_>, name: Name, size: u64) -> Brought {
+    fn truncate(&self, py: Python<'_>, name: Name, size: u64) -> TransactionBlobCallResult {
         let (keyspace, transaction, name) = self.parts(&name);
         self.run(py, async move {
             transaction.blob(&keyspace, name).truncate(size).await?;
-            Ok(Answer::Nothing)
+            Ok(PythonAnswer::Nothing)
         })
     }
 
-    fn set_attributes(&self, py: Python<'_>, name: Name, attributes: Name) -> Brought {
+    fn set_attributes(&self, py: Python<'_>, name: Name, attributes: Name) -> TransactionBlobCallResult {
         let (keyspace, transaction, name) = self.parts(&name);
         let attributes = attributes.as_ref().to_vec();
         self.run(py, async move {
             transaction.blob(&keyspace, name).set_attributes(&attributes).await?;
-            Ok(Answer::Nothing)
+            Ok(PythonAnswer::Nothing)
         })
     }
 
@@ -112,7 +126,7 @@ impl NativeTransactionBlobs {
         operand: &Bound<'_, PyAny>,
         offset: u64,
         old: bool,
-    ) -> Brought {
+    ) -> TransactionBlobCallResult {
         let (keyspace, transaction, name) = self.parts(&name);
         let change = NumberChange::new(operator, kind, operand, offset)?;
         let promises = Arc::clone(&self.promises);
@@ -120,15 +134,15 @@ impl NativeTransactionBlobs {
             let promise = change.in_transaction(&transaction.blob(&keyspace, name), old).await?;
             let mut promises = promises.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(kept) = promises.get_mut(place) {
-                *kept = Promised::Changed(promise);
+                *kept = PromisedValue::Changed(promise);
             }
-            Ok(Answer::Nothing)
+            Ok(PythonAnswer::Nothing)
         })
     }
 
-    fn delete(&self, py: Python<'_>, name: Name) -> Brought {
+    fn delete(&self, py: Python<'_>, name: Name) -> TransactionBlobCallResult {
         let (keyspace, transaction, name) = self.parts(&name);
-        self.run(py, async move { transaction.blob(&keyspace, name).remove().await.map(Answer::Flag) })
+        self.run(py, async move { transaction.blob(&keyspace, name).remove().await.map(PythonAnswer::Flag) })
     }
 }
 
@@ -150,8 +164,8 @@ impl NativeTransactionBlobs {
     fn run(
         &self,
         py: Python<'_>,
-        asked: impl Future<Output = Result<Answer, Error>> + Send + 'static,
-    ) -> Brought {
+        asked: impl Future<Output = Result<PythonAnswer, Error>> + Send + 'static,
+    ) -> TransactionBlobCallResult {
         self.core.run(py, async move { asked.await.map_err(Problem::from).into() })
     }
 }

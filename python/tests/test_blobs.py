@@ -314,7 +314,7 @@ def test_what_is_longer_than_one_write_is_seen_once_all_of_it_is_there(how: str,
             blobs.write("nothing", data)
 
 
-def test_who_writes_the_same_blob_anew_is_not_mixed_with_others(keyspace: Keyspace) -> None:
+def test_who_writes_the_same_blob_again_is_not_mixed_with_others(keyspace: Keyspace) -> None:
     blobs = keyspace.blobs
     first = cast(BlobIO, blobs.open("b", "wb", 0))
     first.write(b"1" * (2 * MIB))
@@ -400,7 +400,7 @@ def test_what_a_killed_writer_has_written_is_never_seen(keyspace: Keyspace, clie
     program = """
 import sys, zerohop
 blobs = zerohop.connect(sys.argv[1]).keyspace(sys.argv[2]).blobs
-file = blobs.open("anew", "wb", 0)
+file = blobs.open("again", "wb", 0)
 file.write(bytes(40 << 20))
 print("written", flush=True)
 file.write(bytes(400 << 20))
@@ -410,13 +410,13 @@ file.write(bytes(400 << 20))
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None and child.stdout.readline() == "written\n"
         child.kill()
-    found = blobs.stat("anew")
+    found = blobs.stat("again")
     assert found is not None and not found.finished and found.size == 0
     with pytest.raises(zerohop.UnfinishedError):
-        blobs.open("anew")
-    with blobs.open("anew", "wb") as file:
+        blobs.open("again")
+    with blobs.open("again", "wb") as file:
         file.write(b"whole")
-    assert blobs.read("anew") == b"whole"
+    assert blobs.read("again") == b"whole"
 
 
 STAGING = [b"\0zerohop staged\0" + slot + b"kept" for slot in (b"a", b"b", b"d")]

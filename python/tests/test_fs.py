@@ -169,7 +169,7 @@ def test_readers_see_the_old_or_the_new(fs: Any, root: str) -> None:
     # One who had it open is told, rather than given some of both.
     file = fs.open(path, cache_type="none")
     fs.pipe_file(path, b"new")
-    with pytest.raises(FileNotFoundError, match="written anew"):
+    with pytest.raises(FileNotFoundError, match="written again"):
         file.read(10)
 
 

@@ -170,7 +170,7 @@ def test_a_file_that_is_half_read_goes_on_elsewhere(fs: Any, path: str) -> None:
     with fs.open(path, cache_type="none") as file:
         packed = pickle.dumps(file)
     fs.pipe_file(path, b"other")
-    with pytest.raises(FileNotFoundError, match="written anew"):
+    with pytest.raises(FileNotFoundError, match="written again"):
         pickle.loads(packed).read()
 
 

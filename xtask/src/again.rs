@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::runner::job::{Ended, Job, SUITES_LINGER, WAITING};
+use crate::runner::job::{EndedJob, Job, SUITES_LINGER, WAITING};
 use crate::runner::{pool, programs};
 use crate::workshop::{Failure, Workshop, cannot_start};
 
@@ -18,7 +18,7 @@ const TABLE: &str = "docs/testing-load.md";
 
 /// What to repeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Task {
+pub struct RepeatTask {
     /// Tests whose label (program and name) contains one of these; `redis`, `slurm` and `python` are suites.
     pub names: Vec<String>,
     /// How often each.
@@ -30,7 +30,7 @@ pub struct Task {
 }
 
 /// Repeats them; fails if any run failed, and shows each that did.
-pub fn run(shop: &Workshop, task: &Task) -> Result<(), Failure> {
+pub fn run(shop: &Workshop, task: &RepeatTask) -> Result<(), Failure> {
     let is_meant = |label: &str| task.names.iter().any(|name| label.contains(name.as_str()));
     let mut tests = Vec::new();
     let suites: Vec<&str> = ["redis", "slurm", "python"]
@@ -72,7 +72,7 @@ pub fn run(shop: &Workshop, task: &Task) -> Result<(), Failure> {
             });
         }
     }
-    let busy = Busy::start(task.beside)?;
+    let busy = BusyProcesses::start(task.beside)?;
     let ended = pool::run_all(jobs, pool::capacity(), &BTreeMap::new(), |one| {
         if one.failure.is_some() {
             println!(
@@ -96,9 +96,9 @@ pub fn run(shop: &Workshop, task: &Task) -> Result<(), Failure> {
 }
 
 /// Processes that compute without end; ended by their handles.
-struct Busy(Vec<Child>);
+struct BusyProcesses(Vec<Child>);
 
-impl Busy {
+impl BusyProcesses {
     fn start(count: usize) -> Result<Self, Failure> {
         let mut busy = Self(Vec::new());
         for _ in 0..count {
@@ -115,7 +115,7 @@ impl Busy {
     }
 }
 
-impl Drop for Busy {
+impl Drop for BusyProcesses {
     fn drop(&mut self) {
         for child in &mut self.0 {
             let _ = child.kill();
@@ -125,7 +125,7 @@ impl Drop for Busy {
 }
 
 /// How the runs of one test went: runs, failed, median and longest time in seconds.
-fn rows(ended: &[Ended]) -> BTreeMap<String, String> {
+fn rows(ended: &[EndedJob]) -> BTreeMap<String, String> {
     let mut by_label: BTreeMap<String, (Vec<Duration>, usize)> = BTreeMap::new();
     for one in ended {
         let (took, failed) = by_label.entry(one.label()).or_default();
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn runs_of_one_test_are_one_row() {
-        let ended = |seconds: u64, failure: Option<&str>| Ended {
+        let ended = |seconds: u64, failure: Option<&str>| EndedJob {
             group: "processes",
             program: "zerohop suite".to_owned(),
             name: "a".to_owned(),
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn busy_processes_end_with_their_handle() {
-        let busy = Busy::start(1).unwrap();
+        let busy = BusyProcesses::start(1).unwrap();
         let pid = busy.0[0].id();
         assert!(Path::new(&format!("/proc/{pid}")).exists());
         drop(busy);

@@ -30,12 +30,12 @@ const PYTHON: &str = "zerohop-python";
 
 /// What a change touches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changed {
+pub struct ChangedPackages {
     packages: Vec<String>,
     steps: BTreeSet<String>,
 }
 
-impl Changed {
+impl ChangedPackages {
     /// The packages to build and test, benchmarks left out.
     pub fn packages(&self) -> &[String] {
         &self.packages
@@ -171,9 +171,9 @@ mod tests {
         ]
     }
 
-    fn of(files: &[&str]) -> Changed {
+    fn of(files: &[&str]) -> ChangedPackages {
         let files: Vec<String> = files.iter().map(|one| (*one).to_owned()).collect();
-        Changed::of(&files, &tree())
+        ChangedPackages::of(&files, &tree())
     }
 
     #[test]

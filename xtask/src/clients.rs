@@ -14,7 +14,7 @@ use crate::workshop::{Failure, Workshop, cannot_start, run as run_command};
 
 /// How a client is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Run {
+enum ClientRun {
     /// A script in `suites`, given the ports of a node's instances.
     Script(&'static str),
     /// The tests of the Python package whose names contain this word.
@@ -23,32 +23,32 @@ enum Run {
 
 /// An outside client.
 #[derive(Clone, Copy, Debug)]
-struct Client {
+struct OutsideClient {
     name: &'static str,
     /// What tells its version: a package of the environment, or a program of the system.
     version: &'static str,
-    run: Run,
+    run: ClientRun,
 }
 
 /// The wide set.
-const CLIENTS: [Client; 8] = [
-    Client {
+const CLIENTS: [OutsideClient; 8] = [
+    OutsideClient {
         name: "redis-benchmark",
         version: "redis-benchmark",
-        run: Run::Script("clients/redis-benchmark.sh"),
+        run: ClientRun::Script("clients/redis-benchmark.sh"),
     },
-    Client { name: "redis-py", version: "redis", run: Run::Script("redis/clients.py") },
-    Client { name: "ioredis", version: "ioredis", run: Run::Script("clients/ioredis.js") },
-    Client { name: "pandas", version: "pandas", run: Run::Pytest("pandas") },
-    Client { name: "pyarrow", version: "pyarrow", run: Run::Pytest("parquet") },
-    Client { name: "zarr", version: "zarr", run: Run::Pytest("zarr") },
-    Client { name: "xarray", version: "xarray", run: Run::Pytest("xarray") },
-    Client { name: "dask", version: "dask", run: Run::Pytest("dask") },
+    OutsideClient { name: "redis-py", version: "redis", run: ClientRun::Script("redis/clients.py") },
+    OutsideClient { name: "ioredis", version: "ioredis", run: ClientRun::Script("clients/ioredis.js") },
+    OutsideClient { name: "pandas", version: "pandas", run: ClientRun::Pytest("pandas") },
+    OutsideClient { name: "pyarrow", version: "pyarrow", run: ClientRun::Pytest("parquet") },
+    OutsideClient { name: "zarr", version: "zarr", run: ClientRun::Pytest("zarr") },
+    OutsideClient { name: "xarray", version: "xarray", run: ClientRun::Pytest("xarray") },
+    OutsideClient { name: "dask", version: "dask", run: ClientRun::Pytest("dask") },
 ];
 
 /// How one client fared.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Row {
+struct ClientRow {
     name: &'static str,
     version: String,
     /// The first line that says what went wrong; `None` if all went well.
@@ -61,23 +61,23 @@ pub fn run(shop: &Workshop, names: &[&str]) -> Result<(), Failure> {
         let known: Vec<&str> = CLIENTS.iter().map(|one| one.name).collect();
         return Err(Failure::new(format!("there is no client `{unknown}`; there are {}", known.join(", "))));
     }
-    let wanted: Vec<&Client> =
+    let wanted: Vec<&OutsideClient> =
         CLIENTS.iter().filter(|one| names.is_empty() || names.contains(&one.name)).collect();
     environment::system(shop)?;
     let kept = environment::install(shop, Set::Clients)?;
     let mut cargo = shop.cargo();
     cargo.args(["build", "--locked", "--quiet", "--package", "zerohop"]);
     run_command(&mut cargo, "what went wrong is shown above")?;
-    let needs_wheel = wanted.iter().any(|one| matches!(one.run, Run::Pytest(_)));
+    let needs_wheel = wanted.iter().any(|one| matches!(one.run, ClientRun::Pytest(_)));
     let python = if needs_wheel { Some(python::install(shop, Profile::Dev, &kept)?) } else { None };
     let mut rows = Vec::new();
     for client in wanted {
         println!("xtask: {} …", client.name);
         let failure = match client.run {
-            Run::Script(script) => play(shop, &kept, script)?,
-            Run::Pytest(word) => pytest(shop, python.as_deref(), word)?,
+            ClientRun::Script(script) => play(shop, &kept, script)?,
+            ClientRun::Pytest(word) => pytest(shop, python.as_deref(), word)?,
         };
-        rows.push(Row { name: client.name, version: version(&kept, client.version), failure });
+        rows.push(ClientRow { name: client.name, version: version(&kept, client.version), failure });
     }
     print!("{}", table(&rows));
     match rows.iter().filter(|row| row.failure.is_some()).count() {
@@ -88,8 +88,8 @@ pub fn run(shop: &Workshop, names: &[&str]) -> Result<(), Failure> {
     }
 }
 
-fn table(rows: &[Row]) -> String {
-    let line = |row: &Row| match &row.failure {
+fn table(rows: &[ClientRow]) -> String {
+    let line = |row: &ClientRow| match &row.failure {
         None => format!("{:16} {:12} passed\n", row.name, row.version),
         Some(failure) => format!("{:16} {:12} FAILED  {failure}\n", row.name, row.version),
     };
@@ -210,7 +210,7 @@ mod tests {
     fn each_script_is_there() {
         let shop = Workshop::find().unwrap();
         for client in CLIENTS {
-            if let Run::Script(script) = client.run {
+            if let ClientRun::Script(script) = client.run {
                 assert!(shop.root.join("suites").join(script).is_file(), "{script}");
             }
         }
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_row_tells_name_version_and_the_first_failure() {
-        let row = |failure: Option<&str>| Row {
+        let row = |failure: Option<&str>| ClientRow {
             name: "zarr",
             version: "3.1".to_owned(),
             failure: failure.map(str::to_owned),

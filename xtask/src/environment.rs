@@ -16,7 +16,7 @@ use std::process::Command;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::test::Done;
+use crate::test::FinishedStep;
 use crate::workshop::{Failure, Workshop, cannot_start};
 
 /// Which list of packages.
@@ -65,27 +65,27 @@ pub fn site_packages(venv: &Path) -> Result<PathBuf, Failure> {
 
 /// An installation that is under way beside other work.
 #[derive(Debug)]
-pub struct Installing(JoinHandle<(Duration, Result<String, Failure>)>);
+pub struct RunningInstallation(JoinHandle<(Duration, Result<String, Failure>)>);
 
 /// Begins to install the set `test` and the system's programs, beside other work.
-pub fn begin(shop: &Workshop) -> Installing {
+pub fn begin(shop: &Workshop) -> RunningInstallation {
     let shop = shop.clone();
-    Installing(std::thread::spawn(move || {
+    RunningInstallation(std::thread::spawn(move || {
         let begin = Instant::now();
         let all = system(&shop).and_then(|()| install(&shop, Set::Test)).map(|_| String::new());
         (begin.elapsed(), all)
     }))
 }
 
-impl Installing {
+impl RunningInstallation {
     /// Waits for its end.
-    pub fn wait(self) -> Result<Done, Failure> {
+    pub fn wait(self) -> Result<FinishedStep, Failure> {
         let (took, all) = self
             .0
             .join()
             .unwrap_or_else(|_| (Duration::ZERO, Err(Failure::new("the thread that installs has panicked"))));
         let said = all?;
-        let done = Done { step: "environment", took, cost: Duration::ZERO, said };
+        let done = FinishedStep { step: "environment", took, cost: Duration::ZERO, said };
         println!("{}", crate::test::line("ok", &done));
         Ok(done)
     }

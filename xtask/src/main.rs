@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use xtask::changed::Changed;
+use xtask::changed::ChangedPackages;
 use xtask::workshop::{Failure, Workshop};
 use xtask::{again, bench, clients, fuzz, python, redis, slurm, soak, test, tidy};
 
@@ -81,25 +81,26 @@ fn main() -> ExitCode {
 }
 
 /// Reads what follows `test`.
-fn test_arguments(shop: &Workshop, words: &[&str]) -> Result<test::Wanted, Failure> {
+fn test_arguments(shop: &Workshop, words: &[&str]) -> Result<test::TestSelection, Failure> {
     match words {
-        [] => Ok(test::Wanted::default()),
-        ["--only", steps @ ..] if !steps.is_empty() => Ok(test::Wanted {
+        [] => Ok(test::TestSelection::default()),
+        ["--only", steps @ ..] if !steps.is_empty() => Ok(test::TestSelection {
             steps: steps.iter().map(|one| (*one).to_owned()).collect(),
-            ..test::Wanted::default()
+            ..test::TestSelection::default()
         }),
-        ["--record"] => Ok(test::Wanted { is_recorded: true, ..test::Wanted::default() }),
+        ["--record"] => Ok(test::TestSelection { is_recorded: true, ..test::TestSelection::default() }),
         ["--changed"] => test_arguments(shop, &["--changed", "HEAD"]),
-        ["--changed", base] if !base.starts_with('-') => {
-            Ok(test::Wanted { changed: Some(Changed::since(shop, base)?), ..test::Wanted::default() })
-        }
+        ["--changed", base] if !base.starts_with('-') => Ok(test::TestSelection {
+            changed: Some(ChangedPackages::since(shop, base)?),
+            ..test::TestSelection::default()
+        }),
         other => Err(usage(&format!("`{}` means nothing to test", other.join(" ")))),
     }
 }
 
 /// Reads what follows `again`.
-fn again_arguments(words: &[&str]) -> Result<again::Task, Failure> {
-    let mut task = again::Task { names: Vec::new(), times: 20, beside: 2, is_recorded: false };
+fn again_arguments(words: &[&str]) -> Result<again::RepeatTask, Failure> {
+    let mut task = again::RepeatTask { names: Vec::new(), times: 20, beside: 2, is_recorded: false };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match *word {
@@ -118,8 +119,8 @@ fn again_arguments(words: &[&str]) -> Result<again::Task, Failure> {
 }
 
 /// Reads what follows `soak`.
-fn soak_arguments(words: &[&str]) -> Result<soak::Task, Failure> {
-    let mut task = soak::Task::default();
+fn soak_arguments(words: &[&str]) -> Result<soak::SoakTask, Failure> {
+    let mut task = soak::SoakTask::default();
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match *word {
@@ -137,9 +138,9 @@ fn number<N: std::str::FromStr>(option: &str, word: Option<&&str>) -> Result<N, 
 }
 
 /// Reads what follows `fuzz`.
-fn fuzz_arguments(words: &[&str]) -> Result<(Option<String>, fuzz::Task), Failure> {
+fn fuzz_arguments(words: &[&str]) -> Result<(Option<String>, fuzz::FuzzTask), Failure> {
     let mut target = None;
-    let mut task = fuzz::Task::Search { seconds: fuzz::SECONDS_BY_HAND };
+    let mut task = fuzz::FuzzTask::Search { seconds: fuzz::SECONDS_BY_HAND };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| usage(&format!("{word} wants a value")));
@@ -149,9 +150,9 @@ fn fuzz_arguments(words: &[&str]) -> Result<(Option<String>, fuzz::Task), Failur
                 let seconds = seconds
                     .parse()
                     .map_err(|_| usage(&format!("--seconds wants a whole number, not `{seconds}`")))?;
-                task = fuzz::Task::Search { seconds };
+                task = fuzz::FuzzTask::Search { seconds };
             }
-            "--replay" => task = fuzz::Task::Replay { input: PathBuf::from(value()?) },
+            "--replay" => task = fuzz::FuzzTask::Replay { input: PathBuf::from(value()?) },
             name if !name.starts_with('-') && target.is_none() => target = Some(name.to_owned()),
             other => return Err(usage(&format!("`{other}` means nothing to fuzz"))),
         }
@@ -196,10 +197,10 @@ mod tests {
     fn fuzz_takes_its_options_in_any_order() {
         let (target, task) = fuzz_arguments(&["--seconds", "5", "frame"]).unwrap();
         assert_eq!(target.as_deref(), Some("frame"));
-        assert_eq!(task, fuzz::Task::Search { seconds: 5 });
+        assert_eq!(task, fuzz::FuzzTask::Search { seconds: 5 });
         let (target, task) = fuzz_arguments(&["frame", "--replay", "x/crash-1"]).unwrap();
         assert_eq!(target.as_deref(), Some("frame"));
-        assert_eq!(task, fuzz::Task::Replay { input: PathBuf::from("x/crash-1") });
+        assert_eq!(task, fuzz::FuzzTask::Replay { input: PathBuf::from("x/crash-1") });
     }
 
     #[test]

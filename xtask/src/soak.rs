@@ -12,14 +12,14 @@ use crate::workshop::{Failure, Workshop, cannot_start};
 
 /// What to search.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Task {
+pub struct SoakTask {
     /// For how long; a turn that has begun then is still ended.
     pub hours: f64,
     /// Only this step.
     pub step: Option<String>,
 }
 
-impl Default for Task {
+impl Default for SoakTask {
     fn default() -> Self {
         Self { hours: 8.0, step: None }
     }
@@ -27,20 +27,20 @@ impl Default for Task {
 
 /// A step: what it does in a turn, given a fresh number.
 #[derive(Clone, Copy)]
-struct Step {
+struct SoakStep {
     name: &'static str,
     command: fn(&Workshop, &Path, u64) -> Command,
 }
 
-const STEPS: [Step; 8] = [
-    Step { name: "seeds", command: cluster_seeds },
-    Step { name: "node-seeds", command: node_seeds },
-    Step { name: "plants", command: plants },
-    Step { name: "fuzz", command: |shop, xtask, _| words(shop, xtask, &["fuzz", "--seconds", "60"]) },
-    Step { name: "processes", command: processes },
-    Step { name: "redis", command: redis },
-    Step { name: "slurm", command: |shop, xtask, _| words(shop, xtask, &["slurm"]) },
-    Step { name: "clients", command: |shop, xtask, _| words(shop, xtask, &["clients"]) },
+const STEPS: [SoakStep; 8] = [
+    SoakStep { name: "seeds", command: cluster_seeds },
+    SoakStep { name: "node-seeds", command: node_seeds },
+    SoakStep { name: "plants", command: plants },
+    SoakStep { name: "fuzz", command: |shop, xtask, _| words(shop, xtask, &["fuzz", "--seconds", "60"]) },
+    SoakStep { name: "processes", command: processes },
+    SoakStep { name: "redis", command: redis },
+    SoakStep { name: "slurm", command: |shop, xtask, _| words(shop, xtask, &["slurm"]) },
+    SoakStep { name: "clients", command: |shop, xtask, _| words(shop, xtask, &["clients"]) },
 ];
 
 /// Seeds of a turn.
@@ -95,8 +95,8 @@ fn redis(shop: &Workshop, xtask: &Path, fresh: u64) -> Command {
 }
 
 /// Searches until the time is over; fails if anything was found.
-pub fn run(shop: &Workshop, task: &Task) -> Result<(), Failure> {
-    let steps: Vec<Step> =
+pub fn run(shop: &Workshop, task: &SoakTask) -> Result<(), Failure> {
+    let steps: Vec<SoakStep> =
         STEPS.into_iter().filter(|one| task.step.as_deref().is_none_or(|name| name == one.name)).collect();
     if steps.is_empty() {
         let known: Vec<&str> = STEPS.iter().map(|one| one.name).collect();
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn an_unknown_step_is_answered_with_the_known_ones() {
-        let task = Task { hours: 0.0, step: Some("seed".to_owned()) };
+        let task = SoakTask { hours: 0.0, step: Some("seed".to_owned()) };
         let said = run(&Workshop::find().unwrap(), &task).unwrap_err().to_string();
         assert!(said.contains("seeds, node-seeds, plants"), "{said}");
     }

@@ -5,17 +5,17 @@ use std::process::Command;
 use bench_common::ceph::{Ceph, POOL};
 use bench_common::failure::Failure;
 use bench_common::process;
-use bench_common::reading::Reading;
+use bench_common::reading::Measurement;
 use bench_common::servers::Place;
 
 use crate::Orders;
 use crate::limits::{DEPTH, LARGE_BYTES, RUN_BASE, SMALL_BYTES};
 
 /// Large and small objects, and one at a time, by `rados bench`.
-pub(crate) fn run(place: &Place, in_memory: bool, orders: &Orders) -> Result<Reading, Failure> {
+pub(crate) fn run(place: &Place, in_memory: bool, orders: &Orders) -> Result<Measurement, Failure> {
     let ceph = Ceph::start(place, in_memory)?;
-    let mut reading = Reading::default();
-    let bench = |depth: usize, what: &str, bytes: usize, run: &str| -> Result<Said, Failure> {
+    let mut reading = Measurement::default();
+    let bench = |depth: usize, what: &str, bytes: usize, run: &str| -> Result<RadosReport, Failure> {
         self::bench(&ceph, orders, (depth, what, bytes, run))
     };
     // What is read is what the write before it has left.
@@ -32,7 +32,7 @@ pub(crate) fn run(place: &Place, in_memory: bool, orders: &Orders) -> Result<Rea
 
 /// What a report of `rados bench` says.
 #[derive(Debug, PartialEq)]
-struct Said {
+struct RadosReport {
     megabytes: f64,
     operations: f64,
     latency_ms: f64,
@@ -42,7 +42,7 @@ fn bench(
     ceph: &Ceph,
     orders: &Orders,
     (depth, what, bytes, run): (usize, &str, usize, &str),
-) -> Result<Said, Failure> {
+) -> Result<RadosReport, Failure> {
     let (depth, bytes, object) = (depth.to_string(), bytes.to_string(), LARGE_BYTES.to_string());
     // Whole seconds are all that it takes.
     let seconds = orders.seconds.ceil().max(1.0).to_string();
@@ -56,13 +56,13 @@ fn bench(
 }
 
 /// Reads the end of a report. Its megabytes are of 2^20 bytes.
-fn read(report: &str) -> Result<Said, Failure> {
+fn read(report: &str) -> Result<RadosReport, Failure> {
     let figure = |name: &str| {
         let line = report.lines().find(|line| line.starts_with(name));
         let figure = line.and_then(|line| line.split(':').nth(1)?.trim().parse::<f64>().ok());
         figure.ok_or_else(|| Failure::Protocol(format!("no {name} in: {report}")))
     };
-    Ok(Said {
+    Ok(RadosReport {
         megabytes: figure("Bandwidth (MB/sec)")? * f64::from(1 << 20) / 1e6,
         operations: figure("Average IOPS")?,
         latency_ms: figure("Average Latency(s)")? * 1e3,
@@ -78,7 +78,7 @@ mod tests {
         let report = "hints = 1\nTotal time run:         3.01\nBandwidth (MB/sec):     1000\nStddev Bandwidth:       5\n\
                       Average IOPS:           250\nStddev IOPS:            1.2\nAverage Latency(s):     0.0625\n";
         let said = read(report).unwrap();
-        assert_eq!(said, Said { megabytes: 1048.576, operations: 250.0, latency_ms: 62.5 });
+        assert_eq!(said, RadosReport { megabytes: 1048.576, operations: 250.0, latency_ms: 62.5 });
         assert!(read("nothing").is_err());
     }
 }

@@ -35,7 +35,7 @@ pub(crate) const OBJECTS: usize = 32;
 /// Chunks of one confirmed read.
 pub(crate) const CHUNKS: usize = 8;
 
-/// Bytes that fio writes before it begins anew.
+/// Bytes that fio writes before it begins again.
 pub(crate) const FIO_BYTES: &str = "1G";
 
 /// How long one operation is tried.

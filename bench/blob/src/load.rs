@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 use bench_common::failure::Failure;
 use bench_common::histogram::Histogram;
 use bench_common::process::now;
-use bench_common::reading::Reading;
+use bench_common::reading::Measurement;
 use bench_common::servers::{Cluster, KEYSPACE, Place};
 use bench_common::workload::Draws;
 use tokio::runtime::Builder;
 use tokio::task::{LocalSet, spawn_local};
-use zerohop_client::{Client, Error, Keyspace, Options};
+use zerohop_client::{Client, ClientOptions, Error, Keyspace};
 
 use crate::Orders;
 use crate::limits::{CHUNKS, CONNECTIONS, DEPTH, LARGE_BYTES, OBJECTS, OPERATION, SMALL_BYTES, WARM_UP};
 
 /// What is done over and over.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Do {
+enum RepeatedWork {
     Read {
         bytes: usize,
     },
@@ -38,23 +38,23 @@ const CHUNK_BYTES: usize = 1 << 20;
 const INTERVAL: &str = "interval";
 
 /// What was done.
-struct Done {
+struct WorkDone {
     latencies: Histogram,
     passed: Duration,
 }
 
 /// Large reads and writes.
-pub(crate) fn bulk(place: &Place, orders: &Orders) -> Result<Reading, Failure> {
+pub(crate) fn bulk(place: &Place, orders: &Orders) -> Result<Measurement, Failure> {
     on(place, (1, "4MiB", INTERVAL), |cluster| async move {
         let objects = made(&cluster, CONNECTIONS, LARGE_BYTES).await?;
         let before = cluster.cpu()?;
-        let read = run(&objects, 1, Do::Read { bytes: LARGE_BYTES }, orders).await?;
+        let read = run(&objects, 1, RepeatedWork::Read { bytes: LARGE_BYTES }, orders).await?;
         let between = cluster.cpu()?;
-        let written = run(&objects, 1, Do::Write { bytes: LARGE_BYTES }, orders).await?;
-        let mut reading = Reading::default();
+        let written = run(&objects, 1, RepeatedWork::Write { bytes: LARGE_BYTES }, orders).await?;
+        let mut reading = Measurement::default();
         reading.put("read MB/s", megabytes(&read, LARGE_BYTES));
         reading.put("write MB/s", megabytes(&written, LARGE_BYTES));
-        let gigabytes = |done: &Done| done.latencies.count() as f64 * LARGE_BYTES as f64 / 1e9;
+        let gigabytes = |done: &WorkDone| done.latencies.count() as f64 * LARGE_BYTES as f64 / 1e9;
         // The warm-up is in the time, and not in the count: its share is taken off.
         let counted = 1.0 / (1.0 + WARM_UP);
         let seconds = between.since(before).ran.as_secs_f64() * counted;
@@ -67,23 +67,23 @@ pub(crate) fn bulk(place: &Place, orders: &Orders) -> Result<Reading, Failure> {
 }
 
 /// Large and small operations at the depth of `rados bench`.
-pub(crate) fn objects(place: &Place, in_memory: bool, orders: &Orders) -> Result<Reading, Failure> {
+pub(crate) fn objects(place: &Place, in_memory: bool, orders: &Orders) -> Result<Measurement, Failure> {
     let durability = if in_memory { "memory" } else { INTERVAL };
     on(place, (1, "4MiB", durability), |cluster| async move {
         let objects = made(&cluster, 1, LARGE_BYTES).await?;
         let (large, small) = (LARGE_BYTES, SMALL_BYTES);
-        let mut reading = Reading::default();
-        let done = run(&objects, DEPTH, Do::Write { bytes: large }, orders).await?;
+        let mut reading = Measurement::default();
+        let done = run(&objects, DEPTH, RepeatedWork::Write { bytes: large }, orders).await?;
         reading.put("write MB/s", megabytes(&done, large));
-        let done = run(&objects, DEPTH, Do::Read { bytes: large }, orders).await?;
+        let done = run(&objects, DEPTH, RepeatedWork::Read { bytes: large }, orders).await?;
         reading.put("read MB/s", megabytes(&done, large));
-        let done = run(&objects, DEPTH, Do::Write { bytes: small }, orders).await?;
+        let done = run(&objects, DEPTH, RepeatedWork::Write { bytes: small }, orders).await?;
         reading.put("small write K op/s", thousands(&done));
-        let done = run(&objects, DEPTH, Do::Read { bytes: small }, orders).await?;
+        let done = run(&objects, DEPTH, RepeatedWork::Read { bytes: small }, orders).await?;
         reading.put("small read K op/s", thousands(&done));
-        let done = run(&objects, 1, Do::Write { bytes: small }, orders).await?;
+        let done = run(&objects, 1, RepeatedWork::Write { bytes: small }, orders).await?;
         reading.put("one write ms", done.latencies.mean() / 1e6);
-        let done = run(&objects, 1, Do::Read { bytes: small }, orders).await?;
+        let done = run(&objects, 1, RepeatedWork::Read { bytes: small }, orders).await?;
         reading.put("one read ms", done.latencies.mean() / 1e6);
         cluster.end()?;
         Ok(reading)
@@ -91,32 +91,32 @@ pub(crate) fn objects(place: &Place, in_memory: bool, orders: &Orders) -> Result
 }
 
 /// Small reads of one chunk each.
-pub(crate) fn one_chunk(place: &Place, nodes: usize, orders: &Orders) -> Result<Reading, Failure> {
-    let what = Do::Read { bytes: SMALL_BYTES };
+pub(crate) fn one_chunk(place: &Place, nodes: usize, orders: &Orders) -> Result<Measurement, Failure> {
+    let what = RepeatedWork::Read { bytes: SMALL_BYTES };
     one_at_a_time(place, nodes, CHUNKS * CHUNK_BYTES, what, orders)
 }
 
 /// Lookups of records as long.
-pub(crate) fn key(place: &Place, orders: &Orders) -> Result<Reading, Failure> {
-    one_at_a_time(place, 1, SMALL_BYTES, Do::Lookup, orders)
+pub(crate) fn key(place: &Place, orders: &Orders) -> Result<Measurement, Failure> {
+    one_at_a_time(place, 1, SMALL_BYTES, RepeatedWork::Lookup, orders)
 }
 
 /// Small reads of several chunks at once.
-pub(crate) fn many_chunks(place: &Place, orders: &Orders) -> Result<Reading, Failure> {
-    one_at_a_time(place, 3, CHUNKS * CHUNK_BYTES, Do::ReadChunks, orders)
+pub(crate) fn many_chunks(place: &Place, orders: &Orders) -> Result<Measurement, Failure> {
+    one_at_a_time(place, 3, CHUNKS * CHUNK_BYTES, RepeatedWork::ReadChunks, orders)
 }
 
 fn one_at_a_time(
     place: &Place,
     nodes: usize,
     bytes: usize,
-    what: Do,
+    what: RepeatedWork,
     orders: &Orders,
-) -> Result<Reading, Failure> {
+) -> Result<Measurement, Failure> {
     on(place, (nodes as u16, "1MiB", INTERVAL), |cluster| async move {
         let objects = made(&cluster, 1, bytes).await?;
         let done = run(&objects, 1, what, orders).await?;
-        let mut reading = Reading::default();
+        let mut reading = Measurement::default();
         reading.put("p50 us", done.latencies.percentile(0.5) as f64 / 1e3);
         reading.put("p99 us", done.latencies.percentile(0.99) as f64 / 1e3);
         cluster.end()?;
@@ -137,7 +137,7 @@ async fn made(cluster: &Cluster, clients: usize, bytes: usize) -> Result<Objects
     let endpoints: Vec<&str> = endpoints.iter().map(String::as_str).collect();
     let mut keyspaces = Vec::new();
     for _ in 0..clients {
-        let options = Options { deadline: OPERATION, ..Options::default() };
+        let options = ClientOptions { deadline: OPERATION, ..ClientOptions::default() };
         let client = Client::connect_with(&endpoints, options).await.map_err(failed)?;
         keyspaces.push(Rc::new(client.keyspace(KEYSPACE).await.map_err(failed)?));
     }
@@ -152,7 +152,12 @@ async fn made(cluster: &Cluster, clients: usize, bytes: usize) -> Result<Objects
     Ok(Objects { keyspaces, contents })
 }
 
-async fn run(objects: &Objects, depth: usize, what: Do, orders: &Orders) -> Result<Done, Failure> {
+async fn run(
+    objects: &Objects,
+    depth: usize,
+    what: RepeatedWork,
+    orders: &Orders,
+) -> Result<WorkDone, Failure> {
     let begin = now() + Duration::from_secs_f64(orders.seconds * WARM_UP);
     let until = begin + Duration::from_secs_f64(orders.seconds);
     let mut tasks = Vec::new();
@@ -165,7 +170,7 @@ async fn run(objects: &Objects, depth: usize, what: Do, orders: &Orders) -> Resu
             ));
         }
     }
-    let mut done = Done { latencies: Histogram::new(), passed: until - begin };
+    let mut done = WorkDone { latencies: Histogram::new(), passed: until - begin };
     for task in tasks {
         let lane = task.await.map_err(|fault| Failure::Protocol(format!("that a client {fault}")))?;
         for took in lane.map_err(failed)? {
@@ -179,7 +184,7 @@ async fn run(objects: &Objects, depth: usize, what: Do, orders: &Orders) -> Resu
 async fn lane(
     keyspace: &Keyspace,
     contents: &[u8],
-    what: Do,
+    what: RepeatedWork,
     (begin, until): (Instant, Instant),
     seed: u64,
 ) -> Result<Vec<u64>, Error> {
@@ -199,18 +204,18 @@ async fn lane(
         };
         let mut place = place;
         let right = match what {
-            Do::Read { bytes } => {
+            RepeatedWork::Read { bytes } => {
                 let at = place(bytes);
                 let read = blobs[object].read_at(at, bytes as u64).await?.read_to_end().await?;
                 // What is there may have been written meanwhile, by pieces of the same contents.
                 read.len() == bytes
             }
-            Do::Write { bytes } => {
+            RepeatedWork::Write { bytes } => {
                 let at = place(bytes);
                 blobs[object].write_at(at, &contents[..bytes]).await?;
                 true
             }
-            Do::ReadChunks => {
+            RepeatedWork::ReadChunks => {
                 let at = place(SMALL_BYTES) % (CHUNK_BYTES as u64);
                 let ranges: Vec<(u64, u64)> = (0..CHUNKS as u64)
                     .map(|chunk| (chunk * CHUNK_BYTES as u64 + at, SMALL_BYTES as u64))
@@ -218,7 +223,7 @@ async fn lane(
                 let read = blobs[object].read_ranges(&ranges).await?;
                 read.len() == CHUNKS && read.iter().all(|one| one.len() == SMALL_BYTES)
             }
-            Do::Lookup => {
+            RepeatedWork::Lookup => {
                 let found = keyspace.lookup_bytes(&name(object)).await?;
                 found.is_some_and(|found| found.len() == SMALL_BYTES)
             }
@@ -240,9 +245,9 @@ fn on<F>(
     place: &Place,
     (nodes, chunk, durability): (u16, &str, &str),
     work: impl FnOnce(Cluster) -> F,
-) -> Result<Reading, Failure>
+) -> Result<Measurement, Failure>
 where
-    F: Future<Output = Result<Reading, Failure>>,
+    F: Future<Output = Result<Measurement, Failure>>,
 {
     let setting = format!("--durability {durability} --replicas 1 --min-in-sync 1 --chunk-size {chunk}");
     let cluster = Cluster::start(place, nodes, &setting)?;
@@ -255,10 +260,10 @@ fn failed(error: Error) -> Failure {
     Failure::Protocol(error.to_string())
 }
 
-fn thousands(done: &Done) -> f64 {
+fn thousands(done: &WorkDone) -> f64 {
     done.latencies.count() as f64 / done.passed.as_secs_f64() / 1e3
 }
 
-fn megabytes(done: &Done, bytes: usize) -> f64 {
+fn megabytes(done: &WorkDone, bytes: usize) -> f64 {
     thousands(done) * bytes as f64 / 1e3
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bench_common::failure::Failure;
 use bench_common::limits::{END, STATUS_POLL};
 use bench_common::process;
-use bench_common::reading::Reading;
+use bench_common::reading::Measurement;
 use bench_common::servers::Place;
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ pub(crate) fn fio() -> Result<PathBuf, String> {
 }
 
 /// As many streams from the server as clients have connections.
-pub(crate) fn loopback(place: &Place, orders: &Orders) -> Result<Reading, Failure> {
+pub(crate) fn loopback(place: &Place, orders: &Orders) -> Result<Measurement, Failure> {
     let program = iperf3().map_err(Failure::Usage)?;
     let port = process::free_ports(1)?.to_string();
     let arguments = ["--server", "--bind", "127.0.0.1", "--port", &port].map(str::to_owned);
@@ -46,13 +46,13 @@ pub(crate) fn loopback(place: &Place, orders: &Orders) -> Result<Reading, Failur
     ended?;
     let bits = report["end"]["sum_received"]["bits_per_second"].as_f64();
     let bits = bits.ok_or_else(|| Failure::Protocol("no rate".into()))?;
-    let mut reading = Reading::default();
+    let mut reading = Measurement::default();
     reading.put("read MB/s", bits / 8e6);
     Ok(reading)
 }
 
 /// Sequential writes through the page cache.
-pub(crate) fn disk(place: &Place, orders: &Orders) -> Result<Reading, Failure> {
+pub(crate) fn disk(place: &Place, orders: &Orders) -> Result<Measurement, Failure> {
     let mut command = Command::new(fio().map_err(Failure::Usage)?);
     command.args(["--name", "write", "--rw", "write", "--bs", "1M", "--ioengine", "psync", "--time_based"]);
     command.args(["--size", FIO_BYTES, "--output-format", "json", "--runtime"]);
@@ -60,7 +60,7 @@ pub(crate) fn disk(place: &Place, orders: &Orders) -> Result<Reading, Failure> {
     let report = told(&process::output(&mut command, limit(orders))?)?;
     let bytes = report["jobs"][0]["write"]["bw_bytes"].as_f64();
     let bytes = bytes.ok_or_else(|| Failure::Protocol("no rate".into()))?;
-    let mut reading = Reading::default();
+    let mut reading = Measurement::default();
     reading.put("write MB/s", bytes / 1e6);
     Ok(reading)
 }

@@ -7,7 +7,7 @@
 use std::net::{SocketAddr, TcpStream};
 
 use bench_common::failure::Failure;
-use bench_common::protocol::{Answer, Op, Protocol, Request, Said, connect};
+use bench_common::protocol::{Answer, AnswerContent, Op, Protocol, Request, connect};
 
 /// What a connection begins with: the preface, empty settings, and room for 2 GiB of answers, more than any run has.
 const PREFACE: &[u8] =
@@ -146,8 +146,8 @@ impl Protocol for Etcd {
         let said = match message {
             // One byte that says uncompressed, four that say how long.
             Some([0, _, _, _, _, message @ ..]) if op == Op::Lookup => value_of(message)?,
-            Some([0, ..]) => Said::Done,
-            _ => Said::Other("a call that failed".into()),
+            Some([0, ..]) => AnswerContent::Done,
+            _ => AnswerContent::Other("a call that failed".into()),
         };
         Ok(Answer::Whole { used: at, slot: 0, said })
     }
@@ -180,9 +180,9 @@ fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, length: usize) {
 }
 
 /// RangeResponse { kvs = 2: KeyValue { value = 5 } }.
-fn value_of(response: &[u8]) -> Result<Said<'_>, Failure> {
-    let Some(found) = field(response, 2)? else { return Ok(Said::Absent) };
-    Ok(field(found, 5)?.map_or(Said::Absent, Said::Value))
+fn value_of(response: &[u8]) -> Result<AnswerContent<'_>, Failure> {
+    let Some(found) = field(response, 2)? else { return Ok(AnswerContent::Absent) };
+    Ok(field(found, 5)?.map_or(AnswerContent::Absent, AnswerContent::Value))
 }
 
 /// The bytes of the first field of that number in a message of Protocol Buffers.
@@ -281,11 +281,26 @@ mod tests {
         let (head, tail) =
             ((HEADERS, END_HEADERS, 1, &b"x"[..]), (HEADERS, END_HEADERS | END_STREAM, 1, &b"y"[..]));
         let put = frames(&[head, (DATA, 0, 1, b"\0\0\0\0\x02\x0a\0"), tail]);
-        testing::reads(fresh, Op::Insert, &put, Said::Done);
+        testing::reads(fresh, Op::Insert, &put, AnswerContent::Done);
         let found = b"\0\0\0\0\x0e\x0a\x02\x08\x01\x12\x06\x0a\x01k\x2a\x01v\x20\x01";
-        testing::reads(fresh, Op::Lookup, &frames(&[head, (DATA, 0, 1, found), tail]), Said::Value(b"v"));
-        testing::reads(fresh, Op::Lookup, &frames(&[head, (DATA, 0, 1, b"\0\0\0\0\0"), tail]), Said::Absent);
-        testing::reads(fresh, Op::Insert, &frames(&[tail]), Said::Other("a call that failed".into()));
+        testing::reads(
+            fresh,
+            Op::Lookup,
+            &frames(&[head, (DATA, 0, 1, found), tail]),
+            AnswerContent::Value(b"v"),
+        );
+        testing::reads(
+            fresh,
+            Op::Lookup,
+            &frames(&[head, (DATA, 0, 1, b"\0\0\0\0\0"), tail]),
+            AnswerContent::Absent,
+        );
+        testing::reads(
+            fresh,
+            Op::Insert,
+            &frames(&[tail]),
+            AnswerContent::Other("a call that failed".into()),
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::Instant;
 use crate::failure::Failure;
 use crate::histogram::Histogram;
 use crate::limits::{ANSWER_WAIT, RECEIVE_BYTES};
-use crate::protocol::{Answer, Op, Protocol, Request, Said};
+use crate::protocol::{Answer, AnswerContent, Op, Protocol, Request};
 use crate::readiness::{Events, Readiness, Watch};
 use crate::workload::Records;
 
@@ -281,16 +281,16 @@ impl<P: Protocol> Connection<P> {
 }
 
 /// Whether the answer is the right one. Inserts and removes are only of records that are absent and present.
-fn check(op: Op, index: u32, said: &Said<'_>, table: &Table) -> Result<(), Failure> {
+fn check(op: Op, index: u32, said: &AnswerContent<'_>, table: &Table) -> Result<(), Failure> {
     let what = match (op, said) {
-        (Op::Insert | Op::Remove, Said::Done) => return Ok(()),
-        (Op::Lookup, Said::Value(value)) => {
+        (Op::Insert | Op::Remove, AnswerContent::Done) => return Ok(()),
+        (Op::Lookup, AnswerContent::Value(value)) => {
             if *value == table.records.value(index, table.versions[index as usize]) {
                 return Ok(());
             }
             "has a wrong value".to_owned()
         }
-        (_, Said::Absent) => "is missing".to_owned(),
+        (_, AnswerContent::Absent) => "is missing".to_owned(),
         (_, said) => format!("was answered to {op:?} by {said:?}"),
     };
     Err(Failure::WrongAnswer { key: *table.records.key(index), what })

@@ -31,5 +31,5 @@ pub mod workload;
 
 pub use machine::Machine;
 pub use markdown::table;
-pub use printed::Printed;
+pub use printed::ServerOutput;
 pub use statistics::Spread;

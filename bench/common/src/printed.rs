@@ -9,22 +9,22 @@ const STDERR_BYTES_SHOWN: usize = 2_000;
 
 /// See the module.
 #[derive(Debug)]
-pub struct Printed {
+pub struct ServerOutput {
     stdout: File,
     stderr: File,
 }
 
-impl Printed {
+impl ServerOutput {
     /// Has `command` print into new files, and read nothing.
     ///
     /// # Errors
     /// If there is no room for temporary files.
-    pub fn of(command: &mut Command) -> io::Result<Printed> {
+    pub fn of(command: &mut Command) -> io::Result<ServerOutput> {
         let (stdout, stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
         command.stdin(Stdio::null()).stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
         // A panic's first line says what happened; its trace would push that out of what is shown.
         command.env("RUST_BACKTRACE", "0");
-        Ok(Printed { stdout, stderr })
+        Ok(ServerOutput { stdout, stderr })
     }
 
     /// All that it has printed so far.

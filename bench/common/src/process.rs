@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use crate::Printed;
+use crate::ServerOutput;
 use rustix::process::{
     Pid, Signal, getppid, kill_process, set_parent_process_death_signal, setpriority_process, setsid,
 };
@@ -39,8 +39,8 @@ pub fn output(command: &mut Command, limit: Duration) -> Result<String, Failure>
 
 /// A server that runs until this is dropped.
 pub struct Server {
-    child: Kept,
-    printed: Printed,
+    child: OwnedChild,
+    printed: ServerOutput,
     /// When it was started.
     pub started: Instant,
 }
@@ -237,11 +237,11 @@ pub fn pause(time: Duration) {
 }
 
 /// Ended, and its end waited for, when it goes out of scope.
-struct Kept {
+struct OwnedChild {
     child: Child,
 }
 
-impl Drop for Kept {
+impl Drop for OwnedChild {
     fn drop(&mut self) {
         // Fails only if it has ended and was waited for; then its id may be another's, and is not used.
         if self.child.try_wait().is_ok_and(|status| status.is_none()) {
@@ -251,14 +251,14 @@ impl Drop for Kept {
     }
 }
 
-fn start(command: &mut Command) -> Result<(Kept, Printed), Failure> {
-    let printed = Printed::of(command).map_err(keeping())?;
+fn start(command: &mut Command) -> Result<(OwnedChild, ServerOutput), Failure> {
+    let printed = ServerOutput::of(command).map_err(keeping())?;
     let name = command.get_program().to_string_lossy().into_owned();
     let child = command.spawn().map_err(Failure::while_doing(format!("starting {name}")))?;
-    Ok((Kept { child }, printed))
+    Ok((OwnedChild { child }, printed))
 }
 
-fn ended(status: ExitStatus, printed: &mut Printed) -> Result<Failure, Failure> {
+fn ended(status: ExitStatus, printed: &mut ServerOutput) -> Result<Failure, Failure> {
     let stderr = printed.last_words().map_err(keeping())?;
     Ok(Failure::Child { status: status.to_string(), stderr })
 }

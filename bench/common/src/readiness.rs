@@ -28,7 +28,7 @@ pub enum Watch {
 
 /// A socket that something can be done with. One that has failed shows as ready for what it is watched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ready {
+pub struct ReadySocket {
     /// As it was named when it was added.
     pub name: u64,
     /// Bytes can be read.
@@ -48,11 +48,11 @@ impl Default for Events {
 
 impl Events {
     /// Those of the last wait.
-    pub fn drain(&mut self) -> impl Iterator<Item = Ready> {
+    pub fn drain(&mut self) -> impl Iterator<Item = ReadySocket> {
         self.0.drain(..).map(|event| {
             let (flags, data) = (event.flags, event.data);
             let failed = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
-            Ready {
+            ReadySocket {
                 name: data.u64(),
                 receives: failed || flags.contains(epoll::EventFlags::IN),
                 sends: failed || flags.contains(epoll::EventFlags::OUT),

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a run measured, in the order of the table.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Reading {
+pub struct Measurement {
     /// By name.
     pub figures: Vec<Figure>,
 }
@@ -42,7 +42,7 @@ pub enum Bound {
     None,
 }
 
-impl Reading {
+impl Measurement {
     /// Adds a figure.
     pub fn put(&mut self, name: &str, value: f64) {
         self.figures.push(Figure { name: name.into(), value });

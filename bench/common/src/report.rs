@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use serde::Serialize;
 
-use crate::reading::{Bound, Reading, Target};
+use crate::reading::{Bound, Measurement, Target};
 use crate::rounds::Outcome;
 use crate::{Spread, table};
 
@@ -24,7 +24,7 @@ pub struct Summary {
     /// Runs that gave nothing, with their reasons.
     pub failures: Vec<String>,
     /// As measured: label, round, figures.
-    pub readings: Vec<(&'static str, usize, Reading)>,
+    pub readings: Vec<(&'static str, usize, Measurement)>,
 }
 
 /// One contender over all its rounds.
@@ -81,8 +81,8 @@ impl Summary {
 }
 
 impl ContenderSummary {
-    fn of(label: &'static str, readings: &[(&'static str, usize, Reading)]) -> ContenderSummary {
-        let own: Vec<&Reading> =
+    fn of(label: &'static str, readings: &[(&'static str, usize, Measurement)]) -> ContenderSummary {
+        let own: Vec<&Measurement> =
             readings.iter().filter(|(of, ..)| *of == label).map(|(.., reading)| reading).collect();
         let names = own.first().map_or(&[][..], |first| &first.figures);
         let spread = |name: &str| Spread::of(own.iter().filter_map(|reading| reading.get(name)));
@@ -92,7 +92,7 @@ impl ContenderSummary {
 }
 
 impl Verdict {
-    fn of(target: &Target, readings: &[(&'static str, usize, Reading)]) -> Verdict {
+    fn of(target: &Target, readings: &[(&'static str, usize, Measurement)]) -> Verdict {
         let in_round = |label: &str, round: usize| {
             let mut of_it = readings.iter().filter(|(of, at, _)| *of == label && *at == round);
             of_it.next()?.2.get(&target.figure)
@@ -197,7 +197,7 @@ mod tests {
         let rates = [(50.0, 100.0, 10.0), (900.0, 600.0, 1000.0), (300.0, 300.0, 1.0)];
         let outcome = |label, round, value| {
             let figures = vec![Figure { name: "rate".into(), value }];
-            Outcome { label, round, result: Ok(Reading { figures }) }
+            Outcome { label, round, result: Ok(Measurement { figures }) }
         };
         let of_round = |(round, (ours, one, two))| {
             [outcome("ours", round, ours), outcome("one", round, one), outcome("two", round, two)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::failure::Failure;
 use crate::process;
-use crate::reading::Reading;
+use crate::reading::Measurement;
 
 /// What is the same for all runs.
 pub struct Plan {
@@ -30,7 +30,7 @@ pub struct Outcome {
     /// From zero.
     pub round: usize,
     /// What it measured.
-    pub result: Result<Reading, Failure>,
+    pub result: Result<Measurement, Failure>,
 }
 
 /// What the folders of runs begin with; their driver's process id and a random part follow.
@@ -62,7 +62,7 @@ impl Plan {
         Ok(outcomes)
     }
 
-    fn run_one(&self, scenario: &str, contender: &str, round: usize) -> Result<Reading, Failure> {
+    fn run_one(&self, scenario: &str, contender: &str, round: usize) -> Result<Measurement, Failure> {
         // Removed when it goes out of scope, whatever became of the run.
         let dir = tempfile::Builder::new()
             .prefix(&format!("{FOLDER}{}-", std::process::id()))

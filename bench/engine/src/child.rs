@@ -6,7 +6,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use bench_common::Printed;
+use bench_common::ServerOutput;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -20,7 +20,7 @@ pub(crate) fn output(command: &mut Command, limit: Duration) -> Result<String, F
 
 /// The same, with the child held to these cores (all, if none are named).
 pub(crate) fn output_on(command: &mut Command, limit: Duration, cores: &[usize]) -> Result<String, Failure> {
-    let mut printed = Printed::of(command).map_err(keeping)?;
+    let mut printed = ServerOutput::of(command).map_err(keeping)?;
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = {
         let _pinned = Pinned::to(cores)?;

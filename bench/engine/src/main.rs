@@ -33,9 +33,9 @@ use clap::{Parser, ValueEnum};
 use serde::Serialize;
 
 use failure::Failure;
-use peers::{Built, PEERS};
+use peers::{PEERS, PeerBuild};
 use rounds::{Contender, Outcome, Plan};
-use scenarios::{Case, Reading, Scenario, ScenarioSummary};
+use scenarios::{Case, Scenario, ScenarioReading, ScenarioSummary};
 use subjects::{REGISTRY, Setup};
 use summary::Summary;
 
@@ -237,7 +237,7 @@ fn alone(arguments: &Arguments, program: &Path, target: &Path, report: &mut Repo
             .flat_map(|&count| scenario.variants.iter().map(move |variant| (count, variant)))
             .map(|(count, variant)| Contender::scenario(scenario, count, variant, program))
             .collect();
-        let outcomes = plan.run(&contenders, |outcome: &Outcome<Reading>| {
+        let outcomes = plan.run(&contenders, |outcome: &Outcome<ScenarioReading>| {
             say(&progress(&plan, outcome, |reading| {
                 let figures = reading.figures.iter();
                 figures.map(|figure| format!("{} {:.2}", figure.name, figure.value)).collect()
@@ -308,8 +308,8 @@ fn contenders(
     }
     for peer in PEERS.iter().filter(|peer| wanted(peer.name, !peer.flushes)) {
         match peer.build(peer_programs)? {
-            Built::Program(built) => contenders.push(Contender::peer(peer, built)),
-            Built::Missing(why) => missing.push(format!("{}: {why}", peer.name)),
+            PeerBuild::Program(built) => contenders.push(Contender::peer(peer, built)),
+            PeerBuild::Missing(why) => missing.push(format!("{}: {why}", peer.name)),
         }
     }
     Ok((contenders, missing))

@@ -31,7 +31,7 @@ pub(crate) const PEERS: &[Peer] = &[
 ];
 
 /// What became of a peer's program.
-pub(crate) enum Built {
+pub(crate) enum PeerBuild {
     /// Ready to run.
     Program(PathBuf),
     /// Not installed; why it is thought so.
@@ -40,18 +40,18 @@ pub(crate) enum Built {
 
 impl Peer {
     /// Compiles the program into `target`, unless what is there is newer than its sources.
-    pub(crate) fn build(&self, target: &Path) -> Result<Built, Failure> {
+    pub(crate) fn build(&self, target: &Path) -> Result<PeerBuild, Failure> {
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers");
         let source = sources.join(self.source);
         let program = target.join(self.source.trim_end_matches(".cc"));
         if !self.header_found()? {
-            return Ok(Built::Missing(format!(
+            return Ok(PeerBuild::Missing(format!(
                 "no g++ that finds {} (run bench/engine/install)",
                 self.header
             )));
         }
         if is_newer(&program, &[&source, &sources.join("common.h")]) {
-            return Ok(Built::Program(program));
+            return Ok(PeerBuild::Program(program));
         }
         std::fs::create_dir_all(target).map_err(Failure::io("creating", target))?;
         // Compiled aside and renamed, so that an interrupted compiler leaves no half program behind.
@@ -65,7 +65,7 @@ impl Peer {
             .arg("-lpthread");
         child::output(&mut compiler, limits::COMPILE)?;
         std::fs::rename(&fresh, &program).map_err(Failure::io("renaming", &fresh))?;
-        Ok(Built::Program(program))
+        Ok(PeerBuild::Program(program))
     }
 
     fn header_found(&self) -> Result<bool, Failure> {

@@ -12,7 +12,7 @@ use bench_common::Spread;
 pub(crate) struct Summary {
     pub(crate) records: u64,
     pub(crate) rounds: usize,
-    pub(crate) subjects: Vec<About>,
+    pub(crate) subjects: Vec<SubjectInfo>,
     pub(crate) phases: Vec<PhaseSummary>,
     pub(crate) failures: Vec<FailureLine>,
     /// As measured, for whoever wants other figures.
@@ -21,7 +21,7 @@ pub(crate) struct Summary {
 
 /// What a subject is.
 #[derive(Serialize)]
-pub(crate) struct About {
+pub(crate) struct SubjectInfo {
     pub(crate) label: String,
     pub(crate) version: String,
     pub(crate) mode: String,
@@ -54,11 +54,11 @@ pub(crate) struct Row {
     pub(crate) own_memory_bytes_per_key: Option<Spread>,
 }
 
-/// One of ours against the best of some peers, the best being chosen anew in each round.
+/// One of ours against the best of some peers, the best being chosen again in each round.
 #[derive(Serialize)]
 pub(crate) struct Ratio {
     pub(crate) ours: String,
-    pub(crate) against: Against,
+    pub(crate) against: PeerChoice,
     /// Which of them had the best median.
     pub(crate) best: String,
     pub(crate) ops_per_s: Spread,
@@ -70,7 +70,7 @@ pub(crate) struct Ratio {
 /// Which peers count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Against {
+pub(crate) enum PeerChoice {
     BestPeer,
     /// Those that survive at least a killed process.
     BestCrashSafePeer,
@@ -108,7 +108,7 @@ impl Summary {
         Summary {
             records,
             rounds,
-            subjects: labels.iter().filter_map(|label| About::of(label, &runs)).collect(),
+            subjects: labels.iter().filter_map(|label| SubjectInfo::of(label, &runs)).collect(),
             phases: phases
                 .iter()
                 .map(|phase| PhaseSummary {
@@ -123,11 +123,11 @@ impl Summary {
     }
 }
 
-impl About {
-    fn of(label: &str, runs: &[RawRun]) -> Option<About> {
+impl SubjectInfo {
+    fn of(label: &str, runs: &[RawRun]) -> Option<SubjectInfo> {
         let run = &runs.iter().find(|raw| raw.label == label)?.run;
         let all = runs.iter().filter(|raw| raw.label == label);
-        Some(About {
+        Some(SubjectInfo {
             label: label.into(),
             version: run.version.clone(),
             mode: run.mode.clone(),
@@ -167,7 +167,7 @@ fn ratios(phase: &str, labels: &[String], runs: &[RawRun]) -> Vec<Ratio> {
         labels.iter().filter(|label| runs.iter().any(|raw| raw.label == **label && raw.kind == Kind::Ours));
     let both = |label: &String| {
         let label = label.clone();
-        [Against::BestPeer, Against::BestCrashSafePeer]
+        [PeerChoice::BestPeer, PeerChoice::BestCrashSafePeer]
             .into_iter()
             .filter_map(move |against| Ratio::of(&label, against, phase, labels, runs))
     };
@@ -175,9 +175,10 @@ fn ratios(phase: &str, labels: &[String], runs: &[RawRun]) -> Vec<Ratio> {
 }
 
 impl Ratio {
-    fn of(ours: &str, against: Against, phase: &str, labels: &[String], runs: &[RawRun]) -> Option<Ratio> {
+    fn of(ours: &str, against: PeerChoice, phase: &str, labels: &[String], runs: &[RawRun]) -> Option<Ratio> {
         let counts = |raw: &RawRun| {
-            raw.kind == Kind::Peer && (against == Against::BestPeer || raw.run.crash_safe != CrashSafe::None)
+            raw.kind == Kind::Peer
+                && (against == PeerChoice::BestPeer || raw.run.crash_safe != CrashSafe::None)
         };
         let peers: Vec<&RawRun> = runs.iter().filter(|raw| counts(raw)).collect();
         let median_of = |label: &str| {
@@ -284,9 +285,9 @@ pub(crate) mod tests {
         let summary = Summary::of(1000, 3, three_rounds());
         let ratios = &summary.phases[0].ratios;
         assert_eq!(ratios.len(), 2);
-        assert_eq!((ratios[0].against, ratios[0].best.as_str()), (Against::BestPeer, "quick"));
+        assert_eq!((ratios[0].against, ratios[0].best.as_str()), (PeerChoice::BestPeer, "quick"));
         assert_eq!(ratios[0].ops_per_s, Spread { median: 1.0, least: 0.5, greatest: 4.0 });
-        assert_eq!((ratios[1].against, ratios[1].best.as_str()), (Against::BestCrashSafePeer, "safe"));
+        assert_eq!((ratios[1].against, ratios[1].best.as_str()), (PeerChoice::BestCrashSafePeer, "safe"));
         assert_eq!(ratios[1].ops_per_s, Spread { median: 2.0, least: 0.5, greatest: 8.0 });
         assert_eq!(ratios[1].ops_per_cpu_s.median, 1.0);
     }

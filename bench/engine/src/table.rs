@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use crate::subjects::CrashSafe;
-use crate::summary::{Against, PhaseSummary, Summary};
+use crate::summary::{PeerChoice, PhaseSummary, Summary};
 use bench_common::Spread;
 
 /// Prints one summary into `out`.
@@ -73,8 +73,8 @@ fn rates(out: &mut String, phase: &PhaseSummary) -> fmt::Result {
     }
     for ratio in &phase.ratios {
         let against = match ratio.against {
-            Against::BestPeer => "best peer",
-            Against::BestCrashSafePeer => "best crash-safe peer",
+            PeerChoice::BestPeer => "best peer",
+            PeerChoice::BestCrashSafePeer => "best crash-safe peer",
         };
         writeln!(
             out,

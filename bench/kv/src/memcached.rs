@@ -4,7 +4,7 @@
 //! `mg` together.
 
 use bench_common::failure::Failure;
-use bench_common::protocol::{Answer, Op, Protocol, Request, Said, line, number};
+use bench_common::protocol::{Answer, AnswerContent, Op, Protocol, Request, line, number};
 
 /// A connection to `memcached`.
 #[derive(Default)]
@@ -41,18 +41,18 @@ impl Protocol for Memcached {
     fn answer<'b>(&'b mut self, _op: Op, bytes: &'b [u8]) -> Result<Answer<'b>, Failure> {
         let Some((first, rest)) = line(bytes) else { return Ok(Answer::Unfinished) };
         let (said, rest) = match first {
-            b"HD" => (Said::Done, rest),
-            b"EN" | b"NF" => (Said::Absent, rest),
+            b"HD" => (AnswerContent::Done, rest),
+            b"EN" | b"NF" => (AnswerContent::Absent, rest),
             [b'V', b'A', b' ', length @ ..] => {
                 let length =
                     number(length).ok_or_else(|| Failure::Protocol("a length that is none".into()))?;
                 match rest.get(length..length + 2) {
                     None => return Ok(Answer::Unfinished),
-                    Some(b"\r\n") => (Said::Value(&rest[..length]), &rest[length + 2..]),
+                    Some(b"\r\n") => (AnswerContent::Value(&rest[..length]), &rest[length + 2..]),
                     Some(_) => return Err(Failure::Protocol("a value without its end".into())),
                 }
             }
-            other => (Said::Other(String::from_utf8_lossy(other).into_owned()), rest),
+            other => (AnswerContent::Other(String::from_utf8_lossy(other).into_owned()), rest),
         };
         let slot = self.answered;
         self.answered += 1;
@@ -77,12 +77,17 @@ mod tests {
 
     #[test]
     fn answers_are_told_apart() {
-        reads(Memcached::default, Op::Insert, b"HD\r\n", Said::Done);
-        reads(Memcached::default, Op::Lookup, b"VA 4\r\na\r\nb\r\n", Said::Value(b"a\r\nb"));
-        reads(Memcached::default, Op::Lookup, b"EN\r\n", Said::Absent);
-        reads(Memcached::default, Op::Remove, b"HD\r\n", Said::Done);
-        reads(Memcached::default, Op::Remove, b"NF\r\n", Said::Absent);
-        reads(Memcached::default, Op::Insert, b"SERVER_ERROR x\r\n", Said::Other("SERVER_ERROR x".into()));
+        reads(Memcached::default, Op::Insert, b"HD\r\n", AnswerContent::Done);
+        reads(Memcached::default, Op::Lookup, b"VA 4\r\na\r\nb\r\n", AnswerContent::Value(b"a\r\nb"));
+        reads(Memcached::default, Op::Lookup, b"EN\r\n", AnswerContent::Absent);
+        reads(Memcached::default, Op::Remove, b"HD\r\n", AnswerContent::Done);
+        reads(Memcached::default, Op::Remove, b"NF\r\n", AnswerContent::Absent);
+        reads(
+            Memcached::default,
+            Op::Insert,
+            b"SERVER_ERROR x\r\n",
+            AnswerContent::Other("SERVER_ERROR x".into()),
+        );
         assert!(Memcached::default().answer(Op::Lookup, b"VA 1\r\nabcdefghij").is_err());
     }
 }

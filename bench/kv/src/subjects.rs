@@ -45,7 +45,7 @@ pub(crate) struct Place {
 }
 
 /// A server that has answered.
-pub(crate) struct Running {
+pub(crate) struct RunningServer {
     pub(crate) server: Server,
     pub(crate) program: PathBuf,
     /// Where it listens; of a node, the manager.
@@ -69,7 +69,7 @@ impl Subject {
     }
 
     /// Starts it and waits until it answers.
-    pub(crate) fn start(self, place: &Place) -> Result<Running, Failure> {
+    pub(crate) fn start(self, place: &Place) -> Result<RunningServer, Failure> {
         let program = self.program(&place.own_program).map_err(Failure::Usage)?;
         // The port behind it is that of a node's instance.
         let port = process::free_ports(2)?;
@@ -81,11 +81,11 @@ impl Subject {
             Subject::Zerohop { .. } => KEYSPACE,
             _ => "default",
         };
-        Ok(Running { server, program, address, keyspace, ready })
+        Ok(RunningServer { server, program, address, keyspace, ready })
     }
 
     /// Creates the keyspace that is measured, of those that have some.
-    pub(crate) fn create_keyspace(self, running: &Running) -> Result<(), Failure> {
+    pub(crate) fn create_keyspace(self, running: &RunningServer) -> Result<(), Failure> {
         let Subject::Zerohop { durability, partitions } = self else { return Ok(()) };
         let mut command = Command::new(&running.program);
         command.args(["keyspace", "create", KEYSPACE, "--partitions", &partitions.to_string()]);

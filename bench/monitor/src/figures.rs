@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use bench_common::histogram::Histogram;
 use bench_common::process::now;
-use bench_common::reading::Reading;
+use bench_common::reading::Measurement;
 
 use crate::Orders;
-use crate::layout::{Scope, Tally};
+use crate::layout::{AcknowledgedTotals, Scope};
 use crate::limits::WARM_UP;
 
 /// The measured time.
@@ -27,11 +27,11 @@ impl Window {
 
 /// What one client has done, or all of them.
 #[derive(Default)]
-pub(crate) struct Done {
+pub(crate) struct ClientFigures {
     /// Everything, the warm-up too: it is all checked.
-    pub(crate) tally: Tally,
+    pub(crate) tally: AcknowledgedTotals,
     pub(crate) count: u64,
-    /// Attempts at all that; more than its count where some were begun anew.
+    /// Attempts at all that; more than its count where some were begun again.
     pub(crate) attempts: u64,
     /// Those that never got their turn.
     pub(crate) given_up: u64,
@@ -39,7 +39,7 @@ pub(crate) struct Done {
     pub(crate) latencies: Histogram,
 }
 
-impl Done {
+impl ClientFigures {
     /// Counts one that has ended.
     pub(crate) fn finished(&mut self, window: &Window, started: Instant, ended: Instant) {
         self.count += 1;
@@ -48,7 +48,7 @@ impl Done {
         }
     }
 
-    pub(crate) fn merge(&mut self, other: &Done) {
+    pub(crate) fn merge(&mut self, other: &ClientFigures) {
         self.tally.merge(&other.tally);
         self.count += other.count;
         self.attempts += other.attempts;
@@ -58,7 +58,13 @@ impl Done {
 }
 
 /// The figures of events.
-pub(crate) fn put(reading: &mut Reading, scope: Scope, done: &Done, ran: Duration, orders: &Orders) {
+pub(crate) fn put(
+    reading: &mut Measurement,
+    scope: Scope,
+    done: &ClientFigures,
+    ran: Duration,
+    orders: &Orders,
+) {
     let name = match scope {
         Scope::AllLevels => "all levels",
         Scope::Global => "global",

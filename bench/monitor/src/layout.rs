@@ -111,18 +111,18 @@ pub(crate) fn popular(count: usize, draws: &mut Draws) -> usize {
 
 /// What was acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct AcknowledgedTotals {
     aggregates: Vec<u64>,
     events: Vec<u64>,
 }
 
-impl Default for Tally {
+impl Default for AcknowledgedTotals {
     fn default() -> Self {
-        Tally { aggregates: vec![0; aggregates()], events: vec![0; SOURCES as usize] }
+        AcknowledgedTotals { aggregates: vec![0; aggregates()], events: vec![0; SOURCES as usize] }
     }
 }
 
-impl Tally {
+impl AcknowledgedTotals {
     /// Counts an event.
     pub(crate) fn add(&mut self, event: &Event, scope: Scope) {
         event.aggregates(scope).for_each(|aggregate| self.aggregates[aggregate] += event.adds());
@@ -135,7 +135,7 @@ impl Tally {
     }
 
     /// Counts all that another has counted.
-    pub(crate) fn merge(&mut self, other: &Tally) {
+    pub(crate) fn merge(&mut self, other: &AcknowledgedTotals) {
         self.aggregates.iter_mut().zip(&other.aggregates).for_each(|(own, more)| *own += more);
         self.events.iter_mut().zip(&other.events).for_each(|(own, more)| *own += more);
     }
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn every_level_holds_every_event() {
-        let (mut tally, mut draws) = (Tally::default(), Draws::new(1));
+        let (mut tally, mut draws) = (AcknowledgedTotals::default(), Draws::new(1));
         let events: Vec<Event> = (0..1000).map(|_| Event::draw(&mut draws)).collect();
         events.iter().for_each(|event| tally.add(event, Scope::AllLevels));
         let all: u64 = events.iter().map(Event::adds).sum();
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn what_is_lost_or_added_twice_is_found() {
-        let (mut tally, mut draws) = (Tally::default(), Draws::new(2));
+        let (mut tally, mut draws) = (AcknowledgedTotals::default(), Draws::new(2));
         let events: Vec<Event> = (0..100).map(|_| Event::draw(&mut draws)).collect();
         events.iter().for_each(|event| tally.add(event, Scope::AllLevels));
         let (aggregates, counts) = (tally.aggregates.clone(), tally.events.clone());

@@ -26,8 +26,8 @@ unsafe extern "C" {
 
 type Handle = *mut c_void;
 type Create = unsafe extern "C" fn(*mut Handle, *const c_char) -> c_int;
-type OfText = unsafe extern "C" fn(Handle, *const c_char) -> c_int;
-type Of = unsafe extern "C" fn(Handle) -> c_int;
+type TextFunction = unsafe extern "C" fn(Handle, *const c_char) -> c_int;
+type HandleFunction = unsafe extern "C" fn(Handle) -> c_int;
 type End = unsafe extern "C" fn(Handle);
 type OpenPool = unsafe extern "C" fn(Handle, *const c_char, *mut Handle) -> c_int;
 type Completion = unsafe extern "C" fn(Handle, Handle, Handle, *mut Handle) -> c_int;
@@ -39,14 +39,14 @@ type Stat = unsafe extern "C" fn(Handle, *const c_char, *mut u64, *mut i64) -> c
 /// Its functions, as `librados.h` declares them.
 struct Library {
     create: Create,
-    read_configuration: OfText,
-    connect: Of,
+    read_configuration: TextFunction,
+    connect: HandleFunction,
     shutdown: End,
     open_pool: OpenPool,
     close_pool: End,
     completion: Completion,
-    wait: Of,
-    result: Of,
+    wait: HandleFunction,
+    result: HandleFunction,
     release: End,
     read: Read,
     write: Write,
@@ -78,14 +78,14 @@ impl Library {
         }
         Ok(Library {
             create: function!(c"rados_create", Create),
-            read_configuration: function!(c"rados_conf_read_file", OfText),
-            connect: function!(c"rados_connect", Of),
+            read_configuration: function!(c"rados_conf_read_file", TextFunction),
+            connect: function!(c"rados_connect", HandleFunction),
             shutdown: function!(c"rados_shutdown", End),
             open_pool: function!(c"rados_ioctx_create", OpenPool),
             close_pool: function!(c"rados_ioctx_destroy", End),
             completion: function!(c"rados_aio_create_completion", Completion),
-            wait: function!(c"rados_aio_wait_for_complete", Of),
-            result: function!(c"rados_aio_get_return_value", Of),
+            wait: function!(c"rados_aio_wait_for_complete", HandleFunction),
+            result: function!(c"rados_aio_get_return_value", HandleFunction),
             release: function!(c"rados_aio_release", End),
             read: function!(c"rados_aio_read", Read),
             write: function!(c"rados_aio_write", Write),

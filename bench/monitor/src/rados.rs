@@ -7,28 +7,30 @@ use std::sync::Mutex;
 use bench_common::ceph::{Ceph, POOL};
 use bench_common::failure::Failure;
 use bench_common::process::now;
-use bench_common::reading::Reading;
+use bench_common::reading::Measurement;
 use bench_common::servers::Place;
 use bench_common::usage::Cpu;
 use bench_common::workload::Draws;
 
 use crate::Orders;
-use crate::figures::{Done, Window, put};
-use crate::layout::{EVENT_BYTES, Event, SOURCES, Scope, Tally, aggregate_name, aggregates, source_name};
+use crate::figures::{ClientFigures, Window, put};
+use crate::layout::{
+    AcknowledgedTotals, EVENT_BYTES, Event, SOURCES, Scope, aggregate_name, aggregates, source_name,
+};
 use crate::librados::{Operation, Pool, Rados, text};
 use crate::locks::{Locks, Redis};
 
-/// Names of objects, as the library takes them.
-struct Names {
+/// ObjectNames of objects, as the library takes them.
+struct ObjectNames {
     aggregates: Vec<CString>,
     sources: Vec<CString>,
 }
 
-pub(crate) fn run(place: &Place, orders: &Orders) -> Result<Reading, Failure> {
+pub(crate) fn run(place: &Place, orders: &Orders) -> Result<Measurement, Failure> {
     let redis = Redis::start(place)?;
     let ceph = Ceph::start(place, true)?;
     let rados = Rados::connect(&ceph.configuration)?;
-    let names = Names {
+    let names = ObjectNames {
         aggregates: (0..aggregates()).map(|at| text(&aggregate_name(at))).collect::<Result<_, _>>()?,
         sources: (0..SOURCES).map(|at| text(&source_name(at))).collect::<Result<_, _>>()?,
     };
@@ -39,7 +41,7 @@ pub(crate) fn run(place: &Place, orders: &Orders) -> Result<Reading, Failure> {
         let (ceph, redis) = (ceph.cpu()?, redis.cpu()?);
         Ok(Cpu { ran: ceph.ran + redis.ran, waited: ceph.waited + redis.waited })
     };
-    let (mut reading, mut tally) = (Reading::default(), Tally::default());
+    let (mut reading, mut tally) = (Measurement::default(), AcknowledgedTotals::default());
     for scope in [Scope::AllLevels, Scope::Global] {
         let before = used()?;
         let done = phase(&rados, &redis, &names, scope, orders)?;
@@ -56,22 +58,22 @@ pub(crate) fn run(place: &Place, orders: &Orders) -> Result<Reading, Failure> {
 }
 
 /// What threads that wait for the C library hand over.
-type Handed = Mutex<Vec<Result<Done, Failure>>>;
+type HandedResults = Mutex<Vec<Result<ClientFigures, Failure>>>;
 
 /// A thread for each client: the library waits in its caller.
 fn phase(
     rados: &Rados,
     redis: &Redis,
-    names: &Names,
+    names: &ObjectNames,
     scope: Scope,
     orders: &Orders,
-) -> Result<Done, Failure> {
+) -> Result<ClientFigures, Failure> {
     let mut clients = Vec::with_capacity(orders.clients);
     for _ in 0..orders.clients {
         clients.push(Locks::connect(redis.address)?);
     }
     let window = Window::from_now(orders);
-    let handed = Handed::default();
+    let handed = HandedResults::default();
     std::thread::scope(|scope_of_threads| {
         for (client, locks) in clients.into_iter().enumerate() {
             let (window, handed) = (&window, &handed);
@@ -86,7 +88,7 @@ fn phase(
     if handed.len() != orders.clients {
         return Err(Failure::Protocol("that a client has ended before its time".into()));
     }
-    let mut all = Done::default();
+    let mut all = ClientFigures::default();
     for done in handed {
         all.merge(&done?);
     }
@@ -96,12 +98,12 @@ fn phase(
 fn one(
     pool: &Pool<'_>,
     mut locks: Locks,
-    names: &Names,
+    names: &ObjectNames,
     scope: Scope,
     window: &Window,
     mut draws: Draws,
-) -> Result<Done, Failure> {
-    let mut done = Done::default();
+) -> Result<ClientFigures, Failure> {
+    let mut done = ClientFigures::default();
     loop {
         let started = now();
         if started >= window.end {
@@ -119,7 +121,7 @@ fn one(
 }
 
 /// Under the locks of all that is wanted.
-fn add(pool: &Pool<'_>, names: &Names, event: &Event, wanted: &[usize]) -> Result<(), Failure> {
+fn add(pool: &Pool<'_>, names: &ObjectNames, event: &Event, wanted: &[usize]) -> Result<(), Failure> {
     let mut words = vec![[0; 8]; wanted.len()];
     let named = |at: &usize| names.aggregates[*at].as_c_str();
     let reads = wanted.iter().zip(&mut words);
@@ -137,7 +139,7 @@ fn add(pool: &Pool<'_>, names: &Names, event: &Event, wanted: &[usize]) -> Resul
     pool.all(&mut writes)
 }
 
-fn check(pool: &Pool<'_>, names: &Names, tally: &Tally) -> Result<(), Failure> {
+fn check(pool: &Pool<'_>, names: &ObjectNames, tally: &AcknowledgedTotals) -> Result<(), Failure> {
     let mut words = Vec::with_capacity(names.aggregates.len());
     for name in &names.aggregates {
         let mut word = [0; 8];

@@ -7,27 +7,27 @@ use std::time::Duration;
 
 use bench_common::failure::Failure;
 use bench_common::process::now;
-use bench_common::reading::Reading;
+use bench_common::reading::Measurement;
 use bench_common::servers::Place;
 use bench_common::workload::Draws;
 use tokio::task::spawn_local;
 use zerohop_client::{Range, Record};
 
 use crate::Orders;
-use crate::figures::{Done, Window};
-use crate::layout::{EVENT_BYTES, Event, SOURCES, Scope, Tally, aggregates, popular};
+use crate::figures::{ClientFigures, Window};
+use crate::layout::{AcknowledgedTotals, EVENT_BYTES, Event, SOURCES, Scope, aggregates, popular};
 use crate::limits::PACE;
-use crate::zerohop::{How, Monitor, failed, on};
+use crate::zerohop::{ChangeMethod, Monitor, failed, on};
 
 /// Events that each source has before: 800 bytes, as many as one read brings.
 const FIRST: usize = 50;
 
 /// So many of the clients write, the others read; on one node.
-pub(crate) fn run(place: &Place, percent: usize, orders: &Orders) -> Result<Reading, Failure> {
+pub(crate) fn run(place: &Place, percent: usize, orders: &Orders) -> Result<Measurement, Failure> {
     on(place, 1, orders, |_cluster, monitors| async move {
         let mut tally = fill(&monitors, orders).await?;
         let writers = (monitors.len() * percent / 100).max(1);
-        let mut reading = Reading::default();
+        let mut reading = Measurement::default();
         for (name, pace) in [("", None), ("paced: ", Some(PACE))] {
             let window = Window::from_now(orders);
             let mut tasks = Vec::with_capacity(monitors.len());
@@ -36,14 +36,14 @@ pub(crate) fn run(place: &Place, percent: usize, orders: &Orders) -> Result<Read
                 let draws = orders.draws(client.number, u64::from(pace.is_some()));
                 tasks.push(spawn_local(async move { client.run(window, draws).await }));
             }
-            let (mut read, mut written) = (Done::default(), Done::default());
+            let (mut read, mut written) = (ClientFigures::default(), ClientFigures::default());
             for (client, task) in tasks.into_iter().enumerate() {
                 let done =
                     task.await.map_err(|fault| Failure::Protocol(format!("that a client {fault}")))??;
                 if client < writers { written.merge(&done) } else { read.merge(&done) }
             }
             tally.merge(&written.tally);
-            let rate = |done: &Done| done.latencies.count() as f64 / orders.seconds;
+            let rate = |done: &ClientFigures| done.latencies.count() as f64 / orders.seconds;
             let readers = (monitors.len() - writers) as f64;
             reading.put(&format!("{name}reads/s of a reader"), rate(&read) / readers);
             reading.put(&format!("{name}read p50 us"), read.latencies.percentile(0.5) as f64 / 1e3);
@@ -56,8 +56,8 @@ pub(crate) fn run(place: &Place, percent: usize, orders: &Orders) -> Result<Read
 }
 
 /// Gives every source its first events, which no aggregate counts.
-async fn fill(monitors: &[Monitor], orders: &Orders) -> Result<Tally, Failure> {
-    let tally = Rc::new(RefCell::new(Tally::default()));
+async fn fill(monitors: &[Monitor], orders: &Orders) -> Result<AcknowledgedTotals, Failure> {
+    let tally = Rc::new(RefCell::new(AcknowledgedTotals::default()));
     let mut tasks = Vec::with_capacity(monitors.len());
     for (client, monitor) in monitors.iter().cloned().enumerate() {
         let (tally, clients) = (Rc::clone(&tally), monitors.len());
@@ -89,8 +89,8 @@ struct Client {
 }
 
 impl Client {
-    async fn run(&self, window: Window, mut draws: Draws) -> Result<Done, Failure> {
-        let mut done = Done::default();
+    async fn run(&self, window: Window, mut draws: Draws) -> Result<ClientFigures, Failure> {
+        let mut done = ClientFigures::default();
         let mut seen = vec![0; aggregates()];
         // Clients that are paced begin one after the other, not all at one moment.
         let mut due = now() + self.pace.unwrap_or_default().mul_f64(self.number as f64 / 128.0 % 1.0);
@@ -105,7 +105,7 @@ impl Client {
             due = started.max(due + self.pace.unwrap_or_default());
             if self.writes {
                 let event = Event::draw(&mut draws);
-                self.monitor.add(How::Transforms, Scope::AllLevels, &event).await.map_err(failed)?;
+                self.monitor.add(ChangeMethod::Transforms, Scope::AllLevels, &event).await.map_err(failed)?;
                 done.tally.add(&event, Scope::AllLevels);
             } else {
                 self.read(&mut draws, &mut seen).await?;

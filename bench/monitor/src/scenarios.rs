@@ -3,7 +3,7 @@
 use bench_common::failure::Failure;
 use bench_common::reading::{Bound, Target};
 
-use crate::zerohop::How;
+use crate::zerohop::ChangeMethod;
 
 /// Contenders that do the same, each in a process of its own with servers of its own.
 pub(crate) struct Scenario {
@@ -26,7 +26,7 @@ pub(crate) struct Contender {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
     /// Events on zerohop.
-    Zerohop { nodes: u16, how: How },
+    Zerohop { nodes: u16, how: ChangeMethod },
     /// Events on RADOS, under locks in Redis.
     Rados,
     /// Readers, while so many of a hundred clients write.
@@ -40,13 +40,16 @@ pub(crate) const REGISTRY: &[Scenario] = &[
         about: "Each event of 16 bytes is appended for one of 1,024 sources and added to the averages of its machine, cluster, \
                 site, region and the whole (all levels), or to that of the whole only (global). Transforms: one transaction in \
                 place; separate: the same as single operations, all sent at once; closures: one transaction that reads the \
-                averages and writes them, begun anew when another was first. One node of one instance, one copy, interval \
+                averages and writes them, begun again when another was first. One node of one instance, one copy, interval \
                 durability. RADOS: one monitor and one OSD, one copy, its store in memory; the averages are read and written \
                 under a lock each in Redis, all held at once, by librados.",
         contenders: &[
-            Contender { label: "transforms", work: Work::Zerohop { nodes: 1, how: How::Transforms } },
-            Contender { label: "separate", work: Work::Zerohop { nodes: 1, how: How::Separate } },
-            Contender { label: "closures", work: Work::Zerohop { nodes: 1, how: How::Closures } },
+            Contender {
+                label: "transforms",
+                work: Work::Zerohop { nodes: 1, how: ChangeMethod::Transforms },
+            },
+            Contender { label: "separate", work: Work::Zerohop { nodes: 1, how: ChangeMethod::Separate } },
+            Contender { label: "closures", work: Work::Zerohop { nodes: 1, how: ChangeMethod::Closures } },
             Contender { label: "rados", work: Work::Rados },
         ],
         targets: || {
@@ -59,9 +62,12 @@ pub(crate) const REGISTRY: &[Scenario] = &[
         name: "three",
         about: "The same on three nodes of one instance each, three copies of which two are in sync, interval durability.",
         contenders: &[
-            Contender { label: "transforms", work: Work::Zerohop { nodes: 3, how: How::Transforms } },
-            Contender { label: "separate", work: Work::Zerohop { nodes: 3, how: How::Separate } },
-            Contender { label: "closures", work: Work::Zerohop { nodes: 3, how: How::Closures } },
+            Contender {
+                label: "transforms",
+                work: Work::Zerohop { nodes: 3, how: ChangeMethod::Transforms },
+            },
+            Contender { label: "separate", work: Work::Zerohop { nodes: 3, how: ChangeMethod::Separate } },
+            Contender { label: "closures", work: Work::Zerohop { nodes: 3, how: ChangeMethod::Closures } },
         ],
         targets: transforms,
     },

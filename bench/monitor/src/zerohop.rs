@@ -8,26 +8,26 @@ use std::task::Poll;
 
 use bench_common::failure::Failure;
 use bench_common::process::now;
-use bench_common::reading::Reading;
+use bench_common::reading::Measurement;
 use bench_common::servers::{Cluster, KEYSPACE, Place};
 use bench_common::workload::Draws;
 use tokio::runtime::Builder;
 use tokio::task::{LocalSet, spawn_local};
-use zerohop_client::{Client, Error, Keyspace, Options, Transform};
+use zerohop_client::{Client, ClientOptions, Error, Keyspace, Transform};
 
 use crate::Orders;
-use crate::figures::{Done, Window, put};
-use crate::layout::{Event, SOURCES, Scope, Tally, aggregate_name, aggregates, source_name};
+use crate::figures::{ClientFigures, Window, put};
+use crate::layout::{AcknowledgedTotals, Event, SOURCES, Scope, aggregate_name, aggregates, source_name};
 use crate::limits::OPERATION;
 
 /// How aggregates are changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum ChangeMethod {
     /// In place, in one transaction with what is appended.
     Transforms,
     /// In place, each alone, all sent at once: no event is whole, and every aggregate is right.
     Separate,
-    /// Read, added to, and written, in one transaction with what is appended, which is begun anew when another was there
+    /// Read, added to, and written, in one transaction with what is appended, which is begun again when another was there
     /// first.
     Closures,
 }
@@ -57,9 +57,9 @@ pub(crate) fn on<F>(
     nodes: u16,
     orders: &Orders,
     work: impl FnOnce(Rc<Cluster>, Vec<Monitor>) -> F,
-) -> Result<Reading, Failure>
+) -> Result<Measurement, Failure>
 where
-    F: Future<Output = Result<Reading, Failure>>,
+    F: Future<Output = Result<Measurement, Failure>>,
 {
     let cluster = Rc::new(Cluster::start(place, nodes, &setting(nodes))?);
     let runtime = Builder::new_current_thread().enable_all().build();
@@ -74,9 +74,14 @@ where
     Ok(reading)
 }
 
-pub(crate) fn run(place: &Place, nodes: u16, how: How, orders: &Orders) -> Result<Reading, Failure> {
+pub(crate) fn run(
+    place: &Place,
+    nodes: u16,
+    how: ChangeMethod,
+    orders: &Orders,
+) -> Result<Measurement, Failure> {
     on(place, nodes, orders, |cluster, monitors| async move {
-        let (mut reading, mut tally) = (Reading::default(), Tally::default());
+        let (mut reading, mut tally) = (Measurement::default(), AcknowledgedTotals::default());
         for scope in [Scope::AllLevels, Scope::Global] {
             let before = cluster.cpu()?;
             let done = phase(&monitors, how, scope, orders).await?;
@@ -98,7 +103,7 @@ async fn monitors(cluster: &Cluster, clients: usize) -> Result<Vec<Monitor>, Fai
     });
     let mut all = Vec::with_capacity(clients);
     for _ in 0..clients {
-        let options = Options { deadline: OPERATION, ..Options::default() };
+        let options = ClientOptions { deadline: OPERATION, ..ClientOptions::default() };
         let client = Client::connect_with(&endpoints, options).await.map_err(failed)?;
         let keyspace = client.keyspace(KEYSPACE).await.map_err(failed)?;
         all.push(Monitor { client, keyspace, names: Rc::clone(&names) });
@@ -106,14 +111,19 @@ async fn monitors(cluster: &Cluster, clients: usize) -> Result<Vec<Monitor>, Fai
     Ok(all)
 }
 
-async fn phase(monitors: &[Monitor], how: How, scope: Scope, orders: &Orders) -> Result<Done, Failure> {
+async fn phase(
+    monitors: &[Monitor],
+    how: ChangeMethod,
+    scope: Scope,
+    orders: &Orders,
+) -> Result<ClientFigures, Failure> {
     let window = Window::from_now(orders);
     let mut tasks = Vec::with_capacity(monitors.len());
     for (client, monitor) in monitors.iter().cloned().enumerate() {
         let draws = orders.draws(client, scope as u64);
         tasks.push(spawn_local(async move { monitor.write(how, scope, window, draws).await }));
     }
-    let mut all = Done::default();
+    let mut all = ClientFigures::default();
     for task in tasks {
         all.merge(&task.await.map_err(|fault| Failure::Protocol(format!("that a client {fault}")))??);
     }
@@ -121,8 +131,14 @@ async fn phase(monitors: &[Monitor], how: How, scope: Scope, orders: &Orders) ->
 }
 
 impl Monitor {
-    async fn write(&self, how: How, scope: Scope, window: Window, mut draws: Draws) -> Result<Done, Failure> {
-        let mut done = Done::default();
+    async fn write(
+        &self,
+        how: ChangeMethod,
+        scope: Scope,
+        window: Window,
+        mut draws: Draws,
+    ) -> Result<ClientFigures, Failure> {
+        let mut done = ClientFigures::default();
         loop {
             let started = now();
             if started >= window.end {
@@ -143,7 +159,7 @@ impl Monitor {
     }
 
     /// Adds an event. How often it was begun.
-    pub(crate) async fn add(&self, how: How, scope: Scope, event: &Event) -> Result<u64, Error> {
+    pub(crate) async fn add(&self, how: ChangeMethod, scope: Scope, event: &Event) -> Result<u64, Error> {
         let Monitor { client, keyspace, .. } = self;
         let (bytes, adds) = (event.bytes(), event.adds());
         let (values, source) = ([bytes.as_slice()], self.source(event.source));
@@ -151,7 +167,7 @@ impl Monitor {
             event.aggregates(scope).map(|at| self.names.aggregates[at].as_str()).collect();
         let (values, wanted, attempts) = (&values, &wanted, &Cell::new(0));
         match how {
-            How::Transforms => {
+            ChangeMethod::Transforms => {
                 let work = |transaction: zerohop_client::Transaction| async move {
                     attempts.set(attempts.get() + 1);
                     transaction.write(keyspace.append(source, values))?;
@@ -162,7 +178,7 @@ impl Monitor {
                 };
                 client.transaction(work).await?;
             }
-            How::Separate => {
+            ChangeMethod::Separate => {
                 attempts.set(1);
                 let append = boxed(async { keyspace.append(source, values).await.map(drop) });
                 let transforms = wanted.iter().map(|name| {
@@ -171,7 +187,7 @@ impl Monitor {
                 });
                 all(transforms.chain([append]).collect()).await?;
             }
-            How::Closures => {
+            ChangeMethod::Closures => {
                 let work = |transaction: zerohop_client::Transaction| async move {
                     attempts.set(attempts.get() + 1);
                     transaction.write(keyspace.append(source, values))?;
@@ -205,7 +221,7 @@ impl Monitor {
     }
 
     /// Reads everything back.
-    pub(crate) async fn check(&self, tally: &Tally) -> Result<(), Failure> {
+    pub(crate) async fn check(&self, tally: &AcknowledgedTotals) -> Result<(), Failure> {
         let mut words = Vec::with_capacity(aggregates());
         for aggregate in 0..aggregates() {
             words.push(self.aggregate(aggregate).await.map_err(failed)?);
@@ -224,14 +240,14 @@ fn number(bytes: Option<&[u8]>) -> u64 {
     bytes.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
-type UnderWay<'a, R> = Pin<Box<dyn Future<Output = Result<R, Error>> + 'a>>;
+type PendingCall<'a, R> = Pin<Box<dyn Future<Output = Result<R, Error>> + 'a>>;
 
-fn boxed<'a, R>(future: impl Future<Output = Result<R, Error>> + 'a) -> UnderWay<'a, R> {
+fn boxed<'a, R>(future: impl Future<Output = Result<R, Error>> + 'a) -> PendingCall<'a, R> {
     Box::pin(future)
 }
 
 /// What they all bring, in their order, under way at once; or the first error, once all have ended.
-async fn all<R>(mut under_way: Vec<UnderWay<'_, R>>) -> Result<Vec<R>, Error> {
+async fn all<R>(mut under_way: Vec<PendingCall<'_, R>>) -> Result<Vec<R>, Error> {
     let mut brought: Vec<Option<Result<R, Error>>> = under_way.iter().map(|_| None).collect();
     poll_fn(|context| {
         for (one, place) in under_way.iter_mut().zip(&mut brought) {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::error::BackupError;
 use crate::files::{PartReader, manifest_of};
 use crate::format::manifest::{Keyspace, Manifest, Part};
-use crate::format::part::Entry;
+use crate::format::part::PartEntry;
 
 /// Backups that one goes on from at most.
 const CHAIN_MAX: usize = 1_000;
@@ -19,7 +19,7 @@ pub struct Chain {
 
 /// What a backup has of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Item {
+pub(crate) enum BackupItem {
     Bytes { deadline: u64, key: Vec<u8>, value: Vec<u8> },
     List { deadline: u64, key: Vec<u8> },
     Values(Vec<Vec<u8>>),
@@ -91,8 +91,8 @@ impl Chain {
             partition,
             level: 0,
             reader: None,
-            wanted: Wanted::default(),
-            later: Wanted::default(),
+            wanted: WantedVersions::default(),
+            later: WantedVersions::default(),
             list_is_wanted: false,
             blob: None,
         };
@@ -125,7 +125,7 @@ fn base_of(
 
 /// Versions of what is to be found in an earlier backup.
 #[derive(Debug, Default)]
-struct Wanted {
+struct WantedVersions {
     records: BTreeMap<Vec<u8>, u64>,
     /// By name and number: version, and bytes of a chunk as a power of two.
     chunks: BTreeMap<(Vec<u8>, u64), (u64, u8)>,
@@ -138,9 +138,9 @@ pub(crate) struct Walk<'c> {
     partition: u32,
     level: usize,
     reader: Option<PartReader>,
-    wanted: Wanted,
+    wanted: WantedVersions,
     /// What this backup keeps.
-    later: Wanted,
+    later: WantedVersions,
     list_is_wanted: bool,
     blob: Option<(Vec<u8>, u8)>,
 }
@@ -162,7 +162,7 @@ impl Walk<'_> {
     }
 
     /// The next; `None` at the end, when all that was kept has been found.
-    pub(crate) fn next(&mut self) -> Result<Option<Item>, BackupError> {
+    pub(crate) fn next(&mut self) -> Result<Option<BackupItem>, BackupError> {
         loop {
             let Walk { reader, wanted, later, list_is_wanted, blob, level, .. } = self;
             let is_newest = *level == 0;
@@ -192,36 +192,38 @@ impl Walk<'_> {
                 _ => is_newest,
             };
             match entry {
-                Entry::Bytes { version, deadline, key, value } => {
+                PartEntry::Bytes { version, deadline, key, value } => {
                     if is_wanted(key, version) {
                         let (key, value) = (key.to_vec(), value.to_vec());
-                        return Ok(Some(Item::Bytes { deadline, key, value }));
+                        return Ok(Some(BackupItem::Bytes { deadline, key, value }));
                     }
                 }
-                Entry::List { version, deadline, key, .. } => {
+                PartEntry::List { version, deadline, key, .. } => {
                     *list_is_wanted = is_wanted(key, version);
                     if *list_is_wanted {
-                        return Ok(Some(Item::List { deadline, key: key.to_vec() }));
+                        return Ok(Some(BackupItem::List { deadline, key: key.to_vec() }));
                     }
                 }
-                Entry::Values(values) => {
+                PartEntry::Values(values) => {
                     if *list_is_wanted {
-                        return Ok(Some(Item::Values(values.iter().map(|value| value.to_vec()).collect())));
+                        return Ok(Some(BackupItem::Values(
+                            values.iter().map(|value| value.to_vec()).collect(),
+                        )));
                     }
                 }
-                Entry::Kept { version, key, .. } => {
+                PartEntry::Kept { version, key, .. } => {
                     if is_wanted(key, version) {
                         later.records.insert(key.to_vec(), version);
                     }
                 }
-                Entry::Blob { size, chunk_bits, name, attributes, .. } => {
+                PartEntry::Blob { size, chunk_bits, name, attributes, .. } => {
                     *blob = Some((name.to_vec(), chunk_bits));
                     if is_newest {
                         let (name, attributes) = (name.to_vec(), attributes.to_vec());
-                        return Ok(Some(Item::Blob { name, size, chunk_bits, attributes }));
+                        return Ok(Some(BackupItem::Blob { name, size, chunk_bits, attributes }));
                     }
                 }
-                Entry::Chunk { number, version, bytes } => {
+                PartEntry::Chunk { number, version, bytes } => {
                     let Some((name, bits)) = blob.clone() else { continue };
                     let place = (name, number);
                     let is_wanted = is_newest
@@ -229,10 +231,10 @@ impl Walk<'_> {
                             && wanted.chunks.remove(&place).is_some();
                     if is_wanted {
                         let (name, bytes) = (place.0, bytes.to_vec());
-                        return Ok(Some(Item::Chunk { name, chunk_bits: bits, number, bytes }));
+                        return Ok(Some(BackupItem::Chunk { name, chunk_bits: bits, number, bytes }));
                     }
                 }
-                Entry::KeptChunk { number, version } => {
+                PartEntry::KeptChunk { number, version } => {
                     let Some((name, bits)) = blob.clone() else { continue };
                     let place = (name, number);
                     let is_wanted = is_newest
@@ -242,7 +244,7 @@ impl Walk<'_> {
                         later.chunks.insert(place, (version, bits));
                     }
                 }
-                Entry::End { .. } => {}
+                PartEntry::End { .. } => {}
             }
         }
     }

@@ -11,7 +11,7 @@ use crc_fast::{CrcAlgorithm, Digest};
 use crate::error::BackupError;
 use crate::format::Malformed;
 use crate::format::manifest::{Manifest, Part};
-use crate::format::part::{Entry, FRAME_BYTES, HEADER_BYTES, Header};
+use crate::format::part::{FRAME_BYTES, HEADER_BYTES, PartEntry, PartHeader};
 
 const MANIFEST: &str = "manifest.zhb";
 const MANIFEST_NEW: &str = "manifest.new";
@@ -78,7 +78,7 @@ impl Folder {
         let part = Part { keyspace, partition, ..Part::default() };
         PartWriter {
             path: self.path.join(part.file_name()),
-            header: Header { backup, keyspace, partition },
+            header: PartHeader { backup, keyspace, partition },
             part,
             entries: 0,
             digest: Digest::new(CrcAlgorithm::Crc32Iscsi),
@@ -158,7 +158,7 @@ pub(crate) fn manifest_of(folder: &Path) -> Result<Manifest, BackupError> {
 pub(crate) struct PartWriter {
     /// Empty: nothing is written.
     path: PathBuf,
-    header: Header,
+    header: PartHeader,
     part: Part,
     entries: u64,
     digest: Digest,
@@ -171,7 +171,7 @@ impl PartWriter {
     pub(crate) fn nowhere() -> PartWriter {
         PartWriter {
             path: PathBuf::new(),
-            header: Header { backup: [0; 16], keyspace: 0, partition: 0 },
+            header: PartHeader { backup: [0; 16], keyspace: 0, partition: 0 },
             part: Part::default(),
             entries: 0,
             digest: Digest::new(CrcAlgorithm::Crc32Iscsi),
@@ -180,7 +180,7 @@ impl PartWriter {
         }
     }
 
-    pub(crate) fn put(&mut self, entry: &Entry<'_>) -> Result<(), BackupError> {
+    pub(crate) fn put(&mut self, entry: &PartEntry<'_>) -> Result<(), BackupError> {
         if self.path.as_os_str().is_empty() {
             return Ok(());
         }
@@ -192,8 +192,10 @@ impl PartWriter {
             self.write(&header)?;
         }
         match entry {
-            Entry::Bytes { .. } | Entry::List { .. } | Entry::Blob { .. } => self.part.records += 1,
-            Entry::Kept { .. } => {
+            PartEntry::Bytes { .. } | PartEntry::List { .. } | PartEntry::Blob { .. } => {
+                self.part.records += 1
+            }
+            PartEntry::Kept { .. } => {
                 self.part.records += 1;
                 self.part.kept += 1;
             }
@@ -221,7 +223,7 @@ impl PartWriter {
             return Ok(None);
         }
         let entries = self.entries;
-        self.put(&Entry::End { entries })?;
+        self.put(&PartEntry::End { entries })?;
         self.part.checksum = self.digest.finalize() as u32;
         if let Some(file) = self.file.take() {
             let failed = |error: std::io::Error| BackupError::file("writing", &self.path, &error);
@@ -259,7 +261,7 @@ impl PartReader {
             PartReader { path, file, part: *part, digest, length: 0, entries: 0, body: Vec::new() };
         let mut header = [0; HEADER_BYTES];
         reader.read(&mut header)?;
-        let header = Header::decode(&header).map_err(|Malformed(what)| reader.damaged(what))?;
+        let header = PartHeader::decode(&header).map_err(|Malformed(what)| reader.damaged(what))?;
         if header.backup != manifest.id
             || (header.keyspace, header.partition) != (part.keyspace, part.partition)
         {
@@ -286,17 +288,17 @@ impl PartReader {
     }
 
     /// The next entry; `None` once all is read, and is as the manifest says.
-    pub(crate) fn next(&mut self) -> Result<Option<Entry<'_>>, BackupError> {
+    pub(crate) fn next(&mut self) -> Result<Option<PartEntry<'_>>, BackupError> {
         let mut frame = [0; FRAME_BYTES];
         self.read(&mut frame)?;
-        let (length, sum) = Entry::frame(frame).map_err(|Malformed(what)| self.damaged(what))?;
+        let (length, sum) = PartEntry::frame(frame).map_err(|Malformed(what)| self.damaged(what))?;
         let mut body = std::mem::take(&mut self.body);
         body.resize(length, 0);
         self.read(&mut body)?;
         self.body = body;
-        let is_end = match Entry::decode(&self.body, sum) {
-            Ok(Entry::End { entries }) if entries == self.entries => true,
-            Ok(Entry::End { .. }) => return Err(self.damaged("entries are missing")),
+        let is_end = match PartEntry::decode(&self.body, sum) {
+            Ok(PartEntry::End { entries }) if entries == self.entries => true,
+            Ok(PartEntry::End { .. }) => return Err(self.damaged("entries are missing")),
             Ok(_) => false,
             Err(Malformed(what)) => return Err(self.damaged(what)),
         };
@@ -312,7 +314,7 @@ impl PartReader {
             return Ok(None);
         }
         self.entries += 1;
-        Entry::decode(&self.body, sum)
+        PartEntry::decode(&self.body, sum)
             .map(Some)
             .map_err(|Malformed(what)| BackupError::damaged(&self.path, what))
     }

@@ -10,16 +10,16 @@
 //! written when all of them are on the disk. `docs/formats/backup.md` has the bytes.
 
 mod check;
+mod create;
 mod error;
 mod files;
 pub mod format;
 mod restore;
-mod take;
 
 pub use check::{Chain, check};
+pub use create::{BackupTotals, Target, read_all, take};
 pub use error::BackupError;
-pub use restore::{Restored, begin, finish, is_free, restore};
-pub use take::{Taken, Target, read_all, take};
+pub use restore::{RestoreTotals, begin, finish, is_free, restore};
 
 /// How far it has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::future::IntoFuture;
 use zerohop_client::{Blob, Expiry, Failure, Keyspace};
 
 use crate::Progress;
-use crate::check::{Chain, Item};
+use crate::check::{BackupItem, Chain};
 use crate::error::BackupError;
 
 /// Stands in a keyspace while it is being restored: it is not whole, whatever it looks like.
@@ -20,7 +20,7 @@ const APPEND_BYTES_MAX: usize = 4 << 20;
 
 /// What was restored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestoreTotals {
     /// Records and blobs.
     pub records: u64,
     /// Bytes of their contents.
@@ -64,31 +64,32 @@ pub async fn restore(
     place: u32,
     keyspace: &Keyspace,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Restored, BackupError> {
+) -> Result<RestoreTotals, BackupError> {
     let partitions = chain.newest().keyspaces.get(place as usize).map_or(0, |one| one.partitions);
-    let mut writer = Writer { keyspace, progress, restored: Restored::default(), records: vec![], bytes: 0 };
+    let mut writer =
+        Writer { keyspace, progress, restored: RestoreTotals::default(), records: vec![], bytes: 0 };
     let (mut list, mut blob) = (None, None);
     for partition in 0..partitions {
         let mut walk = chain.walk(place, partition)?;
         while let Some(item) = walk.next()? {
-            if !matches!(item, Item::Values(_)) {
+            if !matches!(item, BackupItem::Values(_)) {
                 writer.end_list(list.take()).await?;
             }
-            if !matches!(item, Item::Chunk { .. }) {
+            if !matches!(item, BackupItem::Chunk { .. }) {
                 writer.end_blob(blob.take()).await?;
             }
             match item {
-                Item::Bytes { deadline, key, value } => writer.record(deadline, key, value).await?,
-                Item::List { deadline, key } => {
+                BackupItem::Bytes { deadline, key, value } => writer.record(deadline, key, value).await?,
+                BackupItem::List { deadline, key } => {
                     keyspace.remove(&key).await?;
                     list = Some((key, deadline));
                 }
-                Item::Values(values) => {
+                BackupItem::Values(values) => {
                     if let Some((key, _)) = &list {
                         writer.values(key, &values).await?;
                     }
                 }
-                Item::Blob { name, size, chunk_bits, attributes } => {
+                BackupItem::Blob { name, size, chunk_bits, attributes } => {
                     let made = keyspace.blob(name).with_unfinished();
                     made.delete().await?;
                     made.create_unfinished(Some(chunk_bits), &attributes).await?;
@@ -98,7 +99,7 @@ pub async fn restore(
                     blob = Some((made, attributes));
                     writer.came(1, 0);
                 }
-                Item::Chunk { name, chunk_bits, number, bytes } => {
+                BackupItem::Chunk { name, chunk_bits, number, bytes } => {
                     if !bytes.is_empty() {
                         keyspace.blob(name).with_unfinished().write_at(number << chunk_bits, &bytes).await?;
                         writer.came(0, bytes.len() as u64);
@@ -122,7 +123,7 @@ async fn is_empty(keyspace: &Keyspace) -> Result<bool, BackupError> {
 struct Writer<'w> {
     keyspace: &'w Keyspace,
     progress: &'w mut dyn FnMut(Progress),
-    restored: Restored,
+    restored: RestoreTotals,
     /// To be written side by side: deadline, key, value.
     records: Vec<(u64, Vec<u8>, Vec<u8>)>,
     bytes: usize,
@@ -130,7 +131,7 @@ struct Writer<'w> {
 
 impl Writer<'_> {
     fn came(&mut self, records: u64, bytes: u64) {
-        let Restored { records: all, bytes: total } = &mut self.restored;
+        let RestoreTotals { records: all, bytes: total } = &mut self.restored;
         (*all, *total) = (*all + records, *total + bytes);
         (self.progress)(Progress { records: *all, bytes: *total });
     }

@@ -3,7 +3,7 @@
 
 use zerohop_backup::format::checksum;
 use zerohop_backup::format::manifest::Manifest;
-use zerohop_backup::format::part::{Entry, HEADER_BYTES, Header};
+use zerohop_backup::format::part::{HEADER_BYTES, PartEntry, PartHeader};
 
 #[test]
 fn old_bytes_are_still_read_and_written_the_same() {
@@ -17,7 +17,7 @@ fn old_bytes_are_still_read_and_written_the_same() {
         include_bytes!("../../../fuzz/corpus/backup/end"),
     ];
     for bytes in entries {
-        let entry = Entry::decode(bytes, checksum(bytes)).expect("is an entry");
+        let entry = PartEntry::decode(bytes, checksum(bytes)).expect("is an entry");
         let mut out = Vec::new();
         entry.encode(&mut out);
         assert_eq!(out[8..], *bytes);
@@ -33,5 +33,5 @@ fn old_bytes_are_still_read_and_written_the_same() {
     let header: &[u8] = include_bytes!("../../../fuzz/corpus/backup/part-header");
     let begin = &header[..HEADER_BYTES - 4];
     let sealed = [begin, &checksum(begin).to_le_bytes()].concat();
-    assert_eq!(Header::decode(&sealed).expect("is a header").encode(), sealed[..]);
+    assert_eq!(PartHeader::decode(&sealed).expect("is a header").encode(), sealed[..]);
 }

@@ -34,13 +34,13 @@ use crate::up::UpArguments;
 /// --keyspace and --json, as in `zerohop --json status`.
 #[derive(Debug, Parser)]
 #[command(name = "zerohop", version, propagate_version = true)]
-pub(crate) struct Arguments {
+pub(crate) struct CliArguments {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Runs a local cluster in the foreground, until Ctrl-C.
     ///
     /// Each node is a process of its own, a `zerohop node`. When one of several ends, the others go on.
@@ -126,7 +126,7 @@ pub(crate) enum Command {
     ///
     /// The same code as in production, under a simulated clock, network and disk. A seed that fails is told with the line
     /// that plays it again.
-    Sim(zerohop_sim::command::Arguments),
+    Sim(zerohop_sim::command::SimArguments),
     /// Prints what a shell reads to complete commands and options.
     ///
     /// For bash: `zerohop completions bash > ~/.local/share/bash-completion/completions/zerohop`.
@@ -135,7 +135,7 @@ pub(crate) enum Command {
     Man(ManArguments),
 }
 
-impl Arguments {
+impl CliArguments {
     /// Reads the command line; one that is wrong, or asks for help, ends the program here.
     pub(crate) fn read() -> Self {
         let given = behind_the_command(&command(), std::env::args_os());
@@ -160,7 +160,7 @@ fn end(error: &clap::Error) -> ! {
 
 /// The whole command line.
 pub(crate) fn command() -> clap::Command {
-    with_negative_numbers(with_exit_codes(Arguments::command()))
+    with_negative_numbers(with_exit_codes(CliArguments::command()))
 }
 
 /// The same, in which no variable of the environment gives an option.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use zerohop_node::server::new_cluster;
 use zerohop_wire::messages::ClusterId;
 
-use crate::common::ending::{CommandError, Ending};
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::output;
 
 #[derive(Debug, Subcommand)]
@@ -35,12 +35,12 @@ pub(crate) struct NewClusterArguments {
 
 /// The JSON.
 #[derive(Serialize)]
-struct Made {
+struct NewClusterOutput {
     cluster: String,
     folders: usize,
 }
 
-pub(crate) fn run(command: &FolderCommand) -> Result<Ending, CommandError> {
+pub(crate) fn run(command: &FolderCommand) -> Result<CommandEnding, CommandError> {
     let FolderCommand::NewCluster(NewClusterArguments { folder, id, json }) = command;
     let (folders, cluster) =
         new_cluster(folder, *id).map_err(|error| CommandError::Refused(error.to_string()))?;
@@ -49,13 +49,13 @@ pub(crate) fn run(command: &FolderCommand) -> Result<Ending, CommandError> {
         text
     });
     if *json {
-        output::json(&Made { cluster, folders })?;
-        return Ok(Ending::Done);
+        output::json(&NewClusterOutput { cluster, folders })?;
+        return Ok(CommandEnding::Done);
     }
     let nodes = if folders == 1 { "The node in" } else { "All nodes in" };
     let verb = if folders == 1 { "is" } else { "are" };
     output::result(&format!("{nodes} {} {verb} of the new cluster {cluster} now.", folder.display()))?;
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }
 
 /// For clap.

@@ -8,12 +8,12 @@
 //!
 //! // A record is bytes …
 //! store.insert("ship", "Nautilus")?;
-//! store.append("ship", ", submarine")?;
+//! store.extend("ship", ", submarine")?;
 //! assert_eq!(store.lookup("ship")?.as_deref(), Some(&b"Nautilus, submarine"[..]));
 //!
 //! // … or a list of values.
-//! store.push("crew", "Nemo")?;
-//! store.push("crew", "Aronnax")?;
+//! store.append("crew", "Nemo")?;
+//! store.append("crew", "Aronnax")?;
 //! assert_eq!(store.values("crew")?.map(|crew| crew.len()), Some(2));
 //!
 //! assert!(store.remove("ship")?);
@@ -26,7 +26,7 @@
 use std::path::Path;
 
 pub use zerohop_node::embedded::{
-    Durability, EmbeddedStore as Store, Keys, Recovery, StoreError as Error, StoreOptions as Options,
+    Durability, EmbeddedStore as Store, Recovery, StoreError as Error, StoreKeys, StoreOptions as Options,
     StoreStats as Stats,
 };
 

@@ -28,13 +28,13 @@ mod up;
 
 use std::process::ExitCode;
 
-use arguments::{Arguments, Command};
-use common::ending::{CommandError, Ending, exit_code};
+use arguments::{CliArguments, CliCommand};
+use common::ending::{CommandEnding, CommandError, exit_code};
 use common::runtime::runtime;
 use node::NodeArguments;
 
 fn main() -> ExitCode {
-    let outcome = run(Arguments::read().command);
+    let outcome = run(CliArguments::read().command);
     match &outcome {
         Ok(_) | Err(CommandError::OutputClosed | CommandError::Logged(_)) => {}
         Err(error) => output::problem(&format!("zerohop: {error}")),
@@ -42,33 +42,33 @@ fn main() -> ExitCode {
     exit_code(&outcome)
 }
 
-fn run(command: Command) -> Result<Ending, CommandError> {
+fn run(command: CliCommand) -> Result<CommandEnding, CommandError> {
     match command {
-        Command::Up(arguments) => up::run(&arguments),
-        Command::Node(arguments) => match *arguments {
+        CliCommand::Up(arguments) => up::run(&arguments),
+        CliCommand::Node(arguments) => match *arguments {
             NodeArguments { command: Some(command), .. } => runtime()?.block_on(node::command(command)),
             arguments => node::run(&arguments),
         },
-        Command::Partition(command) => runtime()?.block_on(partition::run(command)),
-        Command::Recover(arguments) => runtime()?.block_on(recover::run(arguments)),
-        Command::Status(arguments) => runtime()?.block_on(status::run(arguments)),
-        Command::Top(arguments) => runtime()?.block_on(top::run(arguments)),
-        Command::Doctor(arguments) => runtime()?.block_on(doctor::run(arguments)),
-        Command::Keyspace(command) => runtime()?.block_on(keyspace::run(command)),
-        Command::Kv(command) => runtime()?.block_on(kv::run(command)),
-        Command::Txn(arguments) => runtime()?.block_on(txn::run(arguments)),
-        Command::Blob(command) => runtime()?.block_on(blob::run(command)),
-        Command::Backup(arguments) => runtime()?.block_on(backup::backup(arguments)),
-        Command::Restore(arguments) => runtime()?.block_on(backup::restore(arguments)),
-        Command::Verify(arguments) => runtime()?.block_on(backup::verify(arguments)),
-        Command::Bench(command) => bench::run(command),
-        Command::Folder(command) => folder::run(&command),
-        Command::Demo(arguments) => demo::run(&arguments),
-        Command::Secret(command) => secret::run(&command),
-        Command::Tls(command) => tls::run(&command),
-        Command::Token(command) => runtime()?.block_on(token::run(command)),
-        Command::Sim(arguments) => sim::run(&arguments),
-        Command::Completions(arguments) => manual::completions(&arguments),
-        Command::Man(arguments) => manual::man(&arguments),
+        CliCommand::Partition(command) => runtime()?.block_on(partition::run(command)),
+        CliCommand::Recover(arguments) => runtime()?.block_on(recover::run(arguments)),
+        CliCommand::Status(arguments) => runtime()?.block_on(status::run(arguments)),
+        CliCommand::Top(arguments) => runtime()?.block_on(top::run(arguments)),
+        CliCommand::Doctor(arguments) => runtime()?.block_on(doctor::run(arguments)),
+        CliCommand::Keyspace(command) => runtime()?.block_on(keyspace::run(command)),
+        CliCommand::Kv(command) => runtime()?.block_on(kv::run(command)),
+        CliCommand::Txn(arguments) => runtime()?.block_on(txn::run(arguments)),
+        CliCommand::Blob(command) => runtime()?.block_on(blob::run(command)),
+        CliCommand::Backup(arguments) => runtime()?.block_on(backup::backup(arguments)),
+        CliCommand::Restore(arguments) => runtime()?.block_on(backup::restore(arguments)),
+        CliCommand::Verify(arguments) => runtime()?.block_on(backup::verify(arguments)),
+        CliCommand::Bench(command) => bench::run(command),
+        CliCommand::Folder(command) => folder::run(&command),
+        CliCommand::Demo(arguments) => demo::run(&arguments),
+        CliCommand::Secret(command) => secret::run(&command),
+        CliCommand::Tls(command) => tls::run(&command),
+        CliCommand::Token(command) => runtime()?.block_on(token::run(command)),
+        CliCommand::Sim(arguments) => sim::run(&arguments),
+        CliCommand::Completions(arguments) => manual::completions(&arguments),
+        CliCommand::Man(arguments) => manual::man(&arguments),
     }
 }

@@ -7,7 +7,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::arguments;
-use crate::common::ending::{CommandError, Ending};
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::names;
 use crate::output;
 
@@ -27,21 +27,21 @@ pub(crate) struct ManArguments {
 }
 
 /// Prints what a shell is to read.
-pub(crate) fn completions(arguments: &CompletionsArguments) -> Result<Ending, CommandError> {
+pub(crate) fn completions(arguments: &CompletionsArguments) -> Result<CommandEnding, CommandError> {
     let mut text = Vec::new();
     clap_complete::generate(arguments.shell, &mut arguments::command(), "zerohop", &mut text);
     output::raw(&[&text])?;
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }
 
 /// Prints a page, or writes them all.
-pub(crate) fn man(arguments: &ManArguments) -> Result<Ending, CommandError> {
+pub(crate) fn man(arguments: &ManArguments) -> Result<CommandEnding, CommandError> {
     let mut command = arguments::command();
     command.build();
     let Some(folder) = &arguments.dir else {
         let (_, page) = page(command)?;
         output::raw(&[&page])?;
-        return Ok(Ending::Done);
+        return Ok(CommandEnding::Done);
     };
     std::fs::create_dir_all(folder)
         .map_err(|error| CommandError::system("making the folder", folder, &error))?;
@@ -57,7 +57,7 @@ pub(crate) fn man(arguments: &ManArguments) -> Result<Ending, CommandError> {
         count += 1;
     }
     output::problem(&format!("{count} pages are in {}; try `man -l {0}/zerohop.1`", names::path(folder)));
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }
 
 /// The name of a command's page, and its text.

@@ -1,6 +1,6 @@
 //! What the program says: results on standard output, all else on standard error. Nothing else here prints.
 //!
-//! Names are printed by [`Names`]. Whatever else is text passes [`names::screened`], so that no part of it rules a terminal; only
+//! Names are printed by [`NameList`]. Whatever else is text passes [`names::screened`], so that no part of it rules a terminal; only
 //! the contents of records and blobs are [`raw`].
 //!
 //! That nobody reads any more (`zerohop … | head`) ends the command, quietly; that the output could not be written for
@@ -22,12 +22,12 @@ pub(crate) fn result(text: &str) -> Result<(), CommandError> {
 
 /// A list of names: how each is written, and what ends it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Names(Style);
+pub(crate) struct NameList(Style);
 
-impl Names {
+impl NameList {
     /// For this standard output; `null`: as they are, with a zero byte behind each.
-    pub(crate) fn new(null: bool) -> Names {
-        Names(match null {
+    pub(crate) fn new(null: bool) -> NameList {
+        NameList(match null {
             true => Style::Raw,
             false if is_terminal() => Style::Terminal,
             false => Style::Line,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use zerohop_client::write_new_secret;
 
-use crate::common::ending::{CommandError, Ending};
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::names;
 use crate::common::secret::SecretPlace;
 use crate::output;
@@ -16,7 +16,7 @@ pub(crate) enum SecretCommand {
     /// --secret-file, or ZEROHOP_SECRET_FILE.
     ///
     /// A file that is there is left as it is.
-    New(NewArguments),
+    New(SecretNewArguments),
     /// Prints what is sent as `Authorization: Bearer` to read the metrics and the status of a node over HTTP.
     ///
     /// From it nobody finds the secret, and it opens nothing else.
@@ -24,14 +24,14 @@ pub(crate) enum SecretCommand {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct NewArguments {
+pub(crate) struct SecretNewArguments {
     /// The file.
     path: PathBuf,
 }
 
-pub(crate) fn run(command: &SecretCommand) -> Result<Ending, CommandError> {
+pub(crate) fn run(command: &SecretCommand) -> Result<CommandEnding, CommandError> {
     match command {
-        SecretCommand::New(NewArguments { path }) => {
+        SecretCommand::New(SecretNewArguments { path }) => {
             write_new_secret(path).map_err(CommandError::Secret)?;
             output::problem(&format!(
                 "A new secret is in {}. Copy it to where nodes and clients run, over a way that nobody overhears.",
@@ -46,5 +46,5 @@ pub(crate) fn run(command: &SecretCommand) -> Result<Ending, CommandError> {
             }
         },
     }
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }

@@ -1,12 +1,12 @@
 //! `zerohop sim`: plays clusters from seeds. What is done is in `zerohop-sim`; this prints it.
 
-use zerohop_sim::command::{Arguments, Ended, simulate};
+use zerohop_sim::command::{CommandEnd, SimArguments, simulate};
 
-use crate::common::ending::{CommandError, Ending};
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::output;
 
 /// Plays what is asked for.
-pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CommandError> {
+pub(crate) fn run(arguments: &SimArguments) -> Result<CommandEnding, CommandError> {
     let mut said = Ok(());
     let ended = simulate(arguments, &mut |line| {
         if said.is_ok() {
@@ -15,9 +15,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CommandError> {
     });
     said?;
     match ended {
-        Ended::Passed => Ok(Ending::Done),
-        Ended::Failed => Ok(Ending::No),
-        Ended::NoScenario => {
+        CommandEnd::Passed => Ok(CommandEnding::Done),
+        CommandEnd::Failed => Ok(CommandEnding::No),
+        CommandEnd::NoScenario => {
             Err(CommandError::Usage(format!("there is no scenario {:?}", arguments.scenario)))
         }
     }

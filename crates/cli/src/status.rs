@@ -8,9 +8,9 @@ use serde::Serialize;
 use zerohop_wire::admin::{GroupsStatus, InstanceStatus, NodeStatus, Status};
 
 use crate::common::admin;
-use crate::common::ending::{CommandError, Ending};
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::quantity::shown_bytes;
-use crate::common::target::Target;
+use crate::common::target::ClusterTarget;
 use crate::common::view::{self, ShownView};
 use crate::keyspace::ShownKeyspace;
 use crate::output;
@@ -18,7 +18,7 @@ use crate::output;
 #[derive(Args, Debug)]
 pub(crate) struct StatusArguments {
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// Prints JSON.
     #[arg(long)]
     json: bool,
@@ -27,7 +27,7 @@ pub(crate) struct StatusArguments {
 /// The JSON. `nodes` and `keyspaces` and their first fields are a contract; others may be added.
 #[derive(Debug, Serialize)]
 struct ShownStatus {
-    nodes: Vec<ShownNode>,
+    nodes: Vec<StatusNode>,
     keyspaces: Vec<ShownKeyspace>,
     map_epoch: u64,
     /// The cluster's name, in hexadecimal digits.
@@ -56,7 +56,7 @@ struct ShownGroups {
 }
 
 #[derive(Debug, Serialize)]
-struct ShownNode {
+struct StatusNode {
     id: u32,
     state: String,
     /// Of the node that was asked: the others do not tell it their processes.
@@ -82,14 +82,14 @@ struct ShownInstance {
     connections: u32,
 }
 
-pub(crate) async fn run(arguments: StatusArguments) -> Result<Ending, CommandError> {
+pub(crate) async fn run(arguments: StatusArguments) -> Result<CommandEnding, CommandError> {
     let client = arguments.target.connect().await?;
     let shown = ShownStatus::from(admin::status(&client).await?);
     match arguments.json {
         true => output::json(&shown)?,
         false => output::result(shown.to_string().trim_end())?,
     }
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }
 
 impl From<Status> for ShownStatus {
@@ -120,12 +120,12 @@ impl From<Status> for ShownStatus {
     }
 }
 
-impl From<NodeStatus> for ShownNode {
+impl From<NodeStatus> for StatusNode {
     fn from(status: NodeStatus) -> Self {
         let NodeStatus { id, state, pid, manager, instances, version, started_ms, troubles, .. } = status;
         let NodeStatus { primaries, in_sync, following, .. } = status;
         let instances = instances.into_iter().map(Into::into).collect();
-        ShownNode {
+        StatusNode {
             id,
             state,
             pid: NonZeroU32::new(pid),
@@ -155,7 +155,7 @@ impl fmt::Display for ShownStatus {
             writeln!(f, "What follows is {seen}.")?;
         }
         for node in &self.nodes {
-            let ShownNode { id, state, pid, manager, version, primaries, in_sync, following, .. } = node;
+            let StatusNode { id, state, pid, manager, version, primaries, in_sync, following, .. } = node;
             match pid {
                 // Only the node that was asked tells of itself.
                 None => write!(f, "node {id}: {state}, manager {manager}")?,

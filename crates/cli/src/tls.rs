@@ -11,7 +11,7 @@ use rcgen::{
 use zerohop_client::{read_key, write_key};
 use zerohop_node::hosts::expand;
 
-use crate::common::ending::{CommandError, Ending};
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::names;
 use crate::output;
 
@@ -34,13 +34,13 @@ pub(crate) enum TlsCommand {
     ///
     /// Nodes are started with --tls-cert node.pem --tls-key node-key.pem --tls-ca ca.pem, clients with --tls-ca ca.pem. Only
     /// `zerohop tls add` needs ca-key.pem: keep it where nobody else is. Files that are there are left as they are.
-    New(NewArguments),
+    New(TlsNewArguments),
     /// Makes one more certificate by the CA of a folder, as NAME.pem and NAME-key.pem in it.
     Add(AddArguments),
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct NewArguments {
+pub(crate) struct TlsNewArguments {
     /// The folder, which is made if it is not there.
     folder: PathBuf,
     #[command(flatten)]
@@ -65,9 +65,9 @@ struct Hosts {
     hosts: Option<String>,
 }
 
-pub(crate) fn run(command: &TlsCommand) -> Result<Ending, CommandError> {
+pub(crate) fn run(command: &TlsCommand) -> Result<CommandEnding, CommandError> {
     match command {
-        TlsCommand::New(NewArguments { folder, hosts }) => {
+        TlsCommand::New(TlsNewArguments { folder, hosts }) => {
             let names = hosts.names()?;
             std::fs::create_dir_all(folder)
                 .map_err(|error| CommandError::system("making the folder", folder, &error))?;
@@ -97,7 +97,7 @@ pub(crate) fn run(command: &TlsCommand) -> Result<Ending, CommandError> {
             certify(folder, name, names, &Issuer::new(ca()?, key))?;
         }
     }
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }
 
 impl Hosts {

@@ -10,8 +10,8 @@ use zerohop_node::clock::HybridClock;
 use zerohop_wire::Permission;
 use zerohop_wire::admin::{TokenGrant, TokenPut, TokenStatus};
 
-use crate::common::ending::{CommandError, Ending};
-use crate::common::target::Target;
+use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::target::ClusterTarget;
 use crate::common::{admin, names, quantity};
 use crate::output;
 
@@ -21,16 +21,16 @@ pub(crate) enum TokenCommand {
     ///
     /// Clients name the file with --token-file or ZEROHOP_TOKEN_FILE; for clients of Redis what is in it is the password. The
     /// token itself never reaches the cluster, which knows it by its number.
-    New(NewArguments),
+    New(TokenNewArguments),
     /// Lists the tokens and what they permit.
     #[command(visible_alias = "ls")]
-    List(ListArguments),
+    List(TokenListArguments),
     /// Makes a token good for nothing, also on connections that are open.
     Revoke(RevokeArguments),
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct NewArguments {
+pub(crate) struct TokenNewArguments {
     /// What people call it.
     name: String,
     /// What it permits in a keyspace, as in papers=read,write; `admin` is to alter, split and drop it. May be given several
@@ -47,13 +47,13 @@ pub(crate) struct NewArguments {
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct ListArguments {
+pub(crate) struct TokenListArguments {
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// Prints JSON.
     #[arg(long)]
     json: bool,
@@ -64,7 +64,7 @@ pub(crate) struct RevokeArguments {
     /// Its name.
     name: String,
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
 }
 
 /// What is permitted in one keyspace.
@@ -75,7 +75,7 @@ struct Grant {
 }
 
 #[derive(Serialize)]
-struct Shown {
+struct ShownToken {
     /// Its number, in hexadecimal digits.
     id: String,
     name: String,
@@ -92,12 +92,12 @@ struct ShownGrant {
     permissions: Vec<&'static str>,
 }
 
-pub(crate) async fn run(command: TokenCommand) -> Result<Ending, CommandError> {
+pub(crate) async fn run(command: TokenCommand) -> Result<CommandEnding, CommandError> {
     match command {
         TokenCommand::New(arguments) => new(arguments).await,
-        TokenCommand::List(ListArguments { target, json }) => {
+        TokenCommand::List(TokenListArguments { target, json }) => {
             let tokens = admin::tokens(&target.connect().await?).await?;
-            let shown: Vec<Shown> = tokens.into_iter().map(Shown::from).collect();
+            let shown: Vec<ShownToken> = tokens.into_iter().map(ShownToken::from).collect();
             match json {
                 true => output::json_lines(&shown)?,
                 false => {
@@ -105,17 +105,17 @@ pub(crate) async fn run(command: TokenCommand) -> Result<Ending, CommandError> {
                     shown.iter().try_for_each(|token| output::result(&token.line(now_ms)))?;
                 }
             }
-            Ok(Ending::Done)
+            Ok(CommandEnding::Done)
         }
         TokenCommand::Revoke(RevokeArguments { name, target }) => {
             admin::revoke_token(&target.connect().await?, &name).await?;
-            Ok(Ending::Done)
+            Ok(CommandEnding::Done)
         }
     }
 }
 
-async fn new(arguments: NewArguments) -> Result<Ending, CommandError> {
-    let NewArguments { name, keyspace, all, expires, file, target } = arguments;
+async fn new(arguments: TokenNewArguments) -> Result<CommandEnding, CommandError> {
+    let TokenNewArguments { name, keyspace, all, expires, file, target } = arguments;
     let mut grants: Vec<TokenGrant> = keyspace
         .into_iter()
         .map(|Grant { keyspace, permissions }| TokenGrant { keyspace, permissions })
@@ -142,10 +142,10 @@ async fn new(arguments: NewArguments) -> Result<Ending, CommandError> {
         names::text(name.as_bytes()),
         names::path(&path)
     ));
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }
 
-impl From<TokenStatus> for Shown {
+impl From<TokenStatus> for ShownToken {
     fn from(status: TokenStatus) -> Self {
         let grant = |grant: TokenGrant| {
             let has = |one: &&Permission| grant.permissions & u32::from(one.number()) != 0;
@@ -154,7 +154,7 @@ impl From<TokenStatus> for Shown {
                 keyspace: Some(grant.keyspace).filter(|name| !name.is_empty()),
             }
         };
-        Shown {
+        ShownToken {
             id: format!("{:016x}", status.id),
             name: status.name,
             expires_at_ms: status.expires_ms,
@@ -164,7 +164,7 @@ impl From<TokenStatus> for Shown {
     }
 }
 
-impl Shown {
+impl ShownToken {
     /// As people read it at this time, in milliseconds since 1970.
     fn line(&self, now_ms: u64) -> String {
         let grants: Vec<String> = self

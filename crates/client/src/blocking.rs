@@ -7,24 +7,24 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::runtime::{Builder, Handle, Runtime};
 
-use crate::client::{Client, Options};
+use crate::client::{Client, ClientOptions};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::operation::{Operation, Record};
-use crate::transaction::{Attempts, Committed, Transaction};
+use crate::transaction::{Attempts, CommittedTransaction, Transaction};
 
 /// A client whose calls block the thread that makes them. Clones share it.
 #[derive(Clone, Debug)]
 pub struct BlockingClient {
     client: Client,
-    runtime: Arc<Owned>,
+    runtime: Arc<OwnedRuntime>,
 }
 
 /// A keyspace of a blocking client: [`Keyspace`]'s operations, each ended by [`Blocking::wait_for`].
 #[derive(Clone, Debug)]
 pub struct BlockingKeyspace {
     keyspace: Keyspace,
-    runtime: Arc<Owned>,
+    runtime: Arc<OwnedRuntime>,
 }
 
 /// A transaction of a blocking client: [`Transaction`]'s operations, those that wait for a server blocking, or ended by
@@ -32,7 +32,7 @@ pub struct BlockingKeyspace {
 #[derive(Clone, Debug)]
 pub struct BlockingTransaction {
     transaction: Transaction,
-    runtime: Arc<Owned>,
+    runtime: Arc<OwnedRuntime>,
 }
 
 /// What can run an operation of its keyspace, or of its transaction, to the end.
@@ -42,19 +42,19 @@ pub trait Blocking {
 }
 
 #[derive(Debug)]
-struct Owned(Option<Runtime>);
+struct OwnedRuntime(Option<Runtime>);
 
 impl BlockingClient {
     /// As [`Client::connect`].
     pub fn connect(endpoint: &str) -> Result<Self, Error> {
-        Self::connect_with(&[endpoint], Options::default())
+        Self::connect_with(&[endpoint], ClientOptions::default())
     }
 
     /// As [`Client::connect_with`].
-    pub fn connect_with(endpoints: &[&str], options: Options) -> Result<Self, Error> {
+    pub fn connect_with(endpoints: &[&str], options: ClientOptions) -> Result<Self, Error> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|why| Error::Runtime { why: why.to_string().into() })?;
-        let runtime = Arc::new(Owned(Some(runtime)));
+        let runtime = Arc::new(OwnedRuntime(Some(runtime)));
         let client = runtime.block_on(Client::connect_with(endpoints, options))?;
         Ok(Self { client, runtime })
     }
@@ -136,7 +136,7 @@ impl BlockingTransaction {
     ///
     /// # Errors
     /// As there, or [`Error::InsideRuntime`].
-    pub fn commit(self) -> Result<Committed, Error> {
+    pub fn commit(self) -> Result<CommittedTransaction, Error> {
         self.runtime.block_on(self.transaction.clone().commit())
     }
 
@@ -175,7 +175,7 @@ impl std::ops::Deref for BlockingKeyspace {
     }
 }
 
-impl Owned {
+impl OwnedRuntime {
     fn block_on<R>(&self, future: impl IntoFuture<Output = Result<R, Error>>) -> Result<R, Error> {
         if Handle::try_current().is_ok() {
             return Err(Error::InsideRuntime);
@@ -187,7 +187,7 @@ impl Owned {
     }
 }
 
-impl Drop for Owned {
+impl Drop for OwnedRuntime {
     fn drop(&mut self) {
         // A runtime must not be dropped, waiting for its thread, inside another.
         if let Some(runtime) = self.0.take() {

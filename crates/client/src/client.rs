@@ -7,21 +7,21 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use zerohop_placement::Address;
-use zerohop_session::{Collecting, Error as Reason, Reply, Request, Settings};
+use zerohop_session::{Coalescing, Reply, SessionError as Reason, SessionRequest, SessionSettings};
 use zerohop_tls::ClientTls;
 use zerohop_wire::Failure;
 use zerohop_wire::admin::AdminAnswer;
 use zerohop_wire::auth::{self, Credential, Secret};
 use zerohop_wire::ids::MapEpoch;
 
-use crate::driver::{Command, Driver, Token};
+use crate::driver::{Driver, DriverCommand, Token};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::secret::nonces;
 
 /// How a client behaves.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ClientOptions {
     /// How long an operation is tried; each may say otherwise. 10 s by default.
     pub deadline: Duration,
     /// How long the first answer of the cluster is awaited, when connecting. 10 s by default.
@@ -29,7 +29,7 @@ pub struct Options {
     /// Which manager control requests go to, `host:port`. By default to whichever is up.
     pub manager: Option<String>,
     /// Whether operations wait for others, to travel together. By default as the keyspace is configured.
-    pub collecting: Collecting,
+    pub collecting: Coalescing,
     /// Bodies of at least so many bytes are compressed, if the server agrees. By default none are.
     pub compress_from_bytes: Option<usize>,
     /// What the client calls itself in the servers' logs.
@@ -44,7 +44,7 @@ pub struct Options {
     pub tls: Option<ClientTls>,
 }
 
-impl Default for Options {
+impl Default for ClientOptions {
     fn default() -> Self {
         let deadline = Duration::from_secs(10);
         let name = "zerohop-client".to_owned();
@@ -52,7 +52,7 @@ impl Default for Options {
             deadline,
             connect_deadline: deadline,
             manager: None,
-            collecting: Collecting::AsKeyspace,
+            collecting: Coalescing::AsKeyspace,
             compress_from_bytes: None,
             name,
             secret: None,
@@ -66,13 +66,13 @@ impl Default for Options {
 /// are gone and every operation has ended.
 #[derive(Clone, Debug)]
 pub struct Client {
-    shared: Arc<Shared>,
+    shared: Arc<ClientShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    commands: mpsc::UnboundedSender<Command>,
-    options: Options,
+struct ClientShared {
+    commands: mpsc::UnboundedSender<DriverCommand>,
+    options: ClientOptions,
     /// The newest map that a manager has told of: what this client has had done is in it.
     newest: AtomicU64,
 }
@@ -85,18 +85,18 @@ impl Client {
     /// # Panics
     /// Outside of a tokio runtime.
     pub async fn connect(endpoint: &str) -> Result<Self, Error> {
-        Self::connect_with(&[endpoint], Options::default()).await
+        Self::connect_with(&[endpoint], ClientOptions::default()).await
     }
 
     /// As [`Client::connect`], with several endpoints of the same cluster, tried in turn.
-    pub async fn connect_with(endpoints: &[&str], options: Options) -> Result<Self, Error> {
+    pub async fn connect_with(endpoints: &[&str], options: ClientOptions) -> Result<Self, Error> {
         let address =
             |text: &&str| Address::new(text).map_err(|why| Error::Endpoint { why: why.to_string().into() });
         let endpoints = endpoints.iter().map(address).collect::<Result<Vec<Address>, Error>>()?;
         if endpoints.is_empty() {
             return Err(Error::Endpoint { why: "no endpoint is given: name a manager or instance".into() });
         }
-        let mut settings = Settings::new(&endpoints, seed());
+        let mut settings = SessionSettings::new(&endpoints, seed());
         settings.compress_from_bytes = options.compress_from_bytes;
         settings.name.clone_from(&options.name);
         settings.manager = options.manager.as_deref().map(|manager| address(&manager)).transpose()?;
@@ -108,10 +108,10 @@ impl Client {
         };
         let (commands, received) = mpsc::unbounded_channel();
         tokio::spawn(Driver::new(settings, options.tls.clone(), received));
-        let client = Self { shared: Arc::new(Shared { commands, options, newest: AtomicU64::new(0) }) };
+        let client = Self { shared: Arc::new(ClientShared { commands, options, newest: AtomicU64::new(0) }) };
         // The keyspace that exists from the start: its being found says that the map is there.
         let limit_us = micros(client.options().connect_deadline);
-        match client.ask(Request::keyspace("default", MapEpoch(0), limit_us)).await {
+        match client.ask(SessionRequest::keyspace("default", MapEpoch(0), limit_us)).await {
             // Without a map, as of a node that has not joined, nothing can be asked.
             Err(Error::Operation { reason, .. }) if !matches!(&*reason, Reason::NoKeyspace { epoch, .. } if *epoch > MapEpoch(0)) => {
                 Err(Error::Operation { key: None, reason })
@@ -123,7 +123,7 @@ impl Client {
     /// A keyspace by its name. Errors: the newest map has none of this name.
     pub async fn keyspace(&self, name: &str) -> Result<Keyspace, Error> {
         let least = MapEpoch(self.shared.newest.load(Ordering::Acquire));
-        match self.ask(Request::keyspace(name, least, self.limit_us())).await? {
+        match self.ask(SessionRequest::keyspace(name, least, self.limit_us())).await? {
             Reply::Keyspace(found) => Ok(Keyspace::new(self.clone(), *found)),
             _ => Err(Error::Unexpected),
         }
@@ -135,7 +135,7 @@ impl Client {
     }
 
     pub(crate) async fn admin_within(&self, encoded: Bytes, limit_us: u64) -> Result<Bytes, Error> {
-        match self.ask(Request::admin(encoded, limit_us)).await? {
+        match self.ask(SessionRequest::admin(encoded, limit_us)).await? {
             Reply::Admin(encoded) => {
                 let epoch = AdminAnswer::from_bytes(&encoded).map_or(0, |answer| answer.map_epoch);
                 self.shared.newest.fetch_max(epoch, Ordering::AcqRel);
@@ -147,7 +147,7 @@ impl Client {
 
     /// How it behaves.
     #[must_use]
-    pub fn options(&self) -> &Options {
+    pub fn options(&self) -> &ClientOptions {
         &self.shared.options
     }
 
@@ -155,33 +155,33 @@ impl Client {
         micros(self.shared.options.deadline)
     }
 
-    pub(crate) fn submit(&self, request: Request) -> oneshot::Receiver<Result<Reply, Reason>> {
+    pub(crate) fn submit(&self, request: SessionRequest) -> oneshot::Receiver<Result<Reply, Reason>> {
         let (token, result) = oneshot::channel();
         // A driver that is gone drops the token, and so ends the operation.
-        let _ = self.shared.commands.send(Command::One(request, token));
+        let _ = self.shared.commands.send(DriverCommand::One(request, token));
         result
     }
 
-    pub(crate) fn submit_all(&self, requests: Vec<(Request, Token)>) {
-        let _ = self.shared.commands.send(Command::Many(requests));
+    pub(crate) fn submit_all(&self, requests: Vec<(SessionRequest, Token)>) {
+        let _ = self.shared.commands.send(DriverCommand::Many(requests));
     }
 
     /// Sends several, of which nobody waits for one before the others. What is no request ends as that.
     pub(crate) async fn submit_batch(
         &self,
-        requests: Vec<Result<Request, Failure<'static>>>,
+        requests: Vec<Result<SessionRequest, Failure<'static>>>,
     ) -> Vec<Result<Reply, Reason>> {
         let count = requests.len();
         if count == 0 {
             return Vec::new();
         }
         let (whole, results) = oneshot::channel();
-        let _ = self.shared.commands.send(Command::Batch(requests, whole));
+        let _ = self.shared.commands.send(DriverCommand::Batch(requests, whole));
         // A driver that is gone has dropped it.
         results.await.unwrap_or_else(|_| (0..count).map(|_| Err(Reason::Closed)).collect())
     }
 
-    pub(crate) async fn ask(&self, request: Request) -> Result<Reply, Error> {
+    pub(crate) async fn ask(&self, request: SessionRequest) -> Result<Reply, Error> {
         self.submit(request).await.unwrap_or(Err(Reason::Closed)).map_err(Error::general)
     }
 }

@@ -11,30 +11,33 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep_until};
-use zerohop_looking::Looking;
-use zerohop_session::{ConnectionId, Effect, Error, Lost, Reply, Request, Session, Settings, Time};
+use zerohop_busy_poll::BusyPoll;
+use zerohop_session::{
+    ConnectionId, ConnectionLoss, Reply, Session, SessionEffect, SessionError, SessionRequest,
+    SessionSettings, Time,
+};
 use zerohop_tls::{ClientTls, fault_of};
 use zerohop_wire::Failure;
 
-use crate::batches::{Batches, Slot, Whole};
+use crate::batches::{BatchSender, BatchSlot, Batches};
 use crate::socket::Socket;
-use crate::wakers::Ready;
+use crate::wakers::ReadyPlaces;
 
 /// Where an operation's result goes.
-pub(crate) type Token = oneshot::Sender<Result<Reply, Error>>;
+pub(crate) type Token = oneshot::Sender<Result<Reply, SessionError>>;
 
 /// One operation, or several that were asked for together.
-pub(crate) enum Command {
-    One(Request, Token),
-    Many(Vec<(Request, Token)>),
+pub(crate) enum DriverCommand {
+    One(SessionRequest, Token),
+    Many(Vec<(SessionRequest, Token)>),
     /// Those whose results are wanted once all have ended; what is no request ends as that.
-    Batch(Vec<Result<Request, Failure<'static>>>, Whole),
+    Batch(Vec<Result<SessionRequest, Failure<'static>>>, BatchSender),
 }
 
 /// Whom the end of an operation is told.
-enum Owner {
+enum ResultTarget {
     Caller(Token),
-    Batch(Slot),
+    Batch(BatchSlot),
 }
 
 /// Most commands taken before the sockets get their turn.
@@ -44,28 +47,28 @@ const COMMANDS_MAX: usize = 1024;
 const READS_MAX: usize = 8;
 
 pub(crate) struct Driver {
-    session: Session<Owner>,
+    session: Session<ResultTarget>,
     batches: Batches,
-    commands: mpsc::UnboundedReceiver<Command>,
+    commands: mpsc::UnboundedReceiver<DriverCommand>,
     /// No more commands will come.
     ending: bool,
     sockets: Vec<Option<Socket>>,
-    ready: Arc<Ready>,
+    ready: Arc<ReadyPlaces>,
     places: Vec<usize>,
-    effects: Vec<Effect<Owner>>,
+    effects: Vec<SessionEffect<ResultTarget>>,
     sleep: Pin<Box<Sleep>>,
     start: Instant,
     tls: Option<ClientTls>,
-    looking: Looking,
+    looking: BusyPoll,
     /// Since when there has been nothing to do but wait for answers, and whether it sleeps meanwhile.
     waiting: Option<(Instant, bool)>,
 }
 
 impl Driver {
     pub(crate) fn new(
-        settings: Settings,
+        settings: SessionSettings,
         tls: Option<ClientTls>,
-        commands: mpsc::UnboundedReceiver<Command>,
+        commands: mpsc::UnboundedReceiver<DriverCommand>,
     ) -> Self {
         let start = Instant::now();
         Self {
@@ -80,7 +83,7 @@ impl Driver {
             sleep: Box::pin(sleep_until(start)),
             start,
             tls,
-            looking: Looking::default(),
+            looking: BusyPoll::default(),
             waiting: None,
         }
     }
@@ -96,20 +99,20 @@ impl Driver {
         for _ in 0..COMMANDS_MAX {
             let is_alone = self.session.outstanding() == 0;
             match self.commands.poll_recv(cx) {
-                Poll::Ready(Some(Command::One(request, token))) => {
-                    self.session.submit(now, request, Owner::Caller(token));
+                Poll::Ready(Some(DriverCommand::One(request, token))) => {
+                    self.session.submit(now, request, ResultTarget::Caller(token));
                 }
-                Poll::Ready(Some(Command::Many(all))) => {
+                Poll::Ready(Some(DriverCommand::Many(all))) => {
                     for (request, token) in all {
-                        self.session.submit(now, request, Owner::Caller(token));
+                        self.session.submit(now, request, ResultTarget::Caller(token));
                     }
                 }
-                Poll::Ready(Some(Command::Batch(all, whole))) => {
+                Poll::Ready(Some(DriverCommand::Batch(all, whole))) => {
                     let slots = self.batches.begin(all.len(), whole);
                     for (request, slot) in all.into_iter().zip(slots) {
                         match request {
-                            Ok(request) => self.session.submit(now, request, Owner::Batch(slot)),
-                            Err(failure) => self.batches.put(slot, Err(Error::Answer { failure })),
+                            Ok(request) => self.session.submit(now, request, ResultTarget::Batch(slot)),
+                            Err(failure) => self.batches.put(slot, Err(SessionError::Answer { failure })),
                         }
                     }
                 }
@@ -159,7 +162,7 @@ impl Driver {
 
     fn lose(&mut self, place: usize, error: &io::Error) {
         if let Some(socket) = self.sockets.get_mut(place).and_then(Option::take) {
-            let lost = Lost { fault: fault_of(error), ..Lost::from(error) };
+            let lost = ConnectionLoss { fault: fault_of(error), ..ConnectionLoss::from(error) };
             self.session.disconnected(self.now(), socket.id, lost);
         }
     }
@@ -195,7 +198,7 @@ impl Driver {
         let mut effects = std::mem::take(&mut self.effects);
         for effect in effects.drain(..) {
             match effect {
-                Effect::Connect { connection, address } => {
+                SessionEffect::Connect { connection, address } => {
                     let place = connection.place();
                     if place >= self.sockets.len() {
                         // Places are bounded by the session's `connections_max`.
@@ -206,21 +209,25 @@ impl Driver {
                     waker.wake_by_ref();
                     self.sockets[place] = Some(Socket::open(connection, address, self.tls.as_ref(), waker));
                 }
-                Effect::Send { connection, head, tail } => {
+                SessionEffect::Send { connection, head, tail } => {
                     if let Some(socket) = self.socket(connection) {
                         socket.push(Bytes::from(head));
                         socket.push(tail);
                         self.places.push(connection.place());
                     }
                 }
-                Effect::Close { connection } => {
+                SessionEffect::Close { connection } => {
                     if self.socket(connection).is_some() {
                         self.sockets[connection.place()] = None;
                     }
                 }
                 // Whoever asked may have gone; then nobody wants to know.
-                Effect::Complete { token: Owner::Caller(token), result } => drop(token.send(result)),
-                Effect::Complete { token: Owner::Batch(slot), result } => self.batches.put(slot, result),
+                SessionEffect::Complete { token: ResultTarget::Caller(token), result } => {
+                    drop(token.send(result))
+                }
+                SessionEffect::Complete { token: ResultTarget::Batch(slot), result } => {
+                    self.batches.put(slot, result)
+                }
             }
         }
         self.effects = effects;
@@ -279,7 +286,7 @@ impl Future for Driver {
         more |= acted;
         if let Some(at) = this.session.wake_at() {
             let at = this.start + Duration::from_micros(at.0);
-            // One that wakes too soon is set anew then, rather than by every operation.
+            // One that wakes too soon is set again then, rather than by every operation.
             if at < this.sleep.deadline() || this.sleep.is_elapsed() {
                 this.sleep.as_mut().reset(at);
             }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use zerohop_session::Error as Reason;
+use zerohop_session::SessionError as Reason;
 use zerohop_wire::contents::shown_name;
 use zerohop_wire::{AbortReason, Advice, Failure};
 
@@ -164,7 +164,7 @@ impl Error {
         }
     }
 
-    /// Whether a transaction was in others' way, or they in its: nothing of it was done, and it may be begun anew.
+    /// Whether a transaction was in others' way, or they in its: nothing of it was done, and it may be begun again.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         match self {
@@ -176,7 +176,7 @@ impl Error {
         }
     }
 
-    /// Whether the same, begun anew later, may well succeed: something is on its way, overloaded or out of reach. `false`: it would fail
+    /// Whether the same, begun again later, may well succeed: something is on its way, overloaded or out of reach. `false`: it would fail
     /// again, as a bound is passed, or what it asks for is not there. Not of an error that leaves open what was done
     /// ([`Error::is_unknown`]).
     #[must_use]

@@ -2,20 +2,21 @@
 
 use bytes::Bytes;
 use zerohop_placement::{KeyspaceConfig, partition_of};
-use zerohop_session::{Collect, Collecting, FoundKeyspace, Reply, Request};
+use zerohop_session::{Coalescing, Collect, FoundKeyspace, Reply, SessionRequest};
 use zerohop_wire::blob::routed;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 use zerohop_wire::limits::BODY_BYTES_MAX;
 use zerohop_wire::messages::{
-    self, Change, Condition, Expiry, Number, Operation as WireOperation, Query, Range, Read, Until, Write,
+    self, Condition, Expiry, Number, Query, Range, RecordOperation as WireOperation, RecordRead, RecordWrite,
+    WaitUntil, WriteChange,
 };
 
 use crate::client::Client;
-use crate::comparison::Comparison;
 use crate::error::Error;
-use crate::operation::{self, Info, Operation, Record, Ttl, What};
+use crate::operation::{self, Info, Operation, OperationKind, Record, Ttl};
 use crate::scan::Scan;
 use crate::transform::Transform;
+use crate::verify::Comparison;
 
 /// A keyspace of the cluster.
 #[derive(Clone, Debug)]
@@ -68,12 +69,12 @@ impl Keyspace {
         value: &'a (impl AsRef<[u8]> + ?Sized),
         expiry: Expiry,
     ) -> Operation<'a, Timestamp> {
-        self.write(key.as_ref(), Change::Insert { value: value.as_ref(), expiry }, operation::version)
+        self.write(key.as_ref(), WriteChange::Insert { value: value.as_ref(), expiry }, operation::version)
     }
 
     /// Removes the record. Brings whether there was one.
     pub fn remove<'a>(&'a self, key: &'a (impl AsRef<[u8]> + ?Sized)) -> Operation<'a, bool> {
-        self.write(key.as_ref(), Change::Remove, operation::removed)
+        self.write(key.as_ref(), WriteChange::Remove, operation::removed)
     }
 
     /// Adds values to the end of a list, making it if there is no record. Brings its length.
@@ -82,7 +83,7 @@ impl Keyspace {
         key: &'a (impl AsRef<[u8]> + ?Sized),
         values: &'a [&'a [u8]],
     ) -> Operation<'a, u64> {
-        let what = What::Append { key: key.as_ref(), values, condition: Condition::Always };
+        let what = OperationKind::Append { key: key.as_ref(), values, condition: Condition::Always };
         Operation::new(self, what, operation::number)
     }
 
@@ -92,7 +93,7 @@ impl Keyspace {
         key: &'a (impl AsRef<[u8]> + ?Sized),
         bytes: &'a (impl AsRef<[u8]> + ?Sized),
     ) -> Operation<'a, u64> {
-        self.write(key.as_ref(), Change::Extend { bytes: bytes.as_ref() }, operation::number)
+        self.write(key.as_ref(), WriteChange::Extend { bytes: bytes.as_ref() }, operation::number)
     }
 
     /// Replaces the value if it is the expected one; `None` stands for "no record" on either side. Ends with
@@ -103,12 +104,12 @@ impl Keyspace {
         expected: Option<&'a [u8]>,
         new: Option<&'a [u8]>,
     ) -> Operation<'a, Timestamp> {
-        self.write(key.as_ref(), Change::CompareSwap { expected, new }, operation::version)
+        self.write(key.as_ref(), WriteChange::CompareSwap { expected, new }, operation::version)
     }
 
     /// Adds to the decimal number that the record holds, 0 if there is none. Brings the sum.
     pub fn increment<'a>(&'a self, key: &'a (impl AsRef<[u8]> + ?Sized), delta: i64) -> Operation<'a, i64> {
-        self.write(key.as_ref(), Change::Increment { delta }, operation::counter)
+        self.write(key.as_ref(), WriteChange::Increment { delta }, operation::counter)
     }
 
     /// Changes a number inside a bytes record, where the record is; bytes that it does not have are zeros. Brings what the
@@ -142,12 +143,12 @@ impl Keyspace {
 
     /// Keeps a part of a list and drops the rest. Brings the length left.
     pub fn trim<'a>(&'a self, key: &'a (impl AsRef<[u8]> + ?Sized), keep: Range) -> Operation<'a, u64> {
-        self.write(key.as_ref(), Change::Trim { keep }, operation::number)
+        self.write(key.as_ref(), WriteChange::Trim { keep }, operation::number)
     }
 
     /// Changes when the record expires. Brings whether there is one.
     pub fn expire<'a>(&'a self, key: &'a (impl AsRef<[u8]> + ?Sized), expiry: Expiry) -> Operation<'a, bool> {
-        self.write(key.as_ref(), Change::Expire { expiry }, operation::found)
+        self.write(key.as_ref(), WriteChange::Expire { expiry }, operation::found)
     }
 
     /// Takes an expiry away. Brings whether there is a record.
@@ -189,7 +190,7 @@ impl Keyspace {
     pub fn wait<'a>(
         &'a self,
         key: &'a (impl AsRef<[u8]> + ?Sized),
-        until: Until<'a>,
+        until: WaitUntil<'a>,
     ) -> Operation<'a, Option<Record>> {
         self.read(key.as_ref(), Query::Wait { until }, operation::record)
     }
@@ -207,23 +208,28 @@ impl Keyspace {
     /// Sends several operations together, those for one instance in one frame if they are short. Not a transaction: each has
     /// its own outcome, in the order given.
     pub async fn batch(&self, operations: &[WireOperation<'_>]) -> Vec<Result<Reply, Error>> {
-        let together = Collecting::Within(Collect { delay_us: 0, bytes: BODY_BYTES_MAX as u32 });
-        let requests = Request::records(self.id(), operations, self.client.limit_us(), together);
+        let together = Coalescing::Within(Collect { delay_us: 0, bytes: BODY_BYTES_MAX as u32 });
+        let requests = SessionRequest::records(self.id(), operations, self.client.limit_us(), together);
         let results = self.client.submit_batch(requests).await.into_iter().zip(operations);
         results
             .map(|(result, operation)| result.map_err(|reason| Error::about(operation.key(), reason)))
             .collect()
     }
 
-    fn write<'a, R>(&'a self, key: &'a [u8], change: Change<'a>, read: Brings<R>) -> Operation<'a, R> {
-        let write = Write { key, condition: Condition::Always, change };
-        Operation::new(self, What::Wire(WireOperation::Write(write)), read)
+    fn write<'a, R>(
+        &'a self,
+        key: &'a [u8],
+        change: WriteChange<'a>,
+        read: OperationOf<R>,
+    ) -> Operation<'a, R> {
+        let write = RecordWrite { key, condition: Condition::Always, change };
+        Operation::new(self, OperationKind::Wire(WireOperation::Write(write)), read)
     }
 
-    fn read<'a, R>(&'a self, key: &'a [u8], query: Query<'a>, read: Brings<R>) -> Operation<'a, R> {
-        Operation::new(self, What::Wire(WireOperation::Read(Read { key, query })), read)
+    fn read<'a, R>(&'a self, key: &'a [u8], query: Query<'a>, read: OperationOf<R>) -> Operation<'a, R> {
+        Operation::new(self, OperationKind::Wire(WireOperation::Read(RecordRead { key, query })), read)
     }
 }
 
-type Brings<R> =
+type OperationOf<R> =
     fn(Result<Reply, zerohop_wire::Failure<'static>>) -> Option<Result<R, zerohop_wire::Failure<'static>>>;

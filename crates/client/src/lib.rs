@@ -13,17 +13,16 @@
 //! One task drives all connections of a client: operations reach it through one channel, and it makes one write for
 //! each connection that has something to send, however many operations that is. `docs/guide/client.md` is the guide.
 
+mod batch;
 mod batches;
 mod blob;
 mod blocking;
 mod client;
-mod comparison;
 mod driver;
-mod dropping;
+mod drop_keyspace;
 mod error;
 mod keyspace;
 mod limits;
-mod many;
 mod operation;
 mod scan;
 mod secret;
@@ -31,6 +30,7 @@ mod snapshot;
 mod socket;
 mod transaction;
 mod transform;
+mod verify;
 mod wakers;
 
 #[cfg(doctest)]
@@ -38,15 +38,15 @@ mod wakers;
 struct Guide;
 
 pub use blob::{
-    Blob, BlobFill, BlobInfo, BlobList, BlobPut, BlobRead, BlobSeen, PutOptions, Staged, TransactionBlob,
+    Blob, BlobFill, BlobInfo, BlobList, BlobPut, BlobRead, BlobSeen, PutOptions, StagedContents,
+    TransactionBlob,
 };
 pub use blocking::{Blocking, BlockingClient, BlockingKeyspace, BlockingTransaction};
-pub use client::{Client, Options};
-pub use comparison::Comparison;
-pub use dropping::DropOptions;
+pub use client::{Client, ClientOptions};
+pub use drop_keyspace::DropOptions;
 pub use error::{BlobTrouble, Error};
 pub use keyspace::Keyspace;
-pub use operation::{Info, Operation, Pending, Record, Ttl};
+pub use operation::{Info, Operation, PendingOperation, Record, Ttl};
 pub use scan::Scan;
 pub use secret::{
     SecretFileError, read_key, read_secret, read_token, write_key, write_new_secret, write_new_token,
@@ -54,13 +54,15 @@ pub use secret::{
 pub use snapshot::{
     Snapshot, SnapshotBlob, SnapshotBlobList, SnapshotBlobRead, SnapshotOptions, SnapshotScan,
 };
-pub use transaction::{Committed, Promise, Transaction};
+pub use transaction::{CommittedTransaction, Promise, Transaction};
 pub use transform::Transform;
+pub use verify::Comparison;
 pub use zerohop_session::{
-    Collect, Collecting, ComparedSlice, Error as Reason, ListedKey, Reply, Trouble, Unfit, Waiting,
+    AttemptFailure, Coalescing, Collect, ComparedSlice, InvalidTransaction, ListedKey, Reply,
+    SessionError as Reason, WaitReason,
 };
 pub use zerohop_tls::{ClientTls, ConfigError};
 pub use zerohop_wire::auth::{Secret, Token};
 pub use zerohop_wire::ids::Timestamp;
-pub use zerohop_wire::messages::{Condition, Expiry, Number, Operator, Range, RecordType, Until};
+pub use zerohop_wire::messages::{Condition, Expiry, Number, Operator, Range, RecordType, WaitUntil};
 pub use zerohop_wire::{AbortReason, Failure};

@@ -30,7 +30,7 @@ pub(crate) const BACKOFF_MIN: Duration = Duration::from_millis(1);
 /// Longest pause between two attempts.
 pub(crate) const BACKOFF_MAX: Duration = Duration::from_millis(200);
 
-/// How often an operation of a blob begins anew because the blob is another than its header said, or others were in the way:
+/// How often an operation of a blob begins again because the blob is another than its header said, or others were in the way:
 /// with the pauses between, longer than the default deadline.
 pub(crate) const BLOB_ATTEMPTS_MAX: u32 = 128;
 
@@ -59,10 +59,10 @@ pub(crate) const BLOB_CONFIRMS_AHEAD: usize = 4096;
 /// How often a read of several chunks is confirmed before it runs as a transaction, which waits for writers instead.
 pub(crate) const BLOB_CONFIRMS_MAX: u32 = 2;
 
-/// How often such a read begins anew at most.
+/// How often such a read begins again at most.
 pub(crate) const BLOB_CHECKS_MAX: u32 = 32;
 
-/// Most bytes that are read as the results of a transaction, which its decider keeps.
+/// Most bytes that are read as the results of a transaction, which its coordinator keeps.
 pub(crate) const BLOB_SHARED_BYTES_MAX: u64 = 512 << 10;
 
 /// Most chunks that are cut, or removed, by one transaction.

@@ -8,17 +8,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
-use zerohop_session::{Collecting, Error as Reason, Item, Reply, Request, Unfit};
+use zerohop_session::{
+    Coalescing, CompositeItem, InvalidTransaction, Reply, SessionError as Reason, SessionRequest,
+};
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::messages::{Condition, Number, Operation as WireOperation, RecordType};
-use zerohop_wire::{Failure, Many};
+use zerohop_wire::messages::{Condition, Number, RecordOperation as WireOperation, RecordType};
+use zerohop_wire::{Elements, Failure};
 
 use crate::client::micros;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 
 /// How a reply becomes what the operation brings. `None`: the server answered something else.
-pub(crate) type Read<R> = fn(Result<Reply, Failure<'static>>) -> Option<Result<R, Failure<'static>>>;
+pub(crate) type ReplyReader<R> = fn(Result<Reply, Failure<'static>>) -> Option<Result<R, Failure<'static>>>;
 
 /// An operation that has not been sent: `await` sends it.
 ///
@@ -27,14 +29,14 @@ pub(crate) type Read<R> = fn(Result<Reply, Failure<'static>>) -> Option<Result<R
 #[derive(Debug)]
 pub struct Operation<'a, R> {
     keyspace: &'a Keyspace,
-    what: What<'a>,
-    read: Read<R>,
+    what: OperationKind<'a>,
+    read: ReplyReader<R>,
     limit: Option<Duration>,
-    collecting: Collecting,
+    collecting: Coalescing,
 }
 
 #[derive(Debug)]
-pub(crate) enum What<'a> {
+pub(crate) enum OperationKind<'a> {
     Wire(WireOperation<'a>),
     /// An append of one value, whose list is made when it is packed.
     Append {
@@ -45,7 +47,7 @@ pub(crate) enum What<'a> {
 }
 
 impl<'a, R> Operation<'a, R> {
-    pub(crate) fn new(keyspace: &'a Keyspace, what: What<'a>, read: Read<R>) -> Self {
+    pub(crate) fn new(keyspace: &'a Keyspace, what: OperationKind<'a>, read: ReplyReader<R>) -> Self {
         let collecting = keyspace.client().options().collecting;
         Self { keyspace, what, read, limit: None, collecting }
     }
@@ -57,7 +59,7 @@ impl<'a, R> Operation<'a, R> {
     }
 
     /// Chooses whether it waits for others to the same instance, to travel together.
-    pub fn collecting(mut self, collecting: Collecting) -> Self {
+    pub fn collecting(mut self, collecting: Coalescing) -> Self {
         self.collecting = collecting;
         self
     }
@@ -65,9 +67,9 @@ impl<'a, R> Operation<'a, R> {
     /// Does it only if this holds of the record; else it ends with `ConditionFailed`. Says nothing to a read.
     pub fn condition(mut self, wanted: Condition) -> Self {
         match &mut self.what {
-            What::Wire(WireOperation::Write(write)) => write.condition = wanted,
-            What::Append { condition, .. } => *condition = wanted,
-            What::Wire(WireOperation::Read(_)) => {}
+            OperationKind::Wire(WireOperation::Write(write)) => write.condition = wanted,
+            OperationKind::Append { condition, .. } => *condition = wanted,
+            OperationKind::Wire(WireOperation::Read(_)) => {}
         }
         self
     }
@@ -76,37 +78,39 @@ impl<'a, R> Operation<'a, R> {
         self.keyspace
     }
 
-    pub(crate) fn brings(&self) -> Read<R> {
+    pub(crate) fn brings(&self) -> ReplyReader<R> {
         self.read
     }
 
     /// The operation as one of a transaction.
-    pub(crate) fn item(&self, seen: Option<Timestamp>) -> Result<Item, Unfit> {
+    pub(crate) fn item(&self, seen: Option<Timestamp>) -> Result<CompositeItem, InvalidTransaction> {
         match self.what {
-            What::Wire(operation) => Item::new(self.keyspace.id(), &operation, seen),
-            What::Append { key, values, condition } => {
-                let change = zerohop_wire::messages::Change::Append { values: Many::given(values) };
-                let write = zerohop_wire::messages::Write { key, condition, change };
-                Item::new(self.keyspace.id(), &WireOperation::Write(write), seen)
+            OperationKind::Wire(operation) => CompositeItem::new(self.keyspace.id(), &operation, seen),
+            OperationKind::Append { key, values, condition } => {
+                let change = zerohop_wire::messages::WriteChange::Append { values: Elements::given(values) };
+                let write = zerohop_wire::messages::RecordWrite { key, condition, change };
+                CompositeItem::new(self.keyspace.id(), &WireOperation::Write(write), seen)
             }
         }
     }
 
     pub(crate) fn key(&self) -> &'a [u8] {
         match &self.what {
-            What::Wire(operation) => operation.key(),
-            What::Append { key, .. } => key,
+            OperationKind::Wire(operation) => operation.key(),
+            OperationKind::Append { key, .. } => key,
         }
     }
 
-    pub(crate) fn request(&self) -> Result<Request, Failure<'static>> {
+    pub(crate) fn request(&self) -> Result<SessionRequest, Failure<'static>> {
         let limit_us = self.limit.map_or(self.keyspace.client().limit_us(), micros);
         let request = match self.what {
-            What::Wire(operation) => Request::record(self.keyspace.id(), &operation, limit_us),
-            What::Append { key, values, condition } => {
-                let change = zerohop_wire::messages::Change::Append { values: Many::given(values) };
-                let write = zerohop_wire::messages::Write { key, condition, change };
-                Request::record(self.keyspace.id(), &WireOperation::Write(write), limit_us)
+            OperationKind::Wire(operation) => {
+                SessionRequest::record(self.keyspace.id(), &operation, limit_us)
+            }
+            OperationKind::Append { key, values, condition } => {
+                let change = zerohop_wire::messages::WriteChange::Append { values: Elements::given(values) };
+                let write = zerohop_wire::messages::RecordWrite { key, condition, change };
+                SessionRequest::record(self.keyspace.id(), &WireOperation::Write(write), limit_us)
             }
         };
         Ok(request?.collecting(self.collecting))
@@ -115,9 +119,9 @@ impl<'a, R> Operation<'a, R> {
 
 impl<'a, R> IntoFuture for Operation<'a, R> {
     type Output = Result<R, Error>;
-    type IntoFuture = Pending<'a, R>;
+    type IntoFuture = PendingOperation<'a, R>;
 
-    fn into_future(self) -> Pending<'a, R> {
+    fn into_future(self) -> PendingOperation<'a, R> {
         let result = match self.request() {
             Ok(request) => self.keyspace.client().submit(request),
             Err(failure) => {
@@ -126,22 +130,22 @@ impl<'a, R> IntoFuture for Operation<'a, R> {
                 result
             }
         };
-        Pending { result, key: self.key(), read: self.read, brings: PhantomData }
+        PendingOperation { result, key: self.key(), read: self.read, brings: PhantomData }
     }
 }
 
 /// An operation that has been sent.
 #[derive(Debug)]
-pub struct Pending<'a, R> {
+pub struct PendingOperation<'a, R> {
     result: oneshot::Receiver<Result<Reply, Reason>>,
     key: &'a [u8],
-    read: Read<R>,
+    read: ReplyReader<R>,
     brings: PhantomData<R>,
 }
 
-impl<R> Unpin for Pending<'_, R> {}
+impl<R> Unpin for PendingOperation<'_, R> {}
 
-impl<R> Future for Pending<'_, R> {
+impl<R> Future for PendingOperation<'_, R> {
     type Output = Result<R, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -211,10 +215,10 @@ pub enum Ttl {
     AtMs(u64),
 }
 
-type Answer = Result<Reply, Failure<'static>>;
-type Brought<R> = Option<Result<R, Failure<'static>>>;
+type OperationReply = Result<Reply, Failure<'static>>;
+type OperationResult<R> = Option<Result<R, Failure<'static>>>;
 
-pub(crate) fn version(answer: Answer) -> Brought<Timestamp> {
+pub(crate) fn version(answer: OperationReply) -> OperationResult<Timestamp> {
     match answer {
         Ok(Reply::Done { version, .. }) => Some(Ok(version)),
         Ok(_) => None,
@@ -222,7 +226,7 @@ pub(crate) fn version(answer: Answer) -> Brought<Timestamp> {
     }
 }
 
-pub(crate) fn number(answer: Answer) -> Brought<u64> {
+pub(crate) fn number(answer: OperationReply) -> OperationResult<u64> {
     match answer {
         Ok(Reply::Done { number, .. }) => Some(Ok(number)),
         Ok(_) => None,
@@ -231,22 +235,22 @@ pub(crate) fn number(answer: Answer) -> Brought<u64> {
 }
 
 /// The number that a transform brings.
-pub(crate) fn transformed<N: Number>(answer: Answer) -> Brought<N> {
+pub(crate) fn transformed<N: Number>(answer: OperationReply) -> OperationResult<N> {
     Some(number(answer)?.map(N::from_bits))
 }
 
-pub(crate) fn removed(answer: Answer) -> Brought<bool> {
+pub(crate) fn removed(answer: OperationReply) -> OperationResult<bool> {
     number(answer).map(|number| number.map(|number| number > 0))
 }
 
-pub(crate) fn found(answer: Answer) -> Brought<bool> {
+pub(crate) fn found(answer: OperationReply) -> OperationResult<bool> {
     match answer {
         Err(Failure::NotFound) => Some(Ok(false)),
         other => version(other).map(|version| version.map(|_| true)),
     }
 }
 
-pub(crate) fn counter(answer: Answer) -> Brought<i64> {
+pub(crate) fn counter(answer: OperationReply) -> OperationResult<i64> {
     match answer {
         Ok(Reply::Counter { value, .. }) => Some(Ok(value)),
         Ok(_) => None,
@@ -254,7 +258,7 @@ pub(crate) fn counter(answer: Answer) -> Brought<i64> {
     }
 }
 
-pub(crate) fn record(answer: Answer) -> Brought<Option<Record>> {
+pub(crate) fn record(answer: OperationReply) -> OperationResult<Option<Record>> {
     Some(Ok(Some(match answer {
         Ok(Reply::Value { version, length, bytes }) => Record::Bytes { version, length, bytes },
         Ok(Reply::List { version, length, first, values }) => Record::List { version, length, first, values },
@@ -264,7 +268,7 @@ pub(crate) fn record(answer: Answer) -> Brought<Option<Record>> {
     })))
 }
 
-pub(crate) fn bytes(answer: Answer) -> Brought<Option<Bytes>> {
+pub(crate) fn bytes(answer: OperationReply) -> OperationResult<Option<Bytes>> {
     match record(answer)? {
         Ok(Some(Record::Bytes { bytes, .. })) => Some(Ok(Some(bytes))),
         Ok(Some(Record::List { .. })) => Some(Err(Failure::WrongType { found: RecordType::List })),
@@ -273,7 +277,7 @@ pub(crate) fn bytes(answer: Answer) -> Brought<Option<Bytes>> {
     }
 }
 
-pub(crate) fn info(answer: Answer) -> Brought<Option<Info>> {
+pub(crate) fn info(answer: OperationReply) -> OperationResult<Option<Info>> {
     match answer {
         Ok(Reply::Info { version, record, length, expires_at_ms }) => {
             Some(Ok(Some(Info { version, record, length, expires_at_ms })))
@@ -284,7 +288,7 @@ pub(crate) fn info(answer: Answer) -> Brought<Option<Info>> {
     }
 }
 
-pub(crate) fn ttl(answer: Answer) -> Brought<Ttl> {
+pub(crate) fn ttl(answer: OperationReply) -> OperationResult<Ttl> {
     let told = |info: Option<Info>| match info {
         None => Ttl::Absent,
         Some(Info { expires_at_ms: None, .. }) => Ttl::Never,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use zerohop_placement::PartitionCount;
-use zerohop_session::{ListedKey, Reply, Request};
+use zerohop_session::{ListedKey, Reply, SessionRequest};
 use zerohop_wire::ids::PartitionId;
 use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
 
@@ -42,7 +42,7 @@ impl Scan {
             let (cursor, prefix) = (cursor.clone(), self.prefix.clone());
             let (id, slice) = (self.keyspace.id(), (*partition, self.partitions));
             let client = self.keyspace.client().clone();
-            let request = Request::scan(id, slice, cursor, prefix, self.page_keys, client.limit_us());
+            let request = SessionRequest::scan(id, slice, cursor, prefix, self.page_keys, client.limit_us());
             let (next, keys) = match client.ask(request).await {
                 Ok(Reply::Page { next, keys }) => (next, keys),
                 Ok(_) => return Err(Error::Unexpected),
@@ -68,10 +68,10 @@ impl Scan {
     /// The keyspace was split: each partition has become several, which go through their keys in the order that it had.
     fn go_on_in(&mut self, partitions: PartitionCount) {
         let each = partitions.get() / self.partitions.get();
-        let daughters = |(partition, cursor): (PartitionId, Bytes)| {
+        let children = |(partition, cursor): (PartitionId, Bytes)| {
             (0..each).map(move |n| (PartitionId(partition.0 * each + n), cursor.clone()))
         };
-        self.left = std::mem::take(&mut self.left).into_iter().flat_map(daughters).collect();
+        self.left = std::mem::take(&mut self.left).into_iter().flat_map(children).collect();
         self.partitions = partitions;
     }
 }

@@ -25,16 +25,16 @@ pub(crate) struct Socket {
     /// Bytes that the next frame needs in all.
     pub(crate) need: usize,
     output: VecDeque<Bytes>,
-    state: State,
+    state: SocketState,
     waker: Waker,
 }
 
-enum State {
-    Opening(Pin<Box<dyn Future<Output = io::Result<Open>> + Send>>),
-    Open(Open),
+enum SocketState {
+    Opening(Pin<Box<dyn Future<Output = io::Result<OpenSocket>> + Send>>),
+    Open(OpenSocket),
 }
 
-struct Open {
+struct OpenSocket {
     stream: TcpStream,
     tls: Option<Box<Tls>>,
 }
@@ -59,20 +59,20 @@ impl Socket {
             let tls = tls?;
             let stream = TcpStream::connect(&*address).await?;
             stream.set_nodelay(true)?;
-            Ok(Open { stream, tls })
+            Ok(OpenSocket { stream, tls })
         };
-        let state = State::Opening(Box::pin(opening));
+        let state = SocketState::Opening(Box::pin(opening));
         Self { id, input: BytesMut::new(), need: 0, output: VecDeque::new(), state, waker }
     }
 
     /// Goes on opening. `Ready(Ok)` once, when it is open.
     pub(crate) fn poll_open(&mut self) -> Poll<io::Result<()>> {
-        let State::Opening(opening) = &mut self.state else { return Poll::Pending };
+        let SocketState::Opening(opening) = &mut self.state else { return Poll::Pending };
         match opening.as_mut().poll(&mut Context::from_waker(&self.waker)) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Ready(Ok(open)) => {
-                self.state = State::Open(open);
+                self.state = SocketState::Open(open);
                 Poll::Ready(Ok(()))
             }
         }
@@ -80,7 +80,7 @@ impl Socket {
 
     /// Reads what is there, at most about [`READ_BYTES`] or the frame that is needed. `Ready(Ok(0))`: the end.
     pub(crate) fn poll_read(&mut self) -> Poll<io::Result<usize>> {
-        let State::Open(open) = &mut self.state else { return Poll::Pending };
+        let SocketState::Open(open) = &mut self.state else { return Poll::Pending };
         let room = room(self.need, self.input.len());
         self.input.reserve(room);
         loop {
@@ -118,7 +118,7 @@ impl Socket {
 
     /// Writes what the socket takes; the waker tells when it takes more.
     pub(crate) fn write(&mut self) -> io::Result<()> {
-        let State::Open(open) = &mut self.state else { return Ok(()) };
+        let SocketState::Open(open) = &mut self.state else { return Ok(()) };
         while !self.output.is_empty() {
             let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
             let count = self.output.len().min(PIECES_MAX);
@@ -159,7 +159,7 @@ impl Socket {
     }
 }
 
-impl Open {
+impl OpenSocket {
     fn try_write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         match &mut self.tls {
             None => self.stream.try_write_vectored(pieces),

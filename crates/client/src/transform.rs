@@ -1,6 +1,6 @@
 //! Transforms: what is to become of a number inside a record.
 
-use zerohop_wire::messages::{Brings, Change, Number, Operator, Transform as Wire};
+use zerohop_wire::messages::{Brings, Number, Operator, Transform as Wire, WriteChange};
 
 /// A change of one number inside a bytes record, with the type of its operand. The number is little-endian.
 ///
@@ -70,8 +70,8 @@ impl<N: Number> Transform<N> {
         (offset, Wire { operator, number: N::TYPE, operand: operand.bits(), offset: 0, brings })
     }
 
-    pub(crate) fn change(self, brings: Brings) -> Change<'static> {
+    pub(crate) fn change(self, brings: Brings) -> WriteChange<'static> {
         let Self { operator, operand, offset } = self;
-        Change::Transform(Wire { operator, number: N::TYPE, operand: operand.bits(), offset, brings })
+        WriteChange::Transform(Wire { operator, number: N::TYPE, operand: operand.bits(), offset, brings })
     }
 }

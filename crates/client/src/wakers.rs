@@ -5,18 +5,18 @@ use std::task::{Wake, Waker};
 
 /// Places to look at, and whom to wake for it.
 #[derive(Debug, Default)]
-pub(crate) struct Ready(Mutex<Noted>);
+pub(crate) struct ReadyPlaces(Mutex<ReadyState>);
 
 #[derive(Debug, Default)]
-struct Noted {
+struct ReadyState {
     places: Vec<usize>,
     driver: Option<Waker>,
 }
 
-impl Ready {
+impl ReadyPlaces {
     /// The waker of the socket in this place.
     pub(crate) fn waker(self: &Arc<Self>, place: usize) -> Waker {
-        Arc::new(One { ready: Arc::clone(self), place }).into()
+        Arc::new(PlaceWaker { ready: Arc::clone(self), place }).into()
     }
 
     /// Swaps the places noted so far for an empty list, and names whom to wake for the next.
@@ -42,17 +42,17 @@ impl Ready {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Noted> {
+    fn lock(&self) -> MutexGuard<'_, ReadyState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct One {
-    ready: Arc<Ready>,
+struct PlaceWaker {
+    ready: Arc<ReadyPlaces>,
     place: usize,
 }
 
-impl Wake for One {
+impl Wake for PlaceWaker {
     fn wake(self: Arc<Self>) {
         self.ready.note(self.place);
     }

@@ -3,8 +3,8 @@
 /// Most managers that agree: more would only make every decision wait for more.
 pub const MANAGERS_MAX: usize = 5;
 
-/// How far ahead a control group goes that is founded anew: more than was ever decided without its knowing.
-pub const FOUNDED_ANEW_JUMP: u64 = 1 << 20;
+/// How far ahead a control group goes that is founded again: more than was ever decided without its knowing.
+pub const FOUNDED_AGAIN_JUMP: u64 = 1 << 20;
 
 /// Most commands that a snapshot may say were applied: at a million a second for a hundred thousand years, and far from the end of what
 /// 64 bits count. One that says more is damaged, and counting on from it would overflow.

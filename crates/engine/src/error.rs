@@ -35,7 +35,7 @@ pub enum EngineError {
         reason: String,
     },
     /// The bytes on disk of this entry are not the ones that were written. They were not returned.
-    Rotten {
+    Corrupt {
         /// Where.
         partition: PartitionId,
         /// Segment file and offset, for the operator.
@@ -97,10 +97,10 @@ impl fmt::Display for EngineError {
             EngineError::Stopped { reason } => {
                 write!(
                     f,
-                    "writes stopped after a disk failure ({reason}): mend the disk and open the store again"
+                    "writes stopped after a disk failure ({reason}): repair the disk and open the store again"
                 )
             }
-            EngineError::Rotten { partition, place } => write!(
+            EngineError::Corrupt { partition, place } => write!(
                 f,
                 "partition {partition}: the bytes at {place} are not the ones that were written; they were not returned"
             ),

@@ -152,7 +152,7 @@ impl Space {
         Ok(())
     }
 
-    /// Asks the disk anew. What is accepted and not yet written is covered by the reserve: it is at most a block a
+    /// Asks the disk again. What is accepted and not yet written is covered by the reserve: it is at most a block a
     /// partition and a journal batch.
     fn check(&mut self, disk: &mut impl Disk) -> EngineResult<()> {
         let free = i64::try_from(disk.free_bytes()?).unwrap_or(i64::MAX);

@@ -24,29 +24,29 @@ mod io;
 pub mod journal;
 pub mod limits;
 pub mod log;
+mod overflow;
 pub mod planted;
 pub mod random;
-mod side;
 mod store;
 
 pub use engine::options::{Durability, EngineOptions, PartitionOptions};
 pub use engine::report::{
-    Damage, DamageKind, EngineStats, PartitionStats, RecoveryReport, Rotten, ScrubFrom, Scrubbed,
+    CorruptEntry, Damage, DamageKind, EngineStats, PartitionStats, RecoveryReport, ScrubFrom, ScrubStep,
     UpkeepCounts,
 };
-pub use engine::taking::{Run, RunPlace};
+pub use engine::snapshot_install::{LogRun, RunPlace};
 pub use engine::write::{NewEntry, chunk_pieces};
 pub use engine::{Engine, Handle, SegmentFile};
 pub use error::{EngineError, EngineResult};
 pub use log::entry::{
-    FLAG_CHUNK, FLAG_JOINED, FLAG_LIST, FLAG_TRAILER, FLAGS_FOR_UPPER_LAYERS, Kind, Meta, split_trailer,
+    EntryKind, FLAG_CHUNK, FLAG_JOINED, FLAG_LIST, FLAG_TRAILER, FLAGS_FOR_UPPER_LAYERS, Meta, split_trailer,
 };
-pub use log::large::Summed;
+pub use log::large::ChecksumParts;
 pub use log::{EntryRef, LogSizes};
-pub use side::chains::{Part, TrimTo};
-pub use side::extents::{CHUNK_HEAD_BYTES, ChunkHead, ChunkStamp, lay_over};
+pub use overflow::chains::{ChainPart, TrimTo};
+pub use overflow::extents::{CHUNK_HEAD_BYTES, ChunkHead, ChunkStamp, lay_over};
 pub use store::chunk::ChunkState;
-pub use store::read::{Body, Hint, Inspected, Parts, PartsOf, Record};
+pub use store::read::{Hint, Parts, PartsOf, RecordBody, RecordShape, StoredRecord};
 pub use store::recover::PartitionReport;
 
 /// Names a partition's folder. Opaque to the engine; its owner puts the keyspace into the upper half and the

@@ -56,7 +56,7 @@ pub const JOURNAL_INLINE_BYTES_MAX: usize = 64 << 10;
 /// The largest extra state an upper layer may add to a checkpoint, in bytes.
 pub const CHECKPOINT_EXTRA_BYTES_MAX: usize = 112 << 20;
 
-/// Checkpoints kept of each partition: the newest, and one before it in case the newest has rotted.
+/// Checkpoints kept of each partition: the newest, and one before it in case the newest is corrupt.
 pub const CHECKPOINTS_KEPT: usize = 2;
 
 /// Bytes kept free on the disk for what the engine itself must still write when it refuses new entries: what is
@@ -71,9 +71,9 @@ pub const FREE_SPACE_CHECK_BYTES: u64 = 4 << 20;
 /// it would be told so with every file that compaction frees, and that it is full with the next write.
 pub const ROOM_AGAIN_BYTES: u64 = 64 << 10;
 
-/// Blocks of one partition that hold mended entries and stay in memory until their segment is rewritten: 4 MiB. More rot
-/// than that is better mended by taking the whole state anew.
-pub const MENDED_BLOCKS_MAX: usize = 64;
+/// Blocks of one partition that hold repaired entries and stay in memory until their segment is rewritten: 4 MiB. More corruption
+/// than that is better repaired by taking the whole state again.
+pub const REPAIRED_BLOCKS_MAX: usize = 64;
 
 /// Longest mark that is let in where memory or the disk is full: those of epochs and evictions are shorter, what transactions keep
 /// in marks is not.

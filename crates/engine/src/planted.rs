@@ -20,10 +20,10 @@ pub enum Bug {
     CacheBelieved,
     /// A recovery leaves the beginning of a unit whose end is lost.
     UnitNotCut,
-    /// A split lets go of the parent before the daughters are durable.
-    DaughterNotSynced,
-    /// A split gives what is not committed to one daughter only.
-    TailOfOneDaughter,
+    /// A split lets go of the parent before the children are durable.
+    ChildNotSynced,
+    /// A split gives what is not committed to one child only.
+    TailOfOneChild,
     /// Nothing says of a log that is being taken from another that it is not whole.
     HalfTakenKept,
     /// What the journal says of the seed by which a partition's keys are hashed is not heard.
@@ -41,8 +41,8 @@ impl Bug {
         Bug::RemovalDropped,
         Bug::CacheBelieved,
         Bug::UnitNotCut,
-        Bug::DaughterNotSynced,
-        Bug::TailOfOneDaughter,
+        Bug::ChildNotSynced,
+        Bug::TailOfOneChild,
     ];
 
     /// Those of logs that go from one engine to another.

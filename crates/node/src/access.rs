@@ -4,11 +4,11 @@
 
 use zerohop_placement::ClusterMap;
 use zerohop_transaction::codec::decode_parts;
-use zerohop_transaction::{Body, Items};
+use zerohop_transaction::{ItemBody, Items};
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::KeyspaceId;
-use zerohop_wire::messages::{Change, Operation, Transact, Write};
-use zerohop_wire::{Failure, Many, Message, Permission};
+use zerohop_wire::messages::{RecordOperation, RecordWrite, Transact, WriteChange};
+use zerohop_wire::{Elements, Failure, Message, Permission};
 
 /// Whether this is permitted in a keyspace; of none: in all.
 ///
@@ -42,8 +42,8 @@ pub(crate) fn permits_request(
     let Access::Token(id) = access else { return Ok(()) };
     let may = |permission| permits(map, access, keyspace, permission);
     // One that fails is answered with the whole record.
-    let may_write = |write: &Write<'_>| match write.change {
-        Change::CompareSwap { .. } => may(Permission::Write).and_then(|()| may(Permission::Read)),
+    let may_write = |write: &RecordWrite<'_>| match write.change {
+        WriteChange::CompareSwap { .. } => may(Permission::Write).and_then(|()| may(Permission::Read)),
         _ => may(Permission::Write),
     };
     match message {
@@ -52,8 +52,8 @@ pub(crate) fn permits_request(
         }
         Message::Write { write, .. } => may_write(write),
         Message::Batch(batch) => batch.operations.iter().try_for_each(|operation| match operation {
-            Operation::Read(_) => may(Permission::Read),
-            Operation::Write(write) => may_write(&write),
+            RecordOperation::Read(_) => may(Permission::Read),
+            RecordOperation::Write(write) => may_write(&write),
         }),
         Message::Hello(_)
         | Message::Prove(_)
@@ -85,15 +85,19 @@ fn permits_transaction(
             continue;
         };
         for item in items {
-            let Body::Inline(bytes) = &item.body else {
+            let ItemBody::Inline(bytes) = &item.body else {
                 both()?;
                 continue;
             };
-            let operation = Many::<Operation<'_>>::packed(1, bytes).ok().and_then(|one| one.iter().next());
+            let operation =
+                Elements::<RecordOperation<'_>>::packed(1, bytes).ok().and_then(|one| one.iter().next());
             match operation {
-                Some(Operation::Read(_)) => may(Permission::Read)?,
-                Some(Operation::Write(Write { change: Change::CompareSwap { .. }, .. })) | None => both()?,
-                Some(Operation::Write(_)) => may(Permission::Write)?,
+                Some(RecordOperation::Read(_)) => may(Permission::Read)?,
+                Some(RecordOperation::Write(RecordWrite {
+                    change: WriteChange::CompareSwap { .. }, ..
+                }))
+                | None => both()?,
+                Some(RecordOperation::Write(_)) => may(Permission::Write)?,
             }
             // The version that a record has is told by whether the transaction is done.
             if item.seen.is_some() {
@@ -106,10 +110,10 @@ fn permits_transaction(
 
 #[cfg(test)]
 mod tests {
-    use zerohop_placement::{Change as MapChange, Grant, MapDelta, Permissions, TokenEntry};
+    use zerohop_placement::{Grant, MapChange, MapDelta, Permissions, TokenEntry};
     use zerohop_wire::AuthFault;
     use zerohop_wire::ids::{MapEpoch, Timestamp};
-    use zerohop_wire::messages::{Batch, Condition, Expiry, Ping, Query, Read, Scan, Stamp};
+    use zerohop_wire::messages::{Condition, Expiry, OperationBatch, Ping, Query, RecordRead, Scan, Stamp};
 
     use super::*;
 
@@ -133,9 +137,9 @@ mod tests {
     #[test]
     fn each_request_needs_what_it_does() {
         let map = map();
-        let read = Read { key: b"k", query: Query::Lookup };
-        let insert = Change::Insert { value: b"v", expiry: Expiry::Never };
-        let write = Write { key: b"k", condition: Condition::Always, change: insert };
+        let read = RecordRead { key: b"k", query: Query::Lookup };
+        let insert = WriteChange::Insert { value: b"v", expiry: Expiry::Never };
+        let write = RecordWrite { key: b"k", condition: Condition::Always, change: insert };
         let lookup = Message::Read { seen: Timestamp::ZERO, read };
         let scan = Message::Scan(Scan {
             seen: Timestamp::ZERO,
@@ -145,10 +149,13 @@ mod tests {
             blobs: false,
         });
         let insert = Message::Write { stamp: Stamp::default(), write };
-        let (reads, writes) = ([Operation::Read(read)], [Operation::Write(write)]);
+        let (reads, writes) = ([RecordOperation::Read(read)], [RecordOperation::Write(write)]);
         let both = [reads[0], writes[0]];
         let batch = |operations| {
-            Message::Batch(Batch { stamp: Stamp::default(), operations: Many::given(operations) })
+            Message::Batch(OperationBatch {
+                stamp: Stamp::default(),
+                operations: Elements::given(operations),
+            })
         };
         let asks = |access, keyspace, message: &Message<'_>| permits_request(&map, access, keyspace, message);
         for message in [&lookup, &scan, &batch(&reads)] {
@@ -159,8 +166,8 @@ mod tests {
             assert_eq!(asks(ROBOT, WRITABLE, message), Ok(()));
             assert_eq!(asks(ROBOT, READABLE, message), forbidden(READABLE, Permission::Write));
         }
-        let swap = Change::CompareSwap { expected: None, new: None };
-        let swap = Message::Write { stamp: Stamp::default(), write: Write { change: swap, ..write } };
+        let swap = WriteChange::CompareSwap { expected: None, new: None };
+        let swap = Message::Write { stamp: Stamp::default(), write: RecordWrite { change: swap, ..write } };
         assert_eq!(asks(ROBOT, WRITABLE, &swap), forbidden(WRITABLE, Permission::Read));
         assert_eq!(asks(ROBOT, READABLE, &swap), forbidden(READABLE, Permission::Write));
         assert_eq!(asks(ROBOT, READABLE, &batch(&both)), forbidden(READABLE, Permission::Write));

@@ -32,5 +32,5 @@ mod proofs;
 pub mod reactor;
 mod redis;
 pub mod server;
-mod strangers;
 mod tls;
+mod unproven;

@@ -17,18 +17,18 @@ use zerohop_node::reactor::{
     ConnectionId, Flow, Limits, MioDriver, Now, Reactor, Replies, RequestToken, Service, Upkeep,
 };
 use zerohop_wire::ids::{MapEpoch, PartitionEpoch, RequestId, Timestamp};
-use zerohop_wire::messages::{ClusterId, Hello, HelloAck, Outcome, Query, Read};
+use zerohop_wire::messages::{ClusterId, Hello, HelloAck, Outcome, Query, RecordRead};
 use zerohop_wire::{Encoder, Envelope, Failure, Features, Message};
 
 /// Counts, per thread, how often something is allocated.
-struct Counting;
+struct CountingAllocator;
 
 thread_local! {
     static TIMES: Cell<u64> = const { Cell::new(0) };
 }
 
 // SAFETY: every call is handed to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         TIMES.with(|times| times.set(times.get() + 1));
         // SAFETY: the caller's promise, passed on.
@@ -42,22 +42,22 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: CountingAllocator = CountingAllocator;
 
 /// Answers at once with the key; when asked, tells how often its thread has allocated.
-struct Echo {
+struct AllocationEcho {
     allocated: Sender<u64>,
 }
 
-enum Tell {
+enum AllocationNotice {
     Count,
     /// Do nothing until the other end is dropped.
     Hold(Receiver<()>),
     Stop,
 }
 
-impl Service for Echo {
-    type Notice = Tell;
+impl Service for AllocationEcho {
+    type Notice = AllocationNotice;
 
     fn hello(&mut self, _: ConnectionId, _: &Hello<'_>, _: Now) -> Result<HelloAck, Failure<'static>> {
         Ok(HelloAck::default())
@@ -71,16 +71,16 @@ impl Service for Echo {
         _: Now,
         replies: &mut Replies<'_>,
     ) {
-        let Message::Read { read: Read { key, .. }, .. } = message else { panic!("{message:?}") };
+        let Message::Read { read: RecordRead { key, .. }, .. } = message else { panic!("{message:?}") };
         let outcome = Outcome::Value { version: Timestamp(1), length: key.len() as u64, bytes: key };
         replies.answer(token, PartitionEpoch(0), &Message::Answer(Ok(outcome)));
     }
 
-    fn notice(&mut self, notice: Tell, _: Now, _: &mut Replies<'_>) -> Flow {
+    fn notice(&mut self, notice: AllocationNotice, _: Now, _: &mut Replies<'_>) -> Flow {
         match notice {
-            Tell::Hold(until) => drop(until.recv()),
-            Tell::Count => drop(self.allocated.send(TIMES.with(Cell::get))),
-            Tell::Stop => return Flow::Stop,
+            AllocationNotice::Hold(until) => drop(until.recv()),
+            AllocationNotice::Count => drop(self.allocated.send(TIMES.with(Cell::get))),
+            AllocationNotice::Stop => return Flow::Stop,
         }
         Flow::Continue
     }
@@ -114,7 +114,7 @@ fn encoded(message: &Message<'_>) -> Vec<u8> {
 fn round(sockets: &mut [TcpStream], hold: impl Fn() -> Option<Sender<()>>, scratch: &mut Vec<u8>) {
     let request = encoded(&Message::Read {
         seen: Timestamp::ZERO,
-        read: Read { key: &[7; 132], query: Query::Lookup },
+        read: RecordRead { key: &[7; 132], query: Query::Lookup },
     });
     let all = request.repeat(REQUESTS);
     let (first, second) = all.split_at(all.len() / 2 + 13);
@@ -140,7 +140,7 @@ fn requests_in_the_steady_state_allocate_nothing() {
     let driver = MioDriver::listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = driver.local_address().unwrap();
     let (sender, allocated) = channel();
-    let (mut reactor, mailbox) = Reactor::new(driver, Echo { allocated: sender }, Limits::DEFAULT);
+    let (mut reactor, mailbox) = Reactor::new(driver, AllocationEcho { allocated: sender }, Limits::DEFAULT);
     let thread = std::thread::spawn(move || reactor.run().unwrap());
     let hello = encoded(&Message::Hello(Hello {
         version_min: 1,
@@ -162,14 +162,14 @@ fn requests_in_the_steady_state_allocate_nothing() {
         })
         .collect();
     let count = || {
-        mailbox.leave(Tell::Count).unwrap();
+        mailbox.leave(AllocationNotice::Count).unwrap();
         allocated.recv().unwrap()
     };
     let mut scratch = Vec::new();
     // All that can come together comes together, so that buffers and lists are as long as they will ever be.
     let hold = || {
         let (held, until) = channel();
-        mailbox.leave(Tell::Hold(until)).unwrap();
+        mailbox.leave(AllocationNotice::Hold(until)).unwrap();
         Some(held)
     };
     for _ in 0..20 {
@@ -192,6 +192,6 @@ fn requests_in_the_steady_state_allocate_nothing() {
         during < telling + 10 * ROUNDS,
         "{during} allocations for 102,400 requests, of which {telling} for telling so"
     );
-    mailbox.leave(Tell::Stop).unwrap();
+    mailbox.leave(AllocationNotice::Stop).unwrap();
     thread.join().unwrap();
 }

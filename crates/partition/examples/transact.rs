@@ -15,20 +15,25 @@ use bytes::Bytes;
 use zerohop_engine::EngineOptions;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_partition::Token;
-use zerohop_partition::instance::{Effects, Identity, Instance, Options, Place, Time};
+use zerohop_partition::instance::{
+    AnswerOrigin, ClockReading, Identity, Instance, InstanceEffects, InstanceOptions,
+};
 use zerohop_placement::{
-    Address, Change as MapChange, ClusterMap, Durability, KeyspaceConfig, MapDelta, MapHistory, Node,
-    NodeState, PartitionCount, ReplicaGroup, partition_of,
+    Address, ClusterMap, Durability, KeyspaceConfig, MapChange, MapDelta, MapHistory, Node, NodeState,
+    PartitionCount, ReplicaGroup, partition_of,
 };
 use zerohop_transaction::codec::encode_parts;
-use zerohop_transaction::{Access, Body, Durability as Asked, Item, Items, Part, Place as Point};
+use zerohop_transaction::{
+    Access, Durability as Asked, ItemBody, Items, RoutingKey as Point, TransactionItem, TransactionPart,
+};
 use zerohop_wire::ids::{
     Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEpoch, RequestId, Sequence, SessionId, Timestamp,
 };
 use zerohop_wire::messages::{
-    Change, ClusterId, Condition, Expiry, Member, Operation, Peer, Stamp, Transact, Write,
+    ClusterId, Condition, Expiry, Member, PeerMessage, RecordOperation, RecordWrite, Stamp, Transact,
+    WriteChange,
 };
-use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Message, pack};
+use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Features, Message, pack};
 
 const KEYSPACE: KeyspaceId = KeyspaceId(9);
 const PARTITIONS: u32 = 256;
@@ -36,7 +41,7 @@ const RECORDS: u64 = 10_000;
 
 /// What came out of an instance.
 #[derive(Default)]
-struct Sent {
+struct OutputFrames {
     answered: u64,
     wrong: u64,
     frames: Vec<(usize, Vec<u8>)>,
@@ -44,8 +49,8 @@ struct Sent {
     ceilings: Vec<Timestamp>,
 }
 
-impl Effects for Sent {
-    fn answer(&mut self, _to: Token, _place: Place, message: &Message<'_>) {
+impl InstanceEffects for OutputFrames {
+    fn answer(&mut self, _to: Token, _place: AnswerOrigin, message: &Message<'_>) {
         self.answered += 1;
         if !matches!(message, Message::Transacted(_) | Message::Answer(Ok(_))) {
             self.wrong += 1;
@@ -68,10 +73,10 @@ impl Effects for Sent {
     }
 }
 
-struct World {
+struct TransactBench {
     instances: Vec<Instance<SimulatedDisk>>,
-    sent: Vec<Sent>,
-    now: Time,
+    sent: Vec<OutputFrames>,
+    now: ClockReading,
     /// Frames between instances, and bytes of them.
     frames: (u64, u64),
     /// Times that messages were delivered one after the other.
@@ -105,10 +110,10 @@ fn map(instances: u16, copies: usize) -> ClusterMap {
     map.apply(&MapDelta { from: map.epoch(), to: map.epoch().next(), changes }).expect("follows")
 }
 
-impl World {
-    fn new(instances: u16, copies: usize) -> World {
+impl TransactBench {
+    fn new(instances: u16, copies: usize) -> TransactBench {
         let map = Arc::new(map(instances, copies));
-        let now = Time { unix_ms: 1_000_000, elapsed_ms: 10_000 };
+        let now = ClockReading { unix_ms: 1_000_000, elapsed_ms: 10_000 };
         let open = |n: u32| {
             let identity = Identity {
                 cluster: ClusterId([7; 16]),
@@ -117,11 +122,11 @@ impl World {
             };
             let engine = EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() };
             let (disk, history) = (SimulatedDisk::new(u64::from(n)), MapHistory::new(map.clone()));
-            Instance::open(disk, Options { identity, engine }, history, now).expect("opens").0
+            Instance::open(disk, InstanceOptions { identity, engine }, history, now).expect("opens").0
         };
         let instances: Vec<_> = (1..=u32::from(instances)).map(open).collect();
-        let sent = instances.iter().map(|_| Sent::default()).collect();
-        World { instances, sent, now, frames: (0, 0), rounds: 0 }
+        let sent = instances.iter().map(|_| OutputFrames::default()).collect();
+        TransactBench { instances, sent, now, frames: (0, 0), rounds: 0 }
     }
 
     fn pass_ms(&mut self, ms: u64) {
@@ -148,10 +153,10 @@ impl World {
             for (to, bytes) in said {
                 self.frames.0 += 1;
                 self.frames.1 += bytes.len() as u64;
-                let Decoded::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
+                let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
                 let mut scratch = Vec::new();
                 let message = frame.message(&mut scratch).expect("was encoded so");
-                assert!(matches!(&message, Message::Peer(Peer { .. })), "is to a peer");
+                assert!(matches!(&message, Message::Peer(PeerMessage { .. })), "is to a peer");
                 let token = Token { connection: 9, request: RequestId(0) };
                 let (instance, sent) = (&mut self.instances[to], &mut self.sent[to]);
                 instance.request(self.now, token, &frame.envelope, &message, sent);
@@ -165,7 +170,7 @@ impl World {
 }
 
 /// A request as it stands in a frame: to whom, and what.
-struct Prepared {
+struct RequestFrame {
     to: usize,
     envelope: Envelope,
     key: String,
@@ -186,7 +191,7 @@ fn prepare(
     (keys, is_txn): (usize, bool),
     (number, clients): (u64, u64),
     seed: &mut u64,
-) -> Prepared {
+) -> RequestFrame {
     let found = map.keyspace(KEYSPACE).expect("is there");
     let config = found.config();
     let mut drawn_keys: Vec<String> = Vec::new();
@@ -196,24 +201,29 @@ fn prepare(
             drawn_keys.push(key);
         }
     }
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<TransactionPart> = Vec::new();
     for key in &drawn_keys {
-        let change = Change::Insert { value: &VALUE, expiry: Expiry::Never };
-        let operation = Operation::Write(Write { key: key.as_bytes(), condition: Condition::Always, change });
+        let change = WriteChange::Insert { value: &VALUE, expiry: Expiry::Never };
+        let operation =
+            RecordOperation::Write(RecordWrite { key: key.as_bytes(), condition: Condition::Always, change });
         let mut bytes = Vec::new();
         pack(&operation, &mut bytes).expect("fits");
         let cell = config.hash.hash(config.seed, key.as_bytes());
-        let body = Body::Inline(Bytes::from(bytes));
-        let item = Item { cell, access: Access::of(&operation), seen: None, body };
+        let body = ItemBody::Inline(Bytes::from(bytes));
+        let item = TransactionItem { cell, access: Access::of(&operation), seen: None, body };
         let partition = partition_of(cell, config.partitions);
         let point = u64::from(partition.0) << (64 - config.partitions.bits());
         let place = Point { keyspace: KEYSPACE, point };
         match parts.iter_mut().find(|part| part.place == place) {
-            Some(Part { items: Items::Inline(items), .. }) => items.push(item),
-            _ => parts.push(Part { place, durability: Asked::Interval, items: Items::Inline(vec![item]) }),
+            Some(TransactionPart { items: Items::Inline(items), .. }) => items.push(item),
+            _ => parts.push(TransactionPart {
+                place,
+                durability: Asked::Interval,
+                items: Items::Inline(vec![item]),
+            }),
         }
     }
-    parts.sort_by_key(Part::order);
+    parts.sort_by_key(TransactionPart::order);
     let partition = partition_of(parts.last().expect("has one").place.point, config.partitions);
     let group = found.group(partition).expect("is there");
     let sequence = Sequence(number / clients + 1);
@@ -223,21 +233,21 @@ fn prepare(
         Envelope { keyspace: KEYSPACE, partition, partition_epoch: group.epoch, ..Envelope::default() };
     let key = drawn_keys.pop().expect("has one");
     let parts = is_txn.then(|| Bytes::from(encode_parts(&parts)));
-    Prepared { to: group.primary.get() as usize - 1, envelope, key, stamp, parts }
+    RequestFrame { to: group.primary.get() as usize - 1, envelope, key, stamp, parts }
 }
 
 /// What is counted.
 #[inline(never)]
-fn measured(world: &mut World, requests: &[Prepared], clients: usize) {
+fn measured(world: &mut TransactBench, requests: &[RequestFrame], clients: usize) {
     play(world, requests, clients);
 }
 
 #[inline(never)]
-fn play(world: &mut World, requests: &[Prepared], clients: usize) {
+fn play(world: &mut TransactBench, requests: &[RequestFrame], clients: usize) {
     for (number, requests) in requests.chunks(clients).enumerate() {
-        for Prepared { to, envelope, key, stamp, parts } in requests {
-            let change = Change::Insert { value: &VALUE, expiry: Expiry::Never };
-            let write = Write { key: key.as_bytes(), condition: Condition::Always, change };
+        for RequestFrame { to, envelope, key, stamp, parts } in requests {
+            let change = WriteChange::Insert { value: &VALUE, expiry: Expiry::Never };
+            let write = RecordWrite { key: key.as_bytes(), condition: Condition::Always, change };
             let message = match parts {
                 Some(parts) => Message::Transact(Transact { stamp: *stamp, parts }),
                 None => Message::Write { stamp: Stamp::default(), write },
@@ -261,7 +271,7 @@ fn main() -> std::io::Result<()> {
     let is_txn = arguments.first().is_none_or(|kind| kind == "txn");
     let (instances, copies) = (number(1, 1) as u16, number(2, 1) as usize);
     let (keys, count, clients) = (number(3, 2) as usize, number(4, 2_000), number(5, 8).max(1));
-    let mut world = World::new(instances, copies);
+    let mut world = TransactBench::new(instances, copies);
     // Leases are asked for, and granted.
     for _ in 0..400 {
         world.pass_ms(5);
@@ -269,7 +279,7 @@ fn main() -> std::io::Result<()> {
     }
     let map = world.instances[0].map().clone();
     let (mut seed, warm) = (1, RECORDS.min(count));
-    let all: Vec<Prepared> = (0..warm + count)
+    let all: Vec<RequestFrame> = (0..warm + count)
         .map(|number| {
             let keys = if is_txn { keys } else { 1 };
             prepare(&map, (keys, is_txn), (number, clients), &mut seed)

@@ -2,10 +2,10 @@
 
 use zerohop_wire::Failure;
 use zerohop_wire::limits::BODY_BYTES_MAX;
-use zerohop_wire::messages::Answer;
+use zerohop_wire::messages::OperationAnswer;
 
 use crate::event::Token;
-use crate::held::push_packed;
+use crate::pending_replies::push_packed;
 
 /// An answer without contents, with its item header.
 const SMALL_ANSWER_BYTES: usize = 32;
@@ -48,7 +48,7 @@ impl Collector {
     }
 
     /// Puts in the answer of an operation. What does not fit the body is answered `AnswerTooLong`, which always does.
-    pub(crate) fn put(&mut self, place: u32, index: u64, answer: &Answer<'_>) {
+    pub(crate) fn put(&mut self, place: u32, index: u64, answer: &OperationAnswer<'_>) {
         self.index = self.index.max(index);
         self.left -= 1;
         if place == self.first {
@@ -79,7 +79,7 @@ impl Collector {
         if self.held.0 == self.count && self.count > 0 { self.held.1 } else { 0 }
     }
 
-    fn pack(&mut self, answer: &Answer<'_>, out: &mut Vec<u8>) {
+    fn pack(&mut self, answer: &OperationAnswer<'_>, out: &mut Vec<u8>) {
         let begin = out.len();
         push_packed(answer, out);
         let length = out.len() - begin;
@@ -106,18 +106,18 @@ impl Collector {
 
 #[cfg(test)]
 mod tests {
-    use zerohop_wire::Many;
+    use zerohop_wire::Elements;
     use zerohop_wire::ids::Timestamp;
     use zerohop_wire::messages::Outcome;
 
     use super::*;
 
-    fn done(number: u64) -> Answer<'static> {
+    fn done(number: u64) -> OperationAnswer<'static> {
         Ok(Outcome::Done { version: Timestamp(1), number })
     }
 
     fn numbers(packed: &[u8], count: u32) -> Vec<u64> {
-        let answers = Many::<Answer<'_>>::packed(count, packed).expect("is well formed");
+        let answers = Elements::<OperationAnswer<'_>>::packed(count, packed).expect("is well formed");
         let number = |answer| match answer {
             Ok(Outcome::Done { number, .. }) => number,
             Err(Failure::AnswerTooLong { .. }) => u64::MAX,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineError, Handle, Inspected, split_trailer};
+use zerohop_engine::{Engine, EngineError, Handle, RecordShape, split_trailer};
 
 use crate::limits::DIGEST_BYTES_MAX;
 use crate::state::Deadlines;
@@ -15,7 +15,7 @@ const LIST_VALUES: u64 = 4096;
 
 /// Of some records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Digested {
+pub(crate) struct RecordDigest {
     /// How many.
     pub(crate) records: u64,
     /// Bytes of contents that were read.
@@ -28,11 +28,11 @@ pub(crate) struct Digested {
 
 /// Why there is no digest.
 #[derive(Debug)]
-pub(crate) enum Undigested {
+pub(crate) enum DigestError {
     /// There are more than so many, or they stand in too many pages of the index.
     TooMany,
-    /// Something has rotted, of this key if that is known.
-    Rotten(Option<Vec<u8>>),
+    /// Something is corrupt, of this key if that is known.
+    Corrupt(Option<Vec<u8>>),
     /// Anything else.
     Engine(EngineError),
 }
@@ -45,15 +45,15 @@ pub(crate) fn of_slice<D: Disk>(
     (handle, deadlines): (Handle, &Deadlines),
     slice: (u32, u32),
     (most, contents): (usize, bool),
-) -> Result<Digested, Undigested> {
+) -> Result<RecordDigest, DigestError> {
     let keys = match engine.keys_of_slice(handle, slice, most) {
         Ok(Some(keys)) => keys.into_iter().collect::<BTreeSet<_>>(),
-        Ok(None) => return Err(Undigested::TooMany),
-        Err(error) => return Err(Undigested::of(error, None)),
+        Ok(None) => return Err(DigestError::TooMany),
+        Err(error) => return Err(DigestError::of(error, None)),
     };
-    let mut digested = Digested { records: keys.len() as u64, ..Digested::default() };
+    let mut digested = RecordDigest { records: keys.len() as u64, ..RecordDigest::default() };
     for key in keys {
-        let found = engine.inspect(handle, &key).map_err(|error| Undigested::of(error, Some(&key)))?;
+        let found = engine.inspect(handle, &key).map_err(|error| DigestError::of(error, Some(&key)))?;
         let Some(found) = found else { continue };
         let mut sum = hash(u64::from(found.is_list), &key);
         sum = hash(sum, &found.units.to_le_bytes());
@@ -62,7 +62,7 @@ pub(crate) fn of_slice<D: Disk>(
         }
         if contents {
             let held = hash_of_contents(engine, handle, &key, (&found, &mut digested));
-            sum = hash(sum, &held.map_err(|error| Undigested::of(error, Some(&key)))?.to_le_bytes());
+            sum = hash(sum, &held.map_err(|error| DigestError::of(error, Some(&key)))?.to_le_bytes());
             sum = hash(sum, &deadlines.get(&key).unwrap_or(0).to_le_bytes());
         }
         digested.sum = digested.sum.wrapping_add(sum);
@@ -75,7 +75,7 @@ fn hash_of_contents<D: Disk>(
     engine: &mut Engine<D>,
     handle: Handle,
     key: &[u8],
-    (found, digested): (&Inspected, &mut Digested),
+    (found, digested): (&RecordShape, &mut RecordDigest),
 ) -> Result<u64, EngineError> {
     if digested.bytes >= DIGEST_BYTES_MAX {
         digested.is_cut = true;
@@ -96,7 +96,7 @@ fn hash_of_chunk<D: Disk>(
     engine: &mut Engine<D>,
     handle: Handle,
     key: &[u8],
-    digested: &mut Digested,
+    digested: &mut RecordDigest,
 ) -> Result<u64, EngineError> {
     let mut hasher = Xxh3::new();
     // Where it lies, if it can be looked at there.
@@ -120,7 +120,7 @@ fn hash_of_list<D: Disk>(
     engine: &mut Engine<D>,
     handle: Handle,
     key: &[u8],
-    (found, digested): (&Inspected, &mut Digested),
+    (found, digested): (&RecordShape, &mut RecordDigest),
 ) -> Result<u64, EngineError> {
     let mut hasher = Xxh3::new();
     let mut at = 0;
@@ -147,10 +147,10 @@ fn hash_of_list<D: Disk>(
     Ok(hasher.digest())
 }
 
-impl Undigested {
+impl DigestError {
     fn of(error: EngineError, key: Option<&[u8]>) -> Self {
         match error {
-            EngineError::Rotten { .. } => Self::Rotten(key.map(<[u8]>::to_vec)),
+            EngineError::Corrupt { .. } => Self::Corrupt(key.map(<[u8]>::to_vec)),
             error => Self::Engine(error),
         }
     }

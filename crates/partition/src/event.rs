@@ -31,7 +31,7 @@ pub struct Token {
 
 /// One request about records.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub struct RecordRequest<'a> {
     /// Whom to answer.
     pub token: Token,
     /// The frame's header fields; epoch and time-out are looked at.
@@ -42,9 +42,9 @@ pub struct Request<'a> {
 
 /// What a partition is told.
 #[derive(Clone, Copy, Debug)]
-pub enum Event<'a> {
+pub enum PartitionEvent<'a> {
     /// A client asks for something.
-    Request(Request<'a>),
+    Request(RecordRequest<'a>),
     /// [`zerohop_engine::Engine::flush`] has returned: what was appended before is durable.
     Flushed,
     /// The flush failed with another error than a full disk: what was appended since the last one may be lost.
@@ -63,7 +63,7 @@ pub enum Event<'a> {
 /// What a partition asks its owner to do. All may be done at once, in the order in which they come.
 ///
 /// No method has a default: an adapter that wraps another would compile without passing that method on, and nobody would see it.
-pub trait Effects {
+pub trait PartitionEffects {
     /// Send an answer. Everything it was evaluated over is committed, at the keyspace's durability.
     fn answer(&mut self, to: Token, message: &Message<'_>);
 
@@ -71,7 +71,7 @@ pub trait Effects {
     /// cannot pass that on leaves it out.
     fn answer_held(&mut self, to: Token, message: &Message<'_>, held_us: u32);
 
-    /// Send the reply of a unit that was answered [`crate::Ran::Later`]. Everything it rests on is committed, at the
+    /// Send the reply of a unit that was answered [`crate::ProgramResult::Later`]. Everything it rests on is committed, at the
     /// keyspace's durability.
     fn reply(&mut self, to: Token, bytes: &[u8]);
 
@@ -86,12 +86,16 @@ pub trait Effects {
     fn transaction(&mut self, message: zerohop_transaction::Message);
 
     /// What a transaction was decided to do is missing at a place: its partition has lost what it had acknowledged; or the
-    /// place is its decider's, whose keyspace is gone, and what was prepared here is undone. For the operator.
-    fn transaction_lost(&mut self, id: zerohop_transaction::TransactionId, place: zerohop_transaction::Place);
+    /// place is its coordinator's, whose keyspace is gone, and what was prepared here is undone. For the operator.
+    fn transaction_lost(
+        &mut self,
+        id: zerohop_transaction::TransactionId,
+        place: zerohop_transaction::RoutingKey,
+    );
 
     /// The first of these parts, if any, that the map does not have so: of no keyspace, of one that is being
     /// dropped, or of one that is otherwise durable.
-    fn misplaced(&mut self, parts: &[zerohop_transaction::Part]) -> Option<u32>;
+    fn misplaced(&mut self, parts: &[zerohop_transaction::TransactionPart]) -> Option<u32>;
 
     /// Whether the map has a keyspace.
     fn has_keyspace(&self, keyspace: zerohop_wire::ids::KeyspaceId) -> bool;
@@ -100,6 +104,6 @@ pub trait Effects {
     fn is_closing(&self, keyspace: zerohop_wire::ids::KeyspaceId) -> bool;
 
     /// Entries were appended that are answered only once durable: call [`zerohop_engine::Engine::flush`] before
-    /// waiting for more requests, then tell the partition [`Event::Flushed`]. Comes with every such entry.
+    /// waiting for more requests, then tell the partition [`PartitionEvent::Flushed`]. Comes with every such entry.
     fn flush_wanted(&mut self);
 }

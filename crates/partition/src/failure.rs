@@ -13,7 +13,7 @@ pub(crate) fn failure_of(error: &EngineError) -> Failure<'static> {
         EngineError::DiskFull { .. } => Failure::DiskFull,
         EngineError::Scarce { .. } => Failure::Busy { retry_after_ms: SCARCE_RETRY_MS },
         EngineError::MemoryFull { .. } => Failure::MemoryFull,
-        EngineError::Rotten { .. } => Failure::Rotten,
+        EngineError::Corrupt { .. } => Failure::DataCorrupt,
         EngineError::PayloadTooLong { bytes } => {
             Failure::ValueTooLong { length: *bytes as u64, limit: PAYLOAD_BYTES_MAX as u32 }
         }

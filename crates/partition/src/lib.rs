@@ -14,7 +14,7 @@
 //!               overlay entry removed, state applied, waits checked, pending answers sent
 //! ```
 //!
-//! All of it is pure: an event and a time go in, [`Effects`] come out. No code here reads a clock, and all I/O goes through the
+//! All of it is pure: an event and a time go in, [`PartitionEffects`] come out. No code here reads a clock, and all I/O goes through the
 //! engine that the caller passes in. [`instance`] routes a request to its partition. [`replica`] is a partition as a member of a
 //! replica group: it decides whether the primary may answer, sends the log to the other members and moves the commit index. The
 //! type `Group` of this crate only numbers and appends the entries of one log.
@@ -23,36 +23,36 @@
 //! replica groups, and ARCHITECTURE.md, "An append, three replicas", the way of a request. Replication is primary-backup in the
 //! manner of PacificA (Lin and others, 2008), the session table follows RIFL (Lee and others, 2015).
 
+mod atomic_batch;
 mod batch;
 mod clock;
 mod digest;
+mod entry_metadata;
 mod event;
 mod failure;
-mod group;
-mod held;
+mod hash_range;
 pub mod instance;
 pub mod limits;
-mod note;
+mod log_writer;
 mod operations;
 mod outcome;
 mod overlay;
 mod partition;
+mod pending_replies;
 pub mod planted;
 pub mod replica;
-mod slice;
 mod snapshots;
-mod staged;
 pub mod state;
 #[cfg(test)]
 mod testing;
 mod timers;
-mod unit;
 mod view;
 mod waits;
+mod write_buffer;
 
-pub use event::{Effects, Event, Now, Request, Token};
-pub use note::transaction_entry;
-pub use partition::open::{OpenError, Options, Restored};
-pub use partition::{Partition, Stats};
-pub use slice::Slice;
-pub use unit::{Inspected, Program, Ran, Unit};
+pub use atomic_batch::{Program, ProgramResult, RecordInfo, Unit};
+pub use entry_metadata::transaction_entry;
+pub use event::{Now, PartitionEffects, PartitionEvent, RecordRequest, Token};
+pub use hash_range::Slice;
+pub use partition::open::{MemberOptions, PartitionOpenError, RestoreReport};
+pub use partition::{Partition, PartitionFigures};

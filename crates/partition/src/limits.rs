@@ -15,12 +15,12 @@ pub const SESSION_IDLE_MS: u64 = 10 * 60 * 1000;
 /// How often idle sessions are looked for: a look walks the whole table.
 pub const SESSION_SWEEP_MS: u64 = 10_000;
 
-/// Entries on their way to being committed above which no more records of a sister are removed: requests go first.
-pub const SIEVE_AHEAD_MAX: u64 = 1024;
+/// Entries on their way to being committed above which no more records of a sibling are removed: requests go first.
+pub const SPLIT_CLEANUP_AHEAD_MAX: u64 = 1024;
 
-/// After a split each partition takes a step of removing what is its sister's every so many of its keyspace in milliseconds:
+/// After a split each partition takes a step of removing what is its sibling's every so many of its keyspace in milliseconds:
 /// some 1,600 pages of the index a second in all, a fifth of a core.
-pub const SIEVE_PARTITIONS_PER_MS: u32 = 2;
+pub const SPLIT_CLEANUP_PARTITIONS_PER_MS: u32 = 2;
 
 /// Sessions that one log entry evicts: it stays small.
 pub const EVICTED_PER_ENTRY_MAX: usize = 256;
@@ -182,16 +182,16 @@ const _: () = assert!(
         <= zerohop_engine::limits::CHECKPOINT_EXTRA_BYTES_MAX
 );
 
-/// Writes that a chunk consists of, above which the next one writes it anew as a whole; of a long one
+/// Writes that a chunk consists of, above which the next one writes it again as a whole; of a long one
 /// [more](CHUNK_PART_BYTES_MIN). Each takes memory, and a read of the whole looks at each of them.
 pub const CHUNK_PARTS_MAX: u64 = 512;
 
 /// Bytes of a chunk for each write that it may consist of, if that comes to more than [`CHUNK_PARTS_MAX`]. Of writes of 4 KiB at any
-/// places 2 KiB each show on average, since later ones hide the rest: so they never have the chunk written anew. What is noted of
+/// places 2 KiB each show on average, since later ones hide the rest: so they never have the chunk written again. What is noted of
 /// a write is some 60 bytes, a twenty-fifth of this.
 pub const CHUNK_PART_BYTES_MIN: u64 = 1536;
 
-/// Times its own size that the writes of a chunk may cover in all, and bytes beside, above which the next one writes it anew: what
+/// Times its own size that the writes of a chunk may cover in all, and bytes beside, above which the next one writes it again: what
 /// lies under other writes takes room in the log.
 pub const CHUNK_COVER_FACTOR_MAX: u64 = 4;
 

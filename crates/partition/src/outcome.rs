@@ -24,18 +24,18 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use zerohop_transaction::limits::{PARTICIPANTS_MAX, RESULT_BYTES_MAX};
-use zerohop_transaction::{Outcome as Ended, Place, Reason, Refusal};
+use zerohop_transaction::{Reason, Refusal, RoutingKey, TransactionOutcome as Ended};
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
-use zerohop_wire::messages::{Answer, Outcome as Brought, RecordType};
+use zerohop_wire::messages::{OperationAnswer, Outcome as Brought, RecordType};
 use zerohop_wire::{Failure, What};
 
 use crate::limits::SEEN_KEPT_BYTES_MAX;
-use crate::state::reader::Reader;
+use crate::state::reader::StateReader;
 
 /// What a write came to: done, or refused by what the record was.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum WriteOutcome {
     Done {
         version: Timestamp,
         number: u64,
@@ -66,41 +66,41 @@ pub(crate) enum Outcome {
     NeedHeader,
 }
 
-impl Outcome {
+impl WriteOutcome {
     /// As a client is answered.
-    pub(crate) fn answer(&self) -> Answer<'_> {
+    pub(crate) fn answer(&self) -> OperationAnswer<'_> {
         Err(match self {
-            Outcome::Done { version, number } => {
+            WriteOutcome::Done { version, number } => {
                 return Ok(Brought::Done { version: *version, number: *number });
             }
-            Outcome::Counter { version, value } => {
+            WriteOutcome::Counter { version, value } => {
                 return Ok(Brought::Counter { version: *version, value: *value });
             }
-            Outcome::NotFound => Failure::NotFound,
-            Outcome::WrongType(found) => Failure::WrongType { found: *found },
-            Outcome::ConditionFailed { version, found } => {
+            WriteOutcome::NotFound => Failure::NotFound,
+            WriteOutcome::WrongType(found) => Failure::WrongType { found: *found },
+            WriteOutcome::ConditionFailed { version, found } => {
                 Failure::ConditionFailed { version: *version, found: *found }
             }
-            Outcome::CompareFailed { version, seen } => {
+            WriteOutcome::CompareFailed { version, seen } => {
                 Failure::CompareFailed { version: *version, seen: seen.as_deref().map(Cow::Borrowed) }
             }
-            Outcome::NotANumber => Failure::NotANumber,
-            Outcome::Overflow => Failure::Overflow,
-            Outcome::StaleBlob(known) => Failure::StaleBlob { known: *known },
-            Outcome::NeedHeader => Failure::NeedHeader,
-            Outcome::ValueTooLong { length, limit } => {
+            WriteOutcome::NotANumber => Failure::NotANumber,
+            WriteOutcome::Overflow => Failure::Overflow,
+            WriteOutcome::StaleBlob(known) => Failure::StaleBlob { known: *known },
+            WriteOutcome::NeedHeader => Failure::NeedHeader,
+            WriteOutcome::ValueTooLong { length, limit } => {
                 Failure::ValueTooLong { length: *length, limit: *limit }
             }
             // A number that named a transaction names something else now: no client does that.
-            Outcome::Ended(_) => What::Window.into(),
+            WriteOutcome::Ended(_) => What::Window.into(),
         })
     }
 
     /// As it is kept: a long value seen is not.
-    pub(crate) fn kept(&self) -> Outcome {
+    pub(crate) fn kept(&self) -> WriteOutcome {
         match self {
-            Outcome::CompareFailed { version, seen: Some(seen) } if seen.len() > SEEN_KEPT_BYTES_MAX => {
-                Outcome::ConditionFailed { version: *version, found: Some(RecordType::Bytes) }
+            WriteOutcome::CompareFailed { version, seen: Some(seen) } if seen.len() > SEEN_KEPT_BYTES_MAX => {
+                WriteOutcome::ConditionFailed { version: *version, found: Some(RecordType::Bytes) }
             }
             other => other.clone(),
         }
@@ -109,8 +109,8 @@ impl Outcome {
     /// Memory beside the value itself.
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {
-            Outcome::CompareFailed { seen: Some(seen), .. } => seen.len(),
-            Outcome::Ended(ended) => match &**ended {
+            WriteOutcome::CompareFailed { seen: Some(seen), .. } => seen.len(),
+            WriteOutcome::Ended(ended) => match &**ended {
                 Ended::Committed { results, .. } => {
                     size_of::<Ended>() + results.iter().map(|one| size_of_val(one) + one.len()).sum::<usize>()
                 }
@@ -127,71 +127,73 @@ impl Outcome {
             fields.iter().for_each(|field| out.extend_from_slice(&field.to_le_bytes()));
         };
         match self {
-            Outcome::Done { version, number: 0 } if *version == at => put(1, &[]),
-            Outcome::Done { version, number } if *version == at => put(2, &[*number]),
-            Outcome::Done { version, number } => put(3, &[version.0, *number]),
-            Outcome::Counter { version, value } if *version == at => put(4, &[*value as u64]),
-            Outcome::Counter { version, value } => put(5, &[version.0, *value as u64]),
-            Outcome::NotFound => put(16, &[]),
-            Outcome::WrongType(found) => {
+            WriteOutcome::Done { version, number: 0 } if *version == at => put(1, &[]),
+            WriteOutcome::Done { version, number } if *version == at => put(2, &[*number]),
+            WriteOutcome::Done { version, number } => put(3, &[version.0, *number]),
+            WriteOutcome::Counter { version, value } if *version == at => put(4, &[*value as u64]),
+            WriteOutcome::Counter { version, value } => put(5, &[version.0, *value as u64]),
+            WriteOutcome::NotFound => put(16, &[]),
+            WriteOutcome::WrongType(found) => {
                 put(17, &[]);
                 out.push(found.number());
             }
-            Outcome::ConditionFailed { version, found } => {
+            WriteOutcome::ConditionFailed { version, found } => {
                 put(18, &[version.0]);
                 out.push(found.map_or(0, RecordType::number));
             }
-            Outcome::CompareFailed { seen: None, .. } => put(19, &[]),
-            Outcome::CompareFailed { version, seen: Some(seen) } => {
+            WriteOutcome::CompareFailed { seen: None, .. } => put(19, &[]),
+            WriteOutcome::CompareFailed { version, seen: Some(seen) } => {
                 put(20, &[version.0]);
                 out.extend_from_slice(&(seen.len() as u32).to_le_bytes());
                 out.extend_from_slice(seen);
             }
-            Outcome::NotANumber => put(21, &[]),
-            Outcome::Overflow => put(22, &[]),
-            Outcome::StaleBlob(known) => put(24, &[known.id, known.generation]),
-            Outcome::NeedHeader => put(25, &[]),
-            Outcome::ValueTooLong { length, limit } => {
+            WriteOutcome::NotANumber => put(21, &[]),
+            WriteOutcome::Overflow => put(22, &[]),
+            WriteOutcome::StaleBlob(known) => put(24, &[known.id, known.generation]),
+            WriteOutcome::NeedHeader => put(25, &[]),
+            WriteOutcome::ValueTooLong { length, limit } => {
                 put(23, &[*length]);
                 out.extend_from_slice(&limit.to_le_bytes());
             }
-            Outcome::Ended(ended) => encode_ended(ended, out),
+            WriteOutcome::Ended(ended) => encode_ended(ended, out),
         }
     }
 
-    /// Reads what [`Outcome::encode`] wrote; `None` if the bytes are no outcome.
-    pub(crate) fn decode(from: &mut Reader<'_>, at: Timestamp) -> Option<Outcome> {
+    /// Reads what [`WriteOutcome::encode`] wrote; `None` if the bytes are no outcome.
+    pub(crate) fn decode(from: &mut StateReader<'_>, at: Timestamp) -> Option<WriteOutcome> {
         Some(match from.u8()? {
-            1 => Outcome::Done { version: at, number: 0 },
-            2 => Outcome::Done { version: at, number: from.u64()? },
-            3 => Outcome::Done { version: Timestamp(from.u64()?), number: from.u64()? },
-            4 => Outcome::Counter { version: at, value: from.u64()? as i64 },
-            5 => Outcome::Counter { version: Timestamp(from.u64()?), value: from.u64()? as i64 },
-            16 => Outcome::NotFound,
-            17 => Outcome::WrongType(RecordType::from_number(from.u8()?)?),
+            1 => WriteOutcome::Done { version: at, number: 0 },
+            2 => WriteOutcome::Done { version: at, number: from.u64()? },
+            3 => WriteOutcome::Done { version: Timestamp(from.u64()?), number: from.u64()? },
+            4 => WriteOutcome::Counter { version: at, value: from.u64()? as i64 },
+            5 => WriteOutcome::Counter { version: Timestamp(from.u64()?), value: from.u64()? as i64 },
+            16 => WriteOutcome::NotFound,
+            17 => WriteOutcome::WrongType(RecordType::from_number(from.u8()?)?),
             18 => {
                 let version = Timestamp(from.u64()?);
                 let found = match from.u8()? {
                     0 => None,
                     number => Some(RecordType::from_number(number)?),
                 };
-                Outcome::ConditionFailed { version, found }
+                WriteOutcome::ConditionFailed { version, found }
             }
-            19 => Outcome::CompareFailed { version: Timestamp::ZERO, seen: None },
+            19 => WriteOutcome::CompareFailed { version: Timestamp::ZERO, seen: None },
             20 => {
                 let version = Timestamp(from.u64()?);
                 let length = from.u32()? as usize;
                 if length > SEEN_KEPT_BYTES_MAX {
                     return None;
                 }
-                Outcome::CompareFailed { version, seen: Some(from.bytes(length)?.into()) }
+                WriteOutcome::CompareFailed { version, seen: Some(from.bytes(length)?.into()) }
             }
-            21 => Outcome::NotANumber,
-            22 => Outcome::Overflow,
-            24 => Outcome::StaleBlob(BlobStamp { id: from.u64()?, generation: from.u64()? }),
-            25 => Outcome::NeedHeader,
-            23 => Outcome::ValueTooLong { length: from.u64()?, limit: from.u32()? },
-            tag @ (ENDED_COMMITTED | ENDED_ABORTED) => Outcome::Ended(Box::new(decode_ended(tag, from)?)),
+            21 => WriteOutcome::NotANumber,
+            22 => WriteOutcome::Overflow,
+            24 => WriteOutcome::StaleBlob(BlobStamp { id: from.u64()?, generation: from.u64()? }),
+            25 => WriteOutcome::NeedHeader,
+            23 => WriteOutcome::ValueTooLong { length: from.u64()?, limit: from.u32()? },
+            tag @ (ENDED_COMMITTED | ENDED_ABORTED) => {
+                WriteOutcome::Ended(Box::new(decode_ended(tag, from)?))
+            }
             _ => return None,
         })
     }
@@ -221,9 +223,9 @@ fn encode_ended(ended: &Ended, out: &mut Vec<u8>) {
     }
 }
 
-fn decode_ended(tag: u8, from: &mut Reader<'_>) -> Option<Ended> {
+fn decode_ended(tag: u8, from: &mut StateReader<'_>) -> Option<Ended> {
     if tag == ENDED_ABORTED {
-        let by = Place { keyspace: KeyspaceId(from.u32()?), point: from.u64()? };
+        let by = RoutingKey { keyspace: KeyspaceId(from.u32()?), point: from.u64()? };
         let refusal = Refusal { reason: Reason::from_number(from.u8()?)?, item: from.u32()? };
         return Some(Ended::Aborted { by, refusal });
     }
@@ -249,41 +251,45 @@ mod tests {
     fn outcomes_read_back_as_they_were_written() {
         let (at, other) = (Timestamp(77), Timestamp(5));
         let outcomes = [
-            Outcome::Done { version: at, number: 0 },
-            Outcome::Done { version: at, number: 9 },
-            Outcome::Done { version: other, number: 0 },
-            Outcome::Done { version: Timestamp::ZERO, number: 1 },
-            Outcome::Counter { version: at, value: -3 },
-            Outcome::Counter { version: other, value: i64::MIN },
-            Outcome::NotFound,
-            Outcome::WrongType(RecordType::List),
-            Outcome::ConditionFailed { version: other, found: Some(RecordType::Bytes) },
-            Outcome::ConditionFailed { version: Timestamp::ZERO, found: None },
-            Outcome::CompareFailed { version: Timestamp::ZERO, seen: None },
-            Outcome::CompareFailed { version: other, seen: Some((*b"seen").into()) },
-            Outcome::NotANumber,
-            Outcome::Overflow,
-            Outcome::ValueTooLong { length: 1 << 40, limit: 7 },
-            Outcome::Ended(Box::new(Ended::Committed {
+            WriteOutcome::Done { version: at, number: 0 },
+            WriteOutcome::Done { version: at, number: 9 },
+            WriteOutcome::Done { version: other, number: 0 },
+            WriteOutcome::Done { version: Timestamp::ZERO, number: 1 },
+            WriteOutcome::Counter { version: at, value: -3 },
+            WriteOutcome::Counter { version: other, value: i64::MIN },
+            WriteOutcome::NotFound,
+            WriteOutcome::WrongType(RecordType::List),
+            WriteOutcome::ConditionFailed { version: other, found: Some(RecordType::Bytes) },
+            WriteOutcome::ConditionFailed { version: Timestamp::ZERO, found: None },
+            WriteOutcome::CompareFailed { version: Timestamp::ZERO, seen: None },
+            WriteOutcome::CompareFailed { version: other, seen: Some((*b"seen").into()) },
+            WriteOutcome::NotANumber,
+            WriteOutcome::Overflow,
+            WriteOutcome::ValueTooLong { length: 1 << 40, limit: 7 },
+            WriteOutcome::Ended(Box::new(Ended::Committed {
                 timestamp: other,
                 results: vec![Bytes::from_static(b"one"), Bytes::new()],
             })),
-            Outcome::Ended(Box::new(Ended::Aborted {
-                by: Place { keyspace: KeyspaceId(3), point: 9 },
+            WriteOutcome::Ended(Box::new(Ended::Aborted {
+                by: RoutingKey { keyspace: KeyspaceId(3), point: 9 },
                 refusal: Reason::ReadChanged.into(),
             })),
-            Outcome::StaleBlob(BlobStamp { id: 1 << 50, generation: 3 }),
-            Outcome::NeedHeader,
+            WriteOutcome::StaleBlob(BlobStamp { id: 1 << 50, generation: 3 }),
+            WriteOutcome::NeedHeader,
         ];
         for at in [at, Timestamp::ZERO] {
             for outcome in &outcomes {
                 let mut bytes = Vec::new();
                 outcome.encode(at, &mut bytes);
-                let mut reader = Reader::new(&bytes);
-                assert_eq!(Outcome::decode(&mut reader, at).as_ref(), Some(outcome));
+                let mut reader = StateReader::new(&bytes);
+                assert_eq!(WriteOutcome::decode(&mut reader, at).as_ref(), Some(outcome));
                 assert!(reader.is_at_end());
                 let cut = &bytes[..bytes.len() - 1];
-                assert_eq!(Outcome::decode(&mut Reader::new(cut), at), None, "{outcome:?} cut short");
+                assert_eq!(
+                    WriteOutcome::decode(&mut StateReader::new(cut), at),
+                    None,
+                    "{outcome:?} cut short"
+                );
             }
         }
     }
@@ -292,7 +298,7 @@ mod tests {
     fn a_long_value_seen_is_not_kept_but_its_version_is() {
         let version = Timestamp(5);
         let long = vec![0; SEEN_KEPT_BYTES_MAX + 1].into_boxed_slice();
-        let failed = Outcome::CompareFailed { version, seen: Some(long) };
-        assert_eq!(failed.kept(), Outcome::ConditionFailed { version, found: Some(RecordType::Bytes) });
+        let failed = WriteOutcome::CompareFailed { version, seen: Some(long) };
+        assert_eq!(failed.kept(), WriteOutcome::ConditionFailed { version, found: Some(RecordType::Bytes) });
     }
 }

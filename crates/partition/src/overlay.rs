@@ -8,7 +8,7 @@ use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::{SessionId, Timestamp};
 use zerohop_wire::messages::RecordType;
 
-use crate::outcome::Outcome;
+use crate::outcome::WriteOutcome;
 
 /// What a record is and where its contents stand: the engine's record from some unit on, then entries of the log.
 /// Units are values of a list, or bytes.
@@ -45,7 +45,7 @@ pub(crate) struct ChunkShape {
 
 /// A write of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Written {
+pub(crate) struct ChunkWrite {
     /// What the chunk's stamp is with it.
     pub(crate) stamp: BlobStamp,
     pub(crate) offset: u32,
@@ -54,7 +54,7 @@ pub(crate) struct Written {
 
 /// How an entry changes a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum RecordChange {
     Put {
         record: RecordType,
         units: u64,
@@ -75,21 +75,21 @@ pub(crate) enum Change {
     Deadline(Option<u64>),
     /// The chunk becomes this one write.
     PutChunk {
-        written: Written,
+        written: ChunkWrite,
         version: Timestamp,
     },
     /// The write lies over what the chunk was.
     LayChunk {
-        written: Written,
+        written: ChunkWrite,
         version: Timestamp,
     },
 }
 
 /// A record with uncommitted changes.
 #[derive(Debug)]
-pub(crate) struct Uncommitted {
+pub(crate) struct UncommittedRecord {
     /// By log index.
-    changes: VecDeque<(u64, Change)>,
+    changes: VecDeque<(u64, RecordChange)>,
     /// The record with all of them.
     shape: Option<Shape>,
 }
@@ -97,8 +97,8 @@ pub(crate) struct Uncommitted {
 /// All that is uncommitted.
 #[derive(Debug, Default)]
 pub(crate) struct Overlay {
-    records: BTreeMap<Box<[u8]>, Uncommitted>,
-    outcomes: BTreeMap<(SessionId, u64), (u64, Outcome)>,
+    records: BTreeMap<Box<[u8]>, UncommittedRecord>,
+    outcomes: BTreeMap<(SessionId, u64), (u64, WriteOutcome)>,
     /// Keys of `outcomes` by log index.
     outcome_order: VecDeque<(u64, SessionId, u64)>,
     evicted: BTreeSet<SessionId>,
@@ -128,7 +128,7 @@ impl Shape {
     }
 
     /// A chunk that is one write.
-    fn of_write(index: u64, written: Written, version: Timestamp) -> Shape {
+    fn of_write(index: u64, written: ChunkWrite, version: Timestamp) -> Shape {
         let mut shape = Shape::of_base(RecordType::Chunk, version, 0, None);
         shape.own.push_back((index, u64::from(written.length)));
         shape.chunk = Some(ChunkShape::of(written));
@@ -152,30 +152,34 @@ impl Shape {
 }
 
 impl ChunkShape {
-    fn of(written: Written) -> ChunkShape {
+    fn of(written: ChunkWrite) -> ChunkShape {
         let (offset, length) = (u64::from(written.offset), u64::from(written.length));
         ChunkShape { stamp: written.stamp, has_base: false, parts: 1, covered: length, end: offset + length }
     }
 }
 
-impl Change {
+impl RecordChange {
     fn apply(self, index: u64, shape: Option<Shape>) -> Option<Shape> {
         match (self, shape) {
-            (Change::Put { record, units, version, deadline }, _) => {
+            (RecordChange::Put { record, units, version, deadline }, _) => {
                 let mut shape = Shape::of_base(record, version, 0, deadline);
                 shape.own.push_back((index, units));
                 Some(shape)
             }
-            (Change::Remove, _) => None,
-            (Change::Append { record, units, version }, shape) => {
+            (RecordChange::Remove, _) => None,
+            (RecordChange::Append { record, units, version }, shape) => {
                 let mut shape = shape.unwrap_or_else(|| Shape::of_base(record, version, 0, None));
                 shape.own.push_back((index, units));
                 shape.version = version;
                 Some(shape)
             }
-            (Change::PutChunk { written, version }, _) => Some(Shape::of_write(index, written, version)),
-            (Change::LayChunk { written, version }, None) => Some(Shape::of_write(index, written, version)),
-            (Change::LayChunk { written, version }, Some(mut shape)) => {
+            (RecordChange::PutChunk { written, version }, _) => {
+                Some(Shape::of_write(index, written, version))
+            }
+            (RecordChange::LayChunk { written, version }, None) => {
+                Some(Shape::of_write(index, written, version))
+            }
+            (RecordChange::LayChunk { written, version }, Some(mut shape)) => {
                 let new = ChunkShape::of(written);
                 let old = shape.chunk.unwrap_or(ChunkShape { parts: 0, covered: 0, end: 0, ..new });
                 shape.own.push_back((index, u64::from(written.length)));
@@ -190,17 +194,17 @@ impl Change {
                 Some(shape)
             }
             (_, None) => None,
-            (Change::Trim { units, version }, Some(mut shape)) => {
+            (RecordChange::Trim { units, version }, Some(mut shape)) => {
                 shape.trim(units);
                 shape.version = version;
                 Some(shape)
             }
-            (Change::Deadline(deadline), Some(shape)) => Some(Shape { deadline, ..shape }),
+            (RecordChange::Deadline(deadline), Some(shape)) => Some(Shape { deadline, ..shape }),
         }
     }
 }
 
-impl Uncommitted {
+impl UncommittedRecord {
     pub(crate) fn shape(&self) -> Option<&Shape> {
         self.shape.as_ref()
     }
@@ -216,12 +220,12 @@ impl Overlay {
         self.records.is_empty() && self.outcomes.is_empty() && self.eviction.0 == 0
     }
 
-    pub(crate) fn record(&self, key: &[u8]) -> Option<&Uncommitted> {
+    pub(crate) fn record(&self, key: &[u8]) -> Option<&UncommittedRecord> {
         if self.records.is_empty() { None } else { self.records.get(key) }
     }
 
     /// The uncommitted outcome of a session's write, and the index of its entry.
-    pub(crate) fn outcome(&self, session: SessionId, sequence: u64) -> Option<(u64, &Outcome)> {
+    pub(crate) fn outcome(&self, session: SessionId, sequence: u64) -> Option<(u64, &WriteOutcome)> {
         self.outcomes.get(&(session, sequence)).map(|(index, outcome)| (*index, outcome))
     }
 
@@ -235,17 +239,24 @@ impl Overlay {
     }
 
     /// Adds a change of a record, which was `before` (anything, if the change does not depend on it).
-    pub(crate) fn change(&mut self, index: u64, key: &[u8], change: Change, before: Option<Shape>) {
+    pub(crate) fn change(&mut self, index: u64, key: &[u8], change: RecordChange, before: Option<Shape>) {
         if let Some(known) = self.records.get_mut(key) {
             known.shape = change.apply(index, known.shape.take());
             known.changes.push_back((index, change));
             return;
         }
         let shape = change.apply(index, before);
-        self.records.insert(key.into(), Uncommitted { changes: VecDeque::from([(index, change)]), shape });
+        self.records
+            .insert(key.into(), UncommittedRecord { changes: VecDeque::from([(index, change)]), shape });
     }
 
-    pub(crate) fn add_outcome(&mut self, index: u64, session: SessionId, sequence: u64, outcome: Outcome) {
+    pub(crate) fn add_outcome(
+        &mut self,
+        index: u64,
+        session: SessionId,
+        sequence: u64,
+        outcome: WriteOutcome,
+    ) {
         self.outcomes.insert((session, sequence), (index, outcome));
         self.outcome_order.push_back((index, session, sequence));
     }
@@ -315,8 +326,8 @@ mod tests {
 
     const LIST: RecordType = RecordType::List;
 
-    fn append(units: u64) -> Change {
-        Change::Append { record: LIST, units, version: Timestamp(9) }
+    fn append(units: u64) -> RecordChange {
+        RecordChange::Append { record: LIST, units, version: Timestamp(9) }
     }
 
     #[test]
@@ -324,29 +335,29 @@ mod tests {
         let mut overlay = Overlay::default();
         let base = Shape::of_base(LIST, Timestamp(1), 5, Some(70));
         overlay.change(11, b"k", append(2), Some(base.clone()));
-        overlay.change(12, b"k", Change::Trim { units: 6, version: Timestamp(10) }, None);
-        let shape = overlay.record(b"k").and_then(Uncommitted::shape).expect("is there").clone();
+        overlay.change(12, b"k", RecordChange::Trim { units: 6, version: Timestamp(10) }, None);
+        let shape = overlay.record(b"k").and_then(UncommittedRecord::shape).expect("is there").clone();
         assert_eq!((shape.length(), shape.base_units, shape.own_skip, shape.deadline), (1, 0, 1, Some(70)));
         overlay.change(13, b"k", append(3), None);
-        assert_eq!(overlay.record(b"k").and_then(Uncommitted::shape).map(Shape::length), Some(4));
-        assert_eq!(overlay.record(b"k").map(Uncommitted::newest), Some(13));
+        assert_eq!(overlay.record(b"k").and_then(UncommittedRecord::shape).map(Shape::length), Some(4));
+        assert_eq!(overlay.record(b"k").map(UncommittedRecord::newest), Some(13));
         // Committing the first: the engine's record has it now.
         assert!(overlay.committed(11, b"k"));
         overlay.rebase(b"k", Some(Shape { base_units: 7, ..base }));
-        let shape = overlay.record(b"k").and_then(Uncommitted::shape).expect("is there");
+        let shape = overlay.record(b"k").and_then(UncommittedRecord::shape).expect("is there");
         assert_eq!((shape.length(), shape.base_skip, shape.base_units, shape.own.len()), (4, 6, 1, 1));
         assert!(!overlay.committed(13, b"k"));
         assert!(overlay.is_empty());
     }
 
     #[test]
-    fn a_removed_record_begins_anew() {
+    fn a_removed_record_begins_again() {
         let mut overlay = Overlay::default();
         let base = Shape::of_base(LIST, Timestamp(1), 5, Some(70));
-        overlay.change(11, b"k", Change::Remove, Some(base));
+        overlay.change(11, b"k", RecordChange::Remove, Some(base));
         assert_eq!(overlay.record(b"k").map(|u| u.shape().is_none()), Some(true));
         overlay.change(12, b"k", append(2), None);
-        let shape = overlay.record(b"k").and_then(Uncommitted::shape).expect("is there");
+        let shape = overlay.record(b"k").and_then(UncommittedRecord::shape).expect("is there");
         assert_eq!((shape.length(), shape.deadline), (2, None));
     }
 
@@ -354,9 +365,9 @@ mod tests {
     fn outcomes_and_evictions_go_once_they_are_committed() {
         let mut overlay = Overlay::default();
         let session = SessionId { issued: Timestamp(1), nonce: 1 };
-        overlay.add_outcome(5, session, 1, Outcome::NotFound);
+        overlay.add_outcome(5, session, 1, WriteOutcome::NotFound);
         overlay.add_eviction(6, &[session], Timestamp(2));
-        assert_eq!(overlay.outcome(session, 1), Some((5, &Outcome::NotFound)));
+        assert_eq!(overlay.outcome(session, 1), Some((5, &WriteOutcome::NotFound)));
         assert_eq!(overlay.eviction(session), (Timestamp(2), true));
         overlay.committed(5, b"");
         assert!(overlay.outcome(session, 1).is_none() && overlay.is_evicting());

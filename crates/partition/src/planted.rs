@@ -54,7 +54,7 @@ pub enum Bug {
     StartNotCounted,
     /// A release is believed whatever epoch it names.
     YieldOfAnyEpoch,
-    /// A split gives the daughters no session table.
+    /// A split gives the children no session table.
     SessionsNotSplit,
     /// What a transaction changes is changed twice.
     TransactionTwice,
@@ -82,18 +82,18 @@ pub enum Bug {
     HoldIgnored,
     /// What was read is confirmed though somebody is about to change it.
     ConfirmIgnoresIntents,
-    /// What was prepared before a split is done in both daughters, also what the other owns.
-    SistersHalfDone,
-    /// A partition takes requests and units whatever keys they name, also those of its sisters.
+    /// What was prepared before a split is done in both children, also what the other owns.
+    SiblingsHalfDone,
+    /// A partition takes requests and units whatever keys they name, also those of its siblings.
     SliceNotChecked,
-    /// A partition shows and counts what its sister owns until it is removed.
+    /// A partition shows and counts what its sibling owns until it is removed.
     ForeignCounted,
     /// A follower counts though entries of its log cannot be read.
-    RottenCounts,
-    /// Entries that have rotted are left out of what is sent.
-    RottenLeftOut,
-    /// Others are not asked for what has rotted.
-    RotNotMended,
+    CorruptCounts,
+    /// Entries that are corrupt are left out of what is sent.
+    CorruptLeftOut,
+    /// Others are not asked for what is corrupt.
+    CorruptionNotRepaired,
     /// Members tell the digest of what they have applied, whatever was asked for.
     DigestOfAnyIndex,
     /// The log is compacted while a state is read from it.
@@ -124,9 +124,9 @@ impl Bug {
         Bug::GrantFromArrival,
         Bug::StartNotCounted,
         Bug::YieldOfAnyEpoch,
-        Bug::RottenCounts,
-        Bug::RottenLeftOut,
-        Bug::RotNotMended,
+        Bug::CorruptCounts,
+        Bug::CorruptLeftOut,
+        Bug::CorruptionNotRepaired,
         Bug::DigestOfAnyIndex,
         Bug::LogNotHeld,
     ];

@@ -7,21 +7,24 @@ use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{Durability, Engine, EngineOptions, PartitionId};
 use zerohop_wire::ids::{PartitionEpoch, RequestId, Timestamp};
 use zerohop_wire::messages::{
-    Answer, Change, Condition, Expiry, Outcome, Query, Read, RecordType, Scan, Stamp, Write,
+    Condition, Expiry, OperationAnswer, Outcome, Query, RecordRead, RecordType, RecordWrite, Scan, Stamp,
+    WriteChange,
 };
-use zerohop_wire::{Envelope, Failure, Many, Message, pack};
+use zerohop_wire::{Elements, Envelope, Failure, Message, pack};
 
-use crate::{Effects, Event, Now, Options, Partition, Request, Stats, Token};
+use crate::{
+    MemberOptions, Now, Partition, PartitionEffects, PartitionEvent, PartitionFigures, RecordRequest, Token,
+};
 
 /// An answer that owns its bytes.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Answered(Vec<u8>);
+pub(crate) struct OwnedAnswer(Vec<u8>);
 
 /// What came out of a partition.
 #[derive(Default)]
-pub(crate) struct Collected {
-    pub(crate) answers: BTreeMap<Token, Answered>,
-    pub(crate) batches: BTreeMap<Token, Vec<Answered>>,
+pub(crate) struct CollectedEffects {
+    pub(crate) answers: BTreeMap<Token, OwnedAnswer>,
+    pub(crate) batches: BTreeMap<Token, Vec<OwnedAnswer>>,
     pub(crate) replies: BTreeMap<Token, Vec<u8>>,
     pub(crate) dropped: Vec<Token>,
     pub(crate) wrong_owner: Vec<Token>,
@@ -30,18 +33,18 @@ pub(crate) struct Collected {
 }
 
 /// One partition, its engine, and what came out of it.
-pub(crate) struct Rig {
+pub(crate) struct PartitionRig {
     pub(crate) disk: SimulatedDisk,
     pub(crate) engine: Engine<SimulatedDisk>,
     pub(crate) partition: Partition,
-    pub(crate) out: Collected,
+    pub(crate) out: CollectedEffects,
     pub(crate) now: Now,
 }
 
 /// See the module.
-pub(crate) struct Bench {
-    pub(crate) at_once: Rig,
-    pub(crate) flushed: Rig,
+pub(crate) struct PartitionBench {
+    pub(crate) at_once: PartitionRig,
+    pub(crate) flushed: PartitionRig,
     next_request: u64,
 }
 
@@ -49,25 +52,31 @@ fn options() -> EngineOptions {
     EngineOptions { disk_reserve_bytes: 0, checkpoints_begin_alone: false, ..EngineOptions::default() }
 }
 
-pub(crate) fn insert(value: &[u8]) -> Change<'_> {
-    Change::Insert { value, expiry: Expiry::Never }
+pub(crate) fn insert(value: &[u8]) -> WriteChange<'_> {
+    WriteChange::Insert { value, expiry: Expiry::Never }
 }
 
 /// An append of values that live as long as the test.
-pub(crate) fn append(values: &[&[u8]]) -> Change<'static> {
+pub(crate) fn append(values: &[&[u8]]) -> WriteChange<'static> {
     let mut packed = Vec::new();
     values.iter().for_each(|value| pack(value, &mut packed).expect("fits"));
     let packed: &'static [u8] = packed.leak();
-    Change::Append { values: Many::packed(values.len() as u32, packed).expect("was packed so") }
+    WriteChange::Append { values: Elements::packed(values.len() as u32, packed).expect("was packed so") }
 }
 
-impl Answered {
-    pub(crate) fn of(answer: &Answer<'_>) -> Answered {
-        Answered(crate::held::packed(answer))
+impl OwnedAnswer {
+    pub(crate) fn of(answer: &OperationAnswer<'_>) -> OwnedAnswer {
+        OwnedAnswer(crate::pending_replies::packed(answer))
     }
 
-    pub(crate) fn with<T>(&self, take: impl FnOnce(Answer<'_>) -> T) -> T {
-        take(Many::<Answer<'_>>::packed(1, &self.0).expect("was packed so").iter().next().expect("is one"))
+    pub(crate) fn with<T>(&self, take: impl FnOnce(OperationAnswer<'_>) -> T) -> T {
+        take(
+            Elements::<OperationAnswer<'_>>::packed(1, &self.0)
+                .expect("was packed so")
+                .iter()
+                .next()
+                .expect("is one"),
+        )
     }
 
     pub(crate) fn number(&self) -> Result<u64, Failure<'static>> {
@@ -157,19 +166,19 @@ impl Answered {
     }
 }
 
-impl std::fmt::Debug for Answered {
+impl std::fmt::Debug for OwnedAnswer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.with(|answer| write!(f, "{answer:?}"))
     }
 }
 
-impl Effects for Collected {
+impl PartitionEffects for CollectedEffects {
     fn answer(&mut self, to: Token, message: &Message<'_>) {
         let before = match message {
-            Message::Answer(answer) => self.answers.insert(to, Answered::of(answer)).is_some(),
+            Message::Answer(answer) => self.answers.insert(to, OwnedAnswer::of(answer)).is_some(),
             Message::BatchAnswer(answers) => self
                 .batches
-                .insert(to, answers.iter().map(|answer| Answered::of(&answer)).collect())
+                .insert(to, answers.iter().map(|answer| OwnedAnswer::of(&answer)).collect())
                 .is_some(),
             other => panic!("no answer: {other:?}"),
         };
@@ -199,11 +208,11 @@ impl Effects for Collected {
     fn transaction_lost(
         &mut self,
         _id: zerohop_transaction::TransactionId,
-        _place: zerohop_transaction::Place,
+        _place: zerohop_transaction::RoutingKey,
     ) {
     }
 
-    fn misplaced(&mut self, _parts: &[zerohop_transaction::Part]) -> Option<u32> {
+    fn misplaced(&mut self, _parts: &[zerohop_transaction::TransactionPart]) -> Option<u32> {
         None
     }
 
@@ -220,33 +229,38 @@ impl Effects for Collected {
     }
 }
 
-impl Rig {
-    pub(crate) fn new(durability: Durability) -> Rig {
-        Rig::on(SimulatedDisk::new(1), durability, Now::at_ms(1_000_000))
+impl PartitionRig {
+    pub(crate) fn new(durability: Durability) -> PartitionRig {
+        PartitionRig::on(SimulatedDisk::new(1), durability, Now::at_ms(1_000_000))
     }
 
-    pub(crate) fn on(disk: SimulatedDisk, durability: Durability, now: Now) -> Rig {
-        Rig::with(disk, durability, now, options())
+    pub(crate) fn on(disk: SimulatedDisk, durability: Durability, now: Now) -> PartitionRig {
+        PartitionRig::with(disk, durability, now, options())
     }
 
-    pub(crate) fn with(disk: SimulatedDisk, durability: Durability, now: Now, options: EngineOptions) -> Rig {
+    pub(crate) fn with(
+        disk: SimulatedDisk,
+        durability: Durability,
+        now: Now,
+        options: EngineOptions,
+    ) -> PartitionRig {
         let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
-        let options = Options { durability, index_seed: 7, epoch: PartitionEpoch(1) };
+        let options = MemberOptions { durability, index_seed: 7, epoch: PartitionEpoch(1) };
         let (partition, restored) = Partition::open(&mut engine, PartitionId(1), options).expect("opens");
         assert!(!restored.is_state_lost);
-        Rig { disk, engine, partition, out: Collected::default(), now }
+        PartitionRig { disk, engine, partition, out: CollectedEffects::default(), now }
     }
 
     /// The same after a crash.
-    pub(crate) fn crash(self, durability: Durability) -> Rig {
+    pub(crate) fn crash(self, durability: Durability) -> PartitionRig {
         self.crash_with(durability, options())
     }
 
-    pub(crate) fn crash_with(self, durability: Durability, options: EngineOptions) -> Rig {
-        let Rig { disk, engine, now, .. } = self;
+    pub(crate) fn crash_with(self, durability: Durability, options: EngineOptions) -> PartitionRig {
+        let PartitionRig { disk, engine, now, .. } = self;
         drop(engine);
         disk.crash();
-        Rig::with(disk, durability, now, options)
+        PartitionRig::with(disk, durability, now, options)
     }
 
     /// Log index of the last entry that survives a crash.
@@ -254,26 +268,26 @@ impl Rig {
         self.engine.durable_index(self.partition.handle()).expect("is open")
     }
 
-    pub(crate) fn step(&mut self, event: Event<'_>) {
+    pub(crate) fn step(&mut self, event: PartitionEvent<'_>) {
         self.partition.step(&mut self.engine, self.now, event, &mut self.out).expect("goes on");
     }
 
     pub(crate) fn send(&mut self, token: Token, time_out_ms: u32, message: &Message<'_>) {
         let envelope = Envelope { time_out_ms, ..Envelope::default() };
-        self.step(Event::Request(Request { token, envelope, message }));
+        self.step(PartitionEvent::Request(RecordRequest { token, envelope, message }));
     }
 
     pub(crate) fn flush(&mut self) {
         self.engine.flush().expect("flushes");
-        self.step(Event::Flushed);
+        self.step(PartitionEvent::Flushed);
     }
 
-    pub(crate) fn write(&mut self, token: Token, stamp: Stamp, key: &[u8], change: Change<'_>) {
-        let write = Write { key, condition: Condition::Always, change };
+    pub(crate) fn write(&mut self, token: Token, stamp: Stamp, key: &[u8], change: WriteChange<'_>) {
+        let write = RecordWrite { key, condition: Condition::Always, change };
         self.send(token, 0, &Message::Write { stamp, write });
     }
 
-    pub(crate) fn answer(&mut self, token: Token) -> Option<Answered> {
+    pub(crate) fn answer(&mut self, token: Token) -> Option<OwnedAnswer> {
         self.out.answers.remove(&token)
     }
 }
@@ -282,26 +296,32 @@ pub(crate) fn token(request: u64) -> Token {
     Token { connection: 1, request: RequestId(request) }
 }
 
-impl Bench {
-    pub(crate) fn new() -> Bench {
-        let (at_once, flushed) = (Rig::new(Durability::DEFAULT), Rig::new(Durability::Sync));
-        Bench { at_once, flushed, next_request: 0 }
+impl PartitionBench {
+    pub(crate) fn new() -> PartitionBench {
+        let (at_once, flushed) =
+            (PartitionRig::new(Durability::DEFAULT), PartitionRig::new(Durability::Sync));
+        PartitionBench { at_once, flushed, next_request: 0 }
     }
 
-    pub(crate) fn write(&mut self, key: &[u8], change: Change<'_>) -> Answered {
+    pub(crate) fn write(&mut self, key: &[u8], change: WriteChange<'_>) -> OwnedAnswer {
         self.write_if(key, Condition::Always, change)
     }
 
-    pub(crate) fn write_if(&mut self, key: &[u8], condition: Condition, change: Change<'_>) -> Answered {
-        let write = Write { key, condition, change };
+    pub(crate) fn write_if(
+        &mut self,
+        key: &[u8],
+        condition: Condition,
+        change: WriteChange<'_>,
+    ) -> OwnedAnswer {
+        let write = RecordWrite { key, condition, change };
         self.answer_of(&Message::Write { stamp: Stamp::default(), write })
     }
 
-    pub(crate) fn read(&mut self, key: &[u8], query: Query<'_>) -> Answered {
-        self.answer_of(&Message::Read { seen: Timestamp::ZERO, read: Read { key, query } })
+    pub(crate) fn read(&mut self, key: &[u8], query: Query<'_>) -> OwnedAnswer {
+        self.answer_of(&Message::Read { seen: Timestamp::ZERO, read: RecordRead { key, query } })
     }
 
-    pub(crate) fn scan_answer(&mut self, cursor: &[u8], prefix: &[u8], keys_max: u32) -> Answered {
+    pub(crate) fn scan_answer(&mut self, cursor: &[u8], prefix: &[u8], keys_max: u32) -> OwnedAnswer {
         self.answer_of(&Message::Scan(Scan { seen: Timestamp::ZERO, cursor, prefix, keys_max, blobs: false }))
     }
 
@@ -334,11 +354,11 @@ impl Bench {
 
     /// Sends a read that may not be answered yet.
     pub(crate) fn ask(&mut self, key: &[u8], query: Query<'_>, time_out_ms: u32) -> Token {
-        self.send(time_out_ms, &Message::Read { seen: Timestamp::ZERO, read: Read { key, query } })
+        self.send(time_out_ms, &Message::Read { seen: Timestamp::ZERO, read: RecordRead { key, query } })
     }
 
     /// The answer to a request, if it has come.
-    pub(crate) fn answer(&mut self, token: Token) -> Option<Answered> {
+    pub(crate) fn answer(&mut self, token: Token) -> Option<OwnedAnswer> {
         let (one, other) = (self.at_once.answer(token), self.flushed.answer(token));
         assert_eq!(one, other, "both durabilities answer the same");
         one
@@ -365,7 +385,7 @@ impl Bench {
         kept.max(self.at_once.engine.versions_kept(handle).expect("is open"))
     }
 
-    pub(crate) fn answer_of(&mut self, message: &Message<'_>) -> Answered {
+    pub(crate) fn answer_of(&mut self, message: &Message<'_>) -> OwnedAnswer {
         let token = self.send(0, message);
         self.answer(token).expect("is answered at once, or once flushed")
     }
@@ -380,7 +400,7 @@ impl Bench {
     }
 
     pub(crate) fn disconnect(&mut self) {
-        self.each(|rig| rig.step(Event::Disconnected { connection: 1 }));
+        self.each(|rig| rig.step(PartitionEvent::Disconnected { connection: 1 }));
     }
 
     /// Time passes, and is told.
@@ -398,7 +418,7 @@ impl Bench {
     }
 
     pub(crate) fn tick(&mut self) {
-        self.each(|rig| rig.step(Event::Tick));
+        self.each(|rig| rig.step(PartitionEvent::Tick));
         self.flushed.flush();
     }
 
@@ -412,7 +432,7 @@ impl Bench {
         next
     }
 
-    pub(crate) fn stats(&self) -> Stats {
+    pub(crate) fn stats(&self) -> PartitionFigures {
         let stats = self.at_once.partition.stats();
         assert_eq!(stats, self.flushed.partition.stats());
         stats
@@ -428,7 +448,7 @@ impl Bench {
         self.at_once.engine.partition_stats(handle).expect("is open").log.bytes
     }
 
-    fn each(&mut self, mut act: impl FnMut(&mut Rig)) {
+    fn each(&mut self, mut act: impl FnMut(&mut PartitionRig)) {
         act(&mut self.at_once);
         act(&mut self.flushed);
     }

@@ -4,18 +4,19 @@ use std::ops::Range;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{
-    Body, ChunkState, Engine, EngineResult, FLAG_LIST, Handle, Hint, Summed, TrimTo, lay_over, split_trailer,
+    ChecksumParts, ChunkState, Engine, EngineResult, FLAG_LIST, Handle, Hint, RecordBody, TrimTo, lay_over,
+    split_trailer,
 };
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::RecordType;
 
 use crate::overlay::{ChunkShape, Overlay, Shape};
-use crate::staged::Seen;
 use crate::state::Deadlines;
+use crate::write_buffer::RecordGlimpse;
 
 /// See the module.
-pub(crate) struct View<'v, D> {
+pub(crate) struct RecordView<'v, D> {
     pub(crate) engine: &'v mut Engine<D>,
     pub(crate) handle: Handle,
     /// `None` to see committed records only.
@@ -31,7 +32,7 @@ struct Piece {
 }
 
 /// A bytes record that is one entry.
-pub(crate) struct Whole<'w> {
+pub(crate) struct WholeBytes<'w> {
     pub(crate) version: Timestamp,
     pub(crate) bytes: &'w [u8],
     pub(crate) hint: Option<Hint>,
@@ -39,35 +40,37 @@ pub(crate) struct Whole<'w> {
 
 /// Values of a list, packed as the wire has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Packed {
+pub(crate) struct PackedValues {
     pub(crate) count: u32,
     pub(crate) bytes: usize,
 }
 
-impl<D: Disk> View<'_, D> {
+impl<D: Disk> RecordView<'_, D> {
     /// What a key's record is.
     pub(crate) fn shape(&mut self, key: &[u8]) -> EngineResult<Option<Shape>> {
         Ok(self.find(key)?.shape)
     }
 
     /// The same, and where it stands.
-    pub(crate) fn find(&mut self, key: &[u8]) -> EngineResult<Seen> {
+    pub(crate) fn find(&mut self, key: &[u8]) -> EngineResult<RecordGlimpse> {
         if let Some(known) = self.overlay.and_then(|overlay| overlay.record(key)) {
-            return Ok(Seen { shape: known.shape().cloned(), hint: None });
+            return Ok(RecordGlimpse { shape: known.shape().cloned(), hint: None });
         }
-        let Some(found) = self.engine.inspect(self.handle, key)? else { return Ok(Seen::default()) };
+        let Some(found) = self.engine.inspect(self.handle, key)? else { return Ok(RecordGlimpse::default()) };
         if found.is_chunk {
             return self.find_chunk(key, found.hint);
         }
         let record = if found.is_list { RecordType::List } else { RecordType::Bytes };
         let deadline = self.deadlines.get(key);
         let shape = Shape::of_base(record, Timestamp(found.timestamp), found.units, deadline);
-        Ok(Seen { shape: Some(shape), hint: Some(found.hint) })
+        Ok(RecordGlimpse { shape: Some(shape), hint: Some(found.hint) })
     }
 
     #[cold]
-    fn find_chunk(&mut self, key: &[u8], hint: Hint) -> EngineResult<Seen> {
-        let Some(state) = self.engine.chunk_state(self.handle, key)? else { return Ok(Seen::default()) };
+    fn find_chunk(&mut self, key: &[u8], hint: Hint) -> EngineResult<RecordGlimpse> {
+        let Some(state) = self.engine.chunk_state(self.handle, key)? else {
+            return Ok(RecordGlimpse::default());
+        };
         let mut shape = Shape::of_base(RecordType::Chunk, Timestamp(state.timestamp), 0, None);
         shape.chunk = Some(ChunkShape {
             stamp: BlobStamp::decode(&state.stamp),
@@ -76,7 +79,7 @@ impl<D: Disk> View<'_, D> {
             covered: state.covered,
             end: state.end,
         });
-        Ok(Seen { shape: Some(shape), hint: Some(hint) })
+        Ok(RecordGlimpse { shape: Some(shape), hint: Some(hint) })
     }
 
     /// Shows a part of a committed chunk where it lies, piece by piece, as far as it was written, if the chunk is one entry in
@@ -86,7 +89,7 @@ impl<D: Disk> View<'_, D> {
         key: &[u8],
         (offset, length): (u32, u32),
         see: impl FnMut(&'s [u8]),
-    ) -> EngineResult<Option<(ChunkState, Option<Summed>)>> {
+    ) -> EngineResult<Option<(ChunkState, Option<ChecksumParts>)>> {
         if self.overlay.is_some_and(|overlay| overlay.record(key).is_some()) {
             return Ok(None);
         }
@@ -117,23 +120,23 @@ impl<D: Disk> View<'_, D> {
     }
 
     /// The same, where it matters.
-    pub(crate) fn find_if(&mut self, matters: bool, key: &[u8]) -> EngineResult<Seen> {
-        if matters { self.find(key) } else { Ok(Seen::default()) }
+    pub(crate) fn find_if(&mut self, matters: bool, key: &[u8]) -> EngineResult<RecordGlimpse> {
+        if matters { self.find(key) } else { Ok(RecordGlimpse::default()) }
     }
 
     /// A bytes record that one committed entry holds, with its version: the common case, at the cost of one look.
     /// `Ok(None)` says nothing: ask for the shape.
-    pub(crate) fn whole(&mut self, key: &[u8]) -> EngineResult<Option<Whole<'_>>> {
+    pub(crate) fn whole(&mut self, key: &[u8]) -> EngineResult<Option<WholeBytes<'_>>> {
         if self.overlay.is_some_and(|overlay| overlay.record(key).is_some()) {
             return Ok(None);
         }
         Ok(match self.engine.lookup(self.handle, key)? {
             Some(record) if !record.is_list && !record.is_chunk => match record.body {
-                Body::Whole(bytes) => {
+                RecordBody::Whole(bytes) => {
                     let (version, hint) = (Timestamp(record.timestamp), record.hint);
-                    Some(Whole { version, bytes, hint })
+                    Some(WholeBytes { version, bytes, hint })
                 }
-                Body::Parts(_) => None,
+                RecordBody::Parts(_) => None,
             },
             _ => None,
         })
@@ -166,9 +169,9 @@ impl<D: Disk> View<'_, D> {
         range: Range<u64>,
         (count_max, bytes_max): (u32, usize),
         out: &mut Vec<u8>,
-    ) -> EngineResult<Packed> {
+    ) -> EngineResult<PackedValues> {
         let begin = out.len();
-        let mut packed = Packed::default();
+        let mut packed = PackedValues::default();
         let range = range.start..range.end.min(range.start + u64::from(count_max));
         for piece in self.pieces(key, shape, range)? {
             let entry = self.engine.read_entry(self.handle, piece.index)?;
@@ -180,7 +183,7 @@ impl<D: Disk> View<'_, D> {
                     return Ok(packed);
                 }
                 out.extend_from_slice(value);
-                packed = Packed { count: packed.count + 1, bytes: out.len() - begin };
+                packed = PackedValues { count: packed.count + 1, bytes: out.len() - begin };
             }
         }
         Ok(packed)

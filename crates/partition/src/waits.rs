@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::messages::{Answer, Until};
-use zerohop_wire::{Failure, Many};
+use zerohop_wire::messages::{OperationAnswer, WaitUntil};
+use zerohop_wire::{Elements, Failure};
 
 use crate::batch::Collector;
 use crate::event::Token;
-use crate::held::packed;
 use crate::limits::{BUSY_RETRY_MS, WAIT_BYTES_MAX, WAITS_MAX};
+use crate::pending_replies::packed;
 use crate::timers::Timers;
 
 /// Memory of one wait beside its key and value.
@@ -17,7 +17,7 @@ const WAIT_BYTES: usize = 200;
 
 /// What is waited for, owning its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Awaited {
+pub(crate) enum WaitCondition {
     Equals(Box<[u8]>),
     Differs(Box<[u8]>),
     Absent,
@@ -27,7 +27,7 @@ pub(crate) enum Awaited {
 
 /// Where the answer of a wait goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asker {
+pub(crate) enum WaitTarget {
     One(Token),
     /// An item of an open batch: the batch's number and the item's place.
     Item(u32, u32),
@@ -37,15 +37,15 @@ pub(crate) enum Asker {
 #[derive(Debug)]
 pub(crate) struct Wait {
     pub(crate) key: Box<[u8]>,
-    pub(crate) awaited: Awaited,
-    pub(crate) asker: Asker,
+    pub(crate) awaited: WaitCondition,
+    pub(crate) asker: WaitTarget,
     connection: u64,
     deadline_ms: u64,
 }
 
 /// All parked requests of a partition, and the batches that some of them are items of.
 #[derive(Debug, Default)]
-pub(crate) struct Waits {
+pub(crate) struct WaitTable {
     parked: BTreeMap<u32, Wait>,
     next: u32,
     by_key: BTreeMap<Box<[u8]>, Vec<u32>>,
@@ -57,30 +57,30 @@ pub(crate) struct Waits {
     bytes: usize,
 }
 
-impl Awaited {
-    pub(crate) fn of(until: &Until<'_>) -> Awaited {
+impl WaitCondition {
+    pub(crate) fn of(until: &WaitUntil<'_>) -> WaitCondition {
         match until {
-            Until::Equals(value) => Awaited::Equals((*value).into()),
-            Until::Differs(value) => Awaited::Differs((*value).into()),
-            Until::Absent => Awaited::Absent,
-            Until::Present => Awaited::Present,
-            Until::Changed(version) => Awaited::Changed(*version),
+            WaitUntil::Equals(value) => WaitCondition::Equals((*value).into()),
+            WaitUntil::Differs(value) => WaitCondition::Differs((*value).into()),
+            WaitUntil::Absent => WaitCondition::Absent,
+            WaitUntil::Present => WaitCondition::Present,
+            WaitUntil::Changed(version) => WaitCondition::Changed(*version),
         }
     }
 
-    pub(crate) fn until(&self) -> Until<'_> {
+    pub(crate) fn until(&self) -> WaitUntil<'_> {
         match self {
-            Awaited::Equals(value) => Until::Equals(value),
-            Awaited::Differs(value) => Until::Differs(value),
-            Awaited::Absent => Until::Absent,
-            Awaited::Present => Until::Present,
-            Awaited::Changed(version) => Until::Changed(*version),
+            WaitCondition::Equals(value) => WaitUntil::Equals(value),
+            WaitCondition::Differs(value) => WaitUntil::Differs(value),
+            WaitCondition::Absent => WaitUntil::Absent,
+            WaitCondition::Present => WaitUntil::Present,
+            WaitCondition::Changed(version) => WaitUntil::Changed(*version),
         }
     }
 
     fn bytes(&self) -> usize {
         match self {
-            Awaited::Equals(value) | Awaited::Differs(value) => value.len(),
+            WaitCondition::Equals(value) | WaitCondition::Differs(value) => value.len(),
             _ => 0,
         }
     }
@@ -92,7 +92,7 @@ impl Wait {
     }
 }
 
-impl Waits {
+impl WaitTable {
     pub(crate) fn is_empty(&self) -> bool {
         self.parked.is_empty()
     }
@@ -108,19 +108,20 @@ impl Waits {
     pub(crate) fn park(
         &mut self,
         key: &[u8],
-        until: &Until<'_>,
-        (asker, connection): (Asker, u64),
+        until: &WaitUntil<'_>,
+        (asker, connection): (WaitTarget, u64),
         deadline_ms: u64,
     ) -> Result<(), Failure<'static>> {
         let value = match until {
-            Until::Equals(value) | Until::Differs(value) => value.len(),
+            WaitUntil::Equals(value) | WaitUntil::Differs(value) => value.len(),
             _ => 0,
         };
         if self.parked.len() >= WAITS_MAX || self.bytes + WAIT_BYTES + 2 * key.len() + value > WAIT_BYTES_MAX
         {
             return Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
         }
-        let wait = Wait { key: key.into(), awaited: Awaited::of(until), asker, connection, deadline_ms };
+        let wait =
+            Wait { key: key.into(), awaited: WaitCondition::of(until), asker, connection, deadline_ms };
         while self.parked.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
         }
@@ -179,7 +180,7 @@ impl Waits {
     pub(crate) fn disconnect(&mut self, connection: u64) {
         let gone = self.parked.iter().filter(|(_, wait)| wait.connection == connection);
         for number in gone.map(|(number, _)| *number).collect::<Vec<_>>() {
-            if let Some(Wait { asker: Asker::Item(batch, _), .. }) = self.take(number) {
+            if let Some(Wait { asker: WaitTarget::Item(batch, _), .. }) = self.take(number) {
                 self.batches.remove(&batch);
             }
         }
@@ -193,14 +194,19 @@ impl Waits {
         self.next_batch
     }
 
-    /// Keeps a batch whose items wait, under [`Waits::batch_number`].
+    /// Keeps a batch whose items wait, under [`WaitTable::batch_number`].
     pub(crate) fn open_batch(&mut self, collector: Collector) {
         self.batches.insert(self.next_batch, collector);
         self.next_batch = self.next_batch.wrapping_add(1);
     }
 
     /// Puts in the answer of an item; the batch, if it was the last.
-    pub(crate) fn fill_batch(&mut self, batch: u32, place: u32, answer: &Answer<'_>) -> Option<Collector> {
+    pub(crate) fn fill_batch(
+        &mut self,
+        batch: u32,
+        place: u32,
+        answer: &OperationAnswer<'_>,
+    ) -> Option<Collector> {
         let Some(collector) = self.batches.get_mut(&batch) else {
             self.early.push((place, packed(answer)));
             return None;
@@ -213,7 +219,7 @@ impl Waits {
     pub(crate) fn fill_early(&mut self, collector: &mut Collector) {
         for (place, packed) in self.early.drain(..) {
             if let Some(answer) =
-                Many::<Answer<'_>>::packed(1, &packed).ok().and_then(|one| one.iter().next())
+                Elements::<OperationAnswer<'_>>::packed(1, &packed).ok().and_then(|one| one.iter().next())
             {
                 collector.put(place, 0, &answer);
             }

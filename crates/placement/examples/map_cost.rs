@@ -9,9 +9,9 @@
 use std::time::Instant;
 
 use zerohop_placement::limits::PARTITIONS_MAX;
-use zerohop_placement::map::Bounds;
+use zerohop_placement::map::MapBounds;
 use zerohop_placement::{
-    Address, Change, ClusterMap, Groups, KeyspaceConfig, MapDelta, Node, NodeState, PartitionCount,
+    Address, ClusterMap, Groups, KeyspaceConfig, MapChange, MapDelta, Node, NodeState, PartitionCount,
     ReplicaGroup, Ring,
 };
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEpoch, PartitionId};
@@ -21,9 +21,9 @@ type Failure = Box<dyn std::error::Error>;
 const NODES: u32 = 1_000_000;
 const REPLICAS: u32 = 3;
 /// Makes a keyspace.
-type Create = fn(u32) -> Result<Change, Failure>;
+type Create = fn(u32) -> Result<MapChange, Failure>;
 /// What happens, and the changes that it makes.
-type Case = (&'static str, Vec<Change>);
+type Case = (&'static str, Vec<MapChange>);
 
 const MEBI: f64 = (1 << 20) as f64;
 
@@ -71,17 +71,17 @@ fn measure(how: &str, empty: &ClusterMap, create: Create) -> Result<(), Failure>
 }
 
 /// The next map, and how many milliseconds it took.
-fn next(map: &ClusterMap, changes: Vec<Change>) -> Result<(ClusterMap, f64), Failure> {
+fn next(map: &ClusterMap, changes: Vec<MapChange>) -> Result<(ClusterMap, f64), Failure> {
     let delta = MapDelta { from: map.epoch(), to: map.epoch().next(), changes };
-    let bounds = Bounds { nodes: 1 << 20, changes: 1 << 20, bytes: usize::MAX };
+    let bounds = MapBounds { nodes: 1 << 20, changes: 1 << 20, bytes: usize::MAX };
     let start = Instant::now();
     let next = map.apply_within(&delta, bounds)?;
     let took = start.elapsed();
     Ok((next, took.as_secs_f64() * 1e3))
 }
 
-fn nodes() -> Result<Vec<Change>, Failure> {
-    (0..NODES).map(|id| Ok(Change::PutNode(node(id)?))).collect()
+fn nodes() -> Result<Vec<MapChange>, Failure> {
+    (0..NODES).map(|id| Ok(MapChange::PutNode(node(id)?))).collect()
 }
 
 fn node(id: u32) -> Result<Node, Failure> {
@@ -101,16 +101,16 @@ fn config(id: u32) -> Result<KeyspaceConfig, Failure> {
     Ok(KeyspaceConfig { partitions, ..KeyspaceConfig::new(format!("k{id}").parse()?, u64::from(id)) })
 }
 
-fn in_ring(id: u32) -> Result<Change, Failure> {
+fn in_ring(id: u32) -> Result<MapChange, Failure> {
     let turn = id.wrapping_mul(2_654_435_761) % NODES;
     let ring = Ring { first: InstanceId(0), count: NODES, step: 257, turn, splits: 0 };
     let groups = Groups::in_ring(ring, PARTITIONS_MAX, 1, 1).ok_or("no such ring")?;
-    Ok(Change::CreateKeyspace { id: KeyspaceId(id), config: config(id)?, groups })
+    Ok(MapChange::CreateKeyspace { id: KeyspaceId(id), config: config(id)?, groups })
 }
 
-fn in_rows(id: u32) -> Result<Change, Failure> {
+fn in_rows(id: u32) -> Result<MapChange, Failure> {
     let groups = (0..PARTITIONS_MAX).map(|partition| group(id, partition, PartitionEpoch(1)));
-    Ok(Change::CreateKeyspace { id: KeyspaceId(id), config: config(id)?, groups: groups.collect() })
+    Ok(MapChange::CreateKeyspace { id: KeyspaceId(id), config: config(id)?, groups: groups.collect() })
 }
 
 fn group(keyspace: u32, partition: u32, epoch: PartitionEpoch) -> ReplicaGroup {
@@ -125,15 +125,15 @@ fn group(keyspace: u32, partition: u32, epoch: PartitionEpoch) -> ReplicaGroup {
 
 /// What happens most: a promotion, a member more, and the death of a node with a change of each of its groups.
 fn deltas(map: &ClusterMap) -> Result<Vec<Case>, Failure> {
-    let set = |group| Change::SetGroup { keyspace: KeyspaceId(1), partition: PartitionId(77), group };
+    let set = |group| MapChange::SetGroup { keyspace: KeyspaceId(1), partition: PartitionId(77), group };
     let promoted = ReplicaGroup { epoch: PartitionEpoch(2), ..group(1, 77, PartitionEpoch(1)) };
     let mut larger = promoted.clone();
     larger.followers.push(InstanceId((larger.primary.get() + NODES / 2) % NODES));
     let dead = Node { state: NodeState::Down, ..node(NODES / 2)? };
-    let mut died = vec![Change::PutNode(dead)];
+    let mut died = vec![MapChange::PutNode(dead)];
     for (keyspace, partition, group) in map.partitions_of(InstanceId(NODES / 2)) {
         let group = ReplicaGroup { epoch: group.epoch.next(), ..group.to_group() };
-        died.push(Change::SetGroup { keyspace, partition, group });
+        died.push(MapChange::SetGroup { keyspace, partition, group });
     }
     Ok(vec![
         ("promotion", vec![set(promoted)]),

@@ -21,8 +21,8 @@ pub use codec::DecodeError;
 pub use hash::HashKind;
 pub use keyspace::{ConfigError, Durability, KeyspaceConfig, KeyspaceName};
 pub use map::{
-    Address, Change, ClusterMap, Grant, Group, GroupState, Groups, InstanceRef, Keyspace, MapDelta, MapError,
-    MapHistory, Node, NodeRef, NodeState, Permissions, ReplicaGroup, Ring, Route, RouteError, Since,
-    TokenEntry, TokenExpiry,
+    Address, ClusterMap, Grant, Group, GroupState, Groups, InstanceRef, Keyspace, MapChange, MapDelta,
+    MapDifference, MapError, MapHistory, Node, NodeRef, NodeState, Permissions, ReplicaGroup, Ring, Route,
+    RouteError, TokenEntry, TokenExpiry,
 };
 pub use partitions::{PartitionCount, partition_of};

@@ -1,7 +1,7 @@
 //! The arguments of a command, where they lie.
 
 /// Where one argument lies: its first byte and one past its last, from the first byte of the command.
-pub(crate) type Span = (u32, u32);
+pub(crate) type ArgumentSpan = (u32, u32);
 
 /// The arguments of a command, or some of them: slices of the bytes that came.
 #[derive(Clone, Copy, Debug)]
@@ -9,7 +9,7 @@ pub struct Args<'a>(Form<'a>);
 
 #[derive(Clone, Copy, Debug)]
 enum Form<'a> {
-    Spans { bytes: &'a [u8], spans: &'a [Span] },
+    Spans { bytes: &'a [u8], spans: &'a [ArgumentSpan] },
     Slices(&'a [&'a [u8]]),
 }
 
@@ -21,7 +21,7 @@ impl<'a> Args<'a> {
     }
 
     /// Arguments within a command. All spans are within the bytes.
-    pub(crate) fn within(bytes: &'a [u8], spans: &'a [Span]) -> Args<'a> {
+    pub(crate) fn within(bytes: &'a [u8], spans: &'a [ArgumentSpan]) -> Args<'a> {
         Args(Form::Spans { bytes, spans })
     }
 

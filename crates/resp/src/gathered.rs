@@ -10,11 +10,11 @@ use zerohop_wire::Failure;
 use zerohop_wire::limits::{APPEND_VALUES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 use crate::limits::GATHERED_BYTES_MAX;
-use crate::{Args, Deadline, Info, Outcome, RecordType, Records, Scratch, Unit, execute};
+use crate::{Args, Deadline, ExecutionOutcome, Info, RecordType, Records, Scratch, Unit, execute};
 
 /// What a record holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Contents {
+pub enum GatheredContents {
     /// Bytes.
     Bytes(Vec<u8>),
     /// The values of a list, all of them.
@@ -23,16 +23,16 @@ pub enum Contents {
 
 /// What was found of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundRecord {
     /// What it is; `None`: there is none.
     pub info: Option<Info>,
     /// What it holds, if that was asked for.
-    pub contents: Option<Contents>,
+    pub contents: Option<GatheredContents>,
 }
 
 /// One change of a record, as the partition is to do it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum GatheredChange {
     /// It becomes these bytes.
     Put(Vec<u8>, Deadline),
     /// These bytes are added to its end.
@@ -49,20 +49,20 @@ pub enum Change {
 
 /// What an execution has come to.
 #[derive(Debug)]
-pub enum Step {
+pub enum GatherStep {
     /// It wants to know these records, or (true) what they hold.
     Wants(BTreeMap<Vec<u8>, bool>),
     /// Its reply has been appended. It may be handed on once these changes are made, in this order, all at one moment at which
     /// all that was found is still so.
-    Done(Vec<(Vec<u8>, Change)>),
+    Done(Vec<(Vec<u8>, GatheredChange)>),
     /// Its reply, an error, has been appended: nothing is to be done.
     Failed,
 }
 
 #[derive(Clone, Debug)]
-struct Record {
+struct GatheredRecord {
     info: Option<Info>,
-    contents: Option<Contents>,
+    contents: Option<GatheredContents>,
 }
 
 /// What a unit looks at is too much to be brought together. Nothing of it is done.
@@ -86,21 +86,21 @@ impl std::error::Error for TooMuch {}
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Gathered {
-    found: BTreeMap<Vec<u8>, Found>,
+pub struct GatheredRecords {
+    found: BTreeMap<Vec<u8>, FoundRecord>,
     bytes: usize,
 }
 
-impl Gathered {
+impl GatheredRecords {
     /// Notes what was found of a record.
     ///
     /// # Errors
     /// It is too much together with the others: [`GATHERED_BYTES_MAX`].
-    pub fn note(&mut self, key: Vec<u8>, found: Found) -> Result<(), TooMuch> {
+    pub fn note(&mut self, key: Vec<u8>, found: FoundRecord) -> Result<(), TooMuch> {
         self.bytes += match &found.contents {
             None => 0,
-            Some(Contents::Bytes(bytes)) => bytes.len(),
-            Some(Contents::List(values)) => {
+            Some(GatheredContents::Bytes(bytes)) => bytes.len(),
+            Some(GatheredContents::List(values)) => {
                 values.iter().map(|value| value.len() + size_of::<Vec<u8>>()).sum()
             }
         };
@@ -112,9 +112,15 @@ impl Gathered {
     }
 
     /// Executes a unit over what is known.
-    pub fn execute(&self, unit: &Unit<'_>, now_ms: u64, scratch: &mut Scratch, reply: &mut Vec<u8>) -> Step {
+    pub fn execute(
+        &self,
+        unit: &Unit<'_>,
+        now_ms: u64,
+        scratch: &mut Scratch,
+        reply: &mut Vec<u8>,
+    ) -> GatherStep {
         let begin = reply.len();
-        let mut over = Over {
+        let mut over = OverlaidRecords {
             now_ms,
             found: &self.found,
             records: BTreeMap::new(),
@@ -135,54 +141,54 @@ impl Gathered {
             let mut wants: BTreeMap<Vec<u8>, bool> =
                 keys.iter().filter(unknown).map(|key| (key.to_vec(), looks)).collect();
             wants.append(&mut over.wants);
-            return Step::Wants(wants);
+            return GatherStep::Wants(wants);
         }
         match outcome {
-            Outcome::Done => Step::Done(over.changes),
-            Outcome::Aborted(_) | Outcome::Refused => Step::Failed,
-            Outcome::Wait { .. } => {
+            ExecutionOutcome::Done => GatherStep::Done(over.changes),
+            ExecutionOutcome::Aborted(_) | ExecutionOutcome::Refused => GatherStep::Failed,
+            ExecutionOutcome::Wait { .. } => {
                 crate::failure_reply(&zerohop_wire::What::Unexpected.into(), reply);
-                Step::Failed
+                GatherStep::Failed
             }
         }
     }
 }
 
 /// The records during one execution.
-struct Over<'g> {
+struct OverlaidRecords<'g> {
     now_ms: u64,
-    found: &'g BTreeMap<Vec<u8>, Found>,
+    found: &'g BTreeMap<Vec<u8>, FoundRecord>,
     /// Those that were changed, as they are by now.
-    records: BTreeMap<Vec<u8>, Record>,
-    changes: Vec<(Vec<u8>, Change)>,
+    records: BTreeMap<Vec<u8>, GatheredRecord>,
+    changes: Vec<(Vec<u8>, GatheredChange)>,
     wants: BTreeMap<Vec<u8>, bool>,
 }
 
-impl Over<'_> {
-    /// Ends the execution, which begins anew once this is known.
+impl OverlaidRecords<'_> {
+    /// Ends the execution, which begins again once this is known.
     fn want(&mut self, key: &[u8], looks: bool) -> Failure<'static> {
         self.wants.insert(key.to_vec(), looks);
         Failure::Busy { retry_after_ms: 0 }
     }
 
-    fn record(&mut self, key: &[u8]) -> Result<&mut Record, Failure<'static>> {
+    fn record(&mut self, key: &[u8]) -> Result<&mut GatheredRecord, Failure<'static>> {
         if !self.records.contains_key(key) {
             let Some(found) = self.found.get(key) else { return Err(self.want(key, false)) };
             let living = |info: &Info| info.deadline_ms.is_none_or(|deadline| deadline > self.now_ms);
-            let record = Record { info: found.info.filter(living), contents: found.contents.clone() };
+            let record = GatheredRecord { info: found.info.filter(living), contents: found.contents.clone() };
             self.records.insert(key.to_vec(), record);
         }
         self.records.get_mut(key).ok_or(Failure::NotFound)
     }
 
-    fn contents(&mut self, key: &[u8]) -> Result<&Contents, Failure<'static>> {
+    fn contents(&mut self, key: &[u8]) -> Result<&GatheredContents, Failure<'static>> {
         if self.record(key)?.contents.is_none() {
             return Err(self.want(key, true));
         }
         self.record(key)?.contents.as_ref().ok_or(Failure::NotFound)
     }
 
-    fn change(&mut self, key: &[u8], change: Change) -> Result<(), Failure<'static>> {
+    fn change(&mut self, key: &[u8], change: GatheredChange) -> Result<(), Failure<'static>> {
         if key.len() > KEY_BYTES_MAX {
             return Err(Failure::KeyTooLong { length: key.len() as u64, limit: KEY_BYTES_MAX as u32 });
         }
@@ -208,7 +214,7 @@ fn within<T>(values: &[T], range: &Range<u64>) -> Range<usize> {
     usize::try_from(range.start).unwrap_or(usize::MAX).min(end)..end
 }
 
-impl Records for Over<'_> {
+impl Records for OverlaidRecords<'_> {
     fn now_ms(&self) -> u64 {
         self.now_ms
     }
@@ -220,8 +226,8 @@ impl Records for Over<'_> {
     fn read(&mut self, key: &[u8], range: Range<u64>, into: &mut Vec<u8>) -> Result<(), Failure<'static>> {
         self.is(key, RecordType::Bytes)?.ok_or(Failure::NotFound)?;
         match self.contents(key)? {
-            Contents::Bytes(bytes) => into.extend_from_slice(&bytes[within(bytes, &range)]),
-            Contents::List(_) => return Err(Failure::WrongType { found: RecordType::List }),
+            GatheredContents::Bytes(bytes) => into.extend_from_slice(&bytes[within(bytes, &range)]),
+            GatheredContents::List(_) => return Err(Failure::WrongType { found: RecordType::List }),
         }
         Ok(())
     }
@@ -234,8 +240,10 @@ impl Records for Over<'_> {
     ) -> Result<(), Failure<'static>> {
         self.is(key, RecordType::List)?.ok_or(Failure::NotFound)?;
         match self.contents(key)? {
-            Contents::List(values) => values[within(values, &range)].iter().for_each(|value| each(value)),
-            Contents::Bytes(_) => return Err(Failure::WrongType { found: RecordType::Bytes }),
+            GatheredContents::List(values) => {
+                values[within(values, &range)].iter().for_each(|value| each(value))
+            }
+            GatheredContents::Bytes(_) => return Err(Failure::WrongType { found: RecordType::Bytes }),
         }
         Ok(())
     }
@@ -247,7 +255,7 @@ impl Records for Over<'_> {
             Deadline::AtMs(at) => Some(at),
             Deadline::Keep => self.record(key)?.info.and_then(|info| info.deadline_ms),
         };
-        self.change(key, Change::Put(contents.to_vec(), deadline))?;
+        self.change(key, GatheredChange::Put(contents.to_vec(), deadline))?;
         let version = self.found.get(key).and_then(|found| found.info).map(|info| info.version);
         let info = Info {
             record: RecordType::Bytes,
@@ -255,8 +263,8 @@ impl Records for Over<'_> {
             version: version.unwrap_or_default(),
             deadline_ms,
         };
-        let contents = Some(Contents::Bytes(contents.to_vec()));
-        self.records.insert(key.to_vec(), Record { info: Some(info), contents });
+        let contents = Some(GatheredContents::Bytes(contents.to_vec()));
+        self.records.insert(key.to_vec(), GatheredRecord { info: Some(info), contents });
         Ok(())
     }
 
@@ -264,18 +272,18 @@ impl Records for Over<'_> {
         let before = self.is(key, RecordType::Bytes)?;
         let length = before.map_or(0, |info| info.length) + bytes.len() as u64;
         check_length(length)?;
-        self.change(key, Change::Extend(bytes.to_vec()))?;
+        self.change(key, GatheredChange::Extend(bytes.to_vec()))?;
         let record = self.record(key)?;
         match (&mut record.info, &mut record.contents) {
             (Some(info), contents) => {
                 info.length = length;
-                if let Some(Contents::Bytes(all)) = contents {
+                if let Some(GatheredContents::Bytes(all)) = contents {
                     all.extend_from_slice(bytes);
                 }
             }
             (info, contents) => {
                 *info = Some(made(RecordType::Bytes, length));
-                *contents = Some(Contents::Bytes(bytes.to_vec()));
+                *contents = Some(GatheredContents::Bytes(bytes.to_vec()));
             }
         }
         Ok(())
@@ -290,18 +298,18 @@ impl Records for Over<'_> {
         }
         let values: Vec<Vec<u8>> = values.iter().map(<[u8]>::to_vec).collect();
         let length = before.map_or(0, |info| info.length) + values.len() as u64;
-        self.change(key, Change::Append(values.clone()))?;
+        self.change(key, GatheredChange::Append(values.clone()))?;
         let record = self.record(key)?;
         match (&mut record.info, &mut record.contents) {
             (Some(info), contents) => {
                 info.length = length;
-                if let Some(Contents::List(all)) = contents {
+                if let Some(GatheredContents::List(all)) = contents {
                     all.extend(values);
                 }
             }
             (info, contents) => {
                 *info = Some(made(RecordType::List, length));
-                *contents = Some(Contents::List(values));
+                *contents = Some(GatheredContents::List(values));
             }
         }
         Ok(())
@@ -309,16 +317,16 @@ impl Records for Over<'_> {
 
     fn trim(&mut self, key: &[u8], keep: Range<u64>) -> Result<(), Failure<'static>> {
         self.is(key, RecordType::List)?.ok_or(Failure::NotFound)?;
-        self.change(key, Change::Trim(keep.clone()))?;
+        self.change(key, GatheredChange::Trim(keep.clone()))?;
         let record = self.record(key)?;
         if keep.is_empty() {
-            *record = Record { info: None, contents: None };
+            *record = GatheredRecord { info: None, contents: None };
             return Ok(());
         }
         if let Some(info) = &mut record.info {
             info.length = keep.end - keep.start;
         }
-        if let Some(Contents::List(all)) = &mut record.contents {
+        if let Some(GatheredContents::List(all)) = &mut record.contents {
             *all = all[within(all, &keep)].to_vec();
         }
         Ok(())
@@ -328,14 +336,14 @@ impl Records for Over<'_> {
         if self.record(key)?.info.is_none() {
             return Ok(false);
         }
-        self.change(key, Change::Remove)?;
-        *self.record(key)? = Record { info: None, contents: None };
+        self.change(key, GatheredChange::Remove)?;
+        *self.record(key)? = GatheredRecord { info: None, contents: None };
         Ok(true)
     }
 
     fn set_deadline(&mut self, key: &[u8], deadline_ms: Option<u64>) -> Result<(), Failure<'static>> {
         self.record(key)?.info.ok_or(Failure::NotFound)?;
-        self.change(key, Change::Expire(deadline_ms))?;
+        self.change(key, GatheredChange::Expire(deadline_ms))?;
         if let Some(info) = &mut self.record(key)?.info {
             info.deadline_ms = deadline_ms;
         }

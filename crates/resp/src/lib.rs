@@ -10,15 +10,15 @@
 //! ```
 //!
 //! A [`Unit`] is what one partition executes in one step: a command, or all of a transaction. A connection knows which
-//! keys a command has, asks its [`World`] for their partition, and sends the unit there. Commands that ask all partitions
+//! keys a command has, asks its [`ConnectionWorld`] for their partition, and sends the unit there. Commands that ask all partitions
 //! (`DBSIZE`, `KEYS`, `SCAN`, `FLUSHALL`) are many units, which the connection puts together; whoever holds it needs to
 //! know nothing of that.
 //!
-//! A unit whose keys live in several partitions is executed over [`Gathered`] records: they are fetched, and what it does to them
+//! A unit whose keys live in several partitions is executed over [`GatheredRecords`] records: they are fetched, and what it does to them
 //! is done elsewhere, as a transaction.
 //!
 //! A `World` has two duties to an execution. What a unit has changed is one atomic change, and its reply is handed on
-//! once that is committed; see [`Records`] and [`Outcome`].
+//! once that is committed; see [`Records`] and [`ExecutionOutcome`].
 
 mod args;
 mod command;
@@ -38,11 +38,14 @@ mod unit;
 mod world;
 
 pub use args::Args;
-pub use connection::{Connection, Received, Then};
-pub use execute::{Outcome, Scratch, error_reply, execute, failure_reply};
-pub use gathered::{Change, Contents, Found, Gathered, Step, TooMuch};
-pub use parts::{Joined, Shares};
+pub use connection::{Connection, NextStep, ReceiveResult};
+pub use execute::{ExecutionOutcome, Scratch, error_reply, execute, failure_reply};
+pub use gathered::{FoundRecord, GatherStep, GatheredChange, GatheredContents, GatheredRecords, TooMuch};
+pub use parts::{JoinedReplies, Shares};
 pub use records::{Deadline, Info, RecordType, Records};
 pub use reply::{Protocol, ReplyWriter};
 pub use unit::{NotAUnit, UNIT_HEADER_BYTES, Unit};
-pub use world::{Layout, Member, Place, Ran, ServerInfo, Slots, Ticket, World, WrongPassword};
+pub use world::{
+    ConnectionWorld, Layout, PartitionPlace, RedisMember, ServerInfo, Slots, Ticket, UnitResult,
+    WrongPassword,
+};

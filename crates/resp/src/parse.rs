@@ -1,6 +1,6 @@
 //! Commands out of bytes: arrays of bulks, and inline commands.
 
-use crate::args::Span;
+use crate::args::ArgumentSpan;
 use crate::limits::{
     ARGUMENTS_MAX, BULK_BYTES_MAX, COMMAND_BYTES_MAX, LINE_BYTES_MAX, SKIPPED_BULK_BYTES_MAX,
 };
@@ -8,7 +8,7 @@ use crate::number::integer;
 
 /// What the bytes from the beginning of a command on hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Parsed {
+pub(crate) enum ParseResult {
     /// A command; its arguments are where [`Parser::spans`] says, counted from its first byte.
     Command {
         /// Bytes it takes up.
@@ -39,7 +39,7 @@ pub(crate) enum Parsed {
     /// More bytes are needed. They are to be given again together with those that follow.
     More,
     /// This is no command; the connection closes after this has been said.
-    Broken(Broken),
+    Broken(ProtocolError),
 }
 
 /// What of a command is too long.
@@ -67,7 +67,7 @@ impl Oversized {
 
 /// What is wrong with bytes that are no command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Broken {
+pub(crate) enum ProtocolError {
     ArrayLength,
     BulkLength,
     ExpectedBulk(u8),
@@ -79,20 +79,20 @@ pub(crate) enum Broken {
     Unauthenticated,
 }
 
-impl Broken {
+impl ProtocolError {
     pub(crate) fn text(self) -> String {
         let what = match self {
-            Broken::ArrayLength => "invalid multibulk length",
-            Broken::BulkLength => "invalid bulk length",
-            Broken::ExpectedBulk(found) => {
+            ProtocolError::ArrayLength => "invalid multibulk length",
+            ProtocolError::BulkLength => "invalid bulk length",
+            ProtocolError::ExpectedBulk(found) => {
                 let found = if found.is_ascii_graphic() || found == b' ' { found as char } else { '?' };
                 return format!("ERR Protocol error: expected '$', got '{found}'");
             }
-            Broken::ArrayLine => "too big mbulk count string",
-            Broken::BulkLine => "too big bulk count string",
-            Broken::InlineLine => "too big inline request",
-            Broken::Quotes => "unbalanced quotes in request",
-            Broken::Unauthenticated => "unauthenticated bulk length",
+            ProtocolError::ArrayLine => "too big mbulk count string",
+            ProtocolError::BulkLine => "too big bulk count string",
+            ProtocolError::InlineLine => "too big inline request",
+            ProtocolError::Quotes => "unbalanced quotes in request",
+            ProtocolError::Unauthenticated => "unauthenticated bulk length",
         };
         format!("ERR Protocol error: {what}")
     }
@@ -117,7 +117,7 @@ pub(crate) struct Parser {
     /// The command is too long: it is passed over.
     skip: Option<Skip>,
     /// Those of the command that was parsed last, or so far.
-    pub(crate) spans: Vec<Span>,
+    pub(crate) spans: Vec<ArgumentSpan>,
     /// The last inline command, as an array of bulks, which `spans` are places in.
     pub(crate) inline: Vec<u8>,
 }
@@ -128,11 +128,11 @@ const KEPT_SPANS: usize = 4096;
 impl Parser {
     /// Looks at the bytes from the beginning of a command on.
     #[inline]
-    pub(crate) fn parse(&mut self, bytes: &[u8]) -> Parsed {
+    pub(crate) fn parse(&mut self, bytes: &[u8]) -> ParseResult {
         if self.missing.is_none() {
             self.spans.clear();
             match bytes.first() {
-                None => return Parsed::More,
+                None => return ParseResult::More,
                 Some(b'*') => {}
                 Some(_) => return self.parse_inline(bytes),
             }
@@ -141,15 +141,15 @@ impl Parser {
                     self.at = end;
                     count
                 }
-                Line::More => return Parsed::More,
-                Line::NoNumber => return self.broken(Broken::ArrayLength),
-                Line::TooLong => return self.broken(Broken::ArrayLine),
+                Line::More => return ParseResult::More,
+                Line::NoNumber => return self.broken(ProtocolError::ArrayLength),
+                Line::TooLong => return self.broken(ProtocolError::ArrayLine),
             };
             match usize::try_from(count) {
-                Ok(count) if count > ARGUMENTS_MAX => return self.broken(Broken::ArrayLength),
+                Ok(count) if count > ARGUMENTS_MAX => return self.broken(ProtocolError::ArrayLength),
                 Ok(count) if count > 0 => self.missing = Some(count as u32),
                 // Negative lengths are an empty command too, as in Redis.
-                _ => return self.end(|used| Parsed::Nothing { used }),
+                _ => return self.end(|used| ParseResult::Nothing { used }),
             }
         }
         if self.skip.is_some() {
@@ -157,19 +157,19 @@ impl Parser {
         }
         while self.missing != Some(0) {
             match bytes.get(self.at) {
-                None => return Parsed::More,
+                None => return ParseResult::More,
                 Some(b'$') => {}
-                Some(&other) => return self.broken(Broken::ExpectedBulk(other)),
+                Some(&other) => return self.broken(ProtocolError::ExpectedBulk(other)),
             }
             let (length, from) = match length_line(bytes, self.at) {
                 Line::Number(length, end) => (length, end),
-                Line::More => return Parsed::More,
-                Line::NoNumber => return self.broken(Broken::BulkLength),
-                Line::TooLong => return self.broken(Broken::BulkLine),
+                Line::More => return ParseResult::More,
+                Line::NoNumber => return self.broken(ProtocolError::BulkLength),
+                Line::TooLong => return self.broken(ProtocolError::BulkLine),
             };
             let length = match usize::try_from(length) {
                 Ok(length) if length <= SKIPPED_BULK_BYTES_MAX => length,
-                _ => return self.broken(Broken::BulkLength),
+                _ => return self.broken(ProtocolError::BulkLength),
             };
             let to = from + length;
             if length > BULK_BYTES_MAX || to + 2 > COMMAND_BYTES_MAX {
@@ -178,22 +178,22 @@ impl Parser {
                 self.skip = Some(Skip { left: length as u64 + 2, what });
                 self.missing = self.missing.map(|missing| missing - 1);
                 (self.at, self.spans) = (0, Vec::new());
-                return Parsed::Skipped { used: from };
+                return ParseResult::Skipped { used: from };
             }
             if bytes.len() < to + 2 {
-                return Parsed::More;
+                return ParseResult::More;
             }
             // As in Redis, what the two bytes behind an argument are is not looked at.
             self.spans.push((from as u32, to as u32));
             self.at = to + 2;
             self.missing = self.missing.map(|missing| missing - 1);
         }
-        self.end(|used| Parsed::Command { used })
+        self.end(|used| ParseResult::Command { used })
     }
 
     /// Passes over what has come of a command that is too long.
-    fn skip(&mut self, bytes: &[u8]) -> Parsed {
-        let Some(Skip { mut left, what }) = self.skip else { return Parsed::More };
+    fn skip(&mut self, bytes: &[u8]) -> ParseResult {
+        let Some(Skip { mut left, what }) = self.skip else { return ParseResult::More };
         let mut at = 0;
         loop {
             let passed = left.min((bytes.len() - at) as u64);
@@ -204,12 +204,12 @@ impl Parser {
             }
             if self.missing == Some(0) {
                 (self.missing, self.skip) = (None, None);
-                return Parsed::Oversized { used: at, what };
+                return ParseResult::Oversized { used: at, what };
             }
             match bytes.get(at) {
                 None => break,
                 Some(b'$') => {}
-                Some(&other) => return self.broken(Broken::ExpectedBulk(other)),
+                Some(&other) => return self.broken(ProtocolError::ExpectedBulk(other)),
             }
             match length_line(bytes, at) {
                 Line::Number(length, end) => match usize::try_from(length) {
@@ -217,14 +217,14 @@ impl Parser {
                         (at, left) = (end, length as u64 + 2);
                         self.missing = self.missing.map(|missing| missing - 1);
                     }
-                    _ => return self.broken(Broken::BulkLength),
+                    _ => return self.broken(ProtocolError::BulkLength),
                 },
                 Line::More => break,
-                Line::NoNumber => return self.broken(Broken::BulkLength),
-                Line::TooLong => return self.broken(Broken::BulkLine),
+                Line::NoNumber => return self.broken(ProtocolError::BulkLength),
+                Line::TooLong => return self.broken(ProtocolError::BulkLine),
             }
         }
-        if at == 0 { Parsed::More } else { Parsed::Skipped { used: at } }
+        if at == 0 { ParseResult::More } else { ParseResult::Skipped { used: at } }
     }
 
     /// Forgets what it has looked at, to begin with other bytes.
@@ -242,38 +242,42 @@ impl Parser {
         }
     }
 
-    fn end(&mut self, parsed: impl FnOnce(usize) -> Parsed) -> Parsed {
+    fn end(&mut self, parsed: impl FnOnce(usize) -> ParseResult) -> ParseResult {
         (self.missing, self.skip) = (None, None);
         parsed(std::mem::take(&mut self.at))
     }
 
-    fn broken(&mut self, what: Broken) -> Parsed {
-        self.end(|_| Parsed::Broken(what))
+    fn broken(&mut self, what: ProtocolError) -> ParseResult {
+        self.end(|_| ParseResult::Broken(what))
     }
 
-    fn parse_inline(&mut self, bytes: &[u8]) -> Parsed {
+    fn parse_inline(&mut self, bytes: &[u8]) -> ParseResult {
         let Some(end) = find(bytes, b'\n', &mut self.at) else {
-            return if bytes.len() > LINE_BYTES_MAX { self.broken(Broken::InlineLine) } else { Parsed::More };
+            return if bytes.len() > LINE_BYTES_MAX {
+                self.broken(ProtocolError::InlineLine)
+            } else {
+                ParseResult::More
+            };
         };
         self.at = end + 1;
         if end > LINE_BYTES_MAX {
-            return self.broken(Broken::InlineLine);
+            return self.broken(ProtocolError::InlineLine);
         }
         let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
-        let Some(words) = crate::inline::split(line) else { return self.broken(Broken::Quotes) };
+        let Some(words) = crate::inline::split(line) else { return self.broken(ProtocolError::Quotes) };
         if words.is_empty() {
-            return self.end(|used| Parsed::Nothing { used });
+            return self.end(|used| ParseResult::Nothing { used });
         }
         self.inline.clear();
         push_command(&mut self.inline, &mut self.spans, words.iter().map(Vec::as_slice));
-        self.end(|used| Parsed::Inline { used })
+        self.end(|used| ParseResult::Inline { used })
     }
 }
 
 /// Appends a command as an array of bulks, and where its arguments lie from its first byte on.
 pub(crate) fn push_command<'a>(
     into: &mut Vec<u8>,
-    spans: &mut Vec<Span>,
+    spans: &mut Vec<ArgumentSpan>,
     args: impl ExactSizeIterator<Item = &'a [u8]>,
 ) {
     use crate::{Protocol, ReplyWriter};
@@ -359,7 +363,9 @@ mod tests {
     }
 
     /// The commands in bytes that come in pieces, as a connection takes them up.
-    fn parse_pieces<'b>(pieces: impl Iterator<Item = &'b [u8]>) -> (Vec<Vec<Vec<u8>>>, Option<Broken>) {
+    fn parse_pieces<'b>(
+        pieces: impl Iterator<Item = &'b [u8]>,
+    ) -> (Vec<Vec<Vec<u8>>>, Option<ProtocolError>) {
         let mut parser = Parser::default();
         let (mut rest, mut commands) = (Vec::new(), Vec::new());
         for piece in pieces {
@@ -374,21 +380,21 @@ mod tests {
                         .collect()
                 };
                 match parsed {
-                    Parsed::Command { used } => {
+                    ParseResult::Command { used } => {
                         commands.push(slices(&rest));
                         rest.drain(..used);
                     }
-                    Parsed::Inline { used } => {
+                    ParseResult::Inline { used } => {
                         commands.push(slices(&parser.inline));
                         rest.drain(..used);
                     }
-                    Parsed::Nothing { used } | Parsed::Skipped { used } => drop(rest.drain(..used)),
-                    Parsed::Oversized { used, what } => {
+                    ParseResult::Nothing { used } | ParseResult::Skipped { used } => drop(rest.drain(..used)),
+                    ParseResult::Oversized { used, what } => {
                         commands.push(vec![what.text().into_bytes()]);
                         rest.drain(..used);
                     }
-                    Parsed::More => break,
-                    Parsed::Broken(what) => return (commands, Some(what)),
+                    ParseResult::More => break,
+                    ParseResult::Broken(what) => return (commands, Some(what)),
                 }
             }
         }
@@ -450,21 +456,21 @@ mod tests {
     fn what_is_too_long_is_refused_before_it_comes() {
         let first = |bytes: &[u8]| Parser::default().parse(bytes);
         let longest = format!("*1\r\n${BULK_BYTES_MAX}\r\n");
-        assert_eq!(first(longest.as_bytes()), Parsed::More);
+        assert_eq!(first(longest.as_bytes()), ParseResult::More);
         let too_long = format!("*1\r\n${}\r\n", BULK_BYTES_MAX + 1);
-        assert_eq!(first(too_long.as_bytes()), Parsed::Skipped { used: too_long.len() });
+        assert_eq!(first(too_long.as_bytes()), ParseResult::Skipped { used: too_long.len() });
         let far_too_long = format!("*1\r\n${}\r\n", SKIPPED_BULK_BYTES_MAX + 1);
-        assert_eq!(first(far_too_long.as_bytes()), Parsed::Broken(Broken::BulkLength));
-        assert_eq!(first(format!("*{ARGUMENTS_MAX}\r\n").as_bytes()), Parsed::More);
+        assert_eq!(first(far_too_long.as_bytes()), ParseResult::Broken(ProtocolError::BulkLength));
+        assert_eq!(first(format!("*{ARGUMENTS_MAX}\r\n").as_bytes()), ParseResult::More);
         assert_eq!(
             first(format!("*{}\r\n", ARGUMENTS_MAX + 1).as_bytes()),
-            Parsed::Broken(Broken::ArrayLength)
+            ParseResult::Broken(ProtocolError::ArrayLength)
         );
-        assert_eq!(first(&[b'x'; LINE_BYTES_MAX]), Parsed::More);
-        assert_eq!(first(&[b'x'; LINE_BYTES_MAX + 1]), Parsed::Broken(Broken::InlineLine));
-        assert_eq!(first(&[b'*'; 1]), Parsed::More);
+        assert_eq!(first(&[b'x'; LINE_BYTES_MAX]), ParseResult::More);
+        assert_eq!(first(&[b'x'; LINE_BYTES_MAX + 1]), ParseResult::Broken(ProtocolError::InlineLine));
+        assert_eq!(first(&[b'*'; 1]), ParseResult::More);
         let digits = [&b"*1\r\n$"[..], &[b'1'; LINE_BYTES_MAX + 1]].concat();
-        assert_eq!(first(&digits), Parsed::Broken(Broken::BulkLine));
+        assert_eq!(first(&digits), ParseResult::Broken(ProtocolError::BulkLine));
     }
 
     #[test]
@@ -474,16 +480,19 @@ mod tests {
         let bytes =
             [&b"*4\r\n"[..], &argument, &argument, format!("${BULK_BYTES_MAX}\r\n").as_bytes()].concat();
         let mut parser = Parser::default();
-        assert_eq!(parser.parse(&bytes[..bytes.len() - 4]), Parsed::More);
-        assert_eq!(parser.parse(&bytes), Parsed::Skipped { used: bytes.len() });
+        assert_eq!(parser.parse(&bytes[..bytes.len() - 4]), ParseResult::More);
+        assert_eq!(parser.parse(&bytes), ParseResult::Skipped { used: bytes.len() });
         assert_eq!(parser.spans.capacity(), 0);
         assert_eq!(
             parser.parse(&argument[argument.len() - BULK_BYTES_MAX..]),
-            Parsed::Skipped { used: BULK_BYTES_MAX }
+            ParseResult::Skipped { used: BULK_BYTES_MAX }
         );
-        assert_eq!(parser.parse(b"\r\n$1\r\nx"), Parsed::Skipped { used: 7 });
-        assert_eq!(parser.parse(b"\r\nPING\r\n"), Parsed::Oversized { used: 2, what: Oversized::Command });
-        assert!(matches!(parser.parse(b"PING\r\n"), Parsed::Inline { used: 6 }));
+        assert_eq!(parser.parse(b"\r\n$1\r\nx"), ParseResult::Skipped { used: 7 });
+        assert_eq!(
+            parser.parse(b"\r\nPING\r\n"),
+            ParseResult::Oversized { used: 2, what: Oversized::Command }
+        );
+        assert!(matches!(parser.parse(b"PING\r\n"), ParseResult::Inline { used: 6 }));
     }
 
     #[test]

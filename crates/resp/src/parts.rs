@@ -9,12 +9,12 @@
 //! Parts in one partition are steps between which its instance serves others (`connection::steps`); those over several partitions are
 //! transactions of the gateway.
 
-use crate::args::Span;
-use crate::command::Command;
+use crate::args::ArgumentSpan;
+use crate::command::CommandRow;
 use crate::limits::{CHECKED_KEYS_MAX, PART_KEYS_MAX, REPLY_BYTES_MAX, SET_KEYS_MAX};
 use crate::number::integer;
-use crate::parse::{Parsed, Parser, push_command};
-use crate::unit::Kind;
+use crate::parse::{ParseResult, Parser, push_command};
+use crate::unit::UnitKind;
 use crate::{Args, Protocol, ReplyWriter, Unit};
 
 /// How a command of many keys is done.
@@ -22,15 +22,15 @@ use crate::{Args, Protocol, ReplyWriter, Unit};
 pub enum Shares {
     /// As it is.
     Whole,
-    /// As these units, one after the other. Their replies are put together by [`Joined`].
-    Parts(Vec<Vec<u8>>, Joined),
+    /// As these units, one after the other. Their replies are put together by [`JoinedReplies`].
+    Parts(Vec<Vec<u8>>, JoinedReplies),
     /// Not at all: the error that is its reply.
     Refused(String),
 }
 
 /// The replies to the parts of a command, put together.
 #[derive(Debug)]
-pub struct Joined {
+pub struct JoinedReplies {
     name: &'static str,
     is_list: bool,
     keys: usize,
@@ -46,18 +46,18 @@ impl Unit<'_> {
         self.shared("in several partitions", CHECKED_KEYS_MAX)
     }
 
-    /// How this unit, whose keys are in one partition, is done.
+    /// Executor this unit, whose keys are in one partition, is done.
     pub(crate) fn steps(&self) -> Shares {
         self.shared("in one partition", SET_KEYS_MAX)
     }
 
     fn shared(&self, place: &str, checked_keys: usize) -> Shares {
         let mut parser = Parser::default();
-        if self.kind != Kind::One || !matches!(parser.parse(self.commands), Parsed::Command { .. }) {
+        if self.kind != UnitKind::One || !matches!(parser.parse(self.commands), ParseResult::Command { .. }) {
             return Shares::Whole;
         }
         let args = Args::within(self.commands, &parser.spans);
-        let Some(command) = Command::find(args.at(0)) else { return Shares::Whole };
+        let Some(command) = CommandRow::find(args.at(0)) else { return Shares::Whole };
         let (keys, step) = (args.len().saturating_sub(1), usize::from(command.keys.step.unsigned_abs()));
         let keys = keys / step.max(1);
         let refused = |limit: usize| {
@@ -73,7 +73,7 @@ impl Unit<'_> {
                 let units = (1..args.len()).step_by(PART_KEYS_MAX).map(|begin| {
                     let part = args.part(begin, begin + PART_KEYS_MAX);
                     let words: Vec<&[u8]> = std::iter::once(args.at(0)).chain(part.iter()).collect();
-                    let (mut commands, mut spans) = (Vec::new(), Vec::<Span>::new());
+                    let (mut commands, mut spans) = (Vec::new(), Vec::<ArgumentSpan>::new());
                     push_command(&mut commands, &mut spans, words.into_iter());
                     let mut unit = Vec::new();
                     Unit { commands: &commands, parsed: None, ..*self }.encode(&mut unit);
@@ -82,7 +82,7 @@ impl Unit<'_> {
                 let (name, is_list) = (command.name, command.name == "mget");
                 Shares::Parts(
                     units.collect(),
-                    Joined { name, is_list, keys, sum: 0, items: Vec::new(), parts: 0 },
+                    JoinedReplies { name, is_list, keys, sum: 0, items: Vec::new(), parts: 0 },
                 )
             }
             _ => Shares::Whole,
@@ -90,7 +90,7 @@ impl Unit<'_> {
     }
 }
 
-impl Joined {
+impl JoinedReplies {
     /// Takes the reply to the next part.
     ///
     /// # Errors
@@ -163,7 +163,7 @@ mod tests {
             .collect();
         let mut commands = Vec::new();
         push_command(&mut commands, &mut Vec::new(), words.iter().map(Vec::as_slice));
-        let (kind, protocol) = (Kind::One, Protocol::Resp2);
+        let (kind, protocol) = (UnitKind::One, Protocol::Resp2);
         Unit { kind, protocol, wait_until_ms: None, watched: &[], commands: &commands, parsed: None }.shares()
     }
 

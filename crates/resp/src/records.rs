@@ -36,7 +36,7 @@ pub enum Deadline {
 /// The records of one partition, during one execution.
 ///
 /// All changes of one execution are one atomic unit: later calls of the same execution see them, nobody else does before
-/// they are committed, and if the execution ends as [`Outcome::Aborted`](crate::Outcome::Aborted) none of them happens.
+/// they are committed, and if the execution ends as [`ExecutionOutcome::Aborted`](crate::ExecutionOutcome::Aborted) none of them happens.
 /// Records whose deadline is over ([`Records::now_ms`]) are absent. A method that fails has changed nothing, and the
 /// execution ends with its failure.
 ///

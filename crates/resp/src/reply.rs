@@ -70,7 +70,7 @@ impl<'a> ReplyWriter<'a> {
     pub fn failure(&mut self, failure: &Failure<'_>) {
         let word = match failure {
             Failure::DiskFull | Failure::MemoryFull => "OOM",
-            Failure::DiskFailed | Failure::Rotten => "MISCONF",
+            Failure::DiskFailed | Failure::DataCorrupt => "MISCONF",
             Failure::Unauthorized | Failure::AuthRequired | Failure::AuthFailed { .. } => "NOAUTH",
             Failure::Forbidden { .. } => "NOPERM",
             Failure::WrongType { .. } => "WRONGTYPE",

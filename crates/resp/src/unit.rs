@@ -17,10 +17,10 @@ use std::collections::BTreeSet;
 
 use zerohop_wire::ids::Timestamp;
 
-use crate::args::Span;
-use crate::command::Command;
+use crate::args::ArgumentSpan;
+use crate::command::CommandRow;
 use crate::execute::LITERAL;
-use crate::parse::{Parsed, Parser};
+use crate::parse::{ParseResult, Parser};
 use crate::{Args, Protocol};
 
 /// The version of the layout.
@@ -55,7 +55,7 @@ const LOOKS_AT_KEYS: [&str; 20] = [
 
 /// What a unit is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum UnitKind {
     /// One command. Its reply is that of the command.
     One = 0,
     /// The commands between `MULTI` and `EXEC`. Its reply is that of `EXEC`.
@@ -69,15 +69,15 @@ pub(crate) enum Kind {
 /// What is executed at one partition in one step.
 #[derive(Clone, Copy, Debug)]
 pub struct Unit<'a> {
-    pub(crate) kind: Kind,
+    pub(crate) kind: UnitKind,
     pub(crate) protocol: Protocol,
     /// When its wait is over, in milliseconds since 1970. `None` until [`execute`](crate::execute()) has answered
-    /// [`Outcome::Wait`](crate::Outcome::Wait) for the first time; to be set before it is executed again.
+    /// [`ExecutionOutcome::Wait`](crate::ExecutionOutcome::Wait) for the first time; to be set before it is executed again.
     pub wait_until_ms: Option<u64>,
     pub(crate) watched: &'a [u8],
     pub(crate) commands: &'a [u8],
     /// The one command, if it has been looked at already: what `commands` would say.
-    pub(crate) parsed: Option<(&'static Command, Args<'a>)>,
+    pub(crate) parsed: Option<(&'static CommandRow, Args<'a>)>,
 }
 
 /// A unit of bytes that are none.
@@ -118,10 +118,10 @@ impl<'a> Unit<'a> {
         let (head, rest) = bytes.split_first_chunk::<UNIT_HEADER_BYTES>().ok_or(NotAUnit)?;
         let [VERSION, kind, protocol, 0, until @ .., w0, w1, w2, w3] = *head else { return Err(NotAUnit) };
         let kind = match kind {
-            0 => Kind::One,
-            1 => Kind::Transaction,
-            2 => Kind::Watch,
-            3 => Kind::Page,
+            0 => UnitKind::One,
+            1 => UnitKind::Transaction,
+            2 => UnitKind::Watch,
+            3 => UnitKind::Page,
             _ => return Err(NotAUnit),
         };
         let protocol = match protocol {
@@ -145,7 +145,7 @@ impl<'a> Unit<'a> {
     /// Whether it is a step of a command that asks all partitions: such steps may wait while others are served.
     #[must_use]
     pub fn is_page(&self) -> bool {
-        self.kind == Kind::Page
+        self.kind == UnitKind::Page
     }
 
     /// All its keys, each once, in no order: those of its commands, and those watched.
@@ -166,15 +166,15 @@ impl<'a> Unit<'a> {
     pub fn looks_into_records(&self) -> bool {
         let mut looks = false;
         self.each_command(|command, _, _| looks |= !LOOKS_AT_KEYS.contains(&command.name));
-        looks && self.kind != Kind::Watch
+        looks && self.kind != UnitKind::Watch
     }
 
     /// The commands, each with where its arguments lie.
-    fn each_command(&self, mut each: impl FnMut(&'static Command, &'a [u8], &[Span])) {
+    fn each_command(&self, mut each: impl FnMut(&'static CommandRow, &'a [u8], &[ArgumentSpan])) {
         let (mut parser, mut rest) = (Parser::default(), self.commands);
-        while let Parsed::Command { used } = parser.parse(rest) {
+        while let ParseResult::Command { used } = parser.parse(rest) {
             let args = Args::within(rest, &parser.spans);
-            if let Some(command) = Command::find(args.at(0)) {
+            if let Some(command) = CommandRow::find(args.at(0)) {
                 each(command, rest, &parser.spans);
             }
             rest = rest.get(used..).unwrap_or(&[]);
@@ -187,16 +187,18 @@ impl<'a> Unit<'a> {
         let first = |is_write: fn(Args<'_>) -> bool| {
             let mut parser = Parser::default();
             match parser.parse(self.commands) {
-                Parsed::Command { .. } => is_write(Args::within(self.commands, &parser.spans)),
+                ParseResult::Command { .. } => is_write(Args::within(self.commands, &parser.spans)),
                 _ => true,
             }
         };
         match (self.kind, self.parsed) {
-            (Kind::Watch, _) => false,
-            (Kind::One, Some((command, _))) => command.is_write(),
-            (Kind::One, None) => first(|args| Command::find(args.at(0)).is_none_or(Command::is_write)),
-            (Kind::Page, _) => first(|args| args.at(0) == b"flush"),
-            (Kind::Transaction, _) => true,
+            (UnitKind::Watch, _) => false,
+            (UnitKind::One, Some((command, _))) => command.is_write(),
+            (UnitKind::One, None) => {
+                first(|args| CommandRow::find(args.at(0)).is_none_or(CommandRow::is_write))
+            }
+            (UnitKind::Page, _) => first(|args| args.at(0) == b"flush"),
+            (UnitKind::Transaction, _) => true,
         }
     }
 }
@@ -205,14 +207,14 @@ impl Unit<'_> {
     /// Whether a command in it changes records. It costs a look at each command of a transaction.
     #[must_use]
     pub fn has_changes(&self) -> bool {
-        if self.kind != Kind::Transaction {
+        if self.kind != UnitKind::Transaction {
             return self.may_write();
         }
         let (mut parser, mut rest) = (Parser::default(), self.commands);
-        while let Parsed::Command { used } = parser.parse(rest) {
+        while let ParseResult::Command { used } = parser.parse(rest) {
             let (raw, behind) = rest.split_at(used);
             let name = Args::within(raw, &parser.spans).at(0);
-            if name != LITERAL && Command::find(name).is_none_or(Command::is_write) {
+            if name != LITERAL && CommandRow::find(name).is_none_or(CommandRow::is_write) {
                 return true;
             }
             rest = behind;
@@ -252,7 +254,7 @@ mod tests {
         let mut watched = Vec::new();
         push_watched(&mut watched, b"key", Timestamp(0x0102_0304_0506_0708));
         let unit = Unit {
-            kind: Kind::Transaction,
+            kind: UnitKind::Transaction,
             protocol: Protocol::Resp3,
             wait_until_ms: Some(0x0a0b),
             watched: &watched,
@@ -272,13 +274,13 @@ mod tests {
         let flush = b"*3\r\n$5\r\nflush\r\n$1\r\n0\r\n$1\r\n9\r\n";
         let count = b"*3\r\n$6\r\ndbsize\r\n$1\r\n0\r\n$1\r\n9\r\n";
         let cases = [
-            (Kind::One, GET, false),
-            (Kind::One, set, true),
-            (Kind::One, b"no command", true),
-            (Kind::Watch, GET, false),
-            (Kind::Transaction, GET, true),
-            (Kind::Page, flush, true),
-            (Kind::Page, count, false),
+            (UnitKind::One, GET, false),
+            (UnitKind::One, set, true),
+            (UnitKind::One, b"no command", true),
+            (UnitKind::Watch, GET, false),
+            (UnitKind::Transaction, GET, true),
+            (UnitKind::Page, flush, true),
+            (UnitKind::Page, count, false),
         ];
         for (kind, commands, expected) in cases {
             let protocol = Protocol::Resp2;
@@ -290,7 +292,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_encoded_is_decoded(
-            kind in prop::sample::select(vec![Kind::One, Kind::Transaction, Kind::Watch, Kind::Page]),
+            kind in prop::sample::select(vec![UnitKind::One, UnitKind::Transaction, UnitKind::Watch, UnitKind::Page]),
             is_resp3: bool,
             until in prop::option::of(1..u64::MAX),
             keys in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..9), any::<u64>()), 0..4),

@@ -7,7 +7,7 @@ use crate::Unit;
 
 /// A partition of a keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct PartitionPlace {
     /// Which keyspace.
     pub keyspace: KeyspaceId,
     /// Which of its partitions.
@@ -25,7 +25,7 @@ pub struct Ticket {
 
 /// What became of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ran {
+pub enum UnitResult {
     /// It is executed, what it changed is committed, and its reply has been appended.
     Done,
     /// Nothing has been appended. [`Connection::complete`](crate::Connection::complete) is called with the reply, once,
@@ -35,7 +35,7 @@ pub enum Ran {
 
 /// An instance as clients of Redis cluster know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct RedisMember {
     /// 40 hexadecimal digits, the same for the life of the instance.
     pub id: String,
     /// Name or address, without the port.
@@ -65,7 +65,7 @@ pub struct Slots {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     /// All of them.
-    pub members: Vec<Member>,
+    pub members: Vec<RedisMember>,
     /// In order, without gaps.
     pub slots: Vec<Slots>,
 }
@@ -113,13 +113,14 @@ pub struct ServerInfo {
 }
 
 /// Where a connection stands and what it may see: asked by it while it takes up bytes.
-pub trait World {
+pub trait ConnectionWorld {
     /// Executes a unit where its keys live, wherever that is, with [`execute`](crate::execute()), and appends its reply
-    /// ([`Ran::Done`]) or promises it ([`Ran::Later`]). Units of one connection at the same partition are executed in
+    /// ([`UnitResult::Done`]) or promises it ([`UnitResult::Later`]). Units of one connection at the same partition are executed in
     /// the order of their calls.
-    fn run(&mut self, to: Place, ticket: Ticket, unit: &Unit<'_>, reply: &mut Vec<u8>) -> Ran;
+    fn run(&mut self, to: PartitionPlace, ticket: Ticket, unit: &Unit<'_>, reply: &mut Vec<u8>)
+    -> UnitResult;
 
-    /// Whether [`World::run_over`] is to be had.
+    /// Whether [`ConnectionWorld::run_over`] is to be had.
     fn spans(&self) -> bool {
         false
     }
@@ -129,18 +130,18 @@ pub trait World {
         false
     }
 
-    /// Executes a unit whose keys live in several partitions of a keyspace: over [`Gathered`](crate::Gathered) records, and all of
-    /// it at one moment or none of it. No other unit of the connection is under way. Only where [`World::spans`] says so.
+    /// Executes a unit whose keys live in several partitions of a keyspace: over [`GatheredRecords`](crate::GatheredRecords) records, and all of
+    /// it at one moment or none of it. No other unit of the connection is under way. Only where [`ConnectionWorld::spans`] says so.
     fn run_over(
         &mut self,
         keyspace: KeyspaceId,
         ticket: Ticket,
         unit: &Unit<'_>,
         reply: &mut Vec<u8>,
-    ) -> Ran {
+    ) -> UnitResult {
         let _ = (keyspace, ticket, unit);
         crate::failure_reply(&zerohop_wire::What::Unexpected.into(), reply);
-        Ran::Done
+        UnitResult::Done
     }
 
     /// The keyspace of a name, if there is one and this connection may use it.
@@ -164,7 +165,7 @@ pub trait World {
 
     /// Host and port to which a client that knows the cluster's layout is sent with a key of this partition. `None` if
     /// this instance serves it, and also if the keyspace does not place keys by slots: it is forwarded then.
-    fn moved(&self, place: Place) -> Option<(String, u16)>;
+    fn moved(&self, place: PartitionPlace) -> Option<(String, u16)>;
 
     /// The instances, and who holds the slots of a keyspace. In a keyspace that does not place keys by slots, the one that is
     /// asked serves all.
@@ -190,7 +191,7 @@ pub trait World {
     fn authenticate(&mut self, user: &[u8], password: &[u8]) -> Result<(), WrongPassword>;
 
     /// Whether the connection may do what a command of this keyspace does, which only reads or may change something. Asked before
-    /// a command is kept for later; [`World::run`] asks by itself.
+    /// a command is kept for later; [`ConnectionWorld::run`] asks by itself.
     ///
     /// # Errors
     /// It may not, or not any more.

@@ -6,21 +6,21 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use zerohop_resp::{
-    Args, Connection, Deadline, Info, Place, Ran, RecordType, Records, Scratch, ServerInfo, Then, Ticket,
-    Unit, World, WrongPassword, execute,
+    Args, Connection, ConnectionWorld, Deadline, Info, NextStep, PartitionPlace, RecordType, Records,
+    Scratch, ServerInfo, Ticket, Unit, UnitResult, WrongPassword, execute,
 };
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 
 /// Counts, per thread, what is allocated.
-struct Counting;
+struct CountingAllocator;
 
 thread_local! {
     static BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
 // SAFETY: every call is handed to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         BYTES.with(|bytes| bytes.set(bytes.get() + layout.size()));
         // SAFETY: the caller's promise, passed on.
@@ -34,7 +34,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: CountingAllocator = CountingAllocator;
 
 /// Bytes that this thread allocates while it does `work`.
 fn allocated(work: impl FnOnce()) -> usize {
@@ -44,9 +44,9 @@ fn allocated(work: impl FnOnce()) -> usize {
 }
 
 /// One bytes record, and one list, of every key.
-struct Fixed;
+struct FixedRecords;
 
-impl Records for Fixed {
+impl Records for FixedRecords {
     fn now_ms(&self) -> u64 {
         1
     }
@@ -118,18 +118,21 @@ impl Records for Fixed {
 }
 
 /// One partition, executed at once, or never.
-struct Here {
+struct LocalPartition {
     scratch: Scratch,
     is_away: bool,
 }
 
-impl World for Here {
-    fn run(&mut self, _: Place, _: Ticket, unit: &Unit<'_>, reply: &mut Vec<u8>) -> Ran {
+impl ConnectionWorld for LocalPartition {
+    fn run(&mut self, _: PartitionPlace, _: Ticket, unit: &Unit<'_>, reply: &mut Vec<u8>) -> UnitResult {
         if self.is_away {
-            return Ran::Later;
+            return UnitResult::Later;
         }
-        assert_eq!(execute(unit, &mut Fixed, &mut self.scratch, reply), zerohop_resp::Outcome::Done);
-        Ran::Done
+        assert_eq!(
+            execute(unit, &mut FixedRecords, &mut self.scratch, reply),
+            zerohop_resp::ExecutionOutcome::Done
+        );
+        UnitResult::Done
     }
 
     fn keyspace(&self, _: &[u8]) -> Option<KeyspaceId> {
@@ -156,7 +159,7 @@ impl World for Here {
         None
     }
 
-    fn moved(&self, _: Place) -> Option<(String, u16)> {
+    fn moved(&self, _: PartitionPlace) -> Option<(String, u16)> {
         None
     }
 
@@ -224,13 +227,13 @@ fn common_commands_allocate_nothing() {
         "DISCARD",
     ];
     let bytes: String = commands.into_iter().map(encoded).collect();
-    let mut world = Here { scratch: Scratch::default(), is_away: false };
+    let mut world = LocalPartition { scratch: Scratch::default(), is_away: false };
     let (mut connection, mut out) = (connection(), Vec::with_capacity(1 << 20));
     for round in 0..3 {
         out.clear();
         let bytes_allocated = allocated(|| {
             let received = connection.receive(bytes.as_bytes(), &mut world, &mut out);
-            assert_eq!((received.used, received.then), (bytes.len(), Then::More));
+            assert_eq!((received.used, received.then), (bytes.len(), NextStep::More));
         });
         // The first round makes room that is kept.
         assert!(round == 0 || bytes_allocated == 0, "{bytes_allocated} bytes");
@@ -241,7 +244,7 @@ fn common_commands_allocate_nothing() {
 #[test]
 fn replies_that_come_later_use_the_same_room_again() {
     let bytes = encoded("GET k").repeat(16);
-    let mut world = Here { scratch: Scratch::default(), is_away: true };
+    let mut world = LocalPartition { scratch: Scratch::default(), is_away: true };
     let (mut connection, mut out) = (connection(), Vec::with_capacity(1 << 20));
     let mut number = 0;
     for round in 0..4 {
@@ -267,7 +270,7 @@ fn replies_that_come_later_use_the_same_room_again() {
 
 #[test]
 fn nothing_is_allocated_for_what_has_not_come() {
-    let mut world = Here { scratch: Scratch::default(), is_away: false };
+    let mut world = LocalPartition { scratch: Scratch::default(), is_away: false };
     for claim in ["*1048576\r\n", "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$16777216\r\n", "*1\r\n$16777216\r\nabc"] {
         let (mut connection, mut out) = (connection(), Vec::new());
         let bytes_allocated = allocated(|| {

@@ -13,17 +13,19 @@ use std::hint::black_box;
 
 use bytes::BytesMut;
 use zerohop_placement::{
-    Address, Change as MapChange, KeyspaceConfig, MapDelta, Node, NodeState, PartitionCount, ReplicaGroup,
+    Address, KeyspaceConfig, MapChange, MapDelta, Node, NodeState, PartitionCount, ReplicaGroup,
 };
-use zerohop_session::{Collect, Collecting, ConnectionId, Effect, Request, Session, Settings, Time};
+use zerohop_session::{
+    Coalescing, Collect, ConnectionId, Session, SessionEffect, SessionRequest, SessionSettings, Time,
+};
 use zerohop_wire::ids::{
     Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, SessionId, Timestamp,
 };
 use zerohop_wire::messages::{
-    Answer, Change, ClusterId, Condition, Expiry, HelloAck, Map, Operation, Outcome, Query, Read,
-    SessionOpened, Write,
+    ClusterId, Condition, Expiry, HelloAck, Map, OperationAnswer, Outcome, Query, RecordOperation,
+    RecordRead, RecordWrite, SessionOpened, WriteChange,
 };
-use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Gathering, Many, Message};
+use zerohop_wire::{AnswerGathering, DecodeResult, Decoder, Elements, Encoder, Envelope, Features, Message};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -33,25 +35,25 @@ const VALUE: [u8; 132] = [7; 132];
 const USAGE: &str = "gather_cost plain|gather KEYS ROUNDS get|set";
 
 /// A server of one instance, without records.
-struct Server {
+struct GatherServer {
     features: Features,
     map: Vec<u8>,
     decoder: Decoder,
     encoder: Encoder,
     gathers: bool,
-    gathering: Gathering,
+    gathering: AnswerGathering,
     input: Vec<u8>,
     out: Vec<u8>,
     frames: u64,
 }
 
-impl Server {
+impl GatherServer {
     /// Takes all that has come, and answers it.
     #[inline(never)]
     fn server_takes(&mut self) -> Result<(), Failure> {
         let mut input = std::mem::take(&mut self.input);
         let mut rest = &input[..];
-        while let Decoded::Frame { frame, used } = self.decoder.decode(rest) {
+        while let DecodeResult::Frame { frame, used } = self.decoder.decode(rest) {
             self.frames += 1;
             match frame.message(&mut Vec::new())? {
                 Message::Gather(requests) => {
@@ -89,10 +91,10 @@ impl Server {
                 self.say(envelope, &Message::SessionOpened(SessionOpened { session, idle_ms: 0 }))
             }
             Message::Read { read, .. } => {
-                self.say(envelope, &Message::Answer(answer(&Operation::Read(black_box(read)))))
+                self.say(envelope, &Message::Answer(answer(&RecordOperation::Read(black_box(read)))))
             }
             Message::Write { write, .. } => {
-                self.say(envelope, &Message::Answer(answer(&Operation::Write(black_box(write)))))
+                self.say(envelope, &Message::Answer(answer(&RecordOperation::Write(black_box(write)))))
             }
             Message::Batch(batch) => {
                 let (mut packed, mut count) = (Vec::new(), 0);
@@ -100,7 +102,7 @@ impl Server {
                     zerohop_wire::pack(&answer(&operation), &mut packed)?;
                     count += 1;
                 }
-                self.say(envelope, &Message::BatchAnswer(Many::packed(count, &packed)?))
+                self.say(envelope, &Message::BatchAnswer(Elements::packed(count, &packed)?))
             }
             other => Err(format!("the session asks {other:?}").into()),
         }
@@ -118,21 +120,21 @@ impl Server {
     }
 }
 
-fn answer(operation: &Operation<'_>) -> Answer<'static> {
+fn answer(operation: &RecordOperation<'_>) -> OperationAnswer<'static> {
     let version = Timestamp(1 << 20);
     Ok(match operation {
-        Operation::Read(_) => Outcome::Value { version, length: VALUE.len() as u64, bytes: &VALUE },
-        Operation::Write(_) => Outcome::Done { version, number: 0 },
+        RecordOperation::Read(_) => Outcome::Value { version, length: VALUE.len() as u64, bytes: &VALUE },
+        RecordOperation::Write(_) => Outcome::Done { version, number: 0 },
     })
 }
 
 #[inline(never)]
-fn client_submits(session: &mut Session<()>, now: Time, requests: Vec<Request>) {
+fn client_submits(session: &mut Session<()>, now: Time, requests: Vec<SessionRequest>) {
     requests.into_iter().for_each(|request| session.submit(now, request, ()));
 }
 
 #[inline(never)]
-fn client_turns(session: &mut Session<()>, now: Time, effects: &mut Vec<Effect<()>>) {
+fn client_turns(session: &mut Session<()>, now: Time, effects: &mut Vec<SessionEffect<()>>) {
     session.turn(now, effects);
 }
 
@@ -144,9 +146,9 @@ fn client_receives(session: &mut Session<()>, now: Time, id: ConnectionId, input
 /// Does these, and says how many bytes went both ways.
 fn play(
     session: &mut Session<()>,
-    server: &mut Server,
+    server: &mut GatherServer,
     now: &mut Time,
-    requests: Vec<Request>,
+    requests: Vec<SessionRequest>,
 ) -> Result<usize, Failure> {
     let (mut effects, mut input, mut bytes) = (Vec::new(), BytesMut::new(), 0);
     client_submits(session, *now, requests);
@@ -156,18 +158,18 @@ fn play(
         let mut sender = None;
         for effect in effects.drain(..) {
             match effect {
-                Effect::Connect { connection, .. } => {
+                SessionEffect::Connect { connection, .. } => {
                     (server.decoder, server.gathers) = (Decoder::before_hello(), false);
                     session.connected(*now, connection);
                 }
-                Effect::Send { connection, head, tail } => {
+                SessionEffect::Send { connection, head, tail } => {
                     server.input.extend_from_slice(&head);
                     server.input.extend_from_slice(&tail);
                     session.recycle(head);
                     sender = Some(connection);
                 }
-                Effect::Complete { result, .. } => drop(result?),
-                Effect::Close { .. } => {}
+                SessionEffect::Complete { result, .. } => drop(result?),
+                SessionEffect::Close { .. } => {}
             }
         }
         if let Some(id) = sender {
@@ -204,30 +206,30 @@ fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [way, size, rounds, what] = &arguments[..] else { return Err(USAGE.into()) };
     let (size, rounds): (usize, usize) = (size.parse()?, rounds.parse()?);
-    let mut server = Server {
+    let mut server = GatherServer {
         features: if way == "gather" { Features::GATHER } else { Features::default() },
         map: map()?,
         decoder: Decoder::before_hello(),
         encoder: Encoder::default(),
         gathers: false,
-        gathering: Gathering::default(),
+        gathering: AnswerGathering::default(),
         input: Vec::new(),
         out: Vec::new(),
         frames: 0,
     };
-    let mut session = Session::new(Settings::new(&[Address::new("server:7401")?], 3));
+    let mut session = Session::new(SessionSettings::new(&[Address::new("server:7401")?], 3));
     let mut now = Time(1_000_000);
     let keys: Vec<String> = (0..size).map(|number| format!("key-{number:011}")).collect();
-    let requests = || -> Result<Vec<Request>, Failure> {
+    let requests = || -> Result<Vec<SessionRequest>, Failure> {
         let request = |key: &String| {
             let key = key.as_bytes();
-            let change = Change::Insert { value: &VALUE, expiry: Expiry::Never };
+            let change = WriteChange::Insert { value: &VALUE, expiry: Expiry::Never };
             let operation = match what.as_str() {
-                "set" => Operation::Write(Write { key, condition: Condition::Always, change }),
-                _ => Operation::Read(Read { key, query: Query::Lookup }),
+                "set" => RecordOperation::Write(RecordWrite { key, condition: Condition::Always, change }),
+                _ => RecordOperation::Read(RecordRead { key, query: Query::Lookup }),
             };
-            let together = Collecting::Within(Collect { delay_us: 0, bytes: 1 << 24 });
-            Ok(Request::record(KEYSPACE, &operation, 10_000_000)?.collecting(together))
+            let together = Coalescing::Within(Collect { delay_us: 0, bytes: 1 << 24 });
+            Ok(SessionRequest::record(KEYSPACE, &operation, 10_000_000)?.collecting(together))
         };
         keys.iter().map(request).collect()
     };

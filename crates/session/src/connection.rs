@@ -7,7 +7,7 @@ use zerohop_wire::auth::Caller;
 use zerohop_wire::messages::HelloAck;
 use zerohop_wire::{Decoder, Encoder};
 
-use crate::error::Trouble;
+use crate::error::AttemptFailure;
 use crate::slots::Handle;
 use crate::time::Time;
 
@@ -31,7 +31,7 @@ pub(crate) struct Connection {
     pub(crate) address: Arc<str>,
     /// Of the present opening.
     pub(crate) serial: u32,
-    pub(crate) phase: Phase,
+    pub(crate) phase: ConnectionPhase,
     /// To be sent, in order, each in a frame of its own.
     pub(crate) queue: VecDeque<Handle>,
     /// To be sent together with what still comes.
@@ -67,7 +67,7 @@ pub(crate) struct Connection {
     pub(crate) pinged: bool,
     /// When an operation was last put into its queue.
     pub(crate) used: Time,
-    pub(crate) last: Option<Trouble>,
+    pub(crate) last: Option<AttemptFailure>,
     /// A greeting that has offered a proof, until it is answered.
     pub(crate) caller: Option<Caller>,
     /// What the server said when it was greeted, until it has taken the proof.
@@ -85,7 +85,7 @@ pub(crate) struct OpenFrame {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum ConnectionPhase {
     /// The shell opens it.
     Connecting { due: Time },
     /// `Hello` has been sent, and perhaps the proof that follows it.
@@ -101,7 +101,7 @@ impl Connection {
         Self {
             address,
             serial: 0,
-            phase: Phase::Resting { until: now },
+            phase: ConnectionPhase::Resting { until: now },
             queue: VecDeque::new(),
             collected: Vec::new(),
             collected_bytes: 0,
@@ -129,7 +129,7 @@ impl Connection {
     }
 
     pub(crate) fn is_ready(&self) -> bool {
-        self.phase == Phase::Ready && !self.draining
+        self.phase == ConnectionPhase::Ready && !self.draining
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -144,9 +144,9 @@ impl Connection {
     /// When it must be looked at.
     pub(crate) fn due(&self, quiet_us: u64) -> Time {
         match self.phase {
-            Phase::Connecting { due } | Phase::Greeting { due } => due,
-            Phase::Resting { until } => until,
-            Phase::Ready => {
+            ConnectionPhase::Connecting { due } | ConnectionPhase::Greeting { due } => due,
+            ConnectionPhase::Resting { until } => until,
+            ConnectionPhase::Ready => {
                 // What is due already waits for an answer to make room, not for the time.
                 let quiet = match (self.flights, self.pinged) {
                     (0, _) => Time::NEVER,

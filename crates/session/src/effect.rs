@@ -7,12 +7,12 @@ use bytes::Bytes;
 use zerohop_wire::AuthFault;
 
 use crate::connection::ConnectionId;
-use crate::error::Error;
+use crate::error::SessionError;
 use crate::reply::Reply;
 
 /// What the shell is to do, in this order. None waits for another, but frames of one connection go out as given.
 #[derive(Debug)]
-pub enum Effect<T> {
+pub enum SessionEffect<T> {
     /// Open a connection, and tell [`Session::connected`](crate::Session::connected) or
     /// [`Session::disconnected`](crate::Session::disconnected).
     Connect {
@@ -40,20 +40,20 @@ pub enum Effect<T> {
         /// What came with it.
         token: T,
         /// How it ended.
-        result: Result<Reply, Error>,
+        result: Result<Reply, SessionError>,
     },
 }
 
 /// How a connection came to nothing, or to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lost {
+pub struct ConnectionLoss {
     /// What the system says.
     pub kind: io::ErrorKind,
     /// Why the other side is not to be believed, if that is why: it need not be asked again.
     pub fault: Option<AuthFault>,
 }
 
-impl From<&io::Error> for Lost {
+impl From<&io::Error> for ConnectionLoss {
     fn from(error: &io::Error) -> Self {
         Self { kind: error.kind(), fault: None }
     }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use zerohop_placement::PartitionCount;
 use zerohop_wire::ids::{MapEpoch, PartitionId};
-use zerohop_wire::{AbortReason, Broken, Failure};
+use zerohop_wire::{AbortReason, BrokenStream, Failure};
 
-use crate::transaction::Unfit;
+use crate::transaction::InvalidTransaction;
 
-/// How an operation ended, if not with a reply. All but [`Error::Unknown`] promise that it changed nothing.
+/// How an operation ended, if not with a reply. All but [`SessionError::Unknown`] promise that it changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Error {
+pub enum SessionError {
     /// The server's answer; the same request would fail again.
     Answer {
         /// What it says.
@@ -23,9 +23,9 @@ pub enum Error {
         /// How long it was tried, in microseconds.
         waited_us: u64,
         /// What it waited for last.
-        waiting: Waiting,
+        waiting: WaitReason,
         /// What had gone wrong before, if anything had.
-        last: Option<Box<Trouble>>,
+        last: Option<Box<AttemptFailure>>,
     },
     /// The time was up, and the newest map says that nobody serves the partition, nor will before a node that is down returns,
     /// or an operator gives it up.
@@ -39,7 +39,7 @@ pub enum Error {
     /// once the partition has taken up a later write of this session.
     Unknown {
         /// What made it so.
-        why: Box<Trouble>,
+        why: Box<AttemptFailure>,
     },
     /// The newest map has no keyspace of this name.
     NoKeyspace {
@@ -68,15 +68,15 @@ pub enum Error {
     /// What a transaction refers to could not be brought where it is needed: nothing of it was done.
     Unstaged {
         /// What stood in the way.
-        why: Box<Trouble>,
+        why: Box<AttemptFailure>,
     },
     /// Several reads ran as a transaction, and what they brought was lost.
     Unread {
         /// What made it so.
-        why: Box<Trouble>,
+        why: Box<AttemptFailure>,
     },
     /// It is no transaction that could be done, here or anywhere.
-    Unfit(Unfit),
+    Unfit(InvalidTransaction),
     /// A server does not talk to this client at all, or this client not to it.
     Refused {
         /// Which server.
@@ -100,7 +100,7 @@ pub enum Error {
 
 /// What an operation waits for. Each wait ends at the operation's deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Waiting {
+pub enum WaitReason {
     /// A map that says where it belongs.
     Map,
     /// A connection to its partition's owner.
@@ -130,7 +130,7 @@ pub enum Waiting {
 
 /// What went wrong with one attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum AttemptFailure {
     /// A connection was lost, or could not be had.
     Lost {
         /// To whom.
@@ -143,7 +143,7 @@ pub enum Trouble {
         /// Who.
         address: Arc<str>,
         /// What.
-        broken: Broken,
+        broken: BrokenStream,
     },
     /// The other side belongs to another cluster.
     OtherCluster {
@@ -166,9 +166,9 @@ pub enum Trouble {
     },
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for SessionError {}
 
-impl fmt::Display for Error {
+impl fmt::Display for SessionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Answer { failure } => failure.fmt(f),
@@ -232,7 +232,7 @@ impl fmt::Display for Error {
     }
 }
 
-impl fmt::Display for Waiting {
+impl fmt::Display for WaitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Map => f.write_str("the cluster's map"),
@@ -247,7 +247,7 @@ impl fmt::Display for Waiting {
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for AttemptFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lost { address, kind } => write!(f, "no connection to {address}: {kind}"),

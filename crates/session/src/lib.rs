@@ -11,20 +11,20 @@
 //! ```
 //!
 //! What it promises: every operation ends, at its deadline at the latest; an operation reported done was done exactly
-//! once; one reported [`Error::Unknown`] at most once; one reported otherwise has changed nothing.
+//! once; one reported [`SessionError::Unknown`] at most once; one reported otherwise has changed nothing.
 
 mod backoff;
+mod buffer_pool;
 mod connection;
 mod effect;
 mod error;
-mod flight;
-mod handed_out;
-mod lane;
+mod in_flight_frame;
 pub mod limits;
 mod operation;
 pub mod planted;
 mod reply;
 mod request;
+mod sequence_window;
 mod session;
 mod settings;
 mod slots;
@@ -34,13 +34,13 @@ mod timers;
 mod transaction;
 
 pub use connection::ConnectionId;
-pub use effect::{Effect, Lost};
-pub use error::{Error, Trouble, Waiting};
+pub use effect::{ConnectionLoss, SessionEffect};
+pub use error::{AttemptFailure, SessionError, WaitReason};
 pub use reply::{ComparedSlice, FoundKeyspace, ListedKey, Reply};
-pub use request::{Collect, Collecting, Request, Slice};
+pub use request::{Coalescing, Collect, SessionRequest, Slice};
 pub use session::Session;
-pub use settings::Settings;
+pub use settings::SessionSettings;
 pub use time::Time;
-pub use transaction::{Item, ReadCounts, Unfit};
+pub use transaction::{CompositeItem, InvalidTransaction, ReadCounts};
 pub use zerohop_transaction::StageId;
 pub use zerohop_transaction::limits::{STAGED_ITEM_US, STAGED_US_MAX, TRANSACTION_BYTES_MAX};

@@ -1,4 +1,4 @@
-//! Every bound of a session, each with its reason. [`crate::Settings`] may ask for less, where it says so.
+//! Every bound of a session, each with its reason. [`crate::SessionSettings`] may ask for less, where it says so.
 
 use zerohop_wire::limits::GATHERED_BYTES;
 
@@ -24,7 +24,7 @@ pub const WINDOW_FRAMES_DEFAULT: u32 = 1024;
 /// servers each send the client to the other.
 pub const REDIRECTS_MAX: u8 = 16;
 
-/// How often a transaction is planned anew, by a newer map or because what was staged had expired.
+/// How often a transaction is planned again, by a newer map or because what was staged had expired.
 pub const REPLANS_MAX: u32 = 8;
 
 /// How often a read of several records is confirmed before it runs as a transaction, which waits for writers instead.

@@ -5,11 +5,11 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// A write is sent again under a number of its own.
-    RetriesAnew,
+    RetriesAgain,
     /// A write that was sent and not answered is said not to have been done.
     DoubtDenied,
-    /// After a split numbers begin anew.
-    LanesBeginAnew,
+    /// After a split numbers begin again.
+    LanesBeginAgain,
     /// What a transaction's operations brought is told in the order of partitions.
     AnswersByPart,
     /// Several records are read and not confirmed.
@@ -22,7 +22,7 @@ pub enum Bug {
 
 impl Bug {
     /// All but those of transactions.
-    pub const ALL: [Bug; 3] = [Bug::RetriesAnew, Bug::DoubtDenied, Bug::LanesBeginAnew];
+    pub const ALL: [Bug; 3] = [Bug::RetriesAgain, Bug::DoubtDenied, Bug::LanesBeginAgain];
 
     /// Those of transactions and of reads of several records.
     pub const OF_TRANSACTIONS: [Bug; 4] =

@@ -6,7 +6,7 @@ use zerohop_transaction::StageId;
 use zerohop_wire::Failure;
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId, Timestamp};
-use zerohop_wire::messages::{Compared, ItemAnswer, Outcome, RecordType, Transacted};
+use zerohop_wire::messages::{ItemAnswer, Outcome, RecordType, SliceComparison, TransactionDone};
 
 use crate::limits::SHARE_BYTES_MIN;
 
@@ -171,7 +171,7 @@ impl Reply {
                 };
                 Self::Page { next: owned(next, frame), keys: keys.iter().map(listed).collect() }
             }
-            Outcome::Compared(Compared { next, records, bytes, copies, differing }) => {
+            Outcome::Compared(SliceComparison { next, records, bytes, copies, differing }) => {
                 let differing = differing.iter().collect();
                 Self::Compared(ComparedSlice { partition, next, records, bytes, copies, differing })
             }
@@ -182,7 +182,7 @@ impl Reply {
 impl Reply {
     /// What a transaction brought. What is of its version says so.
     pub(crate) fn of_transaction(
-        transacted: &Transacted<'_>,
+        transacted: &TransactionDone<'_>,
         partition: PartitionId,
         frame: Option<&Bytes>,
     ) -> Self {

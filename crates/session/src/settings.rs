@@ -11,7 +11,7 @@ use crate::limits::{
 
 /// How a session behaves. Fields are free to set.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct SessionSettings {
     /// What the client calls itself, for the server's logs; cut to what a greeting carries.
     pub name: String,
     /// Where to ask for the first map: any manager or instance.
@@ -47,7 +47,7 @@ pub struct Settings {
     pub credential: Option<Credential>,
 }
 
-impl Settings {
+impl SessionSettings {
     /// The defaults.
     #[must_use]
     pub fn new(endpoints: &[Address], jitter_seed: u64) -> Self {

@@ -3,29 +3,29 @@
 use std::collections::BTreeMap;
 
 use bytes::BytesMut;
-use zerohop_session::{ConnectionId, Effect, Lost, Session, Settings, Time};
+use zerohop_session::{ConnectionId, ConnectionLoss, Session, SessionEffect, SessionSettings, Time};
 
-use crate::network::{Arrival, LinkId};
+use crate::network::{LinkArrival, LinkId};
 
 /// A client in one of its lives: when it dies, another begins in its place.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct ClientLife {
     pub(crate) session: Session<usize>,
     pub(crate) life: u32,
     links: BTreeMap<ConnectionId, LinkId>,
     input: BTreeMap<LinkId, BytesMut>,
     /// What has arrived while it was paused, in order.
-    backlog: Vec<(LinkId, ConnectionId, Arrival)>,
+    backlog: Vec<(LinkId, ConnectionId, LinkArrival)>,
     pub(crate) paused_until: Time,
     /// When its next turn is.
     pub(crate) turn_at: Option<Time>,
     /// Calls under way, as places in the history.
     pub(crate) calls: Vec<usize>,
-    effects: Vec<Effect<usize>>,
+    effects: Vec<SessionEffect<usize>>,
 }
 
-impl Client {
-    pub(crate) fn new(settings: Settings, life: u32) -> Self {
+impl ClientLife {
+    pub(crate) fn new(settings: SessionSettings, life: u32) -> Self {
         Self {
             session: Session::new(settings),
             life,
@@ -40,25 +40,25 @@ impl Client {
     }
 
     /// Something has arrived; it is looked at in the next turn.
-    pub(crate) fn arrive(&mut self, link: LinkId, connection: ConnectionId, what: Arrival) {
+    pub(crate) fn arrive(&mut self, link: LinkId, connection: ConnectionId, what: LinkArrival) {
         self.backlog.push((link, connection, what));
     }
 
     /// Takes in what has arrived, and returns what is to be done.
-    pub(crate) fn turn(&mut self, now: Time) -> Vec<Effect<usize>> {
+    pub(crate) fn turn(&mut self, now: Time) -> Vec<SessionEffect<usize>> {
         for (link, connection, what) in std::mem::take(&mut self.backlog) {
             if self.links.get(&connection) != Some(&link) {
                 continue;
             }
             match what {
-                Arrival::Opened => self.session.connected(now, connection),
-                Arrival::Bytes(bytes) => {
+                LinkArrival::Opened => self.session.connected(now, connection),
+                LinkArrival::Bytes(bytes) => {
                     let input = self.input.entry(link).or_default();
                     input.extend_from_slice(&bytes);
                     self.session.received(now, connection, input);
                 }
-                Arrival::Refused => self.lost(now, connection, std::io::ErrorKind::ConnectionRefused),
-                Arrival::Gone => self.lost(now, connection, std::io::ErrorKind::ConnectionReset),
+                LinkArrival::Refused => self.lost(now, connection, std::io::ErrorKind::ConnectionRefused),
+                LinkArrival::Gone => self.lost(now, connection, std::io::ErrorKind::ConnectionReset),
             }
         }
         self.session.turn(now, &mut self.effects);
@@ -87,6 +87,6 @@ impl Client {
 
     fn lost(&mut self, now: Time, connection: ConnectionId, kind: std::io::ErrorKind) {
         self.closes(connection);
-        self.session.disconnected(now, connection, Lost { kind, fault: None });
+        self.session.disconnected(now, connection, ConnectionLoss { kind, fault: None });
     }
 }

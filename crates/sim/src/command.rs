@@ -3,15 +3,15 @@
 use std::fmt::Write as _;
 
 use crate::cluster::Limits;
-use crate::cluster::kinds::{Kind, Kinds, SCENARIOS};
+use crate::cluster::kinds::{FaultKind, Kinds, SCENARIOS};
 use crate::coverage::Coverage;
 use crate::limits::CLUSTER_OPERATIONS_MIN;
-use crate::run::{Run, run, run_cluster};
-use crate::trace::Keep;
+use crate::run::{RunReport, run, run_cluster};
+use crate::trace::LineRetention;
 
 /// What is asked for on the command line.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Arguments {
+pub struct SimArguments {
     /// Plays this seed, or begins with it.
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
@@ -50,7 +50,7 @@ fn parse_bits(text: &str) -> Result<u64, String> {
 
 /// What came of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum CommandEnd {
     /// All promises were kept, and everything that had to be was seen.
     Passed,
     /// They were not, or it was not.
@@ -67,7 +67,7 @@ struct Play<'a> {
 }
 
 impl Play<'_> {
-    fn play(self, seed: u64, keep: Keep) -> Run {
+    fn play(self, seed: u64, keep: LineRetention) -> RunReport {
         match self.scenario {
             "single" => run(seed, keep),
             _ => run_cluster(seed, self.limits, keep),
@@ -104,11 +104,11 @@ fn kinds_of(scenario: &str) -> Option<Kinds> {
 }
 
 /// Does what is asked for, and says it a line at a time.
-pub fn simulate(arguments: &Arguments, say: &mut dyn FnMut(&str)) -> Ended {
+pub fn simulate(arguments: &SimArguments, say: &mut dyn FnMut(&str)) -> CommandEnd {
     let Some(allowed) = kinds_of(&arguments.scenario) else {
         let names: Vec<&str> = SCENARIOS.iter().map(|(name, _)| *name).chain(["single"]).collect();
         say(&format!("there is no scenario {:?}: use one of {}", arguments.scenario, names.join(", ")));
-        return Ended::NoScenario;
+        return CommandEnd::NoScenario;
     };
     let limits = Limits {
         kinds: arguments.kinds.map_or(allowed, |bits| Kinds::from_bits(bits).and(allowed)),
@@ -117,7 +117,7 @@ pub fn simulate(arguments: &Arguments, say: &mut dyn FnMut(&str)) -> Ended {
     };
     let play = Play { scenario: &arguments.scenario, limits };
     let first = arguments.seed.unwrap_or(0);
-    let keep = if arguments.events { Keep::All } else { Keep::Nothing };
+    let keep = if arguments.events { LineRetention::All } else { LineRetention::Nothing };
     let mut coverage = Coverage::default();
     let mut failed = Vec::new();
     let mut played = 0;
@@ -139,7 +139,7 @@ pub fn simulate(arguments: &Arguments, say: &mut dyn FnMut(&str)) -> Ended {
         if arguments.shrink {
             let (smallest, tries) = shrink(play, seed, &run);
             say(&format!("after {tries} tries it still fails as: {}", smallest.line(seed)));
-            let kinds: Vec<&str> = smallest.limits.kinds.iter().map(Kind::name).collect();
+            let kinds: Vec<&str> = smallest.limits.kinds.iter().map(FaultKind::name).collect();
             say(&format!("with: {}", kinds.join(", ")));
         }
         if !arguments.keep_going {
@@ -157,20 +157,20 @@ pub fn simulate(arguments: &Arguments, say: &mut dyn FnMut(&str)) -> Ended {
             }
         }
     }
-    if failed.is_empty() && missing.is_empty() { Ended::Passed } else { Ended::Failed }
+    if failed.is_empty() && missing.is_empty() { CommandEnd::Passed } else { CommandEnd::Failed }
 }
 
 /// Violations shown of one seed: the first ones tell the most.
 const VIOLATIONS_SHOWN: usize = 5;
 
 /// Takes kinds of faults, clients and storms away as long as the same checker still finds something.
-fn shrink<'a>(play: Play<'a>, seed: u64, failed: &Run) -> (Play<'a>, usize) {
+fn shrink<'a>(play: Play<'a>, seed: u64, failed: &RunReport) -> (Play<'a>, usize) {
     let checkers: Vec<&str> = failed.violations.iter().map(|violation| violation.checker).collect();
     let mut smallest = play;
     let mut tries = 0;
     let still_fails = |limits: Limits, tries: &mut usize| {
         *tries += 1;
-        let run = Play { limits, ..play }.play(seed, Keep::Nothing);
+        let run = Play { limits, ..play }.play(seed, LineRetention::Nothing);
         run.violations.iter().any(|violation| checkers.contains(&violation.checker))
     };
     for storms in 1..STORMS_TRIED {
@@ -226,7 +226,7 @@ mod tests {
             limits: Limits { kinds: kinds_of("moves").unwrap(), ..Limits::default() },
         };
         assert_eq!(play.line(7), "zerohop sim --seed 7 --scenario moves");
-        let limits = Limits { kinds: Kinds::of(&[Kind::Loss]), clients: 2, storms: 1 };
+        let limits = Limits { kinds: Kinds::of(&[FaultKind::Loss]), clients: 2, storms: 1 };
         assert_eq!(
             Play { limits, ..play }.line(7),
             "zerohop sim --seed 7 --scenario moves --kinds 1 --clients 2 --storms 1"
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn a_scenario_that_is_none_is_named() {
         let mut said = Vec::new();
-        let arguments = Arguments {
+        let arguments = SimArguments {
             seed: None,
             seeds: 1,
             scenario: "storms".to_owned(),
@@ -248,7 +248,7 @@ mod tests {
             clients: None,
             storms: None,
         };
-        assert_eq!(simulate(&arguments, &mut |line| said.push(line.to_owned())), Ended::NoScenario);
+        assert_eq!(simulate(&arguments, &mut |line| said.push(line.to_owned())), CommandEnd::NoScenario);
         assert!(said[0].contains("replication"), "{said:?}");
     }
 }

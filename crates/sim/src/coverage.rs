@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::cluster::kinds::Kind;
-use crate::history::{Call, End};
-use crate::workload::operation::Operation;
+use crate::cluster::kinds::FaultKind;
+use crate::history::{Call, OperationEnd};
+use crate::workload::operation::RecordCall;
 
 /// So many seeds of clusters must have seen what happens in most of them.
 const BATCH_SEEDS_MIN: u64 = 20;
@@ -52,10 +52,10 @@ pub const COMMITS: [&str; 22] = [
     "questions answered: unknown",
     "unknown transactions that come after all",
     "decisions not held",
-    "deciders failed: side by side",
-    "deciders failed: in a chain",
-    "deciders failed: all prepared",
-    "deciders failed: telling",
+    "coordinators failed: side by side",
+    "coordinators failed: in a chain",
+    "coordinators failed: all prepared",
+    "coordinators failed: telling",
     "decisions heard late",
     "reads held",
     "reads confirmed",
@@ -71,7 +71,7 @@ pub const BLOBS: [&str; 40] = [
     "blobs: made with all that is in them",
     "blobs: writes of all chunks",
     "blobs: replacements",
-    "blobs: removed and made anew",
+    "blobs: removed and made again",
     "blobs: writes of one chunk",
     "blobs: appends",
     "blobs: cuts",
@@ -105,7 +105,7 @@ pub const BLOBS: [&str; 40] = [
     "comparisons that failed",
     "scans to the end",
     "scans that went on at another primary",
-    "scans that went on in daughters",
+    "scans that went on in children",
     "scans that failed",
 ];
 
@@ -151,7 +151,7 @@ pub struct Coverage {
     /// Of clusters: writes that came again and were answered with their first outcome, from the session table.
     pub answered_again: u64,
     /// Of a cluster: faults by kind.
-    pub faults: BTreeMap<Kind, u64>,
+    pub faults: BTreeMap<FaultKind, u64>,
     /// Microseconds that were played.
     pub simulated_us: u64,
     /// Calls whose outcome their client knows.
@@ -203,7 +203,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    pub(crate) fn fault(&mut self, kind: Kind) {
+    pub(crate) fn fault(&mut self, kind: FaultKind) {
         *self.faults.entry(kind).or_default() += 1;
     }
 
@@ -236,7 +236,7 @@ impl Coverage {
         }
     }
 
-    pub(crate) fn called(&mut self, operation: &Operation) {
+    pub(crate) fn called(&mut self, operation: &RecordCall) {
         let act = format!("{:?}", operation.act);
         let name: String = act.chars().take_while(|c| c.is_alphanumeric()).collect();
         *self.calls.entry(name).or_default() += 1;
@@ -244,11 +244,11 @@ impl Coverage {
 
     pub(crate) fn ended_call(&mut self, call: &Call) {
         let how = match call.end {
-            End::Open => "open",
-            End::Done(_) => "done",
-            End::Failed(_) => "refused by the record",
-            End::Unknown => "unknown",
-            End::NotDone(_) => "not done",
+            OperationEnd::Open => "open",
+            OperationEnd::Done(_) => "done",
+            OperationEnd::Failed(_) => "refused by the record",
+            OperationEnd::Unknown => "unknown",
+            OperationEnd::NotDone(_) => "not done",
         };
         *self.ends.entry(how).or_default() += 1;
     }
@@ -318,8 +318,9 @@ impl Coverage {
     /// What runs of clusters have seen, by name.
     #[must_use]
     pub fn counts(&self) -> Vec<(&'static str, u64)> {
-        let faults =
-            Kind::ALL.into_iter().map(|kind| (kind.name(), self.faults.get(&kind).copied().unwrap_or(0)));
+        let faults = FaultKind::ALL
+            .into_iter()
+            .map(|kind| (kind.name(), self.faults.get(&kind).copied().unwrap_or(0)));
         let others = [
             ("events", self.events),
             ("simulated seconds", self.simulated_us / 1_000_000),
@@ -365,7 +366,7 @@ impl Coverage {
         const NOT_ASKED: [&str; 3] = ["searches given up", "splits refused", "decisions not held"];
         // What was staged expires where its client died in between: one in a dozen runs at most. A split comes amidst a partition that is
         // gone through in one of twenty.
-        const LATE: [&str; 2] = ["staged pieces expired", "scans that went on in daughters"];
+        const LATE: [&str; 2] = ["staged pieces expired", "scans that went on in children"];
         // Sessions are remembered for ten minutes, and a copy that comes later mostly names an epoch that is over, too: of 300 runs,
         // one or two had all that there were.
         const RARE: [&str; 1] = ["sessions forgotten"];

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use zerohop_session::{Error, Reply, Time};
+use zerohop_session::{Reply, SessionError, Time};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
-use crate::snapshots::Seen;
-use crate::transacted::Transacted;
-use crate::workload::operation::Operation;
+use crate::snapshots::SnapshotHistory;
+use crate::transacted::TransactionRecord;
+use crate::workload::operation::RecordCall;
 use crate::workload::tokens::shown;
 
 /// One operation of a client, from its submission to its end.
@@ -21,7 +21,7 @@ pub struct Call {
     /// On which slice of it: the smallest that splits may make, so that what is in one stays in one partition.
     pub partition: PartitionId,
     /// What was asked.
-    pub operation: Operation,
+    pub operation: RecordCall,
     /// When.
     pub invoked: Time,
     /// How long its client tries, at most: its deadline.
@@ -29,14 +29,14 @@ pub struct Call {
     /// When its client was told what came of it; nothing if the client was gone by then.
     pub returned: Option<Time>,
     /// What came of it.
-    pub end: End,
+    pub end: OperationEnd,
     /// Bounds of what the owner's clock may have shown, in milliseconds since 1970, while this was under way.
     pub clock_ms: (u64, u64),
 }
 
 /// What came of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum OperationEnd {
     /// It is under way, or its client went away.
     Open,
     /// It was done.
@@ -46,17 +46,17 @@ pub enum End {
     /// The client was told that it may or may not have been done.
     Unknown,
     /// The client was told that it was not done.
-    NotDone(Error),
+    NotDone(SessionError),
 }
 
-impl End {
+impl OperationEnd {
     /// What the client was told.
     #[must_use]
-    pub fn of(result: Result<Reply, Error>) -> Self {
+    pub fn of(result: Result<Reply, SessionError>) -> Self {
         match result {
             Ok(reply) => Self::Done(reply),
-            Err(Error::Unknown { .. }) => Self::Unknown,
-            Err(Error::Answer { failure }) if is_outcome(&failure) => Self::Failed(failure),
+            Err(SessionError::Unknown { .. }) => Self::Unknown,
+            Err(SessionError::Answer { failure }) if is_outcome(&failure) => Self::Failed(failure),
             Err(error) => Self::NotDone(error),
         }
     }
@@ -82,11 +82,11 @@ pub(crate) fn is_outcome(failure: &Failure<'_>) -> bool {
     )
 }
 
-impl fmt::Display for End {
+impl fmt::Display for OperationEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Open => f.write_str("open"),
-            Self::Done(reply) => write!(f, "{}", Shown(reply)),
+            Self::Done(reply) => write!(f, "{}", ShownReply(reply)),
             Self::Failed(Failure::CompareFailed { version, seen: Some(seen) }) => {
                 write!(f, "it is {} @{version}", shown(seen))
             }
@@ -113,9 +113,9 @@ impl fmt::Display for Call {
 }
 
 /// A reply with its bytes as text.
-struct Shown<'r>(&'r Reply);
+struct ShownReply<'r>(&'r Reply);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for ShownReply<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Reply::Done { version, number } => write!(f, "done {number} @{version}"),
@@ -203,13 +203,13 @@ pub struct Loss {
 
 /// Everything that one run leaves behind for the checkers.
 #[derive(Clone, Debug, Default)]
-pub struct History {
+pub struct RunHistory {
     /// In the order of their submission, audits among them.
     pub calls: Vec<Call>,
     /// Of a cluster: transactions, and what is done to the records that these are about, in the order of their submission.
-    pub transactions: Vec<Transacted>,
+    pub transactions: Vec<TransactionRecord>,
     /// Of a cluster: snapshots of their keyspaces.
-    pub snapshots: Vec<Seen>,
+    pub snapshots: Vec<SnapshotHistory>,
     /// Of a cluster: scans of the other keyspaces, those too that did not go to the end.
     pub scans: Vec<Scan>,
     /// The keyspaces of transactions.
@@ -226,9 +226,9 @@ pub struct History {
     pub clocks_were_set: bool,
     /// When faults ended: from then on every operation must be done.
     pub healed: Option<Time>,
-    /// Of a cluster: whose only copy that counts has rotted, and was found so by a start. Nobody is served there
+    /// Of a cluster: whose only copy that counts is corrupt, and was found so by a start. Nobody is served there
     /// (`docs/reliability.md`, Known gaps).
-    pub rotten: Vec<(KeyspaceId, PartitionId)>,
+    pub corrupt: Vec<(KeyspaceId, PartitionId)>,
     /// When no operation may be open any more.
     pub ended: Time,
 }
@@ -244,7 +244,7 @@ pub struct KeyspaceHistory {
     pub dropped: Option<Time>,
 }
 
-impl History {
+impl RunHistory {
     /// A keyspace that was there at some time.
     #[must_use]
     pub fn keyspace(&self, id: KeyspaceId) -> Option<&KeyspaceHistory> {

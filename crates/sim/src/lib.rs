@@ -30,5 +30,5 @@ pub mod transacted;
 pub mod workload;
 mod world;
 
-pub use run::{Run, run, run_cluster, run_twice};
-pub use trace::Keep;
+pub use run::{RunReport, run, run_cluster, run_twice};
+pub use trace::LineRetention;

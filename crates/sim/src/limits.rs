@@ -76,7 +76,7 @@ pub const CLUSTER_WHOLE_US: u64 = 60_000_000;
 pub const SNAPSHOTS_OVER_US: u64 = 20_000_000;
 
 /// How long after that nothing of any transaction must be left: what was staged goes after 60 s, which a primary that has come since
-/// counts anew.
+/// counts again.
 pub const TRANSACTIONS_OVER_US: u64 = 70_000_000;
 
 /// Starts of its process that an instance's disk remembers: more than happen between two maps.

@@ -4,13 +4,13 @@ use std::io::{Write, stdout};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use zerohop_sim::command::{self, Ended, simulate};
+use zerohop_sim::command::{self, CommandEnd, simulate};
 use zerohop_sim::coverage::Coverage;
-use zerohop_sim::{Keep, Run, run, run_twice};
+use zerohop_sim::{LineRetention, RunReport, run, run_twice};
 
 /// A simulated node and its clients, from a seed; or whole clusters.
 #[derive(Debug, Parser)]
-struct Arguments {
+struct NodeSimArguments {
     /// Plays this seed, and says what came of it.
     #[arg(long, conflicts_with = "seeds")]
     seed: Option<u64>,
@@ -30,7 +30,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Clusters {
     /// Clusters: the same as `zerohop sim`.
-    Cluster(command::Arguments),
+    Cluster(command::SimArguments),
 }
 
 fn parse_seeds(text: &str) -> Result<(u64, u64), String> {
@@ -39,17 +39,17 @@ fn parse_seeds(text: &str) -> Result<(u64, u64), String> {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = NodeSimArguments::parse();
     if let Some(Clusters::Cluster(arguments)) = arguments.clusters {
         return match simulate(&arguments, &mut say) {
-            Ended::Passed => ExitCode::SUCCESS,
-            Ended::Failed | Ended::NoScenario => ExitCode::FAILURE,
+            CommandEnd::Passed => ExitCode::SUCCESS,
+            CommandEnd::Failed | CommandEnd::NoScenario => ExitCode::FAILURE,
         };
     }
     let passed = match arguments {
-        Arguments { seed: Some(seed), events, .. } => play_one(seed, events),
-        Arguments { seeds: Some(seeds), survey: true, .. } => survey(seeds),
-        Arguments { seeds, .. } => play_many(seeds.unwrap_or((0, 40))),
+        NodeSimArguments { seed: Some(seed), events, .. } => play_one(seed, events),
+        NodeSimArguments { seeds: Some(seeds), survey: true, .. } => survey(seeds),
+        NodeSimArguments { seeds, .. } => play_many(seeds.unwrap_or((0, 40))),
     };
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -60,7 +60,7 @@ fn say(text: &str) {
 }
 
 fn play_one(seed: u64, events: bool) -> bool {
-    let played = run(seed, if events { Keep::All } else { Keep::Tail });
+    let played = run(seed, if events { LineRetention::All } else { LineRetention::Tail });
     if events || !played.violations.is_empty() {
         played.lines.iter().for_each(|line| say(line));
     }
@@ -73,7 +73,7 @@ fn play_many((from, to): (u64, u64)) -> bool {
         let played = run_twice(seed);
         coverage.add(&played.coverage);
         if !played.violations.is_empty() {
-            run(seed, Keep::Tail).lines.iter().for_each(|line| say(line));
+            run(seed, LineRetention::Tail).lines.iter().for_each(|line| say(line));
             tell(&played);
             say(&format!("replay it with: cargo run -p zerohop-sim -- --seed {seed} --events"));
             return false;
@@ -92,7 +92,7 @@ fn survey((from, to): (u64, u64)) -> bool {
     let mut coverage = Coverage::default();
     let mut failed = 0;
     for seed in from..to {
-        let played = run(seed, Keep::Nothing);
+        let played = run(seed, LineRetention::Nothing);
         coverage.add(&played.coverage);
         if let Some(first) = played.violations.first() {
             failed += 1;
@@ -105,7 +105,7 @@ fn survey((from, to): (u64, u64)) -> bool {
     failed == 0
 }
 
-fn tell(played: &Run) -> bool {
+fn tell(played: &RunReport) -> bool {
     for violation in &played.violations {
         say(&violation.to_string());
     }

@@ -3,14 +3,14 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::check::{Violation, check};
-use crate::cluster::{Cluster, Limits};
+use crate::cluster::{Limits, SimulatedCluster};
 use crate::coverage::Coverage;
-use crate::trace::Keep;
-use crate::world::World;
+use crate::trace::LineRetention;
+use crate::world::NodeWorld;
 
 /// What came of a run.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct RunReport {
     /// Its seed.
     pub seed: u64,
     /// Of every event and every byte that travelled.
@@ -25,8 +25,8 @@ pub struct Run {
 
 /// Plays a seed and checks its history.
 #[must_use]
-pub fn run(seed: u64, keep: Keep) -> Run {
-    let mut world = World::new(seed, keep);
+pub fn run(seed: u64, keep: LineRetention) -> RunReport {
+    let mut world = NodeWorld::new(seed, keep);
     // A broken invariant is a finding as any other; what led to it is in the trace.
     let played = catch_unwind(AssertUnwindSafe(|| world.run()));
     let mut violations: Vec<Violation> = Vec::new();
@@ -46,13 +46,13 @@ pub fn run(seed: u64, keep: Keep) -> Run {
     }
     let troubles = world.troubles.drain(..).map(|what| Violation { checker: "world", what });
     violations.extend(troubles);
-    Run { seed, digest: world.trace.digest(), violations, coverage, lines: world.trace.into_lines() }
+    RunReport { seed, digest: world.trace.digest(), violations, coverage, lines: world.trace.into_lines() }
 }
 
 /// Plays a seed with a cluster, and checks its history.
 #[must_use]
-pub fn run_cluster(seed: u64, limits: Limits, keep: Keep) -> Run {
-    let mut world = Cluster::new(seed, keep, limits);
+pub fn run_cluster(seed: u64, limits: Limits, keep: LineRetention) -> RunReport {
+    let mut world = SimulatedCluster::new(seed, keep, limits);
     let played = catch_unwind(AssertUnwindSafe(|| world.run()));
     let troubles = world.troubles.drain(..).map(|(checker, what)| Violation { checker, what });
     let mut violations: Vec<Violation> = troubles.collect();
@@ -71,14 +71,14 @@ pub fn run_cluster(seed: u64, limits: Limits, keep: Keep) -> Run {
             violations.push(Violation { checker: "panic", what: text.to_owned() });
         }
     }
-    Run { seed, digest: world.trace.digest(), violations, coverage, lines: world.trace.into_lines() }
+    RunReport { seed, digest: world.trace.digest(), violations, coverage, lines: world.trace.into_lines() }
 }
 
 /// Plays a seed twice: the second run must be the first, to the byte.
 #[must_use]
-pub fn run_twice(seed: u64) -> Run {
-    let mut first = run(seed, Keep::Nothing);
-    let second = run(seed, Keep::Nothing);
+pub fn run_twice(seed: u64) -> RunReport {
+    let mut first = run(seed, LineRetention::Nothing);
+    let second = run(seed, LineRetention::Nothing);
     if first.digest != second.digest {
         let what = format!("two runs of one seed differ: {:016x} and {:016x}", first.digest, second.digest);
         first.violations.push(Violation { checker: "digest", what });

@@ -9,7 +9,7 @@ use crate::streams::Draw;
 
 /// Everything that is drawn before a run begins. Times are in microseconds; a mean of zero means never.
 #[derive(Clone, Debug)]
-pub(crate) struct Scenario {
+pub(crate) struct NodeScenario {
     pub(crate) clients: usize,
     pub(crate) instances: u32,
     /// Calls that a client has under way at once.
@@ -106,7 +106,7 @@ pub(crate) struct ClientFaults {
 const MS: u64 = 1_000;
 const SECOND: u64 = 1_000_000;
 
-impl Scenario {
+impl NodeScenario {
     pub(crate) fn new(random: &mut Random) -> Self {
         let mut some = |out_of: u64, value: u64| if random.chance(1, out_of) { value } else { 0 };
         let crash_every_us = some(2, 2 * SECOND) / some(3, 5).max(1);

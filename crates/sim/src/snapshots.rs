@@ -2,11 +2,11 @@
 
 use zerohop_session::Time;
 
-use crate::check::cycles::Action;
+use crate::check::cycles::CheckedAction;
 
 /// A snapshot that was opened.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct SnapshotHistory {
     /// Whose.
     pub client: usize,
     /// Its time: what has a later version is not in it.
@@ -27,32 +27,32 @@ pub struct SnapshotRead {
     /// What was read: another number for each record, and each blob.
     pub of: u64,
     /// What was there.
-    pub found: Found,
+    pub found: SnapshotRecord,
 }
 
 /// A record, or a blob with its chunks, as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct SnapshotRecord {
     /// Its version, or the latest of those of its chunks; zero: there was none.
     pub version: u64,
     /// What that is to the checker of transactions.
-    pub actions: Vec<Action>,
+    pub actions: Vec<CheckedAction>,
     /// Of an account: of which bank, of how many accounts, and what it holds.
     pub account: Option<(u64, usize, i64)>,
     /// It is nothing that can be there: why.
     pub strange: Option<String>,
 }
 
-impl Found {
+impl SnapshotRecord {
     /// There is nothing.
     #[must_use]
-    pub fn nothing() -> Found {
-        Found { version: 0, actions: Vec::new(), account: None, strange: None }
+    pub fn nothing() -> SnapshotRecord {
+        SnapshotRecord { version: 0, actions: Vec::new(), account: None, strange: None }
     }
 
     /// There is something that cannot be.
     #[must_use]
-    pub fn strange(why: String) -> Found {
-        Found { strange: Some(why), ..Found::nothing() }
+    pub fn strange(why: String) -> SnapshotRecord {
+        SnapshotRecord { strange: Some(why), ..SnapshotRecord::nothing() }
     }
 }

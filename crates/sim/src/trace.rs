@@ -12,7 +12,7 @@ use crate::limits::TRACE_TAIL_LINES;
 
 /// What is done with lines beside taking them into the digest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Keep {
+pub enum LineRetention {
     /// Nothing.
     #[default]
     Nothing,
@@ -25,7 +25,7 @@ pub enum Keep {
 /// The trace of one run.
 pub(crate) struct Trace {
     digest: Xxh3,
-    keep: Keep,
+    keep: LineRetention,
     lines: VecDeque<String>,
     line: String,
     /// Lines so far.
@@ -33,7 +33,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    pub(crate) fn new(keep: Keep) -> Self {
+    pub(crate) fn new(keep: LineRetention) -> Self {
         Self { digest: Xxh3::new(), keep, lines: VecDeque::new(), line: String::new(), count: 0 }
     }
 
@@ -45,10 +45,10 @@ impl Trace {
         self.digest.update(self.line.as_bytes());
         self.digest.update(b"\n");
         self.count += 1;
-        if self.keep == Keep::Nothing {
+        if self.keep == LineRetention::Nothing {
             return;
         }
-        if self.keep == Keep::Tail && self.lines.len() >= TRACE_TAIL_LINES {
+        if self.keep == LineRetention::Tail && self.lines.len() >= TRACE_TAIL_LINES {
             self.lines.pop_front();
         }
         self.lines.push_back(self.line.clone());
@@ -57,7 +57,7 @@ impl Trace {
     /// Something happened that happens all the time: its words are made only where they are kept, and the digest takes a
     /// number in their place.
     pub(crate) fn note(&mut self, now: Time, what: fmt::Arguments<'_>, number: u64) {
-        if self.keep == Keep::Nothing {
+        if self.keep == LineRetention::Nothing {
             self.digest.update(&now.0.to_le_bytes());
             self.digest.update(&number.to_le_bytes());
             self.count += 1;
@@ -108,17 +108,17 @@ mod tests {
             trace.bytes(bytes);
             (trace.digest(), trace.into_lines())
         };
-        let (digest, lines) = run(Keep::All, 1_500_000, "crash", b"abc");
+        let (digest, lines) = run(LineRetention::All, 1_500_000, "crash", b"abc");
         assert_eq!(lines, ["    1.500000 crash"]);
-        assert_eq!(run(Keep::Nothing, 1_500_000, "crash", b"abc"), (digest, Vec::new()));
-        assert_ne!(run(Keep::All, 1_500_001, "crash", b"abc").0, digest);
-        assert_ne!(run(Keep::All, 1_500_000, "crush", b"abc").0, digest);
-        assert_ne!(run(Keep::All, 1_500_000, "crash", b"abd").0, digest);
+        assert_eq!(run(LineRetention::Nothing, 1_500_000, "crash", b"abc"), (digest, Vec::new()));
+        assert_ne!(run(LineRetention::All, 1_500_001, "crash", b"abc").0, digest);
+        assert_ne!(run(LineRetention::All, 1_500_000, "crush", b"abc").0, digest);
+        assert_ne!(run(LineRetention::All, 1_500_000, "crash", b"abd").0, digest);
     }
 
     #[test]
     fn a_tail_is_bounded() {
-        let mut trace = Trace::new(Keep::Tail);
+        let mut trace = Trace::new(LineRetention::Tail);
         (0..3 * TRACE_TAIL_LINES).for_each(|n| trace.say(Time(n as u64), format_args!("{n}")));
         let lines = trace.into_lines();
         assert_eq!(lines.len(), TRACE_TAIL_LINES);

@@ -5,12 +5,12 @@ use std::fmt;
 use zerohop_session::Time;
 use zerohop_wire::ids::Timestamp;
 
-use crate::check::cycles::{Action, Fate, Transaction};
+use crate::check::cycles::{CheckedAction, Transaction, TransactionFate};
 use crate::workload::blobs::is_mark;
 
 /// One transaction, or something that is as good as one: a read of several records, an operation on one.
 #[derive(Clone, Debug)]
-pub struct Transacted {
+pub struct TransactionRecord {
     /// Whose.
     pub client: usize,
     /// Its actions, with what they brought, as far as they are on lists and registers; times are in microseconds.
@@ -20,7 +20,7 @@ pub struct Transacted {
     /// Of lists that were read: which, its last value, and its version.
     pub lists: Vec<(u64, u64, Timestamp)>,
     /// What it has shown of blobs, or done to them: which, and whether there is one.
-    pub lives: Vec<(u64, Life)>,
+    pub lives: Vec<(u64, BlobLife)>,
     /// If all accounts of a bank were read: what they hold together.
     pub sum: Option<i64>,
     /// When it had to have ended.
@@ -28,12 +28,12 @@ pub struct Transacted {
     /// Its client went away.
     pub is_left: bool,
     /// How it ended otherwise than well.
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<TransactionTrouble>,
 }
 
 /// A blob of a name, by the time of its creation: the next of the name has a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
+pub enum BlobLife {
     /// It was there.
     Seen(u64),
     /// It goes, if this is done.
@@ -44,7 +44,7 @@ pub enum Life {
 
 /// How a transaction can end otherwise than well.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum TransactionTrouble {
     /// What it rested on had changed, or was not there.
     Conflict(String),
     /// Something else stood in its way, or its end is not known.
@@ -53,7 +53,7 @@ pub enum Trouble {
     Strange(String),
 }
 
-impl Transacted {
+impl TransactionRecord {
     /// When it began.
     #[must_use]
     pub fn begin(&self) -> Time {
@@ -67,7 +67,7 @@ impl Transacted {
     }
 }
 
-impl fmt::Display for Transacted {
+impl fmt::Display for TransactionRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Transaction { begin, end, fate, actions } = &self.transaction;
         write!(f, "c{} [{begin} .. ", self.client)?;
@@ -81,12 +81,12 @@ impl fmt::Display for Transacted {
         }
         for action in actions {
             match action {
-                Action::Append { key, value } => write!(f, "; {key:x} << {value}")?,
-                Action::Write { key, value, .. } => write!(f, "; {key:x} := {value}")?,
-                Action::Look { key, value, version } => write!(f, "; {key:x} = {value} @{version}")?,
+                CheckedAction::Append { key, value } => write!(f, "; {key:x} << {value}")?,
+                CheckedAction::Write { key, value, .. } => write!(f, "; {key:x} := {value}")?,
+                CheckedAction::Look { key, value, version } => write!(f, "; {key:x} = {value} @{version}")?,
                 // There are as many of them as marks.
-                Action::Read { key, values } if is_mark(*key) && values.is_empty() => {}
-                Action::Read { key, values } => {
+                CheckedAction::Read { key, values } if is_mark(*key) && values.is_empty() => {}
+                CheckedAction::Read { key, values } => {
                     let from = values.len().saturating_sub(VALUES_SHOWN);
                     let more = if from > 0 { ".." } else { "" };
                     write!(f, "; {key:x} = [{more}{:?}] of {}", &values[from..], values.len())?;
@@ -100,7 +100,11 @@ impl fmt::Display for Transacted {
             write!(f, "; sum {sum}")?;
         }
         match &self.trouble {
-            Some(Trouble::Conflict(why) | Trouble::Other(why) | Trouble::Strange(why)) => {
+            Some(
+                TransactionTrouble::Conflict(why)
+                | TransactionTrouble::Other(why)
+                | TransactionTrouble::Strange(why),
+            ) => {
                 write!(f, "; {why}")
             }
             None => Ok(()),
@@ -111,13 +115,13 @@ impl fmt::Display for Transacted {
 /// Of a list, so many of its last values are shown.
 const VALUES_SHOWN: usize = 6;
 
-impl Transacted {
+impl TransactionRecord {
     /// One that has begun, and of whose end nothing is known.
     #[must_use]
-    pub fn begun(client: usize, now: Time, deadline: Time, actions: Vec<Action>) -> Transacted {
-        Transacted {
+    pub fn begun(client: usize, now: Time, deadline: Time, actions: Vec<CheckedAction>) -> TransactionRecord {
+        TransactionRecord {
             client,
-            transaction: Transaction { begin: now.0, end: None, fate: Fate::Unknown, actions },
+            transaction: Transaction { begin: now.0, end: None, fate: TransactionFate::Unknown, actions },
             version: None,
             lists: Vec::new(),
             lives: Vec::new(),

@@ -38,14 +38,14 @@ impl fmt::Display for ConfigError {
 
 /// What ended a connection, as [`fault_of`] finds it again in an [`io::Error`].
 #[derive(Debug)]
-struct Ended {
+struct ConnectionFault {
     fault: AuthFault,
     reason: Error,
 }
 
-impl std::error::Error for Ended {}
+impl std::error::Error for ConnectionFault {}
 
-impl fmt::Display for Ended {
+impl fmt::Display for ConnectionFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.fault, self.reason)
     }
@@ -54,7 +54,7 @@ impl fmt::Display for Ended {
 /// Why TLS ended a connection, if it was TLS that did.
 #[must_use]
 pub fn fault_of(error: &io::Error) -> Option<AuthFault> {
-    Some(error.get_ref()?.downcast_ref::<Ended>()?.fault)
+    Some(error.get_ref()?.downcast_ref::<ConnectionFault>()?.fault)
 }
 
 /// The error of a connection whose other side says what TLS does not take. Its kind is
@@ -74,5 +74,5 @@ pub(crate) fn ended(reason: Error) -> io::Error {
         Error::InvalidMessage(InvalidMessage::InvalidContentType) => AuthFault::NoTlsThere,
         _ => AuthFault::Tls,
     };
-    io::Error::new(io::ErrorKind::InvalidData, Ended { fault, reason })
+    io::Error::new(io::ErrorKind::InvalidData, ConnectionFault { fault, reason })
 }

@@ -9,13 +9,13 @@ use zerohop_wire::AuthFault;
 use super::*;
 
 /// A CA, and a certificate by it with its key; all as PEM.
-struct Made {
+struct TestCertificates {
     ca: String,
     certificate: String,
     key: String,
 }
 
-fn made(names: &[&str]) -> Made {
+fn made(names: &[&str]) -> TestCertificates {
     let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.distinguished_name.push(DnType::CommonName, "a CA of tests");
@@ -25,10 +25,10 @@ fn made(names: &[&str]) -> Made {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap().pem();
-    Made { ca, certificate, key: key.serialize_pem() }
+    TestCertificates { ca, certificate, key: key.serialize_pem() }
 }
 
-fn pair(server: &Made, ca: &Made, host: &str) -> (Tls, Tls) {
+fn pair(server: &TestCertificates, ca: &TestCertificates, host: &str) -> (Tls, Tls) {
     let config = ServerTls::new(server.certificate.as_bytes(), server.key.as_bytes()).unwrap();
     let client = ClientTls::new(ca.ca.as_bytes()).unwrap();
     (Tls::server(&config).unwrap(), Tls::client(&client, host).unwrap())
@@ -129,7 +129,7 @@ fn what_is_said_arrives_whatever_the_sockets_take_at_a_time() {
 }
 
 /// How the client takes the server's part of the handshake.
-fn refused(server: &Made, ca: &Made, host: &str) -> Option<AuthFault> {
+fn refused(server: &TestCertificates, ca: &TestCertificates, host: &str) -> Option<AuthFault> {
     let (mut server, mut client) = pair(server, ca, host);
     let mut wires = Wires::default();
     client.flush(&mut wires.client(usize::MAX)).unwrap();

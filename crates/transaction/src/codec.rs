@@ -8,8 +8,8 @@ use std::fmt;
 use bytes::Bytes;
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
 
-use crate::id::{Attempt, Durability, Floor, Place, Span, StageId, TransactionId};
-use crate::item::{Access, Body, Item, Items, Part};
+use crate::id::{Attempt, Durability, Floor, KeyspaceSlice, RoutingKey, StageId, TransactionId};
+use crate::item::{Access, ItemBody, Items, TransactionItem, TransactionPart};
 use crate::limits::ITEMS_MAX;
 use crate::reason::{Reason, Refusal};
 
@@ -59,11 +59,11 @@ impl std::error::Error for CodecError {}
 
 /// Bytes being written.
 #[derive(Debug, Default)]
-pub(crate) struct Writer {
+pub(crate) struct CodecWriter {
     pub(crate) out: Vec<u8>,
 }
 
-impl Writer {
+impl CodecWriter {
     pub(crate) fn u8(&mut self, value: u8) {
         self.out.push(value);
     }
@@ -86,13 +86,13 @@ impl Writer {
         self.out.extend_from_slice(bytes);
     }
 
-    pub(crate) fn place(&mut self, place: Place) {
+    pub(crate) fn place(&mut self, place: RoutingKey) {
         self.u32(place.keyspace.0);
         self.u64(place.point);
     }
 
     pub(crate) fn id(&mut self, id: TransactionId) {
-        self.place(id.decider);
+        self.place(id.coordinator);
         self.stage(StageId { session: id.session, sequence: id.sequence });
     }
 
@@ -112,7 +112,7 @@ impl Writer {
         self.u64(attempt.counter);
     }
 
-    pub(crate) fn span(&mut self, span: Span) {
+    pub(crate) fn span(&mut self, span: KeyspaceSlice) {
         self.u32(span.keyspace.0);
         self.u64(span.first);
         self.u64(span.last);
@@ -142,20 +142,20 @@ impl Writer {
         self.u8(kind);
     }
 
-    pub(crate) fn item(&mut self, item: &Item) {
+    pub(crate) fn item(&mut self, item: &TransactionItem) {
         self.u64(item.cell);
         self.access(item.access);
-        self.u8(u8::from(item.seen.is_some()) | if matches!(item.body, Body::Staged(_)) { 2 } else { 0 });
+        self.u8(u8::from(item.seen.is_some()) | if matches!(item.body, ItemBody::Staged(_)) { 2 } else { 0 });
         if let Some(seen) = item.seen {
             self.u64(seen.0);
         }
         match &item.body {
-            Body::Inline(bytes) => self.bytes(bytes),
-            Body::Staged(id) => self.stage(*id),
+            ItemBody::Inline(bytes) => self.bytes(bytes),
+            ItemBody::Staged(id) => self.stage(*id),
         }
     }
 
-    pub(crate) fn parts(&mut self, parts: &[Part]) {
+    pub(crate) fn parts(&mut self, parts: &[TransactionPart]) {
         self.count(parts.len());
         for part in parts {
             self.place(part.place);
@@ -176,13 +176,13 @@ impl Writer {
 }
 
 /// Bytes being read. Each field is `None` where they end too soon.
-pub(crate) struct Reader<'a> {
+pub(crate) struct CodecReader<'a> {
     bytes: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { bytes }
+impl<'a> CodecReader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> CodecReader<'a> {
+        CodecReader { bytes }
     }
 
     pub(crate) fn is_at_end(&self) -> bool {
@@ -237,14 +237,14 @@ impl<'a> Reader<'a> {
         self.u64().map(Timestamp)
     }
 
-    pub(crate) fn place(&mut self) -> Option<Place> {
-        Some(Place { keyspace: KeyspaceId(self.u32()?), point: self.u64()? })
+    pub(crate) fn place(&mut self) -> Option<RoutingKey> {
+        Some(RoutingKey { keyspace: KeyspaceId(self.u32()?), point: self.u64()? })
     }
 
     pub(crate) fn id(&mut self) -> Option<TransactionId> {
-        let decider = self.place()?;
+        let coordinator = self.place()?;
         let StageId { session, sequence } = self.stage()?;
-        Some(TransactionId { decider, session, sequence })
+        Some(TransactionId { coordinator, session, sequence })
     }
 
     pub(crate) fn stage(&mut self) -> Option<StageId> {
@@ -260,8 +260,8 @@ impl<'a> Reader<'a> {
         Some(Attempt { epoch: PartitionEpoch(self.u64()?), counter: self.u64()? })
     }
 
-    pub(crate) fn span(&mut self) -> Option<Span> {
-        let span = Span { keyspace: KeyspaceId(self.u32()?), first: self.u64()?, last: self.u64()? };
+    pub(crate) fn span(&mut self) -> Option<KeyspaceSlice> {
+        let span = KeyspaceSlice { keyspace: KeyspaceId(self.u32()?), first: self.u64()?, last: self.u64()? };
         (span.first <= span.last).then_some(span)
     }
 
@@ -291,19 +291,19 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(crate) fn item(&mut self) -> Option<Item> {
+    pub(crate) fn item(&mut self) -> Option<TransactionItem> {
         let (cell, access, flags) = (self.u64()?, self.access()?, self.u8()?);
         (flags & !3 == 0).then_some(())?;
         let seen = if flags & 1 != 0 { Some(self.timestamp()?) } else { None };
         let body = match flags & 2 {
-            0 => Body::Inline(self.bytes(crate::limits::INLINE_BYTES_MAX)?),
-            _ => Body::Staged(self.stage()?),
+            0 => ItemBody::Inline(self.bytes(crate::limits::INLINE_BYTES_MAX)?),
+            _ => ItemBody::Staged(self.stage()?),
         };
-        Some(Item { cell, access, seen, body })
+        Some(TransactionItem { cell, access, seen, body })
     }
 
     /// Parts, of at most [`ITEMS_MAX`] items in all.
-    pub(crate) fn parts(&mut self) -> Option<Vec<Part>> {
+    pub(crate) fn parts(&mut self) -> Option<Vec<TransactionPart>> {
         let mut left = ITEMS_MAX;
         self.list((18, crate::limits::PARTICIPANTS_MAX), |from| {
             let (place, durability) = (from.place()?, from.durability()?);
@@ -315,7 +315,7 @@ impl<'a> Reader<'a> {
             if let Items::Inline(items) = &items {
                 left -= items.len();
             }
-            Some(Part { place, durability, items })
+            Some(TransactionPart { place, durability, items })
         })
     }
 }
@@ -325,19 +325,19 @@ const ITEM_BYTES_MIN: usize = 15;
 
 /// The parts of a transaction as its client sends them: version (1), parts.
 #[must_use]
-pub fn encode_parts(parts: &[Part]) -> Vec<u8> {
-    let bytes = 5 + parts.iter().map(Part::bytes_about).sum::<usize>();
-    let mut out = Writer { out: Vec::with_capacity(bytes) };
+pub fn encode_parts(parts: &[TransactionPart]) -> Vec<u8> {
+    let bytes = 5 + parts.iter().map(TransactionPart::bytes_about).sum::<usize>();
+    let mut out = CodecWriter { out: Vec::with_capacity(bytes) };
     out.u8(PARTS_VERSION);
     out.parts(parts);
     out.out
 }
 
-/// Reads the parts of a transaction. Their order is for [`crate::Request::check`].
+/// Reads the parts of a transaction. Their order is for [`crate::TransactionRequest::check`].
 ///
 /// # Errors
 /// See [`CodecError`].
-pub fn decode_parts(bytes: &[u8]) -> Result<Vec<Part>, CodecError> {
+pub fn decode_parts(bytes: &[u8]) -> Result<Vec<TransactionPart>, CodecError> {
     if bytes.len() > crate::limits::ENCODED_BYTES_MAX {
         return Err(CodecError::TooLong);
     }
@@ -348,8 +348,8 @@ pub fn decode_parts(bytes: &[u8]) -> Result<Vec<Part>, CodecError> {
 
 /// A list of items as it is staged, where it is too long to travel with the transaction: version (1), number (4), items.
 #[must_use]
-pub fn encode_items(items: &[Item]) -> Vec<u8> {
-    let mut out = Writer::default();
+pub fn encode_items(items: &[TransactionItem]) -> Vec<u8> {
+    let mut out = CodecWriter::default();
     out.u8(PARTS_VERSION);
     out.count(items.len());
     items.iter().for_each(|item| out.item(item));
@@ -360,18 +360,18 @@ pub fn encode_items(items: &[Item]) -> Vec<u8> {
 ///
 /// # Errors
 /// See [`CodecError`].
-pub fn decode_items(bytes: &[u8]) -> Result<Vec<Item>, CodecError> {
+pub fn decode_items(bytes: &[u8]) -> Result<Vec<TransactionItem>, CodecError> {
     if bytes.len() > crate::limits::STAGED_ITEMS_BYTES_MAX {
         return Err(CodecError::TooLong);
     }
     let mut from = versioned(bytes)?;
-    let items = from.list((ITEM_BYTES_MIN, ITEMS_MAX), Reader::item);
+    let items = from.list((ITEM_BYTES_MIN, ITEMS_MAX), CodecReader::item);
     items.filter(|_| from.is_at_end()).ok_or(CodecError::Damaged)
 }
 
 /// What is behind the version.
-fn versioned(bytes: &[u8]) -> Result<Reader<'_>, CodecError> {
-    let mut from = Reader::new(bytes);
+fn versioned(bytes: &[u8]) -> Result<CodecReader<'_>, CodecError> {
+    let mut from = CodecReader::new(bytes);
     match from.u8() {
         Some(PARTS_VERSION) => Ok(from),
         Some(found) => Err(CodecError::Version { found }),

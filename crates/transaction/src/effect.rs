@@ -3,14 +3,14 @@
 use bytes::Bytes;
 use zerohop_wire::ids::Timestamp;
 
-use crate::entry::Entry;
-use crate::id::{Durability, Place, TransactionId};
+use crate::entry::TransactionEntry;
+use crate::id::{Durability, RoutingKey, TransactionId};
 use crate::message::Message;
 use crate::reason::Refusal;
 
 /// How a transaction has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum TransactionOutcome {
     /// It is done.
     Committed {
         /// Its version.
@@ -21,7 +21,7 @@ pub enum Outcome {
     /// Nothing was done, and nothing will be.
     Aborted {
         /// Who refused it.
-        by: Place,
+        by: RoutingKey,
         /// Why.
         refusal: Refusal,
     },
@@ -33,12 +33,12 @@ pub struct Ticket(pub u64);
 
 /// What the partition is to do, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum TransactionEffect {
     /// Append this to the log now, in the order of these effects; it is flushed as `durability` asks. Once it is
     /// committed, [`crate::Transactions::committed`]. It may be lost only with this primary.
     Append {
         /// What.
-        entry: Entry,
+        entry: TransactionEntry,
         /// How durable.
         durability: Durability,
     },
@@ -50,18 +50,18 @@ pub enum Effect {
         /// Which request.
         ticket: Ticket,
         /// How the transaction ended.
-        outcome: Outcome,
+        outcome: TransactionOutcome,
     },
     /// No intent that was there when the read arrived stands any more: read now.
     Read(Ticket),
     /// The write holds its cells: evaluate and append it now, then [`crate::Transactions::leave`].
     Write(Ticket),
-    /// What was decided is missing at a participant, although it is not finished; or, where the place is the decider's, the
+    /// What was decided is missing at a participant, although it is not finished; or, where the place is the coordinator's, the
     /// keyspace that decides is gone, and what was prepared here is undone, whatever was decided. Tell the operator.
     Loss {
         /// Of which transaction.
         id: TransactionId,
         /// Where.
-        place: Place,
+        place: RoutingKey,
     },
 }

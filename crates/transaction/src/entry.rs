@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use zerohop_wire::ids::{LogIndex, Timestamp};
 
-use crate::codec::{CodecError, Reader, VERSION, Writer};
-use crate::id::{Attempt, Durability, Floor, Place, Span, StageId, TransactionId};
+use crate::codec::{CodecError, CodecReader, CodecWriter, VERSION};
+use crate::id::{Attempt, Durability, Floor, KeyspaceSlice, RoutingKey, StageId, TransactionId};
 use crate::item::Access;
 use crate::limits::{
     EFFECT_BYTES_MAX, ENCODED_BYTES_MAX, FLOORS_MAX, ITEMS_MAX, PARTICIPANTS_MAX, RESULT_BYTES_MAX,
@@ -21,31 +21,31 @@ const HEAD_BYTES: usize = 128;
 /// Of the name of a staged piece.
 const STAGE_BYTES: usize = 24;
 
-/// Of a decider's floor.
+/// Of a coordinator's floor.
 const FLOOR_BYTES: usize = 28;
 
 /// Who has prepared a transaction that is decided elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Participant {
-    /// By which name the decider has asked it.
-    pub place: Place,
+    /// By which name the coordinator has asked it.
+    pub place: RoutingKey,
     /// Its slice when it answered. All who hold a part of that by now have prepared, and each is to hear of the decision.
-    pub span: Span,
+    pub span: KeyspaceSlice,
     /// The index of its `Prepare`.
     pub prepared: LogIndex,
 }
 
-/// One log entry. What it does to the replicated state is in [`crate::State::apply`].
+/// One log entry. What it does to the replicated state is in [`crate::ParticipantState::apply`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum TransactionEntry {
     /// Intents, and what will be done if the transaction commits.
     Prepare {
         /// Of which.
         id: TransactionId,
         /// Under which number.
         attempt: Attempt,
-        /// By which name the decider knows this partition.
-        place: Place,
+        /// By which name the coordinator knows this partition.
+        place: RoutingKey,
         /// How durable the transaction's entries are.
         durability: Durability,
         /// It commits at this timestamp or later.
@@ -74,7 +74,7 @@ pub enum Entry {
         prepared: LogIndex,
         /// Its version.
         timestamp: Timestamp,
-        /// The index of the decision in the decider's log.
+        /// The index of the decision in the coordinator's log.
         decision: LogIndex,
     },
     /// The decision. This entry is the transaction.
@@ -89,7 +89,7 @@ pub enum Entry {
         durability: Durability,
         /// The others, in order.
         participants: Vec<Participant>,
-        /// Staged pieces of the decider's own part.
+        /// Staged pieces of the coordinator's own part.
         pinned: Vec<StageId>,
         /// What to change here.
         effect: Bytes,
@@ -101,7 +101,7 @@ pub enum Entry {
         /// Which.
         id: TransactionId,
         /// Who refused it.
-        by: Place,
+        by: RoutingKey,
         /// Why.
         refusal: Refusal,
     },
@@ -110,12 +110,12 @@ pub enum Entry {
         /// Which.
         id: TransactionId,
     },
-    /// What is below this floor was finished by its decider.
+    /// What is below this floor was finished by its coordinator.
     Forget {
         /// See [`Floor`].
         floor: Floor,
     },
-    /// The same of several deciders.
+    /// The same of several coordinators.
     ForgetAll {
         /// See [`Floor`].
         floors: Vec<Floor>,
@@ -142,7 +142,7 @@ pub enum Entry {
     },
 }
 
-impl Entry {
+impl TransactionEntry {
     /// The entry as bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -154,11 +154,21 @@ impl Entry {
     /// Appends it to bytes, for which room is made once.
     pub fn encode_into(&self, to: &mut Vec<u8>) {
         to.reserve(self.bytes_about());
-        let mut out = Writer { out: std::mem::take(to) };
+        let mut out = CodecWriter { out: std::mem::take(to) };
         out.u8(VERSION);
         out.u8(self.kind());
         match self {
-            Entry::Prepare { id, attempt, place, durability, proposal, locks, pinned, effect, result } => {
+            TransactionEntry::Prepare {
+                id,
+                attempt,
+                place,
+                durability,
+                proposal,
+                locks,
+                pinned,
+                effect,
+                result,
+            } => {
                 out.id(*id);
                 out.attempt(*attempt);
                 out.place(*place);
@@ -173,17 +183,26 @@ impl Entry {
                 out.bytes(effect);
                 out.bytes(result);
             }
-            Entry::Release { id, attempt } => {
+            TransactionEntry::Release { id, attempt } => {
                 out.id(*id);
                 out.attempt(*attempt);
             }
-            Entry::Apply { id, prepared, timestamp, decision } => {
+            TransactionEntry::Apply { id, prepared, timestamp, decision } => {
                 out.id(*id);
                 out.u64(prepared.0);
                 out.u64(timestamp.0);
                 out.u64(decision.0);
             }
-            Entry::Commit { id, attempt, timestamp, durability, participants, pinned, effect, results } => {
+            TransactionEntry::Commit {
+                id,
+                attempt,
+                timestamp,
+                durability,
+                participants,
+                pinned,
+                effect,
+                results,
+            } => {
                 out.id(*id);
                 out.attempt(*attempt);
                 out.u64(timestamp.0);
@@ -199,23 +218,23 @@ impl Entry {
                 out.count(results.len());
                 results.iter().for_each(|result| out.bytes(result));
             }
-            Entry::Abort { id, by, refusal } => {
+            TransactionEntry::Abort { id, by, refusal } => {
                 out.id(*id);
                 out.place(*by);
                 out.refusal(*refusal);
             }
-            Entry::Finish { id } => out.id(*id),
-            Entry::Forget { floor } => out.floor(*floor),
-            Entry::ForgetAll { floors } => {
+            TransactionEntry::Finish { id } => out.id(*id),
+            TransactionEntry::Forget { floor } => out.floor(*floor),
+            TransactionEntry::ForgetAll { floors } => {
                 out.count(floors.len());
                 floors.iter().for_each(|floor| out.floor(*floor));
             }
-            Entry::Stage { id, bytes } => {
+            TransactionEntry::Stage { id, bytes } => {
                 out.stage(*id);
                 out.bytes(bytes);
             }
-            Entry::Expire { ids } => out.stages(ids),
-            Entry::Hold { id, bytes } => {
+            TransactionEntry::Expire { ids } => out.stages(ids),
+            TransactionEntry::Hold { id, bytes } => {
                 out.stage(*id);
                 out.u64(*bytes);
             }
@@ -228,16 +247,16 @@ impl Entry {
     pub fn bytes_about(&self) -> usize {
         HEAD_BYTES
             + match self {
-                Entry::Prepare { locks, pinned, effect, result, .. } => {
+                TransactionEntry::Prepare { locks, pinned, effect, result, .. } => {
                     locks.len() * 10 + pinned.len() * STAGE_BYTES + effect.len() + result.len()
                 }
-                Entry::Commit { participants, pinned, effect, results, .. } => {
+                TransactionEntry::Commit { participants, pinned, effect, results, .. } => {
                     let results = results.iter().map(|one| size_of::<u32>() + one.len()).sum::<usize>();
                     participants.len() * 40 + pinned.len() * STAGE_BYTES + effect.len() + results
                 }
-                Entry::Stage { bytes, .. } => bytes.len(),
-                Entry::Expire { ids } => ids.len() * STAGE_BYTES,
-                Entry::ForgetAll { floors } => floors.len() * FLOOR_BYTES,
+                TransactionEntry::Stage { bytes, .. } => bytes.len(),
+                TransactionEntry::Expire { ids } => ids.len() * STAGE_BYTES,
+                TransactionEntry::ForgetAll { floors } => floors.len() * FLOOR_BYTES,
                 _ => 0,
             }
     }
@@ -246,11 +265,11 @@ impl Entry {
     ///
     /// # Errors
     /// See [`CodecError`].
-    pub fn decode(bytes: &[u8]) -> Result<Entry, CodecError> {
+    pub fn decode(bytes: &[u8]) -> Result<TransactionEntry, CodecError> {
         if bytes.len() > ENCODED_BYTES_MAX {
             return Err(CodecError::TooLong);
         }
-        let mut from = Reader::new(bytes);
+        let mut from = CodecReader::new(bytes);
         let (version, kind) = match (from.u8(), from.u8()) {
             (Some(version @ (VERSION | WITHOUT_SPANS)), Some(kind)) => (version, kind),
             (Some(VERSION | WITHOUT_SPANS) | None, _) => return Err(CodecError::Damaged),
@@ -266,28 +285,28 @@ impl Entry {
     #[must_use]
     pub const fn kind(&self) -> u8 {
         match self {
-            Entry::Prepare { .. } => 1,
-            Entry::Release { .. } => 2,
-            Entry::Apply { .. } => 3,
-            Entry::Commit { .. } => 4,
-            Entry::Abort { .. } => 5,
-            Entry::Finish { .. } => 6,
-            Entry::Forget { .. } => 7,
-            Entry::Stage { .. } => 8,
-            Entry::Expire { .. } => 9,
-            Entry::Hold { .. } => 10,
-            Entry::ForgetAll { .. } => 11,
+            TransactionEntry::Prepare { .. } => 1,
+            TransactionEntry::Release { .. } => 2,
+            TransactionEntry::Apply { .. } => 3,
+            TransactionEntry::Commit { .. } => 4,
+            TransactionEntry::Abort { .. } => 5,
+            TransactionEntry::Finish { .. } => 6,
+            TransactionEntry::Forget { .. } => 7,
+            TransactionEntry::Stage { .. } => 8,
+            TransactionEntry::Expire { .. } => 9,
+            TransactionEntry::Hold { .. } => 10,
+            TransactionEntry::ForgetAll { .. } => 11,
         }
     }
 }
 
-fn participant(version: u8, from: &mut Reader<'_>) -> Option<Participant> {
+fn participant(version: u8, from: &mut CodecReader<'_>) -> Option<Participant> {
     let place = from.place()?;
-    let span = if version == WITHOUT_SPANS { Span::of_one(place) } else { from.span()? };
+    let span = if version == WITHOUT_SPANS { KeyspaceSlice::of_one(place) } else { from.span()? };
     Some(Participant { place, span, prepared: from.index()? }).filter(|one| one.span.has(place))
 }
 
-fn read((version, kind): (u8, u8), from: &mut Reader<'_>) -> Option<Entry> {
+fn read((version, kind): (u8, u8), from: &mut CodecReader<'_>) -> Option<TransactionEntry> {
     Some(match kind {
         1 => {
             let (id, attempt, place) = (from.id()?, from.attempt()?, from.place()?);
@@ -296,10 +315,20 @@ fn read((version, kind): (u8, u8), from: &mut Reader<'_>) -> Option<Entry> {
             locks.is_sorted_by(|one, next| one.0 < next.0).then_some(())?;
             let pinned = from.stages(ITEMS_MAX + 1)?;
             let (effect, result) = (from.bytes(EFFECT_BYTES_MAX)?, from.bytes(RESULT_BYTES_MAX)?);
-            Entry::Prepare { id, attempt, place, durability, proposal, locks, pinned, effect, result }
+            TransactionEntry::Prepare {
+                id,
+                attempt,
+                place,
+                durability,
+                proposal,
+                locks,
+                pinned,
+                effect,
+                result,
+            }
         }
-        2 => Entry::Release { id: from.id()?, attempt: from.attempt()? },
-        3 => Entry::Apply {
+        2 => TransactionEntry::Release { id: from.id()?, attempt: from.attempt()? },
+        3 => TransactionEntry::Apply {
             id: from.id()?,
             prepared: from.index()?,
             timestamp: from.timestamp()?,
@@ -317,17 +346,28 @@ fn read((version, kind): (u8, u8), from: &mut Reader<'_>) -> Option<Entry> {
                 left -= result.len();
                 Some(result)
             })?;
-            Entry::Commit { id, attempt, timestamp, durability, participants, pinned, effect, results }
+            TransactionEntry::Commit {
+                id,
+                attempt,
+                timestamp,
+                durability,
+                participants,
+                pinned,
+                effect,
+                results,
+            }
         }
-        5 => Entry::Abort { id: from.id()?, by: from.place()?, refusal: from.refusal()? },
-        6 => Entry::Finish { id: from.id()? },
-        7 => Entry::Forget { floor: from.floor()? },
-        8 => Entry::Stage { id: from.stage()?, bytes: from.bytes(STAGED_PIECE_BYTES_MAX)? },
-        9 => Entry::Expire { ids: from.stages(STAGED_PIECES_MAX)? },
+        5 => TransactionEntry::Abort { id: from.id()?, by: from.place()?, refusal: from.refusal()? },
+        6 => TransactionEntry::Finish { id: from.id()? },
+        7 => TransactionEntry::Forget { floor: from.floor()? },
+        8 => TransactionEntry::Stage { id: from.stage()?, bytes: from.bytes(STAGED_PIECE_BYTES_MAX)? },
+        9 => TransactionEntry::Expire { ids: from.stages(STAGED_PIECES_MAX)? },
         10 => {
             let (id, bytes) = (from.stage()?, from.u64()?);
-            (bytes <= STAGED_PIECE_BYTES_MAX as u64).then_some(Entry::Hold { id, bytes })?
+            (bytes <= STAGED_PIECE_BYTES_MAX as u64).then_some(TransactionEntry::Hold { id, bytes })?
         }
-        _ => Entry::ForgetAll { floors: from.list((FLOOR_BYTES, FLOORS_MAX), Reader::floor)? },
+        _ => {
+            TransactionEntry::ForgetAll { floors: from.list((FLOOR_BYTES, FLOORS_MAX), CodecReader::floor)? }
+        }
     })
 }

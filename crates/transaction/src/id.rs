@@ -8,7 +8,7 @@ use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionI
 /// Whoever holds this point of the hash space of this keyspace: so is a partition named in transactions, since it may
 /// move, and be split, between a question and its answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct RoutingKey {
     /// The keyspace.
     pub keyspace: KeyspaceId,
     /// A hash of the partition's slice.
@@ -17,7 +17,7 @@ pub struct Place {
 
 /// A slice of a keyspace's hash space: what one partition holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Span {
+pub struct KeyspaceSlice {
     /// The keyspace.
     pub keyspace: KeyspaceId,
     /// The first hash.
@@ -26,17 +26,17 @@ pub struct Span {
     pub last: u64,
 }
 
-impl Span {
+impl KeyspaceSlice {
     /// Whether a place lies in it.
     #[must_use]
-    pub fn has(&self, place: Place) -> bool {
+    pub fn has(&self, place: RoutingKey) -> bool {
         self.keyspace == place.keyspace && self.has_cell(place.point)
     }
 
-    /// The names of all transactions that may be decided in it: the decider's place comes first in their order.
+    /// The names of all transactions that may be decided in it: the coordinator's place comes first in their order.
     pub(crate) fn decides(&self) -> RangeInclusive<TransactionId> {
         let at = |point, session, sequence| TransactionId {
-            decider: Place { keyspace: self.keyspace, point },
+            coordinator: RoutingKey { keyspace: self.keyspace, point },
             session,
             sequence: Sequence(sequence),
         };
@@ -50,33 +50,33 @@ impl Span {
     }
 
     /// One hash alone: what is known of a participant whose slice was not told.
-    pub(crate) fn of_one(place: Place) -> Span {
-        Span { keyspace: place.keyspace, first: place.point, last: place.point }
+    pub(crate) fn of_one(place: RoutingKey) -> KeyspaceSlice {
+        KeyspaceSlice { keyspace: place.keyspace, first: place.point, last: place.point }
     }
 
     /// The place by which it is named where no other is given.
-    pub(crate) fn place(&self) -> Place {
-        Place { keyspace: self.keyspace, point: self.first }
+    pub(crate) fn place(&self) -> RoutingKey {
+        RoutingKey { keyspace: self.keyspace, point: self.first }
     }
 }
 
 /// A transaction: the request of a session, and where it is decided. Sequences count per session and partition, so the
-/// decider's place belongs to the name.
+/// coordinator's place belongs to the name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransactionId {
     /// Where it is decided, fixed when it was first sent.
-    pub decider: Place,
+    pub coordinator: RoutingKey,
     /// Whose it is.
     pub session: SessionId,
-    /// Which of the session's requests to the decider.
+    /// Which of the session's requests to the coordinator.
     pub sequence: Sequence,
 }
 
-/// An attempt to have a transaction prepared. A decider numbers all its attempts in one row, and a new primary's are
+/// An attempt to have a transaction prepared. A coordinator numbers all its attempts in one row, and a new primary's are
 /// above all of its predecessors', so no number is used twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Attempt {
-    /// Under which epoch of the decider's partition.
+    /// Under which epoch of the coordinator's partition.
     pub epoch: PartitionEpoch,
     /// Which of that epoch's, from 1.
     pub counter: u64,
@@ -91,12 +91,12 @@ pub struct StageId {
     pub sequence: Sequence,
 }
 
-/// What a decider tells about itself in every message: below this index of its log, every decision in these places is
+/// What a coordinator tells about itself in every message: below this index of its log, every decision in these places is
 /// finished, so whatever is remembered of them may be forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Floor {
-    /// The decider's slice.
-    pub span: Span,
+    /// The coordinator's slice.
+    pub span: KeyspaceSlice,
     /// The index of the oldest unfinished decision, or above all decisions.
     pub index: LogIndex,
 }
@@ -113,7 +113,7 @@ pub enum Durability {
     Sync,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for RoutingKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{:016x}", self.keyspace, self.point)
     }
@@ -121,7 +121,7 @@ impl fmt::Display for Place {
 
 impl fmt::Display for TransactionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}@{}", self.session, self.sequence, self.decider)
+        write!(f, "{}:{}@{}", self.session, self.sequence, self.coordinator)
     }
 }
 

@@ -6,7 +6,7 @@ use zerohop_wire::ids::Timestamp;
 
 use crate::effect::Ticket;
 use crate::id::TransactionId;
-use crate::item::{Access, Item};
+use crate::item::{Access, TransactionItem};
 use crate::limits::HOLDS_MAX;
 use crate::planted::{Bug, is_planted};
 
@@ -19,10 +19,10 @@ pub(crate) struct Holder(u64);
 
 /// Who waits in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum QueueEntry {
     /// A transaction that goes along its chain.
     Chain(TransactionId),
-    /// The decider's own part.
+    /// The coordinator's own part.
     Own(TransactionId),
     /// A write of one record.
     Write(Ticket),
@@ -37,7 +37,7 @@ struct Cell {
 }
 
 #[derive(Debug)]
-struct Holding {
+struct HeldLocks {
     locks: Locks,
     /// It commits at this or later; once that is known, exactly then.
     at: Timestamp,
@@ -45,12 +45,12 @@ struct Holding {
 
 #[derive(Debug)]
 struct Waiter {
-    who: Who,
+    who: QueueEntry,
     locks: Locks,
 }
 
 #[derive(Debug)]
-struct Reading {
+struct WaitingRead {
     ticket: Ticket,
     cell: u64,
     /// A read of what was at this time waits for nobody who commits later.
@@ -62,12 +62,12 @@ struct Reading {
 #[derive(Debug, Default)]
 pub(crate) struct Intents {
     cells: BTreeMap<u64, Cell>,
-    holdings: BTreeMap<Holder, Holding>,
+    holdings: BTreeMap<Holder, HeldLocks>,
     /// By arrival.
     waiters: BTreeMap<u64, Waiter>,
     /// Arrivals that may have become ready.
     stirred: BTreeSet<u64>,
-    reads: BTreeMap<u64, Reading>,
+    reads: BTreeMap<u64, WaitingRead>,
     by_holder: BTreeMap<Holder, BTreeSet<u64>>,
     /// Those who may change anything.
     changing: BTreeSet<Holder>,
@@ -79,7 +79,7 @@ pub(crate) struct Intents {
 }
 
 /// What the items of one transaction lock, taken together: several accesses to one cell are the strongest of them.
-pub(crate) fn locks_of(items: &[Item]) -> Locks {
+pub(crate) fn locks_of(items: &[TransactionItem]) -> Locks {
     let mut locks: Locks = items.iter().map(|item| (item.cell, item.access)).collect();
     locks.sort_unstable_by_key(|(cell, _)| *cell);
     locks.dedup_by(|(cell, access), (kept_cell, kept)| {
@@ -130,7 +130,7 @@ impl Intents {
         if locks.iter().any(|(_, access)| *access != Access::Read) {
             self.changing.insert(holder);
         }
-        self.holdings.insert(holder, Holding { locks, at });
+        self.holdings.insert(holder, HeldLocks { locks, at });
         holder
     }
 
@@ -262,7 +262,7 @@ impl Intents {
     }
 
     /// Queues behind everybody who is there.
-    pub(crate) fn queue(&mut self, who: Who, locks: Locks) -> u64 {
+    pub(crate) fn queue(&mut self, who: QueueEntry, locks: Locks) -> u64 {
         let arrival = self.number();
         for (cell, access) in &locks {
             self.cells.entry(*cell).or_default().queue.insert(arrival, *access);
@@ -272,7 +272,7 @@ impl Intents {
     }
 
     /// Leaves the queue.
-    pub(crate) fn unqueue(&mut self, arrival: u64) -> Option<(Who, Locks)> {
+    pub(crate) fn unqueue(&mut self, arrival: u64) -> Option<(QueueEntry, Locks)> {
         let waiter = self.waiters.remove(&arrival)?;
         self.stirred.remove(&arrival);
         for (number, _) in &waiter.locks {
@@ -287,7 +287,7 @@ impl Intents {
     }
 
     /// Takes the first out of the queue for whom everything is free: it is to take its intents, or give up, at once.
-    pub(crate) fn pop_ready(&mut self) -> Option<(Who, Locks)> {
+    pub(crate) fn pop_ready(&mut self) -> Option<(QueueEntry, Locks)> {
         while let Some(arrival) = self.stirred.pop_first() {
             let is_ready =
                 self.waiters.get(&arrival).is_some_and(|waiter| self.are_free_before(&waiter.locks, arrival));
@@ -313,7 +313,7 @@ impl Intents {
         for holder in &waits {
             self.by_holder.entry(*holder).or_default().insert(number);
         }
-        self.reads.insert(number, Reading { ticket, cell, limit, waits });
+        self.reads.insert(number, WaitingRead { ticket, cell, limit, waits });
         false
     }
 
@@ -324,7 +324,7 @@ impl Intents {
 
     /// Whether somebody who holds anything may change it at or below a time.
     pub(crate) fn may_commit_by(&self, limit: Timestamp) -> bool {
-        let changes = |holding: &Holding| holding.locks.iter().any(|(_, access)| *access != Access::Read);
+        let changes = |holding: &HeldLocks| holding.locks.iter().any(|(_, access)| *access != Access::Read);
         self.holdings.values().any(|holding| holding.at <= limit && changes(holding))
     }
 
@@ -342,7 +342,7 @@ impl Intents {
 /// Those who may change a cell at or below `limit`.
 fn standing(
     cells: &BTreeMap<u64, Cell>,
-    holdings: &BTreeMap<Holder, Holding>,
+    holdings: &BTreeMap<Holder, HeldLocks>,
     cell: u64,
     limit: Timestamp,
 ) -> BTreeSet<Holder> {
@@ -386,14 +386,14 @@ mod tests {
         let write = vec![(7, Access::Write)];
         assert!(!intents.are_free(&write));
         let shared = intents.take(vec![(7, Access::Read)], Timestamp(1));
-        intents.queue(Who::Write(T), write.clone());
+        intents.queue(QueueEntry::Write(T), write.clone());
         assert!(!intents.hold(7, 13), "somebody waits to change it");
         assert!(intents.lapse(10) && !intents.lapse(11), "the second one stands");
         assert_eq!((intents.pop_ready().is_none(), intents.first_lapse()), (true, Some(12)));
         intents.release(shared, None);
         assert!(intents.pop_ready().is_none());
         assert!(intents.lapse(12));
-        assert_eq!(intents.pop_ready(), Some((Who::Write(T), write.clone())));
+        assert_eq!(intents.pop_ready(), Some((QueueEntry::Write(T), write.clone())));
         assert!(intents.is_empty());
         let writer = intents.take(write, Timestamp(2));
         assert!(!intents.hold(7, 20));

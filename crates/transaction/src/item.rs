@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
-use zerohop_wire::messages::{BlobChange, Brings, Change, Condition, Operation, Transform, Write};
+use zerohop_wire::messages::{
+    BlobChange, Brings, Condition, RecordOperation, RecordWrite, Transform, WriteChange,
+};
 
-use crate::id::{Durability, Place, StageId, TransactionId};
+use crate::id::{Durability, RoutingKey, StageId, TransactionId};
 use crate::limits::{INLINE_BYTES_MAX, ITEMS_MAX, PARTICIPANTS_MAX, STAGED_ITEM_US, TRANSACTION_US_MAX};
 use crate::reason::Reason;
 
@@ -27,25 +29,27 @@ pub enum Access {
 impl Access {
     /// How an operation on a record is locked; clients and participants agree on it.
     #[must_use]
-    pub fn of(operation: &Operation<'_>) -> Access {
+    pub fn of(operation: &RecordOperation<'_>) -> Access {
         match operation {
-            Operation::Read(_) => Access::Read,
-            Operation::Write(Write { condition: Condition::Always, change, .. }) => match change {
-                Change::Transform(Transform { brings: Brings::Nothing, operator, .. }) => {
-                    Access::Transform(operator.number())
+            RecordOperation::Read(_) => Access::Read,
+            RecordOperation::Write(RecordWrite { condition: Condition::Always, change, .. }) => {
+                match change {
+                    WriteChange::Transform(Transform { brings: Brings::Nothing, operator, .. }) => {
+                        Access::Transform(operator.number())
+                    }
+                    // A maximum too: whoever writes past the end of a blob, or checks its generation, is in nobody's way.
+                    WriteChange::Blob(BlobChange::Grow { .. }) => Access::Transform(GROWS),
+                    _ => Access::Write,
                 }
-                // A maximum too: whoever writes past the end of a blob, or checks its generation, is in nobody's way.
-                Change::Blob(BlobChange::Grow { .. }) => Access::Transform(GROWS),
-                _ => Access::Write,
-            },
-            Operation::Write(_) => Access::Write,
+            }
+            RecordOperation::Write(_) => Access::Write,
         }
     }
 }
 
 /// The bytes of an operation, opaque here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Body {
+pub enum ItemBody {
     /// As they travel.
     Inline(Bytes),
     /// As they were staged at the partition.
@@ -54,38 +58,38 @@ pub enum Body {
 
 /// One operation on one cell: a record, a chunk, or a number in one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
+pub struct TransactionItem {
     /// The hash under which it is locked. Two cells of one hash only wait for each other needlessly.
     pub cell: u64,
     /// How it is locked.
     pub access: Access,
     /// The version that the client has read, which must still be the newest; [`Timestamp::ZERO`]: it saw nothing there.
     pub seen: Option<Timestamp>,
-    /// What to do, for [`crate::Host::evaluate`].
-    pub body: Body,
+    /// What to do, for [`crate::PartitionHost::evaluate`].
+    pub body: ItemBody,
 }
 
 /// The items of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Items {
     /// As they travel.
-    Inline(Vec<Item>),
+    Inline(Vec<TransactionItem>),
     /// Their encoding ([`crate::codec`]) was staged at the partition.
     Staged(StageId),
 }
 
 /// What a transaction asks of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct TransactionPart {
     /// Which.
-    pub place: Place,
+    pub place: RoutingKey,
     /// How durable its keyspace is.
     pub durability: Durability,
     /// What.
     pub items: Items,
 }
 
-impl Part {
+impl TransactionPart {
     /// Where it stands in the one order of all partitions, in which chains go and whose last one decides. The most durable
     /// come last: a part is undone if what decided it is lost, so that nothing hangs on what is less durable than itself.
     #[must_use]
@@ -106,16 +110,16 @@ impl Part {
     }
 }
 
-/// A transaction as its client sends it to the decider.
+/// A transaction as its client sends it to the coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct TransactionRequest {
     /// Its name.
     pub id: TransactionId,
-    /// Its parts, in the order of [`Part::order`]; the last is the decider's.
-    pub parts: Vec<Part>,
+    /// Its parts, in the order of [`TransactionPart::order`]; the last is the coordinator's.
+    pub parts: Vec<TransactionPart>,
 }
 
-impl Request {
+impl TransactionRequest {
     /// The most that any of its partitions asks for.
     #[must_use]
     pub fn durability(&self) -> Durability {
@@ -125,8 +129,10 @@ impl Request {
     /// How long it may take until it is decided, in microseconds.
     #[must_use]
     pub fn limit_us(&self) -> u64 {
-        let staged = |part: &Part| match &part.items {
-            Items::Inline(items) => items.iter().filter(|item| matches!(item.body, Body::Staged(_))).count(),
+        let staged = |part: &TransactionPart| match &part.items {
+            Items::Inline(items) => {
+                items.iter().filter(|item| matches!(item.body, ItemBody::Staged(_))).count()
+            }
             // What the list names is not known here.
             Items::Staged(_) => ITEMS_MAX / PARTICIPANTS_MAX,
         };
@@ -138,7 +144,7 @@ impl Request {
     pub fn check(&self) -> Result<(), Reason> {
         let Some(own) = self.parts.last() else { return Err(Reason::Malformed) };
         let is_ordered = self.parts.windows(2).all(|pair| pair[0].order() < pair[1].order());
-        if !is_ordered || own.place != self.id.decider {
+        if !is_ordered || own.place != self.id.coordinator {
             return Err(Reason::Malformed);
         }
         let (items, bytes) = self.parts.iter().fold((0, 0), |sum, part| match &part.items {
@@ -152,25 +158,25 @@ impl Request {
     }
 }
 
-fn inline_bytes(item: &Item) -> usize {
+fn inline_bytes(item: &TransactionItem) -> usize {
     match &item.body {
-        Body::Inline(bytes) => bytes.len(),
-        Body::Staged(_) => 0,
+        ItemBody::Inline(bytes) => bytes.len(),
+        ItemBody::Staged(_) => 0,
     }
 }
 
 /// The staged pieces that these items refer to.
-pub(crate) fn staged_in(items: &[Item]) -> BTreeSet<StageId> {
+pub(crate) fn staged_in(items: &[TransactionItem]) -> BTreeSet<StageId> {
     let staged = items.iter().filter_map(|item| match &item.body {
-        Body::Staged(id) => Some(*id),
-        Body::Inline(_) => None,
+        ItemBody::Staged(id) => Some(*id),
+        ItemBody::Inline(_) => None,
     });
     staged.collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use zerohop_wire::messages::{NumberType, Operator, Query, Read};
+    use zerohop_wire::messages::{NumberType, Operator, Query, RecordRead};
 
     use super::*;
 
@@ -183,14 +189,15 @@ mod tests {
             offset: 0,
             brings: Brings::Nothing,
         };
-        let access =
-            |condition, change| Access::of(&Operation::Write(Write { key: b"k", condition, change }));
-        assert_eq!(access(Condition::Always, Change::Transform(add)), Access::Transform(1));
-        assert_eq!(access(Condition::IfPresent, Change::Transform(add)), Access::Write);
+        let access = |condition, change| {
+            Access::of(&RecordOperation::Write(RecordWrite { key: b"k", condition, change }))
+        };
+        assert_eq!(access(Condition::Always, WriteChange::Transform(add)), Access::Transform(1));
+        assert_eq!(access(Condition::IfPresent, WriteChange::Transform(add)), Access::Write);
         let tells = Transform { brings: Brings::Old, ..add };
-        assert_eq!(access(Condition::Always, Change::Transform(tells)), Access::Write);
-        assert_eq!(access(Condition::Always, Change::Remove), Access::Write);
-        let read = Operation::Read(Read { key: b"k", query: Query::Lookup });
+        assert_eq!(access(Condition::Always, WriteChange::Transform(tells)), Access::Write);
+        assert_eq!(access(Condition::Always, WriteChange::Remove), Access::Write);
+        let read = RecordOperation::Read(RecordRead { key: b"k", query: Query::Lookup });
         assert_eq!(Access::of(&read), Access::Read);
     }
 }

@@ -3,11 +3,11 @@
 //! messages and committed entries, and carries out its effects. No clock, no thread, no disk.
 //!
 //! ```text
-//!   request ──> decider ──Prepare──> participant          host      versions, evaluation, clock: the partition's
+//!   request ──> coordinator ──Prepare──> participant          host      versions, evaluation, clock: the partition's
 //!               │   ▲                 │  │ Prepare entry  intents   who holds what, who queues, who reads
 //!               │   └────Prepared─────┘  ▼                state     what the committed log says: of all members
 //!               ▼                       log               message, entry, codec    their bytes
-//!   Commit entry: this is the transaction                 transactions/            decider and participant
+//!   Commit entry: this is the transaction                 transactions/            coordinator and participant
 //!               │──────Commit───────> Apply entry
 //!               ▼                       │
 //!   client <── answer     Finish <──────┘ Applied
@@ -31,13 +31,13 @@ mod time;
 mod transactions;
 
 pub use codec::CodecError;
-pub use effect::{Effect, Outcome, Ticket};
-pub use entry::{Entry, Participant};
-pub use host::{Evaluated, Host, Known};
-pub use id::{Attempt, Durability, Floor, Place, Span, StageId, TransactionId};
-pub use item::{Access, Body, Item, Items, Part, Request};
-pub use message::{Message, What};
+pub use effect::{Ticket, TransactionEffect, TransactionOutcome};
+pub use entry::{Participant, TransactionEntry};
+pub use host::{EvaluatedPart, PartitionHost, SessionKnowledge};
+pub use id::{Attempt, Durability, Floor, KeyspaceSlice, RoutingKey, StageId, TransactionId};
+pub use item::{Access, ItemBody, Items, TransactionItem, TransactionPart, TransactionRequest};
+pub use message::{Message, TransactionMessage};
 pub use reason::{Reason, Refusal};
-pub use state::{Install, State};
+pub use state::{Install, ParticipantState};
 pub use time::Time;
-pub use transactions::{Go, Transactions};
+pub use transactions::{Admission, Transactions};

@@ -7,7 +7,7 @@ use zerohop_wire::limits::{ENTRY_PAYLOAD_BYTES_MAX, TRANSACTION_ITEMS_MAX};
 /// touches more is a task that can be resumed, not a transaction.
 pub const ITEMS_MAX: usize = TRANSACTION_ITEMS_MAX as usize;
 
-/// Most partitions of one transaction: the decider's entry names all of them, with 40 bytes each.
+/// Most partitions of one transaction: the coordinator's entry names all of them, with 40 bytes each.
 pub const PARTICIPANTS_MAX: usize = 4_096;
 
 /// Most bytes of operations that travel inside one transaction; what is more is staged first, and referred to. A chain
@@ -76,28 +76,28 @@ pub const UNKNOWN_MAX: usize = 4_096;
 /// Most transactions whose release is repeated; who does not hear of another asks.
 pub const RELEASING_MAX: usize = 16_384;
 
-/// Most applied transactions remembered until their deciders have finished them. Beyond it nothing is prepared.
+/// Most applied transactions remembered until their coordinators have finished them. Beyond it nothing is prepared.
 pub const APPLIED_MAX: usize = 262_144;
 
-/// Most deciders whose floors are remembered until they are logged, and named by one entry.
+/// Most coordinators whose floors are remembered until they are logged, and named by one entry.
 pub const FLOORS_MAX: usize = 1_024;
 
-/// How often what deciders have told of what is finished is logged: an entry for all of them, where each would else be logged for
+/// How often what coordinators have told of what is finished is logged: an entry for all of them, where each would else be logged for
 /// about every transaction.
 pub const FLOORS_US: u64 = 1_000_000;
 
 /// After so long a message that was not answered is sent again.
 pub const RESEND_US: u64 = 200_000;
 
-/// After so long a participant asks the decider. Longer than a chain of some partitions takes.
+/// After so long a participant asks the coordinator. Longer than a chain of some partitions takes.
 pub const ASK_US: u64 = 1_000_000;
 
-/// After so long a participant asks whether it may forget what it has applied, if no message of the decider has told. What is
-/// remembered takes some hundred bytes; with hundreds of partitions few transactions have the same decider and participant, and
+/// After so long a participant asks whether it may forget what it has applied, if no message of the coordinator has told. What is
+/// remembered takes some hundred bytes; with hundreds of partitions few transactions have the same coordinator and participant, and
 /// each question is two messages.
 pub const FORGET_ASK_US: u64 = 20_000_000;
 
-/// A transaction that is not decided after so long is aborted by its decider: a partition may be gone for good.
+/// A transaction that is not decided after so long is aborted by its coordinator: a partition may be gone for good.
 pub const TRANSACTION_US_MAX: u64 = 10_000_000;
 
 /// So much longer it may take for each operation and list that was staged for it: a thousand of a mebibyte are read and written

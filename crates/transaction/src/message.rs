@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use zerohop_wire::ids::{LogIndex, Timestamp};
 
-use crate::codec::{CodecError, Reader, VERSION, Writer};
-use crate::id::{Attempt, Durability, Floor, Place, Span, TransactionId};
-use crate::item::Part;
+use crate::codec::{CodecError, CodecReader, CodecWriter, VERSION};
+use crate::id::{Attempt, Durability, Floor, KeyspaceSlice, RoutingKey, TransactionId};
+use crate::item::TransactionPart;
 use crate::limits::{ENCODED_BYTES_MAX, RESULT_BYTES_MAX};
 use crate::reason::Refusal;
 
@@ -13,18 +13,18 @@ use crate::reason::Refusal;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// Whom it is for.
-    pub to: Place,
+    pub to: RoutingKey,
     /// Who sends it.
-    pub from: Place,
+    pub from: RoutingKey,
     /// Which transaction it is about.
     pub id: TransactionId,
     /// What it says.
-    pub what: What,
+    pub what: TransactionMessage,
 }
 
-/// What a message says. The first five come from the decider, or along the chain; the others go to the decider.
+/// What a message says. The first five come from the coordinator, or along the chain; the others go to the coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum TransactionMessage {
     /// Take all intents of the first part, and log what its items will do.
     Prepare {
         /// Under which number.
@@ -35,8 +35,8 @@ pub enum What {
         durability: Durability,
         /// See [`Floor`].
         floor: Floor,
-        /// The receiver's part; in a chain, those behind it too, without the decider's.
-        parts: Vec<Part>,
+        /// The receiver's part; in a chain, those behind it too, without the coordinator's.
+        parts: Vec<TransactionPart>,
     },
     /// The attempt, and all below, have come to nothing.
     Release {
@@ -74,7 +74,7 @@ pub enum What {
         /// The index of the log entry.
         prepared: LogIndex,
         /// The slice of whoever says so: all that is cut out of it later has the entry too.
-        span: Span,
+        span: KeyspaceSlice,
         /// What its items return.
         result: Bytes,
     },
@@ -100,14 +100,14 @@ pub enum What {
         /// Which.
         decision: LogIndex,
         /// In this slice.
-        span: Span,
+        span: KeyspaceSlice,
     },
     /// What was decided is not held here, nor known to have been applied.
     NotHeld {
         /// Which decision.
         decision: LogIndex,
         /// In this slice.
-        span: Span,
+        span: KeyspaceSlice,
     },
     /// What has become of it?
     Ask {
@@ -120,25 +120,25 @@ impl Message {
     /// The message as bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer { out: Vec::with_capacity(self.bytes_about()) };
+        let mut out = CodecWriter { out: Vec::with_capacity(self.bytes_about()) };
         out.u8(VERSION);
         out.u8(self.what.kind());
         out.place(self.to);
         out.place(self.from);
         out.id(self.id);
         match &self.what {
-            What::Prepare { attempt, chain, durability, floor, parts } => {
+            TransactionMessage::Prepare { attempt, chain, durability, floor, parts } => {
                 out.attempt(*attempt);
                 out.u8(u8::from(*chain));
                 out.durability(*durability);
                 out.floor(*floor);
                 out.parts(parts);
             }
-            What::Release { attempt, floor } => {
+            TransactionMessage::Release { attempt, floor } => {
                 out.attempt(*attempt);
                 out.floor(*floor);
             }
-            What::Commit { attempt, prepared, timestamp, decision, durability, floor } => {
+            TransactionMessage::Commit { attempt, prepared, timestamp, decision, durability, floor } => {
                 out.attempt(*attempt);
                 out.u64(prepared.0);
                 out.u64(timestamp.0);
@@ -146,22 +146,23 @@ impl Message {
                 out.durability(*durability);
                 out.floor(*floor);
             }
-            What::Drop { floor } => out.floor(*floor),
-            What::Prepared { attempt, proposal, prepared, span, result } => {
+            TransactionMessage::Drop { floor } => out.floor(*floor),
+            TransactionMessage::Prepared { attempt, proposal, prepared, span, result } => {
                 out.attempt(*attempt);
                 out.u64(proposal.0);
                 out.u64(prepared.0);
                 out.span(*span);
                 out.bytes(result);
             }
-            What::Busy { attempt } | What::Released { attempt } | What::Ask { attempt } => {
-                out.attempt(*attempt)
-            }
-            What::Refused { attempt, refusal } => {
+            TransactionMessage::Busy { attempt }
+            | TransactionMessage::Released { attempt }
+            | TransactionMessage::Ask { attempt } => out.attempt(*attempt),
+            TransactionMessage::Refused { attempt, refusal } => {
                 out.attempt(*attempt);
                 out.refusal(*refusal);
             }
-            What::Applied { decision, span } | What::NotHeld { decision, span } => {
+            TransactionMessage::Applied { decision, span }
+            | TransactionMessage::NotHeld { decision, span } => {
                 out.u64(decision.0);
                 out.span(*span);
             }
@@ -173,8 +174,10 @@ impl Message {
     fn bytes_about(&self) -> usize {
         HEAD_BYTES
             + match &self.what {
-                What::Prepare { parts, .. } => parts.iter().map(Part::bytes_about).sum(),
-                What::Prepared { result, .. } => result.len(),
+                TransactionMessage::Prepare { parts, .. } => {
+                    parts.iter().map(TransactionPart::bytes_about).sum()
+                }
+                TransactionMessage::Prepared { result, .. } => result.len(),
                 _ => 0,
             }
     }
@@ -187,7 +190,7 @@ impl Message {
         if bytes.len() > ENCODED_BYTES_MAX {
             return Err(CodecError::TooLong);
         }
-        let mut from = Reader::new(bytes);
+        let mut from = CodecReader::new(bytes);
         let kind = match (from.u8(), from.u8()) {
             (Some(VERSION), Some(kind)) => kind,
             (Some(found), _) if found != VERSION => return Err(CodecError::Version { found }),
@@ -203,7 +206,7 @@ impl Message {
 /// No message has more bytes without its parts and results.
 const HEAD_BYTES: usize = 168;
 
-fn read(kind: u8, bytes: &mut Reader<'_>) -> Option<Message> {
+fn read(kind: u8, bytes: &mut CodecReader<'_>) -> Option<Message> {
     let (to, from, id) = (bytes.place()?, bytes.place()?, bytes.id()?);
     let what = match kind {
         1 => {
@@ -212,10 +215,10 @@ fn read(kind: u8, bytes: &mut Reader<'_>) -> Option<Message> {
             let (floor, parts) = (bytes.floor()?, bytes.parts()?);
             // A receiver without a part, or one that was not asked, is nobody's.
             parts.first().filter(|part| part.place == to)?;
-            What::Prepare { attempt, chain: chain == 1, durability, floor, parts }
+            TransactionMessage::Prepare { attempt, chain: chain == 1, durability, floor, parts }
         }
-        2 => What::Release { attempt: bytes.attempt()?, floor: bytes.floor()? },
-        3 => What::Commit {
+        2 => TransactionMessage::Release { attempt: bytes.attempt()?, floor: bytes.floor()? },
+        3 => TransactionMessage::Commit {
             attempt: bytes.attempt()?,
             prepared: bytes.index()?,
             timestamp: bytes.timestamp()?,
@@ -223,50 +226,50 @@ fn read(kind: u8, bytes: &mut Reader<'_>) -> Option<Message> {
             durability: bytes.durability()?,
             floor: bytes.floor()?,
         },
-        4 => What::Drop { floor: bytes.floor()? },
-        5 => What::Prepared {
+        4 => TransactionMessage::Drop { floor: bytes.floor()? },
+        5 => TransactionMessage::Prepared {
             attempt: bytes.attempt()?,
             proposal: bytes.timestamp()?,
             prepared: bytes.index()?,
             span: bytes.span()?,
             result: bytes.bytes(RESULT_BYTES_MAX)?,
         },
-        6 => What::Busy { attempt: bytes.attempt()? },
-        7 => What::Refused { attempt: bytes.attempt()?, refusal: bytes.refusal()? },
-        8 => What::Released { attempt: bytes.attempt()? },
-        9 => What::Applied { decision: bytes.index()?, span: bytes.span()? },
-        10 => What::NotHeld { decision: bytes.index()?, span: bytes.span()? },
-        _ => What::Ask { attempt: bytes.attempt()? },
+        6 => TransactionMessage::Busy { attempt: bytes.attempt()? },
+        7 => TransactionMessage::Refused { attempt: bytes.attempt()?, refusal: bytes.refusal()? },
+        8 => TransactionMessage::Released { attempt: bytes.attempt()? },
+        9 => TransactionMessage::Applied { decision: bytes.index()?, span: bytes.span()? },
+        10 => TransactionMessage::NotHeld { decision: bytes.index()?, span: bytes.span()? },
+        _ => TransactionMessage::Ask { attempt: bytes.attempt()? },
     };
     Some(Message { to, from, id, what })
 }
 
-impl What {
+impl TransactionMessage {
     /// The number by which it travels.
     #[must_use]
     pub const fn kind(&self) -> u8 {
         match self {
-            What::Prepare { .. } => 1,
-            What::Release { .. } => 2,
-            What::Commit { .. } => 3,
-            What::Drop { .. } => 4,
-            What::Prepared { .. } => 5,
-            What::Busy { .. } => 6,
-            What::Refused { .. } => 7,
-            What::Released { .. } => 8,
-            What::Applied { .. } => 9,
-            What::NotHeld { .. } => 10,
-            What::Ask { .. } => 11,
+            TransactionMessage::Prepare { .. } => 1,
+            TransactionMessage::Release { .. } => 2,
+            TransactionMessage::Commit { .. } => 3,
+            TransactionMessage::Drop { .. } => 4,
+            TransactionMessage::Prepared { .. } => 5,
+            TransactionMessage::Busy { .. } => 6,
+            TransactionMessage::Refused { .. } => 7,
+            TransactionMessage::Released { .. } => 8,
+            TransactionMessage::Applied { .. } => 9,
+            TransactionMessage::NotHeld { .. } => 10,
+            TransactionMessage::Ask { .. } => 11,
         }
     }
 
-    /// What the decider tells about itself, if it is the decider's.
+    /// What the coordinator tells about itself, if it is the coordinator's.
     pub(crate) fn floor(&self) -> Option<Floor> {
         match self {
-            What::Prepare { floor, .. }
-            | What::Release { floor, .. }
-            | What::Commit { floor, .. }
-            | What::Drop { floor } => Some(*floor),
+            TransactionMessage::Prepare { floor, .. }
+            | TransactionMessage::Release { floor, .. }
+            | TransactionMessage::Commit { floor, .. }
+            | TransactionMessage::Drop { floor } => Some(*floor),
             _ => None,
         }
     }

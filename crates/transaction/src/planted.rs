@@ -18,7 +18,7 @@ pub enum Bug {
     ForgottenBeforeFinished,
     /// Answers to an earlier attempt count.
     EarlierAttemptCounts,
-    /// The decider keeps its own intents while the transaction goes along the chain.
+    /// The coordinator keeps its own intents while the transaction goes along the chain.
     OwnKeptInChain,
     /// An unknown transaction is told to be aborted, and not logged so.
     UnknownNotLogged,
@@ -29,7 +29,7 @@ pub enum Bug {
     /// A transform is installed again when its `Commit` comes again.
     TransformTwice,
     /// Only whoever has the name of a participant hears of the decision, not who was split off from it.
-    SistersUntold,
+    SiblingsUntold,
     /// What was split off from a participant says that it has prepared all.
     HalfIsWhole,
     /// A decision is forgotten with the session whose transaction it decides.
@@ -51,7 +51,7 @@ impl Bug {
         Bug::RepeatedPrepareApplied,
         Bug::ReadAboveProposal,
         Bug::TransformTwice,
-        Bug::SistersUntold,
+        Bug::SiblingsUntold,
         Bug::HalfIsWhole,
         Bug::EvictedWithSession,
     ];

@@ -17,13 +17,13 @@ pub enum Reason {
     Overloaded,
     /// It was not decided in time.
     TimedOut,
-    /// Somebody asked for it when the decider did not know it (any more): nothing was done, and nothing will be.
+    /// Somebody asked for it when the coordinator did not know it (any more): nothing was done, and nothing will be.
     Unknown,
     /// It is larger than a limit.
     TooLong,
     /// It contradicts itself.
     Malformed,
-    /// A partition's clock is too far ahead of the decider's.
+    /// A partition's clock is too far ahead of the coordinator's.
     ClockAhead,
     /// A partition's disk or memory is full.
     NoRoom,

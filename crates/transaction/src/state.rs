@@ -5,18 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use zerohop_wire::ids::{LogIndex, SessionId, Timestamp};
 
-use crate::entry::{Entry, Participant};
-use crate::id::{Attempt, Durability, Floor, Place, StageId, TransactionId};
+use crate::entry::{Participant, TransactionEntry};
+use crate::id::{Attempt, Durability, Floor, RoutingKey, StageId, TransactionId};
 use crate::intents::Locks;
 use crate::item::Access;
 use crate::planted::{Bug, is_planted};
 
 /// A prepared transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedTransaction {
     pub(crate) index: LogIndex,
     pub(crate) attempt: Attempt,
-    pub(crate) place: Place,
+    pub(crate) place: RoutingKey,
     pub(crate) durability: Durability,
     pub(crate) proposal: Timestamp,
     pub(crate) locks: Locks,
@@ -27,7 +27,7 @@ pub(crate) struct Prepared {
 
 /// A decision that some participant may not have carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Decision {
+pub(crate) struct OpenDecision {
     pub(crate) index: LogIndex,
     pub(crate) attempt: Attempt,
     pub(crate) timestamp: Timestamp,
@@ -37,7 +37,7 @@ pub(crate) struct Decision {
 
 /// Something that is staged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Staged {
+pub(crate) struct StagedItem {
     pub(crate) bytes: u64,
     pub(crate) pinned: Option<TransactionId>,
     /// Its bytes are a record of the partition's, and not in memory.
@@ -51,7 +51,7 @@ pub struct Install {
     pub id: TransactionId,
     /// Its version.
     pub timestamp: Timestamp,
-    /// What [`crate::Host::evaluate`] gave. After a split it may change what a sister holds as well: that is hers to do.
+    /// What [`crate::PartitionHost::evaluate`] gave. After a split it may change what a sibling holds as well: that is hers to do.
     pub effect: Bytes,
     /// Staged pieces that the effect may refer to, and that are let go of now.
     pub pinned: Vec<StageId>,
@@ -59,16 +59,16 @@ pub struct Install {
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct State {
+pub struct ParticipantState {
     /// In boxes, as these maps are empty most of the time: their first leaf, which has room for eleven, comes and goes with each
     /// transaction.
-    pub(crate) prepared: BTreeMap<TransactionId, Box<Prepared>>,
+    pub(crate) prepared: BTreeMap<TransactionId, Box<PreparedTransaction>>,
     /// Applied, with the index of the decision, and not known to be finished.
     pub(crate) applied: BTreeMap<TransactionId, (LogIndex, Timestamp)>,
-    pub(crate) decisions: BTreeMap<TransactionId, Box<Decision>>,
+    pub(crate) decisions: BTreeMap<TransactionId, Box<OpenDecision>>,
     /// The indices of the decisions.
     unfinished: BTreeSet<LogIndex>,
-    pub(crate) staged: BTreeMap<StageId, Staged>,
+    pub(crate) staged: BTreeMap<StageId, StagedItem>,
     /// The last entry applied.
     pub(crate) last: LogIndex,
     /// What prepared transactions and staged pieces take, about.
@@ -83,28 +83,38 @@ const STAGED_BYTES: u64 = 128;
 /// Memory of a prepared transaction beside its locks and bytes.
 const PREPARED_BYTES: u64 = 256;
 
-impl Staged {
+impl StagedItem {
     /// Memory it takes.
     fn memory(&self) -> u64 {
         STAGED_BYTES + if self.is_record { 0 } else { self.bytes }
     }
 }
 
-impl Prepared {
+impl PreparedTransaction {
     fn bytes(&self) -> u64 {
         let locks = self.locks.len() * size_of::<(u64, Access)>() + self.pinned.len() * size_of::<StageId>();
         PREPARED_BYTES + (locks + self.effect.len() + self.result.len()) as u64
     }
 }
 
-impl State {
+impl ParticipantState {
     /// Applies a committed entry: on every member, in the order of the log. What records are to change is returned.
     #[must_use]
-    pub fn apply(&mut self, index: LogIndex, entry: &Entry) -> Option<Install> {
+    pub fn apply(&mut self, index: LogIndex, entry: &TransactionEntry) -> Option<Install> {
         self.last = self.last.max(index);
         match entry {
-            Entry::Prepare { id, attempt, place, durability, proposal, locks, pinned, effect, result } => {
-                let prepared = Box::new(Prepared {
+            TransactionEntry::Prepare {
+                id,
+                attempt,
+                place,
+                durability,
+                proposal,
+                locks,
+                pinned,
+                effect,
+                result,
+            } => {
+                let prepared = Box::new(PreparedTransaction {
                     index,
                     attempt: *attempt,
                     place: *place,
@@ -121,23 +131,32 @@ impl State {
                     self.bytes -= before.bytes();
                 }
             }
-            Entry::Release { id, attempt } => {
+            TransactionEntry::Release { id, attempt } => {
                 if self.prepared.get(id).is_some_and(|prepared| prepared.attempt <= *attempt)
                     && let Some(prepared) = self.take_prepared(id)
                 {
                     self.pin(&prepared.pinned, None);
                 }
             }
-            Entry::Apply { id, prepared, timestamp, decision } => {
+            TransactionEntry::Apply { id, prepared, timestamp, decision } => {
                 self.applied.insert(*id, (*decision, *timestamp));
                 if self.prepared.get(id).is_some_and(|held| held.index == *prepared) {
                     let prepared = self.take_prepared(id)?;
                     return Some(self.install(*id, *timestamp, prepared.effect, prepared.pinned));
                 }
             }
-            Entry::Commit { id, attempt, timestamp, durability, participants, pinned, effect, .. } => {
+            TransactionEntry::Commit {
+                id,
+                attempt,
+                timestamp,
+                durability,
+                participants,
+                pinned,
+                effect,
+                ..
+            } => {
                 if !participants.is_empty() {
-                    let decision = Decision {
+                    let decision = OpenDecision {
                         index,
                         attempt: *attempt,
                         timestamp: *timestamp,
@@ -149,25 +168,28 @@ impl State {
                 }
                 return Some(self.install(*id, *timestamp, effect.clone(), pinned.clone()));
             }
-            Entry::Finish { id } => {
+            TransactionEntry::Finish { id } => {
                 self.finish(id);
             }
-            Entry::Forget { floor } => self.forget(*floor),
-            Entry::ForgetAll { floors } => floors.iter().for_each(|floor| self.forget(*floor)),
-            Entry::Stage { id, bytes } => {
-                self.add_staged(*id, Staged { bytes: bytes.len() as u64, pinned: None, is_record: false });
+            TransactionEntry::Forget { floor } => self.forget(*floor),
+            TransactionEntry::ForgetAll { floors } => floors.iter().for_each(|floor| self.forget(*floor)),
+            TransactionEntry::Stage { id, bytes } => {
+                self.add_staged(
+                    *id,
+                    StagedItem { bytes: bytes.len() as u64, pinned: None, is_record: false },
+                );
             }
-            Entry::Hold { id, bytes } => {
-                self.add_staged(*id, Staged { bytes: *bytes, pinned: None, is_record: true });
+            TransactionEntry::Hold { id, bytes } => {
+                self.add_staged(*id, StagedItem { bytes: *bytes, pinned: None, is_record: true });
             }
-            Entry::Expire { ids } => {
+            TransactionEntry::Expire { ids } => {
                 for id in ids {
                     if self.staged.get(id).is_some_and(|staged| staged.pinned.is_none()) {
                         self.take_staged(id);
                     }
                 }
             }
-            Entry::Abort { .. } => {}
+            TransactionEntry::Abort { .. } => {}
         }
         None
     }
@@ -187,11 +209,11 @@ impl State {
 
     /// What was applied and is known by this floor to be finished.
     fn below(&self, floor: Floor) -> impl Iterator<Item = TransactionId> + '_ {
-        let of_decider = self.applied.range(floor.span.decides());
-        of_decider.filter(move |(_, (decision, _))| *decision < floor.index).map(|(id, _)| *id)
+        let of_coordinator = self.applied.range(floor.span.decides());
+        of_coordinator.filter(move |(_, (decision, _))| *decision < floor.index).map(|(id, _)| *id)
     }
 
-    fn add_staged(&mut self, id: StageId, staged: Staged) {
+    fn add_staged(&mut self, id: StageId, staged: StagedItem) {
         self.take_staged(&id);
         self.bytes += staged.memory();
         self.staged_bytes += staged.bytes;
@@ -214,7 +236,7 @@ impl State {
         }
     }
 
-    fn take_prepared(&mut self, id: &TransactionId) -> Option<Box<Prepared>> {
+    fn take_prepared(&mut self, id: &TransactionId) -> Option<Box<PreparedTransaction>> {
         let prepared = self.prepared.remove(id)?;
         self.bytes -= prepared.bytes();
         Some(prepared)
@@ -316,17 +338,17 @@ impl State {
         prepared.chain(decided).chain(applied).max().unwrap_or_default()
     }
 
-    /// Entries, with indices, of which [`State::restore`] makes this state: for checkpoints and for members that take a
+    /// Entries, with indices, of which [`ParticipantState::restore`] makes this state: for checkpoints and for members that take a
     /// whole state. Staged bytes that are not kept as records are the caller's to add, as `Stage` before all others.
     #[must_use]
-    pub fn entries(&self) -> Vec<(LogIndex, Entry)> {
+    pub fn entries(&self) -> Vec<(LogIndex, TransactionEntry)> {
         let mut entries = Vec::new();
         // Before what pins them.
         for (id, staged) in self.staged.iter().filter(|(_, staged)| staged.is_record) {
-            entries.push((LogIndex(0), Entry::Hold { id: *id, bytes: staged.bytes }));
+            entries.push((LogIndex(0), TransactionEntry::Hold { id: *id, bytes: staged.bytes }));
         }
         for (id, one) in &self.prepared {
-            let entry = Entry::Prepare {
+            let entry = TransactionEntry::Prepare {
                 id: *id,
                 attempt: one.attempt,
                 place: one.place,
@@ -340,7 +362,7 @@ impl State {
             entries.push((one.index, entry));
         }
         for (id, one) in &self.decisions {
-            let entry = Entry::Commit {
+            let entry = TransactionEntry::Commit {
                 id: *id,
                 attempt: one.attempt,
                 timestamp: one.timestamp,
@@ -354,15 +376,18 @@ impl State {
         }
         for (id, (decision, timestamp)) in &self.applied {
             let (prepared, decision, timestamp) = (LogIndex(0), *decision, *timestamp);
-            entries.push((self.last, Entry::Apply { id: *id, prepared, timestamp, decision }));
+            entries.push((self.last, TransactionEntry::Apply { id: *id, prepared, timestamp, decision }));
         }
         entries
     }
 
-    /// A state as of a commit index, out of what [`State::entries`] has given.
+    /// A state as of a commit index, out of what [`ParticipantState::entries`] has given.
     #[must_use]
-    pub fn restore<'e>(last: LogIndex, entries: impl IntoIterator<Item = (LogIndex, &'e Entry)>) -> State {
-        let mut state = State::default();
+    pub fn restore<'e>(
+        last: LogIndex,
+        entries: impl IntoIterator<Item = (LogIndex, &'e TransactionEntry)>,
+    ) -> ParticipantState {
+        let mut state = ParticipantState::default();
         for (index, entry) in entries {
             // What they change in the records is in the records.
             let _ = state.apply(index, entry);

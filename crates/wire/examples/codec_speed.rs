@@ -12,8 +12,10 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use zerohop_wire::ids::{KeyspaceId, PartitionId, RequestId, Sequence, SessionId, Timestamp};
-use zerohop_wire::messages::{Change, Condition, Expiry, Outcome, Query, Read, Stamp, Write};
-use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Message};
+use zerohop_wire::messages::{
+    Condition, Expiry, Outcome, Query, RecordRead, RecordWrite, Stamp, WriteChange,
+};
+use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Features, Message};
 
 const ROUNDS: u32 = 300;
 const FRAMES: u32 = 20_000;
@@ -22,17 +24,20 @@ fn main() {
     let key = [b'k'; 15];
     let value = [b'v'; 132];
     let version = Timestamp::from_millis(1_700_000_000_000);
-    let insert = Change::Insert { value: &value, expiry: Expiry::Never };
+    let insert = WriteChange::Insert { value: &value, expiry: Expiry::Never };
     let stamp = Stamp {
         session: SessionId { issued: version, nonce: 7 },
         sequence: Sequence(10),
         lowest_unanswered: Sequence(9),
         seen: version,
     };
-    let write = Write { key: &key, condition: Condition::Always, change: insert };
+    let write = RecordWrite { key: &key, condition: Condition::Always, change: insert };
     let messages = [
         ("insert 15+132 B", Message::Write { stamp, write }),
-        ("lookup 15 B", Message::Read { seen: version, read: Read { key: &key, query: Query::Lookup } }),
+        (
+            "lookup 15 B",
+            Message::Read { seen: version, read: RecordRead { key: &key, query: Query::Lookup } },
+        ),
         ("answer, done", Message::Answer(Ok(Outcome::Done { version, number: 0 }))),
         ("answer, 132 B", Message::Answer(Ok(Outcome::Value { version, length: 132, bytes: &value }))),
     ];
@@ -75,7 +80,7 @@ fn decode_ns(encoder: Encoder, message: &Message<'_>) -> f64 {
     let decoder = Decoder::agreed(1, Features::default());
     let mut scratch = Vec::new();
     least_ns(|_| match decoder.decode(black_box(&bytes)) {
-        Decoded::Frame { frame, used } => {
+        DecodeResult::Frame { frame, used } => {
             black_box((frame.message(&mut scratch).expect("what was encoded"), used));
         }
         other => panic!("{other:?}"),

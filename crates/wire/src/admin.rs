@@ -16,12 +16,12 @@ use prost::{Message, Oneof};
 
 pub use self::damaged::DamagedPartition;
 pub use self::refused::{
-    REFUSED_CLOSING, REFUSED_DECIDED, REFUSED_EXISTS, REFUSED_FAILED, REFUSED_FORBIDDEN, REFUSED_REQUEST,
-    REFUSED_SETTING, REFUSED_UNKNOWN, REFUSED_UNKNOWN_NODE, REFUSED_UNKNOWN_PARTITION, REFUSED_UNKNOWN_TOKEN,
-    Refused,
+    AdminRefusal, REFUSED_CLOSING, REFUSED_DECIDED, REFUSED_EXISTS, REFUSED_FAILED, REFUSED_FORBIDDEN,
+    REFUSED_REQUEST, REFUSED_SETTING, REFUSED_UNKNOWN, REFUSED_UNKNOWN_NODE, REFUSED_UNKNOWN_PARTITION,
+    REFUSED_UNKNOWN_TOKEN,
 };
 pub use self::tokens::{TokenGrant, TokenLend, TokenList, TokenPut, TokenRevoke, TokenStatus, Tokens};
-pub use self::view::View;
+pub use self::view::NodeView;
 
 use crate::error::{Failure, What};
 use crate::limits::ADMIN_BYTES_MAX;
@@ -30,13 +30,13 @@ use crate::limits::ADMIN_BYTES_MAX;
 #[derive(Clone, PartialEq, Message)]
 pub struct AdminRequest {
     /// One of these; none from a newer program.
-    #[prost(oneof = "Ask", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 21, 22, 23, 30")]
-    pub ask: Option<Ask>,
+    #[prost(oneof = "AdminQuestion", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 21, 22, 23, 30")]
+    pub ask: Option<AdminQuestion>,
 }
 
 /// See [`AdminRequest`].
 #[derive(Clone, PartialEq, Oneof)]
-pub enum Ask {
+pub enum AdminQuestion {
     /// How is the cluster?
     #[prost(message, tag = "1")]
     Status(StatusGet),
@@ -220,8 +220,8 @@ pub const PARTITIONS_LISTED_MAX: usize = 1024;
 #[derive(Clone, PartialEq, Message)]
 pub struct AdminAnswer {
     /// One of these; none from a newer program.
-    #[prost(oneof = "Answer", tags = "1, 2, 3, 4, 5, 20")]
-    pub answer: Option<Answer>,
+    #[prost(oneof = "AdminReply", tags = "1, 2, 3, 4, 5, 20")]
+    pub answer: Option<AdminReply>,
     /// The epoch of this manager's map when it answered: what it has done is in that one. 0: an older program.
     #[prost(uint64, tag = "21")]
     pub map_epoch: u64,
@@ -229,10 +229,10 @@ pub struct AdminAnswer {
 
 /// See [`AdminAnswer`].
 #[derive(Clone, PartialEq, Oneof)]
-pub enum Answer {
+pub enum AdminReply {
     /// It was not done, or not by all, and why.
     #[prost(message, tag = "1")]
-    Refused(Refused),
+    Refused(AdminRefusal),
     /// How the cluster is.
     #[prost(message, tag = "2", boxed)]
     Status(Box<Status>),
@@ -241,7 +241,7 @@ pub enum Answer {
     Keyspace(KeyspaceStatus),
     /// It is done, in a map of this epoch.
     #[prost(message, tag = "4")]
-    Done(Done),
+    Done(AdminDone),
     /// Who holds partitions.
     #[prost(message, tag = "5")]
     Partitions(Partitions),
@@ -252,7 +252,7 @@ pub enum Answer {
 
 /// It is done.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub struct Done {
+pub struct AdminDone {
     /// The epoch of the map in which it is.
     #[prost(uint64, tag = "1")]
     pub map_epoch: u64,
@@ -327,7 +327,7 @@ pub struct Status {
     pub groups: Option<GroupsStatus>,
     /// Whose view this is, and how old; `None` from programs that do not tell it.
     #[prost(message, optional, tag = "6")]
-    pub view: Option<View>,
+    pub view: Option<NodeView>,
 }
 
 /// How replica groups stand, in numbers.
@@ -470,7 +470,7 @@ pub struct KeyspaceStatus {
 impl AdminRequest {
     /// A request that asks this.
     #[must_use]
-    pub fn of(ask: Ask) -> AdminRequest {
+    pub fn of(ask: AdminQuestion) -> AdminRequest {
         AdminRequest { ask: Some(ask) }
     }
 
@@ -492,14 +492,14 @@ impl AdminRequest {
 impl AdminAnswer {
     /// An answer that says this.
     #[must_use]
-    pub fn of(answer: Answer) -> AdminAnswer {
+    pub fn of(answer: AdminReply) -> AdminAnswer {
         AdminAnswer { answer: Some(answer), map_epoch: 0 }
     }
 
     /// An answer that says why not.
     #[must_use]
     pub fn refused(code: &str, reason: impl Into<String>) -> AdminAnswer {
-        AdminAnswer::of(Answer::Refused(Refused {
+        AdminAnswer::of(AdminReply::Refused(AdminRefusal {
             code: code.to_owned(),
             reason: reason.into(),
             keyspace: 0,

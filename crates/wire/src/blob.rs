@@ -73,7 +73,7 @@ impl BlobStamp {
 
 /// Whether somebody writes chunks behind a blob's end, to make them a part of it all at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Filling {
+pub enum FillState {
     /// Nobody does.
     Not = 0,
     /// Somebody does. Whoever else is to write cuts that off first.
@@ -94,7 +94,7 @@ pub struct BlobHeader<'a> {
     /// Chunks behind the size may hold bytes from before a cut, or what is being filled, up to here; 0: neither is so.
     pub uncut: u64,
     /// Whether that is, or was, being filled.
-    pub filling: Filling,
+    pub filling: FillState,
     /// Whatever its owner keeps with it.
     pub attributes: &'a [u8],
 }
@@ -123,9 +123,9 @@ impl<'a> BlobHeader<'a> {
         uncut.copy_from_slice(&fixed[32..]);
         let (size, uncut) = (u64::from_le_bytes(size), u64::from_le_bytes(uncut));
         let filling = match filling {
-            0 => Filling::Not,
-            1 => Filling::UnderWay,
-            2 => Filling::CutOff,
+            0 => FillState::Not,
+            1 => FillState::UnderWay,
+            2 => FillState::CutOff,
             _ => return None,
         };
         Some(Self { chunk_bits, stamp: BlobStamp::decode(&stamp), size, uncut, filling, attributes })
@@ -215,7 +215,7 @@ mod tests {
             stamp,
             size: 5_000_000,
             uncut: 6_000_000,
-            filling: Filling::CutOff,
+            filling: FillState::CutOff,
             attributes: b"colour=blue",
         };
         let mut bytes = Vec::new();

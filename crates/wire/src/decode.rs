@@ -8,7 +8,7 @@ use std::fmt;
 use crate::checksum::crc32c;
 use crate::compress::expand;
 use crate::error::{Failure, What};
-use crate::header::{Envelope, Flags, HEADER_BYTES, Header, MAGIC};
+use crate::header::{Envelope, Flags, FrameHeader, HEADER_BYTES, MAGIC};
 use crate::kind::Kind;
 use crate::limits::{BODY_BYTES_MAX, HELLO_BODY_BYTES_MAX, TIME_OUT_MS_MAX};
 use crate::messages::Message;
@@ -24,7 +24,7 @@ pub struct Decoder {
 
 /// What stands at the front of the bytes received.
 #[derive(Debug, PartialEq)]
-pub enum Decoded<'b> {
+pub enum DecodeResult<'b> {
     /// Not yet a whole frame: ask again when the buffer holds this many bytes in all.
     Need(usize),
     /// A frame, whole and undamaged.
@@ -46,12 +46,12 @@ pub enum Decoded<'b> {
         used: usize,
     },
     /// No frame, nor a way to find the next one: close the connection.
-    Broken(Broken),
+    Broken(BrokenStream),
 }
 
 /// Why a connection cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Broken {
+pub enum BrokenStream {
     /// The bytes do not begin as a frame does.
     Magic {
         /// The first of them.
@@ -112,39 +112,43 @@ impl Decoder {
     /// Looks at the front of `bytes`.
     #[must_use]
     #[inline]
-    pub fn decode<'b>(&self, bytes: &'b [u8]) -> Decoded<'b> {
+    pub fn decode<'b>(&self, bytes: &'b [u8]) -> DecodeResult<'b> {
         let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
             // Say so at once if this will never be a frame, rather than wait for more of it.
             return match bytes.iter().zip(MAGIC).find(|(byte, magic)| *byte != magic) {
-                Some(_) => Decoded::Broken(Broken::Magic { first: bytes[0] }),
-                None => Decoded::Need(HEADER_BYTES),
+                Some(_) => DecodeResult::Broken(BrokenStream::Magic { first: bytes[0] }),
+                None => DecodeResult::Need(HEADER_BYTES),
             };
         };
         if !header.starts_with(&MAGIC) {
-            return Decoded::Broken(Broken::Magic { first: header[0] });
+            return DecodeResult::Broken(BrokenStream::Magic { first: header[0] });
         }
-        let Some(header) = Header::decode(header) else {
-            return Decoded::Broken(Broken::HeaderChecksum);
+        let Some(header) = FrameHeader::decode(header) else {
+            return DecodeResult::Broken(BrokenStream::HeaderChecksum);
         };
         let envelope = header.envelope;
         if header.version != self.version {
-            return Decoded::Broken(Broken::Version { envelope, got: header.version, agreed: self.version });
+            return DecodeResult::Broken(BrokenStream::Version {
+                envelope,
+                got: header.version,
+                agreed: self.version,
+            });
         }
         if header.body_len > self.body_bytes_max {
             let (length, limit) = (header.body_len, self.body_bytes_max);
-            return Decoded::Broken(Broken::TooLong { envelope, length, limit });
+            return DecodeResult::Broken(BrokenStream::TooLong { envelope, length, limit });
         }
         let used = HEADER_BYTES + header.body_len as usize;
         let Some(body) = rest.get(..header.body_len as usize) else {
-            return Decoded::Need(used);
+            return DecodeResult::Need(used);
         };
         match self.check(&header, body) {
             Ok(kind) => {
                 let frame = Frame { kind, envelope, body, compressed: header.flags.has(Flags::LZ4) };
-                Decoded::Frame { frame, used }
+                DecodeResult::Frame { frame, used }
             }
             Err(failure) => {
-                Decoded::Refused { envelope, is_answer: header.kind & 0x8000 != 0, failure, used }
+                DecodeResult::Refused { envelope, is_answer: header.kind & 0x8000 != 0, failure, used }
             }
         }
     }
@@ -154,10 +158,10 @@ impl Decoder {
     #[must_use]
     pub fn envelope(&self, bytes: &[u8]) -> Option<Envelope> {
         let header = bytes.first_chunk::<HEADER_BYTES>().filter(|header| header.starts_with(&MAGIC))?;
-        Header::decode(header).map(|header| header.envelope)
+        FrameHeader::decode(header).map(|header| header.envelope)
     }
 
-    fn check(&self, header: &Header, body: &[u8]) -> Result<Kind, Failure<'static>> {
+    fn check(&self, header: &FrameHeader, body: &[u8]) -> Result<Kind, Failure<'static>> {
         if !header.flags.all_known() {
             return Err(What::Flags.into());
         }
@@ -195,7 +199,7 @@ impl<'b> Frame<'b> {
     }
 }
 
-impl Broken {
+impl BrokenStream {
     /// A last answer to send before closing, and to whom; `None` if the other side would not understand it.
     #[must_use]
     pub fn last_answer(&self) -> Option<(Envelope, Failure<'static>)> {
@@ -211,9 +215,9 @@ impl Broken {
     }
 }
 
-impl std::error::Error for Broken {}
+impl std::error::Error for BrokenStream {}
 
-impl fmt::Display for Broken {
+impl fmt::Display for BrokenStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Magic { first } => write!(

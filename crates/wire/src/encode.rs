@@ -3,10 +3,10 @@
 use crate::checksum::{crc32c, crc32c_joined, crc32c_of};
 use crate::compress::compress_from;
 use crate::error::Failure;
-use crate::header::{Envelope, Flags, HEADER_BYTES, Header};
+use crate::header::{Envelope, Flags, FrameHeader, HEADER_BYTES};
 use crate::kind::Kind;
 use crate::limits::{BODY_BYTES_MAX, COMPRESS_BYTES_MIN, SPLIT_BYTES_MIN};
-use crate::messages::{Answer, Message, Outcome, answer};
+use crate::messages::{Message, OperationAnswer, Outcome, answer};
 use crate::tail::Tail;
 use crate::version::GREETING_VERSION;
 
@@ -112,7 +112,7 @@ impl Encoder {
         &self,
         start: usize,
         envelope: &Envelope,
-        answer: &'m Answer<'_>,
+        answer: &'m OperationAnswer<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Option<Tail<'m>>, Failure<'static>> {
         let Some(length) = answer.as_ref().ok().and_then(Outcome::length_apart) else { return Ok(None) };
@@ -186,7 +186,7 @@ impl Encoder {
                 None => crc32c_of(&out[body_at..], tail.pieces()),
             };
         }
-        let header = Header {
+        let header = FrameHeader {
             version: self.version,
             kind: kind.number(),
             flags,

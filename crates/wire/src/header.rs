@@ -91,7 +91,7 @@ impl Envelope {
 
 /// A header whose magic and checksum are right. Its other fields are whatever the peer wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct FrameHeader {
     /// Version of the frame's layout.
     pub version: u8,
     /// Number of the kind, see [`Kind`](crate::kind::Kind).
@@ -106,7 +106,7 @@ pub struct Header {
     pub body_crc: u32,
 }
 
-impl Header {
+impl FrameHeader {
     /// The header as it travels, sealed with its checksum.
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER_BYTES] {

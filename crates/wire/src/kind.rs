@@ -112,11 +112,11 @@ numbered!(
         Yield = 0x0306, "yield";
         /// The receiver of a message knows a newer epoch.
         Stale = 0x0307, "stale";
-        /// Asks for an entry that has rotted.
+        /// Asks for an entry that is corrupt.
         EntryGet = 0x0308, "entry_get";
         /// The entry.
         EntryGot = 0x0309, "entry_got";
-        /// The entry is not held, or has rotted here too.
+        /// The entry is not held, or is corrupt here too.
         EntryLost = 0x030A, "entry_lost";
         /// Asks for a digest of a slice of the partition.
         DigestAsk = 0x030B, "digest_ask";

@@ -14,33 +14,33 @@
 //! [`Encoder::encode_split`] hands a large payload back to be sent from where it lies.
 
 pub mod admin;
+mod answer_gathering;
 pub mod auth;
 pub mod blob;
 pub mod checksum;
 mod compress;
 pub mod contents;
 mod decode;
+mod elements;
 mod encode;
 pub mod error;
 mod fields;
-mod gathering;
 mod header;
 pub mod ids;
 mod kind;
 pub mod limits;
-mod many;
 pub mod messages;
 mod numbered;
 mod tail;
 mod version;
 
-pub use decode::{Broken, Decoded, Decoder, Frame};
+pub use answer_gathering::AnswerGathering;
+pub use decode::{BrokenStream, DecodeResult, Decoder, Frame};
+pub use elements::{Element, Elements, pack};
 pub use encode::Encoder;
 pub use error::{AbortReason, Advice, AuthFault, ErrorCode, Failure, Permission, What};
-pub use gathering::Gathering;
-pub use header::{Envelope, Flags, HEADER_BYTES, Header, MAGIC};
+pub use header::{Envelope, Flags, FrameHeader, HEADER_BYTES, MAGIC};
 pub use kind::Kind;
-pub use many::{Element, Many, pack};
 pub use messages::Message;
 pub use tail::Tail;
 pub use version::{Features, GREETING_VERSION, choose_version};

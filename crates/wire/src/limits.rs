@@ -77,7 +77,7 @@ pub const SECRET_BYTES_MAX: usize = 4 << 10;
 /// Longest name of a blob: as long as the longest path of a POSIX file system. An index of all names is held in memory.
 pub const BLOB_NAME_BYTES_MAX: usize = 4 << 10;
 
-/// Most bytes of attributes that a blob carries: every write that makes it larger writes them anew.
+/// Most bytes of attributes that a blob carries: every write that makes it larger writes them again.
 pub const BLOB_ATTRIBUTES_BYTES_MAX: usize = 32 << 10;
 
 /// Smallest chunk, as a power of two: 4 KiB. Below it the keys would be a share worth speaking of.

@@ -8,20 +8,20 @@ use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::BODY_BYTES_MAX;
 use zerohop_wire::messages::*;
 use zerohop_wire::{
-    Decoded, Decoder, Encoder, Envelope, Features, Flags, Header, Kind, Many, Message, checksum,
+    DecodeResult, Decoder, Elements, Encoder, Envelope, Features, Flags, FrameHeader, Kind, Message, checksum,
 };
 
 const DECODER: Decoder = Decoder::agreed(1, Features(Features::LZ4.0 | Features::GATHER.0));
 
 /// Counts, per thread, what is allocated.
-struct Counting;
+struct CountingAllocator;
 
 thread_local! {
     static BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
 // SAFETY: every call is handed to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         BYTES.with(|bytes| bytes.set(bytes.get() + layout.size()));
         // SAFETY: the caller's promise, passed on.
@@ -35,7 +35,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: CountingAllocator = CountingAllocator;
 
 /// Bytes that this thread allocates while it does `work`.
 fn allocated(work: impl FnOnce()) -> usize {
@@ -49,32 +49,32 @@ fn common_operations_allocate_nothing() {
     let key = [b'k'; 15];
     let value = [b'v'; 132];
     let values: [&[u8]; 2] = [&value, &value];
-    let write = |change| Write { key: &key, condition: Condition::Always, change };
+    let write = |change| RecordWrite { key: &key, condition: Condition::Always, change };
     let changes = [
-        Change::Insert { value: &value, expiry: Expiry::Never },
-        Change::Remove,
-        Change::Append { values: Many::given(&values) },
-        Change::Extend { bytes: &value },
-        Change::CompareSwap { expected: Some(&value), new: None },
-        Change::Increment { delta: 1 },
+        WriteChange::Insert { value: &value, expiry: Expiry::Never },
+        WriteChange::Remove,
+        WriteChange::Append { values: Elements::given(&values) },
+        WriteChange::Extend { bytes: &value },
+        WriteChange::CompareSwap { expected: Some(&value), new: None },
+        WriteChange::Increment { delta: 1 },
     ];
-    let operations = changes.map(|change| Operation::Write(write(change)));
+    let operations = changes.map(|change| RecordOperation::Write(write(change)));
     let version = Timestamp(1);
-    let answers: [Answer<'_>; 2] = [
+    let answers: [OperationAnswer<'_>; 2] = [
         Ok(Outcome::Done { version, number: 0 }),
         Ok(Outcome::Value { version, length: 132, bytes: &value }),
     ];
     let mut messages =
         Vec::from(changes.map(|change| Message::Write { stamp: Stamp::default(), write: write(change) }));
     messages.extend([
-        Message::Read { seen: version, read: Read { key: &key, query: Query::Lookup } },
-        Message::Batch(Batch { stamp: Stamp::default(), operations: Many::given(&operations) }),
+        Message::Read { seen: version, read: RecordRead { key: &key, query: Query::Lookup } },
+        Message::Batch(OperationBatch { stamp: Stamp::default(), operations: Elements::given(&operations) }),
         Message::Answer(answers[1].clone()),
         Message::Answer(Err(zerohop_wire::Failure::CompareFailed {
             version,
             seen: Some((&value[..]).into()),
         })),
-        Message::BatchAnswer(Many::given(&answers)),
+        Message::BatchAnswer(Elements::given(&answers)),
     ]);
     let mut out = Vec::with_capacity(1 << 16);
     for message in &messages {
@@ -82,7 +82,7 @@ fn common_operations_allocate_nothing() {
         let bytes = allocated(|| {
             out.clear();
             Encoder::default().encode(&Envelope::default(), message, &mut out).unwrap();
-            let Decoded::Frame { frame, .. } = DECODER.decode(&out) else { panic!("{kind}") };
+            let DecodeResult::Frame { frame, .. } = DECODER.decode(&out) else { panic!("{kind}") };
             match frame.message(&mut Vec::new()).unwrap() {
                 Message::Batch(batch) => assert_eq!(batch.numbered().count(), operations.len()),
                 Message::BatchAnswer(answers) => assert_eq!(answers.iter().count(), 2),
@@ -102,7 +102,7 @@ fn hostile_counts_and_lengths_allocate_nothing() {
             body[place * 4..place * 4 + 4].fill(0xff);
             let frame = sealed(*kind, Flags::BODY_CHECKSUM, &body);
             let bytes = allocated(|| {
-                if let Decoded::Frame { frame, .. } = DECODER.decode(&frame) {
+                if let DecodeResult::Frame { frame, .. } = DECODER.decode(&frame) {
                     let _ = frame.message(&mut Vec::new());
                 }
             });
@@ -118,7 +118,7 @@ fn a_compressed_body_allocates_at_most_what_its_bytes_can_mean() {
         body[..4].copy_from_slice(&u32::to_le_bytes(claim));
         let frame = sealed(Kind::Insert, Flags::BODY_CHECKSUM.with(Flags::LZ4), &body);
         let bytes = allocated(|| {
-            let Decoded::Frame { frame, .. } = DECODER.decode(&frame) else { panic!() };
+            let DecodeResult::Frame { frame, .. } = DECODER.decode(&frame) else { panic!() };
             assert!(frame.message(&mut Vec::new()).is_err());
         });
         assert!(bytes <= 255 * 96, "{claim}: {bytes}");
@@ -128,10 +128,11 @@ fn a_compressed_body_allocates_at_most_what_its_bytes_can_mean() {
 #[test]
 fn a_batch_too_large_is_refused_before_it_is_all_copied() {
     let value = vec![0; 1 << 20];
-    let change = Change::Insert { value: &value, expiry: Expiry::Never };
-    let write = Write { key: b"key", condition: Condition::Always, change };
-    let operations = [Operation::Write(write); 4096];
-    let batch = Message::Batch(Batch { stamp: Stamp::default(), operations: Many::given(&operations) });
+    let change = WriteChange::Insert { value: &value, expiry: Expiry::Never };
+    let write = RecordWrite { key: b"key", condition: Condition::Always, change };
+    let operations = [RecordOperation::Write(write); 4096];
+    let batch =
+        Message::Batch(OperationBatch { stamp: Stamp::default(), operations: Elements::given(&operations) });
     let mut out = Vec::new();
     let bytes = allocated(|| {
         assert!(Encoder::default().encode(&Envelope::default(), &batch, &mut out).is_err());
@@ -140,7 +141,7 @@ fn a_batch_too_large_is_refused_before_it_is_all_copied() {
 }
 
 fn sealed(kind: Kind, flags: Flags, body: &[u8]) -> Vec<u8> {
-    let header = Header {
+    let header = FrameHeader {
         version: 1,
         kind: kind.number(),
         flags,

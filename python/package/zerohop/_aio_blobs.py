@@ -163,7 +163,7 @@ class BlobFile:
         name: Name,
         mode: str,
         position: int,
-        anew: Optional[tuple[int, bytes]],
+        again: Optional[tuple[int, bytes]],
         place: Optional[bytes] = None,
     ) -> None:
         self._blobs, self.name, self.mode = blobs, name, mode
@@ -172,8 +172,8 @@ class BlobFile:
         self._short = mode_of(mode)
         self._position = position
         # The id and the attributes of a blob of its own.
-        self._anew, self._broken = anew, False
-        self._fill = None if anew is None else blobs._native.fill(self._place)
+        self._again, self._broken = again, False
+        self._fill = None if again is None else blobs._native.fill(self._place)
         self._filled = 0
         self.closed = False
 
@@ -196,7 +196,7 @@ class BlobFile:
     async def write(self, data: Buffer) -> int:
         """Writes all of it, where the file stands or, opened with `ab`, at the end."""
         self._check(self._short != "r", "written")
-        if self._broken and self._anew is not None:
+        if self._broken and self._again is not None:
             raise unfinished(self.name)
         count = memoryview(data).nbytes
         if self._position != self._filled:
@@ -242,20 +242,20 @@ class BlobFile:
         return size
 
     async def close(self) -> None:
-        """Closes it. What was written anew is whole then, unless writing it was cut off: that is removed."""
+        """Closes it. What was written again is whole then, unless writing it was cut off: that is removed."""
         if self.closed:
             return
         self.closed = True
-        if self._anew is None:
+        if self._again is None:
             return
         if self._broken:
             await self._remove()
             return
-        attributes = self._anew[1]
+        attributes = self._again[1]
         try:
             if self._place is not self.name:
                 await self._settle()
-                await self._blobs._native.bind(self.name, self._place, self._anew[0], attributes)
+                await self._blobs._native.bind(self.name, self._place, self._again[0], attributes)
             elif self._fill is not None:
                 await _there(self.name, self._fill.publish(attributes))
             else:
@@ -283,7 +283,7 @@ class BlobFile:
             self._fill.give_up()
             self._fill = None
         found = await self._blobs.stat(self._place)
-        if found is not None and self._anew is not None and found.id == self._anew[0]:
+        if found is not None and self._again is not None and found.id == self._again[0]:
             await self._blobs.delete(self._place)
 
     async def __aenter__(self) -> BlobFile:

@@ -34,7 +34,7 @@ class BlobInfo(NamedTuple):
 
     `id` tells it from others of the name, earlier and later; `generation` is how often bytes were cut off it; `size` and
     `chunk_bytes` are in bytes; `attributes` are its owner's; `version` is when its header was written last; `finished` is
-    false while somebody puts it or writes it anew as a file, and stays so if they were cut off.
+    false while somebody puts it or writes it again as a file, and stays so if they were cut off.
     """
 
     id: int
@@ -80,7 +80,7 @@ def absent(name: Name) -> NoBlobError:
 
 
 def unfinished(name: Name) -> UnfinishedError:
-    message = f"blob {named(name)!r}: whoever writes it anew has not finished, or was cut off: open with partial=True to read"
+    message = f"blob {named(name)!r}: whoever writes it again has not finished, or was cut off: open with partial=True to read"
     return UnfinishedError(f"{message} what is there", "Unfinished", None, named(name))
 
 
@@ -121,7 +121,7 @@ class Blobs:
         """The blob as a binary file, in one of the modes `rb`, `r+b`, `wb`, `w+b`, `xb`, `x+b`, `ab`.
 
         `buffering` is how many bytes are read ahead or kept before they are written; with 0 the file is a plain `BlobIO`.
-        A file opened to be written anew (`wb`, `xb`) makes a new blob with these `attributes` and chunks of so many bytes. An
+        A file opened to be written again (`wb`, `xb`) makes a new blob with these `attributes` and chunks of so many bytes. An
         old blob of the name is there, whole, until the file is closed, and replaced then in one step. Where there was none, the new one
         is not `finished` until then, and opening it to be read raises `UnfinishedError` unless `partial`. If a `with` block ends
         with an exception, Ctrl-C among them, what was written is removed, and an old blob stays.
@@ -359,7 +359,7 @@ class BlobIO(io.RawIOBase):
         self._attributes = attributes
         self._before = exits_under_way()
         # Nothing that fails from here on leaves something to be finished.
-        self._anew: Optional[int] = None
+        self._again: Optional[int] = None
         self._broken = self._given_up = False
         self._fill: Optional[Filling] = None
         self._filled = 0
@@ -367,7 +367,7 @@ class BlobIO(io.RawIOBase):
             bits = chunk_bits(chunk_bytes)
             staged = blobs._native.stage(name, attributes, bits) if self._short[0] == "w" else None
             if staged is not None:
-                self._place, self._anew = cast("tuple[bytes, int]", staged)
+                self._place, self._again = cast("tuple[bytes, int]", staged)
             else:
                 if self._short[0] == "w":
                     # What another left that it has not finished.
@@ -376,7 +376,7 @@ class BlobIO(io.RawIOBase):
                     made = info(blobs._native.create(name, attributes, bits, unfinished=True))
                 except ConditionFailedError:
                     raise there_is(name) from None
-                self._anew = cast(BlobInfo, made).id
+                self._again = cast(BlobInfo, made).id
             self._blobs = blobs._with_unfinished()
             self._fill = Filling(self._blobs, name, self._place)
             return
@@ -422,7 +422,7 @@ class BlobIO(io.RawIOBase):
         count = memoryview(data).nbytes
         if count == 0 or self._given_up:
             return count
-        if self._broken and self._anew is not None:
+        if self._broken and self._again is not None:
             raise unfinished(self.name)
         if self._position != self._filled:
             self._settle()
@@ -467,12 +467,12 @@ class BlobIO(io.RawIOBase):
         self._broken = self._given_up = True
 
     def close(self) -> None:
-        """Closes it. What was written anew is whole then, unless writing it was cut off."""
+        """Closes it. What was written again is whole then, unless writing it was cut off."""
         if self.closed:
             return
         super().close()
         before, self._before = self._before, ()
-        if self._anew is None:
+        if self._again is None:
             return
         try:
             # Perhaps that of something around it, which is not told.
@@ -482,7 +482,7 @@ class BlobIO(io.RawIOBase):
             try:
                 if self._place is not self.name:
                     self._settle()
-                    self._blobs._native.bind(self.name, self._place, self._anew, self._attributes)
+                    self._blobs._native.bind(self.name, self._place, self._again, self._attributes)
                 elif self._fill is not None:
                     self._fill.publish(self._attributes)
                 else:
@@ -514,7 +514,7 @@ class BlobIO(io.RawIOBase):
         """Removes the blob, unless somebody has put another in its place."""
         self._fill = None
         found = self._blobs.stat(self._place)
-        if found is not None and found.id == self._anew:
+        if found is not None and found.id == self._again:
             self._blobs.delete(self._place)
 
     def __exit__(

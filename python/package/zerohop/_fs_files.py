@@ -136,7 +136,7 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
 
     def truncate(self, size: Optional[int] = None) -> int:
         self._check()
-        raise io.UnsupportedOperation(f"{self.path}: a file is not cut: write it anew")
+        raise io.UnsupportedOperation(f"{self.path}: a file is not cut: write it again")
 
     def __hash__(self) -> int:
         return int(super().__hash__()) if self.mode == "rb" else id(self)

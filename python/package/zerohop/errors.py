@@ -115,11 +115,11 @@ class ForkedError(Error):
 
 class ConflictError(Error):
     """A transaction, or what was to be added to a blob, was in others' way, or they in its: nothing of it was done, and it may be begun
-    anew. Likewise for reading a blob that others write to all the while."""
+    again. Likewise for reading a blob that others write to all the while."""
 
 
 class AbortedError(Error):
-    """A transaction was not done, nor will it be if it is begun anew as it is."""
+    """A transaction was not done, nor will it be if it is begun again as it is."""
 
 
 class BatchError(Error):

@@ -48,7 +48,7 @@ RANGES_AT_ONCE = 8
 """Threads that read ranges of files side by side."""
 
 READS_MAX = 100
-"""How often a read begins anew at most, if the file is written anew meanwhile."""
+"""How often a read begins again at most, if the file is written again meanwhile."""
 
 _clients: dict[tuple[int, str], zerohop.Client] = {}
 _lock = threading.Lock()
@@ -244,7 +244,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _read_part(self, keyspace: zerohop.Keyspace, path: Any, blob: bytes, size: int, start: int, length: int) -> bytes:
-        gone = FileNotFoundError(f"{path}: it was removed or written anew since it was opened")
+        gone = FileNotFoundError(f"{path}: it was removed or written again since it was opened")
         try:
             contents = keyspace.blobs.read(blob, start, length)
         except FileNotFoundError:
@@ -265,9 +265,9 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
             except FileNotFoundError:
                 if entry == before:
                     raise
-                # It was written anew in between: as it is now.
+                # It was written again in between: as it is now.
                 before = entry
-        raise FileNotFoundError(f"{path}: it is written anew again and again, each time before it could be read")
+        raise FileNotFoundError(f"{path}: it is written again again and again, each time before it could be read")
 
     def cat(self, path: Any, recursive: bool = False, on_error: str = "raise", **kwargs: Any) -> Any:
         """Contents of files, as of any file system. Paths may be patterns, but not keys of a mapping: `cat_file` takes a path as it is."""

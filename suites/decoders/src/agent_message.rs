@@ -3,7 +3,7 @@
 
 use zerohop_control::Time;
 use zerohop_control::agent::message::Message;
-use zerohop_control::agent::{Agent, Event, Settings};
+use zerohop_control::agent::{Agent, AgentEvent, AgentSettings};
 use zerohop_placement::Address;
 use zerohop_wire::ids::Incarnation;
 use zerohop_wire::messages::ClusterId;
@@ -14,12 +14,12 @@ pub fn run(bytes: &[u8]) {
         assert_eq!(Message::decode(&message.encode()), Ok(message));
     }
     let me = Address::new("me:1").expect("is an address");
-    let settings = Settings {
+    let settings = AgentSettings {
         contacts: vec![Address::new("m:1").expect("is an address")],
-        ..Settings::new(1, ClusterId([7; 16]), Incarnation(9), me)
+        ..AgentSettings::new(1, ClusterId([7; 16]), Incarnation(9), me)
     };
     let (mut agent, _) = Agent::open(Time(0), settings).expect("opens");
     for (at, bytes) in (1..).zip(bytes.split(|byte| *byte == 0xff).chain([bytes])) {
-        agent.handle(Time(at * 10_000), Event::Received { bytes });
+        agent.handle(Time(at * 10_000), AgentEvent::Received { bytes });
     }
 }

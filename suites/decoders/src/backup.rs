@@ -3,7 +3,7 @@
 
 use zerohop_backup::format::checksum;
 use zerohop_backup::format::manifest::Manifest;
-use zerohop_backup::format::part::{Entry, HEADER_BYTES, Header};
+use zerohop_backup::format::part::{HEADER_BYTES, PartEntry, PartHeader};
 
 /// Goes through any input; panics where it breaks a promise.
 pub fn run(bytes: &[u8]) {
@@ -15,17 +15,17 @@ pub fn run(bytes: &[u8]) {
     if let Ok(manifest) = Manifest::decode(&sealed) {
         assert_eq!(manifest.encode(), sealed);
     }
-    let _any = Header::decode(bytes);
+    let _any = PartHeader::decode(bytes);
     if let Some(begin) = bytes.get(..HEADER_BYTES - 4) {
         let sealed = [begin, &checksum(begin).to_le_bytes()].concat();
-        if let Ok(header) = Header::decode(&sealed) {
+        if let Ok(header) = PartHeader::decode(&sealed) {
             assert_eq!(header.encode(), sealed[..]);
         }
     }
     if let Some(frame) = bytes.first_chunk() {
-        let _any = Entry::frame(*frame);
+        let _any = PartEntry::frame(*frame);
     }
-    if let Ok(entry) = Entry::decode(bytes, checksum(bytes)) {
+    if let Ok(entry) = PartEntry::decode(bytes, checksum(bytes)) {
         let mut out = Vec::new();
         entry.encode(&mut out);
         assert_eq!(out[8..], *bytes);

@@ -1,11 +1,11 @@
 //! Any bytes as the log of a manager: refused, or opened, and then some of them are good and time may pass.
 
 use zerohop_control::Time;
-use zerohop_control::manager::{Event, Manager, Settings};
+use zerohop_control::manager::{ManagerEvent, ManagerSettings, RaftManager};
 
 /// Goes through any input; panics where it breaks a promise.
 pub fn run(bytes: &[u8]) {
-    let Ok((mut manager, good)) = Manager::open(Time(0), bytes, Settings::new(1)) else { return };
+    let Ok((mut manager, good)) = RaftManager::open(Time(0), bytes, ManagerSettings::new(1)) else { return };
     assert!(good <= bytes.len());
-    manager.handle(Time(1_000_000), Event::Tick);
+    manager.handle(Time(1_000_000), ManagerEvent::Tick);
 }

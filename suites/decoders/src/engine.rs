@@ -30,7 +30,8 @@ pub(crate) fn open_engine_on(files: &[(&str, &[u8])]) {
             }
             cursor = next;
         }
-        let written = engine.write(handle, zerohop_engine::Kind::Put, 0, 1 << 40, b"written behind it", b"v");
+        let written =
+            engine.write(handle, zerohop_engine::EntryKind::Put, 0, 1 << 40, b"written behind it", b"v");
         if written.is_ok() {
             let read =
                 engine.lookup_whole(handle, b"written behind it").expect("what was written can be read");

@@ -1,12 +1,12 @@
 //! Any bytes as a segment file: they are read to their end without a panic, and an engine opens on them.
 
 use crate::engine::open_engine_on;
-use zerohop_engine::log::header::{self, HEADER_BYTES, Header};
-use zerohop_engine::log::scan::{self, Item};
+use zerohop_engine::log::header::{self, HEADER_BYTES, SegmentHeader};
+use zerohop_engine::log::scan::{self, ScanItem};
 
 /// Goes through any input; panics where it breaks a promise.
 pub fn run(bytes: &[u8]) {
-    let decoded = Header::decode(bytes);
+    let decoded = SegmentHeader::decode(bytes);
     if let Ok(header) = &decoded {
         // But for the version, which may be an older one, and the checksum over it.
         let (read, written) = (&bytes[..HEADER_BYTES], header.encode());
@@ -24,7 +24,7 @@ pub fn run(bytes: &[u8]) {
         for item in
             scan::items(&header.base, bytes.get(HEADER_BYTES..).unwrap_or(&[]), HEADER_BYTES as u64, 0)
         {
-            if let Item::Entry { entry, offset, .. } = item {
+            if let ScanItem::Entry { entry, offset, .. } = item {
                 assert!(entry.head.meta.index > last, "entries rise");
                 assert!(
                     offset as usize + entry.head.entry_bytes() <= bytes.len(),

@@ -3,7 +3,7 @@
 
 use zerohop_placement::hash::key_slot;
 use zerohop_resp::model::ModelWorld;
-use zerohop_resp::{Connection, Scratch, Then, Unit, World, execute};
+use zerohop_resp::{Connection, ConnectionWorld, NextStep, Scratch, Unit, execute};
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 /// Goes through any input; panics where it breaks a promise.
@@ -12,7 +12,7 @@ pub fn run(bytes: &[u8]) {
     // As a unit of another process, it may be refused, and must not panic.
     if let Ok(unit) = Unit::decode(bytes) {
         let mut world = ModelWorld::new(1, key_slot);
-        let place = zerohop_resp::Place { keyspace: KeyspaceId(1), partition: PartitionId(0) };
+        let place = zerohop_resp::PartitionPlace { keyspace: KeyspaceId(1), partition: PartitionId(0) };
         let _ = execute(&unit, world.records(place), &mut Scratch::default(), &mut Vec::new());
     }
     let mut world = ModelWorld::new(4, key_slot);
@@ -30,14 +30,14 @@ pub fn run(bytes: &[u8]) {
             world.now_ms += 1;
             world.wake(&mut connection, &mut out);
             match received.then {
-                Then::More => break,
-                Then::Close => return,
-                Then::Hold if world.promised() == 0 && received.used == 0 => {
+                NextStep::More => break,
+                NextStep::Close => return,
+                NextStep::Hold if world.promised() == 0 && received.used == 0 => {
                     // What waits for a value ends with its time.
                     world.now_ms += 24 * 60 * 60 * 1000;
                     world.wake(&mut connection, &mut out);
                 }
-                Then::Hold => {}
+                NextStep::Hold => {}
             }
         }
     }

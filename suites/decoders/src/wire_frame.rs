@@ -1,6 +1,6 @@
 //! Any bytes as what comes on a connection: refused, or decoded into a message that can be gone through.
 
-use zerohop_wire::{Decoded, Decoder, Features};
+use zerohop_wire::{DecodeResult, Decoder, Features};
 
 /// Goes through any input; panics where it breaks a promise.
 pub fn run(bytes: &[u8]) {
@@ -9,7 +9,7 @@ pub fn run(bytes: &[u8]) {
     {
         let mut rest = bytes;
         // As a connection does it: frame after frame, until one breaks it or more is needed.
-        while let Decoded::Frame { frame, used } = decoder.decode(rest) {
+        while let DecodeResult::Frame { frame, used } = decoder.decode(rest) {
             if let Ok(message) = frame.message(&mut Vec::new()) {
                 let _ = format!("{message:?}");
             }

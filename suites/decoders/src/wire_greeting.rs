@@ -3,7 +3,7 @@
 
 use zerohop_wire::auth::{Caller, Credential, Guard, Nonces, Secret, Token};
 use zerohop_wire::messages::{ClusterId, Hello, HelloAck};
-use zerohop_wire::{Decoded, Decoder, Features, Message};
+use zerohop_wire::{DecodeResult, Decoder, Features, Message};
 
 /// Goes through any input; panics where it breaks a promise.
 pub fn run(bytes: &[u8]) {
@@ -27,7 +27,7 @@ pub fn run(bytes: &[u8]) {
     }
     let mut challenge = None;
     let mut rest = bytes;
-    while let Decoded::Frame { frame, used } = Decoder::before_hello().decode(rest) {
+    while let DecodeResult::Frame { frame, used } = Decoder::before_hello().decode(rest) {
         match frame.message(&mut Vec::new()) {
             Ok(Message::Hello(hello)) => {
                 let mut ack = HelloAck { version: 1, ..HelloAck::default() };

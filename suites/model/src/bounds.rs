@@ -1,7 +1,7 @@
 //! How much a check goes through.
 
-use crate::rules::Rule;
-use crate::world::Set;
+use crate::rules::ReplicationRule;
+use crate::world::MemberSet;
 
 /// What may happen, and how often: everything within is tried.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub struct Bounds {
     /// See the keyspace's setting.
     pub min_in_sync: u8,
     /// Who is in sync at first, beside member 0, the primary; the others follow.
-    pub in_sync: Set,
+    pub in_sync: MemberSet,
     /// Nodes may be declared dead, rightly or wrongly.
     pub verdicts: bool,
     /// Primaries may ask for admissions, removals, and to keep the group.
@@ -27,7 +27,7 @@ pub struct Bounds {
     /// The control group may promote and demote by its own plans.
     pub plans: bool,
     /// A rule that nobody follows.
-    pub without: Option<Rule>,
+    pub without: Option<ReplicationRule>,
 }
 
 impl Bounds {
@@ -81,7 +81,7 @@ impl Bounds {
 
     /// Whether a rule is followed.
     #[must_use]
-    pub fn follows(&self, rule: Rule) -> bool {
+    pub fn follows(&self, rule: ReplicationRule) -> bool {
         self.without != Some(rule)
     }
 }

@@ -4,7 +4,7 @@ use stateright::Property;
 
 use crate::bounds::Bounds;
 use crate::model::Model;
-use crate::world::{MEMBERS, Member, Role, World};
+use crate::world::{MEMBERS, Member, ReplicaWorld, Role};
 
 /// The properties of a check within these bounds, by name.
 pub(crate) fn properties(bounds: &Bounds) -> Vec<Property<Model>> {
@@ -13,11 +13,11 @@ pub(crate) fn properties(bounds: &Bounds) -> Vec<Property<Model>> {
         Property::always("I4: at most one member answers", one_answers),
         Property::always("logs with the same entry are the same up to it", logs_match),
         Property::always("what two members have committed is the same", commits_agree),
-        Property::always("nothing committed is cut", |_, world: &World| !world.broken.is_commit_cut),
-        Property::always("acknowledged is what enough members hold", |_, world: &World| {
+        Property::always("nothing committed is cut", |_, world: &ReplicaWorld| !world.broken.is_commit_cut),
+        Property::always("acknowledged is what enough members hold", |_, world: &ReplicaWorld| {
             !world.broken.is_thin
         }),
-        Property::always("what a member has is not given up", |_, world: &World| {
+        Property::always("what a member has is not given up", |_, world: &ReplicaWorld| {
             !world.broken.is_lost_needlessly
         }),
         Property::sometimes("a write is acknowledged in a later epoch", is_written_later),
@@ -31,25 +31,25 @@ pub(crate) fn properties(bounds: &Bounds) -> Vec<Property<Model>> {
     properties
 }
 
-fn is_written_later(_: &Model, world: &World) -> bool {
+fn is_written_later(_: &Model, world: &ReplicaWorld) -> bool {
     world.members.iter().any(|one| {
         let last = one.log.at(one.applied);
         last.is_some_and(|entry| entry.epoch > 1 && entry.write > 0)
     })
 }
 
-fn another_answers(model: &Model, world: &World) -> bool {
+fn another_answers(model: &Model, world: &ReplicaWorld) -> bool {
     (1..MEMBERS).any(|me| model.may_answer(world, me))
 }
 
-fn is_readmitted(model: &Model, world: &World) -> bool {
+fn is_readmitted(model: &Model, world: &ReplicaWorld) -> bool {
     (0..MEMBERS).any(|me| {
         let member = &world.members[me];
         member.start > 0 && member.applied > 1 && model.role(world, me) == Role::InSync
     })
 }
 
-fn nothing_is_lost(model: &Model, world: &World) -> bool {
+fn nothing_is_lost(model: &Model, world: &ReplicaWorld) -> bool {
     (0..MEMBERS)
         .filter(|me| model.may_answer(world, *me))
         .all(|me| world.acknowledged & !answered_over(&world.members[me]) == 0)
@@ -61,11 +61,11 @@ fn answered_over(member: &Member) -> u8 {
     member.log.writes_up_to(member.applied) | own
 }
 
-fn one_answers(model: &Model, world: &World) -> bool {
+fn one_answers(model: &Model, world: &ReplicaWorld) -> bool {
     (0..MEMBERS).filter(|me| model.may_answer(world, *me)).count() <= 1
 }
 
-fn logs_match(_: &Model, world: &World) -> bool {
+fn logs_match(_: &Model, world: &ReplicaWorld) -> bool {
     pairs().all(|(one, other)| {
         let (one, other) = (&world.members[one].log, &world.members[other].log);
         let last = one.last().min(other.last());
@@ -74,7 +74,7 @@ fn logs_match(_: &Model, world: &World) -> bool {
     })
 }
 
-fn commits_agree(_: &Model, world: &World) -> bool {
+fn commits_agree(_: &Model, world: &ReplicaWorld) -> bool {
     world.is_in_doubt
         || pairs().all(|(one, other)| {
             let (one, other) = (&world.members[one], &world.members[other]);

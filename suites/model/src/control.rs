@@ -1,12 +1,14 @@
 //! The control group: `crates/control/src/state`, for one partition.
 
 use crate::model::Model;
-use crate::rules::Rule;
-use crate::world::{Control, EPOCHS, Group, MEMBERS, STARTS, Sent, Set, World, each, has, only};
+use crate::rules::ReplicationRule;
+use crate::world::{
+    Control, EPOCHS, Group, MEMBERS, MemberSet, ReplicaWorld, STARTS, SentByPrimary, each, has, only,
+};
 
 /// What the control group decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Decision {
+pub enum ControlDecision {
     /// What a primary has asked for.
     Admit(usize),
     /// The same.
@@ -27,26 +29,26 @@ pub enum Decision {
 
 impl Model {
     /// Whether another epoch may be decided.
-    fn has_epochs(&self, world: &World) -> bool {
+    fn has_epochs(&self, world: &ReplicaWorld) -> bool {
         world.control.epoch < self.bounds.epochs && usize::from(world.control.epoch) + 1 < EPOCHS
     }
 
-    fn set(&self, world: &mut World, group: Group) -> Option<()> {
+    fn set(&self, world: &mut ReplicaWorld, group: Group) -> Option<()> {
         self.has_epochs(world).then_some(())?;
         let Control { epoch, admits, removes, keeps, .. } = world.control;
         world.control = Control { epoch: epoch + 1, ..Control::default() };
-        if !self.follows(Rule::CompareAndSet) {
+        if !self.follows(ReplicationRule::CompareAndSet) {
             (world.control.admits, world.control.removes, world.control.keeps) = (admits, removes, keeps);
         }
-        world.sent[usize::from(epoch) + 1] = Sent { group, ..Sent::default() };
+        world.sent[usize::from(epoch) + 1] = SentByPrimary { group, ..SentByPrimary::default() };
         Some(())
     }
 
     /// Decides. `None` if nothing comes of it.
-    pub(crate) fn decide(&self, world: &mut World, decision: Decision) -> Option<()> {
+    pub(crate) fn decide(&self, world: &mut ReplicaWorld, decision: ControlDecision) -> Option<()> {
         let mut group = *world.present();
         match decision {
-            Decision::Admit(member) => {
+            ControlDecision::Admit(member) => {
                 let may = has(world.control.admits, member)
                     && !group.is_recovering
                     && has(group.followers, member)
@@ -56,44 +58,49 @@ impl Model {
                 group.in_sync |= only(member);
                 self.set(world, group)
             }
-            Decision::Exclude(member) => {
+            ControlDecision::Exclude(member) => {
                 let may = has(world.control.removes, member) && !group.is_recovering;
                 (may && has(group.in_sync, member)).then_some(())?;
                 group.in_sync &= !only(member);
                 group.followers |= only(member);
                 self.set(world, group)
             }
-            Decision::Keep => {
+            ControlDecision::Keep => {
                 (world.control.keeps && !group.is_recovering).then_some(())?;
                 self.set(world, group)
             }
-            Decision::Down(member, heir) => {
+            ControlDecision::Down(member, heir) => {
                 (self.bounds.verdicts && !group.is_recovering).then_some(())?;
                 self.after_down(world, group, (member, heir))
             }
-            Decision::Promote(member) => {
+            ControlDecision::Promote(member) => {
                 let may = self.bounds.plans && !group.is_recovering;
                 (may && has(group.in_sync, member)).then_some(())?;
                 group.in_sync = group.copies() & !only(member);
                 group.primary = member as u8;
                 self.set(world, group)
             }
-            Decision::Demote(member) => {
+            ControlDecision::Demote(member) => {
                 let may = self.bounds.plans && !group.is_recovering && has(group.in_sync, member);
                 (may && group.copies().count_ones() > u32::from(self.bounds.min_in_sync)).then_some(())?;
                 group.in_sync &= !only(member);
                 group.followers |= only(member);
                 self.set(world, group)
             }
-            Decision::Join(member, heir) => self.join(world, member, heir),
-            Decision::Held(member) => self.held(world, member),
+            ControlDecision::Join(member, heir) => self.join(world, member, heir),
+            ControlDecision::Held(member) => self.held(world, member),
         }
     }
 
     /// A dead primary is followed by an in-sync replica; a dead in-sync replica follows.
-    fn after_down(&self, world: &mut World, mut group: Group, (down, heir): (usize, usize)) -> Option<()> {
+    fn after_down(
+        &self,
+        world: &mut ReplicaWorld,
+        mut group: Group,
+        (down, heir): (usize, usize),
+    ) -> Option<()> {
         if group.primary() == down {
-            let followers = if self.follows(Rule::FollowersStay) { 0 } else { group.followers };
+            let followers = if self.follows(ReplicationRule::FollowersStay) { 0 } else { group.followers };
             has(group.in_sync | followers, heir).then_some(())?;
             group.primary = heir as u8;
         } else {
@@ -105,11 +112,12 @@ impl Model {
     }
 
     /// A process that was replaced by another is in the map: with an intact log under `sync` in its old place.
-    fn join(&self, world: &mut World, member: usize, heir: usize) -> Option<()> {
+    fn join(&self, world: &mut ReplicaWorld, member: usize, heir: usize) -> Option<()> {
         let mut group = *world.present();
         let process = world.members[member];
         (group.starts[member] != process.start).then_some(())?;
-        let keeps_all = self.bounds.is_sync && !process.is_damaged || !self.follows(Rule::RestartedIsNobody);
+        let keeps_all =
+            self.bounds.is_sync && !process.is_damaged || !self.follows(ReplicationRule::RestartedIsNobody);
         group.starts[member] = process.start;
         if group.is_recovering {
             let (mut restarted, mut told) = (world.control.restarted, world.control.told);
@@ -145,7 +153,7 @@ impl Model {
         self.has_epochs(world).then(|| self.try_to_end(world)).flatten().or(Some(()))
     }
 
-    fn held(&self, world: &mut World, member: usize) -> Option<()> {
+    fn held(&self, world: &mut ReplicaWorld, member: usize) -> Option<()> {
         let process = world.members[member];
         let control = &world.control;
         let may = world.present().is_recovering
@@ -160,10 +168,10 @@ impl Model {
     }
 
     /// The group with which to go on, if it can be told yet (`recovery.rs`).
-    fn try_to_end(&self, world: &mut World) -> Option<()> {
+    fn try_to_end(&self, world: &mut ReplicaWorld) -> Option<()> {
         let group = *world.present();
         let Control { restarted, told, .. } = world.control;
-        let highest = |candidates: Set| {
+        let highest = |candidates: MemberSet| {
             each(candidates)
                 .filter_map(|one| told[one].map(|(epoch, index, _)| ((epoch, index), one)))
                 .reduce(|best, next| if next.0 > best.0 { next } else { best })
@@ -171,13 +179,14 @@ impl Model {
         };
         let copies = group.copies();
         let whole = each(copies & !restarted).next();
-        let intact: Set = each(copies).filter(|one| told[*one].is_some_and(|told| told.2)).map(only).sum();
+        let intact: MemberSet =
+            each(copies).filter(|one| told[*one].is_some_and(|told| told.2)).map(only).sum();
         let synced = || self.bounds.is_sync.then(|| highest(intact)).flatten();
         let everybody = copies | group.followers;
         let all_told = each(everybody).all(|one| told[one].is_some());
         let (chosen, in_doubt) = if let Some(chosen) = whole.or_else(synced) {
             (chosen, false)
-        } else if all_told || !self.follows(Rule::AllTellAfterRestart) {
+        } else if all_told || !self.follows(ReplicationRule::AllTellAfterRestart) {
             (highest(everybody)?, true)
         } else {
             return None;
@@ -204,24 +213,28 @@ impl Model {
     }
 
     /// All that may be decided; most come to nothing.
-    pub(crate) fn decisions(&self, world: &World, out: &mut Vec<Decision>) {
+    pub(crate) fn decisions(&self, world: &ReplicaWorld, out: &mut Vec<ControlDecision>) {
         for member in 0..MEMBERS {
             if has(world.control.admits, member) {
-                out.push(Decision::Admit(member));
+                out.push(ControlDecision::Admit(member));
             }
             if has(world.control.removes, member) {
-                out.push(Decision::Exclude(member));
+                out.push(ControlDecision::Exclude(member));
             }
-            out.extend([Decision::Promote(member), Decision::Demote(member), Decision::Held(member)]);
+            out.extend([
+                ControlDecision::Promote(member),
+                ControlDecision::Demote(member),
+                ControlDecision::Held(member),
+            ]);
             for heir in 0..MEMBERS {
-                out.push(Decision::Down(member, heir));
+                out.push(ControlDecision::Down(member, heir));
                 if usize::from(world.members[member].start) < STARTS {
-                    out.push(Decision::Join(member, heir));
+                    out.push(ControlDecision::Join(member, heir));
                 }
             }
         }
         if world.control.keeps {
-            out.push(Decision::Keep);
+            out.push(ControlDecision::Keep);
         }
     }
 }

@@ -8,8 +8,8 @@
 //! on to a newer map, or starts again, what it has given stays behind, until it ends.
 
 use crate::model::Model;
-use crate::rules::Rule;
-use crate::world::{EPOCHS, MEMBERS, STARTS, Set, World, each, has, only};
+use crate::rules::ReplicationRule;
+use crate::world::{EPOCHS, MEMBERS, MemberSet, ReplicaWorld, STARTS, each, has, only};
 
 /// A set of map epochs below one.
 fn below(epoch: u8) -> u8 {
@@ -18,10 +18,10 @@ fn below(epoch: u8) -> u8 {
 
 impl Model {
     /// Whether a holder can have a grant of this member, as its present group names it, that it may use now.
-    pub(crate) fn may_hold(&self, world: &World, holder: usize, granter: usize) -> bool {
+    pub(crate) fn may_hold(&self, world: &ReplicaWorld, holder: usize, granter: usize) -> bool {
         let (me, other) = (&world.members[holder], &world.members[granter]);
         let start = world.view(holder).starts[granter];
-        let is_usable = other.known <= me.known || !self.follows(Rule::NewerGrantsWait);
+        let is_usable = other.known <= me.known || !self.follows(ReplicationRule::NewerGrantsWait);
         if other.start == start && is_usable {
             return true;
         }
@@ -31,20 +31,21 @@ impl Model {
     }
 
     /// Whether it can have those of all whom it needs.
-    pub(crate) fn may_hold_all(&self, world: &World, holder: usize) -> bool {
-        !self.follows(Rule::LeaseBeforeAnswers)
+    pub(crate) fn may_hold_all(&self, world: &ReplicaWorld, holder: usize) -> bool {
+        !self.follows(ReplicationRule::LeaseBeforeAnswers)
             || each(self.needed(world, holder)).all(|granter| self.may_hold(world, holder, granter))
     }
 
     /// Whether nobody can use a grant any more that this member has to wait out.
-    pub(crate) fn has_waited(&self, world: &World, me: usize) -> bool {
+    pub(crate) fn has_waited(&self, world: &ReplicaWorld, me: usize) -> bool {
         let member = &world.members[me];
-        if !self.follows(Rule::GrantsWaitedOut) {
+        if !self.follows(ReplicationRule::GrantsWaitedOut) {
             return true;
         }
         let start = usize::from(member.start);
         let earlier = |holder: usize| {
-            self.follows(Rule::StartIsAGrant) && (0..start).any(|start| world.grants[me][start][holder] != 0)
+            self.follows(ReplicationRule::StartIsAGrant)
+                && (0..start).any(|start| world.grants[me][start][holder] != 0)
         };
         let own = |holder: usize| world.grants[me][start][holder] & below(member.promoted) != 0;
         let is_in_use = each(member.waits).any(|holder| own(holder) || earlier(holder));
@@ -53,7 +54,7 @@ impl Model {
     }
 
     /// A member goes on to another map, or starts again: what it has given may be in use for a while.
-    pub(crate) fn leave_grants(&self, world: &mut World, granter: usize) {
+    pub(crate) fn leave_grants(&self, world: &mut ReplicaWorld, granter: usize) {
         let member = world.members[granter];
         for holder in (0..MEMBERS).filter(|holder| *holder != granter) {
             world.grants[granter][usize::from(member.start)][holder] |= 1 << member.known;
@@ -61,14 +62,14 @@ impl Model {
     }
 
     /// A process that has ended uses no grants, and its next one was given none.
-    pub(crate) fn drop_grants_to(&self, world: &mut World, holder: usize) {
+    pub(crate) fn drop_grants_to(&self, world: &mut ReplicaWorld, holder: usize) {
         for by_start in world.grants.iter_mut().chain(&mut world.late).flatten() {
             by_start[holder] = 0;
         }
     }
 
     /// Time passes, until this member has waited. Grants that nobody waits for need not end: nobody has to use them.
-    pub(crate) fn wait(&self, world: &mut World, me: usize) -> Option<()> {
+    pub(crate) fn wait(&self, world: &mut ReplicaWorld, me: usize) -> Option<()> {
         let member = world.members[me];
         let start = usize::from(member.start);
         for holder in 0..MEMBERS {
@@ -76,7 +77,7 @@ impl Model {
             if is_waited_for {
                 world.grants[me][start][holder] &= !below(member.promoted);
             }
-            if (is_waited_for || member.waits_start) && self.follows(Rule::StartIsAGrant) {
+            if (is_waited_for || member.waits_start) && self.follows(ReplicationRule::StartIsAGrant) {
                 for earlier in 0..start {
                     world.grants[me][earlier][holder] = 0;
                 }
@@ -86,7 +87,7 @@ impl Model {
     }
 
     /// Forgets grants that nobody can ever use: they might as well have ended.
-    pub(crate) fn forget_useless_grants(&self, world: &mut World) {
+    pub(crate) fn forget_useless_grants(&self, world: &mut ReplicaWorld) {
         for granter in 0..MEMBERS {
             for start in 0..STARTS {
                 for holder in 0..MEMBERS {
@@ -99,10 +100,10 @@ impl Model {
     }
 
     /// Under which maps a grant could yet let a holder answer.
-    fn useful_maps(&self, world: &World, (granter, start): (usize, u8), holder: usize) -> u8 {
+    fn useful_maps(&self, world: &ReplicaWorld, (granter, start): (usize, u8), holder: usize) -> u8 {
         let (me, other) = (&world.members[holder], &world.members[granter]);
         let is_present = other.start == start;
-        // What it needs at epochs that the granter has not passed, the granter gives it anew.
+        // What it needs at epochs that the granter has not passed, the granter gives it again.
         let last = if is_present && other.known > 0 { other.known - 1 } else { world.control.epoch };
         let acts = (me.known.max(1)..=last).rev().find(|epoch| {
             let group = world.group(*epoch);
@@ -121,19 +122,19 @@ impl Model {
     }
 
     /// The epochs of which a late grant may come, where a rule is left out.
-    pub(crate) fn late_grants(&self, world: &World, granter: usize) -> impl Iterator<Item = u8> {
+    pub(crate) fn late_grants(&self, world: &ReplicaWorld, granter: usize) -> impl Iterator<Item = u8> {
         let known = world.members[granter].known.min(EPOCHS as u8 - 1);
         1..known
     }
 
     /// All whose copies and grants count for a primary.
-    pub(crate) fn needed(&self, world: &World, primary: usize) -> Set {
+    pub(crate) fn needed(&self, world: &ReplicaWorld, primary: usize) -> MemberSet {
         let member = &world.members[primary];
         let mut needed = world.view(primary).in_sync;
-        if !self.follows(Rule::UndecidedRemovalWaits) {
+        if !self.follows(ReplicationRule::UndecidedRemovalWaits) {
             needed &= !member.removing;
         }
-        if self.follows(Rule::UndecidedAdmissionCounts) {
+        if self.follows(ReplicationRule::UndecidedAdmissionCounts) {
             needed |= member.admitting;
         }
         needed & !only(primary)

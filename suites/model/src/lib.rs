@@ -10,7 +10,7 @@
 //!   reads       a read of two records in one round or two        crates/session/src/transaction/reading.rs
 //! ```
 //!
-//! One partition, three members, the control group as one decider. Messages are lost, repeated, late and overtaken; processes
+//! One partition, three members, the control group as one coordinator. Messages are lost, repeated, late and overtaken; processes
 //! stop for any while, for ever, or start again with any end of their log gone; verdicts are right or wrong. What follows
 //! from the bytes of messages and the order of code is for the simulator; what follows from the rules is found here, as
 //! the shortest schedule that leads to it.

@@ -2,14 +2,14 @@
 
 use crate::log::Entry;
 use crate::model::Model;
-use crate::rules::Rule;
-use crate::world::{ALL, Asked, MEMBERS, Member, NO_MARK, Role, World, each, has, only};
+use crate::rules::ReplicationRule;
+use crate::world::{ALL, LastRequest, MEMBERS, Member, NO_MARK, ReplicaWorld, Role, each, has, only};
 
 impl Model {
     /// What a member is in the group of an epoch.
-    pub(crate) fn role_in(&self, world: &World, me: usize, epoch: u8) -> Role {
+    pub(crate) fn role_in(&self, world: &ReplicaWorld, me: usize, epoch: u8) -> Role {
         let group = world.group(epoch);
-        let nobody_serves = group.is_recovering && self.follows(Rule::RecoveringServesNobody);
+        let nobody_serves = group.is_recovering && self.follows(ReplicationRule::RecoveringServesNobody);
         if epoch == 0 || group.starts[me] != world.members[me].start || nobody_serves {
             Role::Removed
         } else if group.primary() == me {
@@ -24,30 +24,30 @@ impl Model {
     }
 
     /// What a member takes itself for.
-    pub(crate) fn role(&self, world: &World, me: usize) -> Role {
+    pub(crate) fn role(&self, world: &ReplicaWorld, me: usize) -> Role {
         self.role_in(world, me, world.members[me].known)
     }
 
-    pub(crate) fn is_started(&self, world: &World, me: usize) -> bool {
+    pub(crate) fn is_started(&self, world: &ReplicaWorld, me: usize) -> bool {
         let member = &world.members[me];
-        member.mark != NO_MARK && (member.applied >= member.mark || !self.follows(Rule::MarkFirst))
+        member.mark != NO_MARK && (member.applied >= member.mark || !self.follows(ReplicationRule::MarkFirst))
     }
 
-    /// Whether a member may answer at this moment, if it has got all the grants that it can have (`gate.rs`).
-    pub(crate) fn may_answer(&self, world: &World, me: usize) -> bool {
+    /// Whether a member may answer at this moment, if it has got all the grants that it can have (`admission.rs`).
+    pub(crate) fn may_answer(&self, world: &ReplicaWorld, me: usize) -> bool {
         self.role(world, me) == Role::Primary
             && self.is_started(world, me)
             && self.has_waited(world, me)
             && self.may_hold_all(world, me)
     }
 
-    fn has_copies(&self, world: &World, me: usize) -> bool {
+    fn has_copies(&self, world: &ReplicaWorld, me: usize) -> bool {
         let copies = world.view(me).copies().count_ones() as u8;
-        copies >= self.bounds.min_in_sync || !self.follows(Rule::CopiesBeforeWrites)
+        copies >= self.bounds.min_in_sync || !self.follows(ReplicationRule::CopiesBeforeWrites)
     }
 
     /// A client writes.
-    pub(crate) fn write(&self, world: &mut World, me: usize) -> Option<()> {
+    pub(crate) fn write(&self, world: &mut ReplicaWorld, me: usize) -> Option<()> {
         let may = world.writes < self.bounds.writes
             && world.members[me].log.has_room()
             && self.may_answer(world, me)
@@ -61,10 +61,11 @@ impl Model {
     }
 
     /// Clients read whatever can be read, all the time; who reads something uncommitted is answered once it is committed.
-    pub(crate) fn read(&self, world: &mut World) {
+    pub(crate) fn read(&self, world: &mut ReplicaWorld) {
         for me in 0..MEMBERS {
             let member = &world.members[me];
-            let is_committed = member.applied == member.log.last() || !self.follows(Rule::AnswersWait);
+            let is_committed =
+                member.applied == member.log.last() || !self.follows(ReplicationRule::AnswersWait);
             let is_new = member.log.writes() & !world.acknowledged != 0;
             if is_new && is_committed && self.may_answer(world, me) {
                 world.acknowledged |= world.members[me].log.writes();
@@ -72,23 +73,24 @@ impl Model {
         }
     }
 
-    fn append(&self, world: &mut World, me: usize, write: u8) {
+    fn append(&self, world: &mut ReplicaWorld, me: usize, write: u8) {
         let member = &mut world.members[me];
         member.log.push(Entry { epoch: member.known, write });
         world.sent[usize::from(member.known)].log = member.log;
     }
 
     /// A primary commits its next entry, and answers who waits for it.
-    pub(crate) fn commit(&self, world: &mut World, me: usize) -> Option<()> {
+    pub(crate) fn commit(&self, world: &mut ReplicaWorld, me: usize) -> Option<()> {
         (self.role(world, me) == Role::Primary).then_some(())?;
         let member = world.members[me];
         let index = member.applied + 1;
         let entry = member.log.at(index)?;
         let is_starting = member.applied < member.mark;
         let may = self.has_waited(world, me) && (is_starting || self.may_hold_all(world, me));
-        let needed = if self.follows(Rule::AllInSyncAcknowledge) { self.needed(world, me) } else { 0 };
+        let needed =
+            if self.follows(ReplicationRule::AllInSyncAcknowledge) { self.needed(world, me) } else { 0 };
         let is_held = |other: usize| {
-            let epochs = if self.follows(Rule::HeldInThisEpoch) { member.known } else { 1 };
+            let epochs = if self.follows(ReplicationRule::HeldInThisEpoch) { member.known } else { 1 };
             (epochs..=member.known).any(|epoch| world.sent[usize::from(epoch)].held[other] >= index)
         };
         let is_durable = !self.bounds.is_sync || member.durable >= index;
@@ -106,8 +108,13 @@ impl Model {
         Some(())
     }
 
-    /// A replica gets entry `index + 1` of the primary of an epoch, behind entry `index` (`backup.rs`).
-    pub(crate) fn take_entry(&self, world: &mut World, me: usize, (epoch, index): (u8, u8)) -> Option<()> {
+    /// A replica gets entry `index + 1` of the primary of an epoch, behind entry `index` (`replica/follower.rs`).
+    pub(crate) fn take_entry(
+        &self,
+        world: &mut ReplicaWorld,
+        me: usize,
+        (epoch, index): (u8, u8),
+    ) -> Option<()> {
         let sent = world.sent[usize::from(epoch)];
         let entry = sent.log.at(index + 1)?;
         self.takes_of(world, me, epoch).then_some(())?;
@@ -115,7 +122,7 @@ impl Model {
         let member = &mut world.members[me];
         let next = index + 1;
         let conflicts = member.log.epoch_at(next).is_some_and(|own| own != entry.epoch);
-        if conflicts && self.follows(Rule::ConflictsCut) {
+        if conflicts && self.follows(ReplicationRule::ConflictsCut) {
             if next <= member.applied {
                 self.needs_state(world, me);
                 return Some(());
@@ -136,12 +143,13 @@ impl Model {
     }
 
     /// A replica hears up to where the primary has committed.
-    pub(crate) fn hear_commit(&self, world: &mut World, me: usize) -> Option<()> {
+    pub(crate) fn hear_commit(&self, world: &mut ReplicaWorld, me: usize) -> Option<()> {
         let epoch = world.members[me].known;
         let commit = world.sent[usize::from(epoch)].commit;
         self.takes_of(world, me, epoch).then_some(())?;
         let member = &mut world.members[me];
-        let known = if self.follows(Rule::CommitNeedsMatch) { member.matched } else { member.log.last() };
+        let known =
+            if self.follows(ReplicationRule::CommitNeedsMatch) { member.matched } else { member.log.last() };
         member.applied = member.applied.max(commit.min(known));
         if member.log.epoch_at(member.applied) == Some(epoch) {
             // The primary of this epoch has waited for all before it.
@@ -151,7 +159,7 @@ impl Model {
     }
 
     /// A replica without a whole state is sent one, as of a commit index of the primary.
-    pub(crate) fn take_state(&self, world: &mut World, me: usize, commit: u8) -> Option<()> {
+    pub(crate) fn take_state(&self, world: &mut ReplicaWorld, me: usize, commit: u8) -> Option<()> {
         let epoch = world.members[me].known;
         let sent = world.sent[usize::from(epoch)];
         let is_replica = matches!(self.role(world, me), Role::InSync | Role::Follower);
@@ -165,7 +173,7 @@ impl Model {
     }
 
     /// Whether a member takes what the primary of an epoch sends.
-    fn takes_of(&self, world: &World, me: usize, epoch: u8) -> bool {
+    fn takes_of(&self, world: &ReplicaWorld, me: usize, epoch: u8) -> bool {
         let member = &world.members[me];
         let was_meant = self.role_in(world, me, epoch) != Role::Removed
             && world.group(epoch).primary() != me
@@ -173,7 +181,7 @@ impl Model {
         let is_replica = matches!(self.role(world, me), Role::InSync | Role::Follower);
         let may = match epoch.cmp(&member.known) {
             std::cmp::Ordering::Equal => is_replica,
-            std::cmp::Ordering::Less => !self.follows(Rule::OlderEpochsRefused),
+            std::cmp::Ordering::Less => !self.follows(ReplicationRule::OlderEpochsRefused),
             // Held until the map is there: as if it came later.
             std::cmp::Ordering::Greater => false,
         };
@@ -181,12 +189,12 @@ impl Model {
     }
 
     /// Looks whether its entry at an index is that of the primary. A replica that has committed another there must
-    /// take everything anew.
-    fn match_at(&self, world: &mut World, me: usize, (epoch, index): (u8, u8)) -> Option<()> {
+    /// take everything again.
+    fn match_at(&self, world: &mut ReplicaWorld, me: usize, (epoch, index): (u8, u8)) -> Option<()> {
         let member = &world.members[me];
         let primary = world.sent[usize::from(epoch)].log.epoch_at(index);
         let own = member.log.epoch_at(index);
-        if own == primary || !self.follows(Rule::PrecedingMatched) {
+        if own == primary || !self.follows(ReplicationRule::PrecedingMatched) {
             return Some(());
         }
         if own.is_some() && index <= member.applied {
@@ -195,22 +203,22 @@ impl Model {
         None
     }
 
-    fn needs_state(&self, world: &mut World, me: usize) {
+    fn needs_state(&self, world: &mut ReplicaWorld, me: usize) {
         world.members[me].needs_state = true;
         world.broken.is_commit_cut |= !world.is_in_doubt;
     }
 
     /// Says what it holds.
-    fn acknowledge(&self, world: &mut World, me: usize, epoch: u8) {
+    fn acknowledge(&self, world: &mut ReplicaWorld, me: usize, epoch: u8) {
         let member = &world.members[me];
-        let waits_for_disk = self.bounds.is_sync && self.follows(Rule::DurableBeforeAcknowledged);
+        let waits_for_disk = self.bounds.is_sync && self.follows(ReplicationRule::DurableBeforeAcknowledged);
         let held = if waits_for_disk { member.matched.min(member.durable) } else { member.matched };
         let said = &mut world.sent[usize::from(epoch)].held[me];
         *said = held.max(*said);
     }
 
     /// A flush ends.
-    pub(crate) fn flush(&self, world: &mut World, me: usize) -> Option<()> {
+    pub(crate) fn flush(&self, world: &mut ReplicaWorld, me: usize) -> Option<()> {
         let member = &mut world.members[me];
         (self.bounds.is_sync && member.durable < member.log.last()).then_some(())?;
         member.durable = member.log.last();
@@ -221,8 +229,8 @@ impl Model {
         Some(())
     }
 
-    /// The map of an epoch arrives (`settle.rs`).
-    pub(crate) fn take_map(&self, world: &mut World, me: usize, epoch: u8) -> Option<()> {
+    /// The map of an epoch arrives (`role_change.rs`).
+    pub(crate) fn take_map(&self, world: &mut ReplicaWorld, me: usize, epoch: u8) -> Option<()> {
         let before = world.members[me];
         (before.known < epoch && epoch <= world.control.epoch).then_some(())?;
         let has_seen_all = before.known + 1 == epoch;
@@ -236,11 +244,11 @@ impl Model {
         let group = *world.group(epoch);
         let member = &mut world.members[me];
         member.known = epoch;
-        (member.asked, member.admitting, member.removing, member.matched) = (Asked::Nothing, 0, 0, 0);
+        (member.asked, member.admitting, member.removing, member.matched) = (LastRequest::Nothing, 0, 0, 0);
         if has_started {
             (member.former, member.has_unknown_former) = (0, false);
         } else if was == Role::Primary {
-            if self.follows(Rule::WaitsOutliveDeposition) {
+            if self.follows(ReplicationRule::WaitsOutliveDeposition) {
                 member.former |= member.waits;
             }
         } else if before.known != 0 && former != me {
@@ -252,7 +260,7 @@ impl Model {
             world.sent[usize::from(epoch)].yields |= only(me);
         }
         if is == Role::Primary {
-            let goes_on = has_seen_all || was_alone || !self.follows(Rule::UnseenEpochsStartAnew);
+            let goes_on = has_seen_all || was_alone || !self.follows(ReplicationRule::UnseenEpochsStartAgain);
             if was == Role::Primary && goes_on {
                 world.sent[usize::from(epoch)].log = world.members[me].log;
                 world.sent[usize::from(epoch)].commit = world.members[me].applied;
@@ -266,16 +274,16 @@ impl Model {
         Some(())
     }
 
-    fn promote(&self, world: &mut World, me: usize) {
+    fn promote(&self, world: &mut ReplicaWorld, me: usize) {
         let member = &mut world.members[me];
         let mut waits = std::mem::take(&mut member.former);
         member.pending = 0;
         member.waits_start = false;
-        if member.has_unknown_former && self.follows(Rule::UnseenEpochsWaitedOut) {
+        if member.has_unknown_former && self.follows(ReplicationRule::UnseenEpochsWaitedOut) {
             waits = ALL;
             member.waits_start = true;
         }
-        let names_epoch = self.follows(Rule::YieldNamesEpoch);
+        let names_epoch = self.follows(ReplicationRule::YieldNamesEpoch);
         let has_yielded = |other: usize| member.yielded[other] >= if names_epoch { member.known } else { 1 };
         member.waits = each(waits & !only(me)).filter(|other| !has_yielded(*other)).map(only).sum();
         member.promoted = member.known;
@@ -291,31 +299,37 @@ impl Model {
     }
 
     /// A deposed primary tells the primary of an epoch that it yields to it.
-    pub(crate) fn take_yield(&self, world: &mut World, (epoch, from): (u8, usize)) -> Option<()> {
+    pub(crate) fn take_yield(&self, world: &mut ReplicaWorld, (epoch, from): (u8, usize)) -> Option<()> {
         let me = world.group(epoch).primary();
         has(world.sent[usize::from(epoch)].yields, from).then_some(())?;
         let member = &mut world.members[me];
         (world.sent[usize::from(epoch)].group.starts[me] == member.start).then_some(())?;
         member.yielded[from] = member.yielded[from].max(epoch);
-        if epoch >= member.known || !self.follows(Rule::YieldNamesEpoch) {
+        if epoch >= member.known || !self.follows(ReplicationRule::YieldNamesEpoch) {
             member.waits &= !only(from);
         }
         Some(())
     }
 
     /// A primary asks for a change of its group. `None` keeps it.
-    pub(crate) fn ask(&self, world: &mut World, me: usize, (kind, about): (Asked, usize)) -> Option<()> {
+    pub(crate) fn ask(
+        &self,
+        world: &mut ReplicaWorld,
+        me: usize,
+        (kind, about): (LastRequest, usize),
+    ) -> Option<()> {
         (self.role(world, me) == Role::Primary).then_some(())?;
         let group = *world.view(me);
         let member = world.members[me];
         let may = match kind {
-            Asked::Nothing => false,
-            Asked::Remove => member.asked != Asked::Remove && has(group.in_sync, about),
-            Asked::Keep => member.asked == Asked::Admit,
-            Asked::Admit => {
+            LastRequest::Nothing => false,
+            LastRequest::Remove => member.asked != LastRequest::Remove && has(group.in_sync, about),
+            LastRequest::Keep => member.asked == LastRequest::Admit,
+            LastRequest::Admit => {
                 let held = world.sent[usize::from(member.known)].held[about];
-                let has_all = held >= member.applied || !self.follows(Rule::CaughtUpBeforeAdmission);
-                member.asked == Asked::Nothing
+                let has_all =
+                    held >= member.applied || !self.follows(ReplicationRule::CaughtUpBeforeAdmission);
+                member.asked == LastRequest::Nothing
                     && member.applied >= member.mark
                     && has(group.followers, about)
                     && group.copies().count_ones() < u32::from(self.bounds.min_in_sync)
@@ -323,21 +337,23 @@ impl Model {
                     && has_all
             }
         };
-        let is_present = member.known == world.control.epoch || !self.follows(Rule::CompareAndSet);
+        let is_present = member.known == world.control.epoch || !self.follows(ReplicationRule::CompareAndSet);
         // What a request asks for that will never be granted makes no difference, unless it is an admission.
-        (may && (is_present || kind == Asked::Admit)).then_some(())?;
+        (may && (is_present || kind == LastRequest::Admit)).then_some(())?;
         let member = &mut world.members[me];
         member.asked = kind;
         match kind {
-            Asked::Admit => member.admitting |= only(about),
-            Asked::Remove if !self.follows(Rule::UndecidedRemovalWaits) => member.removing |= only(about),
+            LastRequest::Admit => member.admitting |= only(about),
+            LastRequest::Remove if !self.follows(ReplicationRule::UndecidedRemovalWaits) => {
+                member.removing |= only(about)
+            }
             _ => {}
         }
         if is_present {
             let control = &mut world.control;
             match kind {
-                Asked::Admit => control.admits |= only(about),
-                Asked::Remove => control.removes |= only(about),
+                LastRequest::Admit => control.admits |= only(about),
+                LastRequest::Remove => control.removes |= only(about),
                 _ => control.keeps = true,
             }
         }
@@ -345,7 +361,7 @@ impl Model {
     }
 
     /// The process ends and another begins on its disk, which has kept so many entries; or on an empty one.
-    pub(crate) fn restart(&self, world: &mut World, me: usize, kept: Option<u8>) -> Option<()> {
+    pub(crate) fn restart(&self, world: &mut ReplicaWorld, me: usize, kept: Option<u8>) -> Option<()> {
         let before = world.members[me];
         let may = world.restarts < self.bounds.restarts && before.start == 0;
         let lowest = if self.bounds.is_sync { before.durable } else { 0 };
@@ -357,7 +373,7 @@ impl Model {
         world.restarts += 1;
         self.leave_grants(world, me);
         self.drop_grants_to(world, me);
-        let is_damaged = kept.is_none() && self.follows(Rule::LostDiskIsNotIntact);
+        let is_damaged = kept.is_none() && self.follows(ReplicationRule::LostDiskIsNotIntact);
         let kept = kept.unwrap_or(0);
         world.members[me] = Member {
             start: before.start + 1,

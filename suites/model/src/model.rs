@@ -4,10 +4,12 @@ use stateright::Property;
 
 use crate::bounds::Bounds;
 use crate::check;
-use crate::control::Decision;
+use crate::control::ControlDecision;
 use crate::log::Entry;
-use crate::rules::Rule;
-use crate::world::{ALL, Asked, Control, EPOCHS, Group, MEMBERS, Member, Sent, World, has, only};
+use crate::rules::ReplicationRule;
+use crate::world::{
+    ALL, Control, EPOCHS, Group, LastRequest, MEMBERS, Member, ReplicaWorld, SentByPrimary, has, only,
+};
 
 /// See the crate.
 #[derive(Clone, Debug)]
@@ -18,7 +20,7 @@ pub struct Model {
 
 /// What may happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
+pub enum ReplicationStep {
     /// A client writes at a member.
     Write(usize),
     /// A primary commits its next entry.
@@ -36,7 +38,7 @@ pub enum Step {
     /// The primary of an epoch hears that a member yields.
     Yield(u8, usize),
     /// A primary asks for a change.
-    Ask(usize, Asked, usize),
+    Ask(usize, LastRequest, usize),
     /// A process starts again; so many entries are left on its disk, or it has another disk.
     Restart(usize, Option<u8>),
     /// Time passes, until no grant is in use that a member waits for.
@@ -44,18 +46,18 @@ pub enum Step {
     /// A grant under an old map arrives after it was waited for (if it may).
     LateGrant(usize, u8, usize),
     /// The control group decides.
-    Decide(Decision),
+    Decide(ControlDecision),
 }
 
 impl Model {
     /// Whether a rule is followed.
     #[must_use]
-    pub fn follows(&self, rule: Rule) -> bool {
+    pub fn follows(&self, rule: ReplicationRule) -> bool {
         self.bounds.follows(rule)
     }
 
-    fn begin(&self) -> World {
-        let mut world = World::default();
+    fn begin(&self) -> ReplicaWorld {
+        let mut world = ReplicaWorld::default();
         let in_sync = self.bounds.in_sync & !only(0);
         let group = Group { in_sync, followers: ALL & !only(0) & !in_sync, ..Group::default() };
         let mut member =
@@ -65,37 +67,37 @@ impl Model {
             *place = Member { mark: u8::from(me == 0), matched: u8::from(me != 0), ..member };
         }
         world.control = Control { epoch: 1, ..Control::default() };
-        world.sent[1] = Sent { group, log: member.log, commit: 1, held: [0, 1, 1], yields: 0 };
+        world.sent[1] = SentByPrimary { group, log: member.log, commit: 1, held: [0, 1, 1], yields: 0 };
         world
     }
 
     /// Takes a step. `None` if it cannot be taken.
-    fn take(&self, world: &mut World, step: Step) -> Option<()> {
+    fn take(&self, world: &mut ReplicaWorld, step: ReplicationStep) -> Option<()> {
         match step {
-            Step::Write(me) => self.write(world, me),
-            Step::Commit(me) => self.commit(world, me),
-            Step::Entry(me, epoch, index) => self.take_entry(world, me, (epoch, index)),
-            Step::HearCommit(me) => self.hear_commit(world, me),
-            Step::State(me, commit) => self.take_state(world, me, commit),
-            Step::Flush(me) => self.flush(world, me),
-            Step::Map(me, epoch) => self.take_map(world, me, epoch),
-            Step::Yield(epoch, from) => self.take_yield(world, (epoch, from)),
-            Step::Ask(me, kind, about) => self.ask(world, me, (kind, about)),
-            Step::Restart(me, kept) => self.restart(world, me, kept),
-            Step::Wait(me) => self.wait(world, me),
-            Step::LateGrant(granter, epoch, holder) => {
+            ReplicationStep::Write(me) => self.write(world, me),
+            ReplicationStep::Commit(me) => self.commit(world, me),
+            ReplicationStep::Entry(me, epoch, index) => self.take_entry(world, me, (epoch, index)),
+            ReplicationStep::HearCommit(me) => self.hear_commit(world, me),
+            ReplicationStep::State(me, commit) => self.take_state(world, me, commit),
+            ReplicationStep::Flush(me) => self.flush(world, me),
+            ReplicationStep::Map(me, epoch) => self.take_map(world, me, epoch),
+            ReplicationStep::Yield(epoch, from) => self.take_yield(world, (epoch, from)),
+            ReplicationStep::Ask(me, kind, about) => self.ask(world, me, (kind, about)),
+            ReplicationStep::Restart(me, kept) => self.restart(world, me, kept),
+            ReplicationStep::Wait(me) => self.wait(world, me),
+            ReplicationStep::LateGrant(granter, epoch, holder) => {
                 let start = usize::from(world.members[granter].start);
                 world.late[granter][start][holder] |= 1 << epoch;
                 Some(())
             }
-            Step::Decide(decision) => self.decide(world, decision),
+            ReplicationStep::Decide(decision) => self.decide(world, decision),
         }
     }
 
     /// Forgets what can matter no more, so that states that differ by nothing else are one.
-    fn forget(&self, world: &mut World) {
+    fn forget(&self, world: &mut ReplicaWorld) {
         self.forget_useless_grants(world);
-        let names_epoch = self.follows(Rule::YieldNamesEpoch);
+        let names_epoch = self.follows(ReplicationRule::YieldNamesEpoch);
         for me in 0..MEMBERS {
             if self.has_waited(world, me) {
                 (world.members[me].waits, world.members[me].waits_start) = (0, false);
@@ -111,7 +113,8 @@ impl Model {
                 }
             }
         }
-        let keeps_old = !self.follows(Rule::OlderEpochsRefused) || !self.follows(Rule::HeldInThisEpoch);
+        let keeps_old = !self.follows(ReplicationRule::OlderEpochsRefused)
+            || !self.follows(ReplicationRule::HeldInThisEpoch);
         for epoch in 1..world.control.epoch {
             let sent = world.sent[usize::from(epoch)];
             let acts = |me: usize| self.may_come_to(world, me, epoch) || world.members[me].known == epoch;
@@ -124,7 +127,8 @@ impl Model {
                 world.sent[place].yields = 0;
             }
             if is_over {
-                world.sent[place] = Sent { yields: world.sent[place].yields, ..Sent::default() };
+                world.sent[place] =
+                    SentByPrimary { yields: world.sent[place].yields, ..SentByPrimary::default() };
                 if !names_epoch {
                     world.sent[place].group = sent.group;
                 }
@@ -133,70 +137,82 @@ impl Model {
     }
 
     /// Whether the map of an epoch can yet make a member act in it.
-    fn may_come_to(&self, world: &World, me: usize, epoch: u8) -> bool {
+    fn may_come_to(&self, world: &ReplicaWorld, me: usize, epoch: u8) -> bool {
         let member = &world.members[me];
         member.known < epoch && world.group(epoch).starts[me] == member.start
     }
 }
 
 impl stateright::Model for Model {
-    type State = World;
-    type Action = Step;
+    type State = ReplicaWorld;
+    type Action = ReplicationStep;
 
-    fn init_states(&self) -> Vec<World> {
+    fn init_states(&self) -> Vec<ReplicaWorld> {
         vec![self.begin()]
     }
 
-    fn actions(&self, world: &World, steps: &mut Vec<Step>) {
+    fn actions(&self, world: &ReplicaWorld, steps: &mut Vec<ReplicationStep>) {
         for me in 0..MEMBERS {
             let member = &world.members[me];
-            steps.extend([Step::Write(me), Step::Commit(me), Step::HearCommit(me), Step::Flush(me)]);
+            steps.extend([
+                ReplicationStep::Write(me),
+                ReplicationStep::Commit(me),
+                ReplicationStep::HearCommit(me),
+                ReplicationStep::Flush(me),
+            ]);
             if member.waits != 0 || member.waits_start {
-                steps.push(Step::Wait(me));
+                steps.push(ReplicationStep::Wait(me));
             }
-            let oldest = if self.follows(Rule::OlderEpochsRefused) { member.known } else { 1 };
+            let oldest = if self.follows(ReplicationRule::OlderEpochsRefused) { member.known } else { 1 };
             for epoch in oldest.max(1)..=member.known {
                 let entries = world.sent[usize::from(epoch)].log.last();
                 // What is matched already changes nothing.
                 let first = if epoch == member.known { member.matched } else { 0 };
-                steps.extend((first..entries).map(|index| Step::Entry(me, epoch, index)));
+                steps.extend((first..entries).map(|index| ReplicationStep::Entry(me, epoch, index)));
             }
             let sent = &world.sent[usize::from(member.known)];
             if member.needs_state {
-                steps.extend((0..=sent.commit).map(|commit| Step::State(me, commit)));
+                steps.extend((0..=sent.commit).map(|commit| ReplicationStep::State(me, commit)));
             }
             for epoch in member.known + 1..=world.control.epoch {
                 if self.may_come_to(world, me, epoch) {
-                    steps.push(Step::Map(me, epoch));
+                    steps.push(ReplicationStep::Map(me, epoch));
                 }
             }
             if self.bounds.asks {
-                steps.push(Step::Ask(me, Asked::Keep, me));
+                steps.push(ReplicationStep::Ask(me, LastRequest::Keep, me));
                 for about in (0..MEMBERS).filter(|about| *about != me) {
-                    steps.extend([Step::Ask(me, Asked::Admit, about), Step::Ask(me, Asked::Remove, about)]);
+                    steps.extend([
+                        ReplicationStep::Ask(me, LastRequest::Admit, about),
+                        ReplicationStep::Ask(me, LastRequest::Remove, about),
+                    ]);
                 }
             }
             if world.restarts < self.bounds.restarts {
-                steps.push(Step::Restart(me, None));
-                steps.extend((0..=member.log.last()).map(|kept| Step::Restart(me, Some(kept))));
+                steps.push(ReplicationStep::Restart(me, None));
+                steps.extend((0..=member.log.last()).map(|kept| ReplicationStep::Restart(me, Some(kept))));
             }
             for holder in 0..MEMBERS {
-                if !self.follows(Rule::GrantsCountFromAsking) && holder != me {
+                if !self.follows(ReplicationRule::GrantsCountFromAsking) && holder != me {
                     let epochs = self.late_grants(world, me);
-                    steps.extend(epochs.map(|epoch| Step::LateGrant(me, epoch, holder)));
+                    steps.extend(epochs.map(|epoch| ReplicationStep::LateGrant(me, epoch, holder)));
                 }
             }
         }
         for epoch in 1..EPOCHS as u8 {
             let yields = world.sent[usize::from(epoch)].yields;
-            steps.extend((0..MEMBERS).filter(|from| has(yields, *from)).map(|from| Step::Yield(epoch, from)));
+            steps.extend(
+                (0..MEMBERS)
+                    .filter(|from| has(yields, *from))
+                    .map(|from| ReplicationStep::Yield(epoch, from)),
+            );
         }
         let mut decisions = Vec::new();
         self.decisions(world, &mut decisions);
-        steps.extend(decisions.into_iter().map(Step::Decide));
+        steps.extend(decisions.into_iter().map(ReplicationStep::Decide));
     }
 
-    fn next_state(&self, before: &World, step: Step) -> Option<World> {
+    fn next_state(&self, before: &ReplicaWorld, step: ReplicationStep) -> Option<ReplicaWorld> {
         let mut world = *before;
         self.take(&mut world, step)?;
         self.read(&mut world);

@@ -22,7 +22,7 @@ pub const SERVED_LATE: &str = "a read is served, and all is written since it has
 
 /// How a read comes to be of one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum ReadMethod {
     /// A second round says that nothing has changed.
     Confirmed,
     /// One round: each answer tells a timestamp up to which its partition will write nothing any more. Served if no version that was
@@ -55,7 +55,7 @@ pub struct Partition {
 
 /// All that there is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct World {
+pub struct ReadWorld {
     partitions: [Partition; PARTITIONS],
     /// What all clocks show, where they agree.
     now: u8,
@@ -68,7 +68,7 @@ pub struct World {
 
 /// What may happen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Step {
+pub enum ReadStep {
     /// A record is written at this timestamp, and that is acknowledged.
     Write(usize, u8),
     /// A record is read, and its partition writes nothing at or below this any more.
@@ -85,27 +85,27 @@ pub enum Step {
     Serve,
 }
 
-impl fmt::Debug for Step {
+impl fmt::Debug for ReadStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Step::Write(at, timestamp) => write!(f, "write {at} at {timestamp}"),
-            Step::Read(at, floor) => write!(f, "read {at}, which promises {floor}"),
-            Step::Confirm(at) => write!(f, "confirm {at}"),
-            Step::Tick => write!(f, "tick"),
-            Step::Late => write!(f, "late"),
-            Step::Lapse(at) => write!(f, "lapse {at}"),
-            Step::Serve => write!(f, "serve"),
+            ReadStep::Write(at, timestamp) => write!(f, "write {at} at {timestamp}"),
+            ReadStep::Read(at, floor) => write!(f, "read {at}, which promises {floor}"),
+            ReadStep::Confirm(at) => write!(f, "confirm {at}"),
+            ReadStep::Tick => write!(f, "tick"),
+            ReadStep::Late => write!(f, "late"),
+            ReadStep::Lapse(at) => write!(f, "lapse {at}"),
+            ReadStep::Serve => write!(f, "serve"),
         }
     }
 }
 
-impl World {
+impl ReadWorld {
     fn versions(&self) -> [u8; PARTITIONS] {
         std::array::from_fn(|at| self.partitions[at].version)
     }
 
     /// What was read, if the way lets it be served.
-    fn shown(&self, way: Way) -> Option<[u8; PARTITIONS]> {
+    fn shown(&self, way: ReadMethod) -> Option<[u8; PARTITIONS]> {
         let mut versions = [0; PARTITIONS];
         let mut least = u8::MAX;
         for (partition, version) in self.partitions.iter().zip(&mut versions) {
@@ -113,19 +113,19 @@ impl World {
             (*version, least) = (read, least.min(floor));
         }
         let is_served = match way {
-            Way::Confirmed => self.partitions.iter().all(|partition| partition.is_confirmed),
-            Way::Promised { .. } => versions.iter().all(|version| *version <= least),
-            Way::Held { .. } => !self.is_late,
+            ReadMethod::Confirmed => self.partitions.iter().all(|partition| partition.is_confirmed),
+            ReadMethod::Promised { .. } => versions.iter().all(|version| *version <= least),
+            ReadMethod::Held { .. } => !self.is_late,
         };
         is_served.then_some(versions)
     }
 
     /// Carries out a step that may happen.
-    fn take(&mut self, way: Way, step: Step) -> Option<()> {
-        let agreed = way == Way::Promised { clocks_agree: true };
+    fn take(&mut self, way: ReadMethod, step: ReadStep) -> Option<()> {
+        let agreed = way == ReadMethod::Promised { clocks_agree: true };
         let may_show = |timestamp: u8, now: u8| !agreed || timestamp == now;
         match step {
-            Step::Write(at, timestamp) => {
+            ReadStep::Write(at, timestamp) => {
                 let partition = &mut self.partitions[at];
                 let is_above = timestamp > partition.floor.max(partition.version);
                 if partition.writes == WRITES_MAX
@@ -138,69 +138,71 @@ impl World {
                 (partition.version, partition.writes) = (timestamp, partition.writes + 1);
                 self.moments.push(self.versions());
             }
-            Step::Read(at, floor) => {
+            ReadStep::Read(at, floor) => {
                 let partition = &mut self.partitions[at];
                 let is_promise = floor >= partition.version.max(partition.floor) && may_show(floor, self.now);
                 if partition.read.is_some() || !is_promise {
                     return None;
                 }
                 (partition.read, partition.floor) = (Some((partition.version, floor)), floor);
-                partition.is_held = matches!(way, Way::Held { .. });
+                partition.is_held = matches!(way, ReadMethod::Held { .. });
             }
-            Step::Confirm(at) => {
+            ReadStep::Confirm(at) => {
                 let all_read = self.partitions.iter().all(|partition| partition.read.is_some());
                 let partition = &mut self.partitions[at];
                 let is_same = partition.read.is_some_and(|(version, _)| version == partition.version);
-                if way != Way::Confirmed || partition.is_confirmed || !all_read || !is_same {
+                if way != ReadMethod::Confirmed || partition.is_confirmed || !all_read || !is_same {
                     return None;
                 }
                 partition.is_confirmed = true;
             }
-            Step::Tick if agreed && self.now < CLOCK_MAX => self.now += 1,
-            Step::Late if matches!(way, Way::Held { .. }) && !self.is_late => self.is_late = true,
-            Step::Lapse(at) if self.is_late || way == (Way::Held { rates_agree: false }) => {
+            ReadStep::Tick if agreed && self.now < CLOCK_MAX => self.now += 1,
+            ReadStep::Late if matches!(way, ReadMethod::Held { .. }) && !self.is_late => self.is_late = true,
+            ReadStep::Lapse(at) if self.is_late || way == (ReadMethod::Held { rates_agree: false }) => {
                 if !std::mem::take(&mut self.partitions[at].is_held) {
                     return None;
                 }
             }
-            Step::Serve => self.served = Some(self.shown(way)?),
-            Step::Tick | Step::Late | Step::Lapse(_) => return None,
+            ReadStep::Serve => self.served = Some(self.shown(way)?),
+            ReadStep::Tick | ReadStep::Late | ReadStep::Lapse(_) => return None,
         }
         Some(())
     }
 }
 
-impl Model for Way {
-    type State = World;
-    type Action = Step;
+impl Model for ReadMethod {
+    type State = ReadWorld;
+    type Action = ReadStep;
 
-    fn init_states(&self) -> Vec<World> {
-        vec![World { moments: vec![[0; PARTITIONS]], ..World::default() }]
+    fn init_states(&self) -> Vec<ReadWorld> {
+        vec![ReadWorld { moments: vec![[0; PARTITIONS]], ..ReadWorld::default() }]
     }
 
-    fn actions(&self, world: &World, steps: &mut Vec<Step>) {
+    fn actions(&self, world: &ReadWorld, steps: &mut Vec<ReadStep>) {
         if world.served.is_some() {
             return;
         }
         let of_partition = |at| {
-            let timed = (0..=CLOCK_MAX).flat_map(move |time| [Step::Write(at, time), Step::Read(at, time)]);
-            timed.chain([Step::Confirm(at), Step::Lapse(at)])
+            let timed =
+                (0..=CLOCK_MAX).flat_map(move |time| [ReadStep::Write(at, time), ReadStep::Read(at, time)]);
+            timed.chain([ReadStep::Confirm(at), ReadStep::Lapse(at)])
         };
-        let all = (0..PARTITIONS).flat_map(of_partition).chain([Step::Tick, Step::Late, Step::Serve]);
+        let all =
+            (0..PARTITIONS).flat_map(of_partition).chain([ReadStep::Tick, ReadStep::Late, ReadStep::Serve]);
         steps.extend(all.filter(|step| world.clone().take(*self, *step).is_some()));
     }
 
-    fn next_state(&self, world: &World, step: Step) -> Option<World> {
+    fn next_state(&self, world: &ReadWorld, step: ReadStep) -> Option<ReadWorld> {
         let mut world = world.clone();
         world.take(*self, step).map(|()| world)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always(ONE_MOMENT, |_, world: &World| {
+            Property::always(ONE_MOMENT, |_, world: &ReadWorld| {
                 world.served.is_none_or(|served| world.moments.contains(&served))
             }),
-            Property::sometimes(SERVED_LATE, |_, world: &World| {
+            Property::sometimes(SERVED_LATE, |_, world: &ReadWorld| {
                 world.served.is_some() && world.moments.len() > PARTITIONS
             }),
         ]

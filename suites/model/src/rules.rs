@@ -2,7 +2,7 @@
 
 /// A rule, named for what it demands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Rule {
+pub enum ReplicationRule {
     /// An acknowledgement needs all in-sync members.
     AllInSyncAcknowledge,
     /// Under `sync`, what is held counts once it is durable.
@@ -38,7 +38,7 @@ pub enum Rule {
     /// Whom a promoted primary had to wait for, it still has to when it is deposed and promoted again.
     WaitsOutliveDeposition,
     /// A primary that is one again after epochs that it has not seen starts as a new one.
-    UnseenEpochsStartAnew,
+    UnseenEpochsStartAgain,
     /// A release counts only if it yields to this epoch or a later one.
     YieldNamesEpoch,
     /// A process counts its start as its last grant to everyone.

@@ -16,25 +16,25 @@ pub const EPOCHS: usize = 7;
 pub const NO_MARK: u8 = u8::MAX;
 
 /// Members, one bit each.
-pub type Set = u8;
+pub type MemberSet = u8;
 
 /// Everybody.
-pub const ALL: Set = (1 << MEMBERS) - 1;
+pub const ALL: MemberSet = (1 << MEMBERS) - 1;
 
 /// The set of one.
 #[must_use]
-pub fn only(member: usize) -> Set {
+pub fn only(member: usize) -> MemberSet {
     1 << member
 }
 
 /// Whether a member is in a set.
 #[must_use]
-pub fn has(set: Set, member: usize) -> bool {
+pub fn has(set: MemberSet, member: usize) -> bool {
     set & only(member) != 0
 }
 
 /// The members of a set.
-pub fn each(set: Set) -> impl Iterator<Item = usize> {
+pub fn each(set: MemberSet) -> impl Iterator<Item = usize> {
     (0..MEMBERS).filter(move |member| has(set, *member))
 }
 
@@ -44,9 +44,9 @@ pub struct Group {
     /// Who orders writes.
     pub primary: u8,
     /// In-sync replicas.
-    pub in_sync: Set,
+    pub in_sync: MemberSet,
     /// Followers.
-    pub followers: Set,
+    pub followers: MemberSet,
     /// Nobody serves.
     pub is_recovering: bool,
     /// The start of each member's process that it names.
@@ -62,7 +62,7 @@ impl Group {
 
     /// Primary and in-sync replicas.
     #[must_use]
-    pub fn copies(&self) -> Set {
+    pub fn copies(&self) -> MemberSet {
         self.in_sync | only(self.primary())
     }
 }
@@ -82,7 +82,7 @@ pub enum Role {
 
 /// The last request of a primary in its epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Asked {
+pub enum LastRequest {
     /// None yet.
     #[default]
     Nothing,
@@ -117,22 +117,22 @@ pub struct Member {
     /// As primary: it answers once this is committed.
     pub mark: u8,
     /// Holders of its grants that it waits for.
-    pub waits: Set,
+    pub waits: MemberSet,
     /// It waits for whatever its earlier start has granted.
     pub waits_start: bool,
     /// The map under which it was promoted: grants of older ones are waited for.
     pub promoted: u8,
     /// Whom its requests of this epoch ask to admit.
-    pub admitting: Set,
+    pub admitting: MemberSet,
     /// Whom they ask to remove.
-    pub removing: Set,
+    pub removing: MemberSet,
     /// The last of them.
-    pub asked: Asked,
+    pub asked: LastRequest,
     /// Writes whose clients wait for its answer.
     pub pending: u8,
 
     /// Primaries of epochs that may not be settled.
-    pub former: Set,
+    pub former: MemberSet,
     /// There may be others that it has not heard of.
     pub has_unknown_former: bool,
     /// The newest epoch that each has said it yields to.
@@ -145,20 +145,20 @@ pub struct Control {
     /// The present epoch.
     pub epoch: u8,
     /// Requests of primaries on their way: to admit, to remove, to keep.
-    pub admits: Set,
+    pub admits: MemberSet,
     /// See `admits`.
-    pub removes: Set,
+    pub removes: MemberSet,
     /// See `admits`.
     pub keeps: bool,
     /// Of a group that recovers: who has started again and may have lost something.
-    pub restarted: Set,
+    pub restarted: MemberSet,
     /// What its members have told: the end of the log, and whether it is intact.
     pub told: [Option<(u8, u8, bool)>; MEMBERS],
 }
 
 /// What a primary has sent in an epoch, and what was said in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Sent {
+pub struct SentByPrimary {
     /// The group of this epoch.
     pub group: Group,
     /// The primary's log, as far as it came in this epoch.
@@ -168,7 +168,7 @@ pub struct Sent {
     /// What each member has acknowledged.
     pub held: [u8; MEMBERS],
     /// Deposed primaries that have told the primary of this epoch that they yield to it.
-    pub yields: Set,
+    pub yields: MemberSet,
 }
 
 /// Grants that may be in use although their granter gives no such ones any more: bit e is one under the map of epoch e.
@@ -177,7 +177,7 @@ pub type Grants = [[[u8; MEMBERS]; STARTS]; MEMBERS];
 
 /// What must not have happened, noticed in the step in which it did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Broken {
+pub struct ReplicationViolations {
     /// Something committed was cut, without any loss having been told.
     pub is_commit_cut: bool,
     /// Acknowledged with fewer copies than `min_in_sync`.
@@ -188,13 +188,13 @@ pub struct Broken {
 
 /// A state of the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct World {
+pub struct ReplicaWorld {
     /// The processes.
     pub members: [Member; MEMBERS],
     /// The control group.
     pub control: Control,
     /// By epoch.
-    pub sent: [Sent; EPOCHS],
+    pub sent: [SentByPrimary; EPOCHS],
     /// See [`Grants`].
     pub grants: Grants,
     /// Grants that arrived after they had been waited for: only where a rule is left out.
@@ -207,11 +207,11 @@ pub struct World {
     pub acknowledged: u8,
     /// The operator was told that something may be missing.
     pub is_in_doubt: bool,
-    /// See [`Broken`].
-    pub broken: Broken,
+    /// See [`ReplicationViolations`].
+    pub broken: ReplicationViolations,
 }
 
-impl World {
+impl ReplicaWorld {
     /// The group of an epoch.
     #[must_use]
     pub fn group(&self, epoch: u8) -> &Group {

@@ -58,7 +58,7 @@ const FLAGS: [&str; 10] = [
 
 /// What to do with a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Task {
+pub enum FuzzTask {
     /// Look for inputs that break it.
     Search {
         /// For how long.
@@ -72,7 +72,7 @@ pub enum Task {
 }
 
 /// Fuzzes `target`, or all there are, showing what libFuzzer prints.
-pub fn run(shop: &Workshop, target: Option<&str>, task: &Task) -> Result<(), Failure> {
+pub fn run(shop: &Workshop, target: Option<&str>, task: &FuzzTask) -> Result<(), Failure> {
     let known = known(&shop.root)?;
     let chosen: Vec<String> = match target {
         Some(name) if known.iter().any(|one| one == name) => vec![name.to_owned()],
@@ -85,14 +85,14 @@ pub fn run(shop: &Workshop, target: Option<&str>, task: &Task) -> Result<(), Fai
         None => known,
     };
     match task {
-        Task::Search { seconds } => {
+        FuzzTask::Search { seconds } => {
             let bins = build(shop, &chosen)?;
             for name in &chosen {
                 println!("{name}: {}", search(shop, &bins, name, *seconds, Echo::Shown)?);
             }
             Ok(())
         }
-        Task::Replay { input } => {
+        FuzzTask::Replay { input } => {
             let [name] = chosen.as_slice() else {
                 return Err(Failure::new("--replay wants the TARGET that the input is for"));
             };
@@ -249,7 +249,7 @@ fn broken(shop: &Workshop, name: &str, outcome: &Outcome) -> Failure {
         "{name}: an input breaks this target\n  \
            replay:  cargo xtask fuzz {name} --replay {artifact}\n  \
            bytes:   {} (base64)\n  \
-           and when it is mended, keep the bytes: mv {artifact} fuzz/corpus/{name}/",
+           and when it is repaired, keep the bytes: mv {artifact} fuzz/corpus/{name}/",
         outcome.base64.as_deref().unwrap_or("too many to show"),
     ))
 }

@@ -57,7 +57,7 @@ impl Job {
 
 /// How a job ended.
 #[derive(Clone, Debug)]
-pub struct Ended {
+pub struct EndedJob {
     /// The row of the budget table that it counts for.
     pub group: &'static str,
     /// What it belongs to.
@@ -76,7 +76,7 @@ pub struct Ended {
     pub output: String,
 }
 
-impl Ended {
+impl EndedJob {
     /// As [`Job::label`].
     pub fn label(&self) -> String {
         format!("{} {}", self.program, self.name)
@@ -87,10 +87,10 @@ impl Ended {
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// Runs a job to its end, with its output in a file, so that no child that outlives it keeps anybody waiting.
-pub fn run(job: Job) -> Ended {
+pub fn run(job: Job) -> EndedJob {
     let begin = Instant::now();
     let Job { group, program, name, mut command, check, lingers, .. } = job;
-    let mut ended = Ended {
+    let mut ended = EndedJob {
         group,
         program,
         name,
@@ -117,9 +117,9 @@ pub fn run(job: Job) -> Ended {
     ended
 }
 
-type Played = (Duration, String, Option<String>);
+type JobResult = (Duration, String, Option<String>);
 
-fn play(command: &mut Command, check: Option<Check>, lingers: Duration) -> std::io::Result<Played> {
+fn play(command: &mut Command, check: Option<Check>, lingers: Duration) -> std::io::Result<JobResult> {
     use std::os::unix::process::CommandExt;
 
     let mut file = tempfile::tempfile()?;
@@ -180,11 +180,11 @@ fn read_all(file: &mut File) -> std::io::Result<String> {
 mod tests {
     use super::*;
 
-    fn shell(text: &str, check: Option<Check>) -> Ended {
+    fn shell(text: &str, check: Option<Check>) -> EndedJob {
         lingering(text, check, Duration::ZERO)
     }
 
-    fn lingering(text: &str, check: Option<Check>, lingers: Duration) -> Ended {
+    fn lingering(text: &str, check: Option<Check>, lingers: Duration) -> EndedJob {
         let mut command = Command::new("sh");
         command.args(["-c", text]);
         run(Job {

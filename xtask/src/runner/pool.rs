@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::job::{Ended, Job, Weight, run};
+use super::job::{EndedJob, Job, Weight, run};
 
 /// Units of weight that a processor carries.
 const UNITS_PER_PROCESSOR: Weight = 2;
@@ -28,8 +28,8 @@ pub fn run_all(
     mut jobs: Vec<Job>,
     capacity: Weight,
     expected: &BTreeMap<String, Duration>,
-    said: impl Fn(&Ended) + Sync,
-) -> Vec<Ended> {
+    said: impl Fn(&EndedJob) + Sync,
+) -> Vec<EndedJob> {
     let length = |job: &Job| expected.get(&job.label()).copied().unwrap_or(Duration::MAX);
     jobs.sort_by_key(length);
     let state = Mutex::new(State { waiting: jobs, free: capacity });

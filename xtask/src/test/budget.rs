@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// What a step may cost, and what it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct BudgetRow {
     /// The step's name.
     pub step: &'static str,
     /// Seconds of processor time, its children's included.
@@ -23,27 +23,35 @@ pub const WHOLE_RUN: Duration = Duration::from_secs(20 * 60);
 pub const TOLD_FROM_PERCENT: u32 = 125;
 
 /// Every step, in the order in which they begin.
-pub const ROWS: [Row; 12] = [
-    Row { step: "format", seconds: 10, what: "`cargo fmt --check` of the workspace and of the fuzz targets" },
-    Row { step: "tidy", seconds: 10, what: "the rules of the house" },
-    Row { step: "lint", seconds: 150, what: "clippy over all targets, benchmarks included" },
-    Row { step: "docs", seconds: 40, what: "links and markup in doc comments" },
-    Row { step: "build", seconds: 750, what: "the programs and all test programs" },
-    Row { step: "environment", seconds: 60, what: "outside clients, installed once and kept" },
-    Row {
+pub const ROWS: [BudgetRow; 12] = [
+    BudgetRow {
+        step: "format",
+        seconds: 10,
+        what: "`cargo fmt --check` of the workspace and of the fuzz targets",
+    },
+    BudgetRow { step: "tidy", seconds: 10, what: "the rules of the house" },
+    BudgetRow { step: "lint", seconds: 150, what: "clippy over all targets, benchmarks included" },
+    BudgetRow { step: "docs", seconds: 40, what: "links and markup in doc comments" },
+    BudgetRow { step: "build", seconds: 750, what: "the programs and all test programs" },
+    BudgetRow { step: "environment", seconds: 60, what: "outside clients, installed once and kept" },
+    BudgetRow {
         step: "tests",
         seconds: 220,
         what: "unit, property and suite tests; fuzz corpora; canaries of planted bugs",
     },
-    Row { step: "processes", seconds: 280, what: "tests that start nodes" },
-    Row { step: "simulation", seconds: 100, what: "fixed seeds of one node and of clusters" },
-    Row { step: "redis", seconds: 40, what: "redis-cli, redis-py and the guide's examples" },
-    Row { step: "slurm", seconds: 10, what: "nodes inside jobs of a Slurm, and the guide's job script" },
-    Row { step: "python", seconds: 170, what: "the Python package, its tests, its types" },
+    BudgetRow { step: "processes", seconds: 280, what: "tests that start nodes" },
+    BudgetRow { step: "simulation", seconds: 100, what: "fixed seeds of one node and of clusters" },
+    BudgetRow { step: "redis", seconds: 40, what: "redis-cli, redis-py and the guide's examples" },
+    BudgetRow {
+        step: "slurm",
+        seconds: 10,
+        what: "nodes inside jobs of a Slurm, and the guide's job script",
+    },
+    BudgetRow { step: "python", seconds: 170, what: "the Python package, its tests, its types" },
 ];
 
 /// The row of a step.
-pub fn row(step: &str) -> Option<&'static Row> {
+pub fn row(step: &str) -> Option<&'static BudgetRow> {
     ROWS.iter().find(|row| row.step == step)
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::report::{self, Done};
+use super::report::{self, FinishedStep};
 use crate::runner::{cost, programs};
 use crate::workshop::{Failure, Workshop, quiet_unless_watched, run as run_command};
 use crate::{fuzz, tidy};
@@ -17,9 +17,9 @@ pub(super) const ALL: [(&str, Act); 4] = [("format", format), ("tidy", tidy), ("
 pub(super) fn run(
     step: &'static str,
     act: impl FnOnce() -> Result<String, Failure>,
-) -> Result<Done, Failure> {
+) -> Result<FinishedStep, Failure> {
     let (begin, cost_begin) = (Instant::now(), cost::of_this_process());
-    let done = |said: String| Done {
+    let done = |said: String| FinishedStep {
         step,
         took: begin.elapsed(),
         cost: cost::of_this_process().saturating_sub(cost_begin),

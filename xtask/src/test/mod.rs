@@ -19,25 +19,25 @@ mod times;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::changed::Changed;
+use crate::changed::ChangedPackages;
 use crate::environment;
-use crate::runner::job::{BUSY, Ended, Job, SUITES_LINGER, WAITING, Weight};
+use crate::runner::job::{BUSY, EndedJob, Job, SUITES_LINGER, WAITING, Weight};
 use crate::runner::{cost, pool, programs};
 use crate::workshop::{Failure, Workshop};
-pub use report::{Done, failure, line};
+pub use report::{FinishedStep, failure, line};
 
 /// What to test.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct TestSelection {
     /// These steps only, by name; all if there is none.
     pub steps: Vec<String>,
     /// Only what a change can touch.
-    pub changed: Option<Changed>,
+    pub changed: Option<ChangedPackages>,
     /// Whether where the time went is written into `docs/testing.md`.
     pub is_recorded: bool,
 }
 
-impl Wanted {
+impl TestSelection {
     fn has(&self, step: &str) -> bool {
         (self.steps.is_empty() || self.steps.iter().any(|one| one == step))
             && self.changed.as_ref().is_none_or(|changed| changed.touches(step))
@@ -45,7 +45,7 @@ impl Wanted {
 
     /// The packages to build and test; all if there is none.
     fn packages(&self) -> &[String] {
-        self.changed.as_ref().map_or(&[], Changed::packages)
+        self.changed.as_ref().map_or(&[], ChangedPackages::packages)
     }
 }
 
@@ -54,7 +54,7 @@ impl Wanted {
 /// # Errors
 ///
 /// A step that does not exist; what failed.
-pub fn run(shop: &Workshop, wanted: &Wanted) -> Result<(), Failure> {
+pub fn run(shop: &Workshop, wanted: &TestSelection) -> Result<(), Failure> {
     if let Some(unknown) = wanted.steps.iter().find(|step| budget::row(step).is_none()) {
         let known: Vec<&str> = budget::ROWS.iter().map(|row| row.step).collect();
         return Err(Failure::new(format!("there is no step `{unknown}`; there are {}", known.join(", "))));
@@ -87,7 +87,7 @@ pub fn run(shop: &Workshop, wanted: &Wanted) -> Result<(), Failure> {
     let groups = report::groups(&ended);
     groups.iter().for_each(|one| println!("{}", report::line("ran", one)));
     done.extend(groups);
-    let whole = Done {
+    let whole = FinishedStep {
         step: "all",
         took: begin.elapsed(),
         cost: cost::of_this_process().saturating_sub(cost_begin),
@@ -100,7 +100,7 @@ pub fn run(shop: &Workshop, wanted: &Wanted) -> Result<(), Failure> {
         record::write(shop, &done, &ended, &whole)?;
     }
     println!("{}", report::line(if failed == 0 { "ok" } else { "FAILED" }, &whole));
-    let skipped: Vec<&Ended> =
+    let skipped: Vec<&EndedJob> =
         ended.iter().filter(|one| one.failure.is_none() && one.skipped.is_some()).collect();
     for one in &skipped {
         println!("xtask: skipped: {}: {}", one.label(), one.skipped.as_deref().unwrap_or_default());
@@ -128,7 +128,11 @@ const NODE_SEEDS: &str = "0..25";
 /// Seeds of clusters: from 60 on a batch that lacks anything that is counted fails (docs/testing.md).
 const CLUSTER_SEEDS: &str = "60";
 
-fn jobs(shop: &Workshop, wanted: &Wanted, programs: &[programs::Program]) -> Result<Vec<Job>, Failure> {
+fn jobs(
+    shop: &Workshop,
+    wanted: &TestSelection,
+    programs: &[programs::Program],
+) -> Result<Vec<Job>, Failure> {
     let mut jobs = Vec::new();
     for program in programs.iter().filter(|program| wanted.has(program.group())) {
         jobs.extend(program.tests()?.iter().map(|test| program.job(test)));
@@ -164,7 +168,7 @@ fn suite(group: &'static str, name: &str, weight: Weight, command: Command) -> J
 }
 
 /// Runs the jobs side by side and prints each failure as it comes.
-fn play(shop: &Workshop, jobs: Vec<Job>) -> Result<Vec<Ended>, Failure> {
+fn play(shop: &Workshop, jobs: Vec<Job>) -> Result<Vec<EndedJob>, Failure> {
     let ended = pool::run_all(jobs, pool::capacity(), &times::load(shop), |one| {
         if one.failure.is_some() {
             println!("{}", report::failure(one, &advice(one)));
@@ -175,7 +179,7 @@ fn play(shop: &Workshop, jobs: Vec<Job>) -> Result<Vec<Ended>, Failure> {
 }
 
 /// What to do about a failed job.
-fn advice(one: &Ended) -> String {
+fn advice(one: &EndedJob) -> String {
     match one.group {
         "simulation" => {
             "the line that replays the seed is above; docs/testing.md says how to look into it".to_owned()
@@ -192,7 +196,8 @@ mod tests {
     #[test]
     fn a_step_that_is_not_there_is_answered_with_those_that_are() {
         let shop = Workshop::find().unwrap();
-        let wanted = Wanted { steps: vec!["tidy".to_owned(), "tiddy".to_owned()], ..Wanted::default() };
+        let wanted =
+            TestSelection { steps: vec!["tidy".to_owned(), "tiddy".to_owned()], ..TestSelection::default() };
         let said = run(&shop, &wanted).unwrap_err().to_string();
         assert!(said.contains("`tiddy`") && said.contains("build, environment, tests"), "{said}");
     }

@@ -6,18 +6,23 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::runner::job::Ended;
+use crate::runner::job::EndedJob;
 use crate::workshop::{Failure, Workshop};
 
 use super::budget;
-use super::report::Done;
+use super::report::FinishedStep;
 
 const DOCUMENT: &str = "docs/testing.md";
 const BEGIN: &str = "<!-- times: written by `cargo xtask test --record` -->\n";
 const END: &str = "<!-- end of times -->\n";
 
 /// Writes the tables of a run.
-pub(super) fn write(shop: &Workshop, steps: &[Done], jobs: &[Ended], whole: &Done) -> Result<(), Failure> {
+pub(super) fn write(
+    shop: &Workshop,
+    steps: &[FinishedStep],
+    jobs: &[EndedJob],
+    whole: &FinishedStep,
+) -> Result<(), Failure> {
     let path = shop.root.join(DOCUMENT);
     let failed = |error| Failure::new(format!("{DOCUMENT}: {error}"));
     let text = fs::read_to_string(&path).map_err(failed)?;
@@ -46,7 +51,7 @@ fn machine() -> String {
     )
 }
 
-fn tables(steps: &[Done], jobs: &[Ended], whole: &Done) -> String {
+fn tables(steps: &[FinishedStep], jobs: &[EndedJob], whole: &FinishedStep) -> String {
     let mut text = "| step | budget, s of processor | s of processor | s elapsed | what |\n| --- | --- | --- | --- | --- |\n".to_owned();
     for row in budget::ROWS {
         if let Some(done) = steps.iter().find(|one| one.step == row.step) {
@@ -90,13 +95,13 @@ mod tests {
 
     #[test]
     fn each_step_and_each_program_has_a_row() {
-        let done = |step| Done {
+        let done = |step| FinishedStep {
             step,
             took: Duration::from_secs(3),
             cost: Duration::from_secs(2),
             said: String::new(),
         };
-        let job = Ended {
+        let job = EndedJob {
             group: "tests",
             program: "zerohop suite".to_owned(),
             name: "a".to_owned(),

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::runner::job::Ended;
+use crate::runner::job::EndedJob;
 
 use super::budget;
 
 /// A step that has ended well.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Done {
+pub struct FinishedStep {
     /// Its name.
     pub step: &'static str,
     /// From its beginning to its end.
@@ -25,8 +25,8 @@ pub struct Done {
 const SLOWEST: usize = 10;
 
 /// The line of a step.
-pub fn line(verdict: &str, done: &Done) -> String {
-    let Done { step, took, cost, said } = done;
+pub fn line(verdict: &str, done: &FinishedStep) -> String {
+    let FinishedStep { step, took, cost, said } = done;
     format!(
         "xtask: {verdict:6} {step:11} {:7.1} s {:7.1} s of processor  {said}",
         took.as_secs_f64(),
@@ -37,7 +37,7 @@ pub fn line(verdict: &str, done: &Done) -> String {
 }
 
 /// What is printed of a failed job, as soon as it has failed.
-pub fn failure(ended: &Ended, advice: &str) -> String {
+pub fn failure(ended: &EndedJob, advice: &str) -> String {
     format!(
         "---- {} ----\n{}\n---- {} failed: {}\n     {advice}",
         ended.label(),
@@ -48,7 +48,7 @@ pub fn failure(ended: &Ended, advice: &str) -> String {
 }
 
 /// One step for each group of the jobs that ran side by side.
-pub(super) fn groups(jobs: &[Ended]) -> Vec<Done> {
+pub(super) fn groups(jobs: &[EndedJob]) -> Vec<FinishedStep> {
     let mut groups: BTreeMap<&'static str, (Duration, Duration, usize)> = BTreeMap::new();
     for job in jobs {
         let (took, cost, count) = groups.entry(job.group).or_default();
@@ -57,16 +57,16 @@ pub(super) fn groups(jobs: &[Ended]) -> Vec<Done> {
         *count += 1;
     }
     let row = |step: &str| budget::ROWS.iter().position(|row| row.step == step);
-    let mut done: Vec<Done> = groups
+    let mut done: Vec<FinishedStep> = groups
         .into_iter()
-        .map(|(step, (took, cost, count))| Done { step, took, cost, said: format!("{count} run") })
+        .map(|(step, (took, cost, count))| FinishedStep { step, took, cost, said: format!("{count} run") })
         .collect();
     done.sort_by_key(|one| row(one.step));
     done
 }
 
 /// The cost of each test program, and the slowest of all jobs, as text.
-pub(super) fn where_it_went(jobs: &[Ended]) -> String {
+pub(super) fn where_it_went(jobs: &[EndedJob]) -> String {
     let mut programs: BTreeMap<&str, (usize, Duration, Duration)> = BTreeMap::new();
     for job in jobs {
         let (count, took, cost) = programs.entry(&job.program).or_default();
@@ -83,7 +83,7 @@ pub(super) fn where_it_went(jobs: &[Ended]) -> String {
             cost.as_secs_f64()
         );
     }
-    let mut slowest: Vec<&Ended> = jobs.iter().collect();
+    let mut slowest: Vec<&EndedJob> = jobs.iter().collect();
     slowest.sort_by_key(|one| std::cmp::Reverse(one.took));
     for one in slowest.into_iter().take(SLOWEST) {
         let _ = writeln!(
@@ -101,8 +101,8 @@ pub(super) fn where_it_went(jobs: &[Ended]) -> String {
 mod tests {
     use super::*;
 
-    fn ended(group: &'static str, name: &str, seconds: u64) -> Ended {
-        Ended {
+    fn ended(group: &'static str, name: &str, seconds: u64) -> EndedJob {
+        EndedJob {
             group,
             program: "zerohop suite".to_owned(),
             name: name.to_owned(),
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_step_is_one_line() {
-        let done = Done {
+        let done = FinishedStep {
             step: "lint",
             took: Duration::from_millis(1234),
             cost: Duration::from_millis(2050),

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::runner::job::Ended;
+use crate::runner::job::EndedJob;
 use crate::workshop::{Failure, Workshop};
 
 fn file(shop: &Workshop) -> PathBuf {
@@ -20,7 +20,7 @@ pub(super) fn load(shop: &Workshop) -> BTreeMap<String, Duration> {
 }
 
 /// Remembers what these took, beside what is remembered of others.
-pub(super) fn save(shop: &Workshop, jobs: &[Ended]) -> Result<(), Failure> {
+pub(super) fn save(shop: &Workshop, jobs: &[EndedJob]) -> Result<(), Failure> {
     let mut all = load(shop);
     all.extend(jobs.iter().filter(|one| one.failure.is_none()).map(|one| (one.label(), one.took)));
     let milliseconds: BTreeMap<&str, u64> = all
@@ -45,7 +45,7 @@ mod tests {
         let shop = Workshop { root: folder.path().to_owned(), target: folder.path().join("target") };
         assert!(load(&shop).is_empty());
         for (name, seconds) in [("a", 1), ("b", 2), ("a", 3)] {
-            let job = Ended {
+            let job = EndedJob {
                 group: "tests",
                 program: "p".to_owned(),
                 name: name.to_owned(),

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::Violation;
-use super::manifest::{Dependency, Kind, Manifest, Manifests};
+use super::manifest::{Dependency, DependencyKind, Manifest, Manifests};
 
 /// The floors, from the ground; `*` stands for one folder name.
 const FLOORS: [&[&str]; 7] = [
-    &["crates/wire", "crates/engine", "crates/looking"],
+    &["crates/wire", "crates/engine", "crates/busy_poll"],
     &["crates/placement", "crates/resp", "crates/tls", "crates/transaction"],
     &["crates/partition", "crates/control"],
     &["crates/session"],
@@ -28,7 +28,7 @@ const OUTSIDE: [&str; 4] = ["bench/*", "suites/*", "xtask", "fuzz"];
 
 /// Where a crate stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum CratePlace {
     Floor(usize),
     Outside,
 }
@@ -65,12 +65,12 @@ pub(super) fn check(manifests: &Manifests) -> Vec<Violation> {
     violations
 }
 
-fn arrow_is_wrong(from: Place, to: &Manifest) -> Option<String> {
+fn arrow_is_wrong(from: CratePlace, to: &Manifest) -> Option<String> {
     match (from, place(&to.folder)?) {
-        (Place::Floor(_), Place::Outside) => {
+        (CratePlace::Floor(_), CratePlace::Outside) => {
             Some(format!("no part may depend on `{}`: it is a tool", to.name))
         }
-        (Place::Floor(from), Place::Floor(below)) if below >= from => Some(format!(
+        (CratePlace::Floor(from), CratePlace::Floor(below)) if below >= from => Some(format!(
             "crates depend downward only, but `{}` stands on floor {below} and this crate on floor {from}: \
              move what is shared down (xtask/src/tidy/arrows.rs has the floors)",
             to.name
@@ -81,7 +81,7 @@ fn arrow_is_wrong(from: Place, to: &Manifest) -> Option<String> {
 
 /// The crates of ours that `package` is built with.
 fn arrows<'a>(manifests: &'a Manifests, package: &'a Manifest) -> Vec<(&'a Dependency, &'a Manifest)> {
-    let built = package.dependencies.iter().filter(|one| one.kind != Kind::Dev);
+    let built = package.dependencies.iter().filter(|one| one.kind != DependencyKind::Dev);
     built.filter_map(|one| manifests.named(&one.package).map(|to| (one, to))).collect()
 }
 
@@ -99,7 +99,9 @@ fn way_to_server(manifests: &Manifests, package: &Manifest) -> Option<Vec<String
             }
             return Some(way);
         }
-        for (_, next) in arrows(manifests, here).into_iter().filter(|(one, _)| one.kind == Kind::Normal) {
+        for (_, next) in
+            arrows(manifests, here).into_iter().filter(|(one, _)| one.kind == DependencyKind::Normal)
+        {
             if next.name != package.name && !came_from.contains_key(next.name.as_str()) {
                 came_from.insert(&next.name, &here.name);
                 queue.push_back(next);
@@ -109,11 +111,11 @@ fn way_to_server(manifests: &Manifests, package: &Manifest) -> Option<Vec<String
     None
 }
 
-fn place(folder: &str) -> Option<Place> {
+fn place(folder: &str) -> Option<CratePlace> {
     if any_matches(&OUTSIDE, folder) {
-        return Some(Place::Outside);
+        return Some(CratePlace::Outside);
     }
-    FLOORS.iter().position(|floor| any_matches(floor, folder)).map(Place::Floor)
+    FLOORS.iter().position(|floor| any_matches(floor, folder)).map(CratePlace::Floor)
 }
 
 fn any_matches(patterns: &[&str], folder: &str) -> bool {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::manifest::{Dependency, Kind, Manifest, Manifests};
+use super::manifest::{Dependency, DependencyKind, Manifest, Manifests};
 use super::{Tree, Violation, source};
 
 /// The document with a line for each dependency that is not ours.
@@ -117,8 +117,8 @@ fn is_used(tree: &Tree, manifests: &Manifests, package: &Manifest, dependency: &
         .filter(|path| path.ends_with(".rs") && !inner.iter().any(|folder| path.starts_with(folder)))
         .filter_map(|path| tree.text(path))
         .any(|text| match dependency.kind {
-            Kind::Dev => source::has_word(text, &name),
-            Kind::Normal | Kind::Build => {
+            DependencyKind::Dev => source::has_word(text, &name),
+            DependencyKind::Normal | DependencyKind::Build => {
                 text.contains(&name) && source::has_word(&source::split(text).code, &name)
             }
         })

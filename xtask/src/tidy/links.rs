@@ -11,7 +11,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
         for (line, Link { target, heading }) in links(text) {
             let file = if target.is_empty() { Some(path.to_owned()) } else { resolve(path, &target) };
             let Some(file) = file.filter(|file| tree.has(file)) else {
-                let what = format!("the link leads to `{target}`, which is not there: mend it");
+                let what = format!("the link leads to `{target}`, which is not there: repair it");
                 violations.push(Violation::new(path, line, what));
                 continue;
             };
@@ -19,7 +19,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
             let there = tree.texts().find(|(path, _)| *path == file);
             if there.is_some_and(|(_, text)| !headings(text).contains(&heading)) {
                 let what =
-                    format!("the link leads to `#{heading}`, which is no heading of `{file}`: mend it");
+                    format!("the link leads to `#{heading}`, which is no heading of `{file}`: repair it");
                 violations.push(Violation::new(path, line, what));
             }
         }

@@ -8,7 +8,7 @@ use super::{Tree, Violation};
 
 /// What a dependency is needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum DependencyKind {
     Normal,
     Build,
     Dev,
@@ -21,7 +21,7 @@ pub(super) struct Dependency {
     pub(super) key: String,
     /// The name of the package, where `package = …` gives another.
     pub(super) package: String,
-    pub(super) kind: Kind,
+    pub(super) kind: DependencyKind,
     /// Whether the workspace gives the version.
     pub(super) from_workspace: bool,
     /// Whether it is found in this tree by a path of its own.
@@ -64,7 +64,7 @@ impl Manifests {
         let shared = root
             .get("workspace")
             .and_then(|workspace| workspace.get("dependencies"))
-            .map(|table| dependencies(table, Kind::Normal))
+            .map(|table| dependencies(table, DependencyKind::Normal))
             .unwrap_or_default();
         let mut packages = Vec::new();
         for (path, text) in tree.texts() {
@@ -101,9 +101,9 @@ fn package(folder: &str, table: &Table) -> Manifest {
         std::iter::once(table).chain(targets.into_iter().flat_map(Table::values).filter_map(Value::as_table));
     for table in tables {
         for (name, kind) in [
-            ("dependencies", Kind::Normal),
-            ("build-dependencies", Kind::Build),
-            ("dev-dependencies", Kind::Dev),
+            ("dependencies", DependencyKind::Normal),
+            ("build-dependencies", DependencyKind::Build),
+            ("dev-dependencies", DependencyKind::Dev),
         ] {
             found.extend(table.get(name).map(|table| dependencies(table, kind)).unwrap_or_default());
         }
@@ -118,7 +118,7 @@ fn package(folder: &str, table: &Table) -> Manifest {
     }
 }
 
-fn dependencies(table: &Value, kind: Kind) -> Vec<Dependency> {
+fn dependencies(table: &Value, kind: DependencyKind) -> Vec<Dependency> {
     let read = |(key, value): (&String, &Value)| Dependency {
         key: key.clone(),
         package: value.get("package").and_then(Value::as_str).unwrap_or(key).to_owned(),
@@ -155,7 +155,7 @@ mod tests {
         let manifests = Manifests::read(&tree).unwrap();
         assert_eq!(manifests.shared.len(), 2);
         let package = manifests.named("ours").unwrap();
-        let seen: Vec<(&str, &str, Kind, bool)> = package
+        let seen: Vec<(&str, &str, DependencyKind, bool)> = package
             .dependencies
             .iter()
             .map(|one| (one.key.as_str(), one.package.as_str(), one.kind, one.from_workspace))
@@ -163,10 +163,10 @@ mod tests {
         assert_eq!(
             seen,
             [
-                ("clap", "clap", Kind::Normal, true),
-                ("cc", "cc", Kind::Build, false),
-                ("nick", "real", Kind::Dev, false),
-                ("libc", "libc", Kind::Normal, false),
+                ("clap", "clap", DependencyKind::Normal, true),
+                ("cc", "cc", DependencyKind::Build, false),
+                ("nick", "real", DependencyKind::Dev, false),
+                ("libc", "libc", DependencyKind::Normal, false),
             ]
         );
     }

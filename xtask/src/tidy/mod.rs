@@ -9,6 +9,7 @@
 //! fuzz_targets  file, [[bin]] and seeds agree       unsafe_code  only where listed, each with its SAFETY
 //! text          what must not be written anywhere   links        what documents point to is there
 //! book          docs/SUMMARY.md names every page     plants       who finds each planted bug is told
+//! names         a type's name says what it is        words        the field's word for each thing
 //! ```
 
 mod arrows;
@@ -20,11 +21,13 @@ mod headers;
 mod length;
 mod links;
 mod manifest;
+mod names;
 mod plants;
 pub mod source;
 mod text;
 mod tree;
 mod unsafe_code;
+mod words;
 
 use std::fmt;
 
@@ -92,6 +95,8 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     violations.extend(links::check(tree));
     violations.extend(book::check(tree));
     violations.extend(plants::check(tree));
+    violations.extend(names::check(tree));
+    violations.extend(words::check(tree));
     violations.sort();
     violations
 }
@@ -102,8 +107,8 @@ mod tests {
 
     #[test]
     fn a_violation_names_its_place() {
-        assert_eq!(Violation::new("a.rs", 3, "mend it").to_string(), "a.rs:3: mend it");
-        assert_eq!(Violation::new("a.rs", 0, "mend it").to_string(), "a.rs: mend it");
+        assert_eq!(Violation::new("a.rs", 3, "repair it").to_string(), "a.rs:3: repair it");
+        assert_eq!(Violation::new("a.rs", 0, "repair it").to_string(), "a.rs: repair it");
     }
 
     #[test]
@@ -128,6 +133,8 @@ mod tests {
             ("crates/wire/src/planted.rs", "//! Bugs.\npub enum Bug {\n    One,\n}\n"),
             ("fuzz/Cargo.toml", "[package]\nname = \"zerohop-fuzz\"\n"),
             ("fuzz/targets/frame.rs", "//! Frames.\n"),
+            ("crates/wire/src/told.rs", "//! Told.\nstruct Told;\n"),
+            ("tidy/words.toml", "told = \"reported\"\n"),
         ]);
         let said: Vec<String> = check(&tree).iter().map(Violation::to_string).collect();
         let said = said.join("\n");
@@ -142,6 +149,8 @@ mod tests {
             "gone.md",
             "the book does not have this page",
             "which test finds `One`",
+            "does not say what it is",
+            "not a word of the field",
         ] {
             assert!(said.contains(mark), "no {mark} in:\n{said}");
         }

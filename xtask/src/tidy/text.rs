@@ -69,7 +69,7 @@ fn in_rust(split: &Split) -> Vec<(usize, String)> {
         let skips = ["#[ignore]", "#[ignore=", "#![ignore]"].iter().any(|mark| plain.contains(mark))
             || (plain.contains("cfg_attr(") && (plain.contains(",ignore)") || plain.contains(",ignore=")));
         if skips {
-            told.push((number + 1, "a skipped test proves nothing: mend it, or take it out".to_owned()));
+            told.push((number + 1, "a skipped test proves nothing: repair it, or take it out".to_owned()));
         }
     }
     for (number, line) in split.comments.lines().enumerate() {

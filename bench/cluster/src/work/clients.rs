@@ -13,13 +13,13 @@ use bench_common::process::now;
 use bench_common::workload::Records;
 use tokio::runtime::Builder;
 use tokio::task::{LocalSet, spawn_local};
-use zerohop_client::{Client, Error, Keyspace, Options};
+use zerohop_client::{Client, ClientOptions, Error, Keyspace};
 
 use crate::limits::{CLIENTS, OPERATION};
 use crate::servers::KEYSPACE;
 
 /// What one client has seen.
-struct Inserted {
+struct ClientInserts {
     client: usize,
     /// Of each of its records, in their order: the version acknowledged last, and the one tried last.
     versions: Vec<(u8, u8)>,
@@ -32,7 +32,7 @@ struct Inserted {
 
 /// What all have seen, and what is found in the end.
 #[derive(Default)]
-pub(crate) struct Seen {
+pub(crate) struct AllInserts {
     pub(crate) acknowledged: u64,
     pub(crate) failed: u64,
     pub(crate) lost: u64,
@@ -47,7 +47,7 @@ pub(crate) fn insert_until(
     begun: &Sender<()>,
     endpoints: &[SocketAddr],
     records: Records,
-) -> Result<Seen, Failure> {
+) -> Result<AllInserts, Failure> {
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build()
@@ -69,8 +69,12 @@ pub(crate) fn insert_until(
     })
 }
 
-async fn read_back(all: Vec<Inserted>, keyspace: &Keyspace, records: &Records) -> Result<Seen, Failure> {
-    let mut seen = Seen::default();
+async fn read_back(
+    all: Vec<ClientInserts>,
+    keyspace: &Keyspace,
+    records: &Records,
+) -> Result<AllInserts, Failure> {
+    let mut seen = AllInserts::default();
     for inserted in all {
         seen.acknowledged += inserted.acknowledged;
         seen.failed += inserted.failed;
@@ -97,16 +101,21 @@ pub(super) async fn connect(endpoints: &[SocketAddr]) -> Result<Keyspace, Failur
 pub(super) async fn connect_client(endpoints: &[SocketAddr]) -> Result<(Client, Keyspace), Failure> {
     let endpoints: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
     let endpoints: Vec<&str> = endpoints.iter().map(String::as_str).collect();
-    let options = Options { deadline: OPERATION, ..Options::default() };
+    let options = ClientOptions { deadline: OPERATION, ..ClientOptions::default() };
     let client = Client::connect_with(&endpoints, options).await.map_err(said)?;
     let keyspace = client.keyspace(KEYSPACE).await.map_err(said)?;
     Ok((client, keyspace))
 }
 
 /// Versions are numbers of a byte, and 0 stands for none: behind 255 they begin again at 1.
-async fn insert(client: usize, keyspace: Keyspace, records: Rc<Records>, stop: Arc<AtomicBool>) -> Inserted {
+async fn insert(
+    client: usize,
+    keyspace: Keyspace,
+    records: Rc<Records>,
+    stop: Arc<AtomicBool>,
+) -> ClientInserts {
     let own: Vec<u32> = (client as u32..records.count()).step_by(CLIENTS).collect();
-    let mut seen = Inserted {
+    let mut seen = ClientInserts {
         client,
         versions: vec![(0, 0); own.len()],
         acknowledged: 0,

@@ -10,12 +10,12 @@ use std::time::Duration;
 use bench_common::failure::Failure;
 use bench_common::process::{now, pause};
 use bench_common::protocol::map_of;
-use bench_common::reading::Reading;
+use bench_common::reading::Measurement;
 use bench_common::workload::Records;
 use zerohop_placement::ClusterMap;
 
 use super::Orders;
-use super::clients::{Seen, insert_until};
+use super::clients::{AllInserts, insert_until};
 use crate::limits::{MAP_POLL, NODES, WHOLE};
 use crate::servers::{Cluster, KEYSPACE, Place, Setting};
 
@@ -23,7 +23,7 @@ use crate::servers::{Cluster, KEYSPACE, Place, Setting};
 const SETTING: Setting = Setting { durability: "interval", replicas: 3, min_in_sync: 2 };
 
 /// A node is killed that leads partitions: each round another.
-pub(super) fn failover(place: Place, orders: &Orders) -> Result<Reading, Failure> {
+pub(super) fn failover(place: Place, orders: &Orders) -> Result<Measurement, Failure> {
     let before = Duration::from_secs_f64(orders.seconds);
     under_load(place, orders, |cluster, reading| {
         pause(before);
@@ -55,7 +55,7 @@ pub(super) fn failover(place: Place, orders: &Orders) -> Result<Reading, Failure
 }
 
 /// Each node is asked to end and started again; the next one follows when all copies are in sync.
-pub(super) fn rolling(place: Place, orders: &Orders) -> Result<Reading, Failure> {
+pub(super) fn rolling(place: Place, orders: &Orders) -> Result<Measurement, Failure> {
     let turns = orders.turns;
     under_load(place, orders, |cluster, reading| {
         let (mut ending, mut whole) = (Duration::ZERO, Duration::ZERO);
@@ -83,15 +83,15 @@ pub(super) fn rolling(place: Place, orders: &Orders) -> Result<Reading, Failure>
 fn under_load(
     place: Place,
     orders: &Orders,
-    disturb: impl FnOnce(&mut Cluster, &mut Reading) -> Result<(), Failure>,
-) -> Result<Reading, Failure> {
+    disturb: impl FnOnce(&mut Cluster, &mut Measurement) -> Result<(), Failure>,
+) -> Result<Measurement, Failure> {
     let mut cluster = Cluster::of_zerohop(place)?;
     cluster.create_keyspace(SETTING)?;
     let endpoints = cluster.addresses.clone();
     let records = Records::new(orders.records, orders.seed);
     let stop = Arc::new(AtomicBool::new(false));
     let (begin, begun) = channel();
-    let mut reading = Reading::default();
+    let mut reading = Measurement::default();
     thread::scope(|scope| {
         let clients = scope.spawn(|| insert_until(&stop, &begin, &endpoints, records));
         // If they cannot begin, their end says why.
@@ -104,7 +104,7 @@ fn under_load(
         // What befell the servers says more than what the clients met.
         disturbed?;
         cluster.check()?;
-        let Seen { acknowledged, failed, lost, gap, said } = seen?;
+        let AllInserts { acknowledged, failed, lost, gap, said } = seen?;
         reading.put("K op/s", acknowledged as f64 / took / 1e3);
         reading.put("longest gap ms", gap.as_secs_f64() * 1e3);
         reading.put("failed operations", failed as f64);

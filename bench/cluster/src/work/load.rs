@@ -13,7 +13,7 @@ use bench_common::generator::{Feed, Generator, Table};
 use bench_common::histogram::Histogram;
 use bench_common::process::now;
 use bench_common::protocol::{Op, Protocol, Routing, Zerohop};
-use bench_common::reading::Reading;
+use bench_common::reading::Measurement;
 use bench_common::usage::own_cpu;
 use bench_common::workload::{Records, shuffled};
 
@@ -25,7 +25,7 @@ use crate::servers::{Cluster, KEYSPACE, Place, Setting};
 /// Connections, each with the number of the list of records that it asks for.
 type Connections<P> = Vec<(usize, TcpStream, P)>;
 
-pub(super) fn on_zerohop(setting: Setting, place: Place, orders: &Orders) -> Result<Reading, Failure> {
+pub(super) fn on_zerohop(setting: Setting, place: Place, orders: &Orders) -> Result<Measurement, Failure> {
     let mut cluster = Cluster::of_zerohop(place)?;
     cluster.create_keyspace(setting)?;
     let table = Table::new(Records::new(orders.records, orders.seed));
@@ -39,7 +39,7 @@ pub(super) fn on_zerohop(setting: Setting, place: Place, orders: &Orders) -> Res
     reading
 }
 
-pub(super) fn on_etcd(is_at_leader: bool, place: Place, orders: &Orders) -> Result<Reading, Failure> {
+pub(super) fn on_etcd(is_at_leader: bool, place: Place, orders: &Orders) -> Result<Measurement, Failure> {
     let mut cluster = Cluster::of_etcd(place)?;
     let members = match is_at_leader {
         true => vec![cluster.addresses[cluster.leader()?]],
@@ -63,10 +63,10 @@ fn measure<P: Protocol>(
     mut table: Table,
     cluster: &Cluster,
     orders: &Orders,
-) -> Result<Reading, Failure> {
+) -> Result<Measurement, Failure> {
     let mut generator = Generator::of_lanes(connections)?;
     generator.run(Op::Insert, Feed::of_lanes(lanes, None), 1, &mut table, &mut Histogram::new())?;
-    let mut reading = Reading::default();
+    let mut reading = Measurement::default();
     for (op, name) in [(Op::Insert, "insert"), (Op::Lookup, "lookup")] {
         let mut for_seconds = |seconds: f64| {
             let (servers, client, start) = (cluster.cpu()?, own_cpu(), now());

@@ -10,7 +10,7 @@ mod start;
 mod transactions;
 
 use bench_common::failure::Failure;
-use bench_common::reading::Reading;
+use bench_common::reading::Measurement;
 
 use crate::servers::{Place, Setting};
 pub(crate) use moving::Log;
@@ -57,7 +57,7 @@ pub(crate) struct Orders {
 }
 
 /// Starts the servers, does the work, ends the servers.
-pub(crate) fn run(work: Work, place: Place, orders: &Orders) -> Result<Reading, Failure> {
+pub(crate) fn run(work: Work, place: Place, orders: &Orders) -> Result<Measurement, Failure> {
     match work {
         Work::Load(setting) => load::on_zerohop(setting, place, orders),
         Work::LoadEtcd { is_at_leader } => load::on_etcd(is_at_leader, place, orders),

@@ -16,14 +16,14 @@ use bench_common::driver::say;
 use bench_common::failure::Failure;
 use bench_common::process::{now, pause};
 use bench_common::protocol::map_of;
-use bench_common::reading::Reading;
+use bench_common::reading::Measurement;
 use bench_common::workload::Draws;
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
 use zerohop_placement::ClusterMap;
 
 use super::clients::{connect, said};
-use super::paced::{Paced, run_until};
+use super::paced::{PacedLoad, run_until};
 use super::{Orders, copying};
 use crate::limits::{AROUND_SWAP, COPIES, FILLERS, MAP_POLL, MOVE, SETTLE, WHOLE};
 use crate::servers::{Cluster, KEYSPACE, Place};
@@ -37,7 +37,7 @@ pub(crate) enum Log {
     Compacted,
 }
 
-pub(super) fn run(log: Log, place: Place, orders: &Orders) -> Result<Reading, Failure> {
+pub(super) fn run(log: Log, place: Place, orders: &Orders) -> Result<Measurement, Failure> {
     let folders: Vec<PathBuf> =
         (0..crate::limits::NODES).map(|node| place.dir.join(format!("node-{node}"))).collect();
     let copy_to = place.dir.join("copy");
@@ -46,12 +46,12 @@ pub(super) fn run(log: Log, place: Place, orders: &Orders) -> Result<Reading, Fa
     cluster.command(&format!("keyspace create {KEYSPACE} {durability}"))?;
     cluster.wait_until_whole()?;
     let endpoints = cluster.addresses.clone();
-    let records = Filling::new(orders);
+    let records = PartitionFiller::new(orders);
     records.fill(&endpoints, log)?;
     pause(SETTLE);
     let stop = Arc::new(AtomicBool::new(false));
     let (begin, begun) = channel();
-    let mut reading = Reading::default();
+    let mut reading = Measurement::default();
     thread::scope(|scope| {
         let load = scope.spawn(|| run_until(&stop, &begin, &endpoints, orders.rate));
         // If it cannot begin, its end says why.
@@ -68,7 +68,7 @@ pub(super) fn run(log: Log, place: Place, orders: &Orders) -> Result<Reading, Fa
         let seen = load.join().map_err(|_| Failure::Protocol("the load has panicked".into()))?;
         let moved = moved.transpose()?;
         cluster.check()?;
-        let seen: Paced = seen?;
+        let seen: PacedLoad = seen?;
         let Some(moved) = moved else { return Ok(()) };
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let around = (moved.swapped - AROUND_SWAP, moved.swapped + AROUND_SWAP);
@@ -88,7 +88,7 @@ pub(super) fn run(log: Log, place: Place, orders: &Orders) -> Result<Reading, Fa
 }
 
 /// When what happened.
-struct Moved {
+struct MoveTimes {
     before: std::time::Instant,
     copies_begin: std::time::Instant,
     asked: std::time::Instant,
@@ -99,8 +99,8 @@ fn move_it(
     cluster: &Cluster,
     folders: &[PathBuf],
     copy_to: &Path,
-    reading: &mut Reading,
-) -> Result<Moved, Failure> {
+    reading: &mut Measurement,
+) -> Result<MoveTimes, Failure> {
     let before = now();
     pause(AROUND_SWAP);
     let map = map_of(cluster.addresses[0])?;
@@ -151,7 +151,7 @@ fn move_it(
     reading.put("move of copy", rate(took) / rate(copy));
     reading.put("move ms", took.as_secs_f64() * 1e3);
     reading.put("servers' CPU ms", used.ran.as_secs_f64() * 1e3);
-    Ok(Moved { before, copies_begin, asked, swapped })
+    Ok(MoveTimes { before, copies_begin, asked, swapped })
 }
 
 /// The node that leads the partition.
@@ -185,18 +185,18 @@ fn largest_partition(node: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// The records that make the partition as large as it is.
-struct Filling {
+struct PartitionFiller {
     noise: Vec<u8>,
     value_bytes: usize,
     count: u64,
 }
 
-impl Filling {
-    fn new(orders: &Orders) -> Filling {
+impl PartitionFiller {
+    fn new(orders: &Orders) -> PartitionFiller {
         let value_bytes = orders.value_bytes as usize;
         let mut draws = Draws::new(orders.seed);
         let noise = (0..2 * value_bytes.div_ceil(8)).flat_map(|_| draws.draw().to_le_bytes()).collect();
-        Filling {
+        PartitionFiller {
             noise,
             value_bytes,
             count: (u64::from(orders.mebibytes) << 20) / u64::from(orders.value_bytes),
@@ -219,7 +219,7 @@ impl Filling {
             keyspace.insert(&key, self.value(number, 0)).await.map_err(said).map(|_| 0)
         })?;
         on_all(self.count, endpoints, async |keyspace, number| {
-            let version = Filling::version(number, log);
+            let version = PartitionFiller::version(number, log);
             if version == 0 {
                 return Ok(0);
             }

@@ -22,7 +22,7 @@ use crate::limits::{PACE, PACED_MAX};
 
 /// What an operation came to.
 #[derive(Clone, Copy)]
-pub(crate) struct Timed {
+pub(crate) struct TimedOperation {
     /// When it was due.
     pub(crate) due: Instant,
     /// From then to its answer.
@@ -31,9 +31,9 @@ pub(crate) struct Timed {
 
 /// What the load has seen.
 #[derive(Default)]
-pub(crate) struct Paced {
+pub(crate) struct PacedLoad {
     /// Those that took longer than [`KEPT_FROM`]; of the others nobody asks when they were.
-    pub(crate) slow: Vec<Timed>,
+    pub(crate) slow: Vec<TimedOperation>,
     pub(crate) done: u64,
     pub(crate) failed: u64,
     /// Operations that were left out, as [`PACED_MAX`] were waited for.
@@ -48,7 +48,7 @@ pub(crate) const KEPT_FROM: Duration = Duration::from_millis(1);
 /// Of how many records the load is, beside those that fill the partition.
 pub(crate) const RECORDS: u32 = 10_000;
 
-impl Paced {
+impl PacedLoad {
     /// The slowest of those that were under way at some time of this interval.
     pub(crate) fn slowest(&self, from: Instant, to: Instant) -> Duration {
         let within = self.slow.iter().filter(|one| one.due <= to && one.due + one.took >= from);
@@ -62,7 +62,7 @@ pub(crate) fn run_until(
     begun: &Sender<()>,
     endpoints: &[SocketAddr],
     rate: u32,
-) -> Result<Paced, Failure> {
+) -> Result<PacedLoad, Failure> {
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build()
@@ -73,7 +73,7 @@ pub(crate) fn run_until(
         for index in 0..RECORDS {
             keyspace.insert(records.key(index), records.value(index, 0)).await.map_err(said)?;
         }
-        let seen = Rc::new(RefCell::new(Paced::default()));
+        let seen = Rc::new(RefCell::new(PacedLoad::default()));
         let mut waiting = VecDeque::new();
         // Whoever does not listen any more has told it to stop.
         let _ = begun.send(());
@@ -106,7 +106,7 @@ async fn one(
     keyspace: Rc<Keyspace>,
     records: Rc<Records>,
     (number, due): (u64, Instant),
-    seen: Rc<RefCell<Paced>>,
+    seen: Rc<RefCell<PacedLoad>>,
 ) {
     let index = (number / 2 % u64::from(RECORDS)) as u32;
     let key = records.key(index);
@@ -122,7 +122,7 @@ async fn one(
         Ok(true) => {
             seen.done += 1;
             if took >= KEPT_FROM {
-                seen.slow.push(Timed { due, took });
+                seen.slow.push(TimedOperation { due, took });
             }
             return;
         }

@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 
 use bench_common::failure::Failure;
-use bench_common::reading::Reading;
+use bench_common::reading::Measurement;
 use tokio::runtime::Builder;
 use zerohop_client::{Client, Error};
 
 use crate::servers::{self, Place};
 
-pub(super) fn from_nothing(place: &Place) -> Result<Reading, Failure> {
+pub(super) fn from_nothing(place: &Place) -> Result<Measurement, Failure> {
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build()
@@ -22,7 +22,7 @@ pub(super) fn from_nothing(place: &Place) -> Result<Reading, Failure> {
         }
         Err(_) => false,
     })?;
-    let mut reading = Reading::default();
+    let mut reading = Measurement::default();
     reading.put("serving after ms", took.as_secs_f64() * 1e3);
     reading.put("copies of a record", f64::from(copies));
     Ok(reading)

@@ -10,7 +10,7 @@ use bench_common::generator::{Feed, Generator, Table};
 use bench_common::histogram::Histogram;
 use bench_common::process::now;
 use bench_common::protocol::Op;
-use bench_common::reading::Reading;
+use bench_common::reading::Measurement;
 use bench_common::workload::{Draws, Records, shuffled};
 use tokio::runtime::Builder;
 use tokio::task::{LocalSet, spawn_local};
@@ -42,7 +42,7 @@ struct Run {
     failed: Cell<u64>,
 }
 
-pub(super) fn on_zerohop(setting: Setting, place: Place, orders: &Orders) -> Result<Reading, Failure> {
+pub(super) fn on_zerohop(setting: Setting, place: Place, orders: &Orders) -> Result<Measurement, Failure> {
     let mut cluster = Cluster::of_zerohop(place)?;
     cluster.create_keyspace(setting)?;
     let runtime = Builder::new_current_thread()
@@ -55,7 +55,7 @@ pub(super) fn on_zerohop(setting: Setting, place: Place, orders: &Orders) -> Res
     measured
 }
 
-async fn measure(cluster: &Cluster, orders: &Orders) -> Result<Reading, Failure> {
+async fn measure(cluster: &Cluster, orders: &Orders) -> Result<Measurement, Failure> {
     let records = Records::new(orders.records, orders.seed);
     let mut sum = 0.0;
     let demand = (1..=orders.records).map(|rank| {
@@ -67,7 +67,7 @@ async fn measure(cluster: &Cluster, orders: &Orders) -> Result<Reading, Failure>
     for _ in 0..CONTENDED.iter().copied().max().unwrap_or(CLIENTS).max(CLIENTS) {
         clients.push(connect_client(&cluster.addresses).await?);
     }
-    let mut reading = Reading::default();
+    let mut reading = Measurement::default();
     let alone = &clients[..1];
     let all = &clients[..CLIENTS];
     let us = |latencies: &Histogram| latencies.percentile(0.5) as f64 / 1e3;
@@ -172,14 +172,14 @@ impl Run {
 }
 
 /// The same two keys in one transaction of etcd: as many connections, the members share them.
-pub(super) fn on_etcd(place: Place, orders: &Orders) -> Result<Reading, Failure> {
+pub(super) fn on_etcd(place: Place, orders: &Orders) -> Result<Measurement, Failure> {
     let mut cluster = Cluster::of_etcd(place)?;
     let members = cluster.addresses.clone();
     let order = shuffled(orders.records, orders.seed);
     let lanes: Vec<Vec<u32>> = (0..members.len())
         .map(|lane| order.iter().skip(lane).step_by(members.len()).copied().collect())
         .collect();
-    let mut reading = Reading::default();
+    let mut reading = Measurement::default();
     for (clients, figure) in [(1, "two-key p50 us"), (CLIENTS, "two-key K txn/s")] {
         let open = |lane: usize| Etcd::open_pairs(members[lane]).map(|(stream, etcd)| (lane, stream, etcd));
         let connections = (0..clients).map(|client| open(client % lanes.len()));

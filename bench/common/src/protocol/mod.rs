@@ -55,13 +55,13 @@ pub enum Answer<'b> {
         /// Which request.
         slot: usize,
         /// What it says.
-        said: Said<'b>,
+        said: AnswerContent<'b>,
     },
 }
 
 /// What an answer says.
 #[derive(Debug, PartialEq)]
-pub enum Said<'b> {
+pub enum AnswerContent<'b> {
     /// An insert was done, or a remove that found a record.
     Done,
     /// There is no record.

@@ -1,6 +1,6 @@
 //! The Redis protocol (RESP 2): `SET`, `GET`, `DEL`, pipelined, answered in their order.
 
-use super::{Answer, Op, Protocol, Request, Said, line, number};
+use super::{Answer, AnswerContent, Op, Protocol, Request, line, number};
 use crate::failure::Failure;
 
 /// A connection to `redis-server`.
@@ -35,17 +35,17 @@ impl Protocol for Resp {
     fn answer<'b>(&'b mut self, _op: Op, bytes: &'b [u8]) -> Result<Answer<'b>, Failure> {
         let Some((first, rest)) = line(bytes) else { return Ok(Answer::Unfinished) };
         let (said, rest) = match first {
-            b"+OK" | b":1" => (Said::Done, rest),
-            b"$-1" | b":0" => (Said::Absent, rest),
+            b"+OK" | b":1" => (AnswerContent::Done, rest),
+            b"$-1" | b":0" => (AnswerContent::Absent, rest),
             [b'$', length @ ..] => {
                 let length =
                     number(length).ok_or_else(|| Failure::Protocol("a length that is none".into()))?;
                 if rest.len() < length + 2 {
                     return Ok(Answer::Unfinished);
                 }
-                (Said::Value(&rest[..length]), &rest[length + 2..])
+                (AnswerContent::Value(&rest[..length]), &rest[length + 2..])
             }
-            other => (Said::Other(String::from_utf8_lossy(other).into_owned()), rest),
+            other => (AnswerContent::Other(String::from_utf8_lossy(other).into_owned()), rest),
         };
         let slot = self.answered;
         self.answered += 1;
@@ -71,12 +71,12 @@ mod tests {
 
     #[test]
     fn answers_are_told_apart() {
-        reads(Resp::default, Op::Insert, b"+OK\r\n", Said::Done);
-        reads(Resp::default, Op::Lookup, b"$5\r\na\r\nb\n\r\n", Said::Value(b"a\r\nb\n"));
-        reads(Resp::default, Op::Lookup, b"$-1\r\n", Said::Absent);
-        reads(Resp::default, Op::Remove, b":1\r\n", Said::Done);
-        reads(Resp::default, Op::Remove, b":0\r\n", Said::Absent);
-        reads(Resp::default, Op::Insert, b"-OOM no room\r\n", Said::Other("-OOM no room".into()));
+        reads(Resp::default, Op::Insert, b"+OK\r\n", AnswerContent::Done);
+        reads(Resp::default, Op::Lookup, b"$5\r\na\r\nb\n\r\n", AnswerContent::Value(b"a\r\nb\n"));
+        reads(Resp::default, Op::Lookup, b"$-1\r\n", AnswerContent::Absent);
+        reads(Resp::default, Op::Remove, b":1\r\n", AnswerContent::Done);
+        reads(Resp::default, Op::Remove, b":0\r\n", AnswerContent::Absent);
+        reads(Resp::default, Op::Insert, b"-OOM no room\r\n", AnswerContent::Other("-OOM no room".into()));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What the tests of a protocol ask of it, in this package and in those of the benchmarks.
 
-use super::{Answer, Op, Protocol, Request, Said};
+use super::{Answer, AnswerContent, Op, Protocol, Request};
 use crate::workload::Records;
 
 /// The bytes of one request on record 3, its key and its value.
@@ -20,7 +20,7 @@ pub fn bytes(protocol: &mut impl Protocol, op: Op) -> (Vec<u8>, Vec<u8>, Vec<u8>
 ///
 /// # Panics
 /// If not.
-pub fn reads<P: Protocol>(mut fresh: impl FnMut() -> P, op: Op, bytes: &[u8], said: Said<'_>) {
+pub fn reads<P: Protocol>(mut fresh: impl FnMut() -> P, op: Op, bytes: &[u8], said: AnswerContent<'_>) {
     for end in 0..bytes.len() {
         assert_eq!(fresh().answer(op, &bytes[..end]).ok(), Some(Answer::Unfinished), "{end} bytes");
     }

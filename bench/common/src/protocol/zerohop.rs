@@ -14,11 +14,12 @@ use zerohop_wire::ids::{
     KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, RequestId, Sequence, SessionId, Timestamp,
 };
 use zerohop_wire::messages::{
-    Change, ClusterId, Condition, Expiry, Hello, MapGet, Outcome, Query, Read, SessionOpen, Stamp, Write,
+    ClusterId, Condition, Expiry, Hello, MapGet, Outcome, Query, RecordRead, RecordWrite, SessionOpen, Stamp,
+    WriteChange,
 };
-use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Failure as Refusal, Features, Message};
+use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure as Refusal, Features, Message};
 
-use super::{Answer, Op, Protocol, Request, Said, connect};
+use super::{Answer, AnswerContent, Op, Protocol, Request, connect};
 use crate::failure::Failure;
 use crate::limits::ANSWER_WAIT;
 use crate::workload::Records;
@@ -91,7 +92,7 @@ impl Routing {
 /// # Errors
 /// If it does not answer.
 pub fn map_of(manager: SocketAddr) -> Result<ClusterMap, Failure> {
-    fetched(&mut Opened::hello(manager)?)
+    fetched(&mut BlockingConnection::hello(manager)?)
 }
 
 /// Whether a node serves: the instance that its map names has looked a record up.
@@ -110,8 +111,8 @@ pub fn is_ready(manager: SocketAddr) -> Result<(), Failure> {
         partition_epoch: route.epoch,
         ..Envelope::default()
     };
-    let read = Message::Read { seen: Timestamp::ZERO, read: Read { key, query: Query::Lookup } };
-    Opened::hello(instance)?.ask_about(envelope, &read, |message| match message {
+    let read = Message::Read { seen: Timestamp::ZERO, read: RecordRead { key, query: Query::Lookup } };
+    BlockingConnection::hello(instance)?.ask_about(envelope, &read, |message| match message {
         Message::Answer(Ok(_) | Err(Refusal::NotFound)) => Some(()),
         _ => None,
     })
@@ -126,14 +127,14 @@ pub struct Zerohop {
     /// The highest version seen, which every request carries.
     seen: Timestamp,
     /// By partition.
-    lanes: Vec<Lane>,
+    lanes: Vec<SequenceLane>,
     turn: u64,
     scratch: Vec<u8>,
 }
 
 /// The numbers of a session in one partition.
 #[derive(Clone, Copy, Default)]
-struct Lane {
+struct SequenceLane {
     next: u64,
     /// The first one of the turn below.
     lowest: u64,
@@ -146,7 +147,7 @@ impl Zerohop {
     /// # Errors
     /// If it does not answer.
     pub fn open(routing: &Rc<Routing>, lane: usize) -> Result<(TcpStream, Zerohop), Failure> {
-        let mut opened = Opened::hello(routing.instances[lane])?;
+        let mut opened = BlockingConnection::hello(routing.instances[lane])?;
         let session = opened.ask(&Message::SessionOpen(SessionOpen), |message| match message {
             Message::SessionOpened(opened) => Some(opened.session),
             _ => None,
@@ -155,7 +156,7 @@ impl Zerohop {
     }
 
     fn new(routing: Rc<Routing>, session: SessionId) -> Zerohop {
-        let lanes = vec![Lane { next: 1, lowest: 1, turn: 0 }; routing.epochs.len()];
+        let lanes = vec![SequenceLane { next: 1, lowest: 1, turn: 0 }; routing.epochs.len()];
         let decoder = Decoder::agreed(1, Features::default());
         let (seen, encoder) = (session.issued, Encoder::default());
         Zerohop { routing, encoder, decoder, session, seen, lanes, turn: 0, scratch: Vec::new() }
@@ -190,13 +191,13 @@ impl Protocol for Zerohop {
         let key = request.key.as_slice();
         let write = |stamp, change| Message::Write {
             stamp,
-            write: Write { key, condition: Condition::Always, change },
+            write: RecordWrite { key, condition: Condition::Always, change },
         };
         let message = match request.op {
-            Op::Lookup => Message::Read { seen: self.seen, read: Read { key, query: Query::Lookup } },
-            Op::Remove => write(self.stamp(partition), Change::Remove),
+            Op::Lookup => Message::Read { seen: self.seen, read: RecordRead { key, query: Query::Lookup } },
+            Op::Remove => write(self.stamp(partition), WriteChange::Remove),
             Op::Insert => {
-                let change = Change::Insert { value: request.value, expiry: Expiry::Never };
+                let change = WriteChange::Insert { value: request.value, expiry: Expiry::Never };
                 write(self.stamp(partition), change)
             }
         };
@@ -205,10 +206,10 @@ impl Protocol for Zerohop {
 
     fn answer<'b>(&'b mut self, op: Op, bytes: &'b [u8]) -> Result<Answer<'b>, Failure> {
         let (frame, used) = match self.decoder.decode(bytes) {
-            Decoded::Need(_) => return Ok(Answer::Unfinished),
-            Decoded::Frame { frame, used } => (frame, used),
-            Decoded::Refused { failure, .. } => return Err(refused(failure)),
-            Decoded::Broken(broken) => return Err(Failure::Protocol(broken.to_string())),
+            DecodeResult::Need(_) => return Ok(Answer::Unfinished),
+            DecodeResult::Frame { frame, used } => (frame, used),
+            DecodeResult::Refused { failure, .. } => return Err(refused(failure)),
+            DecodeResult::Broken(broken) => return Err(Failure::Protocol(broken.to_string())),
         };
         let (turn, slot) = (frame.envelope.request.0 >> SLOT_BITS, frame.envelope.request.0 & 0xFFFF);
         if turn != self.turn {
@@ -217,31 +218,31 @@ impl Protocol for Zerohop {
         let said = match frame.message(&mut self.scratch).map_err(refused)? {
             Message::Answer(Ok(Outcome::Done { version, number })) => {
                 self.seen = self.seen.max(version);
-                if op == Op::Remove && number == 0 { Said::Absent } else { Said::Done }
+                if op == Op::Remove && number == 0 { AnswerContent::Absent } else { AnswerContent::Done }
             }
             Message::Answer(Ok(Outcome::Value { version, bytes, .. })) => {
                 self.seen = self.seen.max(version);
-                Said::Value(bytes)
+                AnswerContent::Value(bytes)
             }
-            Message::Answer(Err(Refusal::NotFound)) => Said::Absent,
-            Message::Answer(Err(refusal)) => Said::Other(refusal.to_string()),
-            other => Said::Other(format!("a frame of kind {:?}", other.kind())),
+            Message::Answer(Err(Refusal::NotFound)) => AnswerContent::Absent,
+            Message::Answer(Err(refusal)) => AnswerContent::Other(refusal.to_string()),
+            other => AnswerContent::Other(format!("a frame of kind {:?}", other.kind())),
         };
         Ok(Answer::Whole { used, slot: slot as usize, said })
     }
 }
 
 /// A connection that was greeted, whose calls block.
-struct Opened {
+struct BlockingConnection {
     stream: TcpStream,
     decoder: Decoder,
     request: u64,
 }
 
-impl Opened {
-    fn hello(address: SocketAddr) -> Result<Opened, Failure> {
+impl BlockingConnection {
+    fn hello(address: SocketAddr) -> Result<BlockingConnection, Failure> {
         let stream = connect(address)?;
-        let mut opened = Opened { stream, decoder: Decoder::before_hello(), request: 0 };
+        let mut opened = BlockingConnection { stream, decoder: Decoder::before_hello(), request: 0 };
         let hello = Hello {
             version_min: 1,
             version_max: 1,
@@ -286,8 +287,8 @@ impl Opened {
         bytes.clear();
         loop {
             let need = match self.decoder.decode(&bytes) {
-                Decoded::Need(need) => need,
-                Decoded::Frame { frame, .. } => {
+                DecodeResult::Need(need) => need,
+                DecodeResult::Frame { frame, .. } => {
                     let mut scratch = Vec::new();
                     let answer = frame.message(&mut scratch).map_err(refused)?;
                     let other = match &answer {
@@ -296,8 +297,8 @@ impl Opened {
                     };
                     return read(answer).ok_or(Failure::Protocol(other));
                 }
-                Decoded::Refused { failure, .. } => return Err(refused(failure)),
-                Decoded::Broken(broken) => return Err(Failure::Protocol(broken.to_string())),
+                DecodeResult::Refused { failure, .. } => return Err(refused(failure)),
+                DecodeResult::Broken(broken) => return Err(Failure::Protocol(broken.to_string())),
             };
             let have = bytes.len();
             bytes.resize(need, 0);
@@ -306,7 +307,7 @@ impl Opened {
     }
 }
 
-fn fetched(manager: &mut Opened) -> Result<ClusterMap, Failure> {
+fn fetched(manager: &mut BlockingConnection) -> Result<ClusterMap, Failure> {
     let map = manager.ask(&Message::MapGet(MapGet { since: MapEpoch(0) }), |message| match message {
         Message::Map(map) => Some(ClusterMap::decode(map.encoded)),
         _ => None,
@@ -338,7 +339,7 @@ mod tests {
         let (key, value) = (records.key(index), records.value(index, 0));
         let mut out = Vec::new();
         zerohop.request(&Request { op, index, key, value, slot: 5 }, &mut out).unwrap();
-        let Decoded::Frame { frame, used } = Decoder::agreed(1, Features::default()).decode(&out) else {
+        let DecodeResult::Frame { frame, used } = Decoder::agreed(1, Features::default()).decode(&out) else {
             panic!("no frame")
         };
         assert_eq!(used, out.len());
@@ -346,14 +347,14 @@ mod tests {
         let stamp = match frame.message(&mut scratch).unwrap() {
             Message::Write { stamp, write } => {
                 let change = match op {
-                    Op::Insert => Change::Insert { value, expiry: Expiry::Never },
-                    _ => Change::Remove,
+                    Op::Insert => WriteChange::Insert { value, expiry: Expiry::Never },
+                    _ => WriteChange::Remove,
                 };
-                assert_eq!(write, Write { key, condition: Condition::Always, change });
+                assert_eq!(write, RecordWrite { key, condition: Condition::Always, change });
                 stamp
             }
             Message::Read { seen, read } => {
-                assert_eq!((op, read), (Op::Lookup, Read { key, query: Query::Lookup }));
+                assert_eq!((op, read), (Op::Lookup, RecordRead { key, query: Query::Lookup }));
                 Stamp { seen, ..Stamp::default() }
             }
             other => panic!("{other:?}"),
@@ -390,7 +391,7 @@ mod tests {
         assert_eq!(next(&mut zerohop, Op::Insert, 0), (4, 3));
     }
 
-    fn answered(answer: zerohop_wire::messages::Answer<'_>) -> Vec<u8> {
+    fn answered(answer: zerohop_wire::messages::OperationAnswer<'_>) -> Vec<u8> {
         let envelope = Envelope { request: RequestId(1 << 16), ..Envelope::default() };
         let mut out = Vec::new();
         Encoder::default().encode(&envelope, &Message::Answer(answer), &mut out).unwrap();
@@ -401,12 +402,12 @@ mod tests {
     fn answers_are_told_apart_and_their_versions_remembered() {
         let records = Records::new(1, 1);
         let done = |number| answered(Ok(Outcome::Done { version: Timestamp(50), number }));
-        reads(|| fresh(&records), Op::Insert, &done(0), Said::Done);
-        reads(|| fresh(&records), Op::Remove, &done(1), Said::Done);
-        reads(|| fresh(&records), Op::Remove, &done(0), Said::Absent);
+        reads(|| fresh(&records), Op::Insert, &done(0), AnswerContent::Done);
+        reads(|| fresh(&records), Op::Remove, &done(1), AnswerContent::Done);
+        reads(|| fresh(&records), Op::Remove, &done(0), AnswerContent::Absent);
         let value = answered(Ok(Outcome::Value { version: Timestamp(3), length: 2, bytes: b"ab" }));
-        reads(|| fresh(&records), Op::Lookup, &value, Said::Value(b"ab"));
-        reads(|| fresh(&records), Op::Lookup, &answered(Err(Refusal::NotFound)), Said::Absent);
+        reads(|| fresh(&records), Op::Lookup, &value, AnswerContent::Value(b"ab"));
+        reads(|| fresh(&records), Op::Lookup, &answered(Err(Refusal::NotFound)), AnswerContent::Absent);
 
         let mut zerohop = fresh(&records);
         zerohop.answer(Op::Insert, &done(0)).unwrap();

@@ -6,7 +6,7 @@
 
 use zerohop_engine::{Durability, EngineOptions, PartitionOptions};
 
-use super::{Bound, Case, Clock, Reading, Scenario, Target, label, us};
+use super::{Bound, Case, Clock, Scenario, ScenarioReading, Target, label, us};
 use crate::failure::Failure;
 use crate::measure::{cpu_time, disk_bytes, expect, percentile, timed};
 use crate::subjects::Subject;
@@ -52,7 +52,7 @@ fn targets(partitions: &[usize]) -> Vec<Target> {
     partitions.iter().flat_map(both).collect()
 }
 
-fn run(case: &Case) -> Result<Reading, Failure> {
+fn run(case: &Case) -> Result<ScenarioReading, Failure> {
     let records = Records { seed: case.seed };
     let count = usize::try_from(case.records)
         .map_err(|_| Failure::Usage(format!("{} records are too many", case.records)))?;
@@ -96,7 +96,7 @@ fn run(case: &Case) -> Result<Reading, Failure> {
     }
 
     let operations = samples.len() as f64;
-    let mut reading = Reading::default();
+    let mut reading = ScenarioReading::default();
     reading.put("operations/s", operations / took.as_secs_f64());
     reading.put("p50, us", us(percentile(&mut samples, 0.5)));
     reading.put("p99, us", us(percentile(&mut samples, 0.99)));

@@ -40,7 +40,7 @@ pub(crate) struct Scenario {
     /// What is compared at one number of partitions.
     pub(crate) variants: &'static [&'static str],
     /// Measures one case in this process.
-    pub(crate) run: fn(&Case) -> Result<Reading, Failure>,
+    pub(crate) run: fn(&Case) -> Result<ScenarioReading, Failure>,
     /// What the figures must reach.
     pub(crate) targets: fn(partitions: &[usize]) -> Vec<Target>,
 }
@@ -62,7 +62,7 @@ pub(crate) struct Case {
 
 /// What a child measured, in the order of the table.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Reading {
+pub(crate) struct ScenarioReading {
     pub(crate) figures: Vec<Figure>,
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn find(name: &str) -> Result<&'static Scenario, Failure> {
         .ok_or_else(|| Failure::Usage(format!("no scenario is called {name}")))
 }
 
-impl Reading {
+impl ScenarioReading {
     fn put(&mut self, name: &str, value: f64) {
         self.figures.push(Figure { name: name.into(), value });
     }

@@ -13,7 +13,7 @@ use std::process::Command;
 use rustix::fs::{Advice, Mode, OFlags, fadvise, fsync, open};
 use zerohop_engine::{Durability, PartitionOptions};
 
-use super::{Bound, Case, Clock, Reading, Scenario, Target, check_some, label, mib};
+use super::{Bound, Case, Clock, Scenario, ScenarioReading, Target, check_some, label, mib};
 use crate::child;
 use crate::failure::Failure;
 use crate::limits;
@@ -54,7 +54,7 @@ fn targets(partitions: &[usize]) -> Vec<Target> {
     partitions.iter().flat_map(of).collect()
 }
 
-fn run(case: &Case) -> Result<Reading, Failure> {
+fn run(case: &Case) -> Result<ScenarioReading, Failure> {
     match case.variant.as_str() {
         LOAD_CLOSED => load(case, Durability::DEFAULT),
         LOAD_KILLED => load(case, Durability::Sync),
@@ -66,7 +66,7 @@ fn run(case: &Case) -> Result<Reading, Failure> {
     }
 }
 
-fn load(case: &Case, durability: Durability) -> Result<Reading, Failure> {
+fn load(case: &Case, durability: Durability) -> Result<ScenarioReading, Failure> {
     let records = Records { seed: case.seed };
     let partition_options = PartitionOptions { durability, index_seed: case.seed };
     let (mut store, _) = Zerohop::open_with(&case.dir, options(), case.partitions, partition_options)?;
@@ -87,12 +87,12 @@ fn load(case: &Case, durability: Durability) -> Result<Reading, Failure> {
     } else {
         store.close()?;
     }
-    let mut reading = Reading::default();
+    let mut reading = ScenarioReading::default();
     reading.put("load, s", clock.elapsed().as_secs_f64());
     Ok(reading)
 }
 
-fn recover(case: &Case, load: &str, is_cold: bool) -> Result<Reading, Failure> {
+fn recover(case: &Case, load: &str, is_cold: bool) -> Result<ScenarioReading, Failure> {
     let mut reading = load_elsewhere(case, load)?;
     let disk = disk_bytes(&case.dir)?;
     if is_cold {
@@ -133,7 +133,7 @@ fn durability_of(load: &str) -> Durability {
     if load == LOAD_KILLED { Durability::Sync } else { Durability::DEFAULT }
 }
 
-fn load_elsewhere(case: &Case, variant: &str) -> Result<Reading, Failure> {
+fn load_elsewhere(case: &Case, variant: &str) -> Result<ScenarioReading, Failure> {
     let program = std::env::current_exe()
         .map_err(|source| Failure::Io { doing: "finding this program".into(), source })?;
     let mut command = Command::new(program);

@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use serde::Serialize;
 
-use super::{Bound, Reading, Scenario, Target};
+use super::{Bound, Scenario, ScenarioReading, Target};
 use crate::rounds::Outcome;
 use bench_common::{Spread, table};
 
@@ -19,7 +19,7 @@ pub(crate) struct ScenarioSummary {
     pub(crate) verdicts: Vec<Verdict>,
     pub(crate) failures: Vec<String>,
     /// As measured: label, round, figures.
-    pub(crate) readings: Vec<(String, usize, Reading)>,
+    pub(crate) readings: Vec<(String, usize, ScenarioReading)>,
 }
 
 /// One case over all its rounds.
@@ -45,7 +45,7 @@ impl ScenarioSummary {
         records: u64,
         rounds: usize,
         partitions: &[usize],
-        outcomes: Vec<Outcome<Reading>>,
+        outcomes: Vec<Outcome<ScenarioReading>>,
     ) -> ScenarioSummary {
         let (mut readings, mut failures) = (Vec::new(), Vec::new());
         let mut labels: Vec<String> = Vec::new();
@@ -73,8 +73,8 @@ impl ScenarioSummary {
 }
 
 impl CaseSummary {
-    fn of(label: &str, readings: &[(String, usize, Reading)]) -> CaseSummary {
-        let own: Vec<&Reading> =
+    fn of(label: &str, readings: &[(String, usize, ScenarioReading)]) -> CaseSummary {
+        let own: Vec<&ScenarioReading> =
             readings.iter().filter(|(of, ..)| of == label).map(|(.., reading)| reading).collect();
         let names = own.first().map_or(&[][..], |first| &first.figures);
         let spread = |name: &str| Spread::of(own.iter().filter_map(|reading| reading.get(name)));
@@ -90,7 +90,7 @@ impl CaseSummary {
 
 impl Verdict {
     /// None if its cases gave no figures.
-    fn of(target: &Target, readings: &[(String, usize, Reading)]) -> Option<Verdict> {
+    fn of(target: &Target, readings: &[(String, usize, ScenarioReading)]) -> Option<Verdict> {
         let in_round = |label: &str, round: usize| {
             let mut of_it = readings.iter().filter(|(of, at, _)| of == label && *at == round);
             of_it.next()?.2.get(target.figure)
@@ -172,21 +172,21 @@ mod tests {
         rounds: 3,
         flushes: false,
         variants: &[""],
-        run: |_| Ok(Reading::default()),
+        run: |_| Ok(ScenarioReading::default()),
         targets: |_| {
             let ratio = |bound| Target { figure: "rate", of: "256".into(), over: Some("1".into()), bound };
             vec![ratio(Bound::AtLeast(0.8)), ratio(Bound::Below(0.5))]
         },
     };
 
-    fn outcomes() -> Vec<Outcome<Reading>> {
+    fn outcomes() -> Vec<Outcome<ScenarioReading>> {
         // Ratios of 0.5, 0.9, 1.0.
         let rates = [(100.0, 50.0), (1000.0, 900.0), (10.0, 10.0)];
         let outcome = |label: &str, round, value| Outcome {
             label: label.into(),
             kind: Kind::Ours,
             round,
-            result: Ok(Reading { figures: vec![Figure { name: "rate".into(), value }] }),
+            result: Ok(ScenarioReading { figures: vec![Figure { name: "rate".into(), value }] }),
         };
         let of_round = |(round, (one, many))| [outcome("1", round, one), outcome("256", round, many)];
         rates.into_iter().enumerate().flat_map(of_round).collect()

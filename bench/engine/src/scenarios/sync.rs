@@ -5,7 +5,7 @@
 
 use zerohop_engine::{Durability, PartitionOptions};
 
-use super::{Bound, Case, Clock, Reading, Scenario, Target, check_some, label, mib, us};
+use super::{Bound, Case, Clock, Scenario, ScenarioReading, Target, check_some, label, mib, us};
 use crate::failure::Failure;
 use crate::measure::{cpu_time, percentile, timed};
 use crate::subjects::zerohop::{Zerohop, options};
@@ -40,7 +40,7 @@ fn targets(partitions: &[usize]) -> Vec<Target> {
     others.iter().map(over_first).collect()
 }
 
-fn run(case: &Case) -> Result<Reading, Failure> {
+fn run(case: &Case) -> Result<ScenarioReading, Failure> {
     let records = Records { seed: case.seed };
     let partition_options = PartitionOptions { durability: Durability::Sync, index_seed: case.seed };
     let (mut store, _) = Zerohop::open_with(&case.dir, options(), case.partitions, partition_options)?;
@@ -65,7 +65,7 @@ fn run(case: &Case) -> Result<Reading, Failure> {
     }
     check_some(&mut store, &records, (batches * WRITERS) as u64, LOOKUPS)?;
 
-    let mut reading = Reading::default();
+    let mut reading = ScenarioReading::default();
     reading.put(RATE, entries / took.as_secs_f64());
     // In the order of time, before a percentile shuffles them.
     let rate = |samples: &[u32]| {

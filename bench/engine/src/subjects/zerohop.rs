@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use zerohop_engine::{
-    Body, Durability, Engine, EngineOptions, Handle, Kind, LogSizes, PartitionId, PartitionOptions,
-    PartitionStats, RecoveryReport,
+    Durability, Engine, EngineOptions, EntryKind, Handle, LogSizes, PartitionId, PartitionOptions,
+    PartitionStats, RecordBody, RecoveryReport,
 };
 use zerohop_node::disk::NodeDisk;
 use zerohop_placement::{HashKind, PartitionCount};
@@ -36,13 +36,13 @@ impl Subject for Zerohop {
     }
 
     fn insert(&mut self, key: &Key, value: &Value) -> Result<(), Failure> {
-        self.write(Kind::Put, key, value)
+        self.write(EntryKind::Put, key, value)
     }
 
     fn lookup(&mut self, key: &Key, into: &mut Value) -> Result<bool, Failure> {
         let handle = self.handle_of(key);
         match self.engine.lookup(handle, key).map_err(store)?.map(|record| record.body) {
-            Some(Body::Whole(payload)) if payload.len() == into.len() => {
+            Some(RecordBody::Whole(payload)) if payload.len() == into.len() => {
                 into.copy_from_slice(payload);
                 Ok(true)
             }
@@ -52,11 +52,11 @@ impl Subject for Zerohop {
     }
 
     fn overwrite(&mut self, key: &Key, value: &Value) -> Result<(), Failure> {
-        self.write(Kind::Put, key, value)
+        self.write(EntryKind::Put, key, value)
     }
 
     fn remove(&mut self, key: &Key) -> Result<(), Failure> {
-        self.write(Kind::Remove, key, &[])
+        self.write(EntryKind::Remove, key, &[])
     }
 
     fn settle(&mut self) -> Result<(), Failure> {
@@ -96,7 +96,7 @@ impl Zerohop {
     pub(crate) fn put(&mut self, key: &Key, value: &Value) -> Result<(), Failure> {
         let handle = self.handle_of(key);
         self.now += 1;
-        self.engine.write(handle, Kind::Put, 0, self.now, key, value).map_err(store).map(drop)
+        self.engine.write(handle, EntryKind::Put, 0, self.now, key, value).map_err(store).map(drop)
     }
 
     /// Makes what was written to `sync` partitions durable.
@@ -130,7 +130,7 @@ impl Zerohop {
         self.handles[zerohop_placement::partition_of(hash, self.count).0 as usize]
     }
 
-    fn write(&mut self, kind: Kind, key: &Key, payload: &[u8]) -> Result<(), Failure> {
+    fn write(&mut self, kind: EntryKind, key: &Key, payload: &[u8]) -> Result<(), Failure> {
         let handle = self.handle_of(key);
         self.now += 1;
         self.engine.write(handle, kind, 0, self.now, key, payload).map_err(store)?;

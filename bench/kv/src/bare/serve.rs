@@ -10,7 +10,7 @@ use bench_common::maps::map_of_one;
 use bench_common::readiness::{Events, Readiness, Watch};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::BODY_BYTES_MAX;
-use zerohop_wire::{Decoded, Decoder, Features, HEADER_BYTES};
+use zerohop_wire::{DecodeResult, Decoder, Features, HEADER_BYTES};
 
 use super::store::Store;
 use crate::limits::CONNECTIONS_MAX;
@@ -97,10 +97,10 @@ fn accept(
 }
 
 /// The connection is over.
-struct Ended;
+struct ConnectionOver;
 
 impl Connection {
-    fn turn(&mut self, store: &mut Store, readiness: &Readiness, name: u64) -> Result<(), Ended> {
+    fn turn(&mut self, store: &mut Store, readiness: &Readiness, name: u64) -> Result<(), ConnectionOver> {
         if self.sent == self.out.len() {
             (self.sent, _) = (0, self.out.clear());
             self.receive()?;
@@ -111,42 +111,42 @@ impl Connection {
             self.send()?;
             if self.sent < self.out.len() {
                 // The client does not read: nothing more is taken from it until it has.
-                readiness.change(&self.stream, name, Watch::Send).map_err(|_| Ended)?;
+                readiness.change(&self.stream, name, Watch::Send).map_err(|_| ConnectionOver)?;
             }
         } else {
             self.send()?;
             if self.sent == self.out.len() {
-                readiness.change(&self.stream, name, Watch::Receive).map_err(|_| Ended)?;
+                readiness.change(&self.stream, name, Watch::Receive).map_err(|_| ConnectionOver)?;
             }
         }
         Ok(())
     }
 
-    fn receive(&mut self) -> Result<(), Ended> {
+    fn receive(&mut self) -> Result<(), ConnectionOver> {
         match self.stream.read(&mut self.received[self.filled..]) {
-            Ok(0) => Err(Ended),
+            Ok(0) => Err(ConnectionOver),
             Ok(count) => {
                 self.filled += count;
                 Ok(())
             }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(()),
-            Err(_) => Err(Ended),
+            Err(_) => Err(ConnectionOver),
         }
     }
 
-    fn answer(&mut self, store: &mut Store) -> Result<(), Ended> {
+    fn answer(&mut self, store: &mut Store) -> Result<(), ConnectionOver> {
         let mut at = 0;
         loop {
             match self.decoder.decode(&self.received[at..self.filled]) {
-                Decoded::Frame { frame, used } => {
-                    store.answer(&frame, &mut self.out).map_err(|_| Ended)?;
+                DecodeResult::Frame { frame, used } => {
+                    store.answer(&frame, &mut self.out).map_err(|_| ConnectionOver)?;
                     at += used;
                 }
-                Decoded::Refused { envelope, failure, used, .. } => {
-                    store.refuse(&envelope, failure, &mut self.out).map_err(|_| Ended)?;
+                DecodeResult::Refused { envelope, failure, used, .. } => {
+                    store.refuse(&envelope, failure, &mut self.out).map_err(|_| ConnectionOver)?;
                     at += used;
                 }
-                Decoded::Need(need) => {
+                DecodeResult::Need(need) => {
                     self.received.copy_within(at..self.filled, 0);
                     self.filled -= at;
                     if need > self.received.len() {
@@ -156,19 +156,19 @@ impl Connection {
                     }
                     return Ok(());
                 }
-                Decoded::Broken(_) => return Err(Ended),
+                DecodeResult::Broken(_) => return Err(ConnectionOver),
             }
         }
     }
 
-    fn send(&mut self) -> Result<(), Ended> {
+    fn send(&mut self) -> Result<(), ConnectionOver> {
         match self.stream.write(&self.out[self.sent..]) {
             Ok(count) => {
                 self.sent += count;
                 Ok(())
             }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(()),
-            Err(_) => Err(Ended),
+            Err(_) => Err(ConnectionOver),
         }
     }
 }

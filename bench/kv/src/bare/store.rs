@@ -7,9 +7,10 @@ use xxhash_rust::xxh3::xxh3_64;
 use zerohop_placement::ClusterMap;
 use zerohop_wire::ids::{Incarnation, InstanceId, SessionId, Timestamp};
 use zerohop_wire::messages::{
-    Answer, Change, HelloAck, Map, Message, Operation, Outcome, Pong, Query, Read, SessionOpened, Write,
+    HelloAck, Map, Message, OperationAnswer, Outcome, Pong, Query, RecordOperation, RecordRead, RecordWrite,
+    SessionOpened, WriteChange,
 };
-use zerohop_wire::{Encoder, Envelope, Failure, Frame, Kind, Many, pack};
+use zerohop_wire::{Elements, Encoder, Envelope, Failure, Frame, Kind, pack};
 
 /// Records, and what a client asks for before it reaches them.
 pub(super) struct Store {
@@ -82,11 +83,11 @@ impl Store {
                 packed.clear();
                 for operation in batch.operations.iter() {
                     match operation {
-                        Operation::Read(read) => pack(&self.read(&read), &mut packed)?,
-                        Operation::Write(write) => pack(&self.write(&write), &mut packed)?,
+                        RecordOperation::Read(read) => pack(&self.read(&read), &mut packed)?,
+                        RecordOperation::Write(write) => pack(&self.write(&write), &mut packed)?,
                     }
                 }
-                let answers = Many::packed(batch.operations.len() as u32, &packed)?;
+                let answers = Elements::packed(batch.operations.len() as u32, &packed)?;
                 say(&Message::BatchAnswer(answers))?;
                 self.packed = packed;
                 Ok(())
@@ -115,7 +116,7 @@ impl Store {
         }
     }
 
-    fn read(&self, read: &Read<'_>) -> Answer<'_> {
+    fn read(&self, read: &RecordRead<'_>) -> OperationAnswer<'_> {
         match read.query {
             Query::Lookup => {
                 let Record { version, value } = self.records.get(read.key).ok_or(Failure::NotFound)?;
@@ -125,11 +126,11 @@ impl Store {
         }
     }
 
-    fn write(&mut self, write: &Write<'_>) -> Answer<'static> {
+    fn write(&mut self, write: &RecordWrite<'_>) -> OperationAnswer<'static> {
         self.clock = self.clock.next();
         let version = self.clock;
         match write.change {
-            Change::Insert { value, .. } => {
+            WriteChange::Insert { value, .. } => {
                 match self.records.get_mut(write.key) {
                     Some(record) if record.value.len() == value.len() => {
                         record.version = version;
@@ -142,7 +143,7 @@ impl Store {
                 }
                 Ok(Outcome::Done { version, number: 0 })
             }
-            Change::Remove => {
+            WriteChange::Remove => {
                 let number = self.records.remove(write.key).map_or(0, |_| 1);
                 Ok(Outcome::Done { version: Timestamp::ZERO, number })
             }
@@ -176,8 +177,8 @@ impl Hasher for Xxh3 {
 mod tests {
     use super::*;
     use bench_common::maps::map_of_one;
-    use zerohop_wire::messages::{Batch, Condition, Expiry, Stamp};
-    use zerohop_wire::{Decoded, Decoder, Features};
+    use zerohop_wire::messages::{Condition, Expiry, OperationBatch, Stamp};
+    use zerohop_wire::{DecodeResult, Decoder, Features};
 
     /// What the store says to a message, as text.
     fn said(store: &mut Store, message: &Message<'_>) -> String {
@@ -185,23 +186,24 @@ mod tests {
         let envelope = Envelope { request: 4.into(), ..Envelope::default() };
         Encoder::default().encode(&envelope, message, &mut request).unwrap();
         let decoder = Decoder::agreed(1, Features::default());
-        let Decoded::Frame { frame, .. } = decoder.decode(&request) else { panic!("no frame") };
+        let DecodeResult::Frame { frame, .. } = decoder.decode(&request) else { panic!("no frame") };
         store.answer(&frame, &mut out).unwrap();
-        let Decoded::Frame { frame, used } = decoder.decode(&out) else { panic!("no answer") };
+        let DecodeResult::Frame { frame, used } = decoder.decode(&out) else { panic!("no answer") };
         assert_eq!((used, frame.envelope.request), (out.len(), envelope.request));
         format!("{:?}", frame.message(&mut Vec::new()).unwrap())
     }
 
-    fn insert(value: &[u8]) -> Write<'_> {
-        let change = Change::Insert { value, expiry: Expiry::Never };
-        Write { key: b"k", condition: Condition::Always, change }
+    fn insert(value: &[u8]) -> RecordWrite<'_> {
+        let change = WriteChange::Insert { value, expiry: Expiry::Never };
+        RecordWrite { key: b"k", condition: Condition::Always, change }
     }
 
     #[test]
     fn what_is_stored_is_found_until_it_is_removed() {
         let mut store = Store::new(map_of_one("127.0.0.1:7400").unwrap(), Timestamp(10));
-        let lookup = Message::Read { seen: Timestamp(0), read: Read { key: b"k", query: Query::Lookup } };
-        let remove = Write { key: b"k", condition: Condition::Always, change: Change::Remove };
+        let lookup =
+            Message::Read { seen: Timestamp(0), read: RecordRead { key: b"k", query: Query::Lookup } };
+        let remove = RecordWrite { key: b"k", condition: Condition::Always, change: WriteChange::Remove };
         let write = |write| Message::Write { stamp: Stamp::default(), write };
         assert!(said(&mut store, &lookup).contains("NotFound"));
         for value in [b"one".as_slice(), b"two", b"three"] {
@@ -217,9 +219,9 @@ mod tests {
     #[test]
     fn a_batch_is_answered_in_order() {
         let mut store = Store::new(map_of_one("127.0.0.1:7400").unwrap(), Timestamp(10));
-        let lookup = Operation::Read(Read { key: b"k", query: Query::Lookup });
-        let operations = [lookup, Operation::Write(insert(b"v")), lookup];
-        let batch = Batch { stamp: Stamp::default(), operations: Many::given(&operations) };
+        let lookup = RecordOperation::Read(RecordRead { key: b"k", query: Query::Lookup });
+        let operations = [lookup, RecordOperation::Write(insert(b"v")), lookup];
+        let batch = OperationBatch { stamp: Stamp::default(), operations: Elements::given(&operations) };
         let answers = said(&mut store, &Message::Batch(batch));
         let places = ["NotFound", "Done", "Value"].map(|word| answers.find(word).unwrap());
         assert!(places.is_sorted(), "{answers}");

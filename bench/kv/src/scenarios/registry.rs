@@ -4,7 +4,7 @@ use bench_common::reading::{Bound, Target};
 
 use super::{Contender, Scenario};
 use crate::subjects::Subject;
-use crate::work::client::Way;
+use crate::work::client::ClientUse;
 use crate::work::{OPERATIONS, Work};
 
 /// In memory, as redis without snapshots and memcached are; 256 partitions are what a keyspace gets by default.
@@ -98,12 +98,16 @@ pub(crate) const REGISTRY: &[Scenario] = &[
         about: "The Rust client, inserts: one at a time, 1024 at a time each in a frame of its own, and 1024 at a time \
                 collected for up to 1 ms; on a node and on the bare store.",
         contenders: &[
-            Contender { label: "one", subject: MEMORY, work: Work::Client(Way::OneByOne) },
-            Contender { label: "many", subject: MEMORY, work: Work::Client(Way::Many) },
-            Contender { label: "1 ms", subject: MEMORY, work: Work::Client(Way::Collected) },
-            Contender { label: "bare, one", subject: Subject::Bare, work: Work::Client(Way::OneByOne) },
-            Contender { label: "bare, many", subject: Subject::Bare, work: Work::Client(Way::Many) },
-            Contender { label: "bare, 1 ms", subject: Subject::Bare, work: Work::Client(Way::Collected) },
+            Contender { label: "one", subject: MEMORY, work: Work::Client(ClientUse::OneByOne) },
+            Contender { label: "many", subject: MEMORY, work: Work::Client(ClientUse::Many) },
+            Contender { label: "1 ms", subject: MEMORY, work: Work::Client(ClientUse::Collected) },
+            Contender { label: "bare, one", subject: Subject::Bare, work: Work::Client(ClientUse::OneByOne) },
+            Contender { label: "bare, many", subject: Subject::Bare, work: Work::Client(ClientUse::Many) },
+            Contender {
+                label: "bare, 1 ms",
+                subject: Subject::Bare,
+                work: Work::Client(ClientUse::Collected),
+            },
         ],
         targets: || vec![at_least("insert K op/s".into(), "1 ms", &["one"], 5.0)],
     },

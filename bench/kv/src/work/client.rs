@@ -6,19 +6,19 @@ use std::time::Duration;
 use bench_common::failure::Failure;
 use bench_common::histogram::Histogram;
 use bench_common::process::now;
-use bench_common::reading::Reading;
+use bench_common::reading::Measurement;
 use bench_common::usage::{Cpu, own_cpu};
 use bench_common::workload::Records;
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
-use zerohop_client::{Client, Collect, Collecting, Error, Keyspace, Options};
+use zerohop_client::{Client, ClientOptions, Coalescing, Collect, Error, Keyspace};
 
 use super::Orders;
-use crate::subjects::Running;
+use crate::subjects::RunningServer;
 
 /// How the client is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum ClientUse {
     /// One operation at a time: its closed loop.
     OneByOne,
     /// [`MANY`] at a time, each in a frame of its own.
@@ -39,7 +39,11 @@ const CHECKED: u32 = 1000;
 /// Not counted at the beginning.
 const WARM_UP: f64 = 0.2;
 
-pub(super) fn insert(way: Way, running: &Running, orders: &Orders) -> Result<Reading, Failure> {
+pub(super) fn insert(
+    way: ClientUse,
+    running: &RunningServer,
+    orders: &Orders,
+) -> Result<Measurement, Failure> {
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build()
@@ -47,13 +51,13 @@ pub(super) fn insert(way: Way, running: &Running, orders: &Orders) -> Result<Rea
     LocalSet::new().block_on(&runtime, measure(way, running, orders))
 }
 
-async fn measure(way: Way, running: &Running, orders: &Orders) -> Result<Reading, Failure> {
+async fn measure(way: ClientUse, running: &RunningServer, orders: &Orders) -> Result<Measurement, Failure> {
     let (tasks, collecting) = match way {
-        Way::OneByOne => (1, Collecting::Never),
-        Way::Many => (MANY, Collecting::Never),
-        Way::Collected => (MANY, Collecting::Within(COLLECT)),
+        ClientUse::OneByOne => (1, Coalescing::Never),
+        ClientUse::Many => (MANY, Coalescing::Never),
+        ClientUse::Collected => (MANY, Coalescing::Within(COLLECT)),
     };
-    let options = Options { collecting, ..Options::default() };
+    let options = ClientOptions { collecting, ..ClientOptions::default() };
     let client = Client::connect_with(&[&running.address.to_string()], options).await.map_err(said)?;
     let keyspace = client.keyspace(running.keyspace).await.map_err(said)?;
     let records = Rc::new(Records::new(orders.records, orders.seed));
@@ -67,7 +71,7 @@ async fn measure(way: Way, running: &Running, orders: &Orders) -> Result<Reading
     check(tasks, &keyspace, &records).await?;
 
     let ops = latencies.count() as f64;
-    let mut reading = Reading::default();
+    let mut reading = Measurement::default();
     reading.put("insert K op/s", ops / took / 1e3);
     reading.put("insert p50 us", latencies.percentile(0.5) as f64 / 1e3);
     reading.put("insert p99 us", latencies.percentile(0.99) as f64 / 1e3);

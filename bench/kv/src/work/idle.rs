@@ -2,16 +2,16 @@
 
 use bench_common::failure::Failure;
 use bench_common::process::pause;
-use bench_common::reading::Reading;
+use bench_common::reading::Measurement;
 use bench_common::usage;
 
 use crate::limits::IDLE_REST;
-use crate::subjects::Running;
+use crate::subjects::RunningServer;
 
 const MIB: f64 = (1 << 20) as f64;
 
-pub(super) fn rest(running: &Running) -> Result<Reading, Failure> {
-    let mut reading = Reading::default();
+pub(super) fn rest(running: &RunningServer) -> Result<Measurement, Failure> {
+    let mut reading = Measurement::default();
     reading.put("ready after ms", running.ready.as_secs_f64() * 1e3);
     let before = usage::Cpu::of(running.server.pid())?;
     pause(IDLE_REST);

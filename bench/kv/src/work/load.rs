@@ -12,14 +12,14 @@ use bench_common::generator::{Feed, Generator, Table};
 use bench_common::histogram::Histogram;
 use bench_common::process::now;
 use bench_common::protocol::{Op, Protocol, Resp, Routing, Zerohop, connect};
-use bench_common::reading::Reading;
+use bench_common::reading::Measurement;
 use bench_common::usage::{Cpu, own_cpu, resident_bytes};
 use bench_common::workload::{Records, shuffled};
 
 use super::{OPERATIONS, Orders};
 use crate::limits::PRELOAD_DEPTH;
 use crate::memcached::Memcached;
-use crate::subjects::{Running, Subject};
+use crate::subjects::{RunningServer, Subject};
 
 pub(super) struct Load {
     pub(super) connections: usize,
@@ -40,9 +40,9 @@ impl Load {
     pub(super) fn put_on(
         &self,
         subject: Subject,
-        running: &Running,
+        running: &RunningServer,
         orders: &Orders,
-    ) -> Result<Reading, Failure> {
+    ) -> Result<Measurement, Failure> {
         let table = Table::new(Records::new(orders.records, orders.seed));
         match subject {
             Subject::Redis { .. } => {
@@ -71,9 +71,9 @@ impl Load {
         &self,
         connections: Vec<(TcpStream, P)>,
         mut table: Table,
-        running: &Running,
+        running: &RunningServer,
         orders: &Orders,
-    ) -> Result<Reading, Failure> {
+    ) -> Result<Measurement, Failure> {
         let mut generator = Generator::new(connections)?;
         let order = shuffled(orders.records, orders.seed);
         generator.run(Op::Insert, Feed::once(&order), PRELOAD_DEPTH, &mut table, &mut Histogram::new())?;
@@ -109,8 +109,8 @@ impl Load {
     }
 }
 
-fn read(counted: &[Sums]) -> Reading {
-    let mut reading = Reading::default();
+fn read(counted: &[Sums]) -> Measurement {
+    let mut reading = Measurement::default();
     for (op, name) in OPERATIONS {
         for sums in counted.iter().filter(|sums| sums.op == op) {
             let ops = sums.latencies.count() as f64;

@@ -6,7 +6,7 @@ mod load;
 
 use bench_common::failure::Failure;
 use bench_common::protocol::Op;
-use bench_common::reading::Reading;
+use bench_common::reading::Measurement;
 
 use crate::scenarios::Contender;
 use crate::subjects::Place;
@@ -23,7 +23,7 @@ pub(crate) enum Work {
         chunk: usize,
     },
     /// Inserts by the Rust client.
-    Client(client::Way),
+    Client(client::ClientUse),
     /// Nothing.
     Idle,
 }
@@ -43,7 +43,7 @@ pub(crate) struct Orders {
 }
 
 /// Starts the server, does the work, ends the server.
-pub(crate) fn run(contender: &Contender, orders: &Orders) -> Result<Reading, Failure> {
+pub(crate) fn run(contender: &Contender, orders: &Orders) -> Result<Measurement, Failure> {
     let mut running = contender.subject.start(&orders.place)?;
     let reading = match contender.work {
         Work::Idle => idle::rest(&running),

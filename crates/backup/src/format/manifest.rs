@@ -1,6 +1,6 @@
 //! The manifest: what a backup consists of. A folder without one is no backup.
 
-use super::{Malformed, Reader, VERSION, checksum, put_counted};
+use super::{FieldsReader, Malformed, VERSION, checksum, put_counted};
 
 const MAGIC: [u8; 4] = *b"ZHBM";
 /// Bytes before the body: magic, version, length and checksum of the body.
@@ -121,7 +121,7 @@ impl Manifest {
     /// # Errors
     /// They are no manifest, of another version, cut, damaged, or contradict themselves.
     pub fn decode(bytes: &[u8]) -> Result<Manifest, Malformed> {
-        let mut from = Reader(bytes);
+        let mut from = FieldsReader(bytes);
         if from.array::<4>()? != MAGIC {
             return Err(Malformed("it is no manifest of a backup"));
         }

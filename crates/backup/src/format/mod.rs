@@ -12,9 +12,9 @@ pub const VERSION: u32 = 1;
 pub struct Malformed(pub &'static str);
 
 /// Reads fields one after the other.
-pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+pub(crate) struct FieldsReader<'a>(pub(crate) &'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> FieldsReader<'a> {
     pub(crate) fn bytes(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
         let (bytes, rest) =
             self.0.split_at_checked(length).ok_or(Malformed("it ends before its fields do"))?;

@@ -1,6 +1,6 @@
 //! A part: what one partition of a keyspace held, entry by entry.
 
-use super::{Malformed, Reader, VERSION, checksum, put_counted};
+use super::{FieldsReader, Malformed, VERSION, checksum, put_counted};
 
 const MAGIC: [u8; 4] = *b"ZHBP";
 /// Bytes of the header of a part.
@@ -21,7 +21,7 @@ const END: u8 = 8;
 
 /// What a part begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct PartHeader {
     /// Of which backup it is.
     pub backup: [u8; 16],
     /// Which keyspace of the manifest's, from zero.
@@ -32,7 +32,7 @@ pub struct Header {
 
 /// One entry. Versions are timestamps of the cluster that was backed up; deadlines are in ms since 1970, 0 for none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Entry<'a> {
+pub enum PartEntry<'a> {
     /// A bytes record.
     Bytes {
         /// When it was written last.
@@ -106,7 +106,7 @@ pub enum Entry<'a> {
     },
 }
 
-impl Header {
+impl PartHeader {
     /// As bytes.
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
@@ -125,15 +125,15 @@ impl Header {
     ///
     /// # Errors
     /// It is none, of another version, or damaged.
-    pub fn decode(bytes: &[u8]) -> Result<Header, Malformed> {
-        let mut from = Reader(bytes);
+    pub fn decode(bytes: &[u8]) -> Result<PartHeader, Malformed> {
+        let mut from = FieldsReader(bytes);
         if from.array::<4>()? != MAGIC {
             return Err(Malformed("it is no part of a backup"));
         }
         if from.u32()? != VERSION {
             return Err(Malformed("it is of a version that this program does not know"));
         }
-        let header = Header { backup: from.array()?, keyspace: from.u32()?, partition: from.u32()? };
+        let header = PartHeader { backup: from.array()?, keyspace: from.u32()?, partition: from.u32()? };
         let sum = from.u32()?;
         from.end()?;
         if sum != checksum(&bytes[..HEADER_BYTES - 4]) {
@@ -143,7 +143,7 @@ impl Header {
     }
 }
 
-impl<'a> Entry<'a> {
+impl<'a> PartEntry<'a> {
     /// Appends the entry with its frame: length and checksum of the body, the body.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let begin = out.len();
@@ -161,35 +161,35 @@ impl<'a> Entry<'a> {
             fields.iter().for_each(|field| out.extend_from_slice(&field.to_le_bytes()));
         };
         match self {
-            Entry::Bytes { version, deadline, key, value } => {
+            PartEntry::Bytes { version, deadline, key, value } => {
                 put(BYTES, &[*version, *deadline]);
                 put_counted(key, out);
                 out.extend_from_slice(value);
             }
-            Entry::List { version, deadline, length, key } => {
+            PartEntry::List { version, deadline, length, key } => {
                 put(LIST, &[*version, *deadline, *length]);
                 out.extend_from_slice(key);
             }
-            Entry::Values(values) => {
+            PartEntry::Values(values) => {
                 put(VALUES, &[]);
                 values.iter().for_each(|value| put_counted(value, out));
             }
-            Entry::Blob { version, id, size, chunk_bits, name, attributes } => {
+            PartEntry::Blob { version, id, size, chunk_bits, name, attributes } => {
                 put(BLOB, &[*version, *id, *size]);
                 out.push(*chunk_bits);
                 put_counted(name, out);
                 out.extend_from_slice(attributes);
             }
-            Entry::Chunk { number, version, bytes } => {
+            PartEntry::Chunk { number, version, bytes } => {
                 put(CHUNK, &[*number, *version]);
                 out.extend_from_slice(bytes);
             }
-            Entry::Kept { version, deadline, length, key } => {
+            PartEntry::Kept { version, deadline, length, key } => {
                 put(KEPT, &[*version, *deadline, *length]);
                 out.extend_from_slice(key);
             }
-            Entry::KeptChunk { number, version } => put(KEPT_CHUNK, &[*number, *version]),
-            Entry::End { entries } => put(END, &[*entries]),
+            PartEntry::KeptChunk { number, version } => put(KEPT_CHUNK, &[*number, *version]),
+            PartEntry::End { entries } => put(END, &[*entries]),
         }
     }
 
@@ -198,7 +198,7 @@ impl<'a> Entry<'a> {
     /// # Errors
     /// No body is so long.
     pub fn frame(frame: [u8; FRAME_BYTES]) -> Result<(usize, u32), Malformed> {
-        let mut from = Reader(&frame);
+        let mut from = FieldsReader(&frame);
         let (length, sum) = (from.u32()? as usize, from.u32()?);
         if length > BODY_BYTES_MAX {
             return Err(Malformed("an entry is longer than any may be"));
@@ -210,26 +210,26 @@ impl<'a> Entry<'a> {
     ///
     /// # Errors
     /// It does not, or says nothing that this version knows.
-    pub fn decode(body: &'a [u8], sum: u32) -> Result<Entry<'a>, Malformed> {
+    pub fn decode(body: &'a [u8], sum: u32) -> Result<PartEntry<'a>, Malformed> {
         if checksum(body) != sum {
             return Err(Malformed("an entry does not match its checksum"));
         }
-        let mut from = Reader(body);
+        let mut from = FieldsReader(body);
         let entry = match from.u8()? {
             BYTES => {
                 let (version, deadline) = (from.u64()?, from.u64()?);
-                Entry::Bytes { version, deadline, key: from.counted()?, value: from.rest() }
+                PartEntry::Bytes { version, deadline, key: from.counted()?, value: from.rest() }
             }
             LIST => {
                 let (version, deadline, length) = (from.u64()?, from.u64()?, from.u64()?);
-                Entry::List { version, deadline, length, key: from.rest() }
+                PartEntry::List { version, deadline, length, key: from.rest() }
             }
             VALUES => {
                 let mut values = Vec::new();
                 while !from.0.is_empty() {
                     values.push(from.counted()?);
                 }
-                Entry::Values(values)
+                PartEntry::Values(values)
             }
             BLOB => {
                 let (version, id, size) = (from.u64()?, from.u64()?, from.u64()?);
@@ -238,15 +238,15 @@ impl<'a> Entry<'a> {
                     return Err(Malformed("a blob has chunks of a size that there is not"));
                 }
                 let name = from.counted()?;
-                Entry::Blob { version, id, size, chunk_bits, name, attributes: from.rest() }
+                PartEntry::Blob { version, id, size, chunk_bits, name, attributes: from.rest() }
             }
-            CHUNK => Entry::Chunk { number: from.u64()?, version: from.u64()?, bytes: from.rest() },
+            CHUNK => PartEntry::Chunk { number: from.u64()?, version: from.u64()?, bytes: from.rest() },
             KEPT => {
                 let (version, deadline, length) = (from.u64()?, from.u64()?, from.u64()?);
-                Entry::Kept { version, deadline, length, key: from.rest() }
+                PartEntry::Kept { version, deadline, length, key: from.rest() }
             }
-            KEPT_CHUNK => Entry::KeptChunk { number: from.u64()?, version: from.u64()? },
-            END => Entry::End { entries: from.u64()? },
+            KEPT_CHUNK => PartEntry::KeptChunk { number: from.u64()?, version: from.u64()? },
+            END => PartEntry::End { entries: from.u64()? },
             _ => return Err(Malformed("an entry is of a kind that this program does not know")),
         };
         from.end()?;
@@ -260,13 +260,13 @@ mod tests {
 
     use super::*;
 
-    fn read(bytes: &[u8]) -> Result<Entry<'_>, Malformed> {
+    fn read(bytes: &[u8]) -> Result<PartEntry<'_>, Malformed> {
         let (frame, body) = bytes.split_first_chunk().ok_or(Malformed("cut"))?;
-        let (length, sum) = Entry::frame(*frame)?;
+        let (length, sum) = PartEntry::frame(*frame)?;
         if length != body.len() {
             return Err(Malformed("cut"));
         }
-        Entry::decode(body, sum)
+        PartEntry::decode(body, sum)
     }
 
     proptest! {
@@ -278,14 +278,14 @@ mod tests {
         ) {
             let [version, deadline, length, number] = n;
             let entry = match kind {
-                0 => Entry::Bytes { version, deadline, key: &key, value: &value },
-                1 => Entry::List { version, deadline, length, key: &key },
-                2 => Entry::Values(vec![&key, &value, b""]),
-                3 => Entry::Blob { version, id: number, size: length, chunk_bits: bits, name: &key, attributes: &value },
-                4 => Entry::Chunk { number, version, bytes: &value },
-                5 => Entry::Kept { version, deadline, length, key: &key },
-                6 => Entry::KeptChunk { number, version },
-                _ => Entry::End { entries: number },
+                0 => PartEntry::Bytes { version, deadline, key: &key, value: &value },
+                1 => PartEntry::List { version, deadline, length, key: &key },
+                2 => PartEntry::Values(vec![&key, &value, b""]),
+                3 => PartEntry::Blob { version, id: number, size: length, chunk_bits: bits, name: &key, attributes: &value },
+                4 => PartEntry::Chunk { number, version, bytes: &value },
+                5 => PartEntry::Kept { version, deadline, length, key: &key },
+                6 => PartEntry::KeptChunk { number, version },
+                _ => PartEntry::End { entries: number },
             };
             let mut bytes = Vec::new();
             entry.encode(&mut bytes);
@@ -299,14 +299,14 @@ mod tests {
 
     #[test]
     fn a_header_reads_back_and_a_damaged_one_does_not() {
-        let header = Header { backup: [7; 16], keyspace: 3, partition: 9 };
+        let header = PartHeader { backup: [7; 16], keyspace: 3, partition: 9 };
         let bytes = header.encode();
-        assert_eq!(Header::decode(&bytes), Ok(header));
+        assert_eq!(PartHeader::decode(&bytes), Ok(header));
         for at in 0..bytes.len() {
             let mut damaged = bytes;
             damaged[at] ^= 1;
-            assert!(Header::decode(&damaged).is_err());
-            assert!(Header::decode(&bytes[..at]).is_err());
+            assert!(PartHeader::decode(&damaged).is_err());
+            assert!(PartHeader::decode(&bytes[..at]).is_err());
         }
     }
 }

@@ -4,44 +4,44 @@ use serde::Serialize;
 use zerohop_backup::{Progress, Target as Taken};
 use zerohop_client::{ComparedSlice, Error};
 
-use super::progress::Shown;
+use super::progress::BackupProgress;
 
 #[derive(Default, Serialize)]
-pub(super) struct Compared {
+pub(super) struct ComparisonTotals {
     records: u64,
     /// Of one copy of each.
     bytes: u64,
     /// In how many copies the record was read that was read in the fewest.
     copies_min: u32,
     copies_max: u32,
-    /// Copies that hold something else than the others. They take everything anew.
-    pub(super) differing: Vec<Differing>,
+    /// Copies that hold something else than the others. They take everything again.
+    pub(super) differing: Vec<DifferingCopy>,
 }
 
 /// One copy of a partition.
 #[derive(PartialEq, Eq, Serialize)]
-pub(super) struct Differing {
+pub(super) struct DifferingCopy {
     keyspace: String,
     partition: u32,
     instance: u32,
 }
 
 /// Has all members of these keyspaces compare all that they hold.
-pub(super) async fn compare(targets: &[Taken]) -> Result<Compared, Error> {
-    let mut shown = Shown::new("compared");
-    let mut compared = Compared::default();
+pub(super) async fn compare(targets: &[Taken]) -> Result<ComparisonTotals, Error> {
+    let mut shown = BackupProgress::new("compared");
+    let mut compared = ComparisonTotals::default();
     for Taken { keyspace, settings } in targets {
         let mut comparison = keyspace.compare();
         while let Some(slices) = comparison.next_slices().await? {
             slices.iter().for_each(|slice| compared.count(&settings.name, slice));
-            let Compared { records, bytes, .. } = compared;
+            let ComparisonTotals { records, bytes, .. } = compared;
             shown.tell(Progress { records, bytes });
         }
     }
     Ok(compared)
 }
 
-impl Compared {
+impl ComparisonTotals {
     fn count(&mut self, keyspace: &str, slice: &ComparedSlice) {
         let ComparedSlice { partition, records, bytes, copies, .. } = *slice;
         if records > 0 {
@@ -51,7 +51,7 @@ impl Compared {
         (self.records, self.bytes) = (self.records + records, self.bytes + bytes);
         for instance in &slice.differing {
             let one =
-                Differing { keyspace: keyspace.to_owned(), partition: partition.0, instance: instance.0 };
+                DifferingCopy { keyspace: keyspace.to_owned(), partition: partition.0, instance: instance.0 };
             if !self.differing.contains(&one) {
                 self.differing.push(one);
             }
@@ -82,12 +82,12 @@ impl Compared {
     }
 }
 
-impl Differing {
+impl DifferingCopy {
     /// In words.
     pub(super) fn said(&self) -> String {
         let Self { keyspace, partition, instance } = self;
         format!(
-            "keyspace {keyspace}, partition {partition}: instance {instance} holds other records than the others; it takes them anew: \
+            "keyspace {keyspace}, partition {partition}: instance {instance} holds other records than the others; it takes them again: \
              verify again once `zerohop status` shows that no copies are missing"
         )
     }

@@ -1,9 +1,9 @@
 //! `zerohop backup`, `zerohop restore` and `zerohop verify`: keyspaces as they were at one moment, in a folder of files.
 
 mod compared;
+mod create;
 mod progress;
 mod restore;
-mod take;
 mod verify;
 
 use zerohop_backup::{BackupError, Target as Taken};
@@ -13,10 +13,10 @@ use zerohop_wire::admin::KeyspaceStatus;
 use crate::common::admin;
 use crate::common::ending::CommandError;
 
+pub(crate) use create::BackupArguments;
+pub(crate) use create::run as backup;
 pub(crate) use restore::RestoreArguments;
 pub(crate) use restore::run as restore;
-pub(crate) use take::BackupArguments;
-pub(crate) use take::run as backup;
 pub(crate) use verify::VerifyArguments;
 pub(crate) use verify::run as verify;
 

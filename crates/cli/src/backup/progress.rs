@@ -11,14 +11,14 @@ use crate::output::StatusLine;
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
 const SHOWN_EVERY: Duration = Duration::from_millis(200);
 
-pub(super) struct Shown {
+pub(super) struct BackupProgress {
     line: StatusLine,
     what: &'static str,
     started: Instant,
     next: Instant,
 }
 
-impl Shown {
+impl BackupProgress {
     pub(super) fn new(what: &'static str) -> Self {
         let started = Instant::now();
         Self { line: StatusLine::new(), what, started, next: started + SHOWN_AFTER }

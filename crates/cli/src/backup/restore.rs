@@ -9,12 +9,12 @@ use zerohop_backup::{Chain, Progress};
 use zerohop_client::{Client, DropOptions, Error, Keyspace};
 use zerohop_wire::admin::{KeyspaceSettings, REFUSED_UNKNOWN};
 
-use super::progress::Shown;
+use super::progress::BackupProgress;
 use crate::common::admin;
-use crate::common::ending::{CommandError, Ending};
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::quantity::shown_bytes;
 use crate::common::runtime::StopSignals;
-use crate::common::target::Target;
+use crate::common::target::ClusterTarget;
 use crate::output;
 
 #[derive(Args, Debug)]
@@ -39,27 +39,27 @@ pub(crate) struct RestoreArguments {
     #[arg(long)]
     overwrite: bool,
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// Prints JSON.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Serialize)]
-struct Shows {
+struct RestoreOutput {
     at_ms: u64,
-    keyspaces: Vec<One>,
+    keyspaces: Vec<RestoredKeyspace>,
 }
 
 #[derive(Serialize)]
-struct One {
+struct RestoredKeyspace {
     name: String,
     made: bool,
     records: u64,
     bytes: u64,
 }
 
-pub(crate) async fn run(arguments: RestoreArguments) -> Result<Ending, CommandError> {
+pub(crate) async fn run(arguments: RestoreArguments) -> Result<CommandEnding, CommandError> {
     // Nothing is written before all of it is known to be whole. Until then nothing is to be said of an interruption, which ends it.
     let chain = checked(&arguments)?;
     let mut signals = StopSignals::new()?;
@@ -72,12 +72,12 @@ pub(crate) async fn run(arguments: RestoreArguments) -> Result<Ending, CommandEr
         output::problem(&format!(
             "zerohop: interrupted; keyspaces may be half restored: the same `zerohop restore {name}` again makes them whole"
         ));
-        Ok(Ending::Interrupted)
+        Ok(CommandEnding::Interrupted)
     })
 }
 
 fn checked(arguments: &RestoreArguments) -> Result<Chain, CommandError> {
-    let mut shown = Shown::new("checked files");
+    let mut shown = BackupProgress::new("checked files");
     let mut progress = Progress::default();
     let chain = zerohop_backup::check(&arguments.folder, &arguments.base, &mut |_, bytes| {
         progress = Progress { records: progress.records + 1, bytes: progress.bytes + bytes };
@@ -87,7 +87,7 @@ fn checked(arguments: &RestoreArguments) -> Result<Chain, CommandError> {
 }
 
 /// A keyspace of the backup, and where it goes.
-struct Wanted {
+struct WantedKeyspace {
     /// Its place in the manifest.
     place: u32,
     /// How it is made if it is not there.
@@ -95,26 +95,26 @@ struct Wanted {
 }
 
 /// The same, with what it goes into.
-struct Opened {
+struct OpenedKeyspace {
     place: u32,
     name: String,
     into: Keyspace,
     made: bool,
 }
 
-async fn restore(chain: &Chain, arguments: RestoreArguments) -> Result<Ending, CommandError> {
+async fn restore(chain: &Chain, arguments: RestoreArguments) -> Result<CommandEnding, CommandError> {
     let wanted = wanted(chain.newest(), &arguments)?;
     let RestoreArguments { folder, overwrite, target, json, .. } = &arguments;
     let client = target.connect().await?;
     let opened = open_or_make(&client, wanted, &arguments).await?;
-    let mut shown = Shown::new("restored");
+    let mut shown = BackupProgress::new("restored");
     let mut all = Vec::new();
     let result = restore_all(chain, &opened, &mut all, &mut |progress| shown.tell(progress)).await;
     drop(shown);
     result.map_err(|error| {
         let again = if *overwrite { " --overwrite" } else { "" };
         let names: Vec<&str> = opened.iter().map(|one| &*one.name).collect();
-        let done: Vec<&str> = all.iter().map(|one: &One| &*one.name).collect();
+        let done: Vec<&str> = all.iter().map(|one: &RestoredKeyspace| &*one.name).collect();
         CommandError::Partly(format!(
             "{error}; restored so far: {}; what is in {} is not whole: the same `zerohop restore {}{again}` again makes it so",
             if done.is_empty() { "no keyspace".to_owned() } else { done.join(", ") },
@@ -123,30 +123,30 @@ async fn restore(chain: &Chain, arguments: RestoreArguments) -> Result<Ending, C
         ))
     })?;
     if *json {
-        output::json(&Shows { at_ms: chain.newest().at_ms, keyspaces: all })?;
+        output::json(&RestoreOutput { at_ms: chain.newest().at_ms, keyspaces: all })?;
     } else {
-        for One { name, made, records, bytes } in &all {
+        for RestoredKeyspace { name, made, records, bytes } in &all {
             let made = if *made { "made, " } else { "" };
             output::result(&format!("{name}: {made}{records} records and blobs, {}", shown_bytes(*bytes)))?;
         }
     }
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }
 
 /// All are marked before the first record is written, and until the last: so a restore that did not get to its end is done again as a whole.
 async fn restore_all(
     chain: &Chain,
-    opened: &[Opened],
-    all: &mut Vec<One>,
+    opened: &[OpenedKeyspace],
+    all: &mut Vec<RestoredKeyspace>,
     tell: &mut dyn FnMut(Progress),
 ) -> Result<(), CommandError> {
     for one in opened {
         zerohop_backup::begin(&one.into).await?;
     }
-    for Opened { place, name, into, made } in opened {
-        let zerohop_backup::Restored { records, bytes } =
+    for OpenedKeyspace { place, name, into, made } in opened {
+        let zerohop_backup::RestoreTotals { records, bytes } =
             zerohop_backup::restore(chain, *place, into, tell).await?;
-        all.push(One { name: name.clone(), made: *made, records, bytes });
+        all.push(RestoredKeyspace { name: name.clone(), made: *made, records, bytes });
     }
     for one in opened {
         zerohop_backup::finish(&one.into).await?;
@@ -155,7 +155,10 @@ async fn restore_all(
 }
 
 /// What is to be restored, as the command line says.
-fn wanted(manifest: &manifest::Manifest, arguments: &RestoreArguments) -> Result<Vec<Wanted>, CommandError> {
+fn wanted(
+    manifest: &manifest::Manifest,
+    arguments: &RestoreArguments,
+) -> Result<Vec<WantedKeyspace>, CommandError> {
     let RestoreArguments { keyspace, renamed, replicas, .. } = arguments;
     if let Some(name) = keyspace.iter().find(|name| !manifest.keyspaces.iter().any(|one| one.name == **name))
     {
@@ -174,7 +177,7 @@ fn wanted(manifest: &manifest::Manifest, arguments: &RestoreArguments) -> Result
             durability: Some(durability),
             chunk_bytes: Some(chunk_bytes),
         };
-        wanted.push(Wanted { place, settings });
+        wanted.push(WantedKeyspace { place, settings });
     }
     if renamed.is_some() && wanted.len() != 1 {
         let names: Vec<&str> = manifest.keyspaces.iter().map(|one| &*one.name).collect();
@@ -189,14 +192,14 @@ fn wanted(manifest: &manifest::Manifest, arguments: &RestoreArguments) -> Result
 /// is.
 async fn open_or_make(
     client: &Client,
-    wanted: Vec<Wanted>,
+    wanted: Vec<WantedKeyspace>,
     arguments: &RestoreArguments,
-) -> Result<Vec<Opened>, CommandError> {
+) -> Result<Vec<OpenedKeyspace>, CommandError> {
     let status = admin::status(client).await?;
     let nodes = status.nodes.len().max(1) as u32;
     let is_there = |name: &str| status.keyspaces.iter().any(|one| one.name == name);
     let (mut opened, mut missing) = (Vec::new(), Vec::new());
-    for Wanted { place, mut settings } in wanted {
+    for WantedKeyspace { place, mut settings } in wanted {
         let name = settings.name.clone();
         if is_there(&name) {
             let into = client.keyspace(&name).await?;
@@ -206,7 +209,7 @@ async fn open_or_make(
                      the same key with --overwrite"
                 )));
             }
-            opened.push(Opened { place, name, into, made: false });
+            opened.push(OpenedKeyspace { place, name, into, made: false });
             continue;
         }
         let replicas = settings.replicas.unwrap_or(1);
@@ -233,7 +236,7 @@ async fn open_or_make(
             Err(error) => Err(error),
         };
         match into {
-            Ok(into) => opened.push(Opened { place, name, into, made: true }),
+            Ok(into) => opened.push(OpenedKeyspace { place, name, into, made: true }),
             Err(error) => {
                 // Of one whose answer is missing nobody knows who has made it: it is named, and left.
                 let is_open = !made.contains(&name) && matches!(error, CommandError::Client(_));

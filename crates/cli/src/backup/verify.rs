@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
-use zerohop_backup::{BackupError, Progress, Taken};
+use zerohop_backup::{BackupError, BackupTotals, Progress};
 use zerohop_client::{Error, Failure, SnapshotOptions};
 use zerohop_wire::admin::NodeStatus;
 
-use super::compared::{Compared, compare};
-use super::progress::Shown;
-use crate::common::ending::{CommandError, Ending};
+use super::compared::{ComparisonTotals, compare};
+use super::progress::BackupProgress;
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::quantity::shown_bytes;
-use crate::common::target::Target;
+use crate::common::target::ClusterTarget;
 use crate::common::{admin, damaged};
 use crate::output;
 
@@ -28,14 +28,14 @@ pub(crate) struct VerifyArguments {
     #[arg(short, long, value_name = "NAME", conflicts_with = "folder")]
     keyspace: Vec<String>,
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// Prints JSON.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Default, Serialize)]
-struct Shows {
+struct VerifyOutput {
     whole: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
@@ -47,19 +47,19 @@ struct Shows {
     bytes: u64,
     /// Of a cluster: what members of partitions found when they compared all that they hold.
     #[serde(skip_serializing_if = "Option::is_none")]
-    compared: Option<Compared>,
+    compared: Option<ComparisonTotals>,
     /// What nodes tell of since they started, such as a copy that differed from the others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     troubles: Vec<String>,
 }
 
-pub(crate) async fn run(arguments: VerifyArguments) -> Result<Ending, CommandError> {
+pub(crate) async fn run(arguments: VerifyArguments) -> Result<CommandEnding, CommandError> {
     let VerifyArguments { folder, base, keyspace, target, json } = arguments;
     let (shows, said) = match &folder {
         Some(folder) => of_backup(folder, &base)?,
         None => of_cluster(&target, &keyspace).await?,
     };
-    let ending = if shows.whole { Ending::Done } else { Ending::No };
+    let ending = if shows.whole { CommandEnding::Done } else { CommandEnding::No };
     match (json, shows.whole) {
         (true, _) => output::json(&shows)?,
         (false, true) => output::result(&said)?,
@@ -73,8 +73,8 @@ pub(crate) async fn run(arguments: VerifyArguments) -> Result<Ending, CommandErr
     Ok(ending)
 }
 
-fn of_backup(folder: &Path, base: &[PathBuf]) -> Result<(Shows, String), CommandError> {
-    let mut shown = Shown::new("checked files");
+fn of_backup(folder: &Path, base: &[PathBuf]) -> Result<(VerifyOutput, String), CommandError> {
+    let mut shown = BackupProgress::new("checked files");
     let mut progress = Progress::default();
     let checked = zerohop_backup::check(folder, base, &mut |_, bytes| {
         progress = Progress { records: progress.records + 1, bytes: progress.bytes + bytes };
@@ -94,31 +94,37 @@ fn of_backup(folder: &Path, base: &[PathBuf]) -> Result<(Shows, String), Command
                 folders.len()
             );
             let (at_ms, bytes) = (manifest.at_ms, progress.bytes);
-            Ok((Shows { whole: true, folders, at_ms, records, bytes, ..Shows::default() }, said))
+            Ok((
+                VerifyOutput { whole: true, folders, at_ms, records, bytes, ..VerifyOutput::default() },
+                said,
+            ))
         }
         Err(error @ BackupError::Damaged { .. }) => {
             let said = error.to_string();
-            Ok((Shows { why: Some(said.clone()), ..Shows::default() }, said))
+            Ok((VerifyOutput { why: Some(said.clone()), ..VerifyOutput::default() }, said))
         }
         Err(error) => Err(error.into()),
     }
 }
 
-async fn of_cluster(target: &Target, names: &[String]) -> Result<(Shows, String), CommandError> {
+async fn of_cluster(
+    target: &ClusterTarget,
+    names: &[String],
+) -> Result<(VerifyOutput, String), CommandError> {
     let client = target.connect().await?;
     let targets = super::keyspaces(&client, names).await?;
-    let mut shown = Shown::new("read");
+    let mut shown = BackupProgress::new("read");
     let mut tell = |progress| shown.tell(progress);
     let read = zerohop_backup::read_all(&client, &targets, SnapshotOptions::default(), &mut tell).await;
     drop(shown);
-    let Taken { at_ms, records, bytes, .. } = match read {
+    let BackupTotals { at_ms, records, bytes, .. } = match read {
         Ok(taken) => taken,
-        Err(BackupError::Client(error)) if is_rotten(&error) => return Ok(cannot_be_read(&error)),
+        Err(BackupError::Client(error)) if is_corrupt(&error) => return Ok(cannot_be_read(&error)),
         Err(error) => return Err(error.into()),
     };
     let compared = match compare(&targets).await {
         Ok(compared) => compared,
-        Err(error) if is_rotten(&error) => return Ok(cannot_be_read(&error)),
+        Err(error) if is_corrupt(&error) => return Ok(cannot_be_read(&error)),
         Err(error) => return Err(CommandError::Client(error)),
     };
     let mut status = admin::status(&client).await?;
@@ -142,15 +148,15 @@ async fn of_cluster(target: &Target, names: &[String]) -> Result<(Shows, String)
     let troubles = status.nodes.iter().flat_map(tell).collect();
     let whole = compared.differing.is_empty();
     let compared = Some(compared);
-    Ok((Shows { whole, at_ms, records, bytes, compared, troubles, ..Shows::default() }, said))
+    Ok((VerifyOutput { whole, at_ms, records, bytes, compared, troubles, ..VerifyOutput::default() }, said))
 }
 
 /// Whether it is what a partition cannot read, nor any other member of it.
-fn is_rotten(error: &Error) -> bool {
-    matches!(error.failure(), Some(Failure::Rotten))
+fn is_corrupt(error: &Error) -> bool {
+    matches!(error.failure(), Some(Failure::DataCorrupt))
 }
 
-fn cannot_be_read(error: &Error) -> (Shows, String) {
+fn cannot_be_read(error: &Error) -> (VerifyOutput, String) {
     let said = error.to_string();
-    (Shows { why: Some(said.clone()), ..Shows::default() }, said)
+    (VerifyOutput { why: Some(said.clone()), ..VerifyOutput::default() }, said)
 }

@@ -19,11 +19,11 @@ use super::histogram::Histogram;
 use super::limits::{
     BLOB_BYTES_MAX, BLOB_CLIENTS_MAX, BLOB_PART_BYTES_MIN, BLOB_PARTS_MAX, BLOBS_BYTES_MAX, OPERATIONS_MAX,
 };
-use super::phase::Trouble;
-use crate::common::ending::{CommandError, Ending};
+use super::phase::PhaseFailure;
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::quantity;
 use crate::common::runtime::StopSignals;
-use crate::common::target::Target;
+use crate::common::target::ClusterTarget;
 use crate::output;
 
 #[derive(Args, Debug)]
@@ -47,14 +47,14 @@ pub(crate) struct BlobBenchArguments {
     #[arg(short, long, value_name = "NAME", default_value = "default")]
     keyspace: String,
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// Prints JSON.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct BlobBenchReport {
     /// Whether every byte was right.
     ok: bool,
     clients: u32,
@@ -63,14 +63,14 @@ struct Report {
     part_bytes: u64,
     keyspace: String,
     durability: String,
-    phases: Vec<PhaseReport>,
+    phases: Vec<BlobPhaseReport>,
     /// The first wrong answer.
     wrong: Option<String>,
 }
 
 /// One phase; latencies in microseconds, as a client sees them; MB are of 10^6 bytes.
 #[derive(Debug, Serialize)]
-struct PhaseReport {
+struct BlobPhaseReport {
     operation: &'static str,
     ops: u64,
     seconds: f64,
@@ -82,7 +82,7 @@ struct PhaseReport {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum BlobPhase {
     /// Each blob is made, and written whole.
     Write,
     /// Each is written whole once more, the same.
@@ -94,7 +94,7 @@ enum Phase {
 }
 
 /// What all clients of a run share.
-struct Run {
+struct BlobRun {
     tag: String,
     seed: u64,
     blobs: u64,
@@ -107,7 +107,7 @@ struct Run {
     changed: Vec<AtomicBool>,
 }
 
-pub(super) async fn run(arguments: BlobBenchArguments) -> Result<Ending, CommandError> {
+pub(super) async fn run(arguments: BlobBenchArguments) -> Result<CommandEnding, CommandError> {
     let BlobBenchArguments { clients, blobs, bytes, part, ops, .. } = arguments;
     if !(1..=BLOB_BYTES_MAX).contains(&bytes) || blobs.saturating_mul(bytes) > BLOBS_BYTES_MAX {
         let what = "--bytes is at most 64MiB, and all blobs together 64GiB";
@@ -129,7 +129,7 @@ pub(super) async fn run(arguments: BlobBenchArguments) -> Result<Ending, Command
         keyspaces.push(arguments.target.keyspace(&arguments.keyspace).await?);
     }
     let seed = HybridClock::default().tick().0 ^ (u64::from(std::process::id()) << 40);
-    let run = Arc::new(Run {
+    let run = Arc::new(BlobRun {
         tag: format!("bench-blob-{seed:016x}-"),
         seed,
         blobs,
@@ -148,7 +148,9 @@ pub(super) async fn run(arguments: BlobBenchArguments) -> Result<Ending, Command
     });
     let mut phases = Vec::new();
     let mut outcome = Ok(());
-    for phase in [Phase::Write, Phase::Overwrite, Phase::WritePart, Phase::ReadPart, Phase::Read] {
+    for phase in
+        [BlobPhase::Write, BlobPhase::Overwrite, BlobPhase::WritePart, BlobPhase::ReadPart, BlobPhase::Read]
+    {
         match run.measure(phase, &keyspaces).await {
             Ok(report) => phases.push(report),
             Err(trouble) => outcome = Err(trouble),
@@ -159,22 +161,22 @@ pub(super) async fn run(arguments: BlobBenchArguments) -> Result<Ending, Command
     }
     signal.abort();
     let is_interrupted = run.interrupted.swap(false, Ordering::Relaxed);
-    // Whatever became of it: no write is under way by now that would make a blob anew.
-    let removed = run.measure(Phase::Remove, &keyspaces).await;
+    // Whatever became of it: no write is under way by now that would make a blob again.
+    let removed = run.measure(BlobPhase::Remove, &keyspaces).await;
     let wrong = match outcome {
-        Err(Trouble::Failed(error)) => return Err(error),
-        Err(Trouble::Wrong(what)) => Some(what),
+        Err(PhaseFailure::Failed(error)) => return Err(error),
+        Err(PhaseFailure::Wrong(what)) => Some(what),
         Ok(()) => None,
     };
     match removed {
         Ok(report) => phases.push(report),
-        Err(Trouble::Failed(error)) => return Err(error),
-        Err(Trouble::Wrong(what)) => return Err(CommandError::Refused(what)),
+        Err(PhaseFailure::Failed(error)) => return Err(error),
+        Err(PhaseFailure::Wrong(what)) => return Err(CommandError::Refused(what)),
     }
     if is_interrupted && wrong.is_none() {
-        return Ok(Ending::Interrupted);
+        return Ok(CommandEnding::Interrupted);
     }
-    let report = Report {
+    let report = BlobBenchReport {
         ok: wrong.is_none(),
         clients,
         blobs,
@@ -189,24 +191,28 @@ pub(super) async fn run(arguments: BlobBenchArguments) -> Result<Ending, Command
         true => output::json(&report)?,
         false => output::result(&report.to_string())?,
     }
-    Ok(if report.ok { Ending::Done } else { Ending::No })
+    Ok(if report.ok { CommandEnding::Done } else { CommandEnding::No })
 }
 
-impl Phase {
+impl BlobPhase {
     fn name(self) -> &'static str {
         match self {
-            Phase::Write => "write",
-            Phase::Overwrite => "overwrite",
-            Phase::WritePart => "write part",
-            Phase::ReadPart => "read part",
-            Phase::Read => "read",
-            Phase::Remove => "remove",
+            BlobPhase::Write => "write",
+            BlobPhase::Overwrite => "overwrite",
+            BlobPhase::WritePart => "write part",
+            BlobPhase::ReadPart => "read part",
+            BlobPhase::Read => "read",
+            BlobPhase::Remove => "remove",
         }
     }
 }
 
-impl Run {
-    async fn measure(self: &Arc<Self>, phase: Phase, clients: &[Keyspace]) -> Result<PhaseReport, Trouble> {
+impl BlobRun {
+    async fn measure(
+        self: &Arc<Self>,
+        phase: BlobPhase,
+        clients: &[Keyspace],
+    ) -> Result<BlobPhaseReport, PhaseFailure> {
         self.next.store(0, Ordering::Relaxed);
         let stopwatch = Stopwatch::start();
         let mut lanes = JoinSet::new();
@@ -231,11 +237,11 @@ impl Run {
         let seconds = stopwatch.elapsed().max(Duration::from_nanos(1)).as_secs_f64();
         let ops_per_second = latencies.count() as f64 / seconds;
         let bytes = match phase {
-            Phase::Write | Phase::Overwrite | Phase::Read => self.blob_bytes,
-            Phase::WritePart | Phase::ReadPart => self.part_bytes,
-            Phase::Remove => 0,
+            BlobPhase::Write | BlobPhase::Overwrite | BlobPhase::Read => self.blob_bytes,
+            BlobPhase::WritePart | BlobPhase::ReadPart => self.part_bytes,
+            BlobPhase::Remove => 0,
         };
-        Ok(PhaseReport {
+        Ok(BlobPhaseReport {
             operation: phase.name(),
             ops: latencies.count(),
             seconds,
@@ -247,8 +253,8 @@ impl Run {
         })
     }
 
-    fn count(&self, phase: Phase) -> u64 {
-        if matches!(phase, Phase::WritePart | Phase::ReadPart) { self.ops } else { self.blobs }
+    fn count(&self, phase: BlobPhase) -> u64 {
+        if matches!(phase, BlobPhase::WritePart | BlobPhase::ReadPart) { self.ops } else { self.blobs }
     }
 
     fn parts_of_one(&self) -> u64 {
@@ -256,8 +262,8 @@ impl Run {
     }
 
     /// The part that is the number's, counted through all blobs. Reads meet others than were written.
-    fn part(&self, phase: Phase, number: u64) -> u64 {
-        let seed = self.seed ^ u64::from(phase == Phase::ReadPart);
+    fn part(&self, phase: BlobPhase, number: u64) -> u64 {
+        let seed = self.seed ^ u64::from(phase == BlobPhase::ReadPart);
         xxh3_64_with_seed(&number.to_le_bytes(), seed) % (self.blobs * self.parts_of_one())
     }
 
@@ -286,7 +292,7 @@ impl Run {
 }
 
 /// One client: takes numbers until there are none.
-async fn lane(run: Arc<Run>, phase: Phase, keyspace: Keyspace) -> Result<Histogram, Trouble> {
+async fn lane(run: Arc<BlobRun>, phase: BlobPhase, keyspace: Keyspace) -> Result<Histogram, PhaseFailure> {
     let (mut latencies, mut bytes) = (Histogram::new(), Vec::new());
     loop {
         let number = run.next.fetch_add(1, Ordering::Relaxed);
@@ -294,7 +300,7 @@ async fn lane(run: Arc<Run>, phase: Phase, keyspace: Keyspace) -> Result<Histogr
             return Ok(latencies);
         }
         let (blob, part) = match phase {
-            Phase::WritePart | Phase::ReadPart => {
+            BlobPhase::WritePart | BlobPhase::ReadPart => {
                 let part = run.part(phase, number);
                 (part / run.parts_of_one(), part)
             }
@@ -302,52 +308,52 @@ async fn lane(run: Arc<Run>, phase: Phase, keyspace: Keyspace) -> Result<Histogr
         };
         let at = part % run.parts_of_one() * run.part_bytes;
         match phase {
-            Phase::Write | Phase::Overwrite | Phase::Read => run.whole(blob, &mut bytes),
-            Phase::WritePart | Phase::ReadPart => {
-                let is_changed = phase == Phase::WritePart
+            BlobPhase::Write | BlobPhase::Overwrite | BlobPhase::Read => run.whole(blob, &mut bytes),
+            BlobPhase::WritePart | BlobPhase::ReadPart => {
+                let is_changed = phase == BlobPhase::WritePart
                     || run.changed.get(part as usize).is_some_and(|changed| changed.load(Ordering::Relaxed));
                 bytes.resize(run.part_bytes as usize, 0);
                 run.fill(part, is_changed, &mut bytes);
             }
-            Phase::Remove => {}
+            BlobPhase::Remove => {}
         }
         let name = format!("{}{blob}", run.tag);
         let handle = keyspace.blob(name.clone());
         let stopwatch = Stopwatch::start();
         let read = match phase {
-            Phase::Write => {
+            BlobPhase::Write => {
                 handle.create(b"").await?;
                 handle.write_at(0, &bytes).await?;
                 None
             }
-            Phase::Overwrite | Phase::WritePart => {
+            BlobPhase::Overwrite | BlobPhase::WritePart => {
                 handle.write_at(at, &bytes).await?;
                 None
             }
-            Phase::ReadPart | Phase::Read => {
+            BlobPhase::ReadPart | BlobPhase::Read => {
                 Some(handle.read_at(at, bytes.len() as u64).await?.read_to_end().await?)
             }
-            Phase::Remove => {
+            BlobPhase::Remove => {
                 handle.delete().await?;
                 None
             }
         };
         latencies.record(stopwatch.elapsed());
-        if phase == Phase::WritePart
+        if phase == BlobPhase::WritePart
             && let Some(changed) = run.changed.get(part as usize)
         {
             changed.store(true, Ordering::Relaxed);
         }
         if read.is_some_and(|read| read != bytes) {
             let what = format!("blob \"{name}\" from byte {at} on: something else was read than was written");
-            return Err(Trouble::Wrong(what));
+            return Err(PhaseFailure::Wrong(what));
         }
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for BlobBenchReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { clients, blobs, blob_bytes, part_bytes, keyspace, durability, .. } = self;
+        let BlobBenchReport { clients, blobs, blob_bytes, part_bytes, keyspace, durability, .. } = self;
         writeln!(
             f,
             "{clients} clients, one thread; {blobs} blobs of {blob_bytes} bytes, parts of {part_bytes}; keyspace {keyspace} \
@@ -385,7 +391,7 @@ mod tests {
 
     #[test]
     fn contents_tell_their_place_and_whether_they_were_written_over() {
-        let run = Run {
+        let run = BlobRun {
             tag: String::new(),
             seed: 7,
             blobs: 3,

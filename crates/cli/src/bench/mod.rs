@@ -21,21 +21,21 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use zerohop_client::{Collect, Collecting};
+use zerohop_client::{Coalescing, Collect};
 use zerohop_node::clock::{HybridClock, Stopwatch};
 
 use self::limits::{
     CLIENTS_MAX, COLLECT_BYTES, DEPTH_MAX, KEY_BYTES_MIN, OPERATIONS_MAX, PROGRESS_EVERY, THREADS_MAX,
 };
-use self::phase::{Phase, Trouble};
-use self::report::{PhaseReport, Report};
-use self::shared::Shared;
-use self::worker::{Crew, Plan};
+use self::phase::{KvPhase, PhaseFailure};
+use self::report::{KvBenchReport, KvPhaseReport};
+use self::shared::BenchShared;
+use self::worker::{Crew, WorkerPlan};
 use self::workload::Workload;
-use crate::common::ending::{CommandError, Ending};
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::quantity;
 use crate::common::runtime::{StopSignals, runtime};
-use crate::common::target::Target;
+use crate::common::target::ClusterTarget;
 use crate::output::{self, StatusLine};
 
 #[derive(Debug, Subcommand)]
@@ -82,13 +82,13 @@ pub(crate) struct KvBenchArguments {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=i64::from(THREADS_MAX)))]
     threads: Option<u32>,
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// Prints JSON.
     #[arg(long)]
     json: bool,
 }
 
-pub(crate) fn run(command: BenchCommand) -> Result<Ending, CommandError> {
+pub(crate) fn run(command: BenchCommand) -> Result<CommandEnding, CommandError> {
     allow_many_connections();
     let arguments = match command {
         BenchCommand::Kv(arguments) => arguments,
@@ -100,15 +100,16 @@ pub(crate) fn run(command: BenchCommand) -> Result<Ending, CommandError> {
     let threads = arguments.threads.unwrap_or_else(half_of_the_cores).min(arguments.clients);
     let KvBenchArguments { clients, depth, ops, key_bytes, value_bytes, .. } = arguments;
     let seed = HybridClock::default().tick().0 ^ (u64::from(std::process::id()) << 40);
-    let shared = Arc::new(Shared::new(Workload::new(ops, key_bytes as usize, value_bytes as usize, seed)));
-    let plan = Plan {
+    let shared =
+        Arc::new(BenchShared::new(Workload::new(ops, key_bytes as usize, value_bytes as usize, seed)));
+    let plan = WorkerPlan {
         clients,
         depth,
         keyspace: arguments.keyspace.clone(),
         target: arguments.target.clone(),
-        collecting: arguments.max_delay.map_or(Collecting::AsKeyspace, collecting),
+        collecting: arguments.max_delay.map_or(Coalescing::AsKeyspace, collecting),
     };
-    let mut report = Report {
+    let mut report = KvBenchReport {
         ok: false,
         clients,
         depth,
@@ -127,15 +128,15 @@ pub(crate) fn run(command: BenchCommand) -> Result<Ending, CommandError> {
         runtime.block_on(conduct(&mut crew, &shared, &mut report.phases))
     });
     let ending = match outcome {
-        Ok(Ending::Done) => Ending::Done,
+        Ok(CommandEnding::Done) => CommandEnding::Done,
         Ok(other) => return Ok(other),
-        Err(Trouble::Failed(error)) => return Err(error),
-        Err(Trouble::Wrong(what)) => {
+        Err(PhaseFailure::Failed(error)) => return Err(error),
+        Err(PhaseFailure::Wrong(what)) => {
             report.wrong = Some(what);
-            Ending::No
+            CommandEnding::No
         }
     };
-    report.ok = ending == Ending::Done;
+    report.ok = ending == CommandEnding::Done;
     if arguments.json {
         output::json(&report)?
     } else {
@@ -147,32 +148,32 @@ pub(crate) fn run(command: BenchCommand) -> Result<Ending, CommandError> {
 /// Orders one phase after the other. Whatever happens on the way, the last removes what the first has written.
 async fn conduct(
     crew: &mut Crew,
-    shared: &Shared,
-    reports: &mut Vec<PhaseReport>,
-) -> Result<Ending, Trouble> {
-    let mut signals = StopSignals::new().map_err(Trouble::Failed)?;
+    shared: &BenchShared,
+    reports: &mut Vec<KvPhaseReport>,
+) -> Result<CommandEnding, PhaseFailure> {
+    let mut signals = StopSignals::new().map_err(PhaseFailure::Failed)?;
     crew.connected().await?;
-    let mut ending = Ok(Ending::Done);
-    for phase in [Phase::Insert, Phase::Lookup] {
+    let mut ending = Ok(CommandEnding::Done);
+    for phase in [KvPhase::Insert, KvPhase::Lookup] {
         ending = run_phase(crew, shared, phase, reports, &mut signals).await;
-        if !matches!(ending, Ok(Ending::Done)) {
+        if !matches!(ending, Ok(CommandEnding::Done)) {
             break;
         }
     }
-    let last = if matches!(ending, Ok(Ending::Done)) { Phase::Remove } else { Phase::CleanUp };
+    let last = if matches!(ending, Ok(CommandEnding::Done)) { KvPhase::Remove } else { KvPhase::CleanUp };
     let removed = run_phase(crew, shared, last, reports, &mut signals).await;
-    if matches!(ending, Ok(Ending::Done)) { removed } else { ending }
+    if matches!(ending, Ok(CommandEnding::Done)) { removed } else { ending }
 }
 
 async fn run_phase(
     crew: &mut Crew,
-    shared: &Shared,
-    phase: Phase,
-    reports: &mut Vec<PhaseReport>,
+    shared: &BenchShared,
+    phase: KvPhase,
+    reports: &mut Vec<KvPhaseReport>,
     signals: &mut StopSignals,
-) -> Result<Ending, Trouble> {
+) -> Result<CommandEnding, PhaseFailure> {
     let line = StatusLine::new();
-    let mut ending = Ending::Done;
+    let mut ending = CommandEnding::Done;
     shared.begin(phase);
     let stopwatch = Stopwatch::start();
     crew.order(phase).await;
@@ -183,28 +184,28 @@ async fn run_phase(
             result = &mut results => break result?,
             _ = ticks.tick() => line.show(&progress(phase, shared, &stopwatch)),
             () = signals.come() => {
-                ending = Ending::Interrupted;
+                ending = CommandEnding::Interrupted;
                 shared.stop();
             }
         }
     };
-    reports.push(PhaseReport::new(phase, &latencies, stopwatch.elapsed()));
+    reports.push(KvPhaseReport::new(phase, &latencies, stopwatch.elapsed()));
     Ok(ending)
 }
 
 /// A bar of so many characters.
 const BAR: u64 = 30;
 
-fn progress(phase: Phase, shared: &Shared, stopwatch: &Stopwatch) -> String {
+fn progress(phase: KvPhase, shared: &BenchShared, stopwatch: &Stopwatch) -> String {
     let (done, total) = (shared.done(), shared.workload.ops());
     let filled = (BAR * done / total).min(BAR) as usize;
     let rate = done as f64 / stopwatch.elapsed().as_secs_f64().max(1e-3);
     format!("{:<8} [{:<30}] {done} of {total}, {rate:.0}/s", phase.name(), "=".repeat(filled))
 }
 
-fn collecting(delay: std::time::Duration) -> Collecting {
+fn collecting(delay: std::time::Duration) -> Coalescing {
     let delay_us = u32::try_from(delay.as_micros()).unwrap_or(u32::MAX);
-    Collecting::Within(Collect { delay_us, bytes: COLLECT_BYTES })
+    Coalescing::Within(Collect { delay_us, bytes: COLLECT_BYTES })
 }
 
 /// As many open connections as this user may have. If that is refused, connecting says what is wrong.

@@ -6,11 +6,11 @@ use zerohop_client::{Error, Keyspace};
 use zerohop_node::clock::Stopwatch;
 
 use super::histogram::Histogram;
-use super::shared::Shared;
+use super::shared::BenchShared;
 use crate::common::ending::CommandError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum KvPhase {
     Insert,
     Lookup,
     Remove,
@@ -20,46 +20,46 @@ pub(super) enum Phase {
 
 /// Why a phase ended early.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum PhaseFailure {
     /// An operation failed.
     Failed(CommandError),
     /// An answer was wrong.
     Wrong(String),
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for PhaseFailure {
     fn from(error: Error) -> Self {
-        Trouble::Failed(error.into())
+        PhaseFailure::Failed(error.into())
     }
 }
 
-impl Phase {
+impl KvPhase {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Phase::Insert => "insert",
-            Phase::Lookup => "lookup",
-            Phase::Remove => "remove",
-            Phase::CleanUp => "clean up",
+            KvPhase::Insert => "insert",
+            KvPhase::Lookup => "lookup",
+            KvPhase::Remove => "remove",
+            KvPhase::CleanUp => "clean up",
         }
     }
 }
 
 /// Takes numbers until there are none. On trouble the other lanes stop too.
 pub(super) async fn lane(
-    phase: Phase,
+    phase: KvPhase,
     keyspace: Keyspace,
-    shared: Arc<Shared>,
+    shared: Arc<BenchShared>,
     latencies: Arc<Mutex<Histogram>>,
-) -> Result<(), Trouble> {
+) -> Result<(), PhaseFailure> {
     let (mut key, mut value) = (Vec::new(), Vec::new());
     while let Some(number) = shared.take(phase) {
         // A clean-up meets only the numbers that were inserted, in their order.
         let number = match phase {
-            Phase::Lookup | Phase::Remove => shared.workload.shuffled(number),
-            Phase::Insert | Phase::CleanUp => number,
+            KvPhase::Lookup | KvPhase::Remove => shared.workload.shuffled(number),
+            KvPhase::Insert | KvPhase::CleanUp => number,
         };
         shared.workload.key(number, &mut key);
-        if phase == Phase::Insert {
+        if phase == KvPhase::Insert {
             shared.workload.value(number, &mut value);
         }
         let stopwatch = Stopwatch::start();
@@ -76,29 +76,29 @@ pub(super) async fn lane(
 }
 
 async fn operate(
-    phase: Phase,
+    phase: KvPhase,
     keyspace: &Keyspace,
-    shared: &Shared,
+    shared: &BenchShared,
     number: u64,
     key: &[u8],
     value: &[u8],
-) -> Result<(), Trouble> {
-    let wrong = |what: &str| Err(Trouble::Wrong(format!("key \"{}\": {what}", key.escape_ascii())));
+) -> Result<(), PhaseFailure> {
+    let wrong = |what: &str| Err(PhaseFailure::Wrong(format!("key \"{}\": {what}", key.escape_ascii())));
     match phase {
-        Phase::Insert => {
+        KvPhase::Insert => {
             keyspace.insert(key, value).await?;
         }
-        Phase::Lookup => match keyspace.lookup_bytes(key).await? {
+        KvPhase::Lookup => match keyspace.lookup_bytes(key).await? {
             Some(found) if shared.workload.is_value(number, &found) => {}
             Some(_) => return wrong("another value was found than was inserted"),
             None => return wrong("was inserted and is not there"),
         },
-        Phase::Remove => {
+        KvPhase::Remove => {
             if !keyspace.remove(key).await? {
                 return wrong("was inserted and was not there to be removed");
             }
         }
-        Phase::CleanUp => {
+        KvPhase::CleanUp => {
             keyspace.remove(key).await?;
         }
     }

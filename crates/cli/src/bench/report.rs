@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::histogram::Histogram;
-use super::phase::Phase;
+use super::phase::KvPhase;
 
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct KvBenchReport {
     /// Whether every answer was right.
     pub(super) ok: bool,
     pub(super) clients: u32,
@@ -21,14 +21,14 @@ pub(super) struct Report {
     pub(super) value_bytes: u32,
     pub(super) keyspace: String,
     pub(super) durability: String,
-    pub(super) phases: Vec<PhaseReport>,
+    pub(super) phases: Vec<KvPhaseReport>,
     /// The first wrong answer.
     pub(super) wrong: Option<String>,
 }
 
 /// One phase; latencies in microseconds, as a client sees them.
 #[derive(Debug, Serialize)]
-pub(super) struct PhaseReport {
+pub(super) struct KvPhaseReport {
     operation: &'static str,
     ops: u64,
     seconds: f64,
@@ -41,10 +41,10 @@ pub(super) struct PhaseReport {
     max_us: f64,
 }
 
-impl PhaseReport {
-    pub(super) fn new(phase: Phase, latencies: &Histogram, took: Duration) -> Self {
+impl KvPhaseReport {
+    pub(super) fn new(phase: KvPhase, latencies: &Histogram, took: Duration) -> Self {
         let seconds = took.as_secs_f64();
-        PhaseReport {
+        KvPhaseReport {
             operation: phase.name(),
             ops: latencies.count(),
             seconds,
@@ -59,9 +59,10 @@ impl PhaseReport {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for KvBenchReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { clients, depth, threads, key_bytes, value_bytes, keyspace, durability, .. } = self;
+        let KvBenchReport { clients, depth, threads, key_bytes, value_bytes, keyspace, durability, .. } =
+            self;
         writeln!(
             f,
             "{clients} clients, {depth} outstanding each, {threads} client threads; keys of {key_bytes} bytes, values of \

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::phase::Phase;
+use super::phase::KvPhase;
 use super::workload::Workload;
 
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct BenchShared {
     pub(super) workload: Workload,
     next: AtomicU64,
     end: AtomicU64,
@@ -16,9 +16,9 @@ pub(super) struct Shared {
     stopped: AtomicBool,
 }
 
-impl Shared {
+impl BenchShared {
     pub(super) fn new(workload: Workload) -> Self {
-        Shared {
+        BenchShared {
             workload,
             next: AtomicU64::new(0),
             end: AtomicU64::new(0),
@@ -29,8 +29,8 @@ impl Shared {
     }
 
     /// Gets ready for a phase; no lane runs meanwhile.
-    pub(super) fn begin(&self, phase: Phase) {
-        if phase == Phase::CleanUp {
+    pub(super) fn begin(&self, phase: KvPhase) {
+        if phase == KvPhase::CleanUp {
             self.end.store(self.inserted.load(Ordering::Relaxed), Ordering::Relaxed);
         } else {
             self.end.store(self.workload.ops(), Ordering::Relaxed);
@@ -41,7 +41,7 @@ impl Shared {
     }
 
     /// The next number of the phase, if there is one.
-    pub(super) fn take(&self, phase: Phase) -> Option<u64> {
+    pub(super) fn take(&self, phase: KvPhase) -> Option<u64> {
         if self.stopped.load(Ordering::Relaxed) {
             return None;
         }
@@ -49,7 +49,7 @@ impl Shared {
         if number >= self.end.load(Ordering::Relaxed) {
             return None;
         }
-        if phase == Phase::Insert {
+        if phase == KvPhase::Insert {
             self.inserted.fetch_max(number + 1, Ordering::Relaxed);
         }
         Some(number)

@@ -17,9 +17,9 @@ use zerohop_node::clock::{HybridClock, Stopwatch};
 
 use super::histogram::Histogram;
 use super::limits::{ACCOUNTS_MAX, CLIENTS_MAX, TRANSFERS_MAX};
-use crate::common::ending::{CommandError, Ending};
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::runtime::StopSignals;
-use crate::common::target::Target;
+use crate::common::target::ClusterTarget;
 use crate::output;
 
 /// Accounts that are opened, summed up or closed in one transaction.
@@ -43,14 +43,14 @@ pub(crate) struct TxnBenchArguments {
     #[arg(short, long, value_name = "NAME", default_value = "default")]
     keyspace: String,
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// Prints JSON.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct TransferReport {
     /// Whether all sums were right.
     ok: bool,
     clients: u32,
@@ -58,12 +58,12 @@ struct Report {
     zipf: f64,
     keyspace: String,
     durability: String,
-    kinds: Vec<Kind>,
+    kinds: Vec<TransferKind>,
 }
 
 /// One kind of transaction; latencies in microseconds, from the first attempt to the commit.
 #[derive(Debug, Serialize)]
-struct Kind {
+struct TransferKind {
     kind: &'static str,
     transactions: u64,
     /// Attempts that came to nothing, as others were in the way.
@@ -76,7 +76,7 @@ struct Kind {
 }
 
 /// What all clients of a run share.
-struct Run {
+struct TransferRun {
     tag: String,
     seed: u64,
     accounts: u64,
@@ -89,7 +89,7 @@ struct Run {
     interrupted: Arc<AtomicBool>,
 }
 
-pub(super) async fn run(arguments: TxnBenchArguments) -> Result<Ending, CommandError> {
+pub(super) async fn run(arguments: TxnBenchArguments) -> Result<CommandEnding, CommandError> {
     let TxnBenchArguments { clients, accounts, zipf, .. } = arguments;
     if !(0.0..=10.0).contains(&zipf) {
         return Err(CommandError::Usage("--zipf is a number from 0 (all alike) to 10".to_owned()));
@@ -103,7 +103,7 @@ pub(super) async fn run(arguments: TxnBenchArguments) -> Result<Ending, CommandE
     let seed = HybridClock::default().tick().0 ^ (u64::from(std::process::id()) << 40);
     let tag = format!("bench-txn-{seed:016x}-");
     let (client, keyspace) = connected[0].clone();
-    let mut report = Report {
+    let mut report = TransferReport {
         ok: true,
         clients,
         accounts,
@@ -120,7 +120,7 @@ pub(super) async fn run(arguments: TxnBenchArguments) -> Result<Ending, CommandE
         waiting.store(true, Ordering::Relaxed);
     });
     let played = play(&arguments, (&tag, seed), &connected, (&mut report, &interrupted)).await;
-    // Whatever became of it: no transaction is under way by now that would make a record anew.
+    // Whatever became of it: no transaction is under way by now that would make a record again.
     for number in 0..accounts.div_ceil(TOGETHER) {
         let removed =
             each(&client, &keyspace, &tag, (number, accounts), |tx, keyspace, key| tx.remove(keyspace, key));
@@ -129,13 +129,13 @@ pub(super) async fn run(arguments: TxnBenchArguments) -> Result<Ending, CommandE
     signal.abort();
     played?;
     if interrupted.load(Ordering::Relaxed) {
-        return Ok(Ending::Interrupted);
+        return Ok(CommandEnding::Interrupted);
     }
     match arguments.json {
         true => output::json(&report)?,
         false => output::result(&report.to_string())?,
     }
-    Ok(if report.ok { Ending::Done } else { Ending::No })
+    Ok(if report.ok { CommandEnding::Done } else { CommandEnding::No })
 }
 
 /// Opens the accounts and measures all kinds, until it is interrupted.
@@ -143,7 +143,7 @@ async fn play(
     arguments: &TxnBenchArguments,
     (tag, seed): (&str, u64),
     connected: &[(Client, Keyspace)],
-    (report, interrupted): (&mut Report, &Arc<AtomicBool>),
+    (report, interrupted): (&mut TransferReport, &Arc<AtomicBool>),
 ) -> Result<(), CommandError> {
     let TxnBenchArguments { ops, accounts, zipf, .. } = *arguments;
     let Some((client, keyspace)) = connected.first() else { return Err(CommandError::Unexpected) };
@@ -161,7 +161,7 @@ async fn play(
         ("blind, zipf", false, uneven.clone()),
         ("read first, zipf", true, uneven),
     ] {
-        let run = Run {
+        let run = TransferRun {
             tag: tag.to_owned(),
             seed: seed ^ report.kinds.len() as u64,
             accounts,
@@ -217,7 +217,11 @@ fn amount(bytes: &[u8]) -> Result<i64, CommandError> {
     number.ok_or_else(|| CommandError::Refused("an account of the benchmark holds no number".to_owned()))
 }
 
-async fn measure(kind: &'static str, run: Run, clients: &[(Client, Keyspace)]) -> Result<Kind, CommandError> {
+async fn measure(
+    kind: &'static str,
+    run: TransferRun,
+    clients: &[(Client, Keyspace)],
+) -> Result<TransferKind, CommandError> {
     let run = Arc::new(run);
     let stopwatch = Stopwatch::start();
     let mut lanes = JoinSet::new();
@@ -240,7 +244,7 @@ async fn measure(kind: &'static str, run: Run, clients: &[(Client, Keyspace)]) -
         return Err(error);
     }
     let seconds = stopwatch.elapsed().max(Duration::from_nanos(1)).as_secs_f64();
-    Ok(Kind {
+    Ok(TransferKind {
         kind,
         transactions: latencies.count(),
         conflicts: run.attempts.load(Ordering::Relaxed).saturating_sub(latencies.count()),
@@ -252,7 +256,7 @@ async fn measure(kind: &'static str, run: Run, clients: &[(Client, Keyspace)]) -
     })
 }
 
-async fn lane(run: Arc<Run>, client: Client, keyspace: Keyspace) -> Result<Histogram, CommandError> {
+async fn lane(run: Arc<TransferRun>, client: Client, keyspace: Keyspace) -> Result<Histogram, CommandError> {
     let mut latencies = Histogram::new();
     loop {
         let number = run.next.fetch_add(1, Ordering::Relaxed);
@@ -281,7 +285,7 @@ async fn lane(run: Arc<Run>, client: Client, keyspace: Keyspace) -> Result<Histo
     }
 }
 
-impl Run {
+impl TransferRun {
     /// Two accounts, never the same.
     fn two(&self, number: u64) -> [u64; 2] {
         let from = self.draw(2 * number);
@@ -311,9 +315,9 @@ fn demand(accounts: u64, exponent: f64) -> Vec<f64> {
     (1..=accounts).map(one).collect()
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for TransferReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { clients, accounts, zipf, keyspace, durability, .. } = self;
+        let TransferReport { clients, accounts, zipf, keyspace, durability, .. } = self;
         writeln!(
             f,
             "{clients} clients, one thread; transfers between two of {accounts} records, contended ones by Zipf's law with \
@@ -354,7 +358,7 @@ mod tests {
 
     #[test]
     fn uneven_demand_wants_the_first_most_and_never_one_twice() {
-        let run = Run {
+        let run = TransferRun {
             tag: String::new(),
             seed: 7,
             accounts: 100,

@@ -5,39 +5,39 @@ use std::thread::Scope;
 
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinSet;
-use zerohop_client::{Collecting, Keyspace};
+use zerohop_client::{Coalescing, Keyspace};
 
 use super::histogram::Histogram;
-use super::phase::{Phase, Trouble, lane};
-use super::shared::Shared;
+use super::phase::{KvPhase, PhaseFailure, lane};
+use super::shared::BenchShared;
 use crate::common::ending::CommandError;
 use crate::common::runtime::runtime;
-use crate::common::target::Target;
+use crate::common::target::ClusterTarget;
 
 /// What all clients are.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct WorkerPlan {
     pub(super) clients: u32,
     /// Lanes of each client.
     pub(super) depth: u32,
     pub(super) keyspace: String,
-    pub(super) target: Target,
-    pub(super) collecting: Collecting,
+    pub(super) target: ClusterTarget,
+    pub(super) collecting: Coalescing,
 }
 
 /// The threads.
 #[derive(Debug)]
 pub(super) struct Crew {
-    orders: Vec<Sender<Phase>>,
-    answers: Receiver<Result<Histogram, Trouble>>,
+    orders: Vec<Sender<KvPhase>>,
+    answers: Receiver<Result<Histogram, PhaseFailure>>,
 }
 
 impl Crew {
     pub(super) fn start<'scope>(
         scope: &'scope Scope<'scope, '_>,
-        plan: &'scope Plan,
+        plan: &'scope WorkerPlan,
         threads: u32,
-        shared: &'scope Arc<Shared>,
+        shared: &'scope Arc<BenchShared>,
     ) -> Self {
         // Each worker has at most one answer on its way.
         let (answer, answers) = channel(threads as usize);
@@ -54,12 +54,12 @@ impl Crew {
     }
 
     /// Waits until all clients are connected.
-    pub(super) async fn connected(&mut self) -> Result<(), Trouble> {
+    pub(super) async fn connected(&mut self) -> Result<(), PhaseFailure> {
         self.results().await.map(drop)
     }
 
     /// Tells all workers to begin.
-    pub(super) async fn order(&self, phase: Phase) {
+    pub(super) async fn order(&self, phase: KvPhase) {
         for order in &self.orders {
             // One that has ended is missed when results are awaited.
             let _ = order.send(phase).await;
@@ -67,7 +67,7 @@ impl Crew {
     }
 
     /// Waits for the results of all workers.
-    pub(super) async fn results(&mut self) -> Result<Histogram, Trouble> {
+    pub(super) async fn results(&mut self) -> Result<Histogram, PhaseFailure> {
         let (mut sum, mut trouble) = (Histogram::new(), None);
         for _ in 0..self.orders.len() {
             match self.answers.recv().await {
@@ -82,18 +82,18 @@ impl Crew {
 
 /// A worker: says that it is connected, then carries out one order after the other.
 fn work(
-    plan: &Plan,
+    plan: &WorkerPlan,
     clients: u32,
-    shared: &Arc<Shared>,
-    mut orders: Receiver<Phase>,
-    answer: Sender<Result<Histogram, Trouble>>,
+    shared: &Arc<BenchShared>,
+    mut orders: Receiver<KvPhase>,
+    answer: Sender<Result<Histogram, PhaseFailure>>,
 ) {
     let connected = runtime().and_then(|runtime| {
         let keyspaces = runtime.block_on(connect(plan, clients))?;
         Ok((runtime, keyspaces))
     });
     match connected {
-        Err(error) => drop(answer.blocking_send(Err(Trouble::Failed(error)))),
+        Err(error) => drop(answer.blocking_send(Err(PhaseFailure::Failed(error)))),
         Ok((runtime, keyspaces)) => runtime.block_on(async {
             // Whoever gave the orders may have gone; then there are none any more.
             drop(answer.send(Ok(Histogram::new())).await);
@@ -104,7 +104,7 @@ fn work(
     }
 }
 
-async fn connect(plan: &Plan, clients: u32) -> Result<Vec<Keyspace>, CommandError> {
+async fn connect(plan: &WorkerPlan, clients: u32) -> Result<Vec<Keyspace>, CommandError> {
     let mut keyspaces = Vec::new();
     for _ in 0..clients {
         let client = plan.target.connect_with(|options| options.collecting = plan.collecting).await?;
@@ -114,11 +114,11 @@ async fn connect(plan: &Plan, clients: u32) -> Result<Vec<Keyspace>, CommandErro
 }
 
 async fn run_lanes(
-    phase: Phase,
+    phase: KvPhase,
     depth: u32,
     keyspaces: &[Keyspace],
-    shared: &Arc<Shared>,
-) -> Result<Histogram, Trouble> {
+    shared: &Arc<BenchShared>,
+) -> Result<Histogram, PhaseFailure> {
     let latencies = Arc::new(Mutex::new(Histogram::new()));
     let mut lanes = JoinSet::new();
     for keyspace in keyspaces {

@@ -26,26 +26,26 @@ pub(super) struct GivenBytes {
 }
 
 /// Where bytes come from, and what it is called.
-pub(super) struct Source {
+pub(super) struct ByteSource {
     from: Box<dyn Read + Send>,
     name: PathBuf,
 }
 
 impl GivenBytes {
-    pub(super) fn open(self) -> Result<Source, CommandError> {
+    pub(super) fn open(self) -> Result<ByteSource, CommandError> {
         match (self.value, self.file) {
-            (Some(text), _) if text == "-" => Ok(Source::standard_input()),
+            (Some(text), _) if text == "-" => Ok(ByteSource::standard_input()),
             (Some(text), _) => {
                 let name = PathBuf::from("the command line");
-                Ok(Source { from: Box::new(Cursor::new(text.into_vec())), name })
+                Ok(ByteSource { from: Box::new(Cursor::new(text.into_vec())), name })
             }
-            (None, Some(path)) => Source::file(&path),
+            (None, Some(path)) => ByteSource::file(&path),
             (None, None) => Err(CommandError::Usage("no bytes are given".to_owned())),
         }
     }
 }
 
-impl Source {
+impl ByteSource {
     pub(super) fn standard_input() -> Self {
         Self { from: Box::new(stdin()), name: PathBuf::from("standard input") }
     }

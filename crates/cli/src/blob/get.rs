@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use zerohop_client::{BlobTrouble, Error};
 
-use super::progress::Progress;
-use super::{NameArgument, Place, refusal};
-use crate::common::ending::{CommandError, Ending};
+use super::progress::BlobProgress;
+use super::{BlobPlace, NameArgument, refusal};
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::quantity;
 use crate::output;
 
-/// How often a file is written anew because the blob was written to meanwhile.
+/// How often a file is written again because the blob was written to meanwhile.
 const AGAIN_MAX: u32 = 3;
 
 #[derive(Args, Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct GetArguments {
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) place: BlobPlace,
 }
 
 #[derive(Args, Debug)]
@@ -41,19 +41,19 @@ pub(crate) struct ReadArguments {
     #[arg(long, value_name = "FILE")]
     seen: Option<PathBuf>,
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) place: BlobPlace,
 }
 
 /// Most bytes that are read with what was seen of them.
 const SEEN_BYTES_MAX: u64 = 64 << 20;
 
-pub(super) async fn run(arguments: GetArguments) -> Result<Ending, CommandError> {
+pub(super) async fn run(arguments: GetArguments) -> Result<CommandEnding, CommandError> {
     let GetArguments { name, file, place } = arguments;
     let is_output = file.as_os_str() == "-";
     stream(&place, &name.into_bytes(), (0, u64::MAX), Some(&*file).filter(|_| !is_output)).await
 }
 
-pub(super) async fn read(arguments: ReadArguments) -> Result<Ending, CommandError> {
+pub(super) async fn read(arguments: ReadArguments) -> Result<CommandEnding, CommandError> {
     let ReadArguments { name, at, length, seen, place } = arguments;
     let (name, length) = (name.into_bytes(), length.unwrap_or(u64::MAX));
     let Some(path) = seen else { return stream(&place, &name, (at, length), None).await };
@@ -74,18 +74,18 @@ pub(super) async fn read(arguments: ReadArguments) -> Result<Ending, CommandErro
     let written = create(&path)?.write_all(seen.to_string().as_bytes());
     written.map_err(|error| CommandError::system("writing", &path, &error))?;
     output::raw(&[&bytes])?;
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }
 
 async fn stream(
-    place: &Place,
+    place: &BlobPlace,
     name: &[u8],
     (offset, length): (u64, u64),
     file: Option<&Path>,
-) -> Result<Ending, CommandError> {
+) -> Result<CommandEnding, CommandError> {
     let keyspace = place.open().await?;
     let blob = keyspace.blob(name.to_vec());
-    let mut progress = Progress::new("read");
+    let mut progress = BlobProgress::new("read");
     let mut again = 0;
     let is_terminal = output::is_terminal();
     'again: loop {
@@ -98,7 +98,7 @@ async fn stream(
         loop {
             let piece = match pieces.next_piece().await {
                 Ok(Some(piece)) => piece,
-                Ok(None) => return Ok(Ending::Done),
+                Ok(None) => return Ok(CommandEnding::Done),
                 Err(Error::Blob { why: BlobTrouble::ChangedMeanwhile, .. })
                     if again < AGAIN_MAX && file.is_some() =>
                 {

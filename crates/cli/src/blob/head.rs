@@ -3,8 +3,8 @@
 use clap::Args;
 use serde::Serialize;
 
-use super::{NameArgument, Place, refusal};
-use crate::common::ending::{CommandError, Ending};
+use super::{BlobPlace, NameArgument, refusal};
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::quantity;
 use crate::common::shown::{Attributes, Name};
 use crate::output;
@@ -17,7 +17,7 @@ pub(crate) struct TruncateArguments {
     #[arg(value_parser = quantity::whole, allow_negative_numbers = true)]
     size: u64,
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) place: BlobPlace,
 }
 
 #[derive(Args, Debug)]
@@ -28,15 +28,15 @@ pub(crate) struct StatArguments {
     #[arg(long, value_name = "TEXT")]
     set_attributes: Option<String>,
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) place: BlobPlace,
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct RemoveArguments {
+pub(crate) struct BlobRemoveArguments {
     #[command(flatten)]
     name: NameArgument,
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) place: BlobPlace,
 }
 
 #[derive(Serialize)]
@@ -56,13 +56,13 @@ struct Info<'a> {
 }
 
 #[derive(Serialize)]
-struct Done<'a> {
+struct BlobDone<'a> {
     #[serde(flatten)]
     name: Name<'a>,
     done: bool,
 }
 
-pub(super) async fn truncate(arguments: TruncateArguments) -> Result<Ending, CommandError> {
+pub(super) async fn truncate(arguments: TruncateArguments) -> Result<CommandEnding, CommandError> {
     let (place, name) = (arguments.place, arguments.name.into_bytes());
     let keyspace = place.open().await?;
     match keyspace.blob(name.clone()).truncate(arguments.size).await {
@@ -71,7 +71,7 @@ pub(super) async fn truncate(arguments: TruncateArguments) -> Result<Ending, Com
     }
 }
 
-pub(super) async fn stat(arguments: StatArguments) -> Result<Ending, CommandError> {
+pub(super) async fn stat(arguments: StatArguments) -> Result<CommandEnding, CommandError> {
     let (place, name) = (arguments.place, arguments.name.into_bytes());
     let keyspace = place.open().await?;
     let blob = keyspace.blob(name.clone());
@@ -104,10 +104,10 @@ pub(super) async fn stat(arguments: StatArguments) -> Result<Ending, CommandErro
             shown.size, shown.chunk_bytes, shown.id, shown.generation, shown.version
         ))?;
     }
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }
 
-pub(super) async fn remove(arguments: RemoveArguments) -> Result<Ending, CommandError> {
+pub(super) async fn remove(arguments: BlobRemoveArguments) -> Result<CommandEnding, CommandError> {
     let (place, name) = (arguments.place, arguments.name.into_bytes());
     let keyspace = place.open().await?;
     match keyspace.blob(name.clone()).delete().await? {
@@ -116,9 +116,9 @@ pub(super) async fn remove(arguments: RemoveArguments) -> Result<Ending, Command
     }
 }
 
-fn done(place: &Place, name: &[u8]) -> Result<Ending, CommandError> {
+fn done(place: &BlobPlace, name: &[u8]) -> Result<CommandEnding, CommandError> {
     if place.json {
-        output::json(&Done { name: Name(name), done: true })?;
+        output::json(&BlobDone { name: Name(name), done: true })?;
     }
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }

@@ -5,14 +5,14 @@ use std::os::unix::ffi::OsStringExt;
 
 use clap::Args;
 
-use super::Place;
-use crate::common::ending::{CommandError, Ending};
+use super::BlobPlace;
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::quantity;
 use crate::common::shown::Name;
 use crate::output;
 
 #[derive(Args, Debug)]
-pub(crate) struct ListArguments {
+pub(crate) struct BlobListArguments {
     /// What the names begin with [default: nothing, for all names].
     #[arg(value_name = "PREFIX", allow_hyphen_values = true)]
     prefix: Option<OsString>,
@@ -30,10 +30,10 @@ pub(crate) struct ListArguments {
     #[arg(short = '0', long, conflicts_with = "json")]
     null: bool,
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) place: BlobPlace,
 }
 
-pub(super) async fn run(arguments: ListArguments) -> Result<Ending, CommandError> {
+pub(super) async fn run(arguments: BlobListArguments) -> Result<CommandEnding, CommandError> {
     let place = &arguments.place;
     let keyspace = place.open().await?;
     let bytes = |text: Option<OsString>| text.map(OsString::into_vec).unwrap_or_default();
@@ -45,7 +45,7 @@ pub(super) async fn run(arguments: ListArguments) -> Result<Ending, CommandError
     if left < 256 {
         list = list.page_names(left as u32);
     }
-    let printed = output::Names::new(arguments.null);
+    let printed = output::NameList::new(arguments.null);
     while left > 0
         && let Some(names) = list.next_page().await?
     {
@@ -61,5 +61,5 @@ pub(super) async fn run(arguments: ListArguments) -> Result<Ending, CommandError
         output::raw(&[&out])?;
         left = left.saturating_sub(names.len() as u64);
     }
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }

@@ -20,8 +20,8 @@ use clap::{Args, Subcommand};
 use zerohop_client::Keyspace;
 use zerohop_wire::ids::KeyspaceId;
 
-use crate::common::ending::{CommandError, Ending};
-use crate::common::target::Target;
+use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::target::ClusterTarget;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BlobCommand {
@@ -31,7 +31,7 @@ pub(crate) enum BlobCommand {
     Put(put::PutArguments),
     /// Writes a whole blob to a file, or to standard output.
     ///
-    /// What comes is one version of it; if others write to it meanwhile, a file is written anew, and what went to standard
+    /// What comes is one version of it; if others write to it meanwhile, a file is written again, and what went to standard
     /// output is to be thrown away: the exit code is 3 then.
     Get(get::GetArguments),
     /// Writes a part of a blob to standard output.
@@ -43,31 +43,31 @@ pub(crate) enum BlobCommand {
     /// Adds bytes at the end, and prints where they begin.
     ///
     /// However many they are: whoever reads the blob finds all of them or none.
-    Append(write::AppendArguments),
+    Append(write::BlobAppendArguments),
     /// Makes a blob smaller, or larger with zeros.
     Truncate(head::TruncateArguments),
     /// Prints what a blob is.
     Stat(head::StatArguments),
     /// Removes a blob.
     #[command(visible_alias = "del", aliases = ["delete", "remove"])]
-    Rm(head::RemoveArguments),
+    Rm(head::BlobRemoveArguments),
     /// Prints the names that begin with a prefix, in their order.
     #[command(alias = "list")]
-    Ls(list::ListArguments),
+    Ls(list::BlobListArguments),
     /// Changes a number inside a blob, where it is, and prints it.
     ///
     /// Also where it lies in two chunks.
-    Transform(transform::TransformArguments),
+    Transform(transform::BlobTransformArguments),
 }
 
 /// Where the blob is, and how the answer is printed.
 #[derive(Args, Debug)]
-pub(crate) struct Place {
+pub(crate) struct BlobPlace {
     /// The keyspace.
     #[arg(short, long, value_name = "NAME", default_value = "default")]
     keyspace: String,
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// Prints JSON. Bytes that are not UTF-8 are in fields whose names end in _base64.
     #[arg(long)]
     json: bool,
@@ -81,7 +81,7 @@ pub(crate) struct NameArgument {
     name: OsString,
 }
 
-impl Place {
+impl BlobPlace {
     async fn open(&self) -> Result<Keyspace, CommandError> {
         self.target.keyspace(&self.keyspace).await
     }
@@ -94,7 +94,7 @@ impl NameArgument {
 }
 
 impl BlobCommand {
-    fn place(&self) -> &Place {
+    fn place(&self) -> &BlobPlace {
         match self {
             BlobCommand::Put(arguments) => &arguments.place,
             BlobCommand::Get(arguments) => &arguments.place,
@@ -110,12 +110,12 @@ impl BlobCommand {
     }
 }
 
-pub(crate) async fn run(command: BlobCommand) -> Result<Ending, CommandError> {
+pub(crate) async fn run(command: BlobCommand) -> Result<CommandEnding, CommandError> {
     let keyspace = command.place().keyspace.clone();
     done(command).await.map_err(|error| error.naming(|id| (id != KeyspaceId::NONE).then_some(&*keyspace)))
 }
 
-async fn done(command: BlobCommand) -> Result<Ending, CommandError> {
+async fn done(command: BlobCommand) -> Result<CommandEnding, CommandError> {
     match command {
         BlobCommand::Put(arguments) => put::run(arguments).await,
         BlobCommand::Get(arguments) => get::run(arguments).await,

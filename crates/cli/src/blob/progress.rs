@@ -10,7 +10,7 @@ const SHOWN_AFTER: Duration = Duration::from_secs(1);
 const SHOWN_EVERY: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(super) struct BlobProgress {
     line: StatusLine,
     what: &'static str,
     bytes: u64,
@@ -18,7 +18,7 @@ pub(super) struct Progress {
     next: Instant,
 }
 
-impl Progress {
+impl BlobProgress {
     pub(super) fn new(what: &'static str) -> Self {
         let started = Instant::now();
         Self { line: StatusLine::new(), what, bytes: 0, started, next: started + SHOWN_AFTER }

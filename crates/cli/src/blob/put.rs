@@ -6,10 +6,10 @@ use clap::Args;
 use serde::Serialize;
 use zerohop_client::{Blob, BlobPut, PutOptions};
 
-use super::bytes::Source;
-use super::progress::Progress;
-use super::{NameArgument, Place, refusal};
-use crate::common::ending::{CommandError, Ending};
+use super::bytes::ByteSource;
+use super::progress::BlobProgress;
+use super::{BlobPlace, NameArgument, refusal};
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::quantity;
 use crate::common::runtime::StopSignals;
 use crate::common::shown::Name;
@@ -39,18 +39,18 @@ pub(crate) struct PutArguments {
     #[arg(long, value_name = "TEXT", default_value = "")]
     attributes: String,
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) place: BlobPlace,
 }
 
 #[derive(Serialize)]
-struct Stored<'a> {
+struct StoredBlob<'a> {
     #[serde(flatten)]
     name: Name<'a>,
     done: bool,
     size: u64,
 }
 
-pub(super) async fn run(arguments: PutArguments) -> Result<Ending, CommandError> {
+pub(super) async fn run(arguments: PutArguments) -> Result<CommandEnding, CommandError> {
     let PutArguments { name, file, replace, chunk, attributes, place } = arguments;
     let name = name.into_bytes();
     if chunk.is_some_and(|chunk| !chunk.is_power_of_two() || !(1 << 12..=1 << 24).contains(&chunk)) {
@@ -58,8 +58,8 @@ pub(super) async fn run(arguments: PutArguments) -> Result<Ending, CommandError>
         return Err(CommandError::Usage(wrong));
     }
     let source = match file.as_os_str() == "-" {
-        true => Source::standard_input(),
-        false => Source::file(&file)?,
+        true => ByteSource::standard_input(),
+        false => ByteSource::file(&file)?,
     };
     let keyspace = place.open().await?;
     let blob = keyspace.blob(name.clone());
@@ -95,18 +95,18 @@ pub(super) async fn run(arguments: PutArguments) -> Result<Ending, CommandError>
                 }
             };
             output::problem(&format!("zerohop: interrupted; {rest}"));
-            return Ok(Ending::Interrupted);
+            return Ok(CommandEnding::Interrupted);
         }
     };
     if place.json {
-        output::json(&Stored { name: Name(&name), done: true, size })?;
+        output::json(&StoredBlob { name: Name(&name), done: true, size })?;
     }
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }
 
 /// Sends all of a source. Brings its bytes.
-async fn send(put: &mut BlobPut<'_>, source: Source) -> Result<u64, CommandError> {
-    let mut progress = Progress::new("stored");
+async fn send(put: &mut BlobPut<'_>, source: ByteSource) -> Result<u64, CommandError> {
+    let mut progress = BlobProgress::new("stored");
     let mut pieces = source.pieces(READ_BYTES);
     while let Some(piece) = pieces.recv().await {
         let piece = piece?;
@@ -120,8 +120,8 @@ async fn send(put: &mut BlobPut<'_>, source: Source) -> Result<u64, CommandError
 pub(super) async fn fill(
     blob: &Blob<'_>,
     first: Vec<u8>,
-    source: &mut Source,
-    progress: &mut Progress,
+    source: &mut ByteSource,
+    progress: &mut BlobProgress,
 ) -> Result<u64, CommandError> {
     let mut fill = blob.fill().await?;
     let (at, mut bytes) = (fill.position(), first);

@@ -3,13 +3,13 @@
 use serde::Serialize;
 use zerohop_client::{AbortReason, BlobTrouble, Error, Failure, Reason};
 
-use super::Place;
-use crate::common::ending::{CommandError, Ending};
+use super::BlobPlace;
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::shown::Name;
 use crate::output;
 
 #[derive(Serialize)]
-struct No<'a> {
+struct BlobRefusal<'a> {
     #[serde(flatten)]
     name: Name<'a>,
     done: bool,
@@ -21,12 +21,12 @@ const UNFINISHED: &str = "it is not finished: it is being put, or its writer end
                           remove it with `zerohop blob rm`";
 
 /// There is no blob of this name.
-pub(super) fn not_found(place: &Place, name: &[u8]) -> Result<Ending, CommandError> {
+pub(super) fn not_found(place: &BlobPlace, name: &[u8]) -> Result<CommandEnding, CommandError> {
     say(place, name, "not_found", "there is no such blob")
 }
 
 /// Tells an error that is a no of the data's; hands on any other.
-pub(super) fn tell(place: &Place, name: &[u8], error: Error) -> Result<Ending, CommandError> {
+pub(super) fn tell(place: &BlobPlace, name: &[u8], error: Error) -> Result<CommandEnding, CommandError> {
     match error.failure() {
         Some(Failure::NotFound) => not_found(place, name),
         Some(Failure::ConditionFailed { .. }) => {
@@ -51,11 +51,16 @@ fn is_changed(error: &Error) -> bool {
     matches!(**reason, Reason::Aborted { reason: AbortReason::ReadChanged, .. })
 }
 
-fn say(place: &Place, name: &[u8], reason: &'static str, text: &str) -> Result<Ending, CommandError> {
+fn say(
+    place: &BlobPlace,
+    name: &[u8],
+    reason: &'static str,
+    text: &str,
+) -> Result<CommandEnding, CommandError> {
     if place.json {
-        output::json(&No { name: Name(name), done: false, reason })?;
+        output::json(&BlobRefusal { name: Name(name), done: false, reason })?;
     } else {
         output::problem(&format!("zerohop: blob \"{}\": {text}", name.escape_ascii()));
     }
-    Ok(Ending::No)
+    Ok(CommandEnding::No)
 }

@@ -5,31 +5,31 @@ use serde::Serialize;
 use serde_json::Value;
 use zerohop_client::{Blob, Error, Number, Transform};
 
-use super::{NameArgument, Place, refusal};
-use crate::common::ending::{CommandError, Ending};
+use super::{BlobPlace, NameArgument, refusal};
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::shown::Name;
-use crate::common::transform::{GivenTransform, Numbered};
+use crate::common::transform::{GivenTransform, HasNumber};
 use crate::output;
 
 #[derive(Args, Debug)]
-pub(crate) struct TransformArguments {
+pub(crate) struct BlobTransformArguments {
     #[command(flatten)]
     name: NameArgument,
     #[command(flatten)]
     transform: GivenTransform,
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) place: BlobPlace,
 }
 
 #[derive(Serialize)]
-struct Changed<'a> {
+struct ChangedNumber<'a> {
     #[serde(flatten)]
     name: Name<'a>,
     done: bool,
     value: Value,
 }
 
-impl Numbered for Blob<'_> {
+impl HasNumber for Blob<'_> {
     async fn transform<N: Number>(&self, transform: Transform<N>, old: bool) -> Result<N, Error> {
         match old {
             true => self.transform_and_get_old(transform).await,
@@ -38,16 +38,16 @@ impl Numbered for Blob<'_> {
     }
 }
 
-pub(super) async fn run(arguments: TransformArguments) -> Result<Ending, CommandError> {
-    let TransformArguments { name, transform, place } = arguments;
+pub(super) async fn run(arguments: BlobTransformArguments) -> Result<CommandEnding, CommandError> {
+    let BlobTransformArguments { name, transform, place } = arguments;
     let name = name.into_bytes();
     let keyspace = place.open().await?;
     match transform.run(&keyspace.blob(name.clone())).await? {
         Ok(shown) if place.json => {
-            output::json(&Changed { name: Name(&name), done: true, value: shown.value })?
+            output::json(&ChangedNumber { name: Name(&name), done: true, value: shown.value })?
         }
         Ok(shown) => output::result(&shown.text)?,
         Err(error) => return refusal::tell(&place, &name, error),
     }
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }

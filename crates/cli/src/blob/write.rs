@@ -6,11 +6,11 @@ use clap::Args;
 use serde::Serialize;
 use zerohop_client::BlobSeen;
 
-use super::bytes::{GivenBytes, Source};
-use super::progress::Progress;
+use super::bytes::{ByteSource, GivenBytes};
+use super::progress::BlobProgress;
 use super::put::{APPEND_AT_ONCE_BYTES, fill};
-use super::{NameArgument, Place, refusal};
-use crate::common::ending::{CommandError, Ending};
+use super::{BlobPlace, NameArgument, refusal};
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::shown::Name;
 use crate::common::{names, quantity};
 use crate::output;
@@ -31,21 +31,21 @@ pub(crate) struct WriteArguments {
     #[arg(long, value_name = "FILE", conflicts_with = "pieces")]
     if_seen: Option<PathBuf>,
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) place: BlobPlace,
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct AppendArguments {
+pub(crate) struct BlobAppendArguments {
     #[command(flatten)]
     name: NameArgument,
     #[command(flatten)]
     bytes: GivenBytes,
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) place: BlobPlace,
 }
 
 #[derive(Serialize)]
-struct Written<'a> {
+struct WrittenRange<'a> {
     #[serde(flatten)]
     name: Name<'a>,
     done: bool,
@@ -62,13 +62,13 @@ const SEEN_TEXT_BYTES_MAX: u64 = 4 << 20;
 /// Bytes written at a time where they may be seen piece by piece.
 const PIECE_BYTES: u64 = 4 << 20;
 
-pub(super) async fn run(arguments: WriteArguments) -> Result<Ending, CommandError> {
+pub(super) async fn run(arguments: WriteArguments) -> Result<CommandEnding, CommandError> {
     let WriteArguments { name, bytes, at, pieces, if_seen, place } = arguments;
     let seen = if_seen.as_deref().map(seen_of).transpose()?;
     let (name, mut source) = (name.into_bytes(), bytes.open()?);
     let keyspace = place.open().await?;
     let blob = keyspace.blob(name.clone());
-    let mut progress = Progress::new("written");
+    let mut progress = BlobProgress::new("written");
     loop {
         let offset = at.saturating_add(progress.bytes());
         // Where all must go as one: a byte more than does, which says so.
@@ -94,19 +94,19 @@ pub(super) async fn run(arguments: WriteArguments) -> Result<Ending, CommandErro
 
 /// What a read has seen, from the file that it has written.
 fn seen_of(path: &Path) -> Result<BlobSeen, CommandError> {
-    let text = Source::file(path)?.next(SEEN_TEXT_BYTES_MAX)?;
+    let text = ByteSource::file(path)?.next(SEEN_TEXT_BYTES_MAX)?;
     let seen = std::str::from_utf8(&text).ok().and_then(BlobSeen::parse);
     seen.ok_or_else(|| {
         CommandError::Usage(format!("{} is not what `blob read --seen` writes", names::path(path)))
     })
 }
 
-pub(super) async fn append(arguments: AppendArguments) -> Result<Ending, CommandError> {
-    let AppendArguments { name, bytes, place } = arguments;
+pub(super) async fn append(arguments: BlobAppendArguments) -> Result<CommandEnding, CommandError> {
+    let BlobAppendArguments { name, bytes, place } = arguments;
     let (name, mut source) = (name.into_bytes(), bytes.open()?);
     let keyspace = place.open().await?;
     let blob = keyspace.blob(name.clone());
-    let mut progress = Progress::new("appended");
+    let mut progress = BlobProgress::new("appended");
     let first = source.next(APPEND_AT_ONCE_BYTES + 1)?;
     let length = first.len();
     let at = if length as u64 > APPEND_AT_ONCE_BYTES {
@@ -126,9 +126,9 @@ pub(super) async fn append(arguments: AppendArguments) -> Result<Ending, Command
     told(&place, &name, at, progress.bytes())
 }
 
-fn told(place: &Place, name: &[u8], at: u64, length: u64) -> Result<Ending, CommandError> {
+fn told(place: &BlobPlace, name: &[u8], at: u64, length: u64) -> Result<CommandEnding, CommandError> {
     if place.json {
-        output::json(&Written { name: Name(name), done: true, at, length })?;
+        output::json(&WrittenRange { name: Name(name), done: true, at, length })?;
     }
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }

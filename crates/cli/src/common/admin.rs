@@ -6,9 +6,10 @@ use bytes::Bytes;
 use tokio::time::sleep;
 use zerohop_client::{Client, DropOptions};
 use zerohop_wire::admin::{
-    AdminAnswer, AdminRequest, Answer, Ask, KeyspaceSettings, KeyspaceStatus, LossesAcknowledge, ManagersSet,
-    NodeRemove, NodeStateSet, PartitionList, PartitionMove, PartitionRecover, PartitionStatus,
-    REFUSED_FAILED, Status, StatusGet, TokenLend, TokenList, TokenPut, TokenRevoke, TokenStatus,
+    AdminAnswer, AdminQuestion, AdminReply, AdminRequest, KeyspaceSettings, KeyspaceStatus,
+    LossesAcknowledge, ManagersSet, NodeRemove, NodeStateSet, PartitionList, PartitionMove, PartitionRecover,
+    PartitionStatus, REFUSED_FAILED, Status, StatusGet, TokenLend, TokenList, TokenPut, TokenRevoke,
+    TokenStatus,
 };
 
 use super::ending::CommandError;
@@ -22,8 +23,8 @@ const NOT_NOW_PAUSE: Duration = Duration::from_millis(100);
 
 /// How the cluster is.
 pub(crate) async fn status(client: &Client) -> Result<Status, CommandError> {
-    match ask(client, Ask::Status(StatusGet {})).await? {
-        Answer::Status(status) => Ok(*status),
+    match ask(client, AdminQuestion::Status(StatusGet {})).await? {
+        AdminReply::Status(status) => Ok(*status),
         _ => Err(CommandError::Unexpected),
     }
 }
@@ -33,7 +34,7 @@ pub(crate) async fn create(
     client: &Client,
     settings: KeyspaceSettings,
 ) -> Result<KeyspaceStatus, CommandError> {
-    keyspace(ask(client, Ask::CreateKeyspace(settings)).await?)
+    keyspace(ask(client, AdminQuestion::CreateKeyspace(settings)).await?)
 }
 
 /// Changes a keyspace.
@@ -41,7 +42,7 @@ pub(crate) async fn alter(
     client: &Client,
     settings: KeyspaceSettings,
 ) -> Result<KeyspaceStatus, CommandError> {
-    keyspace(ask(client, Ask::AlterKeyspace(settings)).await?)
+    keyspace(ask(client, AdminQuestion::AlterKeyspace(settings)).await?)
 }
 
 /// Removes a keyspace, and says what it was. Waits so long for what is under way there, and says so.
@@ -56,17 +57,17 @@ pub(crate) async fn drop_keyspace(
 
 /// Treats a node so from now on.
 pub(crate) async fn set_node_state(client: &Client, node: u32, state: &str) -> Result<(), CommandError> {
-    done(ask(client, Ask::SetNodeState(NodeStateSet { node, state: state.to_owned() })).await?)
+    done(ask(client, AdminQuestion::SetNodeState(NodeStateSet { node, state: state.to_owned() })).await?)
 }
 
 /// Has a node that holds nothing leave.
 pub(crate) async fn remove_node(client: &Client, node: u32) -> Result<(), CommandError> {
-    done(ask(client, Ask::RemoveNode(NodeRemove { node })).await?)
+    done(ask(client, AdminQuestion::RemoveNode(NodeRemove { node })).await?)
 }
 
 /// Has the control group sit on these nodes.
 pub(crate) async fn set_managers(client: &Client, nodes: Vec<u32>) -> Result<(), CommandError> {
-    done(ask(client, Ask::SetManagers(ManagersSet { nodes })).await?)
+    done(ask(client, AdminQuestion::SetManagers(ManagersSet { nodes })).await?)
 }
 
 /// Makes a token good, for so long if a time is given.
@@ -76,23 +77,24 @@ pub(crate) async fn put_token(
     lasts: Option<Duration>,
 ) -> Result<(), CommandError> {
     let wanted = match lasts {
-        Some(lasts) => {
-            Ask::LendToken(TokenLend { put, lasts_ms: u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX) })
-        }
-        None => Ask::PutToken(put),
+        Some(lasts) => AdminQuestion::LendToken(TokenLend {
+            put,
+            lasts_ms: u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX),
+        }),
+        None => AdminQuestion::PutToken(put),
     };
     done(ask(client, wanted).await?)
 }
 
 /// Makes a token good for nothing.
 pub(crate) async fn revoke_token(client: &Client, name: &str) -> Result<(), CommandError> {
-    done(ask(client, Ask::RevokeToken(TokenRevoke { name: name.to_owned() })).await?)
+    done(ask(client, AdminQuestion::RevokeToken(TokenRevoke { name: name.to_owned() })).await?)
 }
 
 /// All tokens.
 pub(crate) async fn tokens(client: &Client) -> Result<Vec<TokenStatus>, CommandError> {
-    match ask(client, Ask::ListTokens(TokenList {})).await? {
-        Answer::Tokens(found) => Ok(found.tokens),
+    match ask(client, AdminQuestion::ListTokens(TokenList {})).await? {
+        AdminReply::Tokens(found) => Ok(found.tokens),
         _ => Err(CommandError::Unexpected),
     }
 }
@@ -105,7 +107,7 @@ pub(crate) async fn partitions(
     let mut all = Vec::new();
     loop {
         let list = PartitionList { keyspace: keyspace.to_owned(), first: all.len() as u32 };
-        let Answer::Partitions(page) = ask(client, Ask::ListPartitions(list)).await? else {
+        let AdminReply::Partitions(page) = ask(client, AdminQuestion::ListPartitions(list)).await? else {
             return Err(CommandError::Unexpected);
         };
         let is_last = page.partitions.is_empty();
@@ -123,16 +125,18 @@ pub(crate) async fn partition(
     partition: u32,
 ) -> Result<Option<PartitionStatus>, CommandError> {
     let list = PartitionList { keyspace: keyspace.to_owned(), first: partition };
-    match ask(client, Ask::ListPartitions(list)).await? {
-        Answer::Partitions(page) => Ok(page.partitions.into_iter().find(|one| one.partition == partition)),
+    match ask(client, AdminQuestion::ListPartitions(list)).await? {
+        AdminReply::Partitions(page) => {
+            Ok(page.partitions.into_iter().find(|one| one.partition == partition))
+        }
         _ => Err(CommandError::Unexpected),
     }
 }
 
 /// Has a partition move; says to which instance.
 pub(crate) async fn move_partition(client: &Client, asked: PartitionMove) -> Result<u32, CommandError> {
-    match ask(client, Ask::MovePartition(asked)).await? {
-        Answer::Done(done) => u32::try_from(done.number).map_err(|_| CommandError::Unexpected),
+    match ask(client, AdminQuestion::MovePartition(asked)).await? {
+        AdminReply::Done(done) => u32::try_from(done.number).map_err(|_| CommandError::Unexpected),
         _ => Err(CommandError::Unexpected),
     }
 }
@@ -145,7 +149,7 @@ pub(crate) async fn recover_partition(
     keep_damaged: Option<bool>,
 ) -> Result<(), CommandError> {
     let recover = PartitionRecover { keyspace: keyspace.to_owned(), partition, keep_damaged };
-    done(ask(client, Ask::RecoverPartition(recover)).await?)
+    done(ask(client, AdminQuestion::RecoverPartition(recover)).await?)
 }
 
 /// What is missing in a keyspace, or in all, is known, as of the map of this epoch. Brings the number of partitions.
@@ -155,36 +159,36 @@ pub(crate) async fn acknowledge_losses(
     map_epoch: u64,
 ) -> Result<u64, CommandError> {
     let keyspace = keyspace.unwrap_or_default().to_owned();
-    match ask(client, Ask::AcknowledgeLosses(LossesAcknowledge { keyspace, map_epoch })).await? {
-        Answer::Done(done) => Ok(done.number),
+    match ask(client, AdminQuestion::AcknowledgeLosses(LossesAcknowledge { keyspace, map_epoch })).await? {
+        AdminReply::Done(done) => Ok(done.number),
         _ => Err(CommandError::Unexpected),
     }
 }
 
-fn done(answer: Answer) -> Result<(), CommandError> {
+fn done(answer: AdminReply) -> Result<(), CommandError> {
     match answer {
-        Answer::Done(_) => Ok(()),
+        AdminReply::Done(_) => Ok(()),
         _ => Err(CommandError::Unexpected),
     }
 }
 
 /// Asks until the manager can do it, for some time: a node that has just been started still reads its data.
-async fn ask(client: &Client, ask: Ask) -> Result<Answer, CommandError> {
+async fn ask(client: &Client, ask: AdminQuestion) -> Result<AdminReply, CommandError> {
     match answer(client, ask).await? {
-        Answer::Refused(refused) => Err(CommandError::Refused(refused.reason)),
+        AdminReply::Refused(refused) => Err(CommandError::Refused(refused.reason)),
         answer => Ok(answer),
     }
 }
 
 /// The same, with what may be a refusal.
-async fn answer(client: &Client, ask: Ask) -> Result<Answer, CommandError> {
+async fn answer(client: &Client, ask: AdminQuestion) -> Result<AdminReply, CommandError> {
     let request = Bytes::from(AdminRequest::of(ask).to_bytes());
     let mut left = client.options().deadline.min(NOT_NOW_MAX);
     loop {
         let answer = client.admin(request.clone()).await?;
         match AdminAnswer::from_bytes(&answer).map_err(|_| CommandError::Unexpected)?.answer {
             // Nothing was changed, as after every refusal.
-            Some(Answer::Refused(refused)) if refused.code == REFUSED_FAILED && !left.is_zero() => {
+            Some(AdminReply::Refused(refused)) if refused.code == REFUSED_FAILED && !left.is_zero() => {
                 let pause = left.min(NOT_NOW_PAUSE);
                 sleep(pause).await;
                 left -= pause;
@@ -195,9 +199,9 @@ async fn answer(client: &Client, ask: Ask) -> Result<Answer, CommandError> {
     }
 }
 
-fn keyspace(answer: Answer) -> Result<KeyspaceStatus, CommandError> {
+fn keyspace(answer: AdminReply) -> Result<KeyspaceStatus, CommandError> {
     match answer {
-        Answer::Keyspace(keyspace) => Ok(keyspace),
+        AdminReply::Keyspace(keyspace) => Ok(keyspace),
         _ => Err(CommandError::Unexpected),
     }
 }

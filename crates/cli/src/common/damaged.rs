@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use zerohop_wire::admin::{DamagedPartition, Status};
 
 use super::admin;
-use super::target::Target;
+use super::target::ClusterTarget;
 
 /// Most nodes that are asked.
 const NODES_ASKED_MAX: usize = 128;
@@ -18,7 +18,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 /// Has a status, which is what the node said that was asked first, hold what the others tell of themselves. Brings what is damaged, by
 /// keyspace and partition.
-pub(crate) async fn find(target: &Target, status: &mut Status) -> Vec<DamagedPartition> {
+pub(crate) async fn find(target: &ClusterTarget, status: &mut Status) -> Vec<DamagedPartition> {
     let others = status.nodes.iter().filter(|node| node.state != "down" && node.pid == 0);
     let mut asked = JoinSet::new();
     for node in others.take(NODES_ASKED_MAX) {

@@ -25,7 +25,7 @@ pub(crate) const CODE_INTERRUPTED: u8 = 130;
 
 /// How a command that was carried out ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum CommandEnding {
     /// It was done.
     Done,
     /// The data says no. Why was told already.
@@ -120,11 +120,11 @@ impl From<DemoError> for CommandError {
 }
 
 /// The number that the program ends with.
-pub(crate) fn exit_code(outcome: &Result<Ending, CommandError>) -> ExitCode {
+pub(crate) fn exit_code(outcome: &Result<CommandEnding, CommandError>) -> ExitCode {
     match outcome {
-        Ok(Ending::Done) => ExitCode::SUCCESS,
-        Ok(Ending::No) => ExitCode::from(CODE_NO),
-        Ok(Ending::Interrupted) => ExitCode::from(CODE_INTERRUPTED),
+        Ok(CommandEnding::Done) => ExitCode::SUCCESS,
+        Ok(CommandEnding::No) => ExitCode::from(CODE_NO),
+        Ok(CommandEnding::Interrupted) => ExitCode::from(CODE_INTERRUPTED),
         Err(error) => error.code(),
     }
 }

@@ -2,12 +2,12 @@
 
 pub(crate) mod admin;
 pub(crate) mod damaged;
-pub(crate) mod elsewhere;
 pub(crate) mod ending;
 pub(crate) mod endpoint;
 pub(crate) mod http;
 pub(crate) mod keys;
 pub(crate) mod names;
+pub(crate) mod other_cluster;
 pub(crate) mod places;
 pub(crate) mod quantity;
 pub(crate) mod runtime;

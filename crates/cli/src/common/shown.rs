@@ -4,11 +4,11 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// The key of a record; to be flattened into an object.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Key<'a>(pub(crate) &'a [u8]);
+pub(crate) struct JsonKey<'a>(pub(crate) &'a [u8]);
 
 /// A value of a record; an object by itself, or to be flattened into one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Value<'a>(pub(crate) &'a [u8]);
+pub(crate) struct JsonValue<'a>(pub(crate) &'a [u8]);
 
 /// The name of a blob; an object by itself, or to be flattened into one.
 #[derive(Clone, Copy, Debug)]
@@ -30,13 +30,13 @@ impl Serialize for Attributes<'_> {
     }
 }
 
-impl Serialize for Key<'_> {
+impl Serialize for JsonKey<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         field(serializer, "key", "key_base64", self.0)
     }
 }
 
-impl Serialize for Value<'_> {
+impl Serialize for JsonValue<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         field(serializer, "value", "value_base64", self.0)
     }
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn text_stays_text_and_other_bytes_become_base64() {
-        assert_eq!(serde_json::to_string(&Key(b"a\"b")).unwrap(), r#"{"key":"a\"b"}"#);
-        assert_eq!(serde_json::to_string(&Value(b"\xff")).unwrap(), r#"{"value_base64":"/w=="}"#);
+        assert_eq!(serde_json::to_string(&JsonKey(b"a\"b")).unwrap(), r#"{"key":"a\"b"}"#);
+        assert_eq!(serde_json::to_string(&JsonValue(b"\xff")).unwrap(), r#"{"value_base64":"/w=="}"#);
     }
 }

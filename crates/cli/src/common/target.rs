@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::OsStringValueParser;
-use zerohop_client::{Client, Keyspace, Options, Reason, Secret, read_token};
+use zerohop_client::{Client, ClientOptions, Keyspace, Reason, Secret, read_token};
 use zerohop_wire::ids::MapEpoch;
 
 use super::ending::CommandError;
@@ -20,7 +20,7 @@ use super::{http, quantity};
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct ClusterTarget {
     /// Any manager or instance of the cluster; several of one cluster, separated by commas, are tried in turn. Without a port it is
     /// 7400 [default: 127.0.0.1:7400].
     #[arg(long, env = "ZEROHOP_ENDPOINT", value_name = "HOST:PORT", value_parser = Endpoints::read)]
@@ -37,7 +37,7 @@ pub(crate) struct Target {
     timeout: Duration,
 }
 
-impl Target {
+impl ClusterTarget {
     /// Connects. Without an answer it gives up after two seconds, or after the time-out if that is shorter; at once, if nobody listens
     /// at any of the endpoints.
     pub(crate) async fn connect(&self) -> Result<Client, CommandError> {
@@ -46,26 +46,26 @@ impl Target {
 
     /// Connects to a manager of the cluster, which alone is asked by control requests.
     pub(crate) async fn connect_at(&self, manager: &str) -> Result<Client, CommandError> {
-        let target = Target { endpoint: vec![Endpoints::one(manager)], ..self.clone() };
+        let target = ClusterTarget { endpoint: vec![Endpoints::one(manager)], ..self.clone() };
         target.connect_with(|options| options.manager = Some(manager.to_owned())).await
     }
 
     /// The same, with options of the caller's.
     pub(crate) async fn connect_with(
         &self,
-        change: impl FnOnce(&mut Options),
+        change: impl FnOnce(&mut ClientOptions),
     ) -> Result<Client, CommandError> {
         let token = self.token_file.as_ref().filter(|path| !path.is_empty());
         let token =
             token.map(|path| read_token(Path::new(path)).map_err(CommandError::Secret)).transpose()?;
-        let mut options = Options {
+        let mut options = ClientOptions {
             deadline: self.timeout,
             connect_deadline: self.timeout.min(CONNECT_MAX),
             name: "zerohop-cli".to_owned(),
             secret: if token.is_some() { None } else { self.secret.read()? },
             token,
             tls: self.tls.read()?,
-            ..Options::default()
+            ..ClientOptions::default()
         };
         change(&mut options);
         let endpoints = self.endpoints();

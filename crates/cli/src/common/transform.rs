@@ -60,14 +60,14 @@ pub(crate) enum GivenType {
 }
 
 /// What has a number that can be transformed.
-pub(crate) trait Numbered {
+pub(crate) trait HasNumber {
     /// Transforms it, and brings what it is now, or what it was.
     async fn transform<N: Number>(&self, transform: Transform<N>, old: bool) -> Result<N, Error>;
 }
 
 /// A number as it is printed.
 #[derive(Debug)]
-pub(crate) struct Shown {
+pub(crate) struct PrintedNumber {
     pub(crate) text: String,
     /// A number; as text if JSON has no such number: infinities, and what is none.
     pub(crate) value: Value,
@@ -105,7 +105,7 @@ pub(crate) fn operand<N: Number + FromStr>(operator: Operator, given: &str) -> R
     operand.map_err(|_| format!("{given:?} is no number of type {}: choose another --type", N::TYPE))
 }
 
-impl Shown {
+impl PrintedNumber {
     pub(crate) fn of<N: Display + Into<Value>>(number: N) -> Self {
         let text = number.to_string();
         let value = match number.into() {
@@ -118,19 +118,22 @@ impl Shown {
 
 impl GivenTransform {
     /// Does it. The inner error is what the data says.
-    pub(crate) async fn run(self, of: &impl Numbered) -> Result<Result<Shown, Error>, CommandError> {
+    pub(crate) async fn run(self, of: &impl HasNumber) -> Result<Result<PrintedNumber, Error>, CommandError> {
         of_type!(self.number, run(self, of).await)
     }
 }
 
-async fn run<N>(given: GivenTransform, of: &impl Numbered) -> Result<Result<Shown, Error>, CommandError>
+async fn run<N>(
+    given: GivenTransform,
+    of: &impl HasNumber,
+) -> Result<Result<PrintedNumber, Error>, CommandError>
 where
     N: Number + FromStr + Display + Into<Value>,
 {
     let operator = Operator::from(given.operator);
     let operand: N = operand(operator, &given.operand).map_err(CommandError::Usage)?;
     let transform = Transform::new(operator, operand).at(given.at);
-    Ok(of.transform(transform, given.old).await.map(Shown::of))
+    Ok(of.transform(transform, given.old).await.map(PrintedNumber::of))
 }
 
 impl From<GivenOperator> for Operator {

@@ -1,7 +1,7 @@
 //! Whose view a report is, how old, and what is to be said before it.
 
 use serde::Serialize;
-use zerohop_wire::admin::{Status, View};
+use zerohop_wire::admin::{NodeView, Status};
 
 use super::ending::CommandError;
 use crate::output;
@@ -30,8 +30,8 @@ pub(crate) struct ShownView {
 }
 
 impl ShownView {
-    pub(crate) fn of(view: &View) -> ShownView {
-        let View { node, leader, age_ms, quorum, managers, answering, no_primary, stuck, .. } = *view;
+    pub(crate) fn of(view: &NodeView) -> ShownView {
+        let NodeView { node, leader, age_ms, quorum, managers, answering, no_primary, stuck, .. } = *view;
         let (silent, waits_for) = (view.silent.clone(), view.waits_for.clone());
         ShownView { node, leader, age_ms, quorum, managers, answering, silent, no_primary, stuck, waits_for }
     }
@@ -102,7 +102,8 @@ mod tests {
     #[test]
     fn what_is_wrong_comes_first_and_then_whose_view_it_is_and_how_old() {
         let warnings = vec!["no quorum: 1 of 3 managers".to_owned(), "7 partitions stand still".to_owned()];
-        let view = View { node: 2, age_ms: 34_200, managers: 3, answering: 1, warnings, ..View::default() };
+        let view =
+            NodeView { node: 2, age_ms: 34_200, managers: 3, answering: 1, warnings, ..NodeView::default() };
         let status = Status { view: Some(view), ..Status::default() };
         assert_eq!(first(&status), ["NO QUORUM: 1 of 3 managers", "WARNING: 7 partitions stand still"]);
         let seen_by = "as node 2 sees it, 34.2 s old; no leader of the control group is known";

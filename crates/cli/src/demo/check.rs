@@ -5,20 +5,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use zerohop_client::{Error, Failure, Keyspace, Reply};
-use zerohop_wire::messages::{Operation, Query, Read};
+use zerohop_wire::messages::{Query, RecordOperation, RecordRead};
 
 use super::error::DemoError;
 use super::lanes::{self, Groups};
 use super::limits::{FAULTS_KEPT_MAX, GROUP_BYTES_MAX, RECORD_BYTES_MAX};
-use super::load::Stored;
-use super::progress::Progress;
-use super::record::Header;
+use super::load::StoredFile;
+use super::progress::DemoProgress;
+use super::record::FileHeader;
 use super::report::Fault;
 use crate::common::names;
 
 /// What a check found.
 #[derive(Debug, Default)]
-pub(super) struct Checked {
+pub(super) struct CheckResult {
     /// Files that are whole.
     pub(super) whole: u64,
     /// Those of them that were acknowledged before the kill.
@@ -34,17 +34,17 @@ pub(super) struct Checked {
 /// Checks that every one of these files is there and is what was stored.
 pub(super) async fn check(
     keyspace: &Keyspace,
-    expected: &Arc<Vec<Stored>>,
-    progress: &Arc<Progress>,
-) -> Result<Checked, DemoError> {
+    expected: &Arc<Vec<StoredFile>>,
+    progress: &Arc<DemoProgress>,
+) -> Result<CheckResult, DemoError> {
     let lane = |groups| check_groups(keyspace.clone(), Arc::clone(expected), Arc::clone(progress), groups);
-    let mut checked = Checked::default();
+    let mut checked = CheckResult::default();
     lanes::run(expected.len(), lane).await?.into_iter().for_each(|one| checked.add(one));
     Ok(checked)
 }
 
 /// Counts keys and blobs that belong to none of these files.
-pub(super) async fn strangers(keyspace: &Keyspace, files: &[Stored]) -> Result<u64, DemoError> {
+pub(super) async fn strangers(keyspace: &Keyspace, files: &[StoredFile]) -> Result<u64, DemoError> {
     let mut scan = keyspace.scan("");
     let mut strangers = 0;
     while let Some(keys) = scan.next_page().await.map_err(DemoError::cluster("listing the keys"))? {
@@ -59,11 +59,11 @@ pub(super) async fn strangers(keyspace: &Keyspace, files: &[Stored]) -> Result<u
 
 async fn check_groups(
     keyspace: Keyspace,
-    expected: Arc<Vec<Stored>>,
-    progress: Arc<Progress>,
+    expected: Arc<Vec<StoredFile>>,
+    progress: Arc<DemoProgress>,
     groups: Arc<Groups>,
-) -> Result<Checked, DemoError> {
-    let mut checked = Checked::default();
+) -> Result<CheckResult, DemoError> {
+    let mut checked = CheckResult::default();
     while let Some(files) = groups.take() {
         let mut files = &expected[files];
         while !files.is_empty() {
@@ -81,9 +81,9 @@ async fn check_groups(
 }
 
 /// How many of these files, at least one, are read together: what they hold comes at once.
-fn fitting(files: &[Stored]) -> usize {
+fn fitting(files: &[StoredFile]) -> usize {
     let mut bytes = 0;
-    let fit = |file: &&Stored| {
+    let fit = |file: &&StoredFile| {
         bytes += file.bytes.min(RECORD_BYTES_MAX as u64);
         bytes <= GROUP_BYTES_MAX as u64
     };
@@ -93,11 +93,11 @@ fn fitting(files: &[Stored]) -> usize {
 /// What is wrong with a file, if anything is.
 async fn compare(
     keyspace: &Keyspace,
-    expected: &Stored,
+    expected: &StoredFile,
     record: Option<Bytes>,
 ) -> Result<Result<(), String>, DemoError> {
     let Some(record) = record else { return Ok(Err("is not there".to_owned())) };
-    let Some((header, contents)) = Header::decode(&record) else {
+    let Some((header, contents)) = FileHeader::decode(&record) else {
         return Ok(Err("its record is not one".to_owned()));
     };
     if (header.bytes, header.checksum) != (expected.bytes, expected.checksum) {
@@ -138,8 +138,8 @@ async fn read_blob(keyspace: &Keyspace, path: &[u8]) -> Result<(u64, u64), Error
 
 /// Looks records up together.
 async fn lookup_all(keyspace: &Keyspace, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>, DemoError> {
-    let lookup = |key| Operation::Read(Read { key, query: Query::Lookup });
-    let operations: Vec<Operation<'_>> = keys.iter().copied().map(lookup).collect();
+    let lookup = |key| RecordOperation::Read(RecordRead { key, query: Query::Lookup });
+    let operations: Vec<RecordOperation<'_>> = keys.iter().copied().map(lookup).collect();
     let outcomes = keyspace.batch(&operations).await;
     let found = outcomes.into_iter().map(found).collect::<Result<_, Error>>();
     found.map_err(DemoError::cluster("reading files"))
@@ -156,17 +156,17 @@ fn found(outcome: Result<Reply, Error>) -> Result<Option<Bytes>, Error> {
 }
 
 /// The file of this path. They are sorted by path.
-fn find<'f>(path: &[u8], files: &'f [Stored]) -> Option<&'f Stored> {
+fn find<'f>(path: &[u8], files: &'f [StoredFile]) -> Option<&'f StoredFile> {
     files.binary_search_by(|file| file.path[..].cmp(path)).ok().map(|at| &files[at])
 }
 
 /// Whether there is a file of this path that is stored as a blob.
-fn is_large(path: &[u8], files: &[Stored]) -> bool {
+fn is_large(path: &[u8], files: &[StoredFile]) -> bool {
     find(path, files).is_some_and(|file| file.bytes > RECORD_BYTES_MAX as u64)
 }
 
-impl Checked {
-    fn count(&mut self, file: &Stored, result: Result<(), String>) {
+impl CheckResult {
+    fn count(&mut self, file: &StoredFile, result: Result<(), String>) {
         match result {
             Ok(()) => {
                 self.whole += 1;
@@ -180,7 +180,7 @@ impl Checked {
         }
     }
 
-    fn add(&mut self, other: Checked) {
+    fn add(&mut self, other: CheckResult) {
         self.whole += other.whole;
         self.whole_before_kill += other.whole_before_kill;
         self.bytes += other.bytes;
@@ -198,8 +198,8 @@ impl Checked {
 mod tests {
     use super::*;
 
-    fn stored(path: &[u8], bytes: u64) -> Stored {
-        Stored { path: path.to_vec(), bytes, checksum: 0, before_kill: false }
+    fn stored(path: &[u8], bytes: u64) -> StoredFile {
+        StoredFile { path: path.to_vec(), bytes, checksum: 0, before_kill: false }
     }
 
     #[test]
@@ -214,16 +214,16 @@ mod tests {
 
     #[test]
     fn faults_are_kept_up_to_a_number_and_counted_beyond() {
-        let mut sum = Checked::default();
+        let mut sum = CheckResult::default();
         for _ in 0..FAULTS_KEPT_MAX {
-            let mut one = Checked::default();
+            let mut one = CheckResult::default();
             one.count(&stored(b"x", 1), Err("is not there".to_owned()));
             one.count(&stored(b"y", 7), Err("is not there".to_owned()));
             sum.add(one);
         }
         assert_eq!((sum.faulty as usize, sum.faults.len()), (2 * FAULTS_KEPT_MAX, FAULTS_KEPT_MAX));
-        let mut whole = Checked::default();
-        whole.count(&Stored { before_kill: true, ..stored(b"x", 9) }, Ok(()));
+        let mut whole = CheckResult::default();
+        whole.count(&StoredFile { before_kill: true, ..stored(b"x", 9) }, Ok(()));
         sum.add(whole);
         assert_eq!((sum.whole, sum.whole_before_kill, sum.bytes), (1, 1, 9));
     }

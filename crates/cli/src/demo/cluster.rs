@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
-use zerohop_client::{Client, Options};
+use zerohop_client::{Client, ClientOptions};
 use zerohop_node::clock::Stopwatch;
 use zerohop_placement::KeyspaceName;
 use zerohop_wire::admin::{KeyspaceSettings, NodeStatus, Status};
@@ -18,13 +18,13 @@ use super::check;
 use super::error::DemoError;
 use super::limits::{DEADLINE, PARTITIONS};
 use super::load;
-use super::progress::Progress;
+use super::progress::DemoProgress;
 use super::report::{Fault, rate};
-use super::source::Source;
+use super::source::DemoFiles;
 use crate::common::admin;
 use crate::common::ending::CommandError;
 use crate::common::tls::NodeTls;
-use crate::local::{HeldPorts, LocalNode, NodePlan, Starting};
+use crate::local::{HeldPorts, LocalNode, NodePlan, StartingNode};
 use crate::output::StatusLine;
 
 /// Nodes at first.
@@ -112,7 +112,7 @@ impl fmt::Display for ClusterReport {
 
 /// Does all of it in a folder that is new.
 pub(super) async fn run(
-    source: &Arc<Source>,
+    source: &Arc<DemoFiles>,
     folder: &Path,
     kill_after: Option<u64>,
 ) -> Result<ClusterReport, CommandError> {
@@ -120,7 +120,7 @@ pub(super) async fn run(
         .ok_or_else(|| CommandError::Node("no free ports were found for the demo's cluster".to_owned()))?;
     let plans = plans(folder, ports.first());
     let (founders, fourth) = plans.split_at(usize::from(NODES));
-    let starting = founders.iter().map(Starting::spawn).collect::<Result<Vec<_>, CommandError>>()?;
+    let starting = founders.iter().map(StartingNode::spawn).collect::<Result<Vec<_>, CommandError>>()?;
     let mut nodes = Vec::new();
     for one in starting {
         nodes.push(one.ready().await?);
@@ -149,7 +149,7 @@ pub(super) async fn run(
     let keyspace = client.keyspace(KEYSPACE).await?;
 
     // Stores everything; one node is killed in the middle, and nobody does anything about it.
-    let progress = Arc::new(Progress::default());
+    let progress = Arc::new(DemoProgress::default());
     let total = source.files.len();
     let kill_after = kill_after.unwrap_or(total as u64 / 2).max(1).min(total as u64);
     let victim = nodes.remove(KILLED);
@@ -196,7 +196,7 @@ pub(super) async fn run(
     report.drain_seconds = stopwatch.elapsed().as_secs_f64();
     drop(line);
 
-    let progress = Arc::new(Progress::default());
+    let progress = Arc::new(DemoProgress::default());
     let checking = async {
         let checked = check::check(&keyspace, &files, &progress).await?;
         Ok::<_, DemoError>((checked, check::strangers(&keyspace, &files).await?))
@@ -233,7 +233,8 @@ fn plans(folder: &Path, first: SocketAddr) -> Vec<NodePlan> {
 }
 
 async fn connect(nodes: &[LocalNode]) -> Result<Client, CommandError> {
-    let options = Options { deadline: DEADLINE, name: "zerohop-demo".to_owned(), ..Options::default() };
+    let options =
+        ClientOptions { deadline: DEADLINE, name: "zerohop-demo".to_owned(), ..ClientOptions::default() };
     let endpoints: Vec<&str> = nodes.iter().map(|node| node.ready.manager.as_str()).collect();
     Client::connect_with(&endpoints, options).await.map_err(CommandError::Unreachable)
 }

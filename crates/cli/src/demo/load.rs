@@ -7,18 +7,18 @@ use std::sync::Arc;
 use tokio::task::spawn_blocking;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use zerohop_client::{Condition, Error, Expiry, Keyspace};
-use zerohop_wire::messages::{Change, Operation, Write};
+use zerohop_wire::messages::{RecordOperation, RecordWrite, WriteChange};
 
 use super::error::DemoError;
 use super::lanes::{self, Groups};
 use super::limits::{GROUP_BYTES_MAX, READ_BYTES, RECORD_BYTES_MAX, REPEATS_MAX};
-use super::progress::Progress;
-use super::record::Header;
-use super::source::{Source, fill};
+use super::progress::DemoProgress;
+use super::record::FileHeader;
+use super::source::{DemoFiles, fill};
 
 /// A file that the cluster has acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stored {
+pub(super) struct StoredFile {
     pub(super) path: Vec<u8>,
     pub(super) bytes: u64,
     pub(super) checksum: u64,
@@ -28,9 +28,9 @@ pub(super) struct Stored {
 
 /// What was stored.
 #[derive(Debug, Default)]
-pub(super) struct Loaded {
+pub(super) struct LoadedFiles {
     /// Sorted by path.
-    pub(super) files: Vec<Stored>,
+    pub(super) files: Vec<StoredFile>,
     /// Files that could not be read.
     pub(super) unreadable: u64,
 }
@@ -38,14 +38,14 @@ pub(super) struct Loaded {
 /// Stores every file of the source. Ends early with the first error of the cluster.
 pub(super) async fn load(
     keyspace: &Keyspace,
-    source: &Arc<Source>,
-    progress: &Arc<Progress>,
-) -> Result<Loaded, DemoError> {
+    source: &Arc<DemoFiles>,
+    progress: &Arc<DemoProgress>,
+) -> Result<LoadedFiles, DemoError> {
     let lane = |groups| {
         let (keyspace, source, progress) = (keyspace.clone(), Arc::clone(source), Arc::clone(progress));
-        Lane { keyspace, source, progress, loaded: Loaded::default() }.run(groups)
+        LoadLane { keyspace, source, progress, loaded: LoadedFiles::default() }.run(groups)
     };
-    let mut loaded = Loaded::default();
+    let mut loaded = LoadedFiles::default();
     for one in lanes::run(source.files.len(), lane).await? {
         loaded.files.extend(one.files);
         loaded.unreadable += one.unreadable;
@@ -54,15 +54,15 @@ pub(super) async fn load(
     Ok(loaded)
 }
 
-struct Lane {
+struct LoadLane {
     keyspace: Keyspace,
-    source: Arc<Source>,
-    progress: Arc<Progress>,
-    loaded: Loaded,
+    source: Arc<DemoFiles>,
+    progress: Arc<DemoProgress>,
+    loaded: LoadedFiles,
 }
 
 /// A file that was opened, and its first bytes.
-enum Opened<R> {
+enum OpenedFile<R> {
     /// All of it.
     Small(Vec<u8>),
     /// More than a record holds, and its first bytes.
@@ -71,21 +71,22 @@ enum Opened<R> {
 
 /// Records to be written together, and the files that they complete.
 #[derive(Default)]
-struct Group {
+struct FileGroup {
     records: Vec<(Vec<u8>, Vec<u8>)>,
     bytes: usize,
-    files: Vec<(Vec<u8>, Header)>,
+    files: Vec<(Vec<u8>, FileHeader)>,
 }
 
-impl Lane {
-    async fn run(mut self, groups: Arc<Groups>) -> Result<Loaded, DemoError> {
+impl LoadLane {
+    async fn run(mut self, groups: Arc<Groups>) -> Result<LoadedFiles, DemoError> {
         while let Some(files) = groups.take() {
-            let mut group = Group::default();
+            let mut group = FileGroup::default();
             for (path, opened) in self.open(files).await {
                 match opened {
                     None => self.loaded.unreadable += 1,
-                    Some(Opened::Small(contents)) => group.add_small(path, &contents),
-                    Some(Opened::Large(file, start)) => match self.store_large(&path, file, start).await? {
+                    Some(OpenedFile::Small(contents)) => group.add_small(path, &contents),
+                    Some(OpenedFile::Large(file, start)) => match self.store_large(&path, file, start).await?
+                    {
                         Some(header) => group.add(path, header, &[]),
                         None => self.loaded.unreadable += 1,
                     },
@@ -100,7 +101,10 @@ impl Lane {
     }
 
     /// Reads the beginnings of files, away from the thread that drives the client.
-    async fn open(&self, files: Range<usize>) -> Vec<(Vec<u8>, Option<Opened<impl Read + Send + use<>>>)> {
+    async fn open(
+        &self,
+        files: Range<usize>,
+    ) -> Vec<(Vec<u8>, Option<OpenedFile<impl Read + Send + use<>>>)> {
         let source = Arc::clone(&self.source);
         let read = move || {
             let open = |path: &Vec<u8>| (path.clone(), open(&source, path).ok());
@@ -115,7 +119,7 @@ impl Lane {
         path: &[u8],
         file: impl Read + Send + 'static,
         start: Vec<u8>,
-    ) -> Result<Option<Header>, DemoError> {
+    ) -> Result<Option<FileHeader>, DemoError> {
         let mut error = match self.store_blob(path, file, start).await {
             Ok(stored) => return Ok(stored),
             Err(error) => error,
@@ -125,7 +129,8 @@ impl Lane {
                 break;
             }
             let (source, again) = (Arc::clone(&self.source), path.to_vec());
-            let Ok(Opened::Large(file, start)) = finish(spawn_blocking(move || open(&source, &again)).await)
+            let Ok(OpenedFile::Large(file, start)) =
+                finish(spawn_blocking(move || open(&source, &again)).await)
             else {
                 return Ok(None);
             };
@@ -142,7 +147,7 @@ impl Lane {
         path: &[u8],
         mut file: impl Read + Send + 'static,
         mut bytes: Vec<u8>,
-    ) -> Result<Option<Header>, Error> {
+    ) -> Result<Option<FileHeader>, Error> {
         let blob = self.keyspace.blob(path.to_vec());
         // What an attempt before this one has left.
         blob.delete().await?;
@@ -160,28 +165,28 @@ impl Lane {
             (file, bytes) = (same_file, next);
         }
         let bytes = filled.publish().await?;
-        Ok(Some(Header { bytes, checksum: checksum.digest(), is_blob: true }))
+        Ok(Some(FileHeader { bytes, checksum: checksum.digest(), is_blob: true }))
     }
 
-    async fn write(&mut self, group: Group) -> Result<(), DemoError> {
+    async fn write(&mut self, group: FileGroup) -> Result<(), DemoError> {
         insert_all(&self.keyspace, &group.records).await.map_err(DemoError::cluster("storing files"))?;
         let before_kill = !self.progress.is_killed();
         for (path, header) in group.files {
             self.progress.add(1, header.bytes);
             let (bytes, checksum) = (header.bytes, header.checksum);
-            self.loaded.files.push(Stored { path, bytes, checksum, before_kill });
+            self.loaded.files.push(StoredFile { path, bytes, checksum, before_kill });
         }
         Ok(())
     }
 }
 
-impl Group {
+impl FileGroup {
     fn add_small(&mut self, path: Vec<u8>, contents: &[u8]) {
-        let header = Header { bytes: contents.len() as u64, checksum: xxh3_64(contents), is_blob: false };
+        let header = FileHeader { bytes: contents.len() as u64, checksum: xxh3_64(contents), is_blob: false };
         self.add(path, header, contents);
     }
 
-    fn add(&mut self, path: Vec<u8>, header: Header, contents: &[u8]) {
+    fn add(&mut self, path: Vec<u8>, header: FileHeader, contents: &[u8]) {
         let record = header.encode(contents);
         self.bytes += record.len();
         self.records.push((path.clone(), record));
@@ -189,14 +194,14 @@ impl Group {
     }
 }
 
-fn open(source: &Source, path: &[u8]) -> std::io::Result<Opened<impl Read + Send + use<>>> {
+fn open(source: &DemoFiles, path: &[u8]) -> std::io::Result<OpenedFile<impl Read + Send + use<>>> {
     let mut file = source.open(path)?;
     let mut contents = Vec::new();
     fill(&mut file, &mut contents, RECORD_BYTES_MAX + 1)?;
     Ok(if contents.len() <= RECORD_BYTES_MAX {
-        Opened::Small(contents)
+        OpenedFile::Small(contents)
     } else {
-        Opened::Large(file, contents)
+        OpenedFile::Large(file, contents)
     })
 }
 
@@ -204,7 +209,7 @@ fn open(source: &Source, path: &[u8]) -> std::io::Result<Opened<impl Read + Send
 async fn insert_all(keyspace: &Keyspace, records: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Error> {
     let mut left: Vec<&(Vec<u8>, Vec<u8>)> = records.iter().collect();
     for repeats in 0.. {
-        let operations: Vec<Operation<'_>> = left.iter().map(|record| insert(record)).collect();
+        let operations: Vec<RecordOperation<'_>> = left.iter().map(|record| insert(record)).collect();
         let mut lost = Vec::new();
         for (record, outcome) in left.iter().zip(keyspace.batch(&operations).await) {
             match outcome {
@@ -221,9 +226,9 @@ async fn insert_all(keyspace: &Keyspace, records: &[(Vec<u8>, Vec<u8>)]) -> Resu
     Ok(())
 }
 
-fn insert((key, value): &(Vec<u8>, Vec<u8>)) -> Operation<'_> {
-    let change = Change::Insert { value, expiry: Expiry::Never };
-    Operation::Write(Write { key, condition: Condition::Always, change })
+fn insert((key, value): &(Vec<u8>, Vec<u8>)) -> RecordOperation<'_> {
+    let change = WriteChange::Insert { value, expiry: Expiry::Never };
+    RecordOperation::Write(RecordWrite { key, condition: Condition::Always, change })
 }
 
 /// What a piece of work on another thread brought.
@@ -245,12 +250,12 @@ mod tests {
     const MOST: usize = RECORD_BYTES_MAX;
 
     /// Files of sizes around what a record holds, empty ones among them.
-    fn files(root: &Path) -> Arc<Source> {
+    fn files(root: &Path) -> Arc<DemoFiles> {
         for (at, bytes) in [0, 1, MOST - 1, MOST, MOST + 1, 5 * MOST + 7].iter().enumerate() {
             let contents: Vec<u8> = (0..*bytes).map(|n| (n / 7 + n / 50_000 + at) as u8).collect();
             std::fs::write(root.join(format!("file {at}")), contents).unwrap();
         }
-        Arc::new(Source::find(root, root.join("data").as_path()).unwrap())
+        Arc::new(DemoFiles::find(root, root.join("data").as_path()).unwrap())
     }
 
     #[test]
@@ -263,7 +268,7 @@ mod tests {
         runtime.block_on(async {
             let client = Client::connect(&server.manager_address().to_string()).await.unwrap();
             let keyspace = client.keyspace("default").await.unwrap();
-            let progress = Arc::new(Progress::default());
+            let progress = Arc::new(DemoProgress::default());
             let loaded = load(&keyspace, &source, &progress).await.unwrap();
             assert_eq!((loaded.files.len(), loaded.unreadable), (5, 1), "one is gone since it was found");
             let files = Arc::new(loaded.files);

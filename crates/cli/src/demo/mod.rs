@@ -30,20 +30,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use zerohop_client::{Client, Keyspace, Options};
+use zerohop_client::{Client, ClientOptions, Keyspace};
 use zerohop_node::clock::Stopwatch;
 
 pub(crate) use self::error::DemoError;
 
-use self::check::Checked;
+use self::check::CheckResult;
 use self::limits::{DEADLINE, PARTITIONS};
-use self::load::{Loaded, Stored};
+use self::load::{LoadedFiles, StoredFile};
 use self::local::DemoNode;
-use self::progress::Progress;
-use self::report::{Report, rate};
-use self::source::Source;
-use self::work::Work;
-use crate::common::ending::{CommandError, Ending};
+use self::progress::DemoProgress;
+use self::report::{DemoReport, rate};
+use self::source::DemoFiles;
+use self::work::DemoFolder;
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::runtime::{StopSignals, runtime};
 use crate::common::{admin, names};
 use crate::output;
@@ -79,16 +79,16 @@ pub(crate) struct DemoArguments {
 }
 
 /// Runs the demo and prints its report.
-pub(crate) fn run(arguments: &DemoArguments) -> Result<Ending, CommandError> {
+pub(crate) fn run(arguments: &DemoArguments) -> Result<CommandEnding, CommandError> {
     let dir = arguments.dir.clone().unwrap_or_else(default_folder);
-    let work = Work::make(arguments.data.as_deref(), arguments.keep)?;
-    let source = Arc::new(Source::find(&dir, work.path())?);
-    let mut report = Report {
+    let work = DemoFolder::make(arguments.data.as_deref(), arguments.keep)?;
+    let source = Arc::new(DemoFiles::find(&dir, work.path())?);
+    let mut report = DemoReport {
         folder: names::path(&dir),
         skipped_folders: source.skipped_folders,
         skipped_others: source.skipped_others,
         unreadable: source.unreadable,
-        ..Report::default()
+        ..DemoReport::default()
     };
     // Nodes are started from this, the main thread: see `crate::local`.
     let finished = runtime()?.block_on(async {
@@ -100,7 +100,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<Ending, CommandError> {
         }
     })?;
     if !finished {
-        return Ok(Ending::Interrupted);
+        return Ok(CommandEnding::Interrupted);
     }
     report.judge();
     report.data = work.end(report.ok)?;
@@ -108,14 +108,14 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<Ending, CommandError> {
         true => output::json(&report)?,
         false => output::result(&report.to_string())?,
     }
-    Ok(if report.ok { Ending::Done } else { Ending::No })
+    Ok(if report.ok { CommandEnding::Done } else { CommandEnding::No })
 }
 
 async fn parts(
-    source: &Arc<Source>,
+    source: &Arc<DemoFiles>,
     work: &Path,
     arguments: &DemoArguments,
-    report: &mut Report,
+    report: &mut DemoReport,
 ) -> Result<(), CommandError> {
     let kill_after = arguments.kill_after;
     rounds(source, work, kill_after, report).await?;
@@ -130,10 +130,10 @@ async fn parts(
 }
 
 async fn rounds(
-    source: &Arc<Source>,
+    source: &Arc<DemoFiles>,
     work: &Path,
     kill_after: Option<u64>,
-    report: &mut Report,
+    report: &mut DemoReport,
 ) -> Result<(), CommandError> {
     let mut node = DemoNode::start(work).await?;
     let client = connect(&node).await?;
@@ -164,19 +164,20 @@ async fn rounds(
 }
 
 async fn connect(node: &DemoNode) -> Result<Client, CommandError> {
-    let options = Options { deadline: DEADLINE, name: "zerohop-demo".to_owned(), ..Options::default() };
+    let options =
+        ClientOptions { deadline: DEADLINE, name: "zerohop-demo".to_owned(), ..ClientOptions::default() };
     Client::connect_with(&[node.endpoint()], options).await.map_err(CommandError::Unreachable)
 }
 
 async fn store(
     keyspace: &Keyspace,
-    source: &Arc<Source>,
-    report: &mut Report,
-) -> Result<Arc<Vec<Stored>>, CommandError> {
-    let progress = Arc::new(Progress::default());
+    source: &Arc<DemoFiles>,
+    report: &mut DemoReport,
+) -> Result<Arc<Vec<StoredFile>>, CommandError> {
+    let progress = Arc::new(DemoProgress::default());
     let stopwatch = Stopwatch::start();
     let loading = load::load(keyspace, source, &progress);
-    let Loaded { files, unreadable } = progress.watch("storing", source.files.len(), loading).await?;
+    let LoadedFiles { files, unreadable } = progress.watch("storing", source.files.len(), loading).await?;
     let took = stopwatch.elapsed();
     report.files = files.len() as u64;
     report.bytes = files.iter().map(|file| file.bytes).sum();
@@ -188,10 +189,10 @@ async fn store(
 
 async fn read_back(
     keyspace: &Keyspace,
-    files: &Arc<Vec<Stored>>,
-    report: &mut Report,
+    files: &Arc<Vec<StoredFile>>,
+    report: &mut DemoReport,
 ) -> Result<(), CommandError> {
-    let progress = Arc::new(Progress::default());
+    let progress = Arc::new(DemoProgress::default());
     let stopwatch = Stopwatch::start();
     let checking = check::check(keyspace, files, &progress);
     let checked = progress.watch("reading", files.len(), checking).await?;
@@ -207,11 +208,11 @@ async fn read_back(
 async fn store_and_kill(
     node: DemoNode,
     keyspace: &Keyspace,
-    source: &Arc<Source>,
+    source: &Arc<DemoFiles>,
     kill_after: u64,
-    report: &mut Report,
-) -> Result<(DemoNode, Arc<Vec<Stored>>), CommandError> {
-    let progress = Arc::new(Progress::default());
+    report: &mut DemoReport,
+) -> Result<(DemoNode, Arc<Vec<StoredFile>>), CommandError> {
+    let progress = Arc::new(DemoProgress::default());
     let stopwatch = Stopwatch::start();
     let loading = load::load(keyspace, source, &progress);
     let killing = async {
@@ -235,12 +236,12 @@ async fn store_and_kill(
 
 async fn verify(
     first: &Keyspace,
-    first_files: &Arc<Vec<Stored>>,
+    first_files: &Arc<Vec<StoredFile>>,
     again: &Keyspace,
-    again_files: &Arc<Vec<Stored>>,
-    report: &mut Report,
+    again_files: &Arc<Vec<StoredFile>>,
+    report: &mut DemoReport,
 ) -> Result<(), CommandError> {
-    let progress = Arc::new(Progress::default());
+    let progress = Arc::new(DemoProgress::default());
     let total = first_files.len() + again_files.len();
     let checking = async {
         let of_first = check::check(first, first_files, &progress).await?;
@@ -260,8 +261,8 @@ async fn verify(
     Ok(())
 }
 
-impl Report {
-    fn take_faults(&mut self, checked: Checked) {
+impl DemoReport {
+    fn take_faults(&mut self, checked: CheckResult) {
         self.faulty += checked.faulty;
         self.faults.extend(checked.faults);
     }

@@ -12,14 +12,14 @@ use crate::output::StatusLine;
 
 /// What was done so far.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
+pub(super) struct DemoProgress {
     files: AtomicU64,
     bytes: AtomicU64,
     changed: Notify,
     is_killed: AtomicBool,
 }
 
-impl Progress {
+impl DemoProgress {
     pub(super) fn add(&self, files: u64, bytes: u64) {
         self.files.fetch_add(files, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);

@@ -18,14 +18,14 @@ const HEADER_BYTES: usize = 21;
 
 /// What stands under a file's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
+pub(super) struct FileHeader {
     pub(super) bytes: u64,
     pub(super) checksum: u64,
     /// Whether the contents are a blob.
     pub(super) is_blob: bool,
 }
 
-impl Header {
+impl FileHeader {
     /// The record of a file, with the contents if they are no blob.
     pub(super) fn encode(&self, contents: &[u8]) -> Vec<u8> {
         let mut record = Vec::with_capacity(HEADER_BYTES + contents.len());
@@ -38,7 +38,7 @@ impl Header {
     }
 
     /// The header and the contents behind it.
-    pub(super) fn decode(record: &[u8]) -> Option<(Header, &[u8])> {
+    pub(super) fn decode(record: &[u8]) -> Option<(FileHeader, &[u8])> {
         let (version, rest) = record.split_first()?;
         let (bytes, rest) = rest.split_first_chunk::<8>()?;
         let (checksum, rest) = rest.split_first_chunk::<8>()?;
@@ -48,8 +48,11 @@ impl Header {
             1 if contents.is_empty() => true,
             _ => return None,
         };
-        let header =
-            Header { bytes: u64::from_le_bytes(*bytes), checksum: u64::from_le_bytes(*checksum), is_blob };
+        let header = FileHeader {
+            bytes: u64::from_le_bytes(*bytes),
+            checksum: u64::from_le_bytes(*checksum),
+            is_blob,
+        };
         (*version == VERSION).then_some((header, contents))
     }
 }
@@ -60,19 +63,19 @@ mod tests {
 
     #[test]
     fn a_record_comes_back_as_it_was() {
-        let header = Header { bytes: 5, checksum: 0x0123_4567_89ab_cdef, is_blob: false };
-        assert_eq!(Header::decode(&header.encode(b"hello")), Some((header, &b"hello"[..])));
-        let header = Header { bytes: 1 << 40, checksum: 1, is_blob: true };
-        assert_eq!(Header::decode(&header.encode(b"")), Some((header, &b""[..])));
+        let header = FileHeader { bytes: 5, checksum: 0x0123_4567_89ab_cdef, is_blob: false };
+        assert_eq!(FileHeader::decode(&header.encode(b"hello")), Some((header, &b"hello"[..])));
+        let header = FileHeader { bytes: 1 << 40, checksum: 1, is_blob: true };
+        assert_eq!(FileHeader::decode(&header.encode(b"")), Some((header, &b""[..])));
     }
 
     #[test]
     fn what_is_no_record_is_refused() {
-        let header = Header { bytes: 0, checksum: 0, is_blob: true };
+        let header = FileHeader { bytes: 0, checksum: 0, is_blob: true };
         let mut record = header.encode(b"");
-        assert_eq!(Header::decode(&record[..20]), None);
+        assert_eq!(FileHeader::decode(&record[..20]), None);
         record[0] = 2;
-        assert_eq!(Header::decode(&record), None);
-        assert_eq!(Header::decode(&header.encode(b"x")), None, "a blob and contents");
+        assert_eq!(FileHeader::decode(&record), None);
+        assert_eq!(FileHeader::decode(&header.encode(b"x")), None, "a blob and contents");
     }
 }

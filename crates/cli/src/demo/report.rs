@@ -10,7 +10,7 @@ use super::limits::FAULTS_SHOWN_MAX;
 
 /// The report. Sizes in bytes, times in seconds, rates in megabytes (10^6 bytes) a second.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct DemoReport {
     /// Whether everything was as it must be.
     pub(crate) ok: bool,
     pub(crate) folder: String,
@@ -67,7 +67,7 @@ pub(crate) struct Fault {
     pub(crate) what: String,
 }
 
-impl Report {
+impl DemoReport {
     /// Whether everything is as it must be, from what was counted.
     pub(super) fn judge(&mut self) {
         self.ok = self.faulty == 0
@@ -87,7 +87,7 @@ pub(super) fn rate(bytes: u64, took: Duration) -> f64 {
     if took.is_zero() { 0.0 } else { bytes as f64 / 1e6 / took.as_secs_f64() }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for DemoReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let megabytes = |bytes: u64| bytes as f64 / 1e6;
         writeln!(
@@ -96,7 +96,7 @@ impl fmt::Display for Report {
             self.files,
             megabytes(self.bytes),
             self.folder,
-            Skipped(self)
+            SkippedFiles(self)
         )?;
         writeln!(f)?;
         writeln!(
@@ -156,11 +156,11 @@ impl fmt::Display for Report {
 }
 
 /// What was left out, if anything.
-struct Skipped<'a>(&'a Report);
+struct SkippedFiles<'a>(&'a DemoReport);
 
-impl fmt::Display for Skipped<'_> {
+impl fmt::Display for SkippedFiles<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { unreadable, skipped_folders, skipped_others, .. } = self.0;
+        let DemoReport { unreadable, skipped_folders, skipped_others, .. } = self.0;
         let counts = [
             (skipped_folders, "folders skipped"),
             (skipped_others, "links and devices skipped"),
@@ -179,8 +179,8 @@ impl fmt::Display for Skipped<'_> {
 mod tests {
     use super::*;
 
-    fn good() -> Report {
-        Report {
+    fn good() -> DemoReport {
+        DemoReport {
             files: 10,
             read_whole: 10,
             first_whole: 10,
@@ -190,7 +190,7 @@ mod tests {
             verified: 5,
             killed: true,
             cluster: Some(ClusterReport { files: 10, whole: 10, ..ClusterReport::default() }),
-            ..Report::default()
+            ..DemoReport::default()
         }
     }
 
@@ -199,9 +199,9 @@ mod tests {
         let mut report = good();
         report.judge();
         assert!(report.ok && report.to_string().ends_with("Nothing that was acknowledged is lost."));
-        let spoil: [fn(&mut Report); 9] = [
+        let spoil: [fn(&mut DemoReport); 9] = [
             |report| report.faulty = 1,
-            |report| report.damage.push("rot".to_owned()),
+            |report| report.damage.push("corruption".to_owned()),
             |report| report.killed = false,
             |report| report.read_whole -= 1,
             |report| report.first_whole -= 1,
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn faults_are_named_up_to_a_number_and_counted_beyond() {
         let fault = |n| Fault { path: format!("file {n}"), what: "is not there".to_owned() };
-        let report = Report { faulty: 30, faults: (0..30).map(fault).collect(), ..good() };
+        let report = DemoReport { faulty: 30, faults: (0..30).map(fault).collect(), ..good() };
         let text = report.to_string();
         assert_eq!(text.matches("LOST OR WRONG").count(), FAULTS_SHOWN_MAX);
         assert!(text.contains("and 10 more"), "{text}");
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn what_was_left_out_is_told() {
-        let text = Report { unreadable: 3, skipped_folders: 2, ..good() }.to_string();
+        let text = DemoReport { unreadable: 3, skipped_folders: 2, ..good() }.to_string();
         assert!(text.contains("(2 folders skipped, 3 unreadable)"), "{text}");
         assert_eq!(rate(0, Duration::ZERO), 0.0);
         assert_eq!(rate(5_000_000, Duration::from_millis(500)), 10.0);

@@ -14,7 +14,7 @@ const SKIPPED_FOLDERS: [&str; 2] = ["target", ".git"];
 
 /// The files below a folder.
 #[derive(Debug, Default)]
-pub(super) struct Source {
+pub(super) struct DemoFiles {
     root: PathBuf,
     /// Paths below the root, as bytes, sorted.
     pub(super) files: Vec<Vec<u8>>,
@@ -26,7 +26,7 @@ pub(super) struct Source {
     pub(super) unreadable: u64,
 }
 
-impl Source {
+impl DemoFiles {
     /// Finds the files below `root`, but not those below `leave_out`.
     pub(super) fn find(root: &Path, leave_out: &Path) -> Result<Self, DemoError> {
         let not_a_folder = |reason: String| DemoError::NotAFolder { path: root.to_owned(), reason };
@@ -38,7 +38,7 @@ impl Source {
         std::fs::read_dir(root).map_err(|error| not_a_folder(error.to_string()))?;
         let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let leave_out = canonical(leave_out).strip_prefix(canonical(root)).ok().map(Path::to_owned);
-        let mut source = Source { root: root.to_owned(), ..Source::default() };
+        let mut source = DemoFiles { root: root.to_owned(), ..DemoFiles::default() };
         let mut folders = vec![PathBuf::new()];
         while let Some(folder) = folders.pop() {
             source.look_into(&folder, leave_out.as_deref(), &mut folders)?;
@@ -117,7 +117,7 @@ mod tests {
             [b"a/b/deep", b"target/debug/x", b"a/.git/x", b"data/killed/x", b"not \xff utf-8", b"\n"];
         files.iter().for_each(|name| std::fs::write(path(name), name).unwrap());
         std::os::unix::fs::symlink("a", path(b"link")).unwrap();
-        let source = Source::find(root.path(), &path(b"data")).unwrap();
+        let source = DemoFiles::find(root.path(), &path(b"data")).unwrap();
         assert_eq!(source.files, [&b"\n"[..], b"a/b/deep", b"not \xff utf-8"]);
         assert_eq!((source.skipped_folders, source.skipped_others, source.unreadable), (3, 1, 0));
         let mut bytes = Vec::new();
@@ -131,7 +131,7 @@ mod tests {
         let file = root.path().join("file");
         std::fs::write(&file, "").unwrap();
         for bad in [file.clone(), root.path().join("nothing")] {
-            let error = Source::find(&bad, Path::new("x")).unwrap_err();
+            let error = DemoFiles::find(&bad, Path::new("x")).unwrap_err();
             assert!(matches!(error, DemoError::NotAFolder { .. }), "{error}");
         }
     }

@@ -7,14 +7,14 @@ use tempfile::TempDir;
 use super::error::DemoError;
 
 #[derive(Debug)]
-pub(super) enum Work {
+pub(super) enum DemoFolder {
     /// Removed at the end.
     Temporary(TempDir),
     /// Left where it is.
     Kept(PathBuf),
 }
 
-impl Work {
+impl DemoFolder {
     /// Makes the folder `data`, or takes it if it is empty; without one, makes a temporary folder.
     pub(super) fn make(data: Option<&Path>, keep: bool) -> Result<Self, DemoError> {
         let Some(path) = data else {
@@ -22,37 +22,37 @@ impl Work {
             let folder = folder.map_err(|error| {
                 DemoError::system("making a temporary folder", &std::env::temp_dir(), &error)
             })?;
-            return Ok(if keep { Work::Kept(folder.keep()) } else { Work::Temporary(folder) });
+            return Ok(if keep { DemoFolder::Kept(folder.keep()) } else { DemoFolder::Temporary(folder) });
         };
         std::fs::create_dir_all(path)
             .map_err(|error| DemoError::system("making the folder", path, &error))?;
         let mut names =
             std::fs::read_dir(path).map_err(|error| DemoError::system("reading the folder", path, &error))?;
         match names.next() {
-            None => Ok(Work::Kept(path.to_owned())),
+            None => Ok(DemoFolder::Kept(path.to_owned())),
             Some(_) => Err(DemoError::DataNotEmpty { path: path.to_owned() }),
         }
     }
 
     pub(super) fn path(&self) -> &Path {
         match self {
-            Work::Temporary(folder) => folder.path(),
-            Work::Kept(path) => path,
+            DemoFolder::Temporary(folder) => folder.path(),
+            DemoFolder::Kept(path) => path,
         }
     }
 
     /// Removes what is to be removed; what is lost or wrong is left to be looked at. Returns where the rest is.
     pub(super) fn end(self, is_well: bool) -> Result<Option<String>, DemoError> {
         match self {
-            Work::Temporary(folder) if !is_well => Ok(Some(folder.keep().display().to_string())),
-            Work::Temporary(folder) => {
+            DemoFolder::Temporary(folder) if !is_well => Ok(Some(folder.keep().display().to_string())),
+            DemoFolder::Temporary(folder) => {
                 let path = folder.path().to_owned();
                 folder
                     .close()
                     .map_err(|error| DemoError::system("removing the temporary folder", &path, &error))?;
                 Ok(None)
             }
-            Work::Kept(path) => Ok(Some(path.display().to_string())),
+            DemoFolder::Kept(path) => Ok(Some(path.display().to_string())),
         }
     }
 }

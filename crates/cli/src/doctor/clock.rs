@@ -21,7 +21,7 @@ const ANSWER_BYTES_MAX: u64 = 8 << 10;
 
 /// What a node's manager says over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Heard {
+pub(super) struct ManagerHealth {
     /// Whether it serves.
     pub(super) serves: bool,
     /// How far its clock is ahead of this machine's, in milliseconds; `None`: it tells no time.
@@ -32,24 +32,27 @@ pub(super) struct Heard {
 ///
 /// # Errors
 /// No answer comes, or none of HTTP.
-pub(super) async fn hear(address: &str) -> Result<Heard, String> {
+pub(super) async fn hear(address: &str) -> Result<ManagerHealth, String> {
     let asked = timeout(TURN_MAX, ask(address)).await;
     asked.unwrap_or_else(|_| Err(format!("no answer in {TURN_MAX:?}")))
 }
 
-async fn ask(address: &str) -> Result<Heard, String> {
+async fn ask(address: &str) -> Result<ManagerHealth, String> {
     let (serves, first) = question(address).await?;
-    let Some(first) = first else { return Ok(Heard { serves, ahead_ms: None }) };
+    let Some(first) = first else { return Ok(ManagerHealth { serves, ahead_ms: None }) };
     loop {
         sleep(PAUSE).await;
         let (serves, now) = question(address).await?;
         match now {
             Some(now) if now != first => {
                 let here = i64::try_from(HybridClock::default().tick().millis()).unwrap_or(i64::MAX);
-                return Ok(Heard { serves, ahead_ms: Some(now.saturating_mul(1000).saturating_sub(here)) });
+                return Ok(ManagerHealth {
+                    serves,
+                    ahead_ms: Some(now.saturating_mul(1000).saturating_sub(here)),
+                });
             }
             Some(_) => {}
-            None => return Ok(Heard { serves, ahead_ms: None }),
+            None => return Ok(ManagerHealth { serves, ahead_ms: None }),
         }
     }
 }
@@ -161,7 +164,7 @@ mod tests {
     async fn who_does_not_serve_or_is_no_manager_is_told_apart() {
         let silent = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\nhi".to_owned();
         let heard = hear(&manager(vec![silent]).await).await.unwrap();
-        assert_eq!(heard, Heard { serves: false, ahead_ms: None });
+        assert_eq!(heard, ManagerHealth { serves: false, ahead_ms: None });
         assert!(hear(&manager(vec!["+PONG\r\n\r\n".to_owned()]).await).await.is_err());
         assert!(hear("127.0.0.1:1").await.is_err());
     }

@@ -1,9 +1,9 @@
 //! The cluster: nodes, their clocks, replica groups, keyspaces.
 
-use zerohop_wire::admin::{DamagedPartition, GroupsStatus, KeyspaceStatus, NodeStatus, Status, View};
+use zerohop_wire::admin::{DamagedPartition, GroupsStatus, KeyspaceStatus, NodeStatus, NodeView, Status};
 use zerohop_wire::limits::CLOCK_AHEAD_MS_MAX;
 
-use super::clock::{self, Heard};
+use super::clock::{self, ManagerHealth};
 use super::finding::Finding;
 use crate::common::{damaged, view};
 
@@ -97,9 +97,9 @@ fn node(node: &NodeStatus, asked: u32) -> Vec<Finding> {
     std::iter::once(state).chain(node.troubles.iter().map(trouble)).collect()
 }
 
-fn judge_heard(id: u32, heard: Result<Heard, String>, view: &View) -> Vec<Finding> {
+fn judge_heard(id: u32, heard: Result<ManagerHealth, String>, view: &NodeView) -> Vec<Finding> {
     let about = format!("node {id}");
-    let Heard { serves, ahead_ms } = match heard {
+    let ManagerHealth { serves, ahead_ms } = match heard {
         Ok(heard) => heard,
         Err(why) => {
             let advice = match (view.silent.contains(&id), view.node) {
@@ -163,7 +163,7 @@ fn judge_groups(groups: &GroupsStatus) -> Finding {
             check,
             about,
             found,
-            "bring nodes back, or add some; look again in a minute: groups mend themselves",
+            "bring nodes back, or add some; look again in a minute: groups repair themselves",
         );
     }
     if rebuilding > 0 {
@@ -181,8 +181,9 @@ fn judge_damaged(one: &DamagedPartition) -> Finding {
         "its only copy that counts, of instance {instance}, is damaged, and nobody is served there: {}",
         damaged::lacking(one)
     );
-    let advice =
-        format!("`zerohop recover {keyspace}/{partition}` tells what to go on with; docs/operations.md, Rot");
+    let advice = format!(
+        "`zerohop recover {keyspace}/{partition}` tells what to go on with; docs/operations.md, Corruption"
+    );
     Finding::problem("partitions", about, found, advice)
 }
 
@@ -215,27 +216,34 @@ fn judge_keyspace(keyspace: &KeyspaceStatus, nodes: usize) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Verdict;
+    use super::super::finding::Severity;
     use super::*;
 
     #[test]
     fn clocks_are_judged_by_what_servers_bear() {
         for (ahead, verdict) in [
-            (0, Verdict::Ok),
-            (-200, Verdict::Ok),
-            (300, Verdict::Warning),
-            (-400, Verdict::Warning),
-            (501, Verdict::Problem),
-            (-60_000, Verdict::Problem),
+            (0, Severity::Ok),
+            (-200, Severity::Ok),
+            (300, Severity::Warning),
+            (-400, Severity::Warning),
+            (501, Severity::Problem),
+            (-60_000, Severity::Problem),
         ] {
-            let findings =
-                judge_heard(1, Ok(Heard { serves: true, ahead_ms: Some(ahead) }), &View::default());
+            let findings = judge_heard(
+                1,
+                Ok(ManagerHealth { serves: true, ahead_ms: Some(ahead) }),
+                &NodeView::default(),
+            );
             assert_eq!(findings.last().map(|one| one.verdict), Some(verdict), "{ahead}");
         }
-        assert_eq!(judge_heard(1, Err("refused".to_owned()), &View::default())[0].verdict, Verdict::Problem);
         assert_eq!(
-            judge_heard(1, Ok(Heard { serves: false, ahead_ms: None }), &View::default())[0].verdict,
-            Verdict::Warning
+            judge_heard(1, Err("refused".to_owned()), &NodeView::default())[0].verdict,
+            Severity::Problem
+        );
+        assert_eq!(
+            judge_heard(1, Ok(ManagerHealth { serves: false, ahead_ms: None }), &NodeView::default())[0]
+                .verdict,
+            Severity::Warning
         );
     }
 
@@ -246,16 +254,16 @@ mod tests {
             change(&mut groups);
             judge_groups(&groups).verdict
         };
-        assert_eq!(of(|_| {}), Verdict::Ok);
-        assert_eq!(of(|groups| groups.moving = 3), Verdict::Ok);
-        assert_eq!(of(|groups| groups.rebuilding = 3), Verdict::Warning);
+        assert_eq!(of(|_| {}), Severity::Ok);
+        assert_eq!(of(|groups| groups.moving = 3), Severity::Ok);
+        assert_eq!(of(|groups| groups.rebuilding = 3), Severity::Warning);
         for worse in [
             (|groups| groups.short = 1) as fn(&mut GroupsStatus),
             |groups| groups.lost = 1,
             |groups| groups.down = 1,
             |groups| groups.recovering = 1,
         ] {
-            assert_eq!(of(worse), Verdict::Problem);
+            assert_eq!(of(worse), Severity::Problem);
         }
     }
 
@@ -265,8 +273,8 @@ mod tests {
             let keyspace = KeyspaceStatus { replicas, min_in_sync, ..KeyspaceStatus::default() };
             judge_keyspace(&keyspace, nodes)[0].verdict
         };
-        assert_eq!((judge(1, 1, 1), judge(3, 2, 3)), (Verdict::Ok, Verdict::Ok));
-        assert_eq!((judge(3, 2, 2), judge(1, 1, 3)), (Verdict::Warning, Verdict::Warning));
-        assert_eq!(judge(3, 2, 1), Verdict::Problem);
+        assert_eq!((judge(1, 1, 1), judge(3, 2, 3)), (Severity::Ok, Severity::Ok));
+        assert_eq!((judge(3, 2, 2), judge(1, 1, 3)), (Severity::Warning, Severity::Warning));
+        assert_eq!(judge(3, 2, 1), Severity::Problem);
     }
 }

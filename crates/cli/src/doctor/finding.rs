@@ -7,7 +7,7 @@ use serde::Serialize;
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Verdict {
+pub(crate) enum Severity {
     Ok,
     /// It works, and will hurt.
     Warning,
@@ -22,7 +22,7 @@ pub(crate) struct Finding {
     pub(crate) check: &'static str,
     /// Which node, keyspace or folder; empty: all of it.
     pub(crate) about: String,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: Severity,
     pub(crate) found: String,
     /// What to do.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -31,7 +31,7 @@ pub(crate) struct Finding {
 
 impl Finding {
     pub(crate) fn ok(check: &'static str, about: impl Into<String>, found: impl Into<String>) -> Self {
-        Self { check, about: about.into(), verdict: Verdict::Ok, found: found.into(), advice: None }
+        Self { check, about: about.into(), verdict: Severity::Ok, found: found.into(), advice: None }
     }
 
     pub(crate) fn warning(
@@ -41,7 +41,7 @@ impl Finding {
         advice: impl Into<String>,
     ) -> Self {
         let advice = Some(advice.into());
-        Self { check, about: about.into(), verdict: Verdict::Warning, found: found.into(), advice }
+        Self { check, about: about.into(), verdict: Severity::Warning, found: found.into(), advice }
     }
 
     pub(crate) fn problem(
@@ -50,16 +50,16 @@ impl Finding {
         found: impl Into<String>,
         advice: impl Into<String>,
     ) -> Self {
-        Self { verdict: Verdict::Problem, ..Self::warning(check, about, found, advice) }
+        Self { verdict: Severity::Problem, ..Self::warning(check, about, found, advice) }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verdict = match self.verdict {
-            Verdict::Ok => "ok",
-            Verdict::Warning => "WARNING",
-            Verdict::Problem => "PROBLEM",
+            Severity::Ok => "ok",
+            Severity::Warning => "WARNING",
+            Severity::Problem => "PROBLEM",
         };
         write!(f, "{verdict:8} {:12} ", self.check)?;
         if !self.about.is_empty() {

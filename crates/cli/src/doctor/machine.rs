@@ -12,7 +12,7 @@ use zerohop_node::server::instances_default;
 
 use super::finding::Finding;
 use crate::common::quantity::shown_bytes;
-use crate::common::target::Target;
+use crate::common::target::ClusterTarget;
 
 /// Below this nodes refuse writes, with some room for what they write meanwhile.
 const FREE_BYTES_MIN: u64 = 256 << 20;
@@ -30,7 +30,7 @@ const FLUSH_SLOW: Duration = Duration::from_millis(20);
 const FLUSHES: usize = 9;
 
 /// All of it.
-pub(super) fn look(target: &Target, folder: &Path) -> Vec<Finding> {
+pub(super) fn look(target: &ClusterTarget, folder: &Path) -> Vec<Finding> {
     let mut findings = vec![files(), space(folder), flush(folder)];
     findings.extend(target.proofs().into_iter().map(|(what, read)| match read {
         Ok(()) => Finding::ok("secrets", what, "is there, and nobody but its owner may read it"),
@@ -132,7 +132,7 @@ fn judge_flush(about: String, median: Duration) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Verdict;
+    use super::super::finding::Severity;
     use super::*;
 
     #[test]
@@ -143,32 +143,32 @@ mod tests {
             few.to_string().contains("1024 descriptors, of which connections leave 304 to data"),
             "{few}"
         );
-        assert_eq!(few.verdict, Verdict::Warning);
-        assert_eq!(judge(Some(64)).verdict, Verdict::Problem);
-        assert_eq!(judge(Some(FILES_LOW)).verdict, Verdict::Ok);
-        assert_eq!(judge(None).verdict, Verdict::Ok);
+        assert_eq!(few.verdict, Severity::Warning);
+        assert_eq!(judge(Some(64)).verdict, Severity::Problem);
+        assert_eq!(judge(Some(FILES_LOW)).verdict, Severity::Ok);
+        assert_eq!(judge(None).verdict, Severity::Ok);
     }
 
     #[test]
     fn disks_are_judged_before_they_are_full() {
         let judge = |free| judge_space(String::new(), free).verdict;
-        assert_eq!(judge(0), Verdict::Problem);
-        assert_eq!(judge(FREE_BYTES_MIN), Verdict::Warning);
-        assert_eq!(judge(FREE_BYTES_LOW), Verdict::Ok);
+        assert_eq!(judge(0), Severity::Problem);
+        assert_eq!(judge(FREE_BYTES_MIN), Severity::Warning);
+        assert_eq!(judge(FREE_BYTES_LOW), Severity::Ok);
     }
 
     #[test]
     fn flushes_that_are_slow_are_warned_of() {
-        assert_eq!(judge_flush(String::new(), Duration::from_millis(1)).verdict, Verdict::Ok);
-        assert_eq!(judge_flush(String::new(), Duration::from_millis(80)).verdict, Verdict::Warning);
+        assert_eq!(judge_flush(String::new(), Duration::from_millis(1)).verdict, Severity::Ok);
+        assert_eq!(judge_flush(String::new(), Duration::from_millis(80)).verdict, Severity::Warning);
     }
 
     #[test]
     fn a_folder_that_is_not_there_is_a_problem() {
         let folder = tempfile::tempdir().unwrap();
         let nowhere = folder.path().join("nowhere");
-        assert_eq!(space(&nowhere).verdict, Verdict::Problem);
-        assert_eq!(flush(&nowhere).verdict, Verdict::Problem);
-        assert_ne!(flush(folder.path()).verdict, Verdict::Problem);
+        assert_eq!(space(&nowhere).verdict, Severity::Problem);
+        assert_eq!(flush(&nowhere).verdict, Severity::Problem);
+        assert_ne!(flush(folder.path()).verdict, Severity::Problem);
     }
 }

@@ -13,9 +13,9 @@ use serde::Serialize;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use self::finding::{Finding, Verdict};
-use crate::common::ending::{CommandError, Ending};
-use crate::common::target::Target;
+use self::finding::{Finding, Severity};
+use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::target::ClusterTarget;
 use crate::common::{admin, damaged};
 use crate::output::{self, StatusLine};
 
@@ -25,7 +25,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(2);
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArguments {
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// The folder whose disk is looked at [default: zerohop-data in the current folder if it is there, else the current
     /// folder].
     #[arg(long, value_name = "DIR")]
@@ -40,13 +40,13 @@ pub(crate) struct DoctorArguments {
 
 /// The JSON.
 #[derive(Serialize)]
-struct Report<'a> {
+struct DoctorReport<'a> {
     healthy: bool,
     findings: &'a [Finding],
 }
 
 /// Looks at all of it. Ends with "no" if there is a problem; warnings are none.
-pub(crate) async fn run(arguments: DoctorArguments) -> Result<Ending, CommandError> {
+pub(crate) async fn run(arguments: DoctorArguments) -> Result<CommandEnding, CommandError> {
     let DoctorArguments { target, data, machine: machine_only, json } = arguments;
     let folder = data.unwrap_or_else(|| {
         let usual = Path::new("zerohop-data");
@@ -56,18 +56,18 @@ pub(crate) async fn run(arguments: DoctorArguments) -> Result<Ending, CommandErr
     if !machine_only {
         findings.extend(of_cluster(&target).await);
     }
-    let worst = findings.iter().map(|one| one.verdict).max().unwrap_or(Verdict::Ok);
-    let healthy = worst != Verdict::Problem;
+    let worst = findings.iter().map(|one| one.verdict).max().unwrap_or(Severity::Ok);
+    let healthy = worst != Severity::Problem;
     if json {
-        output::json(&Report { healthy, findings: &findings })?;
+        output::json(&DoctorReport { healthy, findings: &findings })?;
     } else {
         let lines: Vec<String> = findings.iter().map(Finding::to_string).collect();
         output::result(&lines.join("\n"))?;
     }
-    Ok(if healthy { Ending::Done } else { Ending::No })
+    Ok(if healthy { CommandEnding::Done } else { CommandEnding::No })
 }
 
-async fn of_cluster(target: &Target) -> Vec<Finding> {
+async fn of_cluster(target: &ClusterTarget) -> Vec<Finding> {
     let line = StatusLine::new();
     line.show("asking the cluster …");
     let status = match target.connect().await {
@@ -99,7 +99,7 @@ async fn of_cluster(target: &Target) -> Vec<Finding> {
 }
 
 /// The first endpoint at which somebody takes connections.
-async fn listens(target: &Target) -> Option<&str> {
+async fn listens(target: &ClusterTarget) -> Option<&str> {
     for endpoint in target.endpoints() {
         if matches!(timeout(CONNECT_MAX, TcpStream::connect(endpoint)).await, Ok(Ok(_))) {
             return Some(endpoint);

@@ -3,24 +3,24 @@
 use clap::Args;
 use zerohop_wire::admin::KeyspaceSettings;
 
-use super::Place;
-use super::settings::{Changeable, print_one};
+use super::KeyspacePlace;
+use super::settings::{ChangeableSettings, print_one};
 use crate::common::admin;
-use crate::common::ending::{CommandError, Ending};
+use crate::common::ending::{CommandEnding, CommandError};
 
 #[derive(Args, Debug)]
 pub(crate) struct AlterArguments {
     /// Its name.
     name: String,
     #[command(flatten)]
-    changeable: Changeable,
+    changeable: ChangeableSettings,
     #[command(flatten)]
-    place: Place,
+    place: KeyspacePlace,
 }
 
-pub(super) async fn run(arguments: AlterArguments) -> Result<Ending, CommandError> {
+pub(super) async fn run(arguments: AlterArguments) -> Result<CommandEnding, CommandError> {
     let AlterArguments { name, changeable, place } = arguments;
-    let Changeable { replicas, min_in_sync, durability } = changeable;
+    let ChangeableSettings { replicas, min_in_sync, durability } = changeable;
     if replicas.is_none() && min_in_sync.is_none() && durability.is_none() {
         let what = "nothing to change: give --durability, --replicas or --min-in-sync";
         return Err(CommandError::Usage(what.to_owned()));
@@ -29,5 +29,5 @@ pub(super) async fn run(arguments: AlterArguments) -> Result<Ending, CommandErro
         KeyspaceSettings { name, replicas, min_in_sync, durability, ..KeyspaceSettings::default() };
     let client = place.target.connect().await?;
     print_one(&place, admin::alter(&client, settings).await?)?;
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }

@@ -4,9 +4,9 @@ use clap::Args;
 use zerohop_placement::HashKind;
 use zerohop_wire::admin::KeyspaceSettings;
 
-use super::Place;
-use super::settings::{Changeable, print_one};
-use crate::common::ending::{CommandError, Ending};
+use super::KeyspacePlace;
+use super::settings::{ChangeableSettings, print_one};
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::{admin, quantity};
 
 #[derive(Args, Debug)]
@@ -23,12 +23,12 @@ pub(crate) struct CreateArguments {
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes_u32)]
     chunk_size: Option<u32>,
     #[command(flatten)]
-    changeable: Changeable,
+    changeable: ChangeableSettings,
     #[command(flatten)]
-    place: Place,
+    place: KeyspacePlace,
 }
 
-pub(super) async fn run(arguments: CreateArguments) -> Result<Ending, CommandError> {
+pub(super) async fn run(arguments: CreateArguments) -> Result<CommandEnding, CommandError> {
     let CreateArguments { name, partitions, hash, chunk_size, changeable, place } = arguments;
     let settings = KeyspaceSettings {
         name,
@@ -41,7 +41,7 @@ pub(super) async fn run(arguments: CreateArguments) -> Result<Ending, CommandErr
     };
     let client = place.target.connect().await?;
     print_one(&place, admin::create(&client, settings).await?)?;
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }
 
 /// For clap: the text itself, once it is known to be right.

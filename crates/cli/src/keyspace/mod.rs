@@ -12,8 +12,8 @@ use clap::{Args, Subcommand};
 pub(crate) use self::settings::ShownKeyspace;
 pub(crate) use self::split::{SplitArguments, run as split};
 
-use crate::common::ending::{CommandError, Ending};
-use crate::common::target::Target;
+use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::target::ClusterTarget;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyspaceCommand {
@@ -27,7 +27,7 @@ pub(crate) enum KeyspaceCommand {
     Show(show::ShowArguments),
     /// Lists all keyspaces.
     #[command(visible_alias = "ls")]
-    List(show::ListArguments),
+    List(show::KeyspaceListArguments),
     /// Removes a keyspace and all that is in it.
     ///
     /// On a terminal it asks first, unless --yes is given.
@@ -36,15 +36,15 @@ pub(crate) enum KeyspaceCommand {
 
 /// Which cluster, and how the answer is printed.
 #[derive(Args, Debug)]
-pub(crate) struct Place {
+pub(crate) struct KeyspacePlace {
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// Prints JSON.
     #[arg(long)]
     json: bool,
 }
 
-pub(crate) async fn run(command: KeyspaceCommand) -> Result<Ending, CommandError> {
+pub(crate) async fn run(command: KeyspaceCommand) -> Result<CommandEnding, CommandError> {
     match command {
         KeyspaceCommand::Create(arguments) => create::run(arguments).await,
         KeyspaceCommand::Alter(arguments) => alter::run(arguments).await,

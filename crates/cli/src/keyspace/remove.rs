@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::Place;
+use super::KeyspacePlace;
 use super::settings::print_one;
 use crate::common::admin;
-use crate::common::ending::{CommandError, Ending};
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::{names, quantity};
 use crate::output;
 
@@ -28,24 +28,24 @@ pub(crate) struct DropArguments {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = quantity::duration)]
     wait: Duration,
     #[command(flatten)]
-    place: Place,
+    place: KeyspacePlace,
 }
 
-pub(super) async fn run(arguments: DropArguments) -> Result<Ending, CommandError> {
+pub(super) async fn run(arguments: DropArguments) -> Result<CommandEnding, CommandError> {
     let DropArguments { name, yes, at_once, wait, place } = arguments;
     if !yes && stdin().is_terminal() && !confirm(&name)? {
         output::problem("Nothing was dropped.");
-        return Ok(Ending::No);
+        return Ok(CommandEnding::No);
     }
     let client = place.target.connect().await?;
     let dropped = admin::drop_keyspace(&client, &name, (at_once, wait)).await?;
     if place.json {
         print_one(&place, dropped)?;
     }
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }
 
-/// A name typed anew is harder to give by mistake than a `y`.
+/// A name typed again is harder to give by mistake than a `y`.
 fn confirm(name: &str) -> Result<bool, CommandError> {
     output::prompt(&format!(
         "This removes keyspace {} and all that is in it. Type its name to go on: ",

@@ -5,13 +5,13 @@ use serde::Serialize;
 use zerohop_placement::Durability;
 use zerohop_wire::admin::KeyspaceStatus;
 
-use super::Place;
+use super::KeyspacePlace;
 use crate::common::ending::CommandError;
 use crate::output;
 
 /// What may be changed later too.
 #[derive(Args, Clone, Debug)]
-pub(super) struct Changeable {
+pub(super) struct ChangeableSettings {
     /// Copies in all.
     #[arg(long, value_name = "COPIES")]
     pub(super) replicas: Option<u32>,
@@ -36,7 +36,7 @@ pub(crate) struct ShownKeyspace {
     chunk_bytes: u32,
     /// How its partitions stand, in a status.
     #[serde(skip_serializing_if = "Option::is_none")]
-    standing: Option<Standing>,
+    standing: Option<KeyspaceHealth>,
     /// It is being dropped.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     closing: bool,
@@ -44,7 +44,7 @@ pub(crate) struct ShownKeyspace {
 
 /// How the partitions of a keyspace stand.
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Standing {
+struct KeyspaceHealth {
     /// Of so many fewer copies are in sync than must hold a write.
     short: u32,
     /// Of so many there are not as many copies as there are to be.
@@ -57,7 +57,7 @@ impl ShownKeyspace {
     /// With how its partitions stand, of so many nodes.
     pub(crate) fn in_status(status: KeyspaceStatus) -> Self {
         let KeyspaceStatus { short, rebuilding, lost, .. } = status;
-        Self { standing: Some(Standing { short, rebuilding, lost }), ..Self::from(status) }
+        Self { standing: Some(KeyspaceHealth { short, rebuilding, lost }), ..Self::from(status) }
     }
 
     /// What is wrong with it in a cluster of so many nodes.
@@ -75,7 +75,7 @@ impl ShownKeyspace {
                  more, or `zerohop keyspace alter {name} --replicas {nodes}`"
             ));
         }
-        let Some(Standing { short, lost, .. }) = standing else { return warnings };
+        let Some(KeyspaceHealth { short, lost, .. }) = standing else { return warnings };
         if *lost > 0 {
             warnings.push(format!(
                 "keyspace {name}: {lost} partitions are lost: nobody serves them before nodes that are down return; \
@@ -134,7 +134,7 @@ impl std::fmt::Display for ShownKeyspace {
 }
 
 /// Prints keyspaces: one, or a list of them.
-pub(super) fn print_one(place: &Place, status: KeyspaceStatus) -> Result<(), CommandError> {
+pub(super) fn print_one(place: &KeyspacePlace, status: KeyspaceStatus) -> Result<(), CommandError> {
     let shown = ShownKeyspace::from(status);
     if place.json { output::json(&shown) } else { output::result(&shown.to_string()) }
 }

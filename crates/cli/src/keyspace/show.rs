@@ -4,10 +4,10 @@ use clap::Args;
 use zerohop_client::Client;
 use zerohop_wire::admin::KeyspaceStatus;
 
-use super::Place;
+use super::KeyspacePlace;
 use super::settings::{ShownKeyspace, print_one};
 use crate::common::admin;
-use crate::common::ending::{CommandError, Ending};
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::output;
 
 #[derive(Args, Debug)]
@@ -15,19 +15,19 @@ pub(crate) struct ShowArguments {
     /// Its name.
     name: String,
     #[command(flatten)]
-    place: Place,
+    place: KeyspacePlace,
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct ListArguments {
+pub(crate) struct KeyspaceListArguments {
     #[command(flatten)]
-    place: Place,
+    place: KeyspacePlace,
 }
 
-pub(super) async fn run(arguments: ShowArguments) -> Result<Ending, CommandError> {
+pub(super) async fn run(arguments: ShowArguments) -> Result<CommandEnding, CommandError> {
     let ShowArguments { name, place } = arguments;
     let keyspace = find(&place.target.connect().await?, &name).await?;
-    print_one(&place, keyspace).map(|()| Ending::Done)
+    print_one(&place, keyspace).map(|()| CommandEnding::Done)
 }
 
 /// The keyspace of this name.
@@ -40,7 +40,7 @@ pub(super) async fn find(client: &Client, name: &str) -> Result<KeyspaceStatus, 
     })
 }
 
-pub(super) async fn run_list(arguments: ListArguments) -> Result<Ending, CommandError> {
+pub(super) async fn run_list(arguments: KeyspaceListArguments) -> Result<CommandEnding, CommandError> {
     let place = arguments.place;
     let status = admin::status(&place.target.connect().await?).await?;
     let keyspaces: Vec<ShownKeyspace> = status.keyspaces.into_iter().map(Into::into).collect();
@@ -49,5 +49,5 @@ pub(super) async fn run_list(arguments: ListArguments) -> Result<Ending, Command
     } else {
         keyspaces.iter().try_for_each(|keyspace| output::result(&keyspace.to_string()))?;
     }
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }

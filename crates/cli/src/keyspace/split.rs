@@ -3,21 +3,21 @@
 use clap::Args;
 use zerohop_wire::admin::KeyspaceSettings;
 
-use super::Place;
+use super::KeyspacePlace;
 use super::settings::print_one;
 use super::show::find;
 use crate::common::admin;
-use crate::common::ending::{CommandError, Ending};
+use crate::common::ending::{CommandEnding, CommandError};
 
 #[derive(Args, Debug)]
 pub(crate) struct SplitArguments {
     /// Its name.
     name: String,
     #[command(flatten)]
-    place: Place,
+    place: KeyspacePlace,
 }
 
-pub(crate) async fn run(arguments: SplitArguments) -> Result<Ending, CommandError> {
+pub(crate) async fn run(arguments: SplitArguments) -> Result<CommandEnding, CommandError> {
     let SplitArguments { name, place } = arguments;
     let client = place.target.connect().await?;
     let keyspace = find(&client, &name).await?;
@@ -25,5 +25,5 @@ pub(crate) async fn run(arguments: SplitArguments) -> Result<Ending, CommandErro
     let partitions = Some(keyspace.partitions.saturating_mul(2));
     let settings = KeyspaceSettings { name, partitions, ..KeyspaceSettings::default() };
     print_one(&place, admin::alter(&client, settings).await?)?;
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }

@@ -7,15 +7,15 @@ use clap::Args;
 use serde::Serialize;
 
 use super::condition::GivenCondition;
-use super::{KeyArgument, Place, refusal};
-use crate::common::ending::{CommandError, Ending};
-use crate::common::shown::Key;
+use super::{KeyArgument, KvPlace, refusal};
+use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::shown::JsonKey;
 use crate::common::value::{argument, file};
 use crate::output;
 
 #[derive(Args, Debug)]
 #[command(override_usage = "zerohop kv append [OPTIONS] <KEY> <VALUE... | --file <FILE>>")]
-pub(crate) struct AppendArguments {
+pub(crate) struct KvAppendArguments {
     #[command(flatten)]
     key: KeyArgument,
     #[command(flatten)]
@@ -23,7 +23,7 @@ pub(crate) struct AppendArguments {
     #[command(flatten)]
     condition: GivenCondition,
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) place: KvPlace,
 }
 
 #[derive(Args, Debug)]
@@ -38,14 +38,14 @@ struct GivenValues {
 }
 
 #[derive(Serialize)]
-pub(super) struct Grown<'a> {
+pub(super) struct GrownRecord<'a> {
     #[serde(flatten)]
-    pub(super) key: Key<'a>,
+    pub(super) key: JsonKey<'a>,
     pub(super) done: bool,
     pub(super) length: u64,
 }
 
-pub(super) async fn run(arguments: AppendArguments) -> Result<Ending, CommandError> {
+pub(super) async fn run(arguments: KvAppendArguments) -> Result<CommandEnding, CommandError> {
     let (place, key) = (arguments.place, arguments.key.into_bytes());
     let GivenValues { values, file: path } = arguments.values;
     let values = match &path {
@@ -60,14 +60,14 @@ pub(super) async fn run(arguments: AppendArguments) -> Result<Ending, CommandErr
 
 /// Tells the length that a record has now.
 pub(super) fn grown(
-    place: &Place,
+    place: &KvPlace,
     key: &[u8],
     length: Result<u64, zerohop_client::Error>,
-) -> Result<Ending, CommandError> {
+) -> Result<CommandEnding, CommandError> {
     match length {
-        Ok(length) if place.json => output::json(&Grown { key: Key(key), done: true, length })?,
+        Ok(length) if place.json => output::json(&GrownRecord { key: JsonKey(key), done: true, length })?,
         Ok(length) => output::result(&length.to_string())?,
         Err(error) => return refusal::tell(place, key, error),
     }
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }

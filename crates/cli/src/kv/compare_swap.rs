@@ -7,9 +7,9 @@ use clap::Args;
 use serde::Serialize;
 
 use super::condition::GivenCondition;
-use super::{KeyArgument, Place, refusal};
-use crate::common::ending::{CommandError, Ending};
-use crate::common::shown::Key;
+use super::{KeyArgument, KvPlace, refusal};
+use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::shown::JsonKey;
 use crate::common::value::{argument, file};
 use crate::output;
 
@@ -21,18 +21,18 @@ pub(crate) struct CompareSwapArguments {
     #[command(flatten)]
     key: KeyArgument,
     #[command(flatten)]
-    expected: Expected,
+    expected: SwapExpectation,
     #[command(flatten)]
-    new: New,
+    new: SwapValue,
     #[command(flatten)]
     condition: GivenCondition,
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) place: KvPlace,
 }
 
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
-struct Expected {
+struct SwapExpectation {
     /// The value that the record must have; `-` reads it from standard input.
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
     expect: Option<OsString>,
@@ -46,7 +46,7 @@ struct Expected {
 
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
-struct New {
+struct SwapValue {
     /// The new value; `-` reads it from standard input.
     #[arg(value_name = "VALUE", allow_hyphen_values = true)]
     value: Option<OsString>,
@@ -59,14 +59,14 @@ struct New {
 }
 
 #[derive(Serialize)]
-struct Swapped<'a> {
+struct SwapOutput<'a> {
     #[serde(flatten)]
-    key: Key<'a>,
+    key: JsonKey<'a>,
     done: bool,
     version: String,
 }
 
-pub(super) async fn run(arguments: CompareSwapArguments) -> Result<Ending, CommandError> {
+pub(super) async fn run(arguments: CompareSwapArguments) -> Result<CommandEnding, CommandError> {
     let (place, key) = (arguments.place, arguments.key.into_bytes());
     let is_stdin = |text: &Option<OsString>| text.as_ref().is_some_and(|text| text == "-");
     if is_stdin(&arguments.expected.expect) && is_stdin(&arguments.new.value) {
@@ -80,9 +80,9 @@ pub(super) async fn run(arguments: CompareSwapArguments) -> Result<Ending, Comma
     match swap.condition(arguments.condition.into()).await {
         Ok(version) => {
             if place.json {
-                output::json(&Swapped { key: Key(&key), done: true, version: version.to_string() })?;
+                output::json(&SwapOutput { key: JsonKey(&key), done: true, version: version.to_string() })?;
             }
-            Ok(Ending::Done)
+            Ok(CommandEnding::Done)
         }
         Err(error) => refusal::tell(&place, &key, error),
     }

@@ -4,8 +4,8 @@ use clap::Args;
 
 use super::append::grown;
 use super::condition::GivenCondition;
-use super::{KeyArgument, Place};
-use crate::common::ending::{CommandError, Ending};
+use super::{KeyArgument, KvPlace};
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::value::GivenValue;
 
 #[derive(Args, Debug)]
@@ -18,10 +18,10 @@ pub(crate) struct ExtendArguments {
     #[command(flatten)]
     condition: GivenCondition,
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) place: KvPlace,
 }
 
-pub(super) async fn run(arguments: ExtendArguments) -> Result<Ending, CommandError> {
+pub(super) async fn run(arguments: ExtendArguments) -> Result<CommandEnding, CommandError> {
     let (place, key) = (arguments.place, arguments.key.into_bytes());
     let bytes = arguments.value.read()?;
     let keyspace = place.open().await?;

@@ -4,9 +4,9 @@ use clap::Args;
 use serde::Serialize;
 
 use super::condition::GivenCondition;
-use super::{KeyArgument, Place, refusal};
-use crate::common::ending::{CommandError, Ending};
-use crate::common::shown::Key;
+use super::{KeyArgument, KvPlace, refusal};
+use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::shown::JsonKey;
 use crate::output;
 
 #[derive(Args, Debug)]
@@ -19,24 +19,24 @@ pub(crate) struct IncrementArguments {
     #[command(flatten)]
     condition: GivenCondition,
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) place: KvPlace,
 }
 
 #[derive(Serialize)]
 struct Sum<'a> {
     #[serde(flatten)]
-    key: Key<'a>,
+    key: JsonKey<'a>,
     done: bool,
     value: i64,
 }
 
-pub(super) async fn run(arguments: IncrementArguments) -> Result<Ending, CommandError> {
+pub(super) async fn run(arguments: IncrementArguments) -> Result<CommandEnding, CommandError> {
     let (place, key) = (arguments.place, arguments.key.into_bytes());
     let keyspace = place.open().await?;
     match keyspace.increment(&key, arguments.delta).condition(arguments.condition.into()).await {
-        Ok(value) if place.json => output::json(&Sum { key: Key(&key), done: true, value })?,
+        Ok(value) if place.json => output::json(&Sum { key: JsonKey(&key), done: true, value })?,
         Ok(value) => output::result(&value.to_string())?,
         Err(error) => return refusal::tell(&place, &key, error),
     }
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }

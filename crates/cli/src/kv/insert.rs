@@ -7,10 +7,10 @@ use serde::Serialize;
 use zerohop_client::Expiry;
 
 use super::condition::GivenCondition;
-use super::{KeyArgument, Place, refusal};
-use crate::common::ending::{CommandError, Ending};
+use super::{KeyArgument, KvPlace, refusal};
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::quantity;
-use crate::common::shown::Key;
+use crate::common::shown::JsonKey;
 use crate::common::value::GivenValue;
 use crate::output;
 
@@ -27,18 +27,18 @@ pub(crate) struct InsertArguments {
     #[command(flatten)]
     condition: GivenCondition,
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) place: KvPlace,
 }
 
 #[derive(Serialize)]
-struct Inserted<'a> {
+struct InsertOutput<'a> {
     #[serde(flatten)]
-    key: Key<'a>,
+    key: JsonKey<'a>,
     done: bool,
     version: String,
 }
 
-pub(super) async fn run(arguments: InsertArguments) -> Result<Ending, CommandError> {
+pub(super) async fn run(arguments: InsertArguments) -> Result<CommandEnding, CommandError> {
     let (place, key) = (arguments.place, arguments.key.into_bytes());
     let value = arguments.value.read()?;
     let expiry = match arguments.ttl {
@@ -50,9 +50,9 @@ pub(super) async fn run(arguments: InsertArguments) -> Result<Ending, CommandErr
     match keyspace.insert_until(&key, &value, expiry).condition(arguments.condition.into()).await {
         Ok(version) => {
             if place.json {
-                output::json(&Inserted { key: Key(&key), done: true, version: version.to_string() })?;
+                output::json(&InsertOutput { key: JsonKey(&key), done: true, version: version.to_string() })?;
             }
-            Ok(Ending::Done)
+            Ok(CommandEnding::Done)
         }
         Err(error) => refusal::tell(&place, &key, error),
     }

@@ -7,10 +7,10 @@ use serde::Serialize;
 use zerohop_client::{Info, Range};
 use zerohop_node::clock::HybridClock;
 
-use super::{KeyArgument, Place, record, refusal};
-use crate::common::ending::{CommandError, Ending};
+use super::{KeyArgument, KvPlace, record, refusal};
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::quantity;
-use crate::common::shown::Key;
+use crate::common::shown::JsonKey;
 use crate::output;
 
 #[derive(Args, Debug)]
@@ -25,13 +25,13 @@ pub(crate) struct LookupArguments {
     #[arg(long, conflicts_with = "range")]
     info: bool,
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) place: KvPlace,
 }
 
 #[derive(Serialize)]
 struct ShownInfo<'a> {
     #[serde(flatten)]
-    key: Key<'a>,
+    key: JsonKey<'a>,
     found: bool,
     #[serde(rename = "type")]
     record: &'static str,
@@ -40,7 +40,7 @@ struct ShownInfo<'a> {
     expires_at_ms: Option<u64>,
 }
 
-pub(super) async fn run(arguments: LookupArguments) -> Result<Ending, CommandError> {
+pub(super) async fn run(arguments: LookupArguments) -> Result<CommandEnding, CommandError> {
     let (place, key) = (arguments.place, arguments.key.into_bytes());
     let keyspace = place.open().await?;
     if arguments.info {
@@ -59,12 +59,12 @@ pub(super) async fn run(arguments: LookupArguments) -> Result<Ending, CommandErr
     }
 }
 
-fn show_info(place: &Place, key: &[u8], info: &Info) -> Result<Ending, CommandError> {
+fn show_info(place: &KvPlace, key: &[u8], info: &Info) -> Result<CommandEnding, CommandError> {
     let record = refusal::type_name(info.record);
     let version = info.version.to_string();
     if place.json {
         let (length, expires_at_ms) = (info.length, info.expires_at_ms);
-        output::json(&ShownInfo { key: Key(key), found: true, record, version, length, expires_at_ms })?;
+        output::json(&ShownInfo { key: JsonKey(key), found: true, record, version, length, expires_at_ms })?;
     } else {
         let length = match record {
             "bytes" => format!("{} bytes", info.length),
@@ -75,7 +75,7 @@ fn show_info(place: &Place, key: &[u8], info: &Info) -> Result<Ending, CommandEr
             .map_or_else(String::new, |at| expiry(at, HybridClock::default().tick().millis()));
         output::result(&format!("{length}, version {version}{expiry}"))?;
     }
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }
 
 /// When a record expires, by this machine's clock; both in milliseconds since 1970.

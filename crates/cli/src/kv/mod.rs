@@ -24,8 +24,8 @@ use clap::{Args, Subcommand};
 use zerohop_client::Keyspace;
 use zerohop_wire::ids::KeyspaceId;
 
-use crate::common::ending::{CommandError, Ending};
-use crate::common::target::Target;
+use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::target::ClusterTarget;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KvCommand {
@@ -40,9 +40,9 @@ pub(crate) enum KvCommand {
     Lookup(lookup::LookupArguments),
     /// Removes a record.
     #[command(visible_aliases = ["del", "rm"], alias = "delete")]
-    Remove(remove::RemoveArguments),
+    Remove(remove::KvRemoveArguments),
     /// Adds values to the end of a list, making it if there is no record, and prints its length.
-    Append(append::AppendArguments),
+    Append(append::KvAppendArguments),
     /// Adds bytes to the end of a record, making it if there is none, and prints its length.
     Extend(extend::ExtendArguments),
     /// Replaces a value, if it is the expected one.
@@ -56,7 +56,7 @@ pub(crate) enum KvCommand {
     /// Changes a number inside a record, where the record is, and prints it.
     ///
     /// Bytes that the record does not have are zeros.
-    Transform(transform::TransformArguments),
+    Transform(transform::KvTransformArguments),
     /// Prints the keys that begin with a prefix, in no particular order.
     #[command(visible_alias = "ls", alias = "list")]
     Scan(scan::ScanArguments),
@@ -64,12 +64,12 @@ pub(crate) enum KvCommand {
 
 /// Where the record is, and how the answer is printed.
 #[derive(Args, Debug)]
-pub(crate) struct Place {
+pub(crate) struct KvPlace {
     /// The keyspace.
     #[arg(short, long, value_name = "NAME", default_value = "default")]
     keyspace: String,
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// Prints JSON. Bytes that are not UTF-8 are in fields whose names end in _base64.
     #[arg(long)]
     json: bool,
@@ -83,7 +83,7 @@ pub(crate) struct KeyArgument {
     key: OsString,
 }
 
-impl Place {
+impl KvPlace {
     async fn open(&self) -> Result<Keyspace, CommandError> {
         self.target.keyspace(&self.keyspace).await
     }
@@ -96,7 +96,7 @@ impl KeyArgument {
 }
 
 impl KvCommand {
-    fn place(&self) -> &Place {
+    fn place(&self) -> &KvPlace {
         match self {
             KvCommand::Insert(arguments) => &arguments.place,
             KvCommand::Lookup(arguments) => &arguments.place,
@@ -112,12 +112,12 @@ impl KvCommand {
     }
 }
 
-pub(crate) async fn run(command: KvCommand) -> Result<Ending, CommandError> {
+pub(crate) async fn run(command: KvCommand) -> Result<CommandEnding, CommandError> {
     let keyspace = command.place().keyspace.clone();
     done(command).await.map_err(|error| error.naming(|id| (id != KeyspaceId::NONE).then_some(&*keyspace)))
 }
 
-async fn done(command: KvCommand) -> Result<Ending, CommandError> {
+async fn done(command: KvCommand) -> Result<CommandEnding, CommandError> {
     match command {
         KvCommand::Insert(arguments) => insert::run(arguments).await,
         KvCommand::Lookup(arguments) => lookup::run(arguments).await,

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use serde::Serialize;
 use zerohop_client::{Keyspace, Range, Record};
 
-use super::Place;
-use crate::common::ending::{CommandError, Ending};
-use crate::common::shown::{Key, Value};
+use super::KvPlace;
+use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::shown::{JsonKey, JsonValue};
 use crate::output;
 
 /// The JSON of a bytes record.
@@ -15,14 +15,14 @@ struct ShownBytes<'a> {
     #[serde(flatten)]
     head: Head<'a>,
     #[serde(flatten)]
-    value: Value<'a>,
+    value: JsonValue<'a>,
 }
 
 /// What stands before the contents.
 #[derive(Serialize)]
 struct Head<'a> {
     #[serde(flatten)]
-    key: Key<'a>,
+    key: JsonKey<'a>,
     found: bool,
     #[serde(rename = "type")]
     record: &'static str,
@@ -35,32 +35,32 @@ struct Head<'a> {
 }
 
 #[derive(Serialize)]
-struct Absent<'a> {
+struct AbsentRecord<'a> {
     #[serde(flatten)]
-    key: Key<'a>,
+    key: JsonKey<'a>,
     found: bool,
 }
 
 /// Prints a record, or the part of it that was asked for. Of a long list this is the first page: the others are fetched
 /// as they are printed, and show what the list is then.
 pub(super) async fn show(
-    place: &Place,
+    place: &KvPlace,
     keyspace: &Keyspace,
     key: &[u8],
     record: Record,
     range: Option<Range>,
-) -> Result<Ending, CommandError> {
+) -> Result<CommandEnding, CommandError> {
     match record {
         Record::Bytes { version, length, bytes } if place.json => {
             let head = Head {
-                key: Key(key),
+                key: JsonKey(key),
                 found: true,
                 record: "bytes",
                 version: version.to_string(),
                 length,
                 first: None,
             };
-            output::json(&ShownBytes { head, value: Value(&bytes) })?;
+            output::json(&ShownBytes { head, value: JsonValue(&bytes) })?;
         }
         Record::Bytes { bytes, .. } => {
             let needs_line_feed = output::is_terminal() && !bytes.ends_with(b"\n");
@@ -68,7 +68,7 @@ pub(super) async fn show(
         }
         Record::List { version, length, first, values } => {
             let head = Head {
-                key: Key(key),
+                key: JsonKey(key),
                 found: true,
                 record: "list",
                 version: version.to_string(),
@@ -79,20 +79,20 @@ pub(super) async fn show(
             show_list(place, keyspace, &head, values, first, stop).await?;
         }
     }
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }
 
 /// There is no record, which is what was asked for.
-pub(super) fn show_absent(place: &Place, key: &[u8]) -> Result<Ending, CommandError> {
+pub(super) fn show_absent(place: &KvPlace, key: &[u8]) -> Result<CommandEnding, CommandError> {
     if place.json {
-        output::json(&Absent { key: Key(key), found: false })?;
+        output::json(&AbsentRecord { key: JsonKey(key), found: false })?;
     }
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }
 
 /// Prints a list page by page: its length is bounded by nothing but the memory of the node.
 async fn show_list(
-    place: &Place,
+    place: &KvPlace,
     keyspace: &Keyspace,
     head: &Head<'_>,
     mut values: Vec<Bytes>,
@@ -125,7 +125,7 @@ fn print_values(is_json: bool, values: &[Bytes], is_first: &mut bool) -> Result<
     for value in values {
         if is_json {
             out.extend_from_slice(if std::mem::take(is_first) { b"" } else { b"," });
-            out.extend_from_slice(output::json_text(&Value(value)).as_bytes());
+            out.extend_from_slice(output::json_text(&JsonValue(value)).as_bytes());
         } else {
             out.extend_from_slice(value);
             out.push(b'\n');

@@ -3,16 +3,16 @@
 use serde::Serialize;
 use zerohop_client::{Error, Failure, RecordType, Timestamp};
 
-use super::Place;
-use crate::common::ending::{CommandError, Ending};
-use crate::common::shown::{Key, Value};
+use super::KvPlace;
+use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::shown::{JsonKey, JsonValue};
 use crate::output;
 
 /// The JSON of a "no".
 #[derive(Serialize)]
-struct No<'a> {
+struct KvRefusal<'a> {
     #[serde(flatten)]
-    key: Key<'a>,
+    key: JsonKey<'a>,
     /// Said only if there is no record.
     #[serde(skip_serializing_if = "Option::is_none")]
     found: Option<bool>,
@@ -27,22 +27,22 @@ struct No<'a> {
     record: Option<&'static str>,
     /// What a comparison saw.
     #[serde(flatten)]
-    seen: Option<Value<'a>>,
+    seen: Option<JsonValue<'a>>,
 }
 
 /// Ends the command with "no" if that is what the error is, else with the error.
-pub(super) fn tell(place: &Place, key: &[u8], error: Error) -> Result<Ending, CommandError> {
-    let no = |reason, version: Timestamp, record: Option<RecordType>| No {
+pub(super) fn tell(place: &KvPlace, key: &[u8], error: Error) -> Result<CommandEnding, CommandError> {
+    let no = |reason, version: Timestamp, record: Option<RecordType>| KvRefusal {
         found: (version == Timestamp::ZERO).then_some(false),
         version: (version != Timestamp::ZERO).then(|| version.to_string()),
         record: record.map(type_name),
-        ..No::of(key, reason)
+        ..KvRefusal::of(key, reason)
     };
     let no = match error.failure() {
         Some(Failure::NotFound) => no("not_found", Timestamp::ZERO, None),
         Some(Failure::ConditionFailed { version, found }) => no("condition_failed", *version, *found),
         Some(Failure::CompareFailed { version, seen }) => {
-            No { seen: seen.as_deref().map(Value), ..no("compare_failed", *version, None) }
+            KvRefusal { seen: seen.as_deref().map(JsonValue), ..no("compare_failed", *version, None) }
         }
         Some(Failure::TimedOut { version }) => no("timed_out", *version, None),
         _ => return Err(error.into()),
@@ -51,7 +51,7 @@ pub(super) fn tell(place: &Place, key: &[u8], error: Error) -> Result<Ending, Co
         true => output::json(&no)?,
         false => output::problem(&format!("zerohop: {error}")),
     }
-    Ok(Ending::No)
+    Ok(CommandEnding::No)
 }
 
 /// What an error repeats of a key.
@@ -60,19 +60,27 @@ pub(super) fn beginning(key: &[u8]) -> impl std::fmt::Display + '_ {
 }
 
 /// There is no record.
-pub(super) fn not_found(place: &Place, key: &[u8]) -> Result<Ending, CommandError> {
+pub(super) fn not_found(place: &KvPlace, key: &[u8]) -> Result<CommandEnding, CommandError> {
     match place.json {
-        true => output::json(&No { found: Some(false), ..No::of(key, "not_found") })?,
+        true => output::json(&KvRefusal { found: Some(false), ..KvRefusal::of(key, "not_found") })?,
         false => {
             output::problem(&format!("zerohop: key \"{}\": there is no record of this key", beginning(key)))
         }
     }
-    Ok(Ending::No)
+    Ok(CommandEnding::No)
 }
 
-impl<'a> No<'a> {
+impl<'a> KvRefusal<'a> {
     fn of(key: &'a [u8], reason: &'static str) -> Self {
-        No { key: Key(key), found: None, done: false, reason, version: None, record: None, seen: None }
+        KvRefusal {
+            key: JsonKey(key),
+            found: None,
+            done: false,
+            reason,
+            version: None,
+            record: None,
+            seen: None,
+        }
     }
 }
 

@@ -4,37 +4,37 @@ use clap::Args;
 use serde::Serialize;
 
 use super::condition::GivenCondition;
-use super::{KeyArgument, Place, refusal};
-use crate::common::ending::{CommandError, Ending};
-use crate::common::shown::Key;
+use super::{KeyArgument, KvPlace, refusal};
+use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::shown::JsonKey;
 use crate::output;
 
 #[derive(Args, Debug)]
-pub(crate) struct RemoveArguments {
+pub(crate) struct KvRemoveArguments {
     #[command(flatten)]
     key: KeyArgument,
     #[command(flatten)]
     condition: GivenCondition,
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) place: KvPlace,
 }
 
 #[derive(Serialize)]
-struct Removed<'a> {
+struct RemoveOutput<'a> {
     #[serde(flatten)]
-    key: Key<'a>,
+    key: JsonKey<'a>,
     done: bool,
 }
 
-pub(super) async fn run(arguments: RemoveArguments) -> Result<Ending, CommandError> {
+pub(super) async fn run(arguments: KvRemoveArguments) -> Result<CommandEnding, CommandError> {
     let (place, key) = (arguments.place, arguments.key.into_bytes());
     let keyspace = place.open().await?;
     match keyspace.remove(&key).condition(arguments.condition.into()).await {
         Ok(true) => {
             if place.json {
-                output::json(&Removed { key: Key(&key), done: true })?;
+                output::json(&RemoveOutput { key: JsonKey(&key), done: true })?;
             }
-            Ok(Ending::Done)
+            Ok(CommandEnding::Done)
         }
         Ok(false) => refusal::not_found(&place, &key),
         Err(error) => refusal::tell(&place, &key, error),

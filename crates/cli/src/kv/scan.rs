@@ -7,10 +7,10 @@ use clap::Args;
 use serde::Serialize;
 use zerohop_client::ListedKey;
 
-use super::{Place, refusal};
-use crate::common::ending::{CommandError, Ending};
+use super::{KvPlace, refusal};
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::quantity;
-use crate::common::shown::Key;
+use crate::common::shown::JsonKey;
 use crate::output;
 
 #[derive(Args, Debug)]
@@ -29,28 +29,28 @@ pub(crate) struct ScanArguments {
     #[arg(short = '0', long, conflicts_with = "json")]
     null: bool,
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) place: KvPlace,
 }
 
 /// One line of JSON for each key.
 #[derive(Serialize)]
 struct ShownKey<'a> {
     #[serde(flatten)]
-    key: Key<'a>,
+    key: JsonKey<'a>,
     #[serde(rename = "type")]
     record: &'static str,
     version: String,
     partition: u32,
 }
 
-pub(super) async fn run(arguments: ScanArguments) -> Result<Ending, CommandError> {
+pub(super) async fn run(arguments: ScanArguments) -> Result<CommandEnding, CommandError> {
     let place = &arguments.place;
     let keyspace = place.open().await?;
     let prefix = arguments.prefix.map(OsString::into_vec).unwrap_or_default();
     let mut left = arguments.limit.unwrap_or(u64::MAX);
     let page_keys = u32::try_from(left).unwrap_or(u32::MAX).min(arguments.page);
     let mut scan = keyspace.scan(prefix).page_keys(page_keys);
-    let printed = output::Names::new(arguments.null);
+    let printed = output::NameList::new(arguments.null);
     while left > 0
         && let Some(keys) = scan.next_page().await?
     {
@@ -66,12 +66,12 @@ pub(super) async fn run(arguments: ScanArguments) -> Result<Ending, CommandError
         output::raw(&[&out])?;
         left = left.saturating_sub(keys.len() as u64);
     }
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }
 
 fn shown(key: &ListedKey) -> ShownKey<'_> {
     ShownKey {
-        key: Key(&key.key),
+        key: JsonKey(&key.key),
         record: refusal::type_name(key.record),
         version: key.version.to_string(),
         partition: key.partition.0,

@@ -6,14 +6,14 @@ use serde_json::Value;
 use zerohop_client::{Condition, Error, Keyspace, Number, Transform};
 
 use super::condition::GivenCondition;
-use super::{KeyArgument, Place, refusal};
-use crate::common::ending::{CommandError, Ending};
-use crate::common::shown::Key;
-use crate::common::transform::{GivenTransform, Numbered};
+use super::{KeyArgument, KvPlace, refusal};
+use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::shown::JsonKey;
+use crate::common::transform::{GivenTransform, HasNumber};
 use crate::output;
 
 #[derive(Args, Debug)]
-pub(crate) struct TransformArguments {
+pub(crate) struct KvTransformArguments {
     #[command(flatten)]
     key: KeyArgument,
     #[command(flatten)]
@@ -21,24 +21,24 @@ pub(crate) struct TransformArguments {
     #[command(flatten)]
     condition: GivenCondition,
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) place: KvPlace,
 }
 
 #[derive(Serialize)]
-struct Changed<'a> {
+struct TransformOutput<'a> {
     #[serde(flatten)]
-    key: Key<'a>,
+    key: JsonKey<'a>,
     done: bool,
     value: Value,
 }
 
-struct Record<'a> {
+struct TransformedRecord<'a> {
     keyspace: Keyspace,
     key: &'a [u8],
     condition: Condition,
 }
 
-impl Numbered for Record<'_> {
+impl HasNumber for TransformedRecord<'_> {
     async fn transform<N: Number>(&self, transform: Transform<N>, old: bool) -> Result<N, Error> {
         let operation = match old {
             true => self.keyspace.transform_and_get_old(self.key, transform),
@@ -48,14 +48,16 @@ impl Numbered for Record<'_> {
     }
 }
 
-pub(super) async fn run(arguments: TransformArguments) -> Result<Ending, CommandError> {
-    let TransformArguments { key, transform, condition, place } = arguments;
+pub(super) async fn run(arguments: KvTransformArguments) -> Result<CommandEnding, CommandError> {
+    let KvTransformArguments { key, transform, condition, place } = arguments;
     let key = key.into_bytes();
-    let record = Record { keyspace: place.open().await?, key: &key, condition: condition.into() };
+    let record = TransformedRecord { keyspace: place.open().await?, key: &key, condition: condition.into() };
     match transform.run(&record).await? {
-        Ok(shown) if place.json => output::json(&Changed { key: Key(&key), done: true, value: shown.value })?,
+        Ok(shown) if place.json => {
+            output::json(&TransformOutput { key: JsonKey(&key), done: true, value: shown.value })?
+        }
         Ok(shown) => output::result(&shown.text)?,
         Err(error) => return refusal::tell(&place, &key, error),
     }
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }

@@ -3,11 +3,11 @@
 use std::ffi::OsString;
 
 use clap::Args;
-use zerohop_client::{Failure, Timestamp, Until};
+use zerohop_client::{Failure, Timestamp, WaitUntil};
 
 use super::condition::version;
-use super::{KeyArgument, Place, record, refusal};
-use crate::common::ending::{CommandError, Ending};
+use super::{KeyArgument, KvPlace, record, refusal};
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::quantity;
 use crate::common::value::argument;
 use crate::output;
@@ -19,7 +19,7 @@ pub(crate) struct WaitArguments {
     #[command(flatten)]
     until: GivenUntil,
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) place: KvPlace,
 }
 
 #[derive(Args, Debug)]
@@ -42,7 +42,7 @@ struct GivenUntil {
     changed: Option<Timestamp>,
 }
 
-pub(super) async fn run(arguments: WaitArguments) -> Result<Ending, CommandError> {
+pub(super) async fn run(arguments: WaitArguments) -> Result<CommandEnding, CommandError> {
     let (place, key) = (arguments.place, arguments.key.into_bytes());
     let GivenUntil { absent, equals, differs, changed, .. } = arguments.until;
     let (equals, differs) = (equals.map(argument).transpose()?, differs.map(argument).transpose()?);
@@ -54,11 +54,11 @@ pub(super) async fn run(arguments: WaitArguments) -> Result<Ending, CommandError
         _ => "not there",
     };
     let until = match (&equals, &differs, changed) {
-        (Some(value), _, _) => Until::Equals(value),
-        (_, Some(value), _) => Until::Differs(value),
-        (_, _, Some(version)) => Until::Changed(version),
-        _ if absent => Until::Absent,
-        _ => Until::Present,
+        (Some(value), _, _) => WaitUntil::Equals(value),
+        (_, Some(value), _) => WaitUntil::Differs(value),
+        (_, _, Some(version)) => WaitUntil::Changed(version),
+        _ if absent => WaitUntil::Absent,
+        _ => WaitUntil::Present,
     };
     let keyspace = place.open().await?;
     match keyspace.wait(&key, until).await {
@@ -71,7 +71,7 @@ pub(super) async fn run(arguments: WaitArguments) -> Result<Ending, CommandError
                 "zerohop: key \"{}\": {missed} after {waited}",
                 refusal::beginning(&key)
             ));
-            Ok(Ending::No)
+            Ok(CommandEnding::No)
         }
         Err(error) => refusal::tell(&place, &key, error),
     }

@@ -24,7 +24,7 @@ use zerohop_node::server::LocalStart;
 use zerohop_node::server::limits::{OPEN_WAIT, STOP_WAIT};
 
 pub(crate) use self::ports::HeldPorts;
-pub(crate) use self::ready::{Ready, ReadyInstance};
+pub(crate) use self::ready::{ReadyInstance, ReadyNode};
 
 use crate::common::ending::CommandError;
 use crate::common::secret;
@@ -75,12 +75,12 @@ pub(crate) struct NodePlan {
 #[derive(Debug)]
 pub(crate) struct LocalNode {
     child: Child,
-    pub(crate) ready: Ready,
+    pub(crate) ready: ReadyNode,
 }
 
 /// A node that has been started and may not serve yet. Dropping it kills it.
 #[derive(Debug)]
-pub(crate) struct Starting {
+pub(crate) struct StartingNode {
     child: Child,
     output: ChildStdout,
     listen: SocketAddr,
@@ -89,7 +89,7 @@ pub(crate) struct Starting {
 impl LocalNode {
     /// Starts a node and waits until it serves.
     pub(crate) async fn start(plan: &NodePlan) -> Result<Self, CommandError> {
-        Starting::spawn(plan)?.ready().await
+        StartingNode::spawn(plan)?.ready().await
     }
 
     /// Waits until it ends by itself, and says how.
@@ -145,7 +145,7 @@ impl LocalNode {
     }
 }
 
-impl Starting {
+impl StartingNode {
     /// Starts the process.
     pub(crate) fn spawn(plan: &NodePlan) -> Result<Self, CommandError> {
         let program = std::env::current_exe()
@@ -157,13 +157,13 @@ impl Starting {
         let Some(output) = child.stdout.take() else {
             return Err(CommandError::Node("the node has no output".to_owned()));
         };
-        Ok(Starting { child, output, listen: plan.listen })
+        Ok(StartingNode { child, output, listen: plan.listen })
     }
 
     /// Waits until it serves.
     pub(crate) async fn ready(self) -> Result<LocalNode, CommandError> {
-        let Starting { mut child, output, listen } = self;
-        match timeout(START_MAX, Ready::read(output)).await {
+        let StartingNode { mut child, output, listen } = self;
+        match timeout(START_MAX, ReadyNode::read(output)).await {
             Ok(Some(ready)) => Ok(LocalNode { child, ready }),
             // It says why on standard error, which is ours too.
             Ok(None) => match timeout(KILL_MAX, child.wait()).await {
@@ -230,9 +230,9 @@ impl NodePlan {
     }
 }
 
-impl Ready {
+impl ReadyNode {
     /// Reads the line that a node says once it serves. `None`: it said something else, or ended.
-    async fn read(output: ChildStdout) -> Option<Ready> {
+    async fn read(output: ChildStdout) -> Option<ReadyNode> {
         let mut line = String::new();
         BufReader::new(output.take(READY_BYTES_MAX)).read_line(&mut line).await.ok()?;
         serde_json::from_str(&line).ok()

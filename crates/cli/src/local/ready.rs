@@ -10,7 +10,7 @@ use crate::output;
 
 /// A node that serves. With the same names as in `zerohop status --json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Ready {
+pub(crate) struct ReadyNode {
     pub(crate) id: u32,
     pub(crate) pid: u32,
     /// Where its manager listens.
@@ -30,7 +30,7 @@ pub(crate) struct ReadyInstance {
     pub(crate) addr: String,
 }
 
-impl Ready {
+impl ReadyNode {
     /// Tells people.
     pub(crate) fn tell(&self) -> Result<(), CommandError> {
         if let Some(warning) = &self.warning {
@@ -40,7 +40,7 @@ impl Ready {
     }
 }
 
-impl fmt::Display for Ready {
+impl fmt::Display for ReadyNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let instances: Vec<&str> = self.instances.iter().map(|instance| instance.addr.as_str()).collect();
         write!(

@@ -4,8 +4,8 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use zerohop_wire::admin::NodeStatus;
 
-use crate::common::ending::{CommandError, Ending};
-use crate::common::target::Target;
+use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::target::ClusterTarget;
 use crate::common::{admin, view};
 use crate::output;
 
@@ -13,7 +13,7 @@ use crate::output;
 pub(crate) enum NodeCommand {
     /// Tells which nodes there are.
     #[command(visible_alias = "ls")]
-    List(ListArguments),
+    List(NodeListArguments),
     /// Has everything that a node holds move to others. It then serves nothing, and can be stopped and removed.
     Drain(OneNode),
     /// Has a node that is being drained take its share again.
@@ -34,16 +34,16 @@ pub(crate) struct ManagersArguments {
     #[arg(long, value_name = "NODE,...", value_delimiter = ',', num_args = 1)]
     set: Vec<u32>,
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// Prints JSON.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct ListArguments {
+pub(crate) struct NodeListArguments {
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// Prints JSON.
     #[arg(long)]
     json: bool,
@@ -54,11 +54,11 @@ pub(crate) struct OneNode {
     /// Its number, as `zerohop node list` has it.
     node: u32,
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
 }
 
 #[derive(Serialize)]
-struct Listed {
+struct ListedNode {
     id: u32,
     state: String,
     manager: String,
@@ -75,19 +75,19 @@ struct ListedManager {
     manager: String,
 }
 
-pub(crate) async fn run(command: NodeCommand) -> Result<Ending, CommandError> {
+pub(crate) async fn run(command: NodeCommand) -> Result<CommandEnding, CommandError> {
     match command {
         NodeCommand::List(arguments) => {
             let client = arguments.target.connect().await?;
             let status = admin::status(&client).await?;
             view::tell(&status, arguments.json)?;
-            let nodes: Vec<Listed> = status.nodes.into_iter().map(Listed::from).collect();
+            let nodes: Vec<ListedNode> = status.nodes.into_iter().map(ListedNode::from).collect();
             if arguments.json {
                 output::json_lines(&nodes)?;
-                return Ok(Ending::Done);
+                return Ok(CommandEnding::Done);
             }
-            let line = |node: &Listed| {
-                let Listed { id, state, manager, primaries, in_sync, following } = node;
+            let line = |node: &ListedNode| {
+                let ListedNode { id, state, manager, primaries, in_sync, following } = node;
                 format!(
                     "{id}\t{state}\t{manager}\t{primaries} primary, {in_sync} in sync, {following} following"
                 )
@@ -101,7 +101,7 @@ pub(crate) async fn run(command: NodeCommand) -> Result<Ending, CommandError> {
         NodeCommand::Managers(arguments) => managers(arguments).await?,
         NodeCommand::Remove(one) => admin::remove_node(&one.target.connect().await?, one.node).await?,
     }
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }
 
 async fn managers(arguments: ManagersArguments) -> Result<(), CommandError> {
@@ -126,9 +126,9 @@ async fn managers(arguments: ManagersArguments) -> Result<(), CommandError> {
     output::result(&all.iter().map(line).collect::<Vec<_>>().join("\n"))
 }
 
-impl From<NodeStatus> for Listed {
+impl From<NodeStatus> for ListedNode {
     fn from(status: NodeStatus) -> Self {
         let NodeStatus { id, state, manager, primaries, in_sync, following, .. } = status;
-        Listed { id, state, manager, primaries, in_sync, following }
+        ListedNode { id, state, manager, primaries, in_sync, following }
     }
 }

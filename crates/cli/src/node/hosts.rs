@@ -4,8 +4,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use zerohop_node::hosts::{self, Host, HostsError, PORT_DEFAULT};
-use zerohop_node::server::{ClusterOptions, LocalStart, Way};
+use zerohop_node::hosts::{self, HostsError, ListedHost, PORT_DEFAULT};
+use zerohop_node::server::{ClusterOptions, JoinMethod, LocalStart};
 
 use super::listen;
 use crate::common::ending::CommandError;
@@ -74,7 +74,7 @@ impl ClusterArguments {
         } else if self.join.is_empty() {
             return Ok(None);
         } else {
-            return Ok(Some(self.of(Way::Join(self.join.clone()))));
+            return Ok(Some(self.of(JoinMethod::Join(self.join.clone()))));
         };
         let me = match told {
             Some(me) => me,
@@ -86,7 +86,7 @@ impl ClusterArguments {
             }
         };
         let addresses = hosts.iter().map(resolve).collect::<Result<Vec<_>, CommandError>>()?;
-        let mut sorted: Vec<(&SocketAddr, &Host)> = addresses.iter().zip(&hosts).collect();
+        let mut sorted: Vec<(&SocketAddr, &ListedHost)> = addresses.iter().zip(&hosts).collect();
         sorted.sort_unstable();
         if let Some(pair) = sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             return Err(CommandError::Usage(format!(
@@ -95,7 +95,7 @@ impl ClusterArguments {
             )));
         }
         let name = self.cluster_name.clone();
-        Ok(Some(self.of(Way::Together { hosts: addresses, me, name })))
+        Ok(Some(self.of(JoinMethod::Together { hosts: addresses, me, name })))
     }
 
     /// What the process says that has started all nodes of a local cluster; `None`: nothing.
@@ -105,7 +105,7 @@ impl ClusterArguments {
         is_local.then_some(LocalStart { founded_at, is_first: self.first, managers })
     }
 
-    fn of(&self, way: Way) -> ClusterOptions {
+    fn of(&self, way: JoinMethod) -> ClusterOptions {
         ClusterOptions { way, domain: self.domain.as_deref().map_or(0, domain_of), capacity: self.capacity }
     }
 }
@@ -118,8 +118,8 @@ fn manager(text: &str) -> Result<SocketAddr, String> {
 /// Where a node of a list listens.
 pub(super) fn listen_of(options: &ClusterOptions) -> Option<SocketAddr> {
     match &options.way {
-        Way::Together { hosts, me, .. } => hosts.get(*me).copied(),
-        Way::Join(_) => None,
+        JoinMethod::Together { hosts, me, .. } => hosts.get(*me).copied(),
+        JoinMethod::Join(_) => None,
     }
 }
 
@@ -159,7 +159,7 @@ fn read(path: &Path) -> Result<String, String> {
 }
 
 /// An address of a host. One that others can reach is preferred: a machine's own name often leads to its loopback.
-fn resolve(host: &Host) -> Result<SocketAddr, CommandError> {
+fn resolve(host: &ListedHost) -> Result<SocketAddr, CommandError> {
     let port = host.port.unwrap_or(PORT_DEFAULT);
     let found = (host.name.as_str(), port).to_socket_addrs();
     let mut all: Vec<SocketAddr> = found

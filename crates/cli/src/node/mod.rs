@@ -15,12 +15,12 @@ use zerohop_node::server::{REDIS_TIME_OUT_MAX, REDIS_TIME_OUT_MIN, Server, Serve
 
 pub(crate) use self::command::{NodeCommand, run as command};
 use self::hosts::ClusterArguments;
-use crate::common::ending::{CommandError, Ending};
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::runtime::runtime;
 use crate::common::secret::SecretPlace;
 use crate::common::tls::NodeTls;
-use crate::common::{elsewhere, quantity};
-use crate::local::{Ready, ReadyInstance};
+use crate::common::{other_cluster, quantity};
+use crate::local::{ReadyInstance, ReadyNode};
 use crate::output;
 
 /// What `--log-level` takes.
@@ -127,7 +127,7 @@ struct DataPlace {
 }
 
 /// Runs until a signal asks it to end.
-pub(crate) fn run(arguments: &NodeArguments) -> Result<Ending, CommandError> {
+pub(crate) fn run(arguments: &NodeArguments) -> Result<CommandEnding, CommandError> {
     let arguments = &arguments.run;
     if let Some(parent) = arguments.ends_with_parent {
         end_with(parent)?;
@@ -147,7 +147,7 @@ pub(crate) fn run(arguments: &NodeArguments) -> Result<Ending, CommandError> {
 }
 
 /// The same, once there is a log.
-fn serve(arguments: &RunArguments) -> Result<Ending, CommandError> {
+fn serve(arguments: &RunArguments) -> Result<CommandEnding, CommandError> {
     let failed = |error: &dyn std::fmt::Display| CommandError::Node(error.to_string());
     let cluster = arguments.cluster.options(arguments.listen)?;
     let listen = cluster.as_ref().and_then(hosts::listen_of).or(arguments.listen).unwrap_or(LISTEN_DEFAULT);
@@ -169,7 +169,7 @@ fn serve(arguments: &RunArguments) -> Result<Ending, CommandError> {
         && let Some(owner) = owner(data).map_err(|error| failed(&error))?
         && owner.listened_at.as_ref().is_some_and(|at| *at != listen.to_string())
     {
-        runtime()?.block_on(elsewhere::check(data, &owner, &[listen], &credentials))?;
+        runtime()?.block_on(other_cluster::check(data, &owner, &[listen], &credentials))?;
     }
     let server = Server::start(options).map_err(|error| failed(&error))?;
     spans::add(&server, credentials, redis_time_out).map_err(|error| failed(&error))?;
@@ -182,10 +182,10 @@ fn serve(arguments: &RunArguments) -> Result<Ending, CommandError> {
     if let Err(error) = told {
         output::problem(&format!("zerohop: {error}"));
     }
-    server.wait().map(|()| Ending::Done).map_err(|error| failed(&error))
+    server.wait().map(|()| CommandEnding::Done).map_err(|error| failed(&error))
 }
 
-/// The slowest that copies may be sent: a receiver that hears nothing for seconds begins anew.
+/// The slowest that copies may be sent: a receiver that hears nothing for seconds begins again.
 const COPY_RATE_MIN: u64 = 1 << 20;
 
 fn copy_rate(text: &str) -> Result<u64, String> {
@@ -193,9 +193,9 @@ fn copy_rate(text: &str) -> Result<u64, String> {
     if bytes < COPY_RATE_MIN { Err("1MiB a second is the least".to_owned()) } else { Ok(bytes) }
 }
 
-fn ready(server: &Server, data: Option<PathBuf>) -> Ready {
+fn ready(server: &Server, data: Option<PathBuf>) -> ReadyNode {
     let instances = server.instances().iter();
-    Ready {
+    ReadyNode {
         id: server.node().get(),
         pid: std::process::id(),
         manager: server.manager_address().to_string(),

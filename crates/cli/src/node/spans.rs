@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use zerohop_client::{ClientTls, Options, Secret};
-use zerohop_node::server::{Asker, NoRoom, Server, Spanning};
+use zerohop_client::{ClientOptions, ClientTls, Secret};
+use zerohop_node::server::{NoRoom, ReplyAddress, Server, Spanning};
 use zerohop_redis::Spans;
 
 /// How long an instance that has no room for a reply is left alone. It takes its messages every few microseconds.
@@ -18,13 +18,13 @@ const FULL_TRIES_MAX: u32 = 10_000;
 struct ByTransactions(Spans);
 
 impl Spanning for ByTransactions {
-    fn take(&self, keyspace: &str, unit: Vec<u8>, asker: Asker) -> Result<(), NoRoom> {
+    fn take(&self, keyspace: &str, unit: Vec<u8>, asker: ReplyAddress) -> Result<(), NoRoom> {
         let tell = move |reply| tell(asker, reply);
         self.0.take(keyspace, unit, Box::new(tell)).map_err(|_| NoRoom)
     }
 }
 
-fn tell(asker: Asker, reply: Vec<u8>) {
+fn tell(asker: ReplyAddress, reply: Vec<u8>) {
     let Err(mut untold) = asker.tell(reply) else { return };
     tokio::spawn(async move {
         for _ in 0..FULL_TRIES_MAX {
@@ -43,7 +43,8 @@ pub(super) fn add(
     (secret, tls): (Option<Secret>, Option<ClientTls>),
     deadline: Duration,
 ) -> io::Result<()> {
-    let options = Options { name: "zerohop-redis".to_owned(), secret, tls, deadline, ..Options::default() };
+    let options =
+        ClientOptions { name: "zerohop-redis".to_owned(), secret, tls, deadline, ..ClientOptions::default() };
     let own = std::iter::once(server.manager_address());
     let endpoints = own.chain(server.instances().iter().map(|(_, at)| *at)).map(|at| at.to_string());
     let spans = Spans::start(endpoints.collect(), options)?;

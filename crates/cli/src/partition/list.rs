@@ -4,9 +4,9 @@ use clap::Args;
 use serde::Serialize;
 use zerohop_wire::admin::PartitionStatus;
 
-use crate::common::ending::{CommandError, Ending};
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::places::Places;
-use crate::common::target::Target;
+use crate::common::target::ClusterTarget;
 use crate::common::{admin, damaged, view};
 use crate::output;
 
@@ -14,19 +14,19 @@ use crate::output;
 const HEADING: &str = "partition\tepoch\tprimary (NODE:INSTANCE)\tin sync\tfollowing\tstate";
 
 #[derive(Args, Debug)]
-pub(crate) struct ListArguments {
+pub(crate) struct PartitionListArguments {
     /// The keyspace.
     #[arg(default_value = "default")]
     keyspace: String,
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// Prints JSON.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Serialize)]
-struct Listed {
+struct ListedPartition {
     partition: u32,
     epoch: u64,
     primary: u32,
@@ -47,7 +47,7 @@ struct Listed {
     pinned: Option<u32>,
 }
 
-pub(super) async fn run(arguments: ListArguments) -> Result<Ending, CommandError> {
+pub(super) async fn run(arguments: PartitionListArguments) -> Result<CommandEnding, CommandError> {
     let client = arguments.target.connect().await?;
     let (mut all, mut are_pins_known) = admin::partitions(&client, &arguments.keyspace).await?;
     if !are_pins_known {
@@ -68,17 +68,30 @@ pub(super) async fn run(arguments: ListArguments) -> Result<Ending, CommandError
     let is_damaged = |partition: u32| {
         damaged.iter().any(|one| one.keyspace == arguments.keyspace && one.partition == partition)
     };
-    let all: Vec<Listed> = all
+    let all: Vec<ListedPartition> = all
         .into_iter()
-        .map(|one| Listed { damaged: is_damaged(one.partition), ..Listed::of(one, &places) })
+        .map(|one| ListedPartition {
+            damaged: is_damaged(one.partition),
+            ..ListedPartition::of(one, &places)
+        })
         .collect();
     if arguments.json {
         output::json_lines(&all)?;
-        return Ok(Ending::Done);
+        return Ok(CommandEnding::Done);
     }
-    let line = |one: &Listed| {
-        let Listed {
-            partition, epoch, primary, in_sync, followers, state, lost, damaged, down, pinned, ..
+    let line = |one: &ListedPartition| {
+        let ListedPartition {
+            partition,
+            epoch,
+            primary,
+            in_sync,
+            followers,
+            state,
+            lost,
+            damaged,
+            down,
+            pinned,
+            ..
         } = one;
         let primary = places.name(*primary);
         let (in_sync, followers) = (places.names(in_sync), places.names(followers));
@@ -90,15 +103,15 @@ pub(super) async fn run(arguments: ListArguments) -> Result<Ending, CommandError
     };
     output::result(HEADING)?;
     output::result(&all.iter().map(line).collect::<Vec<_>>().join("\n"))?;
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }
 
-impl Listed {
+impl ListedPartition {
     fn of(status: PartitionStatus, places: &Places) -> Self {
         let PartitionStatus { partition, epoch, primary, in_sync, followers, state, lost, down, pinned } =
             status;
         let nodes = |of: &[u32]| of.iter().map(|one| places.node(*one)).collect::<Vec<u32>>();
-        Listed {
+        ListedPartition {
             partition,
             epoch,
             primary_node: places.node(primary),

@@ -8,14 +8,14 @@ use clap::Subcommand;
 
 pub(crate) use self::name::PartitionName;
 
-use crate::common::ending::{CommandError, Ending};
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::keyspace::{self, SplitArguments};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PartitionCommand {
     /// Tells which instances hold the partitions of a keyspace.
     #[command(visible_alias = "ls")]
-    List(list::ListArguments),
+    List(list::PartitionListArguments),
     /// Moves a partition to another node, while it is in use, and waits until it serves there.
     ///
     /// The copy there catches up first; then it becomes primary, and the former primary leaves (or the copy that shares the
@@ -27,7 +27,7 @@ pub(crate) enum PartitionCommand {
     Split(SplitArguments),
 }
 
-pub(crate) async fn run(command: PartitionCommand) -> Result<Ending, CommandError> {
+pub(crate) async fn run(command: PartitionCommand) -> Result<CommandEnding, CommandError> {
     match command {
         PartitionCommand::List(arguments) => list::run(arguments).await,
         PartitionCommand::Move(arguments) => moving::run(arguments).await,

@@ -10,8 +10,8 @@ use zerohop_wire::admin::{PartitionMove, PartitionStatus};
 
 use super::PartitionName;
 use crate::common::admin;
-use crate::common::ending::{CommandError, Ending};
-use crate::common::target::Target;
+use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::target::ClusterTarget;
 use crate::output::{self, StatusLine};
 
 /// Between two looks at the map.
@@ -23,9 +23,9 @@ pub(crate) struct MoveArguments {
     partition: PartitionName,
     /// Where to: a node, and which of its instances, both by the numbers that `zerohop status` tells.
     #[arg(long, value_name = "NODE[:INSTANCE]")]
-    to: Place,
+    to: MoveTarget,
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// Prints JSON: a line for each step, and one at the end.
     #[arg(long)]
     json: bool,
@@ -36,12 +36,12 @@ pub(crate) struct ReleaseArguments {
     /// Which: KEYSPACE/PARTITION, as in default/17.
     partition: PartitionName,
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
 }
 
 /// A node, and perhaps one of its instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct MoveTarget {
     node: u32,
     instance: Option<u32>,
 }
@@ -49,7 +49,7 @@ struct Place {
 /// How far a move has come, in the order in which that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Step {
+enum MoveStep {
     /// It waits its turn: so many moves at once are enough.
     Waiting,
     /// The new copy catches up.
@@ -64,16 +64,16 @@ enum Step {
 
 /// The JSON.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct MoveOutput<'a> {
     keyspace: &'a str,
     partition: u32,
     node: u32,
     instance: u32,
-    step: Step,
+    step: MoveStep,
     epoch: u64,
 }
 
-pub(super) async fn run(arguments: MoveArguments) -> Result<Ending, CommandError> {
+pub(super) async fn run(arguments: MoveArguments) -> Result<CommandEnding, CommandError> {
     let MoveArguments { partition: name, to, target, json } = arguments;
     let client = target.connect().await?;
     let before = look(&client, &name).await?;
@@ -90,7 +90,7 @@ pub(super) async fn run(arguments: MoveArguments) -> Result<Ending, CommandError
     loop {
         let now = look(&client, &name).await?;
         let step = step(&now, instance, copies);
-        if last.is_some_and(|last| last != Step::Waiting) && step == Step::Waiting {
+        if last.is_some_and(|last| last != MoveStep::Waiting) && step == MoveStep::Waiting {
             return Err(CommandError::Refused(format!(
                 "the move of {name} has failed: {}:{instance} went away or did not catch up. The partition is where \
                  it was",
@@ -101,11 +101,11 @@ pub(super) async fn run(arguments: MoveArguments) -> Result<Ending, CommandError
             (last, since) = (Some(step), Instant::now());
             tell(json, &line, &name, (to.node, instance), step, &now)?;
         }
-        if step == Step::Done {
-            return Ok(Ending::Done);
+        if step == MoveStep::Done {
+            return Ok(CommandEnding::Done);
         }
         // Copying takes as long as there is data; the control group gives it up by itself.
-        if step != Step::Copying && since.elapsed() > client.options().deadline {
+        if step != MoveStep::Copying && since.elapsed() > client.options().deadline {
             return Err(CommandError::Refused(format!(
                 "the move of {name} to {}:{instance} goes on, but nothing has happened for {:?}: `zerohop partition \
                  list {}` tells how it stands",
@@ -118,11 +118,11 @@ pub(super) async fn run(arguments: MoveArguments) -> Result<Ending, CommandError
     }
 }
 
-pub(super) async fn release(arguments: ReleaseArguments) -> Result<Ending, CommandError> {
+pub(super) async fn release(arguments: ReleaseArguments) -> Result<CommandEnding, CommandError> {
     let ReleaseArguments { partition: PartitionName { keyspace, partition }, target } = arguments;
     let asked = PartitionMove { keyspace, partition, node: None, instance: None };
     admin::move_partition(&target.connect().await?, asked).await?;
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }
 
 async fn look(
@@ -136,14 +136,14 @@ async fn look(
 }
 
 /// How far it has come, of a partition that had so many copies.
-fn step(now: &PartitionStatus, to: u32, copies: usize) -> Step {
+fn step(now: &PartitionStatus, to: u32, copies: usize) -> MoveStep {
     let has = now.in_sync.len() + now.followers.len() + 1;
     match now.primary == to {
-        true if has <= copies && now.state == "settled" => Step::Done,
-        true => Step::Primary,
-        false if now.in_sync.contains(&to) => Step::InSync,
-        false if now.followers.contains(&to) => Step::Copying,
-        false => Step::Waiting,
+        true if has <= copies && now.state == "settled" => MoveStep::Done,
+        true => MoveStep::Primary,
+        false if now.in_sync.contains(&to) => MoveStep::InSync,
+        false if now.followers.contains(&to) => MoveStep::Copying,
+        false => MoveStep::Waiting,
     }
 }
 
@@ -152,12 +152,12 @@ fn tell(
     line: &StatusLine,
     name: &PartitionName,
     (node, instance): (u32, u32),
-    step: Step,
+    step: MoveStep,
     now: &PartitionStatus,
 ) -> Result<(), CommandError> {
     if json {
         let PartitionName { keyspace, partition } = name;
-        return output::json(&Shown {
+        return output::json(&MoveOutput {
             keyspace,
             partition: *partition,
             node,
@@ -167,11 +167,11 @@ fn tell(
         });
     }
     match step {
-        Step::Waiting => line.show(&format!("{name}: waits for its turn")),
-        Step::Copying => line.show(&format!("{name}: {node}:{instance} catches up")),
-        Step::InSync => line.show(&format!("{name}: {node}:{instance} is in sync")),
-        Step::Primary => line.show(&format!("{name}: {node}:{instance} serves; a copy leaves")),
-        Step::Done => {
+        MoveStep::Waiting => line.show(&format!("{name}: waits for its turn")),
+        MoveStep::Copying => line.show(&format!("{name}: {node}:{instance} catches up")),
+        MoveStep::InSync => line.show(&format!("{name}: {node}:{instance} is in sync")),
+        MoveStep::Primary => line.show(&format!("{name}: {node}:{instance} serves; a copy leaves")),
+        MoveStep::Done => {
             line.show("");
             return output::result(&format!("{name} is served by {node}:{instance} (epoch {})", now.epoch));
         }
@@ -179,7 +179,7 @@ fn tell(
     Ok(())
 }
 
-impl FromStr for Place {
+impl FromStr for MoveTarget {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -191,7 +191,7 @@ impl FromStr for Place {
             text.parse()
                 .map_err(|_| "write NODE or NODE:INSTANCE, by their numbers, as in 4 or 4:7".to_owned())
         };
-        Ok(Place { node: number(node)?, instance: instance.map(number).transpose()? })
+        Ok(MoveTarget { node: number(node)?, instance: instance.map(number).transpose()? })
     }
 }
 
@@ -201,10 +201,10 @@ mod tests {
 
     #[test]
     fn places_are_nodes_or_instances_of_them() {
-        assert_eq!("4".parse(), Ok(Place { node: 4, instance: None }));
-        assert_eq!("4:7".parse(), Ok(Place { node: 4, instance: Some(7) }));
+        assert_eq!("4".parse(), Ok(MoveTarget { node: 4, instance: None }));
+        assert_eq!("4:7".parse(), Ok(MoveTarget { node: 4, instance: Some(7) }));
         for bad in ["", "x", "4:", ":7", "4:7:1", "-1"] {
-            assert!(bad.parse::<Place>().is_err(), "{bad}");
+            assert!(bad.parse::<MoveTarget>().is_err(), "{bad}");
         }
     }
 
@@ -218,11 +218,11 @@ mod tests {
             ..PartitionStatus::default()
         };
         for (expected, now) in [
-            (Step::Waiting, group(1, &[2], &[3], "settled")),
-            (Step::Copying, group(1, &[2], &[9, 3], "admitting")),
-            (Step::InSync, group(1, &[2, 9], &[3], "settled")),
-            (Step::Primary, group(9, &[1, 2], &[3], "settled")),
-            (Step::Done, group(9, &[2], &[3], "settled")),
+            (MoveStep::Waiting, group(1, &[2], &[3], "settled")),
+            (MoveStep::Copying, group(1, &[2], &[9, 3], "admitting")),
+            (MoveStep::InSync, group(1, &[2, 9], &[3], "settled")),
+            (MoveStep::Primary, group(9, &[1, 2], &[3], "settled")),
+            (MoveStep::Done, group(9, &[2], &[3], "settled")),
         ] {
             assert_eq!(step(&now, 9, 3), expected, "{now:?}");
         }

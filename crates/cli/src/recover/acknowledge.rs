@@ -3,8 +3,8 @@
 use clap::Args;
 use serde::Serialize;
 
-use crate::common::ending::{CommandError, Ending};
-use crate::common::target::Target;
+use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::target::ClusterTarget;
 use crate::common::{admin, names, view};
 use crate::output;
 
@@ -13,7 +13,7 @@ pub(crate) struct AcknowledgeArguments {
     /// Of which keyspace [default: all].
     keyspace: Option<String>,
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// Prints JSON.
     #[arg(long)]
     json: bool,
@@ -21,13 +21,13 @@ pub(crate) struct AcknowledgeArguments {
 
 /// The JSON.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct AcknowledgeOutput<'a> {
     keyspace: Option<&'a str>,
     /// Partitions of which something was missing.
     partitions: u64,
 }
 
-pub(super) async fn run(arguments: AcknowledgeArguments) -> Result<Ending, CommandError> {
+pub(super) async fn run(arguments: AcknowledgeArguments) -> Result<CommandEnding, CommandError> {
     let AcknowledgeArguments { keyspace, target, json } = arguments;
     let client = target.connect().await?;
     let status = admin::status(&client).await?;
@@ -38,8 +38,8 @@ pub(super) async fn run(arguments: AcknowledgeArguments) -> Result<Ending, Comma
     // What goes missing from now on is told on.
     let partitions = admin::acknowledge_losses(&client, keyspace.as_deref(), status.map_epoch).await?;
     if json {
-        output::json(&Shown { keyspace: keyspace.as_deref(), partitions })?;
-        return Ok(Ending::Done);
+        output::json(&AcknowledgeOutput { keyspace: keyspace.as_deref(), partitions })?;
+        return Ok(CommandEnding::Done);
     }
     let of = match &keyspace {
         Some(keyspace) => format!("keyspace {}", names::text(keyspace.as_bytes())),
@@ -51,5 +51,5 @@ pub(super) async fn run(arguments: AcknowledgeArguments) -> Result<Ending, Comma
             "Of {count} partitions in {of} it is known that something is missing; it is reported no more."
         ),
     })?;
-    Ok(Ending::Done)
+    Ok(CommandEnding::Done)
 }

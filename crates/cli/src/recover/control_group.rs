@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use serde::Serialize;
-use zerohop_node::server::{FoundedAnew, found_anew};
+use zerohop_node::server::{ForcedCluster, found_again};
 
-use crate::common::ending::{CommandError, Ending};
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::output;
 
 /// The JSON.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct ControlGroupOutput<'a> {
     node: u32,
     manager: &'a str,
     /// The others that it knows of.
@@ -20,14 +20,14 @@ struct Shown<'a> {
     founded: bool,
 }
 
-pub(super) fn recover(folder: &Path, accept_loss: bool, json: bool) -> Result<Ending, CommandError> {
-    let found = found_anew(folder, accept_loss).map_err(|error| CommandError::Node(error.to_string()))?;
-    let FoundedAnew { node, managers, own, decisions, nodes } = &found;
+pub(super) fn recover(folder: &Path, accept_loss: bool, json: bool) -> Result<CommandEnding, CommandError> {
+    let found = found_again(folder, accept_loss).map_err(|error| CommandError::Node(error.to_string()))?;
+    let ForcedCluster { node, managers, own, decisions, nodes } = &found;
     let gone: Vec<&str> = managers.iter().filter(|one| *one != own).map(String::as_str).collect();
     let others = if gone.is_empty() { "none".to_owned() } else { gone.join(", ") };
     if json {
         let (node, manager, decisions, nodes) = (node.get(), own.as_str(), *decisions, *nodes);
-        output::json(&Shown { node, manager, gone, decisions, nodes, founded: accept_loss })?;
+        output::json(&ControlGroupOutput { node, manager, gone, decisions, nodes, founded: accept_loss })?;
     } else {
         output::result(&format!(
             "node {node}, manager {own}: it knows {decisions} decisions on a cluster of {nodes} nodes; other managers: {others}"
@@ -40,7 +40,7 @@ pub(super) fn recover(folder: &Path, accept_loss: bool, json: bool) -> Result<En
                  and with `--join {own}`; `zerohop recover` tells which partitions are lost."
             ))?;
         }
-        return Ok(Ending::Done);
+        return Ok(CommandEnding::Done);
     }
     Err(CommandError::Refused(
         "Nothing is changed. If the other managers run, or can be brought back with their folders, do that. If they are gone for \

@@ -14,9 +14,9 @@ use zerohop_client::Client;
 use zerohop_wire::admin::{DamagedPartition, PartitionStatus, Status};
 
 use self::acknowledge::AcknowledgeArguments;
-use crate::common::ending::{CommandError, Ending};
+use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::places::Places;
-use crate::common::target::Target;
+use crate::common::target::ClusterTarget;
 use crate::common::{admin, damaged, view};
 use crate::output;
 use crate::partition::PartitionName;
@@ -56,7 +56,7 @@ pub(crate) struct RecoverArguments {
     /// whole of the damaged one.
     #[arg(long, requires = "accept_loss", conflicts_with = "all_lost")]
     from_follower: bool,
-    /// Founds the control group anew from the folder of one of its nodes, which must not run: the other managers are gone for
+    /// Founds the control group again from the folder of one of its nodes, which must not run: the other managers are gone for
     /// good. Without --accept-loss it only says what is in the folder.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["partitions", "all_lost"])]
     control_group: Option<PathBuf>,
@@ -65,7 +65,7 @@ pub(crate) struct RecoverArguments {
     #[arg(long)]
     accept_loss: bool,
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// Prints JSON.
     #[arg(long)]
     json: bool,
@@ -74,7 +74,7 @@ pub(crate) struct RecoverArguments {
 /// What becomes, or became, of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Left {
+enum PartitionRemains {
     /// Copies that are up were in sync, or the most complete of them is known: at most what a flush had not reached is gone.
     InSync,
     /// Only followers are up: what was written last is gone, as far as they were behind.
@@ -87,14 +87,14 @@ enum Left {
 
 /// The JSON of a partition.
 #[derive(Serialize)]
-struct Shown {
+struct RecoverOutput {
     keyspace: String,
     partition: u32,
     /// Members that are down.
     down: Vec<u32>,
     /// Members that are up.
     up: Vec<u32>,
-    left: Left,
+    left: PartitionRemains,
     /// What its only copy lacks, if that is up and damaged.
     damaged: Option<ShownDamaged>,
     /// Whether it goes on without those that are down, or without what is damaged.
@@ -111,13 +111,13 @@ struct ShownDamaged {
     named: Vec<String>,
 }
 
-struct Lost {
+struct LostPartition {
     name: PartitionName,
     status: PartitionStatus,
     damaged: Option<DamagedPartition>,
 }
 
-pub(crate) async fn run(arguments: RecoverArguments) -> Result<Ending, CommandError> {
+pub(crate) async fn run(arguments: RecoverArguments) -> Result<CommandEnding, CommandError> {
     let RecoverArguments {
         command,
         partitions,
@@ -160,13 +160,13 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<Ending, CommandEr
             (true, true) => Err(CommandError::Refused(
                 "no partition is known to be lost or damaged yet, and some are not served: look again in a moment".to_owned(),
             )),
-            (true, false) => Ok(Ending::Done),
+            (true, false) => Ok(CommandEnding::Done),
         };
     }
     if !accept_loss {
         return Err(ask(json, lost, &Places::of(&status))?);
     }
-    for Lost { name, damaged, .. } in &lost {
+    for LostPartition { name, damaged, .. } in &lost {
         let keep_damaged = damaged.as_ref().map(|_| !from_follower);
         let asked = admin::recover_partition(&client, &name.keyspace, name.partition, keep_damaged).await;
         if let Err(error) = asked {
@@ -178,11 +178,11 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<Ending, CommandEr
         }
     }
     let after = wait(&client, &lost).await?;
-    let shown: Vec<Shown> =
+    let shown: Vec<RecoverOutput> =
         lost.iter().zip(&after).map(|(lost, primary)| lost.shown(*primary, from_follower)).collect();
     tell_done(json, &shown)?;
     match shown.iter().all(|one| one.recovered) {
-        true => Ok(Ending::Done),
+        true => Ok(CommandEnding::Done),
         false => Err(CommandError::Refused(
             "not all are served yet: copies that are up have not told what they hold. They go on as soon as they have; \
              `zerohop recover` tells which are left"
@@ -194,9 +194,9 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<Ending, CommandEr
 /// Those that are lost or damaged, of all or of those that were named.
 async fn find(
     client: &Client,
-    target: &Target,
+    target: &ClusterTarget,
     (named, mut known): (&[PartitionName], Status),
-) -> Result<Vec<Lost>, CommandError> {
+) -> Result<Vec<LostPartition>, CommandError> {
     let mut damaged = damaged::find(target, &mut known).await;
     let keyspaces: BTreeSet<String> = match named {
         [] => known.keyspaces.into_iter().map(|one| one.name).collect(),
@@ -221,7 +221,7 @@ async fn find(
             let is_asked = named.is_empty() || named.contains(&name);
             if is_asked && (status.lost || at.is_some()) {
                 let damaged = at.map(|at| damaged.swap_remove(at)).filter(|_| !status.lost);
-                lost.push(Lost { name, status, damaged });
+                lost.push(LostPartition { name, status, damaged });
             }
         }
     }
@@ -229,8 +229,8 @@ async fn find(
 }
 
 /// Tells what is lost and what would become of it; the error says how to have that.
-fn ask(json: bool, lost: Vec<Lost>, places: &Places) -> Result<CommandError, CommandError> {
-    let shown: Vec<Shown> = lost.iter().map(|one| one.shown(None, false)).collect();
+fn ask(json: bool, lost: Vec<LostPartition>, places: &Places) -> Result<CommandError, CommandError> {
+    let shown: Vec<RecoverOutput> = lost.iter().map(|one| one.shown(None, false)).collect();
     match json {
         true => output::json_lines(&shown)?,
         false => {
@@ -258,11 +258,11 @@ fn ask(json: bool, lost: Vec<Lost>, places: &Places) -> Result<CommandError, Com
 }
 
 /// Waits until all are served again; says by whom.
-async fn wait(client: &Client, lost: &[Lost]) -> Result<Vec<Option<u32>>, CommandError> {
+async fn wait(client: &Client, lost: &[LostPartition]) -> Result<Vec<Option<u32>>, CommandError> {
     let due = Instant::now() + client.options().deadline;
     loop {
         let mut after = Vec::new();
-        for Lost { name, .. } in lost {
+        for LostPartition { name, .. } in lost {
             let now = admin::partition(client, &name.keyspace, name.partition).await?;
             let served = now.filter(|now| !now.lost && now.state != "recovering");
             after.push(served.map(|now| now.primary));
@@ -274,11 +274,11 @@ async fn wait(client: &Client, lost: &[Lost]) -> Result<Vec<Option<u32>>, Comman
     }
 }
 
-fn tell_done(json: bool, shown: &[Shown]) -> Result<(), CommandError> {
+fn tell_done(json: bool, shown: &[RecoverOutput]) -> Result<(), CommandError> {
     if json {
         return output::json_lines(shown);
     }
-    for Shown { keyspace, partition, damaged, .. } in shown.iter().filter(|one| one.recovered) {
+    for RecoverOutput { keyspace, partition, damaged, .. } in shown.iter().filter(|one| one.recovered) {
         for lacking in damaged.iter().flat_map(|damaged| &damaged.named) {
             output::result(&format!("{keyspace}/{partition}: {lacking}"))?;
         }
@@ -286,12 +286,18 @@ fn tell_done(json: bool, shown: &[Shown]) -> Result<(), CommandError> {
     let count = |left| shown.iter().filter(|one| one.recovered && one.left == left).count();
     for (count, what) in [
         (
-            count(Left::InSync),
+            count(PartitionRemains::InSync),
             "go on with the most complete copy: up to an interval of writes may be missing",
         ),
-        (count(Left::Followers), "go on with a follower: what it had not yet been sent is missing"),
-        (count(Left::Damaged), "go on with what is whole of a damaged copy; sessions begin anew there"),
-        (count(Left::Nothing), "begin empty: everything that was in them is gone"),
+        (
+            count(PartitionRemains::Followers),
+            "go on with a follower: what it had not yet been sent is missing",
+        ),
+        (
+            count(PartitionRemains::Damaged),
+            "go on with what is whole of a damaged copy; sessions begin again there",
+        ),
+        (count(PartitionRemains::Nothing), "begin empty: everything that was in them is gone"),
     ] {
         if count > 0 {
             output::result(&format!("{count} partitions {what}"))?;
@@ -300,21 +306,21 @@ fn tell_done(json: bool, shown: &[Shown]) -> Result<(), CommandError> {
     Ok(())
 }
 
-impl Lost {
-    fn shown(&self, primary: Option<u32>, from_follower: bool) -> Shown {
+impl LostPartition {
+    fn shown(&self, primary: Option<u32>, from_follower: bool) -> RecoverOutput {
         let PartitionStatus { primary: before, in_sync, followers, down, state, .. } = &self.status;
         let is_up = |one: &&u32| !down.contains(one);
         let members = || std::iter::once(before).chain(in_sync).chain(followers);
         let up: Vec<u32> = members().filter(is_up).copied().collect();
         // While a group recovers, what a member was before its node started again is not known any more.
         let left = match up.is_empty() {
-            true => Left::Nothing,
-            false if self.damaged.is_some() && !from_follower => Left::Damaged,
-            false if self.damaged.is_some() => Left::Followers,
-            false if state == "recovering" => Left::InSync,
-            false => Left::Followers,
+            true => PartitionRemains::Nothing,
+            false if self.damaged.is_some() && !from_follower => PartitionRemains::Damaged,
+            false if self.damaged.is_some() => PartitionRemains::Followers,
+            false if state == "recovering" => PartitionRemains::InSync,
+            false => PartitionRemains::Followers,
         };
-        Shown {
+        RecoverOutput {
             keyspace: self.name.keyspace.clone(),
             partition: self.name.partition,
             down: down.clone(),
@@ -331,9 +337,9 @@ impl Lost {
     }
 }
 
-impl Shown {
+impl RecoverOutput {
     fn line(&self, places: &Places) -> String {
-        let Shown { keyspace, partition, down, up, left, damaged, .. } = self;
+        let RecoverOutput { keyspace, partition, down, up, left, damaged, .. } = self;
         let some = |instances: &[u32]| places.names(instances);
         if let Some(ShownDamaged { instance, found, named }) = damaged {
             let others: Vec<u32> = up.iter().copied().filter(|one| one != instance).collect();
@@ -348,12 +354,14 @@ impl Shown {
             );
         }
         let left = match left {
-            Left::InSync => {
+            PartitionRemains::InSync => {
                 format!("left: {} (up to an interval of writes may be missing)", some(up))
             }
-            Left::Followers => format!("left: followers {} (the last writes may be missing)", some(up)),
-            Left::Damaged => "left: what is whole of a damaged copy".to_owned(),
-            Left::Nothing => "nothing is left: it would begin empty".to_owned(),
+            PartitionRemains::Followers => {
+                format!("left: followers {} (the last writes may be missing)", some(up))
+            }
+            PartitionRemains::Damaged => "left: what is whole of a damaged copy".to_owned(),
+            PartitionRemains::Nothing => "nothing is left: it would begin empty".to_owned(),
         };
         format!("{keyspace}/{partition}: {} are down (NODE:INSTANCE); {left}", some(down))
     }

@@ -12,11 +12,11 @@ use tokio::time::{Instant, sleep_until};
 use zerohop_wire::admin::{NodeStatus, Status};
 
 use self::sample::{Figures, Sample};
-use crate::common::ending::{CommandError, Ending};
-use crate::common::keys::Keys;
+use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::keys::KeyPresses;
 use crate::common::quantity;
 use crate::common::runtime::StopSignals;
-use crate::common::target::Target;
+use crate::common::target::ClusterTarget;
 use crate::common::view::{self, ShownView};
 use crate::common::{admin, http, names};
 use crate::output;
@@ -27,7 +27,7 @@ const INTERVAL_MIN: Duration = Duration::from_millis(100);
 #[derive(Args, Debug)]
 pub(crate) struct TopArguments {
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// Over what time rates are taken, and how often they are told: 2s, 500ms.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::duration)]
     interval: Duration,
@@ -41,9 +41,9 @@ pub(crate) struct TopArguments {
 
 /// The JSON.
 #[derive(Serialize)]
-struct Shown {
+struct TopOutput {
     seconds: f64,
-    nodes: Vec<ShownNode>,
+    nodes: Vec<TopNode>,
     total: Figures,
     /// What is wrong with the whole cluster.
     warnings: Vec<String>,
@@ -54,7 +54,7 @@ struct Shown {
 }
 
 #[derive(Serialize)]
-struct ShownNode {
+struct TopNode {
     id: u32,
     state: String,
     manager: String,
@@ -66,10 +66,10 @@ struct ShownNode {
 }
 
 /// The metrics of nodes at one time, by their ids; or why there are none.
-type Heard = BTreeMap<u32, Result<Sample, String>>;
+type NodeSamples = BTreeMap<u32, Result<Sample, String>>;
 
 /// Runs until it is stopped, or once.
-pub(crate) async fn run(arguments: TopArguments) -> Result<Ending, CommandError> {
+pub(crate) async fn run(arguments: TopArguments) -> Result<CommandEnding, CommandError> {
     let TopArguments { target, interval, once, json } = arguments;
     let interval = interval.max(INTERVAL_MIN);
     let bearer = target.bearer()?;
@@ -77,7 +77,7 @@ pub(crate) async fn run(arguments: TopArguments) -> Result<Ending, CommandError>
     let mut signals = StopSignals::new()?;
     let is_screen = output::is_terminal() && !once && !json;
     // Dropped last, as what the terminal was before.
-    let keys = is_screen.then(Keys::new).flatten().inspect(|_| signals.end_with_key(b'q'));
+    let keys = is_screen.then(KeyPresses::new).flatten().inspect(|_| signals.end_with_key(b'q'));
     let mut begin = Instant::now();
     let mut before = hear(&admin::status(&client).await?.nodes, bearer.as_deref()).await;
     // Whoever may ask one of them may ask all.
@@ -92,12 +92,12 @@ pub(crate) async fn run(arguments: TopArguments) -> Result<Ending, CommandError>
     loop {
         tokio::select! {
             () = sleep_until(begin + interval) => {}
-            () = signals.come() => return Ok(Ending::Done),
+            () = signals.come() => return Ok(CommandEnding::Done),
         }
         let now = Instant::now();
         let status = admin::status(&client).await?;
         let heard = hear(&status.nodes, bearer.as_deref()).await;
-        let shown = Shown::of(status, &before, &heard, (now - begin).as_secs_f64());
+        let shown = TopOutput::of(status, &before, &heard, (now - begin).as_secs_f64());
         if json {
             output::json(&shown)?;
         } else {
@@ -107,14 +107,14 @@ pub(crate) async fn run(arguments: TopArguments) -> Result<Ending, CommandError>
             output::raw(&[clear.as_bytes(), names::screened(&table::table(&shown, hint)).as_bytes(), b"\n"])?;
         }
         if once {
-            return Ok(Ending::Done);
+            return Ok(CommandEnding::Done);
         }
         (before, begin) = (heard, now);
     }
 }
 
 /// Asks all managers at once.
-async fn hear(nodes: &[NodeStatus], bearer: Option<&str>) -> Heard {
+async fn hear(nodes: &[NodeStatus], bearer: Option<&str>) -> NodeSamples {
     let up = nodes.iter().filter(|node| node.state != "down");
     let asked: Vec<_> = up
         .map(|node| {
@@ -122,7 +122,7 @@ async fn hear(nodes: &[NodeStatus], bearer: Option<&str>) -> Heard {
             (node.id, tokio::spawn(async move { http::get(&address, "/metrics", bearer.as_deref()).await }))
         })
         .collect();
-    let mut heard = Heard::new();
+    let mut heard = NodeSamples::new();
     for (id, answer) in asked {
         let answer = answer.await.unwrap_or_else(|error| Err(error.to_string()));
         heard.insert(id, answer.map(|text| Sample::read(&text)));
@@ -130,8 +130,8 @@ async fn hear(nodes: &[NodeStatus], bearer: Option<&str>) -> Heard {
     heard
 }
 
-impl Shown {
-    fn of(status: Status, before: &Heard, now: &Heard, seconds: f64) -> Shown {
+impl TopOutput {
+    fn of(status: Status, before: &NodeSamples, now: &NodeSamples, seconds: f64) -> TopOutput {
         let (first, seen) = (view::first(&status), view::seen(&status));
         let view = status.view.as_ref().map(ShownView::of).unwrap_or_default();
         let of_node = |NodeStatus { id, state, manager, .. }| {
@@ -140,11 +140,11 @@ impl Shown {
                 (_, Some(Err(why))) | (Some(Err(why)), _) => (None, Some(why.clone())),
                 _ => (None, None),
             };
-            ShownNode { id, state, manager, figures, silent }
+            TopNode { id, state, manager, figures, silent }
         };
-        let nodes: Vec<ShownNode> = status.nodes.into_iter().map(of_node).collect();
+        let nodes: Vec<TopNode> = status.nodes.into_iter().map(of_node).collect();
         let each = nodes.iter().filter_map(|node| node.figures.as_ref());
         let total = each.fold(Figures::default(), |total, figures| total.with(figures));
-        Shown { seconds, nodes, total, warnings: first, view, seen }
+        TopOutput { seconds, nodes, total, warnings: first, view, seen }
     }
 }

@@ -1,7 +1,7 @@
 //! What `zerohop top` shows to people: a table that 80 columns hold.
 
 use super::sample::Figures;
-use super::{Shown, ShownNode};
+use super::{TopNode, TopOutput};
 use crate::common::names;
 
 /// Columns of a terminal that nobody has made wider.
@@ -11,10 +11,10 @@ const WIDTH: usize = 80;
 const NAME_WIDTH: usize = 22;
 
 /// `hint` is added to the last line.
-pub(super) fn table(shown: &Shown, hint: &str) -> String {
+pub(super) fn table(shown: &TopOutput, hint: &str) -> String {
     let mut lines: Vec<String> = shown.warnings.iter().flat_map(|warning| folded(warning)).collect();
     lines.push(row("node", ["answers/s", "err/s", "in/s", "out/s", "p50", "p99", "copies", "mem", "cpus"]));
-    for ShownNode { id, state, manager, figures, silent } in &shown.nodes {
+    for TopNode { id, state, manager, figures, silent } in &shown.nodes {
         let name = names::text(format!("{id} {manager}").as_bytes());
         lines.push(match (figures, silent) {
             (Some(figures), _) => line(&name, figures),
@@ -122,7 +122,7 @@ mod tests {
             processors: 99.9,
             ..Figures::default()
         };
-        let node = |id, figures, silent: Option<&str>| ShownNode {
+        let node = |id, figures, silent: Option<&str>| TopNode {
             id,
             state: "up".to_owned(),
             manager: "a-rather-long-name.of-a-host.example:17400\u{1b}[2J".to_owned(),
@@ -135,7 +135,7 @@ mod tests {
             node(3, None, None),
         ];
         let warnings = vec!["word ".repeat(30)];
-        let shown = Shown {
+        let shown = TopOutput {
             seconds: 1234.5,
             nodes,
             total: figures,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use zerohop_client::Timestamp;
 
-use super::transform::Given;
+use super::transform::GivenNumber;
 use super::words::words;
 use crate::common::ending::CommandError;
 use crate::common::quantity;
@@ -23,16 +23,16 @@ const TOLD_BYTES_MAX: usize = 800;
 pub(super) struct Line {
     /// From 1.
     pub(super) number: usize,
-    pub(super) operation: Operation,
+    pub(super) operation: LineOperation,
 }
 
 #[derive(Debug, Parser)]
 #[command(no_binary_name = true, disable_help_flag = true, disable_help_subcommand = true, name = "")]
-pub(super) enum Operation {
+pub(super) enum LineOperation {
     #[command(aliases = ["set", "put"])]
     Insert {
         #[command(flatten)]
-        at: At,
+        at: LineTarget,
         #[arg(allow_hyphen_values = true)]
         value: OsString,
         #[arg(long, value_parser = quantity::time_to_live, allow_hyphen_values = true)]
@@ -43,18 +43,18 @@ pub(super) enum Operation {
     #[command(alias = "get")]
     Lookup {
         #[command(flatten)]
-        at: At,
+        at: LineTarget,
     },
     #[command(aliases = ["del", "rm"])]
     Remove {
         #[command(flatten)]
-        at: At,
+        at: LineTarget,
         #[command(flatten)]
         condition: GivenCondition,
     },
     Append {
         #[command(flatten)]
-        at: At,
+        at: LineTarget,
         #[arg(required = true)]
         values: Vec<OsString>,
         #[command(flatten)]
@@ -62,7 +62,7 @@ pub(super) enum Operation {
     },
     Extend {
         #[command(flatten)]
-        at: At,
+        at: LineTarget,
         #[arg(allow_hyphen_values = true)]
         value: OsString,
         #[command(flatten)]
@@ -70,7 +70,7 @@ pub(super) enum Operation {
     },
     Incr {
         #[command(flatten)]
-        at: At,
+        at: LineTarget,
         #[arg(default_value_t = 1, allow_negative_numbers = true)]
         delta: i64,
         #[command(flatten)]
@@ -78,17 +78,17 @@ pub(super) enum Operation {
     },
     Cas {
         #[command(flatten)]
-        at: At,
+        at: LineTarget,
         #[command(flatten)]
-        expected: Expected,
+        expected: LineExpectation,
         #[command(flatten)]
-        new: New,
+        new: LineValue,
     },
     Transform {
         #[command(flatten)]
-        at: At,
+        at: LineTarget,
         #[command(flatten)]
-        given: Given,
+        given: GivenNumber,
         #[command(flatten)]
         condition: GivenCondition,
     },
@@ -98,7 +98,7 @@ pub(super) enum Operation {
     /// The record must have this version, or not be there.
     Check {
         #[command(flatten)]
-        at: At,
+        at: LineTarget,
         #[arg(value_parser = checked)]
         version: Timestamp,
     },
@@ -109,7 +109,7 @@ pub(super) enum Operation {
 pub(super) enum BlobOperation {
     Create {
         #[command(flatten)]
-        at: At,
+        at: LineTarget,
         /// Bytes of a chunk.
         #[arg(long, value_parser = chunk_bits)]
         chunk: Option<u8>,
@@ -118,11 +118,11 @@ pub(super) enum BlobOperation {
     },
     Stat {
         #[command(flatten)]
-        at: At,
+        at: LineTarget,
     },
     Read {
         #[command(flatten)]
-        at: At,
+        at: LineTarget,
         #[arg(long = "at", default_value_t = 0, value_parser = quantity::whole)]
         offset: u64,
         #[arg(long, default_value_t = u64::MAX, value_parser = quantity::whole)]
@@ -130,7 +130,7 @@ pub(super) enum BlobOperation {
     },
     Write {
         #[command(flatten)]
-        at: At,
+        at: LineTarget,
         #[arg(allow_hyphen_values = true)]
         value: OsString,
         #[arg(long = "at", value_parser = quantity::whole)]
@@ -138,31 +138,31 @@ pub(super) enum BlobOperation {
     },
     Append {
         #[command(flatten)]
-        at: At,
+        at: LineTarget,
         #[arg(allow_hyphen_values = true)]
         value: OsString,
     },
     Truncate {
         #[command(flatten)]
-        at: At,
+        at: LineTarget,
         #[arg(value_parser = quantity::whole, allow_negative_numbers = true)]
         size: u64,
     },
     Transform {
         #[command(flatten)]
-        at: At,
+        at: LineTarget,
         #[command(flatten)]
-        given: Given,
+        given: GivenNumber,
     },
     Rm {
         #[command(flatten)]
-        at: At,
+        at: LineTarget,
     },
 }
 
 /// Which record, or blob.
 #[derive(Args, Clone, Debug)]
-pub(super) struct At {
+pub(super) struct LineTarget {
     pub(super) key: OsString,
     /// Its keyspace, if it is another than that of the command.
     #[arg(short, long)]
@@ -171,7 +171,7 @@ pub(super) struct At {
 
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
-pub(super) struct Expected {
+pub(super) struct LineExpectation {
     #[arg(long, allow_hyphen_values = true)]
     pub(super) expect: Option<OsString>,
     #[arg(long)]
@@ -180,15 +180,15 @@ pub(super) struct Expected {
 
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
-pub(super) struct New {
+pub(super) struct LineValue {
     #[arg(allow_hyphen_values = true)]
     pub(super) value: Option<OsString>,
     #[arg(long)]
     pub(super) remove: bool,
 }
 
-impl Operation {
-    pub(super) fn at(&self) -> &At {
+impl LineOperation {
+    pub(super) fn at(&self) -> &LineTarget {
         match self {
             Self::Insert { at, .. }
             | Self::Lookup { at }
@@ -219,7 +219,7 @@ impl Operation {
     }
 
     /// What is to become of a number, if it is a transform.
-    fn given(&self) -> Option<&Given> {
+    fn given(&self) -> Option<&GivenNumber> {
         match self {
             Self::Transform { given, .. } | Self::Blob(BlobOperation::Transform { given, .. }) => Some(given),
             _ => None,
@@ -228,7 +228,7 @@ impl Operation {
 }
 
 impl BlobOperation {
-    fn at(&self) -> &At {
+    fn at(&self) -> &LineTarget {
         match self {
             Self::Create { at, .. }
             | Self::Stat { at }
@@ -257,7 +257,7 @@ impl BlobOperation {
 
 /// Reads all lines. Errors: one cannot be read; nothing was done then.
 pub(super) fn read(text: &[u8]) -> Result<Vec<Line>, CommandError> {
-    let (mut lines, command) = (Vec::new(), quantity::with_negative_numbers(Operation::command()));
+    let (mut lines, command) = (Vec::new(), quantity::with_negative_numbers(LineOperation::command()));
     for (line, number) in text.split(|byte| *byte == b'\n').zip(1..) {
         let wrong = |why: String| CommandError::Usage(format!("line {number} of the transaction: {why}"));
         let words = words(line).map_err(wrong)?;
@@ -265,7 +265,7 @@ pub(super) fn read(text: &[u8]) -> Result<Vec<Line>, CommandError> {
             continue;
         }
         let matches = command.clone().try_get_matches_from(words).map_err(|error| wrong(told(&error)))?;
-        let operation = Operation::from_arg_matches(&matches).map_err(|error| wrong(told(&error)))?;
+        let operation = LineOperation::from_arg_matches(&matches).map_err(|error| wrong(told(&error)))?;
         if let Some(given) = operation.given() {
             given.check().map_err(wrong)?;
         }
@@ -331,7 +331,7 @@ mod tests {
         ];
         assert_eq!(names, expected);
         assert_eq!(lines[0].operation.at().keyspace.as_deref(), Some("other"));
-        assert!(matches!(lines[1].operation, Operation::Incr { delta: -5, .. }));
+        assert!(matches!(lines[1].operation, LineOperation::Incr { delta: -5, .. }));
         assert_eq!(lines[5].operation.at().key, "-a");
         for bad in [
             "insert a",

@@ -15,9 +15,9 @@ use std::sync::{Mutex, PoisonError};
 use clap::Args;
 use zerohop_client::{Client, Expiry, Info, Keyspace, Promise, Record, Timestamp, Transaction};
 
-use crate::common::ending::{CommandError, Ending, lacking};
-use crate::common::target::Target;
-use line::{Line, Operation};
+use crate::common::ending::{CommandEnding, CommandError, lacking};
+use crate::common::target::ClusterTarget;
+use line::{Line, LineOperation};
 
 /// Most bytes of a transaction's text: what the client holds of one, and quotes around it.
 const TEXT_BYTES_MAX: u64 = 256 << 20;
@@ -28,27 +28,27 @@ pub(crate) struct TxnArguments {
     #[arg(short, long, value_name = "NAME", default_value = "default")]
     keyspace: String,
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// Prints JSON: one object, with a result for each operation.
     #[arg(long)]
     json: bool,
 }
 
 /// What an operation has brought, or will.
-enum Brought {
+enum LineResult {
     Record(Option<Record>),
     Version(Promise<Timestamp>),
     Removed(Promise<bool>),
     Length(Promise<u64>),
     Sum(Promise<i64>),
-    Number(transform::Told),
-    Blob(blob::Told),
+    Number(transform::NumberReader),
+    Blob(blob::BlobResult),
     Checked,
 }
 
 /// How far it has come.
 #[derive(Default)]
-struct Progress {
+struct TxnProgress {
     /// How many writes the transaction had behind each line that was taken up.
     ends: Vec<usize>,
     /// The line that could not be taken up.
@@ -56,14 +56,14 @@ struct Progress {
 }
 
 /// What became of all lines.
-enum Work {
+enum TxnOutcome {
     /// To be shown once it is committed.
-    Done(Vec<Brought>),
+    Done(Vec<LineResult>),
     /// A check does not hold: of this line, and this is what is there.
     Failed(usize, Option<Info>),
 }
 
-pub(crate) async fn run(arguments: TxnArguments) -> Result<Ending, CommandError> {
+pub(crate) async fn run(arguments: TxnArguments) -> Result<CommandEnding, CommandError> {
     let mut text = Vec::new();
     let read = stdin().lock().take(TEXT_BYTES_MAX + 1).read_to_end(&mut text);
     read.map_err(|error| CommandError::system("reading", Path::new("standard input"), &error))?;
@@ -77,9 +77,9 @@ pub(crate) async fn run(arguments: TxnArguments) -> Result<Ending, CommandError>
     }
     let client = arguments.target.connect().await?;
     let keyspaces = open(&client, &arguments.keyspace, &lines).await?;
-    let progress = Mutex::new(Progress::default());
+    let progress = Mutex::new(TxnProgress::default());
     let (lines, keyspaces, progress) = (&lines, &keyspaces, &progress);
-    let note = |now: Progress| *progress.lock().unwrap_or_else(PoisonError::into_inner) = now;
+    let note = |now: TxnProgress| *progress.lock().unwrap_or_else(PoisonError::into_inner) = now;
     let work = |tx: Transaction| async move {
         let mut brought = Vec::with_capacity(lines.len());
         let mut ends = Vec::with_capacity(lines.len());
@@ -91,23 +91,23 @@ pub(crate) async fn run(arguments: TxnArguments) -> Result<Ending, CommandError>
                 Ok(Ok(one)) => brought.push(one),
                 Ok(Err(found)) => {
                     tx.abort();
-                    return Ok(Work::Failed(place, found));
+                    return Ok(TxnOutcome::Failed(place, found));
                 }
                 Err(error) => {
-                    note(Progress { ends, stuck_at: Some(place) });
+                    note(TxnProgress { ends, stuck_at: Some(place) });
                     return Err(error);
                 }
             }
         }
-        note(Progress { ends, stuck_at: None });
-        Ok(Work::Done(brought))
+        note(TxnProgress { ends, stuck_at: None });
+        Ok(TxnOutcome::Done(brought))
     };
     match client.transaction_with_outcome(work).await {
-        Ok((Work::Done(brought), Some(committed))) => {
+        Ok((TxnOutcome::Done(brought), Some(committed))) => {
             show::committed(arguments.json, lines, &brought, &committed)
         }
-        Ok((Work::Failed(place, found), _)) => show::failed(arguments.json, &lines[place], found),
-        Ok((Work::Done(_), None)) => Err(CommandError::Unexpected),
+        Ok((TxnOutcome::Failed(place, found), _)) => show::failed(arguments.json, &lines[place], found),
+        Ok((TxnOutcome::Done(_), None)) => Err(CommandError::Unexpected),
         Err(error) => {
             let named = |id| {
                 let mut found = keyspaces.iter().filter(|(_, keyspace)| keyspace.id() == id);
@@ -143,49 +143,49 @@ async fn open(
 async fn step(
     tx: &Transaction,
     keyspace: &Keyspace,
-    operation: &Operation,
-) -> Result<Result<Brought, Option<Info>>, zerohop_client::Error> {
+    operation: &LineOperation,
+) -> Result<Result<LineResult, Option<Info>>, zerohop_client::Error> {
     let key = operation.at().key.as_bytes();
     Ok(Ok(match operation {
-        Operation::Insert { value, ttl, condition, .. } => {
+        LineOperation::Insert { value, ttl, condition, .. } => {
             // More than fits is longer than any expiry may be, which the server says.
             let expiry = match ttl {
                 Some(ttl) => Expiry::AfterMs(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
                 None => Expiry::Never,
             };
             let insert = keyspace.insert_until(key, value.as_bytes(), expiry);
-            Brought::Version(tx.write(insert.condition((*condition).into()))?)
+            LineResult::Version(tx.write(insert.condition((*condition).into()))?)
         }
-        Operation::Lookup { .. } => Brought::Record(tx.read(keyspace.lookup(key)).await?),
-        Operation::Remove { condition, .. } => {
-            Brought::Removed(tx.write(keyspace.remove(key).condition((*condition).into()))?)
+        LineOperation::Lookup { .. } => LineResult::Record(tx.read(keyspace.lookup(key)).await?),
+        LineOperation::Remove { condition, .. } => {
+            LineResult::Removed(tx.write(keyspace.remove(key).condition((*condition).into()))?)
         }
-        Operation::Append { values, condition, .. } => {
+        LineOperation::Append { values, condition, .. } => {
             let values: Vec<&[u8]> = values.iter().map(|value| value.as_bytes()).collect();
-            Brought::Length(tx.write(keyspace.append(key, &values).condition((*condition).into()))?)
+            LineResult::Length(tx.write(keyspace.append(key, &values).condition((*condition).into()))?)
         }
-        Operation::Extend { value, condition, .. } => {
+        LineOperation::Extend { value, condition, .. } => {
             let extend = keyspace.extend(key, value.as_bytes());
-            Brought::Length(tx.write(extend.condition((*condition).into()))?)
+            LineResult::Length(tx.write(extend.condition((*condition).into()))?)
         }
-        Operation::Incr { delta, condition, .. } => {
-            Brought::Sum(tx.write(keyspace.increment(key, *delta).condition((*condition).into()))?)
+        LineOperation::Incr { delta, condition, .. } => {
+            LineResult::Sum(tx.write(keyspace.increment(key, *delta).condition((*condition).into()))?)
         }
-        Operation::Cas { expected, new, .. } => {
+        LineOperation::Cas { expected, new, .. } => {
             let expected = expected.expect.as_ref().map(|value| value.as_bytes());
             let new = new.value.as_ref().map(|value| value.as_bytes());
-            Brought::Version(tx.write(keyspace.compare_swap(key, expected, new))?)
+            LineResult::Version(tx.write(keyspace.compare_swap(key, expected, new))?)
         }
-        Operation::Transform { given, condition, .. } => {
-            Brought::Number(given.write((tx, (*condition).into()), keyspace, key)?)
+        LineOperation::Transform { given, condition, .. } => {
+            LineResult::Number(given.write((tx, (*condition).into()), keyspace, key)?)
         }
-        Operation::Blob(operation) => {
-            Brought::Blob(blob::step(&tx.blob(keyspace, key.to_vec()), operation).await?)
+        LineOperation::Blob(operation) => {
+            LineResult::Blob(blob::step(&tx.blob(keyspace, key.to_vec()), operation).await?)
         }
-        Operation::Check { version, .. } => {
+        LineOperation::Check { version, .. } => {
             let found = tx.read(keyspace.inspect(key)).await?;
             match found.map_or(Timestamp::ZERO, |info| info.version) == *version {
-                true => Brought::Checked,
+                true => LineResult::Checked,
                 false => return Ok(Err(found)),
             }
         }

@@ -3,29 +3,29 @@
 use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
-use zerohop_client::{AbortReason, Committed, Error, Failure, Info, Reason, Record};
+use zerohop_client::{AbortReason, CommittedTransaction, Error, Failure, Info, Reason, Record};
 
-use super::line::{Line, Operation};
-use super::{Brought, Progress, blob};
-use crate::common::ending::{CommandError, Ending};
-use crate::common::shown::{Key, Value};
+use super::line::{Line, LineOperation};
+use super::{LineResult, TxnProgress, blob};
+use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::shown::{JsonKey, JsonValue};
 use crate::kv::refusal::type_name;
 use crate::output;
 
 /// The JSON of a transaction that was done.
 #[derive(Serialize)]
-struct Done<'a> {
+struct TxnOutput<'a> {
     done: bool,
     version: String,
-    results: Vec<Shown<'a>>,
+    results: Vec<ShownOperation<'a>>,
 }
 
 /// The JSON of one operation: fields that it does not have are left out.
 #[derive(Default, Serialize)]
-struct Shown<'a> {
+struct ShownOperation<'a> {
     operation: &'static str,
     #[serde(flatten)]
-    key: Option<Key<'a>>,
+    key: Option<JsonKey<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     done: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,22 +43,22 @@ struct Shown<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     number: Option<serde_json::Value>,
     #[serde(flatten)]
-    value: Option<Value<'a>>,
+    value: Option<JsonValue<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    values: Option<Vec<Value<'a>>>,
+    values: Option<Vec<JsonValue<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
 
 /// The JSON of one of which nothing was done.
 #[derive(Serialize)]
-struct No<'a> {
+struct TxnRefusal<'a> {
     done: bool,
     /// `check_failed`, `condition_failed`, or `not_found` of a blob.
     reason: &'static str,
     line: Option<usize>,
     #[serde(flatten)]
-    key: Option<Key<'a>>,
+    key: Option<JsonKey<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     found: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,18 +80,22 @@ fn beginning(key: &[u8]) -> &[u8] {
 pub(super) fn committed(
     is_json: bool,
     lines: &[Line],
-    brought: &[Brought],
-    committed: &Committed,
-) -> Result<Ending, CommandError> {
-    let mut ending = Ending::Done;
+    brought: &[LineResult],
+    committed: &CommittedTransaction,
+) -> Result<CommandEnding, CommandError> {
+    let mut ending = CommandEnding::Done;
     let mut results = Vec::with_capacity(lines.len());
     for (line, brought) in lines.iter().zip(brought) {
-        let shown = Shown { operation: line.operation.name(), key: Some(Key(key(line))), ..Shown::default() };
+        let shown = ShownOperation {
+            operation: line.operation.name(),
+            key: Some(JsonKey(key(line))),
+            ..ShownOperation::default()
+        };
         let (shown, refusal) = match one(brought, committed) {
-            Ok(one) => (Shown { operation: shown.operation, key: shown.key, ..one }, None),
+            Ok(one) => (ShownOperation { operation: shown.operation, key: shown.key, ..one }, None),
             Err(error) => {
-                ending = Ending::No;
-                (Shown { done: Some(false), reason: Some(reason(&error)), ..shown }, Some(error))
+                ending = CommandEnding::No;
+                (ShownOperation { done: Some(false), reason: Some(reason(&error)), ..shown }, Some(error))
             }
         };
         if !is_json {
@@ -100,77 +104,79 @@ pub(super) fn committed(
         results.push(shown);
     }
     if is_json {
-        output::json(&Done { done: true, version: committed.version().to_string(), results })?;
+        output::json(&TxnOutput { done: true, version: committed.version().to_string(), results })?;
     }
     Ok(ending)
 }
 
 /// What one operation brought.
-fn one<'a>(brought: &'a Brought, committed: &Committed) -> Result<Shown<'a>, Error> {
-    let done = Shown { done: Some(true), ..Shown::default() };
+fn one<'a>(brought: &'a LineResult, committed: &CommittedTransaction) -> Result<ShownOperation<'a>, Error> {
+    let done = ShownOperation { done: Some(true), ..ShownOperation::default() };
     Ok(match brought {
-        Brought::Record(None) => Shown { found: Some(false), ..Shown::default() },
-        Brought::Record(Some(Record::Bytes { length, bytes, .. })) => Shown {
+        LineResult::Record(None) => ShownOperation { found: Some(false), ..ShownOperation::default() },
+        LineResult::Record(Some(Record::Bytes { length, bytes, .. })) => ShownOperation {
             found: Some(true),
             record: Some("bytes"),
             length: Some(*length),
-            value: Some(Value(bytes)),
-            ..Shown::default()
+            value: Some(JsonValue(bytes)),
+            ..ShownOperation::default()
         },
-        Brought::Record(Some(Record::List { length, values, .. })) => Shown {
+        LineResult::Record(Some(Record::List { length, values, .. })) => ShownOperation {
             found: Some(true),
             record: Some("list"),
             length: Some(*length),
-            values: Some(values.iter().map(|value| Value(value)).collect()),
-            ..Shown::default()
+            values: Some(values.iter().map(|value| JsonValue(value)).collect()),
+            ..ShownOperation::default()
         },
-        Brought::Version(promise) => committed.brought(promise).map(|_| done)?,
-        Brought::Removed(promise) => Shown { found: Some(committed.brought(promise)?), ..done },
-        Brought::Length(promise) => Shown { length: Some(committed.brought(promise)?), ..done },
-        Brought::Sum(promise) => Shown { sum: Some(committed.brought(promise)?), ..done },
-        Brought::Number(told) | Brought::Blob(blob::Told::Number(told)) => {
-            Shown { number: Some(told(committed)?), ..done }
+        LineResult::Version(promise) => committed.brought(promise).map(|_| done)?,
+        LineResult::Removed(promise) => ShownOperation { found: Some(committed.brought(promise)?), ..done },
+        LineResult::Length(promise) => ShownOperation { length: Some(committed.brought(promise)?), ..done },
+        LineResult::Sum(promise) => ShownOperation { sum: Some(committed.brought(promise)?), ..done },
+        LineResult::Number(told) | LineResult::Blob(blob::BlobResult::Number(told)) => {
+            ShownOperation { number: Some(told(committed)?), ..done }
         }
-        Brought::Checked => done,
-        Brought::Blob(blob::Told::Done) => done,
-        Brought::Blob(blob::Told::At(offset)) => Shown { offset: Some(*offset), ..done },
-        Brought::Blob(blob::Told::Found(found)) => Shown { found: Some(*found), ..done },
-        Brought::Blob(blob::Told::Size(size)) => {
-            Shown { found: Some(size.is_some()), size: *size, ..Shown::default() }
+        LineResult::Checked => done,
+        LineResult::Blob(blob::BlobResult::Done) => done,
+        LineResult::Blob(blob::BlobResult::At(offset)) => ShownOperation { offset: Some(*offset), ..done },
+        LineResult::Blob(blob::BlobResult::Found(found)) => ShownOperation { found: Some(*found), ..done },
+        LineResult::Blob(blob::BlobResult::Size(size)) => {
+            ShownOperation { found: Some(size.is_some()), size: *size, ..ShownOperation::default() }
         }
-        Brought::Blob(blob::Told::Bytes(bytes)) => {
-            Shown { length: Some(bytes.len() as u64), value: Some(Value(bytes)), ..Shown::default() }
-        }
+        LineResult::Blob(blob::BlobResult::Bytes(bytes)) => ShownOperation {
+            length: Some(bytes.len() as u64),
+            value: Some(JsonValue(bytes)),
+            ..ShownOperation::default()
+        },
     })
 }
 
 /// As text: what lookups, lengths and sums are, each with a line feed behind it; the rest is quiet.
-fn text(line: &Line, shown: &Shown<'_>, refusal: Option<&Error>) -> Result<(), CommandError> {
+fn text(line: &Line, shown: &ShownOperation<'_>, refusal: Option<&Error>) -> Result<(), CommandError> {
     let place = format!("zerohop: line {}", line.number);
     match (shown, refusal) {
         (_, Some(error)) => output::problem(&format!("{place}: {error}; the other operations are done")),
-        (Shown { value: Some(value), .. }, _) => output::raw(&[value.0, b"\n"])?,
-        (Shown { values: Some(values), .. }, _) => {
+        (ShownOperation { value: Some(value), .. }, _) => output::raw(&[value.0, b"\n"])?,
+        (ShownOperation { values: Some(values), .. }, _) => {
             values.iter().try_for_each(|value| output::raw(&[value.0, b"\n"]))?;
         }
-        (Shown { sum: Some(sum), .. }, _) => output::result(&sum.to_string())?,
-        (Shown { number: Some(number), .. }, _) => match number {
+        (ShownOperation { sum: Some(sum), .. }, _) => output::result(&sum.to_string())?,
+        (ShownOperation { number: Some(number), .. }, _) => match number {
             serde_json::Value::String(text) => output::result(text)?,
             number => output::result(&number.to_string())?,
         },
         (
-            Shown { length: Some(number), .. }
-            | Shown { size: Some(number), .. }
-            | Shown { offset: Some(number), .. },
+            ShownOperation { length: Some(number), .. }
+            | ShownOperation { size: Some(number), .. }
+            | ShownOperation { offset: Some(number), .. },
             _,
         ) => {
             output::result(&number.to_string())?;
         }
-        (Shown { operation: "blob stat", .. }, _) => {
+        (ShownOperation { operation: "blob stat", .. }, _) => {
             let name = beginning(key(line)).escape_ascii();
             output::problem(&format!("{place}: blob \"{name}\": there is no such blob"));
         }
-        (Shown { operation: "lookup", .. }, _) => {
+        (ShownOperation { operation: "lookup", .. }, _) => {
             let key = beginning(key(line)).escape_ascii();
             output::problem(&format!("{place}: key \"{key}\": there is no record of this key"));
         }
@@ -180,14 +186,14 @@ fn text(line: &Line, shown: &Shown<'_>, refusal: Option<&Error>) -> Result<(), C
 }
 
 /// A check does not hold: nothing was done.
-pub(super) fn failed(is_json: bool, line: &Line, found: Option<Info>) -> Result<Ending, CommandError> {
+pub(super) fn failed(is_json: bool, line: &Line, found: Option<Info>) -> Result<CommandEnding, CommandError> {
     let version = found.map(|info| info.version.to_string());
     if is_json {
-        output::json(&No {
+        output::json(&TxnRefusal {
             done: false,
             reason: "check_failed",
             line: Some(line.number),
-            key: Some(Key(key(line))),
+            key: Some(JsonKey(key(line))),
             found: Some(found.is_some()),
             version,
             record: found.map(|info| type_name(info.record)),
@@ -200,11 +206,11 @@ pub(super) fn failed(is_json: bool, line: &Line, found: Option<Info>) -> Result<
             line.number
         ));
     }
-    Ok(Ending::No)
+    Ok(CommandEnding::No)
 }
 
 /// Which line an error is about, if it says, of lines and how far they have come.
-fn line_of<'l>((lines, progress): (&'l [Line], &Progress), error: &Error) -> Option<&'l Line> {
+fn line_of<'l>((lines, progress): (&'l [Line], &TxnProgress), error: &Error) -> Option<&'l Line> {
     if let Error::Operation { reason, .. } = error
         && let Reason::Aborted { item: Some(write), .. } = &**reason
     {
@@ -230,11 +236,11 @@ fn line_of<'l>((lines, progress): (&'l [Line], &Progress), error: &Error) -> Opt
 /// A condition does not hold, and nothing was done; or it could not be done at all.
 pub(super) fn refused(
     is_json: bool,
-    lines: (&[Line], &Progress),
+    lines: (&[Line], &TxnProgress),
     error: Error,
-) -> Result<Ending, CommandError> {
+) -> Result<CommandEnding, CommandError> {
     let line = line_of(lines, &error);
-    let of_blob = line.filter(|line| matches!(line.operation, Operation::Blob(_)));
+    let of_blob = line.filter(|line| matches!(line.operation, LineOperation::Blob(_)));
     if let Some((line, no)) = of_blob.zip(NoBlob::of(&error)) {
         return no.show(is_json, line);
     }
@@ -247,9 +253,17 @@ pub(super) fn refused(
     let is_condition = matches!(**reason, Reason::Aborted { reason: AbortReason::ConditionFailed, .. });
     match line {
         _ if is_condition && is_json => {
-            let (line, key) = (line.map(|line| line.number), about.as_deref().map(Key));
+            let (line, key) = (line.map(|line| line.number), about.as_deref().map(JsonKey));
             let (found, version, record) = (None, None, None);
-            output::json(&No { done: false, reason: "condition_failed", line, key, found, version, record })?;
+            output::json(&TxnRefusal {
+                done: false,
+                reason: "condition_failed",
+                line,
+                key,
+                found,
+                version,
+                record,
+            })?;
         }
         Some(line) if is_condition => {
             let key = beginning(key(line)).escape_ascii();
@@ -272,7 +286,7 @@ pub(super) fn refused(
         }
         _ => return Err(error.into()),
     }
-    Ok(Ending::No)
+    Ok(CommandEnding::No)
 }
 
 /// Why a blob is not as a line wants it: nothing was done.
@@ -290,15 +304,15 @@ impl NoBlob {
         }
     }
 
-    fn show(self, is_json: bool, line: &Line) -> Result<Ending, CommandError> {
+    fn show(self, is_json: bool, line: &Line) -> Result<CommandEnding, CommandError> {
         let (reason, told) = match self {
             NoBlob::Absent => ("not_found", "there is no such blob"),
             NoBlob::There => ("condition_failed", "there is one of this name"),
         };
         if is_json {
-            let (number, key) = (Some(line.number), Some(Key(key(line))));
+            let (number, key) = (Some(line.number), Some(JsonKey(key(line))));
             let (found, version, record) = (None, None, None);
-            output::json(&No { done: false, reason, line: number, key, found, version, record })?;
+            output::json(&TxnRefusal { done: false, reason, line: number, key, found, version, record })?;
         } else {
             let name = beginning(key(line)).escape_ascii();
             output::problem(&format!(
@@ -306,7 +320,7 @@ impl NoBlob {
                 line.number
             ));
         }
-        Ok(Ending::No)
+        Ok(CommandEnding::No)
     }
 }
 

@@ -6,15 +6,16 @@ use std::str::FromStr;
 use clap::Args;
 use serde_json::Value;
 use zerohop_client::{
-    Committed, Condition, Error, Keyspace, Number, Promise, Transaction, TransactionBlob, Transform,
+    CommittedTransaction, Condition, Error, Keyspace, Number, Promise, Transaction, TransactionBlob,
+    Transform,
 };
 
 use crate::common::quantity;
-use crate::common::transform::{GivenOperator, GivenType, Shown, of_type, operand};
+use crate::common::transform::{GivenOperator, GivenType, PrintedNumber, of_type, operand};
 
 /// What a number in a record is to become.
 #[derive(Args, Debug)]
-pub(super) struct Given {
+pub(super) struct GivenNumber {
     operator: GivenOperator,
     #[arg(allow_negative_numbers = true)]
     operand: String,
@@ -29,9 +30,9 @@ pub(super) struct Given {
 }
 
 /// What it has become, once that is known.
-pub(super) type Told = Box<dyn Fn(&Committed) -> Result<Value, Error> + Send>;
+pub(super) type NumberReader = Box<dyn Fn(&CommittedTransaction) -> Result<Value, Error> + Send>;
 
-impl Given {
+impl GivenNumber {
     /// Errors: it is no transform, in words.
     pub(super) fn check(&self) -> Result<(), String> {
         of_type!(self.number, check(self))
@@ -43,17 +44,17 @@ impl Given {
         (tx, condition): (&Transaction, Condition),
         keyspace: &Keyspace,
         key: &[u8],
-    ) -> Result<Told, Error> {
+    ) -> Result<NumberReader, Error> {
         of_type!(self.number, write(self, (tx, condition), keyspace, key))
     }
 
     /// Has the commit do it in a blob.
-    pub(super) async fn write_in(&self, blob: &TransactionBlob<'_>) -> Result<Told, Error> {
+    pub(super) async fn write_in(&self, blob: &TransactionBlob<'_>) -> Result<NumberReader, Error> {
         of_type!(self.number, write_in(self, blob).await)
     }
 }
 
-async fn write_in<N>(given: &Given, blob: &TransactionBlob<'_>) -> Result<Told, Error>
+async fn write_in<N>(given: &GivenNumber, blob: &TransactionBlob<'_>) -> Result<NumberReader, Error>
 where
     N: Number + FromStr + Display + Into<Value> + Send + 'static,
 {
@@ -67,23 +68,23 @@ where
     }))
 }
 
-fn told<N>(promise: Promise<N>) -> Told
+fn told<N>(promise: Promise<N>) -> NumberReader
 where
     N: Number + Display + Into<Value> + Send + 'static,
 {
-    Box::new(move |committed| committed.brought(&promise).map(|number| Shown::of(number).value))
+    Box::new(move |committed| committed.brought(&promise).map(|number| PrintedNumber::of(number).value))
 }
 
-fn check<N: Number + FromStr>(given: &Given) -> Result<(), String> {
+fn check<N: Number + FromStr>(given: &GivenNumber) -> Result<(), String> {
     operand::<N>(given.operator.into(), &given.operand).map(drop)
 }
 
 fn write<N>(
-    given: &Given,
+    given: &GivenNumber,
     (tx, condition): (&Transaction, Condition),
     keyspace: &Keyspace,
     key: &[u8],
-) -> Result<Told, Error>
+) -> Result<NumberReader, Error>
 where
     N: Number + FromStr + Display + Into<Value> + Send + 'static,
 {

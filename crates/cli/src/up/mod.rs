@@ -12,12 +12,12 @@ use serde::Serialize;
 use zerohop_node::server::node_folder;
 
 use self::folder::DataFolder;
-use crate::common::elsewhere;
-use crate::common::ending::{CommandError, Ending};
+use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::other_cluster;
 use crate::common::runtime::{StopSignals, runtime};
 use crate::common::secret::SecretPlace;
 use crate::common::tls::NodeTls;
-use crate::local::{HeldPorts, LocalNode, NodePlan, Ready, Starting};
+use crate::local::{HeldPorts, LocalNode, NodePlan, ReadyNode, StartingNode};
 use crate::node::RedisTimeout;
 use crate::output;
 
@@ -62,10 +62,10 @@ pub(crate) struct UpArguments {
 
 /// The JSON.
 #[derive(Serialize)]
-struct Up<'a> {
+struct UpOutput<'a> {
     /// For `--endpoint`.
     endpoint: &'a str,
-    nodes: &'a [&'a Ready],
+    nodes: &'a [&'a ReadyNode],
 }
 
 /// Most nodes of a local cluster: more are a test of the machine.
@@ -75,7 +75,7 @@ const NODES_MAX: u32 = 16;
 const NODES_DEFAULT: u32 = 3;
 
 /// Runs until a signal comes or no node is left.
-pub(crate) fn run(arguments: &UpArguments) -> Result<Ending, CommandError> {
+pub(crate) fn run(arguments: &UpArguments) -> Result<CommandEnding, CommandError> {
     let mut folder = arguments.folder().map(DataFolder::look).transpose()?;
     let nodes = arguments.count(folder.as_ref())?;
     // Nodes are started from this, the main thread: see `crate::local`.
@@ -86,7 +86,7 @@ async fn serve(
     arguments: &UpArguments,
     nodes: u32,
     mut folder: Option<&mut DataFolder>,
-) -> Result<Ending, CommandError> {
+) -> Result<CommandEnding, CommandError> {
     let mut signals = StopSignals::new()?;
     if arguments.ends_with_input {
         signals.end_with_input();
@@ -96,7 +96,7 @@ async fn serve(
         let listen: Vec<SocketAddr> = plans.iter().map(|plan| plan.listen).collect();
         let credentials = (arguments.secret.read()?, arguments.tls.read()?.and_then(|tls| tls.client));
         for (path, owner) in folder.owners() {
-            elsewhere::check(&path, owner, &listen, &credentials).await?;
+            other_cluster::check(&path, owner, &listen, &credentials).await?;
         }
         let (local, name) = folder.begin(&listen)?;
         for plan in &mut plans {
@@ -106,7 +106,7 @@ async fn serve(
     let mut nodes = tokio::select! {
         nodes = start(&plans) => nodes?,
         // Dropping the start kills the children.
-        () = signals.come() => return Ok(Ending::Interrupted),
+        () = signals.come() => return Ok(CommandEnding::Interrupted),
     };
     if let Some(folder) = folder {
         folder.is_founded()?;
@@ -129,14 +129,14 @@ async fn serve(
         output::problem("Stopping; a second Ctrl-C kills.");
     }
     tokio::select! {
-        stopped = stop(nodes) => stopped.map(|()| Ending::Done),
-        () = signals.come() => Ok(Ending::Interrupted),
+        stopped = stop(nodes) => stopped.map(|()| CommandEnding::Done),
+        () = signals.come() => Ok(CommandEnding::Interrupted),
     }
 }
 
 /// Starts all before it waits for any: none serves before the others are there.
 async fn start(plans: &[NodePlan]) -> Result<Vec<LocalNode>, CommandError> {
-    let starting = plans.iter().map(Starting::spawn).collect::<Result<Vec<_>, CommandError>>()?;
+    let starting = plans.iter().map(StartingNode::spawn).collect::<Result<Vec<_>, CommandError>>()?;
     let mut nodes = Vec::new();
     for one in starting {
         nodes.push(one.ready().await?);
@@ -243,8 +243,8 @@ impl UpArguments {
     fn tell(&self, nodes: &[LocalNode]) -> Result<(), CommandError> {
         let Some(ready) = nodes.first().map(|node| &node.ready) else { return Ok(()) };
         if self.json {
-            let nodes: Vec<&Ready> = nodes.iter().map(|node| &node.ready).collect();
-            return output::json(&Up { endpoint: &ready.manager, nodes: &nodes });
+            let nodes: Vec<&ReadyNode> = nodes.iter().map(|node| &node.ready).collect();
+            return output::json(&UpOutput { endpoint: &ready.manager, nodes: &nodes });
         }
         nodes.iter().try_for_each(|node| node.ready.tell())?;
         let endpoint = match ready.manager.as_str() {

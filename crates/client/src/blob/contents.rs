@@ -1,15 +1,15 @@
-//! What the attributes in a header say beside those of the owner: whether the blob is finished, and where its contents lie.
+//! OperationKind the attributes in a header say beside those of the owner: whether the blob is finished, and where its contents lie.
 
 use bytes::Bytes;
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::contents::{Contents, STAGED_PREFIX, Slot, staged_name};
 
-use super::Known;
+use super::KnownHeader;
 
 /// The attributes of a blob that is not finished begin with it.
 pub(super) const UNFINISHED: &[u8] = b"\0zerohop unfinished\0";
 
-impl Known {
+impl KnownHeader {
     /// Whether it is complete, or was before it was changed.
     pub(super) fn is_finished(&self) -> bool {
         !self.attributes.starts_with(UNFINISHED)
@@ -53,7 +53,7 @@ impl Known {
     }
 }
 
-/// What the attributes of the blob say of contents under another name.
+/// OperationKind the attributes of the blob say of contents under another name.
 fn elsewhere(attributes: &[u8]) -> Option<Contents<'_>> {
     let rest = attributes.strip_prefix(UNFINISHED).unwrap_or(attributes);
     Contents::decode(rest).map(|(contents, _)| contents)
@@ -99,12 +99,12 @@ mod tests {
         let contents = Contents { name: &place, stamp: BlobStamp { id: 7, generation: 2 } };
         contents.encode(&mut attributes);
         attributes.extend_from_slice(b"own");
-        let header = |attributes: &[u8]| Known {
+        let header = |attributes: &[u8]| KnownHeader {
             version: zerohop_wire::ids::Timestamp(1),
             stamp: BlobStamp { id: 9, generation: 3 },
             size: 0,
             uncut: 0,
-            filling: zerohop_wire::blob::Filling::Not,
+            filling: zerohop_wire::blob::FillState::Not,
             chunk_bits: 12,
             attributes: Bytes::copy_from_slice(attributes),
         };

@@ -10,11 +10,11 @@ use std::collections::{BinaryHeap, VecDeque};
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use zerohop_placement::PartitionCount;
-use zerohop_session::{Error as Reason, Reply, Request};
+use zerohop_session::{Reply, SessionError as Reason, SessionRequest};
 use zerohop_wire::ids::PartitionId;
 use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
 
-use super::Answer;
+use super::BlobAnswer;
 use super::contents::is_staged;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
@@ -41,9 +41,9 @@ pub struct BlobList<'a> {
 #[derive(Debug)]
 struct Merge {
     partitions: PartitionCount,
-    /// Behind which name it goes on, if it begins anew: the last one that was taken.
+    /// Behind which name it goes on, if it begins again: the last one that was taken.
     last: Bytes,
-    lanes: Vec<Lane>,
+    lanes: Vec<PartitionNames>,
     /// The least name of each lane that has any, and the lane.
     heads: BinaryHeap<Reverse<(Bytes, usize)>>,
     /// What has been taken for the next page.
@@ -52,7 +52,7 @@ struct Merge {
 
 /// The names of one partition, without that among the heads.
 #[derive(Debug)]
-struct Lane {
+struct PartitionNames {
     partition: PartitionId,
     names: VecDeque<Bytes>,
     has_head: bool,
@@ -84,7 +84,7 @@ impl<'a> BlobList<'a> {
         self
     }
 
-    /// Brings also the names under which new contents wait.
+    /// OperationOf also the names under which new contents wait.
     pub(super) fn with_staged(mut self) -> Self {
         (self.has_unfinished, self.has_staged) = (true, true);
         self
@@ -140,7 +140,7 @@ impl<'a> BlobList<'a> {
             }
             let (mut requests, mut answers) = (Vec::new(), Vec::new());
             for at in wanted {
-                let (token, answer): (_, Answer) = oneshot::channel();
+                let (token, answer): (_, BlobAnswer) = oneshot::channel();
                 requests.push((self.request(at), token));
                 answers.push((at, answer));
             }
@@ -163,13 +163,20 @@ impl<'a> BlobList<'a> {
         }
     }
 
-    fn request(&self, at: usize) -> Request {
+    fn request(&self, at: usize) -> SessionRequest {
         let (lane, client) = (&self.merge.lanes[at], self.keyspace.client());
         let (slice, after) =
             ((lane.partition, self.merge.partitions), lane.after.clone().unwrap_or_default());
         // Who wants one name needs no more of any.
         let names = lane.page_names.min(self.page_names);
-        Request::scan_blobs(self.keyspace.id(), slice, after, self.prefix.clone(), names, client.limit_us())
+        SessionRequest::scan_blobs(
+            self.keyspace.id(),
+            slice,
+            after,
+            self.prefix.clone(),
+            names,
+            client.limit_us(),
+        )
     }
 }
 
@@ -184,7 +191,7 @@ impl Merge {
     /// Asks all partitions for what comes behind the last name that was taken.
     fn begin(&mut self, partitions: PartitionCount) {
         let after = self.last.clone();
-        let lane = |partition| Lane {
+        let lane = |partition| PartitionNames {
             partition,
             names: VecDeque::new(),
             has_head: false,

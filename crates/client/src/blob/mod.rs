@@ -10,46 +10,48 @@
 //!
 //! A handle remembers the header that it has seen last: a chunk tells whoever knows an older one.
 
+mod consistent_read;
 mod contents;
-mod cut;
-mod edits;
-mod fill;
 mod list;
+mod multi_chunk;
 mod put;
 mod read;
+mod read_version;
 mod replace;
-mod seen;
-mod several;
 mod stage;
-mod together;
-mod whole;
-mod within;
+mod staged_append;
+mod stat_many;
+mod transactional;
+mod truncate;
 mod write;
+mod write_buffer;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
-use zerohop_session::{Error as Reason, Reply, Request};
+use zerohop_session::{Reply, SessionError as Reason, SessionRequest};
 use zerohop_wire::Failure;
-use zerohop_wire::blob::{BlobHeader, BlobStamp, Filling, bytes_max, chunk_key, header_key};
+use zerohop_wire::blob::{BlobHeader, BlobStamp, FillState, bytes_max, chunk_key, header_key};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::CHUNK_BITS_MAX;
-use zerohop_wire::messages::{BlobChange, Change, Condition, Operation as WireOperation, Query, Read, Write};
+use zerohop_wire::messages::{
+    BlobChange, Condition, Query, RecordOperation as WireOperation, RecordRead, RecordWrite, WriteChange,
+};
 
-use whole::Looked;
+use consistent_read::FoundPart;
 
+pub use consistent_read::BlobSeen;
 pub(crate) use contents::{contents_of, own_attributes};
-pub(crate) use edits::Edits;
-pub use fill::BlobFill;
 pub use list::BlobList;
+pub(crate) use multi_chunk::whole;
 pub use put::{BlobPut, PutOptions};
 pub use read::BlobRead;
-pub use stage::Staged;
-pub(crate) use together::whole;
-pub use whole::BlobSeen;
-pub use within::TransactionBlob;
-pub(crate) use within::{Seen as SeenBlob, Within};
+pub use stage::StagedContents;
+pub use staged_append::BlobFill;
+pub use transactional::TransactionBlob;
+pub(crate) use transactional::{BlobKnowledge, PresentBlob as SeenBlob};
+pub(crate) use write_buffer::Edits;
 
 use crate::error::{BlobTrouble, Error};
 use crate::keyspace::Keyspace;
@@ -61,7 +63,7 @@ pub struct Blob<'a> {
     keyspace: &'a Keyspace,
     name: Bytes,
     /// Shared with clones. Never held while something is awaited.
-    known: Arc<Mutex<Option<Known>>>,
+    known: Arc<Mutex<Option<KnownHeader>>>,
     /// It is read and changed also while it is not finished.
     has_unfinished: bool,
 }
@@ -87,30 +89,31 @@ pub struct BlobInfo {
 
 /// A header as it was read.
 #[derive(Clone, Debug)]
-struct Known {
+struct KnownHeader {
     version: Timestamp,
     stamp: BlobStamp,
     size: u64,
     uncut: u64,
-    filling: Filling,
+    filling: FillState,
     chunk_bits: u8,
     attributes: Bytes,
 }
 
-impl Known {
+impl KnownHeader {
     fn chunk_bytes(&self) -> u64 {
         1 << self.chunk_bits
     }
 
     /// The parts of so many bytes from an offset on, each within one chunk.
-    fn parts(&self, offset: u64, length: u64) -> impl Iterator<Item = Part> + use<> {
+    fn parts(&self, offset: u64, length: u64) -> impl Iterator<Item = ChunkRange> + use<> {
         let (bits, end) = (self.chunk_bits, offset.saturating_add(length));
         let mut at = offset;
         std::iter::from_fn(move || {
             let number = at >> bits;
             let within = at - (number << bits);
             let part_end = end.min((number + 1) << bits);
-            let part = Part { number, within: within as u32, at, length: part_end.checked_sub(at)? as u32 };
+            let part =
+                ChunkRange { number, within: within as u32, at, length: part_end.checked_sub(at)? as u32 };
             at = part_end;
             (part.length > 0).then_some(part)
         })
@@ -124,7 +127,7 @@ impl Known {
 
 /// Some bytes of a blob, within one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Part {
+struct ChunkRange {
     /// Of the chunk.
     number: u64,
     /// Where they begin in the chunk, and in the blob.
@@ -156,7 +159,7 @@ impl Keyspace {
             header_key(name).map_err(|failure| Error::about(name, Reason::Answer { failure }))
         };
         let keys = names.iter().map(key).collect::<Result<Vec<_>, Error>>()?;
-        let read = |key| WireOperation::Read(Read { key, query: Query::Lookup });
+        let read = |key| WireOperation::Read(RecordRead { key, query: Query::Lookup });
         let asked: Vec<WireOperation<'_>> = keys.iter().map(|key| read(key)).collect();
         let told = self.batch(&asked).await.into_iter().zip(names);
         told.map(|(told, name)| match told {
@@ -187,12 +190,12 @@ impl Blob<'_> {
         let key = self.header_key()?;
         match self.change(&key, Condition::Always, BlobChange::Create { chunk_bits, attributes }).await? {
             Reply::Done { version, number } => {
-                let known = Known {
+                let known = KnownHeader {
                     version,
                     stamp: BlobStamp { id: number, generation: 0 },
                     size: 0,
                     uncut: 0,
-                    filling: Filling::Not,
+                    filling: FillState::Not,
                     chunk_bits,
                     attributes: Bytes::copy_from_slice(attributes),
                 };
@@ -225,9 +228,9 @@ impl Blob<'_> {
     }
 
     /// The header, if there is a blob, as it is now.
-    async fn header(&self) -> Result<Option<Known>, Error> {
+    async fn header(&self) -> Result<Option<KnownHeader>, Error> {
         let key = self.header_key()?;
-        let reply = self.ask(&WireOperation::Read(Read { key: &key, query: Query::Lookup })).await;
+        let reply = self.ask(&WireOperation::Read(RecordRead { key: &key, query: Query::Lookup })).await;
         let known = match reply {
             Ok(reply) => Some(known_of(&reply)?),
             Err(error) if matches!(error.failure(), Some(Failure::NotFound)) => None,
@@ -238,12 +241,12 @@ impl Blob<'_> {
     }
 
     /// The header of a blob that is there, as it is now.
-    async fn known(&self) -> Result<Known, Error> {
+    async fn known(&self) -> Result<KnownHeader, Error> {
         self.finished(self.header().await?.ok_or_else(|| self.not_found())?)
     }
 
     /// The header as this handle has seen it last, or as it is now.
-    async fn recalled(&self) -> Result<Known, Error> {
+    async fn recalled(&self) -> Result<KnownHeader, Error> {
         match self.recall() {
             Some(known) if self.has_unfinished || known.is_finished() => Ok(known),
             _ => self.known().await,
@@ -252,7 +255,7 @@ impl Blob<'_> {
 
     /// The same, of a blob of which no cut is under way and which nobody fills: what is left of a cut is done, and what was
     /// filled is cut off.
-    async fn settled(&self) -> Result<Known, Error> {
+    async fn settled(&self) -> Result<KnownHeader, Error> {
         let mut known = self.recalled().await?;
         for _ in 0..BLOB_ATTEMPTS_MAX {
             if known.uncut == 0 {
@@ -264,11 +267,11 @@ impl Blob<'_> {
         Err(self.trouble(BlobTrouble::Contended))
     }
 
-    fn recall(&self) -> Option<Known> {
+    fn recall(&self) -> Option<KnownHeader> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn remember(&self, known: Option<Known>) {
+    fn remember(&self, known: Option<KnownHeader>) {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
     }
 
@@ -284,7 +287,8 @@ impl Blob<'_> {
     }
 
     async fn change(&self, key: &[u8], condition: Condition, change: BlobChange<'_>) -> Result<Reply, Error> {
-        self.ask(&WireOperation::Write(Write { key, condition, change: Change::Blob(change) })).await
+        self.ask(&WireOperation::Write(RecordWrite { key, condition, change: WriteChange::Blob(change) }))
+            .await
     }
 
     async fn ask(&self, operation: &WireOperation<'_>) -> Result<Reply, Error> {
@@ -293,12 +297,13 @@ impl Blob<'_> {
     }
 
     /// Sends an operation, without waiting for it.
-    fn start(&self, operation: &WireOperation<'_>) -> Result<Answer, Error> {
+    fn start(&self, operation: &WireOperation<'_>) -> Result<BlobAnswer, Error> {
         Ok(self.keyspace.client().submit(self.request(operation)?))
     }
 
-    fn request(&self, operation: &WireOperation<'_>) -> Result<Request, Error> {
-        let request = Request::record(self.keyspace.id(), operation, self.keyspace.client().limit_us());
+    fn request(&self, operation: &WireOperation<'_>) -> Result<SessionRequest, Error> {
+        let request =
+            SessionRequest::record(self.keyspace.id(), operation, self.keyspace.client().limit_us());
         request.map_err(|failure| self.failed(failure))
     }
 
@@ -307,12 +312,12 @@ impl Blob<'_> {
     }
 
     /// The key of a chunk of the blob that has this header.
-    fn chunk_key(&self, header: &Known, number: u64) -> Result<Vec<u8>, Error> {
+    fn chunk_key(&self, header: &KnownHeader, number: u64) -> Result<Vec<u8>, Error> {
         chunk_key(header.contents_name(&self.name), number).map_err(|failure| self.failed(failure))
     }
 
     /// One with such chunks may end there, or does.
-    fn check_end(&self, header: &Known, end: u64) -> Result<(), Error> {
+    fn check_end(&self, header: &KnownHeader, end: u64) -> Result<(), Error> {
         let limit = bytes_max(header.chunk_bits);
         if end > header.size.max(limit) { Err(self.trouble(BlobTrouble::Beyond { limit })) } else { Ok(()) }
     }
@@ -336,7 +341,7 @@ impl Blob<'_> {
 }
 
 impl BlobInfo {
-    fn of(known: &Known) -> BlobInfo {
+    fn of(known: &KnownHeader) -> BlobInfo {
         BlobInfo {
             id: Timestamp(known.stamp.id),
             generation: known.stamp.generation,
@@ -350,10 +355,10 @@ impl BlobInfo {
 }
 
 /// The header that a lookup of it has brought.
-fn known_of(reply: &Reply) -> Result<Known, Error> {
+fn known_of(reply: &Reply) -> Result<KnownHeader, Error> {
     let Reply::Value { version, bytes, .. } = reply else { return Err(Error::Unexpected) };
     let header = BlobHeader::decode(bytes).ok_or(Error::Unexpected)?;
-    Ok(Known {
+    Ok(KnownHeader {
         version: *version,
         stamp: header.stamp,
         size: header.size,
@@ -365,7 +370,7 @@ fn known_of(reply: &Reply) -> Result<Known, Error> {
 }
 
 /// What an operation that was sent comes to.
-type Answer = oneshot::Receiver<Result<Reply, Reason>>;
+type BlobAnswer = oneshot::Receiver<Result<Reply, Reason>>;
 
 #[cfg(test)]
 mod tests {
@@ -373,12 +378,12 @@ mod tests {
 
     #[test]
     fn a_range_falls_apart_at_the_borders_of_chunks() {
-        let known = Known {
+        let known = KnownHeader {
             version: Timestamp(1),
             stamp: BlobStamp::default(),
             size: 0,
             uncut: 0,
-            filling: Filling::Not,
+            filling: FillState::Not,
             chunk_bits: 12,
             attributes: Bytes::new(),
         };

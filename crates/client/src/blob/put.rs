@@ -16,7 +16,7 @@ use zerohop_wire::limits::BLOB_ATTRIBUTES_BYTES_MAX;
 use zerohop_wire::messages::{BlobChange, Condition};
 
 use super::contents::UNFINISHED;
-use super::{Blob, BlobFill, BlobInfo, Known, Staged};
+use super::{Blob, BlobFill, BlobInfo, KnownHeader, StagedContents};
 use crate::error::{BlobTrouble, Error};
 use crate::limits::{BLOB_ATTEMPTS_MAX, BLOB_CUT_CHUNKS_MAX, BLOB_PUT_BYTES, BLOB_WRITE_BYTES_MAX};
 
@@ -38,18 +38,18 @@ pub struct BlobPut<'a> {
     options: PutOptions,
     /// What was given, while that is short.
     kept: BytesMut,
-    made: Option<Made<'a>>,
+    made: Option<LongPut<'a>>,
     bytes: u64,
 }
 
-/// What a long put fills.
+/// OperationKind a long put fills.
 #[derive(Debug)]
-struct Made<'a> {
+struct LongPut<'a> {
     /// Of the unfinished blob.
     id: u64,
     fill: BlobFill<'a>,
     /// It is to replace another one.
-    staged: Option<Staged>,
+    staged: Option<StagedContents>,
 }
 
 impl<'a> Blob<'a> {
@@ -90,7 +90,7 @@ impl<'a> Blob<'a> {
     }
 
     /// A header for whoever wants to read or write.
-    pub(super) fn finished(&self, known: Known) -> Result<Known, Error> {
+    pub(super) fn finished(&self, known: KnownHeader) -> Result<KnownHeader, Error> {
         match self.has_unfinished || known.is_finished() {
             true => Ok(known),
             false => Err(self.trouble(BlobTrouble::Unfinished)),
@@ -128,7 +128,7 @@ impl<'a> BlobPut<'a> {
                 result => return result.map(|()| self.bytes),
             }
         }
-        let Some(Made { id, mut fill, staged }) = self.made.take() else { return Err(Error::Unexpected) };
+        let Some(LongPut { id, mut fill, staged }) = self.made.take() else { return Err(Error::Unexpected) };
         let attributes = &self.options.attributes;
         let published = match &staged {
             None => fill.publish_with(attributes).await,
@@ -158,7 +158,7 @@ impl<'a> BlobPut<'a> {
     }
 
     /// The unfinished blob of this id.
-    async fn remove(&self, id: u64, staged: Option<&Staged>) -> Result<(), Error> {
+    async fn remove(&self, id: u64, staged: Option<&StagedContents>) -> Result<(), Error> {
         if let Some(staged) = staged {
             return self.blob.unstage(staged).await;
         }
@@ -196,9 +196,9 @@ impl<'a> BlobPut<'a> {
         let PutOptions { attributes, chunk_bits, replaces } = self.options.clone();
         for _ in 0..BLOB_ATTEMPTS_MAX {
             let found = self.blob.header().await?;
-            let is_refused = !replaces && found.as_ref().is_some_and(Known::is_finished);
+            let is_refused = !replaces && found.as_ref().is_some_and(KnownHeader::is_finished);
             match found {
-                Some(Known { version, .. }) if is_refused => {
+                Some(KnownHeader { version, .. }) if is_refused => {
                     return Err(self.blob.failed(Failure::ConditionFailed { version, found: None }));
                 }
                 Some(header) if header.is_finished() => {
@@ -209,8 +209,8 @@ impl<'a> BlobPut<'a> {
                     let place = self.blob.place(&staged.name);
                     return self.fill(&place, staged.id, Some(staged)).await;
                 }
-                Some(Known { version, stamp, .. }) => {
-                    let is_it = |now: &Known| now.stamp.id == stamp.id && now.version == version;
+                Some(KnownHeader { version, stamp, .. }) => {
+                    let is_it = |now: &KnownHeader| now.stamp.id == stamp.id && now.version == version;
                     self.blob.delete_if(is_it).await?;
                 }
                 None => {}
@@ -226,13 +226,13 @@ impl<'a> BlobPut<'a> {
     }
 
     /// Fills what was kept into a blob that is not finished.
-    async fn fill(&mut self, blob: &Blob<'a>, id: u64, staged: Option<Staged>) -> Result<(), Error> {
+    async fn fill(&mut self, blob: &Blob<'a>, id: u64, staged: Option<StagedContents>) -> Result<(), Error> {
         let fill = blob.fill().await?;
         if fill.id() != id {
             return Err(self.blob.trouble(BlobTrouble::Contended));
         }
         let kept = std::mem::take(&mut self.kept);
-        self.made.insert(Made { id, fill, staged }).fill.push(&kept).await
+        self.made.insert(LongPut { id, fill, staged }).fill.push(&kept).await
     }
 }
 
@@ -255,7 +255,7 @@ impl BlobFill<'_> {
                     self.blob.remember(None);
                     return Ok(size);
                 }
-                Err(error) if super::together::is_refused(&error) => {
+                Err(error) if super::multi_chunk::is_refused(&error) => {
                     return Err(self.blob.trouble(BlobTrouble::Contended));
                 }
                 Err(error) => {

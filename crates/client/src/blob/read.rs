@@ -1,16 +1,16 @@
 //! Reading a blob from one end to the other, a few pieces ahead of whoever takes them.
 //!
 //! Pieces come before it is known that all are of one version: the last one is held back until that is confirmed. Whoever
-//! has taken all without an error has one version of the blob; whoever gets an error has read bytes of several, and begins anew.
+//! has taken all without an error has one version of the blob; whoever gets an error has read bytes of several, and begins again.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use zerohop_session::Error as Reason;
+use zerohop_session::SessionError as Reason;
 use zerohop_wire::ids::Timestamp;
 
-use super::together::whole;
-use super::{Answer, Blob, BlobSeen, Known, Part};
+use super::multi_chunk::whole;
+use super::{Blob, BlobAnswer, BlobSeen, ChunkRange, KnownHeader};
 use crate::error::{BlobTrouble, Error};
 use crate::limits::{BLOB_AHEAD_BYTES, BLOB_CONFIRMS_AHEAD, BLOB_PIECE_BYTES, BLOB_STREAM_CHUNKS_MAX};
 
@@ -18,14 +18,14 @@ use crate::limits::{BLOB_AHEAD_BYTES, BLOB_CONFIRMS_AHEAD, BLOB_PIECE_BYTES, BLO
 #[derive(Debug)]
 pub struct BlobRead<'a> {
     blob: Blob<'a>,
-    header: Known,
+    header: KnownHeader,
     offset: u64,
     /// What is still to be asked for.
     next: u64,
     end: u64,
     /// It ends where the blob does.
     is_to_the_end: bool,
-    ahead: VecDeque<(Answer, Part)>,
+    ahead: VecDeque<(BlobAnswer, ChunkRange)>,
     ahead_bytes: u64,
     /// Versions of the chunks from the first one on that was read.
     versions: Vec<Timestamp>,

@@ -3,7 +3,7 @@
 use zerohop_wire::messages::{BlobChange, Condition};
 
 use super::Blob;
-use super::cut::next;
+use super::truncate::next;
 use crate::error::{BlobTrouble, Error};
 use crate::limits::{BLOB_ATTEMPTS_MAX, BLOB_CUT_CHUNKS_MAX, BLOB_WRITE_BYTES_MAX};
 use crate::transaction::Attempts;

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Up to 4,096 old chunks go by the same transaction. Where they are more, it leaves a header of a staging name that says what is to be
-//! removed, and they go behind it. What a writer leaves that is killed has such a header too: the next stage of the same blob, its
+//! removed, and they go behind it. OperationKind a writer leaves that is killed has such a header too: the next stage of the same blob, its
 //! removal, and after a day every long put of the keyspace find and remove it.
 
 use bytes::Bytes;
@@ -16,13 +16,13 @@ use zerohop_wire::contents::{Contents, STAGED_PREFIX, Slot, staged_name};
 use zerohop_wire::limits::{BLOB_ATTRIBUTES_BYTES_MAX, SCAN_PAGE_KEYS_MAX};
 
 use super::contents::UNFINISHED;
-use super::{Blob, Known, TransactionBlob};
+use super::{Blob, KnownHeader, TransactionBlob};
 use crate::error::{BlobTrouble, Error};
 use crate::limits::{BLOB_ATTEMPTS_MAX, BLOB_CUT_CHUNKS_MAX, BLOB_STAGED_MS_MAX};
 
 /// Contents that are to replace those of a blob: see [`Blob::stage`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Staged {
+pub struct StagedContents {
     /// A blob of this name has them until then. It is not finished: see [`Blob::with_unfinished`].
     pub name: Bytes,
     /// Tells it from later ones under the same name.
@@ -35,15 +35,19 @@ impl<'a> Blob<'a> {
     ///
     /// # Errors
     /// `ValueTooLong`: the attributes do not fit beside the name; [`BlobTrouble::Contended`]; as [`Blob::create_with`].
-    pub async fn stage(&self, chunk_bits: Option<u8>, attributes: &[u8]) -> Result<Option<Staged>, Error> {
+    pub async fn stage(
+        &self,
+        chunk_bits: Option<u8>,
+        attributes: &[u8],
+    ) -> Result<Option<StagedContents>, Error> {
         for _ in 0..BLOB_ATTEMPTS_MAX {
-            let Some(header) = self.header().await?.filter(Known::is_finished) else { return Ok(None) };
+            let Some(header) = self.header().await?.filter(KnownHeader::is_finished) else { return Ok(None) };
             let slot = if header.slot(&self.name) == Slot::A { Slot::B } else { Slot::A };
             let name = Bytes::from(staged_name(&self.name, slot));
             self.check_attributes(&name, attributes)?;
             self.remove_staged().await?;
             match self.place(&name).create_unfinished(chunk_bits, b"").await {
-                Ok(info) => return Ok(Some(Staged { name, id: info.id.0 })),
+                Ok(info) => return Ok(Some(StagedContents { name, id: info.id.0 })),
                 // Somebody else was faster.
                 Err(error) if matches!(error.failure(), Some(Failure::ConditionFailed { .. })) => {}
                 Err(error) => return Err(error),
@@ -53,11 +57,11 @@ impl<'a> Blob<'a> {
     }
 
     /// Has the blob consist of what is staged, of all of its bytes, with these attributes: from one moment on, at which the old contents go.
-    /// Brings the size in bytes.
+    /// OperationOf the size in bytes.
     ///
     /// # Errors
     /// [`BlobTrouble::Contended`]: somebody else has staged for this blob, or removed it; as [`Blob::delete`] of the old contents.
-    pub async fn bind(&self, staged: &Staged, attributes: &[u8]) -> Result<u64, Error> {
+    pub async fn bind(&self, staged: &StagedContents, attributes: &[u8]) -> Result<u64, Error> {
         let header = self.place(&staged.name).known().await?;
         self.bind_bytes(staged, (header.stamp, header.size), attributes).await
     }
@@ -66,15 +70,15 @@ impl<'a> Blob<'a> {
     ///
     /// # Errors
     /// As [`Blob::delete`].
-    pub async fn unstage(&self, staged: &Staged) -> Result<(), Error> {
-        let is_it = |header: &Known| header.stamp.id == staged.id && !header.is_finished();
+    pub async fn unstage(&self, staged: &StagedContents) -> Result<(), Error> {
+        let is_it = |header: &KnownHeader| header.stamp.id == staged.id && !header.is_finished();
         self.place(&staged.name).delete_if(is_it).await.map(drop)
     }
 
     /// As [`Blob::bind`], of a header with this stamp, and of so many bytes, which may have been written behind its end.
     pub(super) async fn bind_bytes(
         &self,
-        staged: &Staged,
+        staged: &StagedContents,
         (stamp, size): (BlobStamp, u64),
         attributes: &[u8],
     ) -> Result<u64, Error> {
@@ -82,7 +86,7 @@ impl<'a> Blob<'a> {
         let leaves_rest = client.transaction(|transaction| async move {
             let of = |blob: Blob<'a>| TransactionBlob::of(&transaction, blob);
             // Of another generation, somebody cuts it to remove it.
-            let is_it = |new: &Known| new.stamp == stamp && stamp.id == staged.id;
+            let is_it = |new: &KnownHeader| new.stamp == stamp && stamp.id == staged.id;
             let Some(new) = of(self.place(&staged.name)).take_header(is_it).await? else {
                 return Err(self.trouble(BlobTrouble::Contended));
             };
@@ -92,7 +96,7 @@ impl<'a> Blob<'a> {
             there.create_with(new.chunk_bits, &at(&place, attributes)).await?;
             there.truncate(size).await?;
             let Some(old) = old else { return Ok(None) };
-            // What is left lies where it lay, and is removed under a name of its own.
+            // OperationKind is left lies where it lay, and is removed under a name of its own.
             let rest = Bytes::from(staged_name(&self.name, old.slot(&self.name)));
             let place = Contents { name: old.contents_name(&self.name), stamp: old.chunk_stamp() };
             let left = of(self.place(&rest));
@@ -133,7 +137,7 @@ impl<'a> Blob<'a> {
         Ok(())
     }
 
-    /// What is staged under a name, for its writer.
+    /// OperationKind is staged under a name, for its writer.
     pub(super) fn place(&self, name: &Bytes) -> Blob<'a> {
         self.keyspace.blob(name.clone()).with_unfinished()
     }
@@ -158,8 +162,8 @@ fn at(place: &Contents<'_>, own: &[u8]) -> Vec<u8> {
 }
 
 impl TransactionBlob<'_> {
-    /// Removes the header of a blob, and of up to 4,096 chunks also these. Brings the header, if chunks are left.
-    async fn take(&self) -> Result<Option<Known>, Error> {
+    /// Removes the header of a blob, and of up to 4,096 chunks also these. OperationOf the header, if chunks are left.
+    async fn take(&self) -> Result<Option<KnownHeader>, Error> {
         match self.header_now().await? {
             Some(header) if header.chunks() > BLOB_CUT_CHUNKS_MAX => self.take_header(|_| true).await,
             _ => self.remove().await.map(|_| None),

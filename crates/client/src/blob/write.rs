@@ -4,8 +4,8 @@ use zerohop_session::Reply;
 use zerohop_wire::Failure;
 use zerohop_wire::messages::{BlobChange, Brings, Condition, Number};
 
-use super::together::is_refused;
-use super::{Blob, BlobSeen, Known, Part};
+use super::multi_chunk::is_refused;
+use super::{Blob, BlobSeen, ChunkRange, KnownHeader};
 use crate::error::{BlobTrouble, Error};
 use crate::limits::{BLOB_ATTEMPTS_MAX, BLOB_PLACES_MAX, BLOB_WRITE_BYTES_MAX};
 use crate::transaction::Attempts;
@@ -103,7 +103,7 @@ impl Blob<'_> {
             together.write(&header, offset, bytes)?;
             match together.commit().await {
                 Ok((version, _)) => {
-                    self.remember(Some(Known { version, size, ..header }));
+                    self.remember(Some(KnownHeader { version, size, ..header }));
                     return Ok(offset);
                 }
                 Err(error) => self.again_after(error, &mut attempts).await?,
@@ -172,11 +172,11 @@ impl Blob<'_> {
     /// A number that lies in two chunks: read, and written where both are still as they were read.
     async fn transform_across(
         &self,
-        header: &Known,
+        header: &KnownHeader,
         (offset, end): (u64, u64),
         transform: zerohop_wire::messages::Transform,
     ) -> Result<u64, Error> {
-        let parts: Vec<Part> = header.parts(offset, end - offset).collect();
+        let parts: Vec<ChunkRange> = header.parts(offset, end - offset).collect();
         let looked = self.look_at(header, &parts).await?;
         let (mut number, width) = ([0; 8], (end - offset) as usize);
         for (part, looked) in parts.iter().zip(&looked) {
@@ -203,14 +203,14 @@ impl Blob<'_> {
     }
 
     /// Writes into one chunk that is there, within the blob. `false`: that is not so, or the blob is another by now.
-    async fn write_alone(&self, header: &Known, offset: u64, bytes: &[u8]) -> Result<bool, Error> {
+    async fn write_alone(&self, header: &KnownHeader, offset: u64, bytes: &[u8]) -> Result<bool, Error> {
         let mut parts = header.parts(offset, bytes.len() as u64);
         let (Some(part), None) = (parts.next(), parts.next()) else { return Ok(false) };
         if offset + bytes.len() as u64 > header.size {
             return Ok(false);
         }
         let key = self.chunk_key(header, part.number)?;
-        let Part { within: offset, length, .. } = part;
+        let ChunkRange { within: offset, length, .. } = part;
         let stamp = header.chunk_stamp();
         let change = BlobChange::WriteChunk { stamp, offset, length, bytes, makes: false };
         match self.change(&key, Condition::Always, change).await {
@@ -241,7 +241,7 @@ impl Blob<'_> {
     }
 
     /// The blob is at least this large now.
-    fn grown(&self, header: &Known, end: u64) {
+    fn grown(&self, header: &KnownHeader, end: u64) {
         let mut known = self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(known) = known.as_mut().filter(|known| known.stamp == header.stamp) {
             known.size = known.size.max(end);

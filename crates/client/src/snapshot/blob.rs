@@ -6,9 +6,9 @@ use bytes::Bytes;
 use zerohop_session::Reply;
 use zerohop_wire::blob::{BlobHeader, BlobStamp, chunk_key, header_key};
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::messages::{Query, Read};
+use zerohop_wire::messages::{Query, RecordRead};
 
-use super::{Answer, Snapshot, found};
+use super::{Snapshot, SnapshotAnswer, found};
 use crate::blob::{BlobInfo, contents_of, own_attributes, whole};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
@@ -36,7 +36,7 @@ pub struct SnapshotBlobRead<'b> {
     blob: &'b SnapshotBlob<'b>,
     next: u64,
     end: u64,
-    ahead: VecDeque<(Bytes, Answer, usize)>,
+    ahead: VecDeque<(Bytes, SnapshotAnswer, usize)>,
 }
 
 impl Snapshot {
@@ -50,9 +50,9 @@ impl Snapshot {
         name: impl Into<Bytes>,
     ) -> Result<Option<SnapshotBlob<'s>>, Error> {
         let name = name.into();
-        let failed = |failure| Error::about(&name, zerohop_session::Error::Answer { failure });
+        let failed = |failure| Error::about(&name, zerohop_session::SessionError::Answer { failure });
         let key = header_key(&name).map_err(failed)?;
-        let read = Read { key: &key, query: Query::Lookup };
+        let read = RecordRead { key: &key, query: Query::Lookup };
         let Some(reply) = self.inner.read(keyspace.id(), &read).await? else { return Ok(None) };
         let Reply::Value { version, bytes, .. } = reply else { return Err(Error::Unexpected) };
         let header = BlobHeader::decode(&bytes).ok_or(Error::Unexpected)?;
@@ -120,12 +120,12 @@ impl SnapshotBlob<'_> {
     }
 
     fn chunk_key(&self, number: u64) -> Result<Vec<u8>, Error> {
-        let failed = |failure| Error::about(&self.name, zerohop_session::Error::Answer { failure });
+        let failed = |failure| Error::about(&self.name, zerohop_session::SessionError::Answer { failure });
         chunk_key(&self.contents, number).map_err(failed)
     }
 
-    fn start(&self, key: &[u8], query: Query<'_>) -> Result<Answer, Error> {
-        self.snapshot.inner.start(self.keyspace.id(), &Read { key, query })
+    fn start(&self, key: &[u8], query: Query<'_>) -> Result<SnapshotAnswer, Error> {
+        self.snapshot.inner.start(self.keyspace.id(), &RecordRead { key, query })
     }
 }
 

@@ -18,11 +18,11 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use zerohop_placement::PartitionCount;
-use zerohop_session::{Error as Reason, Reply, Request};
+use zerohop_session::{Reply, SessionError as Reason, SessionRequest};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, SnapshotId, Timestamp};
 use zerohop_wire::limits::SNAPSHOT_AGE_MS_MAX;
-use zerohop_wire::messages::{Query, Range, Read, SnapshotAsk};
+use zerohop_wire::messages::{Query, Range, RecordRead, SnapshotAsk};
 
 pub use blob::{SnapshotBlob, SnapshotBlobRead};
 pub use scan::{SnapshotBlobList, SnapshotScan};
@@ -35,7 +35,7 @@ use crate::secret::random_bytes;
 
 /// Partitions that are asked side by side.
 const ASKED_AHEAD: usize = 256;
-/// How often a snapshot is begun anew because a keyspace was split meanwhile.
+/// How often a snapshot is begun again because a keyspace was split meanwhile.
 const ATTEMPTS_MAX: u32 = 4;
 /// Renewals within one lease: two may be lost.
 const RENEWALS_PER_LEASE: u32 = 3;
@@ -71,7 +71,7 @@ struct Inner {
     keyspaces: Vec<(KeyspaceId, PartitionCount)>,
 }
 
-type Answer = oneshot::Receiver<Result<Reply, Reason>>;
+type SnapshotAnswer = oneshot::Receiver<Result<Reply, Reason>>;
 
 impl Client {
     /// Opens a snapshot of keyspaces: they can be read as they are now for the next five minutes.
@@ -179,7 +179,7 @@ impl Inner {
             .collect();
         let (mut newest, mut failed) = (Timestamp::ZERO, None);
         for some in all.chunks(ASKED_AHEAD) {
-            let answers: Vec<Answer> = some
+            let answers: Vec<SnapshotAnswer> = some
                 .iter()
                 .map(|place| Ok(self.client.submit(self.request(*place, ask)?)))
                 .collect::<Result<_, Error>>()?;
@@ -201,26 +201,26 @@ impl Inner {
         &self,
         (keyspace, partition, partitions): (KeyspaceId, PartitionId, PartitionCount),
         ask: SnapshotAsk<'_>,
-    ) -> Result<Request, Error> {
+    ) -> Result<SessionRequest, Error> {
         let limit_us = self.client.limit_us();
-        Request::snapshot(keyspace, (partition, partitions), (self.id, ask), limit_us)
+        SessionRequest::snapshot(keyspace, (partition, partitions), (self.id, ask), limit_us)
             .map_err(|failure| Error::general(Reason::Answer { failure }))
     }
 
     /// Begins to read a record as it was.
-    fn start(&self, keyspace: KeyspaceId, read: &Read<'_>) -> Result<Answer, Error> {
-        let request = Request::read_at(keyspace, (self.id, self.at), read, self.client.limit_us());
+    fn start(&self, keyspace: KeyspaceId, read: &RecordRead<'_>) -> Result<SnapshotAnswer, Error> {
+        let request = SessionRequest::read_at(keyspace, (self.id, self.at), read, self.client.limit_us());
         let request = request.map_err(|failure| Error::about(read.key, Reason::Answer { failure }))?;
         Ok(self.client.submit(request))
     }
 
-    async fn read(&self, keyspace: KeyspaceId, read: &Read<'_>) -> Result<Option<Reply>, Error> {
+    async fn read(&self, keyspace: KeyspaceId, read: &RecordRead<'_>) -> Result<Option<Reply>, Error> {
         found(read.key, self.start(keyspace, read)?).await
     }
 }
 
 /// What a read has brought; `None` if there was no record.
-async fn found(key: &[u8], answer: Answer) -> Result<Option<Reply>, Error> {
+async fn found(key: &[u8], answer: SnapshotAnswer) -> Result<Option<Reply>, Error> {
     match answer.await.unwrap_or(Err(Reason::Closed)) {
         Ok(reply) => Ok(Some(reply)),
         Err(Reason::Answer { failure: Failure::NotFound }) => Ok(None),
@@ -269,7 +269,7 @@ impl Snapshot {
         key: &(impl AsRef<[u8]> + ?Sized),
         range: Range,
     ) -> Result<Option<Record>, Error> {
-        let read = Read { key: key.as_ref(), query: Query::LookupRange { range } };
+        let read = RecordRead { key: key.as_ref(), query: Query::LookupRange { range } };
         match self.inner.read(keyspace.id(), &read).await? {
             Some(reply) => record(reply).map(Some),
             None => Ok(None),
@@ -285,7 +285,7 @@ impl Snapshot {
         keyspace: &Keyspace,
         key: &(impl AsRef<[u8]> + ?Sized),
     ) -> Result<Option<Info>, Error> {
-        let read = Read { key: key.as_ref(), query: Query::Inspect };
+        let read = RecordRead { key: key.as_ref(), query: Query::Inspect };
         match self.inner.read(keyspace.id(), &read).await? {
             Some(reply) => match operation::info(Ok(reply)) {
                 Some(Ok(info)) => Ok(info),
@@ -344,9 +344,9 @@ impl Snapshot {
         &self,
         records: &[(&Keyspace, K)],
         query: Query<'_>,
-    ) -> Result<Vec<Answer>, Error> {
+    ) -> Result<Vec<SnapshotAnswer>, Error> {
         let start = |(keyspace, key): &(&Keyspace, K)| {
-            self.inner.start(keyspace.id(), &Read { key: key.as_ref(), query })
+            self.inner.start(keyspace.id(), &RecordRead { key: key.as_ref(), query })
         };
         records.iter().map(start).collect()
     }

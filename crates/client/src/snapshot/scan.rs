@@ -112,7 +112,7 @@ impl Pages<'_> {
         let inner = &self.snapshot.inner;
         let Some(partitions) = self.snapshot.partitions(self.keyspace) else {
             let failure = Failure::from(What::NoSuchPartition);
-            return Err(Error::general(zerohop_session::Error::Answer { failure }));
+            return Err(Error::general(zerohop_session::SessionError::Answer { failure }));
         };
         while let Some((partition, cursor)) = self.left.front() {
             let (seen, keys_max) = (Timestamp::ZERO, SCAN_PAGE_KEYS_MAX);

@@ -1,24 +1,24 @@
 //! What a transaction keeps for the blobs that it has to do with: see [`crate::blob::TransactionBlob`].
 
-use zerohop_session::{Error as Reason, Item};
+use zerohop_session::{CompositeItem, SessionError as Reason};
 use zerohop_wire::AbortReason;
 use zerohop_wire::blob::{KEY_PREFIX, is_of_blob, routed};
 use zerohop_wire::ids::Timestamp;
 
 use super::Transaction;
-use super::buffer::{Cell, Place};
-use crate::blob::{Edits, SeenBlob, Within};
+use super::buffer::{Cell, RecordName};
+use crate::blob::{BlobKnowledge, Edits, SeenBlob};
 use crate::error::Error;
 
 /// What a transaction keeps for one blob.
 #[derive(Debug)]
-pub(super) struct Kept {
-    within: Within,
+pub(super) struct BlobBuffer {
+    within: BlobKnowledge,
     edits: Edits,
 }
 
-impl Kept {
-    fn of(within: Within) -> Self {
+impl BlobBuffer {
+    fn of(within: BlobKnowledge) -> Self {
         Self { within, edits: Edits::default() }
     }
 }
@@ -36,41 +36,43 @@ impl Transaction {
     }
 
     /// Adds a write, of which errors speak by this name. Which of the writes it is.
-    pub(crate) fn add(&self, item: Item, cell: Cell, name: &[u8]) -> Result<usize, Error> {
+    pub(crate) fn add(&self, item: CompositeItem, cell: Cell, name: &[u8]) -> Result<usize, Error> {
         self.with(|buffer| buffer.write(item, cell))?.map_err(|reason| Error::about(name, reason))
     }
 
     /// What a read is of must have this version when it commits.
-    pub(crate) fn rest(&self, read: Item, version: Timestamp) -> Result<(), Error> {
+    pub(crate) fn rest(&self, read: CompositeItem, version: Timestamp) -> Result<(), Error> {
         let noted = self.with(|buffer| buffer.note_version(&read, version))?;
         noted.map_err(|reason| Error::about(shown(read.key()), reason))
     }
 
     /// What it knows of a blob.
-    pub(crate) fn blob_seen(&self, place: &Place) -> Result<Option<Within>, Error> {
+    pub(crate) fn blob_seen(&self, place: &RecordName) -> Result<Option<BlobKnowledge>, Error> {
         self.with(|buffer| buffer.blobs.get(place).map(|kept| kept.within.clone()))
     }
 
     /// A blob was found so, unless it was found before.
-    pub(crate) fn found_blob(&self, place: Place, found: Within) -> Result<(), Error> {
+    pub(crate) fn found_blob(&self, place: RecordName, found: BlobKnowledge) -> Result<(), Error> {
         self.with(|buffer| {
-            buffer.blobs.entry(place).or_insert_with(|| Kept::of(found));
+            buffer.blobs.entry(place).or_insert_with(|| BlobBuffer::of(found));
         })
     }
 
     /// A blob is so from now on: what was done to its bytes before is forgotten.
-    pub(crate) fn put_blob(&self, place: Place, now: Within) -> Result<(), Error> {
-        self.with(|buffer| drop(buffer.blobs.insert(place, Kept::of(now))))
+    pub(crate) fn put_blob(&self, place: RecordName, now: BlobKnowledge) -> Result<(), Error> {
+        self.with(|buffer| drop(buffer.blobs.insert(place, BlobBuffer::of(now))))
     }
 
     /// Takes note of a change of a blob that is there.
     pub(crate) fn change_blob(
         &self,
-        place: &Place,
+        place: &RecordName,
         change: impl FnOnce(&mut SeenBlob, &mut Edits),
     ) -> Result<(), Error> {
         self.with(|buffer| {
-            if let Some(Kept { within: Within::There(seen), edits }) = buffer.blobs.get_mut(place) {
+            if let Some(BlobBuffer { within: BlobKnowledge::There(seen), edits }) =
+                buffer.blobs.get_mut(place)
+            {
                 change(seen, edits);
             }
         })
@@ -79,7 +81,7 @@ impl Transaction {
     /// Looks at what was done to a blob's bytes.
     pub(crate) fn blob_edits<R: Default>(
         &self,
-        place: &Place,
+        place: &RecordName,
         look: impl FnOnce(&Edits) -> R,
     ) -> Result<R, Error> {
         self.with(|buffer| buffer.blobs.get(place).map(|kept| look(&kept.edits)).unwrap_or_default())

@@ -4,29 +4,29 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use zerohop_session::{Error as Reason, Item, Reply, StageId, Unfit};
+use zerohop_session::{CompositeItem, InvalidTransaction, Reply, SessionError as Reason, StageId};
 use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
-use zerohop_wire::messages::{Operation, Query, Read};
+use zerohop_wire::messages::{Query, RecordOperation, RecordRead};
 use zerohop_wire::{AbortReason, Failure};
 
-use super::blobs::Kept;
+use super::blobs::BlobBuffer;
 use super::overlay::Local;
 use crate::limits::{
     COMMIT_BYTES_MAX, STAGED_BYTES_MIN, STAYS_FOR, TRANSACTION_BYTES_MAX, TRANSACTION_ITEMS_MAX,
 };
 
-type Answer = Result<Reply, Failure<'static>>;
-pub(super) type Place = (KeyspaceId, Vec<u8>);
+type BufferAnswer = Result<Reply, Failure<'static>>;
+pub(super) type RecordName = (KeyspaceId, Vec<u8>);
 /// A hash, and the partition that it lies in.
 pub(super) type Cell = (u64, PartitionId);
 
 /// What a transaction has read and will write.
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
-    writes: Vec<Item>,
-    records: BTreeMap<Place, Seen>,
+    writes: Vec<CompositeItem>,
+    records: BTreeMap<RecordName, BufferedRecord>,
     /// Blobs, by their names.
-    pub(super) blobs: BTreeMap<Place, Kept>,
+    pub(super) blobs: BTreeMap<RecordName, BlobBuffer>,
     reads: usize,
     /// Bytes of all operations, and of those that are still here.
     bytes: u64,
@@ -39,19 +39,19 @@ pub(super) struct Buffer {
 
 /// One record, as the transaction has to do with it.
 #[derive(Debug, Default)]
-struct Seen {
+struct BufferedRecord {
     /// The version that was read; zero: there was no record.
     version: Option<Timestamp>,
     /// What each read of it brought, by its bytes.
-    answers: BTreeMap<Bytes, Answer>,
+    answers: BTreeMap<Bytes, BufferAnswer>,
     /// Its writes.
     writes: Vec<usize>,
 }
 
 /// What is known of a record before a server is asked.
-pub(super) enum Found {
+pub(super) enum BufferLookup {
     /// This is what a read brings.
-    Known(Answer),
+    Known(BufferAnswer),
     /// Nothing.
     Unknown,
     /// What is written lies over something that is not known.
@@ -63,7 +63,7 @@ pub(super) enum Found {
 /// What a commit sends.
 pub(super) struct Commit {
     /// First those that only check what was read, then the writes.
-    pub(super) items: Vec<Item>,
+    pub(super) items: Vec<CompositeItem>,
     /// How many of the former.
     pub(super) checks: usize,
     /// There is nothing to be checked or done: one record was read, at this version.
@@ -72,16 +72,22 @@ pub(super) struct Commit {
 
 impl Buffer {
     /// What a read would bring, as far as the transaction knows.
-    pub(super) fn find(&self, read: &Item) -> Found {
-        let Some(seen) = self.records.get(&place(read)) else { return Found::Unknown };
+    pub(super) fn find(&self, read: &CompositeItem) -> BufferLookup {
+        let Some(seen) = self.records.get(&place(read)) else { return BufferLookup::Unknown };
         if seen.writes.is_empty() {
-            return seen.answers.get(read.packed()).cloned().map_or(Found::Unknown, Found::Known);
+            return seen
+                .answers
+                .get(read.packed())
+                .cloned()
+                .map_or(BufferLookup::Unknown, BufferLookup::Known);
         }
         if seen.writes.iter().any(|at| self.writes[*at].is_ahead()) {
-            return Found::Never;
+            return BufferLookup::Never;
         }
-        let writes: Vec<Operation<'_>> = seen.writes.iter().map(|at| self.writes[*at].operation()).collect();
-        let is_lookup = matches!(read.operation(), Operation::Read(Read { query: Query::Lookup, .. }));
+        let writes: Vec<RecordOperation<'_>> =
+            seen.writes.iter().map(|at| self.writes[*at].operation()).collect();
+        let is_lookup =
+            matches!(read.operation(), RecordOperation::Read(RecordRead { query: Query::Lookup, .. }));
         let base = match (seen.answers.get(read.packed()), seen.version) {
             (Some(answer), _) => Local::of(answer),
             (None, Some(Timestamp::ZERO)) => Some(Local::Absent),
@@ -89,18 +95,18 @@ impl Buffer {
             (None, _) => None,
         };
         if !is_lookup {
-            return Found::Never;
+            return BufferLookup::Never;
         }
         match Local::after(base, &writes) {
-            Ok(Some(local)) => Found::Known(local.answer()),
-            Ok(None) if seen.answers.contains_key(read.packed()) => Found::Never,
-            Ok(None) => Found::Under,
-            Err(()) => Found::Never,
+            Ok(Some(local)) => BufferLookup::Known(local.answer()),
+            Ok(None) if seen.answers.contains_key(read.packed()) => BufferLookup::Never,
+            Ok(None) => BufferLookup::Under,
+            Err(()) => BufferLookup::Never,
         }
     }
 
     /// A read has brought this. Errors: it contradicts what was read before, or is one too many.
-    pub(super) fn note(&mut self, read: &Item, answer: &Answer) -> Result<(), Reason> {
+    pub(super) fn note(&mut self, read: &CompositeItem, answer: &BufferAnswer) -> Result<(), Reason> {
         let version = match answer {
             Ok(reply) => reply.version(),
             Err(_) => Timestamp::ZERO,
@@ -111,7 +117,7 @@ impl Buffer {
     }
 
     /// What a read is of must have this version when the transaction commits. Errors: it was read at another before.
-    fn rest(&mut self, read: &Item, version: Timestamp) -> Result<&mut Seen, Reason> {
+    fn rest(&mut self, read: &CompositeItem, version: Timestamp) -> Result<&mut BufferedRecord, Reason> {
         let seen = self.records.entry(place(read)).or_default();
         if seen.version.is_some_and(|known| known != version) {
             return Err(Reason::Aborted { reason: AbortReason::ReadChanged, item: None });
@@ -123,7 +129,7 @@ impl Buffer {
     }
 
     /// As a read that has brought nothing but its version.
-    pub(super) fn note_version(&mut self, read: &Item, version: Timestamp) -> Result<(), Reason> {
+    pub(super) fn note_version(&mut self, read: &CompositeItem, version: Timestamp) -> Result<(), Reason> {
         if self.records.get(&place(read)).is_none_or(|seen| seen.version.is_none()) {
             self.admit(read)?;
         }
@@ -136,9 +142,9 @@ impl Buffer {
     }
 
     /// Adds a write. Which of the writes it is. Errors: it is one too many.
-    pub(super) fn write(&mut self, item: Item, cell: Cell) -> Result<usize, Reason> {
+    pub(super) fn write(&mut self, item: CompositeItem, cell: Cell) -> Result<usize, Reason> {
         if !super::is_write(&item.operation()) {
-            return Err(Reason::Unfit(Unfit::NoWrite));
+            return Err(Reason::Unfit(InvalidTransaction::NoWrite));
         }
         self.admit(&item)?;
         let at = self.writes.len();
@@ -149,7 +155,7 @@ impl Buffer {
     }
 
     /// A write that is to be staged, with the hash of its key.
-    pub(super) fn to_stage(&self, at: usize) -> Option<(Item, u64)> {
+    pub(super) fn to_stage(&self, at: usize) -> Option<(CompositeItem, u64)> {
         self.writes.get(at).cloned().zip(self.cells.get(at).map(|(cell, _)| *cell))
     }
 
@@ -181,7 +187,7 @@ impl Buffer {
     /// Which of its writes are to be staged before a commit, in their order: none, unless it holds more than a session likes.
     pub(super) fn too_many(&self) -> Vec<usize> {
         let mut left = self.here;
-        let is_worth = |(at, item): (usize, &Item)| {
+        let is_worth = |(at, item): (usize, &CompositeItem)| {
             let length = item.packed().len();
             let is_one = left > COMMIT_BYTES_MAX && !item.is_ahead() && length >= STAGED_BYTES_MIN;
             left -= if is_one { length } else { 0 };
@@ -203,9 +209,9 @@ impl Buffer {
                     self.writes[*first].rest_on(version);
                 }
                 (Some(version), _) => {
-                    let check = Operation::Read(Read { key, query: Query::Inspect });
+                    let check = RecordOperation::Read(RecordRead { key, query: Query::Inspect });
                     // Its key was within bounds when it was read.
-                    items.extend(Item::new(*keyspace, &check, Some(version)));
+                    items.extend(CompositeItem::new(*keyspace, &check, Some(version)));
                 }
                 (None, _) => {}
             }
@@ -215,14 +221,14 @@ impl Buffer {
         Commit { items, checks, is_settled: None }
     }
 
-    fn admit(&mut self, item: &Item) -> Result<(), Reason> {
+    fn admit(&mut self, item: &CompositeItem) -> Result<(), Reason> {
         let (count, limit) = (self.writes.len() + self.reads + 1, TRANSACTION_ITEMS_MAX);
         if count > limit {
-            return Err(Reason::Unfit(Unfit::Items { count, limit }));
+            return Err(Reason::Unfit(InvalidTransaction::Items { count, limit }));
         }
         let (length, limit) = (self.bytes + item.packed().len() as u64, TRANSACTION_BYTES_MAX);
         if length > limit {
-            return Err(Reason::Unfit(Unfit::Bytes { length, limit }));
+            return Err(Reason::Unfit(InvalidTransaction::Bytes { length, limit }));
         }
         self.bytes = length;
         self.here += item.packed().len();
@@ -230,6 +236,6 @@ impl Buffer {
     }
 }
 
-pub(super) fn place(item: &Item) -> Place {
+pub(super) fn place(item: &CompositeItem) -> RecordName {
     (item.keyspace(), item.key().to_vec())
 }

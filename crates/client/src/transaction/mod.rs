@@ -4,9 +4,9 @@
 //! expires: so one that is dropped has never been. The commit
 //! names the version of everything that was read; what has another by then aborts it.
 
+mod batch;
 mod blobs;
 mod buffer;
-mod many;
 mod overlay;
 mod retry;
 mod stage;
@@ -15,17 +15,17 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use zerohop_session::{Error as Reason, Reply, Request, STAGED_ITEM_US};
+use zerohop_session::{Reply, STAGED_ITEM_US, SessionError as Reason, SessionRequest};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::messages::Operation as WireOperation;
+use zerohop_wire::messages::RecordOperation as WireOperation;
 
 use crate::client::Client;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
-use crate::operation::{Operation, Read};
+use crate::operation::{Operation, ReplyReader};
 
-use buffer::{Buffer, Found};
+use buffer::{Buffer, BufferLookup};
 pub(crate) use retry::Attempts;
 
 /// A transaction that has not been committed: a handle, whose clones share it. Dropping it aborts it.
@@ -37,13 +37,13 @@ pub struct Transaction {
 }
 
 /// What came of one operation.
-type Answer = Result<Reply, Failure<'static>>;
+type TransactionAnswer = Result<Reply, Failure<'static>>;
 
-/// What a write of a transaction will bring, once that is committed: see [`Committed::brought`].
+/// What a write of a transaction will bring, once that is committed: see [`CommittedTransaction::brought`].
 #[derive(Debug)]
 pub struct Promise<R> {
     source: Source,
-    read: Read<R>,
+    read: ReplyReader<R>,
     brings: PhantomData<R>,
 }
 
@@ -58,22 +58,22 @@ enum Source {
 
 impl<R> Promise<R> {
     /// What a write will bring.
-    pub(crate) fn of_write(place: usize, read: Read<R>) -> Self {
+    pub(crate) fn of_write(place: usize, read: ReplyReader<R>) -> Self {
         Self { source: Source::Write(place), read, brings: PhantomData }
     }
 
     /// A number that is known, if the transaction is done.
-    pub(crate) fn of_known(number: u64, read: Read<R>) -> Self {
+    pub(crate) fn of_known(number: u64, read: ReplyReader<R>) -> Self {
         Self { source: Source::Known(number), read, brings: PhantomData }
     }
 }
 
 /// A transaction that was done.
 #[derive(Clone, Debug)]
-pub struct Committed {
+pub struct CommittedTransaction {
     version: Timestamp,
     /// Of its writes, in their order.
-    answers: Vec<(Box<[u8]>, Answer)>,
+    answers: Vec<(Box<[u8]>, TransactionAnswer)>,
 }
 
 impl Transaction {
@@ -86,31 +86,31 @@ impl Transaction {
     /// the same. Ends with [`Error::NotReadBack`] where what a write before it makes of the record cannot be told.
     ///
     /// # Errors
-    /// As the operation itself; [`Error::Ended`]; where [`Error::is_conflict`], it can only be begun anew.
+    /// As the operation itself; [`Error::Ended`]; where [`Error::is_conflict`], it can only be begun again.
     pub async fn read<R>(&self, operation: Operation<'_, R>) -> Result<R, Error> {
         let read = operation.brings();
         let key = operation.key().to_vec();
         let item = operation.item(None).map_err(|unfit| Error::about(&key, Reason::Unfit(unfit)))?;
         let found = self.with(|buffer| buffer.find(&item))?;
         let answer = match found {
-            Found::Known(answer) => answer,
-            Found::Unknown => {
+            BufferLookup::Known(answer) => answer,
+            BufferLookup::Unknown => {
                 let answer = self.fetch(&operation).await?;
                 self.with(|buffer| buffer.note(&item, &answer))?
                     .map_err(|reason| Error::about(&key, reason))?;
                 answer
             }
-            Found::Under => {
+            BufferLookup::Under => {
                 let base = operation.keyspace().lookup(&key);
                 let answer = self.fetch(&base).await?;
                 let whole = base.item(None).map_err(|unfit| Error::about(&key, Reason::Unfit(unfit)))?;
                 let noted = self.with(|buffer| buffer.note(&whole, &answer).map(|()| buffer.find(&item)))?;
                 match noted.map_err(|reason| Error::about(&key, reason))? {
-                    Found::Known(answer) => answer,
+                    BufferLookup::Known(answer) => answer,
                     _ => return Err(Error::NotReadBack { key: key.into() }),
                 }
             }
-            Found::Never => return Err(Error::NotReadBack { key: key.into() }),
+            BufferLookup::Never => return Err(Error::NotReadBack { key: key.into() }),
         };
         match read(answer) {
             Some(Ok(brought)) => Ok(brought),
@@ -173,13 +173,13 @@ impl Transaction {
     ///
     /// # Errors
     /// Where [`Error::is_conflict`], something that was read has changed, or it was in others' way: nothing was done, and it
-    /// may be begun anew. [`Reason::Aborted`] counts writes, in their order. After [`Error::is_unknown`] it was done whole, or not at all. A transaction of nothing is refused.
-    pub async fn commit(self) -> Result<Committed, Error> {
+    /// may be begun again. [`Reason::Aborted`] counts writes, in their order. After [`Error::is_unknown`] it was done whole, or not at all. A transaction of nothing is refused.
+    pub async fn commit(self) -> Result<CommittedTransaction, Error> {
         let mut buffer = self.lock().take().ok_or(Error::Ended)?;
         self.stage_too_many(&mut buffer).await?;
         let commit = buffer.into_commit();
         if let Some(version) = commit.is_settled {
-            return Ok(Committed { version, answers: Vec::new() });
+            return Ok(CommittedTransaction { version, answers: Vec::new() });
         }
         let keys: Vec<Box<[u8]>> = commit.items.iter().map(|item| item.key().into()).collect();
         let checks = commit.checks;
@@ -192,12 +192,12 @@ impl Transaction {
         };
         let staged = commit.items.iter().filter(|item| item.is_ahead()).count() as u64;
         let limit_us = self.client.limit_us().saturating_add(staged * STAGED_ITEM_US);
-        let request = Request::transaction(commit.items, limit_us);
+        let request = SessionRequest::transaction(commit.items, limit_us);
         let request = request.map_err(|unfit| Error::general(Reason::Unfit(unfit)))?;
         match self.client.submit(request).await.unwrap_or(Err(Reason::Closed)).map_err(about)? {
             Reply::Transacted { version, answers } => {
                 let answers = keys.into_iter().zip(answers).skip(commit.checks).collect();
-                Ok(Committed { version, answers })
+                Ok(CommittedTransaction { version, answers })
             }
             _ => Err(Error::Unexpected),
         }
@@ -208,7 +208,7 @@ impl Transaction {
         self.lock().take();
     }
 
-    async fn fetch<R>(&self, operation: &Operation<'_, R>) -> Result<Answer, Error> {
+    async fn fetch<R>(&self, operation: &Operation<'_, R>) -> Result<TransactionAnswer, Error> {
         let about = |reason| Error::about(operation.key(), reason);
         let request = operation.request().map_err(|failure| about(Reason::Answer { failure }))?;
         match self.client.submit(request).await.unwrap_or(Err(Reason::Closed)) {
@@ -227,7 +227,7 @@ impl Transaction {
     }
 }
 
-impl Committed {
+impl CommittedTransaction {
     /// The version of all that it has changed; of what it had read, if it changed nothing.
     #[must_use]
     pub fn version(&self) -> Timestamp {
@@ -239,7 +239,7 @@ impl Committed {
     /// # Errors
     /// That write was not done, while the rest was: the record is of the other type, or no number.
     pub fn brought<R>(&self, promise: &Promise<R>) -> Result<R, Error> {
-        let (key, answer): (&[u8], Answer) = match promise.source {
+        let (key, answer): (&[u8], TransactionAnswer) = match promise.source {
             Source::Write(place) => {
                 let (key, answer) = self.answers.get(place).ok_or(Error::Unexpected)?;
                 (key, answer.clone())

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use zerohop_session::Reply;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::messages::{Change, Operation, Write};
+use zerohop_wire::messages::{RecordOperation, RecordWrite, WriteChange};
 
 /// A whole record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,10 +30,10 @@ impl Local {
     }
 
     /// What these writes make of a record; `None`: what it was before is needed for that. Errors: one of them cannot be told.
-    pub(super) fn after(base: Option<Self>, writes: &[Operation<'_>]) -> Result<Option<Self>, ()> {
+    pub(super) fn after(base: Option<Self>, writes: &[RecordOperation<'_>]) -> Result<Option<Self>, ()> {
         let mut local = base;
         for write in writes {
-            if let Operation::Write(Write { change, .. }) = write {
+            if let RecordOperation::Write(RecordWrite { change, .. }) = write {
                 local = apply(local, change)?;
             }
         }
@@ -55,31 +55,33 @@ impl Local {
 
 /// What one write makes of a record that is known, or not. Conditions hold: otherwise nothing of the transaction is done.
 /// What the record's type does not allow changes nothing.
-fn apply(local: Option<Local>, change: &Change<'_>) -> Result<Option<Local>, ()> {
+fn apply(local: Option<Local>, change: &WriteChange<'_>) -> Result<Option<Local>, ()> {
     let known = match (change, local) {
-        (Change::Insert { value, .. }, _) => return Ok(Some(Local::Bytes(value.to_vec()))),
-        (Change::Remove, _) => return Ok(Some(Local::Absent)),
-        (Change::CompareSwap { new, .. }, _) => {
+        (WriteChange::Insert { value, .. }, _) => return Ok(Some(Local::Bytes(value.to_vec()))),
+        (WriteChange::Remove, _) => return Ok(Some(Local::Absent)),
+        (WriteChange::CompareSwap { new, .. }, _) => {
             return Ok(Some(new.map_or(Local::Absent, |new| Local::Bytes(new.to_vec()))));
         }
-        (Change::Expire { .. }, local) => return Ok(local),
-        (Change::SetBit { .. } | Change::Transform(_) | Change::Trim { .. }, _) => return Err(()),
+        (WriteChange::Expire { .. }, local) => return Ok(local),
+        (WriteChange::SetBit { .. } | WriteChange::Transform(_) | WriteChange::Trim { .. }, _) => {
+            return Err(());
+        }
         (_, None) => return Ok(None),
         (_, Some(known)) => known,
     };
     Ok(Some(match (change, known) {
-        (Change::Extend { bytes }, Local::Absent) => Local::Bytes(bytes.to_vec()),
-        (Change::Extend { bytes }, Local::Bytes(mut all)) => {
+        (WriteChange::Extend { bytes }, Local::Absent) => Local::Bytes(bytes.to_vec()),
+        (WriteChange::Extend { bytes }, Local::Bytes(mut all)) => {
             all.extend_from_slice(bytes);
             Local::Bytes(all)
         }
-        (Change::Append { values }, Local::Absent) => Local::List(values.iter().map(copied).collect()),
-        (Change::Append { values }, Local::List(mut all)) => {
+        (WriteChange::Append { values }, Local::Absent) => Local::List(values.iter().map(copied).collect()),
+        (WriteChange::Append { values }, Local::List(mut all)) => {
             all.extend(values.iter().map(copied));
             Local::List(all)
         }
-        (Change::Increment { delta }, Local::Absent) => Local::Bytes(delta.to_string().into_bytes()),
-        (Change::Increment { delta }, Local::Bytes(text)) => {
+        (WriteChange::Increment { delta }, Local::Absent) => Local::Bytes(delta.to_string().into_bytes()),
+        (WriteChange::Increment { delta }, Local::Bytes(text)) => {
             let number = std::str::from_utf8(&text).ok().and_then(|text| text.parse::<i64>().ok());
             match number.and_then(|number| number.checked_add(*delta)) {
                 Some(sum) => Local::Bytes(sum.to_string().into_bytes()),
@@ -96,14 +98,14 @@ fn copied(value: &[u8]) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use zerohop_wire::Many;
+    use zerohop_wire::Elements;
     use zerohop_wire::messages::{Condition, Expiry, Range};
 
     use super::*;
 
-    fn after(base: Option<Local>, changes: &[Change<'_>]) -> Result<Option<Local>, ()> {
-        fn write(change: Change<'_>) -> Operation<'_> {
-            Operation::Write(Write { key: b"k", condition: Condition::Always, change })
+    fn after(base: Option<Local>, changes: &[WriteChange<'_>]) -> Result<Option<Local>, ()> {
+        fn write(change: WriteChange<'_>) -> RecordOperation<'_> {
+            RecordOperation::Write(RecordWrite { key: b"k", condition: Condition::Always, change })
         }
         Local::after(base, &changes.iter().copied().map(write).collect::<Vec<_>>())
     }
@@ -114,21 +116,21 @@ mod tests {
 
     #[test]
     fn writes_lie_over_what_was_read() {
-        let insert = Change::Insert { value: b"4", expiry: Expiry::Never };
-        let add = Change::Increment { delta: 3 };
-        let extend = Change::Extend { bytes: b"!" };
+        let insert = WriteChange::Insert { value: b"4", expiry: Expiry::Never };
+        let add = WriteChange::Increment { delta: 3 };
+        let extend = WriteChange::Extend { bytes: b"!" };
         assert_eq!(after(None, &[insert, add, extend]), Ok(Some(bytes("7!"))));
         assert_eq!(after(None, &[add]), Ok(None));
         assert_eq!(after(Some(Local::Absent), &[add, add]), Ok(Some(bytes("6"))));
         assert_eq!(after(Some(bytes("x")), &[add]), Ok(Some(bytes("x"))));
-        assert_eq!(after(Some(bytes("x")), &[Change::Remove]), Ok(Some(Local::Absent)));
-        let swap = Change::CompareSwap { expected: None, new: Some(b"new") };
+        assert_eq!(after(Some(bytes("x")), &[WriteChange::Remove]), Ok(Some(Local::Absent)));
+        let swap = WriteChange::CompareSwap { expected: None, new: Some(b"new") };
         assert_eq!(after(None, &[swap]), Ok(Some(bytes("new"))));
         let values: [&[u8]; 1] = [b"v"];
-        let append = Change::Append { values: Many::given(&values) };
+        let append = WriteChange::Append { values: Elements::given(&values) };
         let list = |count| Local::List(vec![Bytes::from_static(b"v"); count]);
         assert_eq!(after(Some(list(1)), &[append, append]), Ok(Some(list(3))));
         assert_eq!(after(Some(bytes("x")), &[append]), Ok(Some(bytes("x"))));
-        assert_eq!(after(Some(list(1)), &[Change::Trim { keep: Range::ALL }]), Err(()));
+        assert_eq!(after(Some(list(1)), &[WriteChange::Trim { keep: Range::ALL }]), Err(()));
     }
 }

@@ -4,9 +4,9 @@ use std::future::Future;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use zerohop_session::Error as Reason;
+use zerohop_session::SessionError as Reason;
 
-use super::{Committed, Transaction};
+use super::{CommittedTransaction, Transaction};
 use crate::client::{Client, seed};
 use crate::error::Error;
 use crate::limits::{BACKOFF_MAX, BACKOFF_MIN};
@@ -38,7 +38,7 @@ impl Client {
     pub async fn transaction_with_outcome<R, F>(
         &self,
         mut work: impl FnMut(Transaction) -> F,
-    ) -> Result<(R, Option<Committed>), Error>
+    ) -> Result<(R, Option<CommittedTransaction>), Error>
     where
         F: Future<Output = Result<R, Error>>,
     {

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use tokio::sync::oneshot;
-use zerohop_session::{Error as Reason, Item, Reply, Request, StageId};
+use zerohop_session::{CompositeItem, Reply, SessionError as Reason, SessionRequest, StageId};
 use zerohop_wire::ids::KeyspaceId;
 
 use super::buffer::Buffer;
@@ -64,25 +64,25 @@ impl Transaction {
 
     /// Has what is staged stay where nothing was staged for long.
     async fn renew(&self, due: Vec<(KeyspaceId, u64)>) -> Result<(), Reason> {
-        let stay = |(keyspace, cell)| Request::stay_staged(keyspace, cell, self.client.limit_us());
-        let sent: Vec<Answer> = due.into_iter().map(|one| self.client.submit(stay(one))).collect();
+        let stay = |(keyspace, cell)| SessionRequest::stay_staged(keyspace, cell, self.client.limit_us());
+        let sent: Vec<StageAnswer> = due.into_iter().map(|one| self.client.submit(stay(one))).collect();
         for answer in sent {
             staged(answer).await?;
         }
         Ok(())
     }
 
-    fn send_ahead(&self, item: &Item, cell: u64) -> Answer {
-        self.client.submit(Request::stage(item, cell, self.client.limit_us()))
+    fn send_ahead(&self, item: &CompositeItem, cell: u64) -> StageAnswer {
+        self.client.submit(SessionRequest::stage(item, cell, self.client.limit_us()))
     }
 }
 
-type Answer = oneshot::Receiver<Result<Reply, Reason>>;
+type StageAnswer = oneshot::Receiver<Result<Reply, Reason>>;
 
 /// Waits for the first of those under way: which write, how long, and its answer. How many bytes it had.
 async fn one_is_staged(
     buffer: &mut Buffer,
-    under_way: &mut VecDeque<(usize, usize, Answer)>,
+    under_way: &mut VecDeque<(usize, usize, StageAnswer)>,
 ) -> Result<usize, Error> {
     let Some((at, length, answer)) = under_way.pop_front() else { return Ok(0) };
     let id = staged(answer).await.map_err(|reason| {
@@ -93,7 +93,7 @@ async fn one_is_staged(
     Ok(length)
 }
 
-async fn staged(answer: Answer) -> Result<StageId, Reason> {
+async fn staged(answer: StageAnswer) -> Result<StageId, Reason> {
     match answer.await.unwrap_or(Err(Reason::Closed)) {
         Ok(Reply::Staged(id)) => Ok(id),
         // Nothing has begun that anybody could see.

@@ -11,21 +11,21 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use zerohop_client::DropOptions;
 use zerohop_client::{
-    Blocking, BlockingClient, Client, Condition, Error, Failure, Options, Reason, Record, Ttl,
+    Blocking, BlockingClient, Client, ClientOptions, Condition, Error, Failure, Reason, Record, Ttl,
 };
 use zerohop_placement::{Address, ClusterMap, Node, NodeState};
 use zerohop_wire::admin::{
-    AdminAnswer, AdminRequest, Answer as Says, Ask, KeyspaceDrop, KeyspaceStatus, REFUSED_CLOSING,
-    REFUSED_FAILED, REFUSED_UNKNOWN, Refused,
+    AdminAnswer, AdminQuestion, AdminRefusal, AdminReply as Says, AdminRequest, KeyspaceDrop, KeyspaceStatus,
+    REFUSED_CLOSING, REFUSED_FAILED, REFUSED_UNKNOWN,
 };
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
-use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Many, pack};
+use zerohop_wire::{DecodeResult, Decoder, Elements, Encoder, Envelope, Features, pack};
 
 #[derive(Default)]
-struct Store {
+struct FakeStore {
     records: BTreeMap<Vec<u8>, Record2>,
-    outcomes: BTreeMap<(SessionId, PartitionId, u64), Kept>,
+    outcomes: BTreeMap<(SessionId, PartitionId, u64), FakeOutcome>,
     applied: u64,
     /// Writes after which the connection is dropped unanswered.
     drop_after: Vec<u64>,
@@ -42,17 +42,17 @@ enum Record2 {
 }
 
 #[derive(Clone)]
-enum Kept {
+enum FakeOutcome {
     Done(u64, u64),
     Failed(Failure<'static>),
 }
 
-struct Server {
+struct FakeServer {
     address: String,
-    store: Arc<Mutex<Store>>,
+    store: Arc<Mutex<FakeStore>>,
 }
 
-async fn serve() -> Server {
+async fn serve() -> FakeServer {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let node = Node {
@@ -64,7 +64,7 @@ async fn serve() -> Server {
         instances: vec![Address::new(&address).unwrap()],
     };
     let map = Arc::new(ClusterMap::of_one_node(node, 3).unwrap());
-    let store = Arc::new(Mutex::new(Store::default()));
+    let store = Arc::new(Mutex::new(FakeStore::default()));
     let shared = Arc::clone(&store);
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
@@ -72,16 +72,16 @@ async fn serve() -> Server {
             tokio::spawn(talk(stream, Arc::clone(&map), Arc::clone(&shared)));
         }
     });
-    Server { address, store }
+    FakeServer { address, store }
 }
 
-async fn talk(mut stream: TcpStream, map: Arc<ClusterMap>, store: Arc<Mutex<Store>>) {
+async fn talk(mut stream: TcpStream, map: Arc<ClusterMap>, store: Arc<Mutex<FakeStore>>) {
     let (mut input, mut scratch) = (Vec::new(), Vec::new());
     let decoder = Decoder::agreed(1, Features::LZ4);
     loop {
         let mut out = Vec::new();
         let mut at = 0;
-        while let Decoded::Frame { frame, used } = decoder.decode(&input[at..]) {
+        while let DecodeResult::Frame { frame, used } = decoder.decode(&input[at..]) {
             at += used;
             let message = frame.message(&mut scratch).unwrap();
             if answer(&frame.envelope, message, &map, &mut store.lock().unwrap(), &mut out).is_none() {
@@ -102,7 +102,7 @@ fn answer(
     envelope: &Envelope,
     message: Message<'_>,
     map: &ClusterMap,
-    store: &mut Store,
+    store: &mut FakeStore,
     out: &mut Vec<u8>,
 ) -> Option<()> {
     let envelope = Envelope { time_out_ms: 0, ..*envelope };
@@ -129,15 +129,17 @@ fn answer(
             let (mut packed, mut count) = (Vec::new(), 0);
             for (sequence, operation) in batch.numbered() {
                 match operation {
-                    Operation::Read(read) => store.read(&read, |answer| pack(&answer, &mut packed).unwrap()),
-                    Operation::Write(write) => {
+                    RecordOperation::Read(read) => {
+                        store.read(&read, |answer| pack(&answer, &mut packed).unwrap())
+                    }
+                    RecordOperation::Write(write) => {
                         let kept = store.write(envelope.partition, batch.stamp, sequence, &write)?;
                         pack(&kept_answer(&kept), &mut packed).unwrap();
                     }
                 }
                 count += 1;
             }
-            say(&Message::BatchAnswer(Many::packed(count, &packed).unwrap()));
+            say(&Message::BatchAnswer(Elements::packed(count, &packed).unwrap()));
         }
         Message::Scan(scan) => {
             let keyspace = map.keyspace(envelope.keyspace).unwrap();
@@ -150,7 +152,7 @@ fn answer(
                 .filter(here)
                 .map(|key| ScannedKey { key, record: RecordType::Bytes, version: Timestamp(1) })
                 .collect();
-            say(&Message::Answer(Ok(Outcome::Page { next: &[], keys: Many::given(&keys) })));
+            say(&Message::Answer(Ok(Outcome::Page { next: &[], keys: Elements::given(&keys) })));
         }
         Message::Admin(Admin { encoded }) => {
             store.asked.push(AdminRequest::from_bytes(encoded).unwrap());
@@ -162,8 +164,8 @@ fn answer(
     Some(())
 }
 
-impl Store {
-    fn read(&self, read: &Read<'_>, tell: impl FnOnce(zerohop_wire::messages::Answer<'_>)) {
+impl FakeStore {
+    fn read(&self, read: &RecordRead<'_>, tell: impl FnOnce(zerohop_wire::messages::OperationAnswer<'_>)) {
         let version = Timestamp(self.applied + 1);
         match (self.records.get(read.key), read.query) {
             (None, _) => tell(Err(Failure::NotFound)),
@@ -178,7 +180,7 @@ impl Store {
             }
             (Some(Record2::List(values)), _) => {
                 let values: Vec<&[u8]> = values.iter().map(|value| &value[..]).collect();
-                let (length, values) = (values.len() as u64, Many::given(&values[..]));
+                let (length, values) = (values.len() as u64, Elements::given(&values[..]));
                 tell(Ok(Outcome::List { version, length, first: 0, values }));
             }
         }
@@ -189,8 +191,8 @@ impl Store {
         at: PartitionId,
         stamp: Stamp,
         sequence: Sequence,
-        write: &Write<'_>,
-    ) -> Option<Kept> {
+        write: &RecordWrite<'_>,
+    ) -> Option<FakeOutcome> {
         let place = (stamp.session, at, sequence.0);
         if let Some(kept) = self.outcomes.get(&place) {
             return Some(kept.clone());
@@ -204,41 +206,43 @@ impl Store {
         Some(kept)
     }
 
-    fn apply(&mut self, write: &Write<'_>) -> Kept {
+    fn apply(&mut self, write: &RecordWrite<'_>) -> FakeOutcome {
         let version = self.applied;
         let found = self.records.get(write.key).cloned();
         if write.condition == Condition::IfAbsent && found.is_some() {
             let failure = Failure::ConditionFailed { version: Timestamp(1), found: Some(RecordType::Bytes) };
-            return Kept::Failed(failure);
+            return FakeOutcome::Failed(failure);
         }
         let (record, number) = match write.change {
-            Change::Insert { value, .. } => (Record2::Bytes(value.to_vec()), 0),
-            Change::Remove => {
-                return Kept::Done(version, u64::from(self.records.remove(write.key).is_some()));
+            WriteChange::Insert { value, .. } => (Record2::Bytes(value.to_vec()), 0),
+            WriteChange::Remove => {
+                return FakeOutcome::Done(version, u64::from(self.records.remove(write.key).is_some()));
             }
-            Change::Append { values } => {
+            WriteChange::Append { values } => {
                 let mut list = match found {
                     Some(Record2::List(list)) => list,
                     None => Vec::new(),
-                    Some(_) => return Kept::Failed(Failure::WrongType { found: RecordType::Bytes }),
+                    Some(_) => return FakeOutcome::Failed(Failure::WrongType { found: RecordType::Bytes }),
                 };
                 list.extend(values.iter().map(<[u8]>::to_vec));
                 let number = list.len() as u64;
                 (Record2::List(list), number)
             }
-            Change::Expire { .. } if found.is_none() => return Kept::Failed(Failure::NotFound),
-            Change::Expire { .. } => return Kept::Done(version, 0),
+            WriteChange::Expire { .. } if found.is_none() => return FakeOutcome::Failed(Failure::NotFound),
+            WriteChange::Expire { .. } => return FakeOutcome::Done(version, 0),
             other => panic!("the tests do not use {other:?}"),
         };
         self.records.insert(write.key.to_vec(), record);
-        Kept::Done(version, number)
+        FakeOutcome::Done(version, number)
     }
 }
 
-fn kept_answer(kept: &Kept) -> zerohop_wire::messages::Answer<'_> {
+fn kept_answer(kept: &FakeOutcome) -> zerohop_wire::messages::OperationAnswer<'_> {
     match kept {
-        Kept::Done(version, number) => Ok(Outcome::Done { version: Timestamp(*version), number: *number }),
-        Kept::Failed(failure) => Err(failure.clone()),
+        FakeOutcome::Done(version, number) => {
+            Ok(Outcome::Done { version: Timestamp(*version), number: *number })
+        }
+        FakeOutcome::Failed(failure) => Err(failure.clone()),
     }
 }
 
@@ -294,7 +298,7 @@ async fn a_write_whose_connection_drops_unanswered_is_done_once() {
 #[tokio::test]
 async fn batches_and_large_values_arrive_whole() {
     let server = serve().await;
-    let options = Options { compress_from_bytes: Some(4096), ..Options::default() };
+    let options = ClientOptions { compress_from_bytes: Some(4096), ..ClientOptions::default() };
     let client = Client::connect_with(&[&server.address], options).await.unwrap();
     for client in [client, Client::connect(&server.address).await.unwrap()] {
         let keyspace = client.keyspace("default").await.unwrap();
@@ -302,9 +306,9 @@ async fn batches_and_large_values_arrive_whole() {
         keyspace.insert("large", &large).await.unwrap();
         assert_eq!(keyspace.lookup_bytes("large").await.unwrap().as_deref(), Some(&large[..]));
         let keys: Vec<String> = (0..500).map(|at| format!("key-{at}")).collect();
-        let change = Change::Insert { value: b"v", expiry: Expiry::Never };
-        let write = |key| Operation::Write(Write { key, condition: Condition::Always, change });
-        let operations: Vec<Operation<'_>> = keys.iter().map(|key| write(key.as_bytes())).collect();
+        let change = WriteChange::Insert { value: b"v", expiry: Expiry::Never };
+        let write = |key| RecordOperation::Write(RecordWrite { key, condition: Condition::Always, change });
+        let operations: Vec<RecordOperation<'_>> = keys.iter().map(|key| write(key.as_bytes())).collect();
         let results = keyspace.batch(&operations).await;
         assert!(results.len() == 500 && results.iter().all(Result::is_ok));
         let (mut scan, mut found) = (keyspace.scan("key-"), 0);
@@ -346,7 +350,7 @@ async fn a_server_that_is_away_is_an_error_at_the_deadline() {
     // A slow machine refuses nobody before an early deadline.
     for tries in 0.. {
         let connect_deadline = Duration::from_millis(200 << tries);
-        let options = Options { connect_deadline, ..Options::default() };
+        let options = ClientOptions { connect_deadline, ..ClientOptions::default() };
         let error = Client::connect_with(&[&address], options).await.unwrap_err();
         let Error::Operation { reason, .. } = &error else { panic!("{error}") };
         assert!(matches!(**reason, Reason::Deadline { .. }));
@@ -383,13 +387,13 @@ fn the_blocking_face_needs_no_runtime_and_refuses_to_stop_one() {
 
 fn under_way(reason: &str) -> Option<AdminAnswer> {
     let (code, reason) = (REFUSED_CLOSING.to_owned(), reason.to_owned());
-    Some(AdminAnswer::of(Says::Refused(Refused { code, reason, keyspace: 9 })))
+    Some(AdminAnswer::of(Says::Refused(AdminRefusal { code, reason, keyspace: 9 })))
 }
 
-fn drops(server: &Server) -> Vec<KeyspaceDrop> {
+fn drops(server: &FakeServer) -> Vec<KeyspaceDrop> {
     let asked = std::mem::take(&mut server.store.lock().unwrap().asked);
     let drops = asked.into_iter().map(|request| match request.ask {
-        Some(Ask::DropKeyspace(drop)) => drop,
+        Some(AdminQuestion::DropKeyspace(drop)) => drop,
         other => panic!("{other:?}"),
     });
     drops.collect()

@@ -9,21 +9,21 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use zerohop_client::{
-    AbortReason, Blocking, BlockingClient, Client, Condition, Error, Failure, Options, Reason, Record,
-    Transform, Unfit,
+    AbortReason, Blocking, BlockingClient, Client, ClientOptions, Condition, Error, Failure,
+    InvalidTransaction, Reason, Record, Transform,
 };
 use zerohop_placement::{Address, ClusterMap, Node, NodeState};
 use zerohop_transaction::codec::decode_parts;
-use zerohop_transaction::{Body, Items};
+use zerohop_transaction::{ItemBody, Items};
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
-use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Many, pack};
+use zerohop_wire::{DecodeResult, Decoder, Elements, Encoder, Envelope, Features, pack};
 
 use crate::give_up::GIVE_UP_AFTER;
 
 /// Bytes records with versions.
 #[derive(Clone, Default)]
-struct Store {
+struct VersionedBytes {
     records: BTreeMap<Vec<u8>, (Timestamp, Vec<u8>)>,
     clock: u64,
     transactions: u64,
@@ -35,7 +35,7 @@ struct Store {
     reads_asked: usize,
 }
 
-async fn serve() -> (String, Arc<Mutex<Store>>) {
+async fn serve() -> (String, Arc<Mutex<VersionedBytes>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let node = Node {
@@ -47,7 +47,7 @@ async fn serve() -> (String, Arc<Mutex<Store>>) {
         instances: vec![Address::new(&address).unwrap()],
     };
     let map = Arc::new(ClusterMap::of_one_node(node, 3).unwrap());
-    let store = Arc::new(Mutex::new(Store { clock: 100, ..Store::default() }));
+    let store = Arc::new(Mutex::new(VersionedBytes { clock: 100, ..VersionedBytes::default() }));
     let shared = Arc::clone(&store);
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
@@ -57,12 +57,12 @@ async fn serve() -> (String, Arc<Mutex<Store>>) {
     (address, store)
 }
 
-async fn talk(mut stream: TcpStream, map: Arc<ClusterMap>, store: Arc<Mutex<Store>>) {
+async fn talk(mut stream: TcpStream, map: Arc<ClusterMap>, store: Arc<Mutex<VersionedBytes>>) {
     let (mut input, mut scratch) = (Vec::new(), Vec::new());
     let decoder = Decoder::agreed(1, Features::LZ4);
     loop {
         let (mut out, mut at) = (Vec::new(), 0);
-        while let Decoded::Frame { frame, used } = decoder.decode(&input[at..]) {
+        while let DecodeResult::Frame { frame, used } = decoder.decode(&input[at..]) {
             at += used;
             let message = frame.message(&mut scratch).unwrap();
             answer(&frame.envelope, message, &map, &mut store.lock().unwrap(), &mut out);
@@ -75,7 +75,13 @@ async fn talk(mut stream: TcpStream, map: Arc<ClusterMap>, store: Arc<Mutex<Stor
     }
 }
 
-fn answer(envelope: &Envelope, message: Message<'_>, map: &ClusterMap, store: &mut Store, out: &mut Vec<u8>) {
+fn answer(
+    envelope: &Envelope,
+    message: Message<'_>,
+    map: &ClusterMap,
+    store: &mut VersionedBytes,
+    out: &mut Vec<u8>,
+) {
     let envelope = Envelope { time_out_ms: 0, ..*envelope };
     let mut say = |message: &Message<'_>| Encoder::default().encode(&envelope, message, out).unwrap();
     match message {
@@ -100,7 +106,7 @@ fn answer(envelope: &Envelope, message: Message<'_>, map: &ClusterMap, store: &m
                 return;
             }
             for (envelope, key) in std::mem::take(&mut store.reads) {
-                store.read(&Read { key: &key, query: Query::Lookup }, |answer| {
+                store.read(&RecordRead { key: &key, query: Query::Lookup }, |answer| {
                     Encoder::default().encode(&envelope, &Message::Answer(answer), out).unwrap();
                 });
             }
@@ -113,16 +119,16 @@ fn answer(envelope: &Envelope, message: Message<'_>, map: &ClusterMap, store: &m
         Message::Batch(batch) => {
             let (mut packed, mut count) = (Vec::new(), 0);
             for operation in batch.operations.iter() {
-                let Operation::Read(read) = operation else { panic!("only reads are batched here") };
+                let RecordOperation::Read(read) = operation else { panic!("only reads are batched here") };
                 store.read(&read, |answer| pack(&answer, &mut packed).unwrap());
                 count += 1;
             }
-            say(&Message::BatchAnswer(Many::packed(count, &packed).unwrap()));
+            say(&Message::BatchAnswer(Elements::packed(count, &packed).unwrap()));
         }
         Message::Transact(transact) => match store.transact(transact.parts) {
             Ok((version, packed)) => {
-                let answers = Many::all(&packed).unwrap();
-                say(&Message::Transacted(Transacted { version, answers }));
+                let answers = Elements::all(&packed).unwrap();
+                say(&Message::Transacted(TransactionDone { version, answers }));
             }
             Err(failure) => say(&Message::Answer(Err(failure))),
         },
@@ -130,12 +136,12 @@ fn answer(envelope: &Envelope, message: Message<'_>, map: &ClusterMap, store: &m
     }
 }
 
-impl Store {
+impl VersionedBytes {
     fn version(&self, key: &[u8]) -> Timestamp {
         self.records.get(key).map_or(Timestamp::ZERO, |(version, _)| *version)
     }
 
-    fn read(&self, read: &Read<'_>, tell: impl FnOnce(Answer<'_>)) {
+    fn read(&self, read: &RecordRead<'_>, tell: impl FnOnce(OperationAnswer<'_>)) {
         if let Query::Confirm { version } = read.query {
             let number = u64::from(self.version(read.key) == version);
             return tell(Ok(Outcome::Done { version, number }));
@@ -148,21 +154,21 @@ impl Store {
         }
     }
 
-    fn write(&mut self, write: &Write<'_>, version: Timestamp) -> Answer<'static> {
+    fn write(&mut self, write: &RecordWrite<'_>, version: Timestamp) -> OperationAnswer<'static> {
         let found = self.records.get(write.key).map(|(_, bytes)| bytes.clone());
         if write.condition == Condition::IfAbsent && found.is_some() {
             let found = Some(RecordType::Bytes);
             return Err(Failure::ConditionFailed { version: self.version(write.key), found });
         }
         let (bytes, outcome) = match write.change {
-            Change::Insert { value, .. } => (value.to_vec(), Outcome::Done { version, number: 0 }),
-            Change::Increment { delta } => {
+            WriteChange::Insert { value, .. } => (value.to_vec(), Outcome::Done { version, number: 0 }),
+            WriteChange::Increment { delta } => {
                 let text = String::from_utf8(found.unwrap_or(b"0".to_vec())).unwrap();
                 let Ok(value) = text.parse::<i64>() else { return Err(Failure::NotANumber) };
                 let value = value + delta;
                 (value.to_string().into_bytes(), Outcome::Counter { version, value })
             }
-            Change::Remove => {
+            WriteChange::Remove => {
                 let number = u64::from(self.records.remove(write.key).is_some());
                 return Ok(Outcome::Done { version, number });
             }
@@ -184,15 +190,16 @@ impl Store {
             let Items::Inline(items) = &one.items else { panic!("nothing is staged here") };
             for (item, one) in (0..).zip(items) {
                 let aborted = |reason| Err(Failure::Aborted { reason, part, item });
-                let Body::Inline(bytes) = &one.body else { panic!("nothing is staged here") };
-                let operation = Many::<Operation<'_>>::packed(1, bytes).unwrap().iter().next().unwrap();
+                let ItemBody::Inline(bytes) = &one.body else { panic!("nothing is staged here") };
+                let operation =
+                    Elements::<RecordOperation<'_>>::packed(1, bytes).unwrap().iter().next().unwrap();
                 if one.seen.is_some_and(|seen| seen != self.version(operation.key())) {
                     return aborted(AbortReason::ReadChanged);
                 }
-                let mut told = |answer: Answer<'_>| pack(&ItemAnswer(answer), &mut packed).unwrap();
+                let mut told = |answer: OperationAnswer<'_>| pack(&ItemAnswer(answer), &mut packed).unwrap();
                 match operation {
-                    Operation::Read(read) => after.read(&read, told),
-                    Operation::Write(write) => match after.write(&write, version) {
+                    RecordOperation::Read(read) => after.read(&read, told),
+                    RecordOperation::Write(write) => match after.write(&write, version) {
                         Err(Failure::ConditionFailed { .. }) => return aborted(AbortReason::ConditionFailed),
                         answer => told(answer),
                     },
@@ -290,7 +297,10 @@ async fn several_records_are_read_in_one_round_with_what_was_written_over_them()
     assert!(matches!(tx.read_many(&all).await, Err(Error::NotReadBack { .. })));
     assert_eq!(tx.read_many::<&str>(&[]).await.unwrap(), []);
     let many = vec![(keyspace, "a"); 20_000];
-    assert!(matches!(reason(&tx.read_many(&many).await.unwrap_err()), Reason::Unfit(Unfit::Items { .. })));
+    assert!(matches!(
+        reason(&tx.read_many(&many).await.unwrap_err()),
+        Reason::Unfit(InvalidTransaction::Items { .. })
+    ));
 }
 
 #[tokio::test]
@@ -390,7 +400,7 @@ async fn conflicts_end_at_the_deadline_and_conditions_at_once() {
     let mut deadline = Duration::from_millis(300);
     loop {
         let before = store.lock().unwrap().transactions;
-        let options = Options { deadline, ..Options::default() };
+        let options = ClientOptions { deadline, ..ClientOptions::default() };
         let client = Client::connect_with(&[&address], options).await.unwrap();
         let keyspace = &client.keyspace("default").await.unwrap();
         let write = || client.transaction(|tx| async move { tx.insert(keyspace, "k", "v") });
@@ -428,7 +438,7 @@ async fn what_cannot_be_done_is_refused_with_words() {
     let client = Client::connect(&address).await.unwrap();
     let keyspace = client.keyspace("default").await.unwrap();
     let error = client.begin().commit().await.unwrap_err();
-    assert_eq!(reason(&error), &Reason::Unfit(Unfit::Empty));
+    assert_eq!(reason(&error), &Reason::Unfit(InvalidTransaction::Empty));
     let tx = client.begin();
     for number in 0..16_384 {
         tx.insert(&keyspace, &number.to_string(), "v").unwrap();
@@ -437,7 +447,7 @@ async fn what_cannot_be_done_is_refused_with_words() {
     assert!(error.to_string().contains("16385 operations in one transaction, 16384 are allowed"), "{error}");
     let tx = client.begin();
     let error = tx.write(keyspace.lookup("k")).unwrap_err();
-    assert_eq!(reason(&error), &Reason::Unfit(Unfit::NoWrite));
+    assert_eq!(reason(&error), &Reason::Unfit(InvalidTransaction::NoWrite));
     tx.write(keyspace.transform("k", Transform::add(1_u32))).unwrap();
     let error = tx.get(&keyspace, "k").await.unwrap_err();
     assert!(matches!(error, Error::NotReadBack { .. }), "{error}");
@@ -482,7 +492,7 @@ fn the_blocking_face_does_the_same() {
     });
 }
 
-fn transact_without_a_runtime(address: &str, store: &Mutex<Store>) {
+fn transact_without_a_runtime(address: &str, store: &Mutex<VersionedBytes>) {
     let client = BlockingClient::connect(address).unwrap();
     let keyspace = client.keyspace("default").unwrap();
     store.lock().unwrap().refuse = vec![AbortReason::ReadChanged];

@@ -7,14 +7,14 @@ use zerohop_placement::{Address, ClusterMap, MapDelta};
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
 use zerohop_wire::messages::ClusterId;
 
-use super::notice::Notice;
-use crate::command::{ManagerInfo, Outcome};
+use super::notice::LogNotice;
+use crate::command::{CommandOutcome, ManagerInfo};
 
 /// What is to be done, in the order in which effects come.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
+pub enum AgentEffect {
     /// The control log on disk: these bytes are appended to it, or take the place of all of it. To be synced, and then
-    /// [`super::Event::Persisted`] says so; in order, of several the last one's number is enough. Later effects need not
+    /// [`super::AgentEvent::Persisted`] says so; in order, of several the last one's number is enough. Later effects need not
     /// wait: what rests on it is held back inside.
     Persist {
         /// Counts persist effects.
@@ -36,10 +36,10 @@ pub enum Effect {
     },
     /// This is the cluster's name, which this node did not know: to be remembered in its folder.
     Cluster(ClusterId),
-    /// A map that is no older than this start: instances are to be opened with it, and then [`super::Event::Opened`]. It
+    /// A map that is no older than this start: instances are to be opened with it, and then [`super::AgentEvent::Opened`]. It
     /// is empty (epoch zero) where nobody has joined yet. Instances must not be opened with an older one: they remove
     /// partitions from their disks that the map does not give them. A node without a number has nothing to open: it says
-    /// `Opened` at once, and opens its instances, which are numbered then, on [`Effect::Joined`], with the map of
+    /// `Opened` at once, and opens its instances, which are numbered then, on [`AgentEffect::Joined`], with the map of
     /// [`super::Agent::map`]. Once.
     Open(Arc<ClusterMap>),
     /// The map has changed; nothing takes it back. For instances, clients that ask for the map, and the disk. The delta
@@ -57,17 +57,17 @@ pub enum Effect {
         /// The epoch of the map in which it joined.
         epoch: MapEpoch,
     },
-    /// The control group as last heard of: worth remembering as [`super::Settings::contacts`] of the next start.
+    /// The control group as last heard of: worth remembering as [`super::AgentSettings::contacts`] of the next start.
     Managers(Vec<ManagerInfo>),
     /// Groups of which members are instances of this node recover: where do their logs end? Answered by
-    /// [`super::Event::LogEnds`], for those that there are; asked again as long as they recover.
+    /// [`super::AgentEvent::LogEnds`], for those that there are; asked again as long as they recover.
     WantLogEnds(Vec<LogWanted>),
-    /// The answer to [`super::Event::Operate`].
+    /// The answer to [`super::AgentEvent::Operate`].
     Answered {
         /// Of the asker.
         token: u64,
         /// What became of it.
-        result: Result<Outcome, Unanswered>,
+        result: Result<CommandOutcome, NoOutcome>,
     },
     /// The group of a partition goes on with a log of which up to an interval may be missing. Said by every manager.
     MayHaveLost {
@@ -77,10 +77,10 @@ pub enum Effect {
         partition: PartitionId,
     },
     /// For the log.
-    Noted(Notice),
+    Noted(LogNotice),
     /// This process has no place in the cluster any more, and is to end; nothing else comes. Its instances must not serve
     /// on.
-    Ended(Ended),
+    Ended(EndReason),
 }
 
 /// A log whose end is to be told.
@@ -98,7 +98,7 @@ pub struct LogWanted {
 
 /// Why an operator has no outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unanswered {
+pub enum NoOutcome {
     /// Nobody decided it in time: the control group has no leader that this node reaches. Whether it will still be
     /// decided is open: look at the map.
     TimedOut,
@@ -106,7 +106,7 @@ pub enum Unanswered {
     Busy,
 }
 
-impl fmt::Display for Unanswered {
+impl fmt::Display for NoOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::TimedOut => {
@@ -117,11 +117,11 @@ impl fmt::Display for Unanswered {
     }
 }
 
-impl std::error::Error for Unanswered {}
+impl std::error::Error for NoOutcome {}
 
 /// Why a process has no place in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum EndReason {
     /// Another start of this node was told to the control group, which this one does not know of.
     AnotherStart {
         /// The node.
@@ -154,7 +154,7 @@ pub enum Ended {
     },
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for EndReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AnotherStart { node, .. } => write!(
@@ -180,4 +180,4 @@ impl fmt::Display for Ended {
     }
 }
 
-impl std::error::Error for Ended {}
+impl std::error::Error for EndReason {}

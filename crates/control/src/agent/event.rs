@@ -2,26 +2,26 @@
 
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEpoch, PartitionId};
 
-use crate::command::{Command, Drained, GroupStep, HeldLog, ManagerId};
+use crate::command::{ControlCommand, GroupStep, HeldLog, KeyspaceDrained, ManagerId};
 
 /// What happens to an agent. Events that come too often, or tell what is known, do no harm.
 #[derive(Clone, Debug)]
-pub enum Event<'a> {
+pub enum AgentEvent<'a> {
     /// Nothing but that time passes; due at [`super::Agent::wake_at`].
     Tick,
-    /// A message of another node's agent, as its [`super::Effect::Send`] had it. Lost, repeated and late ones do no harm.
+    /// A message of another node's agent, as its [`super::AgentEffect::Send`] had it. Lost, repeated and late ones do no harm.
     Received {
         /// The bytes of one message.
         bytes: &'a [u8],
     },
     /// Everything up to the persist effect of this number is durable.
     Persisted(u64),
-    /// The instances are opened, with the map of [`super::Effect::Open`] or a newer one. Only now does the node join.
+    /// The instances are opened, with the map of [`super::AgentEffect::Open`] or a newer one. Only now does the node join.
     Opened {
         /// Whether all logs that were there are whole, as recovery found them; false also if disks are new or were lost
         /// since the node's last start.
         intact: bool,
-        /// Whether the start that the map of [`super::Effect::Open`] names has ended in order, as all disks say: what it
+        /// Whether the start that the map of [`super::AgentEffect::Open`] names has ended in order, as all disks say: what it
         /// held durably in the end is all that it ever acknowledged, but for what is held in memory only.
         closed: bool,
     },
@@ -37,14 +37,14 @@ pub enum Event<'a> {
         /// The epoch of the group on which the instance decided.
         epoch: PartitionEpoch,
         /// What it wants.
-        wish: Wish,
+        wish: GroupRequest,
     },
     /// Nothing is under way in a keyspace that is being dropped, where an instance of this node is primary (`Effects::drained` of
     /// it).
-    Drained(Drained),
+    Drained(KeyspaceDrained),
     /// Somebody has a newer map (`Effects::fetch_map` of an instance, or a client's word).
     FetchMap,
-    /// Where logs end that [`super::Effect::WantLogEnds`] asked for. A log that does not stand for a whole state is told
+    /// Where logs end that [`super::AgentEffect::WantLogEnds`] asked for. A log that does not stand for a whole state is told
     /// with the end zero: it is chosen only if there is no other.
     LogEnds(Vec<HeldLog>),
     /// Another node's instance does not answer one of this node's, or this node's clients. To be told again as long as it
@@ -65,12 +65,12 @@ pub enum Event<'a> {
         /// How much.
         load: u32,
     },
-    /// The operator wants this done. Answered by [`super::Effect::Answered`], exactly once.
+    /// The operator wants this done. Answered by [`super::AgentEffect::Answered`], exactly once.
     Operate {
         /// By which the asker knows the answer.
         token: u64,
         /// What.
-        command: Command,
+        command: ControlCommand,
     },
     /// What time it is, in milliseconds since 1970. Due every second as long as [`super::Agent::wants_clock`].
     Clock {
@@ -88,7 +88,7 @@ pub enum Event<'a> {
 /// are instances here: a member that starts again raises the epoch of all its groups, so that no wish for an earlier start
 /// of it is granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Wish {
+pub enum GroupRequest {
     /// This follower has caught up (`Change::Admit`).
     Admit(InstanceId),
     /// This in-sync replica is one no more; the primary itself hands over (`Change::Remove`).
@@ -97,13 +97,13 @@ pub enum Wish {
     Keep,
 }
 
-impl Wish {
+impl GroupRequest {
     /// As a command has it.
     pub fn step(self) -> GroupStep {
         match self {
-            Wish::Admit(instance) => GroupStep::Admit(instance),
-            Wish::Remove(instance) => GroupStep::Exclude(instance),
-            Wish::Keep => GroupStep::Keep,
+            GroupRequest::Admit(instance) => GroupStep::Admit(instance),
+            GroupRequest::Remove(instance) => GroupStep::Exclude(instance),
+            GroupRequest::Keep => GroupStep::Keep,
         }
     }
 }

@@ -16,11 +16,11 @@ use std::sync::Arc;
 use zerohop_placement::{ClusterMap, NodeState};
 use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 
-use super::asks::Purpose;
-use super::message::Told;
-use super::{Agent, Effect, Ended};
+use super::message::ProposalAnswer;
+use super::proposals::Purpose;
+use super::{Agent, AgentEffect, EndReason};
 use crate::Time;
-use crate::command::{Command, Held, Join, Outcome, Refusal};
+use crate::command::{CommandOutcome, CommandRefusal, ControlCommand, HeldLogs, JoinNode};
 use crate::planted::{Bug, is_planted};
 
 /// Between two looks for a map that is new enough.
@@ -32,7 +32,7 @@ const DOUBLE_MS: u64 = 10_000;
 
 /// Where a start stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Start {
+pub(super) enum StartPhase {
     /// The cluster's name is not known yet.
     #[default]
     Nobody,
@@ -45,14 +45,14 @@ pub(super) enum Start {
     },
     Joining {
         replaces: Incarnation,
-        found: Found,
+        found: DiskState,
     },
     Joined,
 }
 
 /// What a start found on its disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct DiskState {
     /// All logs are whole.
     pub(super) intact: bool,
     /// The start before has ended in order.
@@ -61,13 +61,13 @@ pub(super) struct Found {
 
 /// A node and its instances, as the map has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Own {
+pub(super) struct OwnNode {
     pub(super) node: NodeId,
     pub(super) first_instance: InstanceId,
     pub(super) instances: u32,
 }
 
-impl Own {
+impl OwnNode {
     pub(super) fn has(&self, instance: InstanceId) -> bool {
         let first = self.first_instance.get();
         (first..first + self.instances).contains(&instance.get())
@@ -82,20 +82,20 @@ impl Own {
 impl Agent {
     pub(super) fn pass_time_starting(&mut self) {
         match self.start {
-            Start::Nobody if self.cluster_is_known() => {
-                self.start = Start::Looking;
+            StartPhase::Nobody if self.cluster_is_known() => {
+                self.start = StartPhase::Looking;
                 self.look();
             }
-            Start::Waiting { mark } if self.maps.mark >= mark || is_planted(Bug::OpensWithAnyMap) => {
+            StartPhase::Waiting { mark } if self.maps.mark >= mark || is_planted(Bug::OpensWithAnyMap) => {
                 let map = Arc::clone(self.map());
                 self.find_number(&map);
                 let own = self.settings.node.and_then(|node| map.node(node));
                 let replaces = own.map_or(Incarnation(0), |own| own.incarnation());
-                self.start = Start::Opening { replaces };
+                self.start = StartPhase::Opening { replaces };
                 self.maps.is_open = true;
-                self.effects.push(Effect::Open(map));
+                self.effects.push(AgentEffect::Open(map));
             }
-            Start::Waiting { .. } => {
+            StartPhase::Waiting { .. } => {
                 let at = self.now.after_ms(LOOK_MS);
                 self.fetch.next = self.fetch.next.min(at);
             }
@@ -105,21 +105,21 @@ impl Agent {
 
     /// A report of no logs at all, by nobody, is refused: that alone is known then.
     fn look(&mut self) {
-        let held = Held { node: NodeId(0), incarnation: self.settings.incarnation, logs: Vec::new() };
-        self.ask(Purpose::Look, Command::Held(held), Time::NEVER);
+        let held = HeldLogs { node: NodeId(0), incarnation: self.settings.incarnation, logs: Vec::new() };
+        self.ask(Purpose::Look, ControlCommand::Held(held), Time::NEVER);
     }
 
     pub(super) fn looked(&mut self, mark: u64) {
-        if self.start == Start::Looking {
-            self.start = Start::Waiting { mark };
+        if self.start == StartPhase::Looking {
+            self.start = StartPhase::Waiting { mark };
             self.looked_mark = Some(mark);
             self.fetch_soon();
         }
     }
 
-    pub(super) fn opened(&mut self, found: Found) {
-        if let Start::Opening { replaces } = self.start {
-            self.start = Start::Joining { replaces, found };
+    pub(super) fn opened(&mut self, found: DiskState) {
+        if let StartPhase::Opening { replaces } = self.start {
+            self.start = StartPhase::Joining { replaces, found };
             self.join(replaces, found);
         }
     }
@@ -134,9 +134,9 @@ impl Agent {
         }
     }
 
-    fn join(&mut self, replaces: Incarnation, found: Found) {
+    fn join(&mut self, replaces: Incarnation, found: DiskState) {
         let settings = &self.settings;
-        let join = Join {
+        let join = JoinNode {
             node: settings.node,
             replaces,
             incarnation: settings.incarnation,
@@ -147,13 +147,13 @@ impl Agent {
             intact: found.intact,
             closed: found.closed,
         };
-        self.ask(Purpose::Join, Command::Join(join), Time::NEVER);
+        self.ask(Purpose::Join, ControlCommand::Join(join), Time::NEVER);
     }
 
     /// What to tell a start of another node that comes from another address than the map has, while the process that it would
     /// replace answers there: its folder is a copy, and whoever serves goes on. Or that process was killed just now, so that
     /// the start is to ask again until gossip has noticed. At the same address it can only have ended.
-    pub(super) fn is_double(&mut self, join: &Join) -> Option<Told> {
+    pub(super) fn is_double(&mut self, join: &JoinNode) -> Option<ProposalAnswer> {
         let map = Arc::clone(self.seat.as_ref()?.state().map());
         let known = map.node(join.node?)?;
         let (node, incarnation) = (known.id(), known.incarnation());
@@ -173,25 +173,25 @@ impl Agent {
             *doubt = (join.incarnation, self.now);
         }
         if self.now.since_us(doubt.1) < DOUBLE_MS * 1_000 {
-            return Some(Told::Busy);
+            return Some(ProposalAnswer::Busy);
         }
         let why = format!(
             "node {node} is served elsewhere (a copy? see `zerohop folder new-cluster`): stop the process at {} first",
             known.manager()
         );
-        Some(Told::Decided(Outcome { result: Err(Refusal::Map(why)), mark: 0 }))
+        Some(ProposalAnswer::Decided(CommandOutcome { result: Err(CommandRefusal::Map(why)), mark: 0 }))
     }
 
-    pub(super) fn join_decided(&mut self, outcome: Outcome) {
-        let Start::Joining { replaces, found } = self.start else { return };
+    pub(super) fn join_decided(&mut self, outcome: CommandOutcome) {
+        let StartPhase::Joining { replaces, found } = self.start else { return };
         match outcome.result {
             Ok(_) => self.fetch_soon(),
             // Whatever became of it, another is refused if this start is in the map; a new node may be in it twice.
-            Err(Refusal::TooOld) if self.settings.node.is_some() => self.join(replaces, found),
-            Err(Refusal::UnknownNode) => {
-                self.end(Ended::Removed { node: self.settings.node.unwrap_or_default() });
+            Err(CommandRefusal::TooOld) if self.settings.node.is_some() => self.join(replaces, found),
+            Err(CommandRefusal::UnknownNode) => {
+                self.end(EndReason::Removed { node: self.settings.node.unwrap_or_default() });
             }
-            Err(Refusal::StaleIncarnation) => {
+            Err(CommandRefusal::StaleIncarnation) => {
                 let node = self.settings.node.unwrap_or_default();
                 let incarnation = self.map().node(node).map(|node| node.incarnation());
                 // Decided before, and forgotten: the map will show it.
@@ -199,24 +199,24 @@ impl Agent {
                     return self.look_for_own_place();
                 }
                 let incarnation = incarnation.filter(|there| *there != replaces);
-                self.end(Ended::AnotherStart { node, incarnation });
+                self.end(EndReason::AnotherStart { node, incarnation });
             }
-            Err(refusal) => self.end(Ended::Refused { reason: refusal.to_string() }),
+            Err(refusal) => self.end(EndReason::Refused { reason: refusal.to_string() }),
         }
     }
 
     /// What the map says of this node.
     pub(super) fn look_for_own_place(&mut self) {
         match self.start {
-            Start::Joining { .. } => self.find_own_place(),
-            Start::Joined => {
+            StartPhase::Joining { .. } => self.find_own_place(),
+            StartPhase::Joined => {
                 let Some(own) = self.own else { return };
                 let map = Arc::clone(self.map());
                 match map.node(own.node) {
-                    None => self.end(Ended::Removed { node: own.node }),
+                    None => self.end(EndReason::Removed { node: own.node }),
                     Some(node) if node.incarnation() != self.settings.incarnation => {
                         let incarnation = Some(node.incarnation());
-                        self.end(Ended::AnotherStart { node: own.node, incarnation });
+                        self.end(EndReason::AnotherStart { node: own.node, incarnation });
                     }
                     Some(_) => {}
                 }
@@ -238,13 +238,13 @@ impl Agent {
         let Some(found) = found else { return };
         let instances = found.instances().count() as u32;
         let first_instance = found.instances().next().map_or(InstanceId(0), |first| first.id);
-        let own = Own { node: found.id(), first_instance, instances };
-        self.start = Start::Joined;
+        let own = OwnNode { node: found.id(), first_instance, instances };
+        self.start = StartPhase::Joined;
         self.own = Some(own);
         if self.seat.is_none() {
             self.group.forget_all_moves();
         }
-        self.effects.push(Effect::Joined { node: own.node, first_instance, epoch: map.epoch() });
+        self.effects.push(AgentEffect::Joined { node: own.node, first_instance, epoch: map.epoch() });
         self.begin_gossip(own.node, map.epoch());
         self.managers_changed();
     }

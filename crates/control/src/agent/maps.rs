@@ -6,8 +6,8 @@ use std::sync::Arc;
 use zerohop_placement::{Address, ClusterMap, MapDelta, MapHistory};
 use zerohop_wire::ids::MapEpoch;
 
-use super::message::{Body, News, PieceOf};
-use super::{Agent, Effect};
+use super::message::{AgentBody, ControlGroupNews, PieceOf};
+use super::{Agent, AgentEffect};
 use crate::Time;
 use crate::limits::PIECE_BYTES;
 
@@ -19,7 +19,7 @@ const FETCH_LEAST_MS: u64 = 20;
 const FETCH_LOST_MS: u64 = 250;
 /// Between two questions of somebody who has heard nothing, at least; at most half as much again.
 const POLL_MS: u64 = 1_000;
-/// Fetches of one piece that may be lost before all is begun anew.
+/// Fetches of one piece that may be lost before all is begun again.
 const PIECE_TRIES: u32 = 4;
 /// Fetches lost in a row after which it is not the leader that is asked.
 const LEADER_TRIES: u32 = 2;
@@ -36,12 +36,12 @@ pub(super) struct Maps {
 
 /// What is asked of others.
 #[derive(Debug, Default)]
-pub(super) struct Fetch {
+pub(super) struct MapFetch {
     pub(super) next: Time,
     last: Time,
     /// Fetches without an answer since the last one that had one.
     lost: u32,
-    coming: Option<Coming>,
+    coming: Option<PartialMap>,
     /// Something could not be applied: all is wanted.
     whole: bool,
     is_asked: bool,
@@ -49,7 +49,7 @@ pub(super) struct Fetch {
 
 /// A map or delta that comes in pieces.
 #[derive(Debug)]
-struct Coming {
+struct PartialMap {
     of: PieceOf,
     from: Address,
     bytes: Vec<u8>,
@@ -65,8 +65,8 @@ impl Agent {
         }
         if self.maps.is_open && !self.has_ended {
             let effect = match delta.is_whole() {
-                true => Effect::MapReplaced(Arc::clone(self.map())),
-                false => Effect::Map(Arc::clone(delta)),
+                true => AgentEffect::MapReplaced(Arc::clone(self.map())),
+                false => AgentEffect::Map(Arc::clone(delta)),
             };
             self.effects.push(effect);
         }
@@ -82,7 +82,7 @@ impl Agent {
         let before = Arc::clone(self.map());
         self.maps.history = MapHistory::new(Arc::clone(map));
         if self.maps.is_open && !self.has_ended {
-            self.effects.push(Effect::MapReplaced(Arc::clone(map)));
+            self.effects.push(AgentEffect::MapReplaced(Arc::clone(map)));
         }
         self.note_changes(&before, None);
         self.map_changed(None);
@@ -129,7 +129,10 @@ impl Agent {
         };
         if let Some(to) = to {
             let have = if self.fetch.whole { MapEpoch(0) } else { self.map().epoch() };
-            self.send(&to, Body::MapWanted { node: self.own_node(), have, piece: None, only_told: false });
+            self.send(
+                &to,
+                AgentBody::MapWanted { node: self.own_node(), have, piece: None, only_told: false },
+            );
         }
     }
 
@@ -138,7 +141,7 @@ impl Agent {
         let Some(coming) = &self.fetch.coming else { return };
         let (to, piece) = (coming.from.clone(), Some(coming.of));
         let (node, have) = (self.own_node(), self.map().epoch());
-        self.send(&to, Body::MapWanted { node, have, piece, only_told: false });
+        self.send(&to, AgentBody::MapWanted { node, have, piece, only_told: false });
     }
 
     fn fetch_done(&mut self) {
@@ -157,7 +160,7 @@ impl Agent {
     pub(super) fn take_piece(
         &mut self,
         from: &Address,
-        news: &News,
+        news: &ControlGroupNews,
         (piece, pieces): (PieceOf, u32),
         bytes: Vec<u8>,
     ) {
@@ -186,7 +189,7 @@ impl Agent {
         }
         if piece.piece == 0 {
             let of = PieceOf { piece: 0, ..piece };
-            self.fetch.coming = Some(Coming { of, from: from.clone(), bytes: Vec::new(), tries: 0 });
+            self.fetch.coming = Some(PartialMap { of, from: from.clone(), bytes: Vec::new(), tries: 0 });
         }
         let Some(coming) = &mut self.fetch.coming else { return };
         if coming.bytes.len() != piece.piece as usize * PIECE_BYTES {
@@ -235,7 +238,7 @@ impl Agent {
     fn tell_held(&mut self, to: &Address) {
         let (node, have) = (self.own_node(), self.map().epoch());
         if node.is_some() {
-            self.send(to, Body::MapWanted { node, have, piece: None, only_told: true });
+            self.send(to, AgentBody::MapWanted { node, have, piece: None, only_told: true });
         }
     }
 }

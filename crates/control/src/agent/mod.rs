@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Pure, like all of this crate: `sim` and `node` do sockets, disks and calls of instances for it, and nothing else. A
-//! start goes: [`Agent::open`]; [`Effect::Open`] with a map no older than the start; the shell opens its instances and says
-//! [`Event::Opened`]; [`Effect::Joined`]. `docs/protocols/control.md` tells what agents say to each other.
+//! start goes: [`Agent::open`]; [`AgentEffect::Open`] with a map no older than the start; the shell opens its instances and says
+//! [`AgentEvent::Opened`]; [`AgentEffect::Joined`]. `docs/protocols/control.md` tells what agents say to each other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,44 +24,44 @@ use zerohop_wire::messages::ClusterId;
 use crate::Time;
 use crate::command::{ManagerId, ManagerInfo};
 use crate::gossip::Gossip;
-use crate::manager::{self, Manager};
+use crate::manager::{self, RaftManager};
 use crate::random::{Stream, mix};
 
-mod asks;
+mod bootstrap;
+mod control_group;
 mod effect;
 mod event;
-mod founding;
-mod group;
+mod failure_detector;
 mod joining;
-mod listen;
+mod map_updates;
 mod maps;
+mod membership;
 pub mod message;
 mod notice;
 mod operator;
-mod owed;
-mod seat;
-mod serve;
+mod proposals;
+mod reports;
 mod settings;
 mod standing;
 
-pub use effect::{Effect, Ended, LogWanted, Unanswered};
-pub use event::{Event, Wish};
-pub use notice::Notice;
-pub use settings::{Control, OpenError, Settings};
-pub use standing::Standing;
+pub use effect::{AgentEffect, EndReason, LogWanted, NoOutcome};
+pub use event::{AgentEvent, GroupRequest};
+pub use notice::LogNotice;
+pub use settings::{AgentSettings, ControlRole, OpenError};
+pub use standing::ClusterStanding;
 
-use asks::{Asks, Forwarded};
-use founding::Founding;
-use group::Group;
-use joining::{Found, Own, Start};
-use listen::Silent;
-use maps::{Fetch, Maps};
-use message::{Body, Message, News};
+use bootstrap::Bootstrap;
+use control_group::KnownControlGroup;
+use failure_detector::SilentNodes;
+use joining::{DiskState, OwnNode, StartPhase};
+use map_updates::Peers;
+use maps::{MapFetch, Maps};
+use membership::{PersistCounter, Pieces};
+use message::{AgentBody, ControlGroupNews, Message};
 use notice::Primaries;
-use owed::Owed;
-use seat::{Persists, Pieces};
-use serve::Peers;
-use standing::Watch;
+use proposals::{ForwardedProposals, Proposals};
+use reports::LogReports;
+use standing::StandingWatch;
 
 /// Of so many strangers, in milliseconds, one is told that this is another cluster.
 const STRANGERS_MS: u64 = 100;
@@ -70,36 +70,36 @@ const ROUNDS_MAX: usize = 8;
 
 /// See the module.
 pub struct Agent {
-    settings: Settings,
+    settings: AgentSettings,
     cluster: ClusterId,
     now: Time,
     stream: Stream,
-    start: Start,
+    start: StartPhase,
     /// The mark of the command that dates this start.
     looked_mark: Option<u64>,
-    own: Option<Own>,
+    own: Option<OwnNode>,
     /// Its manager, if it is a member of the control group.
-    seat: Option<Manager>,
+    seat: Option<RaftManager>,
     /// The last one that it had; its log is kept until another takes its place.
     last_seat: Option<ManagerId>,
     /// What persist effects are counted from: those of managers before this one are no concern of its.
-    persists: Persists,
+    persists: PersistCounter,
     seat_leader: Option<ManagerId>,
-    founding: Option<Founding>,
+    founding: Option<Bootstrap>,
     /// The starts of founders without a log that had been heard from when the first one founded; empty if it has not
     /// founded in this start.
     founded_with: BTreeMap<Address, Incarnation>,
     pieces: Pieces,
-    group: Group,
+    group: KnownControlGroup,
     maps: Maps,
-    fetch: Fetch,
+    fetch: MapFetch,
     peers: Peers,
-    asks: Asks,
-    forwarded: Forwarded,
-    owed: Owed,
+    asks: Proposals,
+    forwarded: ForwardedProposals,
+    owed: LogReports,
     gossip: Option<Gossip>,
-    silent: Silent,
-    watch: Watch,
+    silent: SilentNodes,
+    watch: StandingWatch,
     primaries: Primaries,
     /// Starts that would take the place of a process that answers elsewhere, and since when.
     doubles: BTreeMap<NodeId, (Incarnation, Time)>,
@@ -108,14 +108,14 @@ pub struct Agent {
     /// Contacts that said that they are of another cluster.
     strangers: BTreeMap<Address, ClusterId>,
     next_stranger: Time,
-    effects: Vec<Effect>,
+    effects: Vec<AgentEffect>,
     has_ended: bool,
-    counters: Counters,
+    counters: AgentCounters,
 }
 
 /// What has happened so far, in this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct AgentCounters {
     /// Messages that were none.
     pub malformed: u64,
     /// Messages of other clusters.
@@ -127,54 +127,54 @@ pub struct Counters {
 impl Agent {
     /// Starts. The number is how many of the control log's first bytes are good: the rest, which a crash tore, is to be cut
     /// off before anything is appended; zero where there is no log. Effects that there are already come with the first
-    /// event, which is to be [`Event::Tick`], at once.
+    /// event, which is to be [`AgentEvent::Tick`], at once.
     ///
     /// # Errors
     /// See [`OpenError`].
-    pub fn open(now: Time, settings: Settings) -> Result<(Agent, usize), OpenError> {
+    pub fn open(now: Time, settings: AgentSettings) -> Result<(Agent, usize), OpenError> {
         if settings.incarnation == Incarnation(0) {
             return Err(OpenError::Settings("the nonce of a start is not zero"));
         }
         let founders = match &settings.control {
-            Control::Found { id, founders, .. }
+            ControlRole::Found { id, founders, .. }
                 if !founders.iter().any(|one| one.id == *id && one.addr == settings.manager) =>
             {
                 return Err(OpenError::Settings("a founder is one of the founders, at its own address"));
             }
-            Control::Found { .. } if settings.node.is_some() || settings.map.epoch() > MapEpoch(0) => {
+            ControlRole::Found { .. } if settings.node.is_some() || settings.map.epoch() > MapEpoch(0) => {
                 return Err(OpenError::Settings(
                     "this node has been in the cluster, and the log of its manager is lost: start it with --join and the address of \
                      another node, instead of the list of hosts",
                 ));
             }
-            Control::Found { founders, .. } => founders.clone(),
+            ControlRole::Found { founders, .. } => founders.clone(),
             _ => Vec::new(),
         };
         let mut agent = Agent {
             cluster: settings.cluster,
             now,
             stream: Stream::new(settings.seed),
-            start: Start::Nobody,
+            start: StartPhase::Nobody,
             looked_mark: None,
             own: None,
             seat: None,
             last_seat: None,
-            persists: Persists::default(),
+            persists: PersistCounter::default(),
             seat_leader: None,
             founding: None,
             founded_with: BTreeMap::new(),
             pieces: Pieces::default(),
-            group: Group::new(&settings.contacts, founders, &settings.moved),
+            group: KnownControlGroup::new(&settings.contacts, founders, &settings.moved),
             maps: Maps { history: MapHistory::new(Arc::clone(&settings.map)), ..Maps::default() },
-            fetch: Fetch::default(),
+            fetch: MapFetch::default(),
             peers: Peers::default(),
             // Apart from the nonces under which managers ask.
-            asks: Asks::new(mix(settings.incarnation.get())),
-            forwarded: Forwarded::default(),
-            owed: Owed::default(),
+            asks: Proposals::new(mix(settings.incarnation.get())),
+            forwarded: ForwardedProposals::default(),
+            owed: LogReports::default(),
             gossip: None,
-            silent: Silent::default(),
-            watch: Watch::new(now),
+            silent: SilentNodes::default(),
+            watch: StandingWatch::new(now),
             primaries: Primaries::default(),
             doubles: BTreeMap::new(),
             next_placing: now,
@@ -182,7 +182,7 @@ impl Agent {
             next_stranger: now,
             effects: Vec::new(),
             has_ended: false,
-            counters: Counters::default(),
+            counters: AgentCounters::default(),
             settings,
         };
         let good = agent.open_control(now)?;
@@ -190,71 +190,77 @@ impl Agent {
     }
 
     fn open_control(&mut self, now: Time) -> Result<usize, OpenError> {
-        match std::mem::replace(&mut self.settings.control, Control::No) {
-            Control::No => Ok(0),
-            Control::Log(log) => {
-                let opened = Manager::open(now, &log, self.manager_settings());
+        match std::mem::replace(&mut self.settings.control, ControlRole::No) {
+            ControlRole::No => Ok(0),
+            ControlRole::Log(log) => {
+                let opened = RaftManager::open(now, &log, self.manager_settings());
                 let (manager, good) = opened.map_err(OpenError::Log)?;
                 self.take_seat(manager);
                 Ok(good)
             }
-            Control::Found { id, founders, places } => {
-                self.founding = Some(Founding::new(now, id, founders, places));
+            ControlRole::Found { id, founders, places } => {
+                self.founding = Some(Bootstrap::new(now, id, founders, places));
                 Ok(0)
             }
-            Control::New { id } => {
-                let log = Manager::join(id);
-                let opened = Manager::open(now, &log, self.manager_settings());
+            ControlRole::New { id } => {
+                let log = RaftManager::join(id);
+                let opened = RaftManager::open(now, &log, self.manager_settings());
                 let (manager, _) = opened.map_err(OpenError::Log)?;
-                self.effects.push(Effect::Persist { number: 0, bytes: log, replace: true });
+                self.effects.push(AgentEffect::Persist { number: 0, bytes: log, replace: true });
                 self.take_seat(manager);
                 Ok(0)
             }
         }
     }
 
-    fn manager_settings(&mut self) -> manager::Settings {
-        let Settings { lead, log_entries_max, .. } = self.settings;
-        manager::Settings { lead, log_entries_max, ..manager::Settings::new(self.stream.next_u64()) }
+    fn manager_settings(&mut self) -> manager::ManagerSettings {
+        let AgentSettings { lead, log_entries_max, .. } = self.settings;
+        manager::ManagerSettings {
+            lead,
+            log_entries_max,
+            ..manager::ManagerSettings::new(self.stream.next_u64())
+        }
     }
 
     /// The next event.
-    pub fn handle(&mut self, now: Time, event: Event<'_>) -> Vec<Effect> {
+    pub fn handle(&mut self, now: Time, event: AgentEvent<'_>) -> Vec<AgentEffect> {
         if self.has_ended {
             return Vec::new();
         }
         self.forgive_pause(now);
         self.now = self.now.max(now);
         match event {
-            Event::Tick => {}
-            Event::Received { bytes } => self.receive(bytes),
-            Event::Persisted(number) => self.persisted(number),
-            Event::Opened { intact, closed } => self.opened(Found { intact, closed }),
-            Event::InstanceAsks { instance, keyspace, partition, epoch, wish } => {
+            AgentEvent::Tick => {}
+            AgentEvent::Received { bytes } => self.receive(bytes),
+            AgentEvent::Persisted(number) => self.persisted(number),
+            AgentEvent::Opened { intact, closed } => self.opened(DiskState { intact, closed }),
+            AgentEvent::InstanceAsks { instance, keyspace, partition, epoch, wish } => {
                 self.instance_asks((instance, keyspace, partition), epoch, wish);
             }
-            Event::Drained(drained) => self.drained(drained),
-            Event::FetchMap => self.fetch_soon(),
-            Event::LogEnds(logs) => self.log_ends(logs),
-            Event::Unreachable { node, incarnation } => self.unreachable(node, incarnation),
-            Event::Load { keyspace, partition, load } => self.load(keyspace, partition, load),
-            Event::Operate { token, command } => self.operate(token, command),
-            Event::Clock { unix_ms } => self.tell_manager(manager::Event::Clock { unix_ms }),
-            Event::Leave => self.leave(),
-            Event::TransferLeadership(to) => self.tell_manager(manager::Event::TransferLeadership(to)),
+            AgentEvent::Drained(drained) => self.drained(drained),
+            AgentEvent::FetchMap => self.fetch_soon(),
+            AgentEvent::LogEnds(logs) => self.log_ends(logs),
+            AgentEvent::Unreachable { node, incarnation } => self.unreachable(node, incarnation),
+            AgentEvent::Load { keyspace, partition, load } => self.load(keyspace, partition, load),
+            AgentEvent::Operate { token, command } => self.operate(token, command),
+            AgentEvent::Clock { unix_ms } => self.tell_manager(manager::ManagerEvent::Clock { unix_ms }),
+            AgentEvent::Leave => self.leave(),
+            AgentEvent::TransferLeadership(to) => {
+                self.tell_manager(manager::ManagerEvent::TransferLeadership(to))
+            }
         }
         self.pass_time();
         std::mem::take(&mut self.effects)
     }
 
-    /// When [`Event::Tick`] is due, if nothing else happens before.
+    /// When [`AgentEvent::Tick`] is due, if nothing else happens before.
     pub fn wake_at(&self) -> Time {
         if self.has_ended {
             return Time::NEVER;
         }
         let telling = if self.leads() { self.peers.next } else { Time::NEVER };
         let all = [
-            self.seat.as_ref().map_or(Time::NEVER, Manager::wake_at),
+            self.seat.as_ref().map_or(Time::NEVER, RaftManager::wake_at),
             self.founding.as_ref().map_or(Time::NEVER, |founding| founding.next),
             self.fetch.next,
             self.asks.wake_at(),
@@ -265,9 +271,9 @@ impl Agent {
         all.into_iter().min().unwrap_or(Time::NEVER)
     }
 
-    /// Whether it waits for [`Event::Clock`].
+    /// Whether it waits for [`AgentEvent::Clock`].
     pub fn wants_clock(&self) -> bool {
-        self.seat.as_ref().is_some_and(Manager::wants_clock)
+        self.seat.as_ref().is_some_and(RaftManager::wants_clock)
     }
 
     /// The map that it follows: everything in it is decided.
@@ -287,7 +293,7 @@ impl Agent {
 
     /// Whether the node has joined in this start.
     pub fn has_joined(&self) -> bool {
-        self.start == Start::Joined
+        self.start == StartPhase::Joined
     }
 
     /// Whether an instance is one of this node's.
@@ -296,7 +302,7 @@ impl Agent {
     }
 
     /// Its part in the control group, if it has one.
-    pub fn manager(&self) -> Option<&Manager> {
+    pub fn manager(&self) -> Option<&RaftManager> {
         self.seat.as_ref()
     }
 
@@ -316,28 +322,28 @@ impl Agent {
             return Some(founding.waits_for());
         }
         let what = match self.start {
-            Start::Nobody => format!("the name of the cluster, from any of its nodes: {}", self.asked()),
-            Start::Looking => format!("a leader of the control group: {}", self.asked()),
-            Start::Waiting { .. } => "the present map".to_owned(),
-            Start::Opening { .. } => "its instances to be opened".to_owned(),
-            Start::Joining { .. } => "the control group to take it in".to_owned(),
-            Start::Joined => return None,
+            StartPhase::Nobody => format!("the name of the cluster, from any of its nodes: {}", self.asked()),
+            StartPhase::Looking => format!("a leader of the control group: {}", self.asked()),
+            StartPhase::Waiting { .. } => "the present map".to_owned(),
+            StartPhase::Opening { .. } => "its instances to be opened".to_owned(),
+            StartPhase::Joining { .. } => "the control group to take it in".to_owned(),
+            StartPhase::Joined => return None,
         };
         Some(what)
     }
 
     /// Whether a start waits for its own instances.
     pub fn opens_instances(&self) -> bool {
-        matches!(self.start, Start::Opening { .. })
+        matches!(self.start, StartPhase::Opening { .. })
     }
 
     /// What has happened so far.
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> AgentCounters {
         self.counters
     }
 
     /// How it was told to be; its part in the control group is taken out of it.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &AgentSettings {
         &self.settings
     }
 
@@ -352,7 +358,7 @@ impl Agent {
 
     fn pass_time(&mut self) {
         if self.seat.as_ref().is_some_and(|manager| manager.wake_at() <= self.now) {
-            self.tell_manager(manager::Event::Tick);
+            self.tell_manager(manager::ManagerEvent::Tick);
         }
         for _ in 0..ROUNDS_MAX {
             self.pass_time_founding();
@@ -375,7 +381,7 @@ impl Agent {
             self.counters.malformed += 1;
             return;
         };
-        if let Body::Gossip(bytes) = &body {
+        if let AgentBody::Gossip(bytes) = &body {
             if cluster == self.cluster {
                 self.listen_to(bytes);
             }
@@ -389,22 +395,22 @@ impl Agent {
             return;
         }
         match body {
-            Body::Gossip(_) | Body::OtherCluster => {}
-            Body::Raft { from: manager, to, number, piece, pieces, bytes } => {
+            AgentBody::Gossip(_) | AgentBody::OtherCluster => {}
+            AgentBody::Raft { from: manager, to, number, piece, pieces, bytes } => {
                 self.hear_manager((manager, to), (number, piece, pieces), bytes, &from);
             }
-            Body::Ask(request) => self.take_ask(&from, request),
-            Body::Answer { id, told, news } => self.take_answer(&from, id, told, &news),
-            Body::MapWanted { node, have, piece, only_told } => {
+            AgentBody::Ask(request) => self.take_ask(&from, request),
+            AgentBody::Answer { id, told, news } => self.take_answer(&from, id, told, &news),
+            AgentBody::MapWanted { node, have, piece, only_told } => {
                 self.map_wanted(&from, node, have, piece, only_told);
             }
-            Body::MapPiece { news, piece, pieces, bytes } => {
+            AgentBody::MapPiece { news, piece, pieces, bytes } => {
                 self.take_piece(&from, &news, (piece, pieces), bytes);
             }
-            Body::Reports { by, about } => self.take_reports(&from, by, &about),
-            Body::Loads(loads) => self.loaded(&loads),
-            Body::FounderAsks { incarnation } => self.founder_asks(&from, incarnation),
-            Body::FounderIs { incarnation, founded, expects, heard } => {
+            AgentBody::Reports { by, about } => self.take_reports(&from, by, &about),
+            AgentBody::Loads(loads) => self.loaded(&loads),
+            AgentBody::FounderAsks { incarnation } => self.founder_asks(&from, incarnation),
+            AgentBody::FounderIs { incarnation, founded, expects, heard } => {
                 self.founder_is(&from, (incarnation, founded, expects), heard);
             }
         }
@@ -412,22 +418,22 @@ impl Agent {
 
     /// Whether a message that names another cluster may be heard all the same: whoever does not know yet may ask for the
     /// map, and learns from the answer. All others are told.
-    fn is_same_cluster(&mut self, from: &Address, cluster: ClusterId, body: &Body) -> bool {
+    fn is_same_cluster(&mut self, from: &Address, cluster: ClusterId, body: &AgentBody) -> bool {
         let unknown = ClusterId::default();
-        if cluster == unknown && matches!(body, Body::MapWanted { .. }) {
+        if cluster == unknown && matches!(body, AgentBody::MapWanted { .. }) {
             return true;
         }
-        if !self.cluster_is_known() && cluster != unknown && matches!(body, Body::MapPiece { .. }) {
+        if !self.cluster_is_known() && cluster != unknown && matches!(body, AgentBody::MapPiece { .. }) {
             self.cluster = cluster;
-            self.effects.push(Effect::Cluster(cluster));
+            self.effects.push(AgentEffect::Cluster(cluster));
             return true;
         }
         self.counters.strangers += 1;
-        if matches!(body, Body::OtherCluster) {
+        if matches!(body, AgentBody::OtherCluster) {
             self.is_told_of_another_cluster(from, cluster);
         } else if self.cluster_is_known() && self.now >= self.next_stranger {
             self.next_stranger = self.now.after_ms(STRANGERS_MS);
-            self.send(from, Body::OtherCluster);
+            self.send(from, AgentBody::OtherCluster);
         }
         false
     }
@@ -444,18 +450,18 @@ impl Agent {
         let all = self.group.mark == 0 && self.group.known().filter(|known| *known != me).all(is_stranger);
         let all_named = !self.settings.named.is_empty() && self.settings.named.iter().all(is_stranger);
         if all || all_named {
-            self.end(Ended::OtherCluster { by: by.clone(), cluster });
+            self.end(EndReason::OtherCluster { by: by.clone(), cluster });
         }
     }
 
     /// Takes up what is said of the control group.
-    fn hear(&mut self, news: &News) {
-        let own = self.seat.as_ref().map(Manager::id);
+    fn hear(&mut self, news: &ControlGroupNews) {
+        let own = self.seat.as_ref().map(RaftManager::id);
         // Whether this one leads it knows itself: others would only bring back what they heard before it ceased to.
         let is_echo = news.leader.is_some() && news.leader == own && !self.leads();
-        let news = if is_echo { &News { leader: None, ..news.clone() } } else { news };
+        let news = if is_echo { &ControlGroupNews { leader: None, ..news.clone() } } else { news };
         if self.group.hear(news) {
-            self.effects.push(Effect::Managers(self.group.managers.clone()));
+            self.effects.push(AgentEffect::Managers(self.group.managers.clone()));
             self.managers_changed();
         }
     }
@@ -471,18 +477,18 @@ impl Agent {
         self.group.next(&self.settings.manager, &map, &mut self.stream)
     }
 
-    fn send(&mut self, to: &Address, body: Body) {
+    fn send(&mut self, to: &Address, body: AgentBody) {
         let from = Some(self.settings.manager.clone());
         let bytes = Message { cluster: self.cluster, from, body }.encode();
-        self.effects.push(Effect::Send { to: to.clone(), bytes, datagram: false });
+        self.effects.push(AgentEffect::Send { to: to.clone(), bytes, datagram: false });
     }
 
     /// This process has no place in the cluster.
-    fn end(&mut self, why: Ended) {
+    fn end(&mut self, why: EndReason) {
         if !self.has_ended {
             self.answer_all_operators();
             self.has_ended = true;
-            self.effects.push(Effect::Ended(why));
+            self.effects.push(AgentEffect::Ended(why));
         }
     }
 }

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use zerohop_placement::{Address, Change, ClusterMap, MapDelta, NodeState};
+use zerohop_placement::{Address, ClusterMap, MapChange, MapDelta, NodeState};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, NodeId, PartitionId};
 
 use super::Agent;
-use super::joining::Own;
-use super::standing::Standing;
+use super::joining::OwnNode;
+use super::standing::ClusterStanding;
 use crate::Time;
 
 /// In which changes of primaries are told by one line: groups of one event are decided one after the other.
@@ -17,7 +17,7 @@ const TOGETHER_MS: u64 = 500;
 
 /// Something that the log of a node tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
+pub enum LogNotice {
     /// The map has a node as down that it had as up.
     Down {
         /// The node.
@@ -40,7 +40,7 @@ pub enum Notice {
         addr: Address,
     },
     /// The control group does not decide.
-    QuorumLost(Box<Standing>),
+    QuorumLost(Box<ClusterStanding>),
     /// It decides again.
     QuorumBack,
     /// Instances of this node have become primary of partitions, or are so no more.
@@ -63,41 +63,42 @@ pub enum Notice {
     Waits(String),
 }
 
-impl Notice {
+impl LogNotice {
     /// It is worth a warning: a node has failed, or nothing is decided.
     pub fn is_warning(&self) -> bool {
         match self {
-            Notice::Down { is_own, .. } => *is_own,
-            Notice::QuorumLost(_) | Notice::QuorumBack => true,
-            Notice::Primaries { taken_over, .. } => *taken_over > 0,
-            Notice::Up { .. } | Notice::Leads { .. } | Notice::TokenExpired { .. } | Notice::Waits(_) => {
-                false
-            }
+            LogNotice::Down { is_own, .. } => *is_own,
+            LogNotice::QuorumLost(_) | LogNotice::QuorumBack => true,
+            LogNotice::Primaries { taken_over, .. } => *taken_over > 0,
+            LogNotice::Up { .. }
+            | LogNotice::Leads { .. }
+            | LogNotice::TokenExpired { .. }
+            | LogNotice::Waits(_) => false,
         }
     }
 }
 
-impl fmt::Display for Notice {
+impl fmt::Display for LogNotice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Notice::Down { node, by: Some(by), .. } => {
+            LogNotice::Down { node, by: Some(by), .. } => {
                 write!(f, "node {node} is down, as node {by}, which leads the control group, has decided")
             }
-            Notice::Down { node, by: None, .. } => {
+            LogNotice::Down { node, by: None, .. } => {
                 write!(f, "node {node} is down, as the control group has decided")
             }
-            Notice::Up { node } => write!(f, "node {node} is up"),
-            Notice::Leads { node: Some(node), addr } => {
+            LogNotice::Up { node } => write!(f, "node {node} is up"),
+            LogNotice::Leads { node: Some(node), addr } => {
                 write!(f, "node {node} at {addr} leads the control group")
             }
-            Notice::Leads { node: None, addr } => write!(f, "the node at {addr} leads the control group"),
-            Notice::QuorumLost(standing) => write!(
+            LogNotice::Leads { node: None, addr } => write!(f, "the node at {addr} leads the control group"),
+            LogNotice::QuorumLost(standing) => write!(
                 f,
                 "{standing}. Nodes that fail are not replaced, and nothing can be changed, until more than half of the managers \
                  are back; if they never will be: `zerohop recover --control-group DIR`"
             ),
-            Notice::QuorumBack => f.write_str("the control group has a leader again, and decides"),
-            Notice::Primaries { taken_over, of, handed_over, given_up } => {
+            LogNotice::QuorumBack => f.write_str("the control group has a leader again, and decides"),
+            LogNotice::Primaries { taken_over, of, handed_over, given_up } => {
                 let mut parts = Vec::new();
                 if *taken_over > 0 {
                     let of: Vec<String> = of.iter().map(NodeId::to_string).collect();
@@ -115,8 +116,8 @@ impl fmt::Display for Notice {
                 }
                 write!(f, "this node {}", parts.join(", and "))
             }
-            Notice::TokenExpired { name } => write!(f, "token {name} has expired"),
-            Notice::Waits(what) => write!(f, "waiting for {what}"),
+            LogNotice::TokenExpired { name } => write!(f, "token {name} has expired"),
+            LogNotice::Waits(what) => write!(f, "waiting for {what}"),
         }
     }
 }
@@ -144,7 +145,7 @@ impl Agent {
             Some(delta) => delta
                 .changes
                 .iter()
-                .filter_map(|change| if let Change::PutNode(node) = change { Some(node.id) } else { None })
+                .filter_map(|change| if let MapChange::PutNode(node) = change { Some(node.id) } else { None })
                 .collect(),
         };
         let by = self.group.leader_at().and_then(|addr| self.node_at(addr));
@@ -152,16 +153,16 @@ impl Agent {
         let is_down = |map: &ClusterMap, id| map.node(id).map(|node| node.state() == NodeState::Down);
         for node in nodes {
             match (is_down(before, node), is_down(&map, node)) {
-                (Some(false), Some(true)) => self.note(super::Notice::Down { node, by, is_own }),
-                (Some(true) | None, Some(false)) => self.note(super::Notice::Up { node }),
+                (Some(false), Some(true)) => self.note(super::LogNotice::Down { node, by, is_own }),
+                (Some(true) | None, Some(false)) => self.note(super::LogNotice::Up { node }),
                 _ => {}
             }
         }
         for change in delta.iter().filter(|delta| !delta.is_whole()).flat_map(|delta| &delta.changes) {
-            if let Change::PutToken(token) = change
+            if let MapChange::PutToken(token) = change
                 && token.has_expired()
             {
-                self.note(super::Notice::TokenExpired { name: token.name.to_string() });
+                self.note(super::LogNotice::TokenExpired { name: token.name.to_string() });
             }
         }
         let Some(own) = self.own else { return };
@@ -181,7 +182,7 @@ impl Agent {
     fn note_primaries(
         &mut self,
         places: &[(KeyspaceId, PartitionId)],
-        own: Own,
+        own: OwnNode,
         (before, map): (&ClusterMap, &ClusterMap),
     ) {
         let primary_in = |map: &ClusterMap, (keyspace, partition): (KeyspaceId, PartitionId)| {
@@ -224,7 +225,7 @@ impl Agent {
         }
         let Primaries { taken_over, of, handed_over, given_up, .. } = std::mem::take(&mut self.primaries);
         let count = |places: &BTreeSet<_>| places.len() as u32;
-        let notice = Notice::Primaries {
+        let notice = LogNotice::Primaries {
             taken_over: count(&taken_over),
             of: of.into_iter().collect(),
             handed_over: count(&handed_over),
@@ -237,13 +238,13 @@ impl Agent {
 }
 
 /// A change that names the groups that it changes.
-fn is_of_few(change: &Change) -> bool {
-    !matches!(change, Change::CreateKeyspace { .. } | Change::SplitKeyspace(_))
+fn is_of_few(change: &MapChange) -> bool {
+    !matches!(change, MapChange::CreateKeyspace { .. } | MapChange::SplitKeyspace(_))
 }
 
-fn place_of(change: &Change) -> Option<(KeyspaceId, PartitionId)> {
+fn place_of(change: &MapChange) -> Option<(KeyspaceId, PartitionId)> {
     match change {
-        Change::SetGroup { keyspace, partition, .. } => Some((*keyspace, *partition)),
+        MapChange::SetGroup { keyspace, partition, .. } => Some((*keyspace, *partition)),
         _ => None,
     }
 }

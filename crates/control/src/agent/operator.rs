@@ -6,7 +6,7 @@ use zerohop_placement::{Address, NodeState};
 use zerohop_wire::ids::{KeyspaceId, NodeId, PartitionId};
 
 use super::Agent;
-use crate::command::{Command, ManagerInfo};
+use crate::command::{ControlCommand, ManagerInfo};
 use crate::manager;
 use crate::state::{Losses, Pin};
 
@@ -16,7 +16,7 @@ impl Agent {
     ///
     /// # Errors
     /// In words, why they cannot be.
-    pub fn managers_on(&self, nodes: &[NodeId]) -> Result<Command, String> {
+    pub fn managers_on(&self, nodes: &[NodeId]) -> Result<ControlCommand, String> {
         if !matches!(nodes.len(), 1 | 3 | 5) {
             return Err(format!(
                 "{} nodes: a control group has 1, 3 or 5, so that more than half of it is left when one or two are gone",
@@ -43,7 +43,7 @@ impl Agent {
                 }
             });
         }
-        Ok(Command::SetManagers(managers))
+        Ok(ControlCommand::SetManagers(managers))
     }
 
     /// Where operators want partitions of a keyspace; `None`: this node has no part in the control group, which alone knows.

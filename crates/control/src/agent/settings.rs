@@ -13,13 +13,13 @@ use crate::gossip::GossipSettings;
 use crate::limits::LOG_ENTRIES_MAX;
 use crate::manager::LeadSettings;
 
-/// How an agent is to be. The incarnation doubles as the nonce that names its requests, so it must be drawn anew at every
+/// How an agent is to be. The incarnation doubles as the nonce that names its requests, so it must be drawn again at every
 /// start, and never zero.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// Of its random numbers; drawn anew at every start.
+pub struct AgentSettings {
+    /// Of its random numbers; drawn again at every start.
     pub seed: u64,
-    /// The cluster. All zero if it is not known yet: it is asked for, see [`super::Effect::Cluster`].
+    /// The cluster. All zero if it is not known yet: it is asked for, see [`super::AgentEffect::Cluster`].
     pub cluster: ClusterId,
     /// The node's own number, if its folder remembers one.
     pub node: Option<NodeId>,
@@ -44,7 +44,7 @@ pub struct Settings {
     /// Nothing else listens there now.
     pub joined_at: Option<Address>,
     /// Its part in the control group.
-    pub control: Control,
+    pub control: ControlRole,
     /// The map that its folder remembers; empty if none.
     pub map: Arc<ClusterMap>,
     /// How soon the leader acts.
@@ -61,7 +61,7 @@ pub struct Settings {
 
 /// A node's part in the control group at its start.
 #[derive(Clone, Debug)]
-pub enum Control {
+pub enum ControlRole {
     /// None.
     No,
     /// It is a member, and this is its log as it is on disk.
@@ -84,10 +84,10 @@ pub enum Control {
     },
 }
 
-impl Settings {
+impl AgentSettings {
     /// The defaults, for a node that listens there, knows nothing, and is no manager.
-    pub fn new(seed: u64, cluster: ClusterId, incarnation: Incarnation, manager: Address) -> Settings {
-        Settings {
+    pub fn new(seed: u64, cluster: ClusterId, incarnation: Incarnation, manager: Address) -> AgentSettings {
+        AgentSettings {
             seed,
             cluster,
             node: None,
@@ -100,7 +100,7 @@ impl Settings {
             named: Vec::new(),
             moved: Vec::new(),
             joined_at: None,
-            control: Control::No,
+            control: ControlRole::No,
             map: Arc::default(),
             lead: LeadSettings::default(),
             gossip: GossipSettings::default(),

@@ -9,9 +9,9 @@ use std::fmt;
 use zerohop_placement::{Address, NodeState};
 use zerohop_wire::ids::NodeId;
 
-use super::message::News;
-use super::notice::Notice;
-use super::{Agent, Effect};
+use super::message::ControlGroupNews;
+use super::notice::LogNotice;
+use super::{Agent, AgentEffect};
 use crate::Time;
 use crate::command::{ManagerId, ManagerInfo};
 use crate::limits::{
@@ -26,7 +26,7 @@ const ASKED_TOLD_MAX: usize = 8;
 
 /// What has been seen so far.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
+pub(super) struct StandingWatch {
     /// When a leader was last known.
     led_at: Time,
     /// The leader that was told of last.
@@ -39,7 +39,7 @@ pub(super) struct Watch {
 
 /// How the cluster stands as one node sees it, at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct ClusterStanding {
     /// This node, once it has a number.
     pub node: Option<NodeId>,
     /// The leader of the control group; `None` if none is known to be there now.
@@ -60,15 +60,15 @@ pub struct Standing {
     pub waits_for: Option<String>,
 }
 
-impl Watch {
-    pub(super) fn new(now: Time) -> Watch {
-        Watch { led_at: now, waits_next: now.after_ms(WAITS_FIRST_MS), ..Watch::default() }
+impl StandingWatch {
+    pub(super) fn new(now: Time) -> StandingWatch {
+        StandingWatch { led_at: now, waits_next: now.after_ms(WAITS_FIRST_MS), ..StandingWatch::default() }
     }
 }
 
 impl Agent {
     /// How the cluster stands at this time, as this node sees it.
-    pub fn standing(&self, now: Time) -> Standing {
+    pub fn standing(&self, now: Time) -> ClusterStanding {
         let now = now.max(self.now);
         let is_led = self.is_led();
         let leaderless_ms = if is_led { 0 } else { now.since_us(self.watch.led_at) / 1_000 };
@@ -79,7 +79,7 @@ impl Agent {
             .leader
             .filter(|_| has_quorum)
             .and_then(|leader| self.group.managers.iter().find(|one| one.id == leader).cloned());
-        Standing {
+        ClusterStanding {
             node: self.node(),
             leader_node: leader.as_ref().and_then(|leader| self.node_at(&leader.addr)),
             leader,
@@ -162,7 +162,7 @@ impl Agent {
     }
 
     /// Somebody has told news: the word of a leader, if it comes from where the leader listens.
-    pub(super) fn heard_news(&mut self, from: &Address, news: &News) {
+    pub(super) fn heard_news(&mut self, from: &Address, news: &ControlGroupNews) {
         let is_leader = news.leader.is_some() && self.group.leader == news.leader;
         if is_leader && self.seat.is_none() && self.group.leader_at() == Some(from) {
             self.is_led_now();
@@ -177,13 +177,13 @@ impl Agent {
         {
             self.watch.leader = Some(leader);
             let node = self.node_at(&addr);
-            self.note(Notice::Leads { node, addr });
+            self.note(LogNotice::Leads { node, addr });
         }
     }
 
-    pub(super) fn note(&mut self, notice: Notice) {
+    pub(super) fn note(&mut self, notice: LogNotice) {
         if !self.has_ended {
-            self.effects.push(Effect::Noted(notice));
+            self.effects.push(AgentEffect::Noted(notice));
         }
     }
 
@@ -197,22 +197,22 @@ impl Agent {
         if lost_us >= self.leaderless_max_ms() * 1_000 && !self.watch.is_lost && self.has_joined() {
             (self.watch.is_lost, self.watch.leader) = (true, None);
             let standing = self.standing(self.now);
-            self.note(Notice::QuorumLost(Box::new(standing)));
+            self.note(LogNotice::QuorumLost(Box::new(standing)));
         } else if self.watch.is_lost && lost_us == 0 {
             self.watch.is_lost = false;
-            self.note(Notice::QuorumBack);
+            self.note(LogNotice::QuorumBack);
         }
         self.tell_primaries();
         if self.now >= self.watch.waits_next
             && let Some(what) = self.waits_for()
         {
             self.watch.waits_next = self.now.after_ms(WAITS_TOLD_MS);
-            self.note(Notice::Waits(what));
+            self.note(LogNotice::Waits(what));
         }
     }
 }
 
-impl Standing {
+impl ClusterStanding {
     /// How many members of the control group answer this node, and how many there are.
     pub fn answering(&self) -> (usize, usize) {
         (self.managers.iter().filter(|(_, answers)| *answers).count(), self.managers.len())
@@ -226,7 +226,7 @@ impl Standing {
 }
 
 /// Why nothing is decided; for people.
-impl fmt::Display for Standing {
+impl fmt::Display for ClusterStanding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (answering, all) = self.answering();
         let seconds = self.leaderless_ms / 1_000;

@@ -4,14 +4,15 @@
 use std::fmt;
 
 use prost::Message;
-use zerohop_placement::{Address, Change, KeyspaceConfig, MapDelta, Node, NodeState};
+use zerohop_placement::{Address, KeyspaceConfig, MapChange, MapDelta, Node, NodeState};
 use zerohop_wire::ids::{
     Incarnation, InstanceId, KeyspaceId, LogIndex, MapEpoch, NodeId, PartitionEpoch, PartitionId,
 };
 
 use super::{
-    Asker, Command, Done, Drained, GroupStep, Held, HeldLog, Join, Keep, LogEnd, ManagerId, ManagerInfo,
-    Move, Outcome, Refusal, Regroup, Request, RequestId, proto,
+    CommandOutcome, CommandRefusal, CommandRequest, CommandResult, ControlCommand, GroupStep, HeldLog,
+    HeldLogs, JoinNode, KeptCopy, KeyspaceDrained, LogEnd, ManagerId, ManagerInfo, MovePartition, Regroup,
+    RegroupOrigin, RequestId, proto,
 };
 use crate::limits::{COMMAND_BYTES_MAX, HELD_LOGS_MAX, MANAGERS_MAX, REFUSAL_BYTES_MAX};
 
@@ -37,12 +38,12 @@ impl std::error::Error for CommandError {}
 
 const STATES: [NodeState; 3] = [NodeState::Up, NodeState::Draining, NodeState::Down];
 
-impl Request {
+impl CommandRequest {
     /// The bytes; `docs/protocols/control.proto`.
     pub fn encode(&self) -> Vec<u8> {
         let command = match &self.command {
-            Command::Join(join) => proto::Command::Join(proto::Join {
-                node: one(Change::PutNode(Node {
+            ControlCommand::Join(join) => proto::CommandProto::Join(proto::JoinProto {
+                node: one(MapChange::PutNode(Node {
                     id: join.node.unwrap_or_default(),
                     state: NodeState::Up,
                     incarnation: join.incarnation,
@@ -57,57 +58,67 @@ impl Request {
                 intact: join.intact,
                 closed: join.closed,
             }),
-            Command::SetNodeState { node, incarnation, state } => {
+            ControlCommand::SetNodeState { node, incarnation, state } => {
                 let number = STATES.iter().position(|known| known == state).unwrap_or_default();
-                proto::Command::SetNodeState(proto::SetNodeState {
+                proto::CommandProto::SetNodeState(proto::SetNodeState {
                     node: node.get(),
                     incarnation: incarnation.get(),
                     state: number as u32,
                 })
             }
-            Command::RemoveNode(node) => proto::Command::RemoveNode(node.get()),
-            Command::CreateKeyspace(config) => proto::Command::CreateKeyspace(alter(KeyspaceId(0), config)),
-            Command::AlterKeyspace(id, config) => proto::Command::AlterKeyspace(alter(*id, config)),
-            Command::DropKeyspace(id) => proto::Command::DropKeyspace(id.get()),
-            Command::CloseKeyspace(id) => proto::Command::CloseKeyspace(id.get()),
-            Command::Drained(Drained { keyspace, instance, map }) => {
-                let (keyspace, instance, map) = (keyspace.get(), instance.get(), map.get());
-                proto::Command::Drained(proto::Drained { keyspace, instance, map })
+            ControlCommand::RemoveNode(node) => proto::CommandProto::RemoveNode(node.get()),
+            ControlCommand::CreateKeyspace(config) => {
+                proto::CommandProto::CreateKeyspace(alter(KeyspaceId(0), config))
             }
-            Command::SplitKeyspace(id) => proto::Command::SplitKeyspace(id.get()),
-            Command::Regroup(regroup) => proto::Command::Regroup(write_regroup(regroup)),
-            Command::Held(held) => proto::Command::Held(proto::Held {
+            ControlCommand::AlterKeyspace(id, config) => {
+                proto::CommandProto::AlterKeyspace(alter(*id, config))
+            }
+            ControlCommand::DropKeyspace(id) => proto::CommandProto::DropKeyspace(id.get()),
+            ControlCommand::CloseKeyspace(id) => proto::CommandProto::CloseKeyspace(id.get()),
+            ControlCommand::Drained(KeyspaceDrained { keyspace, instance, map }) => {
+                let (keyspace, instance, map) = (keyspace.get(), instance.get(), map.get());
+                proto::CommandProto::Drained(proto::DrainedProto { keyspace, instance, map })
+            }
+            ControlCommand::SplitKeyspace(id) => proto::CommandProto::SplitKeyspace(id.get()),
+            ControlCommand::Regroup(regroup) => proto::CommandProto::Regroup(write_regroup(regroup)),
+            ControlCommand::Held(held) => proto::CommandProto::Held(proto::HeldLogsProto {
                 node: held.node.get(),
                 incarnation: held.incarnation.get(),
                 logs: held.logs.iter().map(write_held).collect(),
             }),
-            Command::Recover { keyspace, partition, damaged } => proto::Command::Recover(proto::Recover {
-                keyspace: keyspace.get(),
-                partition: partition.get(),
-                damaged: match damaged {
-                    None => 0,
-                    Some(Keep::Damaged) => 1,
-                    Some(Keep::Follower) => 2,
-                },
-            }),
-            Command::AcknowledgeLosses { keyspace, until } => {
-                let (keyspace, until) = (keyspace.get(), until.get());
-                proto::Command::AcknowledgeLosses(proto::AcknowledgeLosses { keyspace, until })
+            ControlCommand::Recover { keyspace, partition, damaged } => {
+                proto::CommandProto::Recover(proto::Recover {
+                    keyspace: keyspace.get(),
+                    partition: partition.get(),
+                    damaged: match damaged {
+                        None => 0,
+                        Some(KeptCopy::Damaged) => 1,
+                        Some(KeptCopy::Follower) => 2,
+                    },
+                })
             }
-            Command::Move(one) => proto::Command::Move(proto::Move {
+            ControlCommand::AcknowledgeLosses { keyspace, until } => {
+                let (keyspace, until) = (keyspace.get(), until.get());
+                proto::CommandProto::AcknowledgeLosses(proto::AcknowledgeLosses { keyspace, until })
+            }
+            ControlCommand::Move(one) => proto::CommandProto::Move(proto::MoveProto {
                 place: place(one.keyspace, one.partition),
                 to: one.to.map(NodeId::get),
                 instance: one.instance.map(InstanceId::get),
             }),
-            Command::PutToken(token) => proto::Command::PutToken(one(Change::PutToken(token.clone()))),
-            Command::RemoveToken(id) => proto::Command::RemoveToken(*id),
-            Command::ExpireToken { token, at_ms } => {
-                proto::Command::ExpireToken(proto::ExpireToken { token: *token, at_ms: *at_ms })
+            ControlCommand::PutToken(token) => {
+                proto::CommandProto::PutToken(one(MapChange::PutToken(token.clone())))
             }
-            Command::SetManagers(managers) => proto::Command::SetManagers(write_managers(managers)),
+            ControlCommand::RemoveToken(id) => proto::CommandProto::RemoveToken(*id),
+            ControlCommand::ExpireToken { token, at_ms } => {
+                proto::CommandProto::ExpireToken(proto::ExpireToken { token: *token, at_ms: *at_ms })
+            }
+            ControlCommand::SetManagers(managers) => {
+                proto::CommandProto::SetManagers(write_managers(managers))
+            }
         };
-        let Request { id, after, .. } = self;
-        proto::Request {
+        let CommandRequest { id, after, .. } = self;
+        proto::RequestProto {
             origin: id.origin,
             number: id.number,
             after: *after,
@@ -117,63 +128,66 @@ impl Request {
         .encode_to_vec()
     }
 
-    /// Reads what [`Request::encode`] wrote, and says of other bytes what is wrong with them.
+    /// Reads what [`CommandRequest::encode`] wrote, and says of other bytes what is wrong with them.
     ///
     /// # Errors
     /// If the bytes are no request.
-    pub fn decode(bytes: &[u8]) -> Result<Request, CommandError> {
+    pub fn decode(bytes: &[u8]) -> Result<CommandRequest, CommandError> {
         if bytes.len() > COMMAND_BYTES_MAX {
             return Err(CommandError::new(format!("{} bytes, of at most {COMMAND_BYTES_MAX}", bytes.len())));
         }
-        let request = proto::Request::decode(bytes).map_err(|error| CommandError::new(error.to_string()))?;
-        Request::from_proto(request)
+        let request =
+            proto::RequestProto::decode(bytes).map_err(|error| CommandError::new(error.to_string()))?;
+        CommandRequest::from_proto(request)
     }
 
-    pub(super) fn from_proto(request: proto::Request) -> Result<Request, CommandError> {
+    pub(super) fn from_proto(request: proto::RequestProto) -> Result<CommandRequest, CommandError> {
         if !request.batch.is_empty() {
             return Err(CommandError::new("a batch of requests, where one is expected"));
         }
         let command = match request.command.ok_or(CommandError::new("it asks for nothing known"))? {
-            proto::Command::Join(join) => Command::Join(read_join(join)?),
-            proto::Command::SetNodeState(set) => Command::SetNodeState {
+            proto::CommandProto::Join(join) => ControlCommand::Join(read_join(join)?),
+            proto::CommandProto::SetNodeState(set) => ControlCommand::SetNodeState {
                 node: NodeId(set.node),
                 incarnation: Incarnation(set.incarnation),
                 state: *STATES.get(set.state as usize).ok_or(CommandError::new("no state of a node"))?,
             },
-            proto::Command::RemoveNode(node) => Command::RemoveNode(NodeId(node)),
-            proto::Command::CreateKeyspace(bytes) => Command::CreateKeyspace(read_alter(&bytes)?.1),
-            proto::Command::AlterKeyspace(bytes) => {
-                let (id, config) = read_alter(&bytes)?;
-                Command::AlterKeyspace(id, config)
+            proto::CommandProto::RemoveNode(node) => ControlCommand::RemoveNode(NodeId(node)),
+            proto::CommandProto::CreateKeyspace(bytes) => {
+                ControlCommand::CreateKeyspace(read_alter(&bytes)?.1)
             }
-            proto::Command::DropKeyspace(id) => Command::DropKeyspace(KeyspaceId(id)),
-            proto::Command::CloseKeyspace(id) => Command::CloseKeyspace(KeyspaceId(id)),
-            proto::Command::Drained(proto::Drained { keyspace, instance, map }) => {
-                Command::Drained(Drained {
+            proto::CommandProto::AlterKeyspace(bytes) => {
+                let (id, config) = read_alter(&bytes)?;
+                ControlCommand::AlterKeyspace(id, config)
+            }
+            proto::CommandProto::DropKeyspace(id) => ControlCommand::DropKeyspace(KeyspaceId(id)),
+            proto::CommandProto::CloseKeyspace(id) => ControlCommand::CloseKeyspace(KeyspaceId(id)),
+            proto::CommandProto::Drained(proto::DrainedProto { keyspace, instance, map }) => {
+                ControlCommand::Drained(KeyspaceDrained {
                     keyspace: KeyspaceId(keyspace),
                     instance: InstanceId(instance),
                     map: MapEpoch(map),
                 })
             }
-            proto::Command::SplitKeyspace(id) => Command::SplitKeyspace(KeyspaceId(id)),
-            proto::Command::Regroup(regroup) => Command::Regroup(read_regroup(&regroup)?),
-            proto::Command::Held(held) => {
+            proto::CommandProto::SplitKeyspace(id) => ControlCommand::SplitKeyspace(KeyspaceId(id)),
+            proto::CommandProto::Regroup(regroup) => ControlCommand::Regroup(read_regroup(&regroup)?),
+            proto::CommandProto::Held(held) => {
                 if held.logs.len() > HELD_LOGS_MAX {
                     return Err(CommandError::new("more logs than one report tells of"));
                 }
-                Command::Held(Held {
+                ControlCommand::Held(HeldLogs {
                     node: NodeId(held.node),
                     incarnation: Incarnation(held.incarnation),
                     logs: held.logs.iter().map(read_held).collect(),
                 })
             }
-            proto::Command::Recover(one) => Command::Recover {
+            proto::CommandProto::Recover(one) => ControlCommand::Recover {
                 keyspace: KeyspaceId(one.keyspace),
                 partition: PartitionId(one.partition),
                 damaged: match one.damaged {
                     0 => None,
-                    1 => Some(Keep::Damaged),
-                    2 => Some(Keep::Follower),
+                    1 => Some(KeptCopy::Damaged),
+                    2 => Some(KeptCopy::Follower),
                     other => {
                         return Err(CommandError::new(format!(
                             "a recovery of a kind that is not known here: {other}"
@@ -181,86 +195,89 @@ impl Request {
                     }
                 },
             },
-            proto::Command::AcknowledgeLosses(proto::AcknowledgeLosses { keyspace, until }) => {
-                Command::AcknowledgeLosses { keyspace: KeyspaceId(keyspace), until: MapEpoch(until) }
+            proto::CommandProto::AcknowledgeLosses(proto::AcknowledgeLosses { keyspace, until }) => {
+                ControlCommand::AcknowledgeLosses { keyspace: KeyspaceId(keyspace), until: MapEpoch(until) }
             }
-            proto::Command::Move(one) => Command::Move(Move {
+            proto::CommandProto::Move(one) => ControlCommand::Move(MovePartition {
                 keyspace: KeyspaceId(one.place.keyspace),
                 partition: PartitionId(one.place.partition),
                 to: one.to.map(NodeId),
                 instance: one.instance.map(InstanceId),
             }),
-            proto::Command::PutToken(bytes) => match read_one(&bytes)? {
-                Change::PutToken(token) => Command::PutToken(token),
+            proto::CommandProto::PutToken(bytes) => match read_one(&bytes)? {
+                MapChange::PutToken(token) => ControlCommand::PutToken(token),
                 _ => return Err(CommandError::new("a token is described by something else")),
             },
-            proto::Command::RemoveToken(id) => Command::RemoveToken(id),
-            proto::Command::ExpireToken(proto::ExpireToken { token, at_ms }) => {
-                Command::ExpireToken { token, at_ms }
+            proto::CommandProto::RemoveToken(id) => ControlCommand::RemoveToken(id),
+            proto::CommandProto::ExpireToken(proto::ExpireToken { token, at_ms }) => {
+                ControlCommand::ExpireToken { token, at_ms }
             }
-            proto::Command::SetManagers(managers) => Command::SetManagers(read_managers(&managers)?),
+            proto::CommandProto::SetManagers(managers) => {
+                ControlCommand::SetManagers(read_managers(&managers)?)
+            }
         };
         let id = RequestId { origin: request.origin, number: request.number };
-        Ok(Request { id, after: request.after, command })
+        Ok(CommandRequest { id, after: request.after, command })
     }
 }
 
 /// Numbers of refusals; they never change.
-const REFUSALS: [(u32, Refusal); 20] = [
-    (2, Refusal::StaleIncarnation),
-    (3, Refusal::NotPrimary),
-    (4, Refusal::NotControl),
-    (5, Refusal::NotInSync),
-    (6, Refusal::NotFollower),
-    (7, Refusal::Member),
-    (8, Refusal::NotWanted),
-    (9, Refusal::TooFewInSync),
-    (10, Refusal::NotUp),
-    (11, Refusal::Recovering),
-    (12, Refusal::NotLost),
-    (13, Refusal::Moving),
-    (14, Refusal::UnknownNode),
-    (15, Refusal::UnknownInstance),
-    (16, Refusal::UnknownKeyspace),
-    (17, Refusal::UnknownPartition),
-    (18, Refusal::NoNodes),
-    (19, Refusal::Managers),
-    (20, Refusal::TooOld),
-    (22, Refusal::InControlGroup),
+const REFUSALS: [(u32, CommandRefusal); 20] = [
+    (2, CommandRefusal::StaleIncarnation),
+    (3, CommandRefusal::NotPrimary),
+    (4, CommandRefusal::NotControl),
+    (5, CommandRefusal::NotInSync),
+    (6, CommandRefusal::NotFollower),
+    (7, CommandRefusal::Member),
+    (8, CommandRefusal::NotWanted),
+    (9, CommandRefusal::TooFewInSync),
+    (10, CommandRefusal::NotUp),
+    (11, CommandRefusal::Recovering),
+    (12, CommandRefusal::NotLost),
+    (13, CommandRefusal::Moving),
+    (14, CommandRefusal::UnknownNode),
+    (15, CommandRefusal::UnknownInstance),
+    (16, CommandRefusal::UnknownKeyspace),
+    (17, CommandRefusal::UnknownPartition),
+    (18, CommandRefusal::NoNodes),
+    (19, CommandRefusal::Managers),
+    (20, CommandRefusal::TooOld),
+    (22, CommandRefusal::InControlGroup),
 ];
 const STALE_EPOCH: u32 = 1;
 const MAP: u32 = 21;
 
-impl Outcome {
+impl CommandOutcome {
     /// The bytes; `docs/protocols/control.proto`.
     pub fn encode(&self) -> Vec<u8> {
         self.to_proto().encode_to_vec()
     }
 
-    /// Reads what [`Outcome::encode`] wrote.
+    /// Reads what [`CommandOutcome::encode`] wrote.
     ///
     /// # Errors
     /// If the bytes are no outcome.
-    pub fn decode(bytes: &[u8]) -> Result<Outcome, CommandError> {
+    pub fn decode(bytes: &[u8]) -> Result<CommandOutcome, CommandError> {
         if bytes.len() > COMMAND_BYTES_MAX {
             return Err(CommandError::new("an outcome is shorter"));
         }
-        let outcome = proto::Outcome::decode(bytes).map_err(|error| CommandError::new(error.to_string()))?;
-        Outcome::from_proto(outcome)
+        let outcome =
+            proto::OutcomeProto::decode(bytes).map_err(|error| CommandError::new(error.to_string()))?;
+        CommandOutcome::from_proto(outcome)
     }
 
-    pub(crate) fn to_proto(&self) -> proto::Outcome {
-        let mut outcome = proto::Outcome { mark: self.mark, ..proto::Outcome::default() };
+    pub(crate) fn to_proto(&self) -> proto::OutcomeProto {
+        let mut outcome = proto::OutcomeProto { mark: self.mark, ..proto::OutcomeProto::default() };
         match &self.result {
             Ok(done) => {
                 outcome.number = done.number;
                 outcome.map_epoch = done.epoch.get();
             }
-            Err(Refusal::StaleEpoch { now }) => {
+            Err(CommandRefusal::StaleEpoch { now }) => {
                 outcome.refusal = STALE_EPOCH;
                 outcome.number = now.get();
             }
-            Err(Refusal::Map(why)) => {
+            Err(CommandRefusal::Map(why)) => {
                 outcome.refusal = MAP;
                 outcome.text = why.chars().take(REFUSAL_BYTES_MAX / 4).collect();
             }
@@ -272,25 +289,25 @@ impl Outcome {
         outcome
     }
 
-    pub(crate) fn from_proto(outcome: proto::Outcome) -> Result<Outcome, CommandError> {
+    pub(crate) fn from_proto(outcome: proto::OutcomeProto) -> Result<CommandOutcome, CommandError> {
         let result = match outcome.refusal {
-            0 => Ok(Done { number: outcome.number, epoch: MapEpoch(outcome.map_epoch) }),
-            STALE_EPOCH => Err(Refusal::StaleEpoch { now: PartitionEpoch(outcome.number) }),
-            MAP => Err(Refusal::Map(outcome.text)),
+            0 => Ok(CommandResult { number: outcome.number, epoch: MapEpoch(outcome.map_epoch) }),
+            STALE_EPOCH => Err(CommandRefusal::StaleEpoch { now: PartitionEpoch(outcome.number) }),
+            MAP => Err(CommandRefusal::Map(outcome.text)),
             number => Err(REFUSALS
                 .iter()
                 .find(|(known, _)| *known == number)
                 .map(|(_, refusal)| refusal.clone())
                 .ok_or(CommandError::new(format!("no refusal has number {number}")))?),
         };
-        Ok(Outcome { result, mark: outcome.mark })
+        Ok(CommandOutcome { result, mark: outcome.mark })
     }
 }
 
 pub(crate) fn write_managers(managers: &[ManagerInfo]) -> proto::Managers {
     let managers = managers
         .iter()
-        .map(|manager| proto::Manager { id: manager.id.0, addr: manager.addr.as_str().to_owned() });
+        .map(|manager| proto::ManagerProto { id: manager.id.0, addr: manager.addr.as_str().to_owned() });
     proto::Managers { managers: managers.collect() }
 }
 
@@ -298,7 +315,7 @@ pub(crate) fn read_managers(managers: &proto::Managers) -> Result<Vec<ManagerInf
     if managers.managers.len() > MANAGERS_MAX {
         return Err(CommandError::new("more managers than there may be"));
     }
-    let read = |manager: &proto::Manager| {
+    let read = |manager: &proto::ManagerProto| {
         let addr = Address::new(&manager.addr).map_err(|error| CommandError::new(error.to_string()))?;
         Ok(ManagerInfo { id: ManagerId(manager.id), addr })
     };
@@ -306,15 +323,15 @@ pub(crate) fn read_managers(managers: &proto::Managers) -> Result<Vec<ManagerInf
 }
 
 /// A change as a delta that no map takes: only the change is meant.
-fn one(change: Change) -> Vec<u8> {
+fn one(change: MapChange) -> Vec<u8> {
     MapDelta { from: MapEpoch(0), to: MapEpoch(0), changes: vec![change] }.encode()
 }
 
 fn alter(id: KeyspaceId, config: &KeyspaceConfig) -> Vec<u8> {
-    one(Change::AlterKeyspace { id, config: config.clone() })
+    one(MapChange::AlterKeyspace { id, config: config.clone() })
 }
 
-fn read_one(bytes: &[u8]) -> Result<Change, CommandError> {
+fn read_one(bytes: &[u8]) -> Result<MapChange, CommandError> {
     let delta = MapDelta::decode(bytes).map_err(|error| CommandError::new(error.to_string()))?;
     let mut changes = delta.changes.into_iter();
     match (changes.next(), changes.next()) {
@@ -325,16 +342,16 @@ fn read_one(bytes: &[u8]) -> Result<Change, CommandError> {
 
 fn read_alter(bytes: &[u8]) -> Result<(KeyspaceId, KeyspaceConfig), CommandError> {
     match read_one(bytes)? {
-        Change::AlterKeyspace { id, config } => Ok((id, config)),
+        MapChange::AlterKeyspace { id, config } => Ok((id, config)),
         _ => Err(CommandError::new("not a configuration of a keyspace")),
     }
 }
 
-fn read_join(join: proto::Join) -> Result<Join, CommandError> {
-    let Change::PutNode(node) = read_one(&join.node)? else {
+fn read_join(join: proto::JoinProto) -> Result<JoinNode, CommandError> {
+    let MapChange::PutNode(node) = read_one(&join.node)? else {
         return Err(CommandError::new("not a node"));
     };
-    Ok(Join {
+    Ok(JoinNode {
         node: join.known.then_some(node.id),
         replaces: Incarnation(join.replaces),
         incarnation: node.incarnation,
@@ -347,11 +364,11 @@ fn read_join(join: proto::Join) -> Result<Join, CommandError> {
     })
 }
 
-fn place(keyspace: KeyspaceId, partition: PartitionId) -> proto::Place {
-    proto::Place { keyspace: keyspace.get(), partition: partition.get() }
+fn place(keyspace: KeyspaceId, partition: PartitionId) -> proto::PartitionProto {
+    proto::PartitionProto { keyspace: keyspace.get(), partition: partition.get() }
 }
 
-fn write_regroup(regroup: &Regroup) -> proto::Regroup {
+fn write_regroup(regroup: &Regroup) -> proto::RegroupProto {
     let (step, instance) = match regroup.step {
         GroupStep::Admit(instance) => (1, instance),
         GroupStep::Exclude(instance) => (2, instance),
@@ -364,12 +381,12 @@ fn write_regroup(regroup: &Regroup) -> proto::Regroup {
         GroupStep::Keep => (9, InstanceId(0)),
     };
     let by = match regroup.by {
-        Asker::Control => None,
-        Asker::Instance(id, incarnation) => {
+        RegroupOrigin::Control => None,
+        RegroupOrigin::Instance(id, incarnation) => {
             Some(proto::Instance { id: id.get(), incarnation: incarnation.get() })
         }
     };
-    proto::Regroup {
+    proto::RegroupProto {
         place: place(regroup.keyspace, regroup.partition),
         epoch: regroup.epoch.get(),
         by,
@@ -378,7 +395,7 @@ fn write_regroup(regroup: &Regroup) -> proto::Regroup {
     }
 }
 
-fn read_regroup(regroup: &proto::Regroup) -> Result<Regroup, CommandError> {
+fn read_regroup(regroup: &proto::RegroupProto) -> Result<Regroup, CommandError> {
     let instance = InstanceId(regroup.instance);
     let step = match regroup.step {
         1 => GroupStep::Admit(instance),
@@ -393,8 +410,8 @@ fn read_regroup(regroup: &proto::Regroup) -> Result<Regroup, CommandError> {
         number => return Err(CommandError::new(format!("no step of a group has number {number}"))),
     };
     let by = match &regroup.by {
-        None => Asker::Control,
-        Some(by) => Asker::Instance(InstanceId(by.id), Incarnation(by.incarnation)),
+        None => RegroupOrigin::Control,
+        Some(by) => RegroupOrigin::Instance(InstanceId(by.id), Incarnation(by.incarnation)),
     };
     Ok(Regroup {
         keyspace: KeyspaceId(regroup.place.keyspace),
@@ -405,8 +422,8 @@ fn read_regroup(regroup: &proto::Regroup) -> Result<Regroup, CommandError> {
     })
 }
 
-fn write_held(log: &HeldLog) -> proto::HeldLog {
-    proto::HeldLog {
+fn write_held(log: &HeldLog) -> proto::HeldLogProto {
+    proto::HeldLogProto {
         place: place(log.keyspace, log.partition),
         epoch: log.epoch.get(),
         instance: log.instance.get(),
@@ -416,7 +433,7 @@ fn write_held(log: &HeldLog) -> proto::HeldLog {
     }
 }
 
-fn read_held(log: &proto::HeldLog) -> HeldLog {
+fn read_held(log: &proto::HeldLogProto) -> HeldLog {
     HeldLog {
         keyspace: KeyspaceId(log.place.keyspace),
         partition: PartitionId(log.place.partition),

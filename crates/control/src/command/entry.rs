@@ -2,17 +2,17 @@
 
 use prost::Message;
 
-use super::{Command, CommandError, Request, proto};
+use super::{CommandError, CommandRequest, ControlCommand, proto};
 use crate::limits::{BATCH_REQUESTS_MAX, COMMAND_BYTES_MAX};
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// One request.
-    One(Request),
-    /// Requests whose commands are all [`Command::Regroup`], 1 to [`BATCH_REQUESTS_MAX`] of them. Managers of programs that
+    One(CommandRequest),
+    /// Requests whose commands are all [`ControlCommand::Regroup`], 1 to [`BATCH_REQUESTS_MAX`] of them. Managers of programs that
     /// do not know batches cannot read it.
-    Batch(Vec<Request>),
+    Batch(Vec<CommandRequest>),
 }
 
 impl Entry {
@@ -21,8 +21,8 @@ impl Entry {
         match self {
             Entry::One(request) => request.encode(),
             Entry::Batch(requests) => {
-                let batch = requests.iter().map(Request::encode).collect();
-                proto::Request { batch, ..proto::Request::default() }.encode_to_vec()
+                let batch = requests.iter().map(CommandRequest::encode).collect();
+                proto::RequestProto { batch, ..proto::RequestProto::default() }.encode_to_vec()
             }
         }
     }
@@ -35,9 +35,10 @@ impl Entry {
         if bytes.len() > COMMAND_BYTES_MAX {
             return Err(CommandError::new(format!("{} bytes, of at most {COMMAND_BYTES_MAX}", bytes.len())));
         }
-        let entry = proto::Request::decode(bytes).map_err(|error| CommandError::new(error.to_string()))?;
+        let entry =
+            proto::RequestProto::decode(bytes).map_err(|error| CommandError::new(error.to_string()))?;
         if entry.batch.is_empty() {
-            return Request::from_proto(entry).map(Entry::One);
+            return CommandRequest::from_proto(entry).map(Entry::One);
         }
         if entry.batch.len() > BATCH_REQUESTS_MAX {
             let count = entry.batch.len();
@@ -48,8 +49,8 @@ impl Entry {
         }
         let mut requests = Vec::with_capacity(entry.batch.len());
         for bytes in &entry.batch {
-            let request = Request::decode(bytes)?;
-            if !matches!(request.command, Command::Regroup(_)) {
+            let request = CommandRequest::decode(bytes)?;
+            if !matches!(request.command, ControlCommand::Regroup(_)) {
                 return Err(CommandError::new("a batch holds a command that changes no group"));
             }
             requests.push(request);
@@ -58,7 +59,7 @@ impl Entry {
     }
 
     /// The requests in it, in the order in which they are applied.
-    pub fn requests(&self) -> &[Request] {
+    pub fn requests(&self) -> &[CommandRequest] {
         match self {
             Entry::One(request) => std::slice::from_ref(request),
             Entry::Batch(requests) => requests,
@@ -72,18 +73,22 @@ mod tests {
     use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
 
     use super::super::tests::commands;
-    use super::super::{Asker, GroupStep, Regroup, RequestId};
+    use super::super::{GroupStep, Regroup, RegroupOrigin, RequestId};
     use super::*;
 
-    fn regroup(number: u64) -> Request {
+    fn regroup(number: u64) -> CommandRequest {
         let regroup = Regroup {
             keyspace: KeyspaceId(3),
             partition: PartitionId(number as u32),
             epoch: PartitionEpoch(8),
-            by: Asker::Instance(InstanceId(1), Incarnation(2)),
+            by: RegroupOrigin::Instance(InstanceId(1), Incarnation(2)),
             step: GroupStep::Admit(InstanceId(11)),
         };
-        Request { id: RequestId { origin: 1, number }, after: 3, command: Command::Regroup(regroup) }
+        CommandRequest {
+            id: RequestId { origin: 1, number },
+            after: 3,
+            command: ControlCommand::Regroup(regroup),
+        }
     }
 
     #[test]
@@ -93,7 +98,7 @@ mod tests {
             assert_eq!(Entry::decode(&entry.encode()), Ok(entry));
         }
         for (number, command) in (0..).zip(commands()) {
-            let request = Request { id: RequestId { origin: 77, number }, after: 5, command };
+            let request = CommandRequest { id: RequestId { origin: 77, number }, after: 5, command };
             assert_eq!(Entry::decode(&request.encode()), Ok(Entry::One(request.clone())));
             assert_eq!(Entry::One(request.clone()).encode(), request.encode());
         }
@@ -117,14 +122,14 @@ mod tests {
     #[test]
     fn what_is_no_batch_of_changes_of_groups_is_refused() {
         let why = |bytes: &[u8]| Entry::decode(bytes).expect_err("is refused").to_string();
-        for command in commands().into_iter().filter(|one| !matches!(one, Command::Regroup(_))) {
-            let other = Request { id: RequestId::default(), after: 0, command };
+        for command in commands().into_iter().filter(|one| !matches!(one, ControlCommand::Regroup(_))) {
+            let other = CommandRequest { id: RequestId::default(), after: 0, command };
             assert!(why(&Entry::Batch(vec![regroup(1), other]).encode()).contains("changes no group"));
         }
         let batch = Entry::Batch(vec![regroup(1), regroup(2)]).encode();
-        let nested = proto::Request { batch: vec![batch.clone()], ..proto::Request::default() };
+        let nested = proto::RequestProto { batch: vec![batch.clone()], ..proto::RequestProto::default() };
         assert!(why(&nested.encode_to_vec()).contains("where one is expected"));
-        assert!(Request::decode(&batch).is_err(), "an asker names one request");
+        assert!(CommandRequest::decode(&batch).is_err(), "an asker names one request");
         let both = [regroup(1).encode(), batch].concat();
         assert!(why(&both).contains("both a request and a batch"));
         let many = Entry::Batch((0..=BATCH_REQUESTS_MAX as u64).map(regroup).collect());

@@ -52,21 +52,21 @@ pub struct RequestId {
 
 /// A command with what makes it happen at most once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct CommandRequest {
     /// Its name. A retry has the same.
     pub id: RequestId,
-    /// The mark that the asker had heard of when it first sent this ([`Outcome::mark`]; zero if of none). A request whose
-    /// outcome may have been forgotten since is refused with [`Refusal::TooOld`].
+    /// The mark that the asker had heard of when it first sent this ([`CommandOutcome::mark`]; zero if of none). A request whose
+    /// outcome may have been forgotten since is refused with [`CommandRefusal::TooOld`].
     pub after: u64,
     /// What to do.
-    pub command: Command,
+    pub command: ControlCommand,
 }
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum ControlCommand {
     /// A node is here: a new one, one that has started again, or one that was taken for dead.
-    Join(Join),
+    Join(JoinNode),
     /// A node is to be treated so. `Down` and `Up` are control's own verdicts; `Draining`, and `Up` after it, are the
     /// operator's.
     SetNodeState {
@@ -89,13 +89,13 @@ pub enum Command {
     /// Have nothing begin in a keyspace any more, and remove it once nothing is under way there.
     CloseKeyspace(KeyspaceId),
     /// Nothing is under way in a keyspace that is being dropped, where an instance is primary.
-    Drained(Drained),
+    Drained(KeyspaceDrained),
     /// Cut every partition of a keyspace in two by the next bit of the hashes.
     SplitKeyspace(KeyspaceId),
     /// Change the group of a partition, if it is still of this epoch.
     Regroup(Regroup),
     /// What members of recovering groups hold.
-    Held(Held),
+    Held(HeldLogs),
     /// The operator's word that what is not up will not return: go on with the best log that is there, even a
     /// follower's, and lose what only others had.
     Recover {
@@ -104,7 +104,7 @@ pub enum Command {
         /// The partition in it.
         partition: PartitionId,
         /// Nobody is missing: the only copy that counts is damaged, as its instance says.
-        damaged: Option<Keep>,
+        damaged: Option<KeptCopy>,
     },
     /// The operator knows of what is missing in a keyspace, or in all (none): it is told no more.
     AcknowledgeLosses {
@@ -114,7 +114,7 @@ pub enum Command {
         until: MapEpoch,
     },
     /// An operator's word where a partition is to be.
-    Move(Move),
+    Move(MovePartition),
     /// A token is good from now on, for this; or for something else than before.
     PutToken(TokenEntry),
     /// A token is good for nothing any more.
@@ -130,9 +130,9 @@ pub enum Command {
     SetManagers(Vec<ManagerInfo>),
 }
 
-/// See [`Command::Drained`].
+/// See [`ControlCommand::Drained`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drained {
+pub struct KeyspaceDrained {
     /// The keyspace.
     pub keyspace: KeyspaceId,
     /// The instance: nothing is under way in those partitions of which it is the primary.
@@ -143,16 +143,16 @@ pub struct Drained {
 
 /// What a group goes on with of which the only copy that counts is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum KeptCopy {
     /// With what is whole of that copy.
     Damaged,
     /// With the most complete of the others that are up; with that copy all the same if they have nothing.
     Follower,
 }
 
-/// See [`Command::Move`]. The plan moves the partition there, and leaves it there.
+/// See [`ControlCommand::Move`]. The plan moves the partition there, and leaves it there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Move {
+pub struct MovePartition {
     /// The keyspace.
     pub keyspace: KeyspaceId,
     /// The partition in it.
@@ -163,9 +163,9 @@ pub struct Move {
     pub instance: Option<InstanceId>,
 }
 
-/// See [`Command::Join`].
+/// See [`ControlCommand::Join`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Join {
+pub struct JoinNode {
     /// Which node, as it remembers; a new one has no number yet.
     pub node: Option<NodeId>,
     /// The start that this replaces, as the node has read in the map: of two starts of one node, whichever is told last
@@ -188,7 +188,7 @@ pub struct Join {
     pub closed: bool,
 }
 
-/// See [`Command::Regroup`].
+/// See [`ControlCommand::Regroup`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Regroup {
     /// The keyspace.
@@ -198,14 +198,14 @@ pub struct Regroup {
     /// The epoch of the group on which this was decided.
     pub epoch: PartitionEpoch,
     /// Who asks.
-    pub by: Asker,
+    pub by: RegroupOrigin,
     /// What to change.
     pub step: GroupStep,
 }
 
 /// Who asks for a change of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asker {
+pub enum RegroupOrigin {
     /// The leader of the control group itself.
     Control,
     /// An instance that takes itself for the primary.
@@ -217,7 +217,7 @@ pub enum Asker {
 pub enum GroupStep {
     /// A follower has caught up and acknowledges from now on. Asked by the primary alone.
     Admit(InstanceId),
-    /// An in-sync replica does not answer, and becomes a follower; or the primary itself finds its log rotten, and an
+    /// An in-sync replica does not answer, and becomes a follower; or the primary itself finds its log corrupt, and an
     /// in-sync replica that is up takes over. Asked by the primary alone.
     Exclude(InstanceId),
     /// The same group under a higher epoch: whatever else was asked for on this one is settled, done or not. Asked by the
@@ -242,7 +242,7 @@ pub enum GroupStep {
 
 /// Logs that a node holds of groups that are recovering.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldLogs {
     /// The node.
     pub node: NodeId,
     /// Its start.
@@ -279,16 +279,16 @@ pub struct LogEnd {
 
 /// What became of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct CommandOutcome {
     /// What was done, or why nothing was.
-    pub result: Result<Done, Refusal>,
+    pub result: Result<CommandResult, CommandRefusal>,
     /// How many commands had been applied: the mark for this asker's next requests.
     pub mark: u64,
 }
 
 /// What was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Done {
+pub struct CommandResult {
     /// The keyspace that was made, the node that joined, or the partition's new epoch.
     pub number: u64,
     /// The epoch of the map in which it is so.
@@ -297,7 +297,7 @@ pub struct Done {
 
 /// Why nothing was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum CommandRefusal {
     /// The group has another epoch: decide again.
     StaleEpoch {
         /// Which.
@@ -347,7 +347,7 @@ pub enum Refusal {
     Map(String),
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for CommandRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::StaleEpoch { now } => {
@@ -382,4 +382,4 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for CommandRefusal {}

@@ -3,24 +3,27 @@
 use prost::{Message, Oneof};
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Request {
+pub(crate) struct RequestProto {
     #[prost(fixed64, tag = "1")]
     pub(crate) origin: u64,
     #[prost(uint64, tag = "2")]
     pub(crate) number: u64,
     #[prost(uint64, tag = "3")]
     pub(crate) after: u64,
-    #[prost(oneof = "Command", tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21, 22, 23")]
-    pub(crate) command: Option<Command>,
-    /// Encoded requests, in an entry of several; all other fields are unset then.
+    #[prost(
+        oneof = "CommandProto",
+        tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21, 22, 23"
+    )]
+    pub(crate) command: Option<CommandProto>,
+    /// EncodedDelta requests, in an entry of several; all other fields are unset then.
     #[prost(bytes = "vec", repeated, tag = "18")]
     pub(crate) batch: Vec<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub(crate) enum Command {
+pub(crate) enum CommandProto {
     #[prost(message, tag = "4")]
-    Join(Join),
+    Join(JoinProto),
     #[prost(message, tag = "5")]
     SetNodeState(SetNodeState),
     #[prost(uint32, tag = "6")]
@@ -34,19 +37,19 @@ pub(crate) enum Command {
     #[prost(uint32, tag = "10")]
     SplitKeyspace(u32),
     #[prost(message, tag = "11")]
-    Regroup(Regroup),
+    Regroup(RegroupProto),
     #[prost(message, tag = "12")]
-    Held(Held),
+    Held(HeldLogsProto),
     #[prost(message, tag = "13")]
     Recover(Recover),
     #[prost(message, tag = "14")]
     SetManagers(Managers),
     #[prost(message, tag = "15")]
-    Move(Move),
+    Move(MoveProto),
     #[prost(uint32, tag = "16")]
     CloseKeyspace(u32),
     #[prost(message, tag = "17")]
-    Drained(Drained),
+    Drained(DrainedProto),
     #[prost(message, tag = "23")]
     AcknowledgeLosses(AcknowledgeLosses),
     /// One `put token`.
@@ -75,7 +78,7 @@ pub(crate) struct AcknowledgeLosses {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Drained {
+pub(crate) struct DrainedProto {
     #[prost(uint32, tag = "1")]
     pub(crate) keyspace: u32,
     #[prost(uint32, tag = "2")]
@@ -85,9 +88,9 @@ pub(crate) struct Drained {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Move {
+pub(crate) struct MoveProto {
     #[prost(message, required, tag = "1")]
-    pub(crate) place: Place,
+    pub(crate) place: PartitionProto,
     #[prost(uint32, optional, tag = "2")]
     pub(crate) to: Option<u32>,
     #[prost(uint32, optional, tag = "3")]
@@ -95,7 +98,7 @@ pub(crate) struct Move {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Join {
+pub(crate) struct JoinProto {
     /// One `put node`; its id is meant only if `known` is set.
     #[prost(bytes, tag = "1")]
     pub(crate) node: Vec<u8>,
@@ -126,14 +129,14 @@ pub(crate) struct SetNodeState {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Place {
+pub(crate) struct PartitionProto {
     #[prost(uint32, tag = "1")]
     pub(crate) keyspace: u32,
     #[prost(uint32, tag = "2")]
     pub(crate) partition: u32,
 }
 
-/// Begins as [`Place`], which older programs wrote.
+/// Begins as [`PartitionProto`], which older programs wrote.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Recover {
     #[prost(uint32, tag = "1")]
@@ -146,9 +149,9 @@ pub(crate) struct Recover {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Regroup {
+pub(crate) struct RegroupProto {
     #[prost(message, required, tag = "1")]
-    pub(crate) place: Place,
+    pub(crate) place: PartitionProto,
     #[prost(uint64, tag = "2")]
     pub(crate) epoch: u64,
     /// Who asks; unset if control does.
@@ -171,19 +174,19 @@ pub(crate) struct Instance {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Held {
+pub(crate) struct HeldLogsProto {
     #[prost(uint32, tag = "1")]
     pub(crate) node: u32,
     #[prost(fixed64, tag = "2")]
     pub(crate) incarnation: u64,
     #[prost(message, repeated, tag = "3")]
-    pub(crate) logs: Vec<HeldLog>,
+    pub(crate) logs: Vec<HeldLogProto>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct HeldLog {
+pub(crate) struct HeldLogProto {
     #[prost(message, required, tag = "1")]
-    pub(crate) place: Place,
+    pub(crate) place: PartitionProto,
     #[prost(uint64, tag = "2")]
     pub(crate) epoch: u64,
     #[prost(uint32, tag = "3")]
@@ -199,11 +202,11 @@ pub(crate) struct HeldLog {
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Managers {
     #[prost(message, repeated, tag = "1")]
-    pub(crate) managers: Vec<Manager>,
+    pub(crate) managers: Vec<ManagerProto>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Manager {
+pub(crate) struct ManagerProto {
     #[prost(fixed64, tag = "1")]
     pub(crate) id: u64,
     #[prost(string, tag = "2")]
@@ -211,7 +214,7 @@ pub(crate) struct Manager {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Outcome {
+pub(crate) struct OutcomeProto {
     #[prost(uint64, tag = "1")]
     pub(crate) mark: u64,
     /// 0: done; else the number of a refusal.

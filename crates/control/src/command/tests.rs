@@ -14,10 +14,10 @@ fn address(text: &str) -> Address {
 }
 
 /// One of each kind.
-pub(crate) fn commands() -> Vec<Command> {
+pub(crate) fn commands() -> Vec<ControlCommand> {
     let config = KeyspaceConfig::new("papers".parse().unwrap(), 7);
     let (keyspace, partition) = (KeyspaceId(3), PartitionId(4));
-    let join = Join {
+    let join = JoinNode {
         node: Some(NodeId(1)),
         replaces: Incarnation(5),
         incarnation: Incarnation(6),
@@ -28,10 +28,11 @@ pub(crate) fn commands() -> Vec<Command> {
         intact: true,
         closed: false,
     };
-    let regroup =
-        |by, step| Command::Regroup(Regroup { keyspace, partition, epoch: PartitionEpoch(8), by, step });
+    let regroup = |by, step| {
+        ControlCommand::Regroup(Regroup { keyspace, partition, epoch: PartitionEpoch(8), by, step })
+    };
     let instance = InstanceId(11);
-    let by = Asker::Instance(InstanceId(1), Incarnation(2));
+    let by = RegroupOrigin::Instance(InstanceId(1), Incarnation(2));
     let log = HeldLog {
         keyspace,
         partition,
@@ -43,46 +44,51 @@ pub(crate) fn commands() -> Vec<Command> {
     let grant = Grant { keyspace, permissions: Permissions::from_bits(3).unwrap() };
     let token = TokenEntry::new(9, "robot".parse().unwrap(), vec![grant]).unwrap();
     vec![
-        Command::Join(join.clone()),
-        Command::Join(Join { node: None, ..join.clone() }),
-        Command::Join(Join { closed: true, ..join }),
-        Command::SetNodeState { node: NodeId(1), incarnation: Incarnation(2), state: NodeState::Down },
-        Command::RemoveNode(NodeId(1)),
-        Command::CreateKeyspace(config.clone()),
-        Command::AlterKeyspace(keyspace, config),
-        Command::DropKeyspace(keyspace),
-        Command::CloseKeyspace(keyspace),
-        Command::Drained(Drained { keyspace, instance: InstanceId(7), map: MapEpoch(8) }),
-        Command::SplitKeyspace(keyspace),
+        ControlCommand::Join(join.clone()),
+        ControlCommand::Join(JoinNode { node: None, ..join.clone() }),
+        ControlCommand::Join(JoinNode { closed: true, ..join }),
+        ControlCommand::SetNodeState { node: NodeId(1), incarnation: Incarnation(2), state: NodeState::Down },
+        ControlCommand::RemoveNode(NodeId(1)),
+        ControlCommand::CreateKeyspace(config.clone()),
+        ControlCommand::AlterKeyspace(keyspace, config),
+        ControlCommand::DropKeyspace(keyspace),
+        ControlCommand::CloseKeyspace(keyspace),
+        ControlCommand::Drained(KeyspaceDrained { keyspace, instance: InstanceId(7), map: MapEpoch(8) }),
+        ControlCommand::SplitKeyspace(keyspace),
         regroup(by, GroupStep::Admit(instance)),
         regroup(by, GroupStep::Exclude(instance)),
         regroup(by, GroupStep::Keep),
-        regroup(Asker::Control, GroupStep::AddFollower { instance, target: false }),
-        regroup(Asker::Control, GroupStep::AddFollower { instance, target: true }),
-        regroup(Asker::Control, GroupStep::RemoveFollower(instance)),
-        regroup(Asker::Control, GroupStep::Promote(instance)),
-        regroup(Asker::Control, GroupStep::Demote(instance)),
-        regroup(Asker::Control, GroupStep::Leave(instance)),
-        Command::Held(Held { node: NodeId(1), incarnation: Incarnation(2), logs: vec![log, log] }),
-        Command::Recover { keyspace, partition, damaged: None },
-        Command::Recover { keyspace, partition, damaged: Some(Keep::Damaged) },
-        Command::Recover { keyspace, partition, damaged: Some(Keep::Follower) },
-        Command::AcknowledgeLosses { keyspace, until: MapEpoch(8) },
-        Command::Move(Move { keyspace, partition, to: Some(NodeId(0)), instance: Some(InstanceId(0)) }),
-        Command::Move(Move { keyspace, partition, to: None, instance: None }),
-        Command::PutToken(token.clone()),
-        Command::PutToken(token.until(1_800_000_000_000)),
-        Command::RemoveToken(9),
-        Command::ExpireToken { token: 9, at_ms: 1_800_000_000_000 },
-        Command::SetManagers(vec![ManagerInfo { id: ManagerId(1), addr: address("m:1") }]),
+        regroup(RegroupOrigin::Control, GroupStep::AddFollower { instance, target: false }),
+        regroup(RegroupOrigin::Control, GroupStep::AddFollower { instance, target: true }),
+        regroup(RegroupOrigin::Control, GroupStep::RemoveFollower(instance)),
+        regroup(RegroupOrigin::Control, GroupStep::Promote(instance)),
+        regroup(RegroupOrigin::Control, GroupStep::Demote(instance)),
+        regroup(RegroupOrigin::Control, GroupStep::Leave(instance)),
+        ControlCommand::Held(HeldLogs { node: NodeId(1), incarnation: Incarnation(2), logs: vec![log, log] }),
+        ControlCommand::Recover { keyspace, partition, damaged: None },
+        ControlCommand::Recover { keyspace, partition, damaged: Some(KeptCopy::Damaged) },
+        ControlCommand::Recover { keyspace, partition, damaged: Some(KeptCopy::Follower) },
+        ControlCommand::AcknowledgeLosses { keyspace, until: MapEpoch(8) },
+        ControlCommand::Move(MovePartition {
+            keyspace,
+            partition,
+            to: Some(NodeId(0)),
+            instance: Some(InstanceId(0)),
+        }),
+        ControlCommand::Move(MovePartition { keyspace, partition, to: None, instance: None }),
+        ControlCommand::PutToken(token.clone()),
+        ControlCommand::PutToken(token.until(1_800_000_000_000)),
+        ControlCommand::RemoveToken(9),
+        ControlCommand::ExpireToken { token: 9, at_ms: 1_800_000_000_000 },
+        ControlCommand::SetManagers(vec![ManagerInfo { id: ManagerId(1), addr: address("m:1") }]),
     ]
 }
 
 #[test]
 fn every_command_comes_back_as_it_was() {
     for (number, command) in (0..).zip(commands()) {
-        let request = Request { id: RequestId { origin: 77, number }, after: 5, command };
-        assert_eq!(Request::decode(&request.encode()), Ok(request));
+        let request = CommandRequest { id: RequestId { origin: 77, number }, after: 5, command };
+        assert_eq!(CommandRequest::decode(&request.encode()), Ok(request));
     }
 }
 
@@ -91,7 +97,7 @@ fn every_command_comes_back_as_it_was() {
 fn every_command_has_golden_bytes_that_are_read_back() {
     const PINNED: &str = include_str!("golden/commands.hex");
     let id = RequestId { origin: 0x0102_0304_0506_0708, number: 300 };
-    let request = |command| Request { id, after: 5, command };
+    let request = |command| CommandRequest { id, after: 5, command };
     let mut fields = BTreeSet::new();
     assert_golden(
         PINNED,
@@ -102,7 +108,7 @@ fn every_command_has_golden_bytes_that_are_read_back() {
         }),
     );
     assert!(fields_of("command").is_subset(&fields), "some command has no golden bytes");
-    let read: Vec<_> = pinned_bytes(PINNED).map(|bytes| Request::decode(&bytes).unwrap()).collect();
+    let read: Vec<_> = pinned_bytes(PINNED).map(|bytes| CommandRequest::decode(&bytes).unwrap()).collect();
     assert_eq!(read, commands().into_iter().map(request).collect::<Vec<_>>());
 }
 
@@ -110,13 +116,13 @@ fn every_command_has_golden_bytes_that_are_read_back() {
 #[test]
 fn every_outcome_has_golden_bytes_that_are_read_back() {
     const PINNED: &str = include_str!("golden/outcomes.hex");
-    let outcomes = || results().into_iter().map(|result| Outcome { result, mark: 12 });
-    let shown = |outcome: &Outcome| match &outcome.result {
+    let outcomes = || results().into_iter().map(|result| CommandOutcome { result, mark: 12 });
+    let shown = |outcome: &CommandOutcome| match &outcome.result {
         Ok(done) => format!("{done:?}"),
         Err(refusal) => format!("{refusal:?}"),
     };
     assert_golden(PINNED, outcomes().map(|outcome| (shown(&outcome), outcome.encode())));
-    let read: Vec<_> = pinned_bytes(PINNED).map(|bytes| Outcome::decode(&bytes).unwrap()).collect();
+    let read: Vec<_> = pinned_bytes(PINNED).map(|bytes| CommandOutcome::decode(&bytes).unwrap()).collect();
     assert_eq!(read, outcomes().collect::<Vec<_>>());
 }
 
@@ -127,11 +133,14 @@ fn golden_bytes_are_written_and_read() {
         keyspace: KeyspaceId(3),
         partition: PartitionId(4),
         epoch: PartitionEpoch(8),
-        by: Asker::Instance(InstanceId(1), Incarnation(2)),
+        by: RegroupOrigin::Instance(InstanceId(1), Incarnation(2)),
         step: GroupStep::Admit(InstanceId(11)),
     };
-    let request =
-        Request { id: RequestId { origin: 1, number: 2 }, after: 3, command: Command::Regroup(regroup) };
+    let request = CommandRequest {
+        id: RequestId { origin: 1, number: 2 },
+        after: 3,
+        command: ControlCommand::Regroup(regroup),
+    };
     let golden = [
         0x09, 1, 0, 0, 0, 0, 0, 0, 0, 0x10, 2, 0x18, 3, 0x5a, 25, 0x0a, 4, 0x08, 3, 0x10, 4, 0x10, 8, 0x1a,
         11, 0x08, 1, 0x11, 2, 0, 0, 0, 0, 0, 0, 0, 0x20, 1, 0x28, 11,
@@ -140,25 +149,28 @@ fn golden_bytes_are_written_and_read() {
     assert_eq!(bytes, golden);
     let (keyspace, instance, map) = (KeyspaceId(3), InstanceId(7), MapEpoch(8));
     let drops = [
-        (Command::CloseKeyspace(keyspace), &[0x80, 1, 3][..]),
-        (Command::Drained(Drained { keyspace, instance, map }), &[0x8a, 1, 6, 0x08, 3, 0x10, 7, 0x18, 8]),
+        (ControlCommand::CloseKeyspace(keyspace), &[0x80, 1, 3][..]),
+        (
+            ControlCommand::Drained(KeyspaceDrained { keyspace, instance, map }),
+            &[0x8a, 1, 6, 0x08, 3, 0x10, 7, 0x18, 8],
+        ),
     ];
     for (command, golden) in drops {
-        let bytes = Request { command, ..request.clone() }.encode();
+        let bytes = CommandRequest { command, ..request.clone() }.encode();
         assert_eq!(bytes[13..], *golden);
     }
 }
 
 /// One of each kind.
-fn results() -> Vec<Result<Done, Refusal>> {
+fn results() -> Vec<Result<CommandResult, CommandRefusal>> {
     let mut results = vec![
-        Ok(Done { number: 4, epoch: MapEpoch(9) }),
-        Err(Refusal::StaleEpoch { now: PartitionEpoch(7) }),
-        Err(Refusal::Map("a map has rules".to_owned())),
+        Ok(CommandResult { number: 4, epoch: MapEpoch(9) }),
+        Err(CommandRefusal::StaleEpoch { now: PartitionEpoch(7) }),
+        Err(CommandRefusal::Map("a map has rules".to_owned())),
     ];
     for number in (2..=20).chain([22]) {
-        let outcome = proto::Outcome { refusal: number, ..proto::Outcome::default() };
-        results.push(Outcome::from_proto(outcome).unwrap().result);
+        let outcome = proto::OutcomeProto { refusal: number, ..proto::OutcomeProto::default() };
+        results.push(CommandOutcome::from_proto(outcome).unwrap().result);
     }
     results
 }
@@ -166,8 +178,8 @@ fn results() -> Vec<Result<Done, Refusal>> {
 #[test]
 fn every_outcome_comes_back_as_it_was() {
     for result in results() {
-        let outcome = Outcome { result, mark: 12 };
-        assert_eq!(Outcome::decode(&outcome.encode()), Ok(outcome));
+        let outcome = CommandOutcome { result, mark: 12 };
+        assert_eq!(CommandOutcome::decode(&outcome.encode()), Ok(outcome));
     }
 }
 
@@ -180,16 +192,16 @@ proptest! {
     ) {
         let commands = commands();
         let command = commands[which.index(commands.len())].clone();
-        let mut bytes = Request { id: RequestId::default(), after: 0, command }.encode();
+        let mut bytes = CommandRequest { id: RequestId::default(), after: 0, command }.encode();
         for (at, value) in edits {
             let at = at.index(bytes.len());
             bytes[at] = value;
         }
         for bytes in [bytes, random] {
-            if let Ok(request) = Request::decode(&bytes) {
-                prop_assert_eq!(Request::decode(&request.encode()), Ok(request));
+            if let Ok(request) = CommandRequest::decode(&bytes) {
+                prop_assert_eq!(CommandRequest::decode(&request.encode()), Ok(request));
             }
-            let _ = Outcome::decode(&bytes);
+            let _ = CommandOutcome::decode(&bytes);
         }
     }
 }

@@ -6,7 +6,7 @@ use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Log {
+pub(super) struct RaftLog {
     pub(super) hard: HardState,
     pub(super) snapshot: Snapshot,
     /// Without gaps; the first is at most one behind the snapshot's.
@@ -15,18 +15,18 @@ pub(super) struct Log {
     before: (u64, u64),
 }
 
-impl Log {
-    pub(super) fn new(hard: HardState, snapshot: Snapshot, entries: Vec<Entry>) -> Log {
+impl RaftLog {
+    pub(super) fn new(hard: HardState, snapshot: Snapshot, entries: Vec<Entry>) -> RaftLog {
         let meta = snapshot.get_metadata();
         let before = match entries.first() {
             // The term of what precedes entries from before the snapshot is not persisted: those are left out.
             Some(first) if first.index <= meta.index => {
                 let keep = entries.iter().filter(|entry| entry.index > meta.index).cloned().collect();
-                return Log::new(hard, snapshot, keep);
+                return RaftLog::new(hard, snapshot, keep);
             }
             _ => (meta.index, meta.term),
         };
-        Log { hard, snapshot, entries, before }
+        RaftLog { hard, snapshot, entries, before }
     }
 
     /// Entries, and their bytes, that the last snapshot does not cover.
@@ -48,7 +48,7 @@ impl Log {
     /// A snapshot from the leader takes the place of everything.
     pub(super) fn restore(&mut self, snapshot: Snapshot) {
         self.hard.commit = self.hard.commit.max(snapshot.get_metadata().index);
-        *self = Log::new(self.hard.clone(), snapshot, Vec::new());
+        *self = RaftLog::new(self.hard.clone(), snapshot, Vec::new());
     }
 
     /// A snapshot of our own; of the entries before it, `trail` are kept.
@@ -74,7 +74,7 @@ fn size(entry: &Entry) -> usize {
     entry.data.len() + entry.context.len() + 32
 }
 
-impl Storage for Log {
+impl Storage for RaftLog {
     fn initial_state(&self) -> raft::Result<RaftState> {
         let conf: ConfState = self.snapshot.get_metadata().get_conf_state().clone();
         Ok(RaftState { hard_state: self.hard.clone(), conf_state: conf })

@@ -9,7 +9,7 @@ use super::record::{entry_type, number_of};
 use crate::limits::MESSAGE_BYTES_MAX;
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct Sent {
+struct RaftMessage {
     #[prost(uint32, tag = "1")]
     kind: u32,
     #[prost(fixed64, tag = "2")]
@@ -108,7 +108,7 @@ pub(super) fn encode(message: &Message) -> Option<Vec<u8>> {
             data: snapshot.data.to_vec(),
         }
     });
-    let sent = Sent {
+    let sent = RaftMessage {
         kind: kind as u32,
         to: message.to,
         from: message.from,
@@ -134,7 +134,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<(Message, u32)> {
     if bytes.len() > MESSAGE_BYTES_MAX {
         return None;
     }
-    let sent = Sent::decode(bytes).ok()?;
+    let sent = RaftMessage::decode(bytes).ok()?;
     let mut message = Message::default();
     message.set_msg_type(*KINDS.get(sent.kind as usize)?);
     message.to = sent.to;

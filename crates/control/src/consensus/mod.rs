@@ -18,7 +18,7 @@ use crate::limits::{
 };
 use crate::planted::{self, Bug};
 use crate::random::Stream;
-use crate::state::State;
+use crate::state::ControlState;
 
 mod log;
 mod message;
@@ -27,16 +27,16 @@ mod record;
 
 pub use record::LogError;
 
-use log::Log;
+use log::RaftLog;
 use reads::Reads;
-use record::{Stored, Writer};
+use record::{PersistedLog, RecordWriter};
 
 /// What consensus wants done, in order.
 #[derive(Debug)]
-pub(crate) enum Output {
-    /// See [`crate::manager::Effect::Persist`].
+pub(crate) enum ConsensusOutput {
+    /// See [`crate::manager::ManagerEffect::Persist`].
     Persist { number: u64, bytes: Vec<u8>, replace: bool },
-    /// See [`crate::manager::Effect::Send`].
+    /// See [`crate::manager::ManagerEffect::Send`].
     Send { to: ManagerId, bytes: Vec<u8> },
     /// A command is decided.
     Committed(Vec<u8>),
@@ -54,7 +54,7 @@ pub(crate) enum Membership {
 
 /// Messages that wait until what they rest on is durable.
 #[derive(Debug)]
-struct HeldBack {
+struct DelayedMessages {
     /// Of the persist effect.
     number: u64,
     /// Of the core.
@@ -66,7 +66,7 @@ struct HeldBack {
 
 /// See the module.
 pub(crate) struct Consensus {
-    core: RawNode<Log>,
+    core: RawNode<RaftLog>,
     id: ManagerId,
     stream: Stream,
     timeout: usize,
@@ -78,14 +78,14 @@ pub(crate) struct Consensus {
     durable: u64,
     /// At which tick the last of them became durable, or there was nothing to wait for.
     durable_at: u64,
-    held: VecDeque<HeldBack>,
+    held: VecDeque<DelayedMessages>,
     /// To whom a snapshot was sent, at which tick.
     snapshots: Vec<(u64, u64)>,
     reads: Reads,
     /// A snapshot is due, however short the log is.
     compact_now: bool,
     log_entries_max: usize,
-    outputs: Vec<Output>,
+    outputs: Vec<ConsensusOutput>,
 }
 
 /// Of what a control group begins with. Whoever has led is of a higher one.
@@ -98,7 +98,7 @@ pub(crate) fn found(id: ManagerId, founders: &[ManagerId], state: Vec<u8>) -> Ve
     (meta.index, meta.term) = (1, FOUNDING_TERM);
     meta.mut_conf_state().set_voters(founders.iter().map(|founder| founder.0).collect());
     snapshot.data = state.into();
-    let mut writer = Writer::default();
+    let mut writer = RecordWriter::default();
     writer.header(id);
     writer.snapshot(&snapshot);
     writer.bytes
@@ -106,13 +106,13 @@ pub(crate) fn found(id: ManagerId, founders: &[ManagerId], state: Vec<u8>) -> Ve
 
 /// A log of a manager that is to be added to a control group: nothing.
 pub(crate) fn join(id: ManagerId) -> Vec<u8> {
-    let mut writer = Writer::default();
+    let mut writer = RecordWriter::default();
     writer.header(id);
     writer.bytes
 }
 
 /// All that a log holds.
-pub(crate) struct Whole {
+pub(crate) struct LogContents {
     /// Whose it is.
     pub(crate) manager: ManagerId,
     /// Of its snapshot; empty if there is none.
@@ -122,14 +122,14 @@ pub(crate) struct Whole {
 }
 
 /// Reads a log without going on from it.
-pub(crate) fn whole(bytes: &[u8]) -> Result<Whole, LogError> {
-    let Stored { manager, snapshot, entries, .. } = Stored::read(bytes)?;
+pub(crate) fn whole(bytes: &[u8]) -> Result<LogContents, LogError> {
+    let PersistedLog { manager, snapshot, entries, .. } = PersistedLog::read(bytes)?;
     let index = snapshot.get_metadata().index;
     let is_command = |entry: &&Entry| {
         entry.index > index && entry.get_entry_type() == EntryType::EntryNormal && !entry.data.is_empty()
     };
     let commands = entries.iter().filter(is_command).map(|entry| entry.data.to_vec()).collect();
-    Ok(Whole { manager, state: snapshot.data.to_vec(), commands })
+    Ok(LogContents { manager, state: snapshot.data.to_vec(), commands })
 }
 
 impl Consensus {
@@ -139,8 +139,8 @@ impl Consensus {
         seed: u64,
         log_entries_max: usize,
     ) -> Result<(Consensus, Vec<u8>, usize), LogError> {
-        let stored = Stored::read(bytes)?;
-        let Stored { manager: id, hard, snapshot, entries, bytes } = stored;
+        let stored = PersistedLog::read(bytes)?;
+        let PersistedLog { manager: id, hard, snapshot, entries, bytes } = stored;
         // Whatever a manager takes into its log it can apply; it would stop half-way otherwise.
         if let Some(entry) = entries.iter().find(|entry| !is_applicable(entry)) {
             let why = format!("entry {} is no command that this program knows", entry.index);
@@ -160,7 +160,7 @@ impl Consensus {
             ..Config::default()
         };
         let logger = slog::Logger::root(slog::Discard, slog::o!());
-        let core = RawNode::new(&config, Log::new(hard, snapshot, entries), &logger)
+        let core = RawNode::new(&config, RaftLog::new(hard, snapshot, entries), &logger)
             .map_err(|error| LogError::State(error.to_string()))?;
         let mut consensus = Consensus {
             core,
@@ -350,7 +350,7 @@ impl Consensus {
         self.replace();
     }
 
-    pub(crate) fn take_outputs(&mut self) -> Vec<Output> {
+    pub(crate) fn take_outputs(&mut self) -> Vec<ConsensusOutput> {
         std::mem::take(&mut self.outputs)
     }
 
@@ -363,7 +363,7 @@ impl Consensus {
             let restored = !ready.snapshot().is_empty();
             if restored {
                 let snapshot = ready.snapshot().clone();
-                self.outputs.push(Output::Restored(snapshot.data.to_vec()));
+                self.outputs.push(ConsensusOutput::Restored(snapshot.data.to_vec()));
                 self.core.mut_store().restore(snapshot);
             }
             let entries = ready.take_entries();
@@ -380,7 +380,12 @@ impl Consensus {
             let committed = ready.take_committed_entries();
             self.core.advance_append_async(ready);
             let index = if restored { self.core.store().snapshot.get_metadata().index } else { 0 };
-            self.hold_back(HeldBack { number: self.persists, ready: number, restored: index, messages });
+            self.hold_back(DelayedMessages {
+                number: self.persists,
+                ready: number,
+                restored: index,
+                messages,
+            });
             let last = committed.last().map(|entry| entry.index);
             for entry in committed {
                 self.commit(entry);
@@ -392,7 +397,7 @@ impl Consensus {
         }
     }
 
-    fn hold_back(&mut self, held: HeldBack) {
+    fn hold_back(&mut self, held: DelayedMessages) {
         self.held.push_back(held);
         if planted::is_planted(Bug::VotesTwice) {
             // Votes go out at once, whatever is on disk.
@@ -412,7 +417,7 @@ impl Consensus {
     }
 
     /// What these messages rest on is durable.
-    fn let_go(&mut self, held: HeldBack) {
+    fn let_go(&mut self, held: DelayedMessages) {
         self.core.on_persist_ready(held.ready);
         if held.restored > 0 {
             self.core.advance_apply_to(held.restored);
@@ -425,7 +430,7 @@ impl Consensus {
     }
 
     fn append(&mut self, entries: &[Entry], hard: bool) {
-        let mut writer = Writer::default();
+        let mut writer = RecordWriter::default();
         if hard {
             writer.hard_state(&self.hard_written());
         }
@@ -442,7 +447,7 @@ impl Consensus {
     }
 
     fn replace(&mut self) {
-        let mut writer = Writer::default();
+        let mut writer = RecordWriter::default();
         writer.header(self.id);
         let log = self.core.store();
         writer.snapshot(&log.snapshot);
@@ -451,16 +456,16 @@ impl Consensus {
         self.persist(writer, true);
     }
 
-    fn persist(&mut self, writer: Writer, replace: bool) {
+    fn persist(&mut self, writer: RecordWriter, replace: bool) {
         self.persists += 1;
-        self.outputs.push(Output::Persist { number: self.persists, bytes: writer.bytes, replace });
+        self.outputs.push(ConsensusOutput::Persist { number: self.persists, bytes: writer.bytes, replace });
     }
 
     fn commit(&mut self, entry: Entry) {
         match entry.get_entry_type() {
             // A leader's first entry is empty.
             EntryType::EntryNormal if entry.data.is_empty() => {}
-            EntryType::EntryNormal => self.outputs.push(Output::Committed(entry.data.to_vec())),
+            EntryType::EntryNormal => self.outputs.push(ConsensusOutput::Committed(entry.data.to_vec())),
             EntryType::EntryConfChange | EntryType::EntryConfChangeV2 => {
                 if let Some(step) = membership(&entry.context) {
                     // Refused alike by every manager, if at all.
@@ -478,7 +483,7 @@ impl Consensus {
                 self.snapshots.push((message.to, self.ticks));
             }
             if let Some(bytes) = message::encode(&message) {
-                self.outputs.push(Output::Send { to: ManagerId(message.to), bytes });
+                self.outputs.push(ConsensusOutput::Send { to: ManagerId(message.to), bytes });
             }
         }
     }
@@ -551,7 +556,7 @@ impl Consensus {
 fn is_understood(message: &Message) -> bool {
     let snapshot = &message.get_snapshot().data;
     message.get_entries().iter().all(is_applicable)
-        && (message.get_msg_type() != MessageType::MsgSnapshot || State::decode(snapshot).is_ok())
+        && (message.get_msg_type() != MessageType::MsgSnapshot || ControlState::decode(snapshot).is_ok())
 }
 
 /// A command that can be read, or none.

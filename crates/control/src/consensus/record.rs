@@ -29,11 +29,11 @@ const SEARCH_BYTES_MAX: usize = 1 << 20;
 
 /// Appends records.
 #[derive(Debug, Default)]
-pub(super) struct Writer {
+pub(super) struct RecordWriter {
     pub(super) bytes: Vec<u8>,
 }
 
-impl Writer {
+impl RecordWriter {
     pub(super) fn header(&mut self, manager: ManagerId) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&MAGIC);
@@ -90,7 +90,7 @@ impl Writer {
 
 /// What was persisted.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Stored {
+pub(super) struct PersistedLog {
     pub(super) manager: ManagerId,
     pub(super) hard: HardState,
     pub(super) snapshot: Snapshot,
@@ -127,7 +127,7 @@ pub enum LogError {
 
 impl fmt::Display for LogError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let member = "start this manager anew, as another member";
+        let member = "start this manager again, as another member";
         match self {
             Self::Header => write!(f, "not a log of a manager, or its beginning is damaged: {member}"),
             Self::Version { found } => write!(
@@ -143,8 +143,8 @@ impl fmt::Display for LogError {
 
 impl std::error::Error for LogError {}
 
-impl Stored {
-    pub(super) fn read(bytes: &[u8]) -> Result<Stored, LogError> {
+impl PersistedLog {
+    pub(super) fn read(bytes: &[u8]) -> Result<PersistedLog, LogError> {
         let header = bytes.get(..HEADER_BYTES).ok_or(LogError::Header)?;
         let (content, check) = header.split_at(HEADER_BYTES - 4);
         if content[..4] != MAGIC || crc32c(content).to_le_bytes() != check {
@@ -155,7 +155,7 @@ impl Stored {
             return Err(LogError::Version { found: version });
         }
         let manager = ManagerId(u64::from_le_bytes(content[8..16].try_into().map_err(|_| LogError::Header)?));
-        let mut stored = Stored { manager, bytes: HEADER_BYTES, ..Stored::default() };
+        let mut stored = PersistedLog { manager, bytes: HEADER_BYTES, ..PersistedLog::default() };
         while let Some((kind, body, end)) = record(bytes, stored.bytes) {
             stored.take(kind, body).ok_or(LogError::Order { at: stored.bytes })?;
             stored.bytes = end;
@@ -274,7 +274,7 @@ mod tests {
     }
 
     fn file() -> Vec<u8> {
-        let mut writer = Writer::default();
+        let mut writer = RecordWriter::default();
         writer.header(ManagerId(7));
         let mut snapshot = Snapshot::default();
         snapshot.mut_metadata().index = 3;
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn what_was_appended_is_read_and_later_entries_replace_earlier_ones() {
         let bytes = file();
-        let stored = Stored::read(&bytes).unwrap();
+        let stored = PersistedLog::read(&bytes).unwrap();
         assert_eq!((stored.manager, stored.bytes), (ManagerId(7), bytes.len()));
         assert_eq!((stored.hard.term, stored.hard.vote, stored.hard.commit), (2, 8, 6));
         assert_eq!(stored.entries, [entry(4, 1), entry(5, 1), entry(6, 2)]);
@@ -305,11 +305,11 @@ mod tests {
     #[test]
     fn a_torn_tail_is_cut_off_and_the_commit_index_with_it() {
         let bytes = file();
-        let last = Stored::read(&bytes[..bytes.len() - 1]).unwrap();
+        let last = PersistedLog::read(&bytes[..bytes.len() - 1]).unwrap();
         // Entry 6 of term 2 is torn; what it replaced is still there.
         assert_eq!(last.entries.last().unwrap(), &entry(7, 1));
         for length in HEADER_BYTES..bytes.len() {
-            let stored = Stored::read(&bytes[..length]).unwrap();
+            let stored = PersistedLog::read(&bytes[..length]).unwrap();
             assert!(stored.bytes <= length);
             let end = stored.entries.last().map_or(stored.snapshot.get_metadata().index, |last| last.index);
             assert!(stored.hard.commit <= end);
@@ -323,12 +323,12 @@ mod tests {
         for at in HEADER_BYTES..last {
             let mut bytes = bytes.clone();
             bytes[at] ^= 0x10;
-            assert!(matches!(Stored::read(&bytes), Err(LogError::Damaged { .. })), "byte {at}");
+            assert!(matches!(PersistedLog::read(&bytes), Err(LogError::Damaged { .. })), "byte {at}");
         }
         for at in 0..HEADER_BYTES {
             let mut bytes = bytes.clone();
             bytes[at] ^= 0x10;
-            assert_eq!(Stored::read(&bytes).unwrap_err(), LogError::Header, "byte {at}");
+            assert_eq!(PersistedLog::read(&bytes).unwrap_err(), LogError::Header, "byte {at}");
         }
     }
 
@@ -343,14 +343,14 @@ mod tests {
             let mut file = file();
             let good = file.len();
             file.extend_from_slice(&bytes);
-            assert_eq!(Stored::read(&file).unwrap().bytes, good);
+            assert_eq!(PersistedLog::read(&file).unwrap().bytes, good);
         }
     }
 
     /// The first bytes of a log must be read by every later program.
     #[test]
     fn golden_bytes_are_written() {
-        let mut writer = Writer::default();
+        let mut writer = RecordWriter::default();
         writer.header(ManagerId(0x0102));
         writer.hard_state(&HardState { term: 2, vote: 3, commit: 4, ..HardState::default() });
         let hard_state = [2u64, 3, 4].map(u64::to_le_bytes).concat();
@@ -368,7 +368,7 @@ mod tests {
                 let at = at.index(bytes.len());
                 bytes[at] = value;
             }
-            let _ = Stored::read(&bytes);
+            let _ = PersistedLog::read(&bytes);
         }
     }
 }

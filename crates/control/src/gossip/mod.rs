@@ -109,7 +109,7 @@ pub struct Gossip {
 }
 
 /// What foca does while it handles something.
-struct Doing<'a> {
+struct GossipRuntime<'a> {
     now: Time,
     timers: &'a mut BTreeMap<(Time, u64), Timer<Name>>,
     timers_made: &'a mut u64,
@@ -233,10 +233,10 @@ impl Gossip {
     fn with(
         &mut self,
         now: Time,
-        act: impl FnOnce(&mut Foca<Name, Fields, Stream, NoCustomBroadcast>, &mut Doing<'_>),
+        act: impl FnOnce(&mut Foca<Name, Fields, Stream, NoCustomBroadcast>, &mut GossipRuntime<'_>),
     ) -> Vec<GossipEffect> {
         let Gossip { foca, timers, timers_made, alive, name, .. } = self;
-        let mut doing = Doing { now, timers, timers_made, alive, name, effects: Vec::new() };
+        let mut doing = GossipRuntime { now, timers, timers_made, alive, name, effects: Vec::new() };
         act(foca, &mut doing);
         doing.effects
     }
@@ -254,7 +254,7 @@ const LEAVES: usize = 2;
 /// Between two rounds of saying that this node is here.
 const ANNOUNCE_MS: u64 = 500;
 
-impl Runtime<Name> for &mut Doing<'_> {
+impl Runtime<Name> for &mut GossipRuntime<'_> {
     fn notify(&mut self, notification: Notification<'_, Name>) {
         let (name, alive) = match notification {
             Notification::MemberUp(name) => (name, true),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use foca::Codec as _;
 use proptest::prelude::*;
-use zerohop_placement::{Address, Change, ClusterMap, MapDelta, Node, NodeState};
+use zerohop_placement::{Address, ClusterMap, MapChange, MapDelta, Node, NodeState};
 use zerohop_wire::ids::InstanceId;
 
 use super::codec::Fields;
@@ -30,7 +30,7 @@ impl Field {
     fn new(nodes: u32, loss_per_mille: u64, seed: u64) -> Field {
         let address = |text: &str| Address::new(text).unwrap();
         let put = (0..nodes).map(|id| {
-            Change::PutNode(Node {
+            MapChange::PutNode(Node {
                 id: NodeId(id),
                 state: NodeState::Up,
                 incarnation: Incarnation(u64::from(id) + 100),

@@ -4,37 +4,37 @@
 //! proposed at once; those that come shortly after it wait until [`GATHER_MS`] have passed since.
 
 use crate::Time;
-use crate::command::{Command, Entry, GroupStep, Regroup, Request};
+use crate::command::{CommandRequest, ControlCommand, Entry, GroupStep, Regroup};
 use crate::limits::{BATCH_BYTES_MAX, BATCH_REQUESTS_MAX, GATHER_CALM_MS, GATHER_MS};
-use crate::state::State;
+use crate::state::ControlState;
 
 /// Bytes of a request in an entry beside its own: the field's number and the length.
 const FIELD_BYTES: usize = 8;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Gather {
+pub(super) struct RegroupGather {
     /// Each with its encoded length.
-    requests: Vec<(Request, usize)>,
+    requests: Vec<(CommandRequest, usize)>,
     /// When they are to be proposed; never, if there are none.
     due: Time,
     /// Until when others wait, after what was proposed last.
     busy_until: Time,
 }
 
-impl Default for Gather {
-    fn default() -> Gather {
-        Gather { requests: Vec::new(), due: Time::NEVER, busy_until: Time(0) }
+impl Default for RegroupGather {
+    fn default() -> RegroupGather {
+        RegroupGather { requests: Vec::new(), due: Time::NEVER, busy_until: Time(0) }
     }
 }
 
-impl Gather {
+impl RegroupGather {
     pub(super) fn due(&self) -> Time {
         self.due
     }
 
     /// Takes in a change that a primary asks for.
-    pub(super) fn add(&mut self, now: Time, request: Request, bytes: usize, is_awaited: bool) {
+    pub(super) fn add(&mut self, now: Time, request: CommandRequest, bytes: usize, is_awaited: bool) {
         let at = match is_awaited {
             true => now.max(self.busy_until),
             false => now.after_ms(GATHER_CALM_MS),
@@ -44,7 +44,7 @@ impl Gather {
     }
 
     /// Takes in a change of the leader's own plan, with which the others need not wait any longer.
-    pub(super) fn add_planned(&mut self, now: Time, request: Request, bytes: usize) {
+    pub(super) fn add_planned(&mut self, now: Time, request: CommandRequest, bytes: usize) {
         self.due = now;
         self.requests.push((request, bytes));
     }
@@ -74,12 +74,12 @@ impl Gather {
 
     /// Forgets those that were asked for in another term.
     pub(super) fn clear(&mut self) {
-        *self = Gather::default();
+        *self = RegroupGather::default();
     }
 }
 
 /// A request that is alone stands in the log as programs of before write it.
-fn entry_of(mut requests: Vec<Request>) -> Entry {
+fn entry_of(mut requests: Vec<CommandRequest>) -> Entry {
     match requests.pop() {
         Some(one) if requests.is_empty() => Entry::One(one),
         last => {
@@ -90,7 +90,7 @@ fn entry_of(mut requests: Vec<Request>) -> Entry {
 }
 
 /// Whether clients may wait for this change: not for a copy that is to count where enough others do.
-pub(super) fn is_awaited(state: &State, regroup: &Regroup) -> bool {
+pub(super) fn is_awaited(state: &ControlState, regroup: &Regroup) -> bool {
     let found = state.map().keyspace(regroup.keyspace);
     match (regroup.step, found) {
         (GroupStep::Admit(_), Some(found)) => {
@@ -102,9 +102,9 @@ pub(super) fn is_awaited(state: &State, regroup: &Regroup) -> bool {
 }
 
 /// The change of a group that a request asks for, if it asks for one.
-pub(super) fn regroup_of(request: &Request) -> Option<&Regroup> {
+pub(super) fn regroup_of(request: &CommandRequest) -> Option<&Regroup> {
     match &request.command {
-        Command::Regroup(regroup) => Some(regroup),
+        ControlCommand::Regroup(regroup) => Some(regroup),
         _ => None,
     }
 }
@@ -114,19 +114,24 @@ mod tests {
     use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId};
 
     use super::*;
-    use crate::command::{Asker, RequestId};
+    use crate::command::{RegroupOrigin, RequestId};
 
-    fn request(number: u64) -> Request {
+    fn request(number: u64) -> CommandRequest {
         let (keyspace, partition, epoch) = (KeyspaceId(1), PartitionId(number as u32), PartitionEpoch(1));
-        let regroup = Regroup { keyspace, partition, epoch, by: Asker::Control, step: GroupStep::Keep };
-        Request { id: RequestId { origin: 1, number }, after: 0, command: Command::Regroup(regroup) }
+        let regroup =
+            Regroup { keyspace, partition, epoch, by: RegroupOrigin::Control, step: GroupStep::Keep };
+        CommandRequest {
+            id: RequestId { origin: 1, number },
+            after: 0,
+            command: ControlCommand::Regroup(regroup),
+        }
     }
 
     fn sizes(entries: &[Entry]) -> Vec<usize> {
         entries.iter().map(|entry| entry.requests().len()).collect()
     }
 
-    fn add(gather: &mut Gather, now: Time, number: u64, is_awaited: bool) {
+    fn add(gather: &mut RegroupGather, now: Time, number: u64, is_awaited: bool) {
         let request = request(number);
         let bytes = request.encode().len();
         gather.add(now, request, bytes, is_awaited);
@@ -134,7 +139,7 @@ mod tests {
 
     #[test]
     fn who_comes_alone_does_not_wait_and_those_behind_wait_for_each_other() {
-        let (mut gather, start) = (Gather::default(), Time(1_000_000));
+        let (mut gather, start) = (RegroupGather::default(), Time(1_000_000));
         assert_eq!(gather.due(), Time::NEVER);
         add(&mut gather, start, 1, true);
         assert_eq!(gather.due(), start);
@@ -150,7 +155,7 @@ mod tests {
 
     #[test]
     fn what_nobody_waits_for_goes_with_the_next_that_is_awaited_or_planned() {
-        let (mut gather, start) = (Gather::default(), Time(1_000_000));
+        let (mut gather, start) = (RegroupGather::default(), Time(1_000_000));
         add(&mut gather, start, 1, false);
         assert_eq!(gather.due(), start.after_ms(GATHER_CALM_MS));
         add(&mut gather, start.after_ms(1), 2, true);
@@ -163,7 +168,7 @@ mod tests {
 
     #[test]
     fn an_entry_keeps_to_its_limits_and_is_read_by_every_manager() {
-        let (mut gather, now) = (Gather::default(), Time(0));
+        let (mut gather, now) = (RegroupGather::default(), Time(0));
         let count = BATCH_REQUESTS_MAX as u64 + 3;
         for number in 0..count {
             gather.add_planned(now, request(number), 10);

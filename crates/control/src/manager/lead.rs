@@ -1,24 +1,24 @@
 //! What the leader does of its own accord: verdicts become states of nodes, and plans become changes of groups.
 //!
 //! Verdicts and reports are kept by every manager, so that a new leader need not wait to hear them again; what it has to
-//! time itself (how long a node has been down, how long a move has taken) begins anew with it.
+//! time itself (how long a node has been down, how long a move has taken) begins again with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use zerohop_placement::{ClusterMap, GroupState, NodeState};
 use zerohop_wire::ids::{Incarnation, KeyspaceId, NodeId, PartitionEpoch, PartitionId};
 
-use super::calm::Calm;
+use super::flap_damping::FlapDamping;
 use crate::Time;
-use crate::command::{Command, RequestId};
+use crate::command::{ControlCommand, RequestId};
 use crate::limits::LOADS_MAX;
-use crate::plan::{self, PlanSettings, Seen};
-use crate::state::State;
+use crate::plan::{self, PlanInputs, PlanSettings};
+use crate::state::ControlState;
 
 /// How soon the leader acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeadSettings {
-    /// How long a node must have been down until its copies are made anew elsewhere: longer than a restart takes.
+    /// How long a node must have been down until its copies are made again elsewhere: longer than a restart takes.
     pub replace_after_ms: u64,
     /// How long the target of a move may take to catch up.
     pub move_max_ms: u64,
@@ -63,13 +63,13 @@ impl Default for LeadSettings {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Lead {
+pub(super) struct LeaderState {
     /// What gossip says of each node.
     verdicts: BTreeMap<NodeId, (Incarnation, bool)>,
     /// Who said when that a node does not answer, though gossip may say that it does.
     reports: BTreeMap<NodeId, BTreeMap<NodeId, (Incarnation, Time)>>,
     loads: BTreeMap<(KeyspaceId, PartitionId), u32>,
-    calm: Calm,
+    calm: FlapDamping,
     /// Since when this manager knows nodes to be down, and groups to admit.
     down_since: BTreeMap<NodeId, Time>,
     admitting_since: BTreeMap<(KeyspaceId, PartitionId), (PartitionEpoch, Time)>,
@@ -77,20 +77,20 @@ pub(super) struct Lead {
     in_flight: BTreeSet<RequestId>,
     next_number: u64,
     next_plan: Time,
-    settled: Option<Settled>,
+    settled: Option<SettledPlan>,
 }
 
 /// Nothing was to be done, and only what stands here can change that before `until`, when loads are looked at again. No node was
 /// down and no group was admitting anybody, so that no time runs out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Settled {
+struct SettledPlan {
     /// Commands applied by then.
     mark: u64,
     is_calm: bool,
     until: Time,
 }
 
-impl Lead {
+impl LeaderState {
     pub(super) fn verdict(&mut self, node: NodeId, incarnation: Incarnation, alive: bool) {
         self.verdicts.insert(node, (incarnation, alive));
     }
@@ -113,7 +113,7 @@ impl Lead {
     pub(super) fn release(&mut self) {
         self.in_flight.clear();
         self.settled = None;
-        self.calm = Calm::default();
+        self.calm = FlapDamping::default();
         self.down_since.clear();
         self.admitting_since.clear();
     }
@@ -126,7 +126,12 @@ impl Lead {
     }
 
     /// What to propose now.
-    pub(super) fn commands(&mut self, now: Time, state: &State, settings: LeadSettings) -> Vec<Command> {
+    pub(super) fn commands(
+        &mut self,
+        now: Time,
+        state: &ControlState,
+        settings: LeadSettings,
+    ) -> Vec<ControlCommand> {
         self.forget_old(now, state.map(), settings);
         self.calm.note(now, state.map(), settings);
         if !self.in_flight.is_empty() {
@@ -138,14 +143,15 @@ impl Lead {
         }
         self.next_plan = now.after_ms(settings.plan_ms);
         let (mark, is_calm) = (state.mark(), self.calm.is_calm(now, settings));
-        let is_as_before = |last: Settled| last.mark == mark && last.is_calm == is_calm && now < last.until;
+        let is_as_before =
+            |last: SettledPlan| last.mark == mark && last.is_calm == is_calm && now < last.until;
         if self.settled.is_some_and(is_as_before) {
             return Vec::new();
         }
         self.note_times(now, state.map());
         self.calm.note_needed(state.map());
         let overdue_since = |since: &Time| now.since_us(*since) > settings.move_max_ms * 1000;
-        let seen = Seen {
+        let seen = PlanInputs {
             loads: &self.loads,
             given_up: &|node| {
                 self.down_since
@@ -162,12 +168,12 @@ impl Lead {
         let planned = plan::plan(state, &seen, settings.plan);
         let no_time_runs = self.down_since.is_empty() && self.admitting_since.is_empty();
         let until = now.after_ms(settings.settled_ms);
-        self.settled = (planned.is_empty() && no_time_runs).then_some(Settled { mark, is_calm, until });
-        planned.into_iter().map(Command::Regroup).collect()
+        self.settled = (planned.is_empty() && no_time_runs).then_some(SettledPlan { mark, is_calm, until });
+        planned.into_iter().map(ControlCommand::Regroup).collect()
     }
 
     /// Nodes whose state is not what is said of them.
-    fn states(&self, now: Time, state: &State) -> Vec<Command> {
+    fn states(&self, now: Time, state: &ControlState) -> Vec<ControlCommand> {
         let map = state.map();
         let up = map.nodes().filter(|node| node.state() != NodeState::Down).count();
         let mut commands = Vec::new();
@@ -192,7 +198,7 @@ impl Lead {
                 }
                 _ => continue,
             };
-            commands.push(Command::SetNodeState { node: id, incarnation, state: becomes });
+            commands.push(ControlCommand::SetNodeState { node: id, incarnation, state: becomes });
         }
         commands
     }
@@ -230,24 +236,24 @@ impl Lead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::{Asker, GroupStep, Join, Regroup, Request};
+    use crate::command::{CommandRequest, GroupStep, JoinNode, Regroup, RegroupOrigin};
     use zerohop_placement::{Address, KeyspaceConfig, PartitionCount};
     use zerohop_wire::ids::InstanceId;
 
     /// A state, and how to change it.
-    struct Bench {
-        state: State,
+    struct LeadBench {
+        state: ControlState,
         number: u64,
     }
 
     const INCARNATION: Incarnation = Incarnation(1);
 
-    impl Bench {
-        fn new(nodes: u32) -> Bench {
-            let mut bench = Bench { state: State::new(Vec::new()), number: 0 };
+    impl LeadBench {
+        fn new(nodes: u32) -> LeadBench {
+            let mut bench = LeadBench { state: ControlState::new(Vec::new()), number: 0 };
             for at in 0..nodes {
                 let address = |port| Address::new(&format!("n{at}:{port}")).unwrap();
-                bench.done(Command::Join(Join {
+                bench.done(ControlCommand::Join(JoinNode {
                     node: None,
                     replaces: Incarnation(0),
                     incarnation: INCARNATION,
@@ -267,18 +273,18 @@ mod tests {
             let name = "papers".parse().unwrap();
             let config =
                 KeyspaceConfig { partitions, replicas: 3, min_in_sync: 3, ..KeyspaceConfig::new(name, 5) };
-            self.done(Command::CreateKeyspace(config));
+            self.done(ControlCommand::CreateKeyspace(config));
         }
 
-        fn done(&mut self, command: Command) {
+        fn done(&mut self, command: ControlCommand) {
             self.number += 1;
             let id = RequestId { origin: 1, number: self.number };
-            let applied = self.state.apply(&Request { id, after: self.state.mark(), command });
+            let applied = self.state.apply(&CommandRequest { id, after: self.state.mark(), command });
             applied.outcome.result.unwrap();
         }
 
         fn set(&mut self, node: u32, state: NodeState) {
-            self.done(Command::SetNodeState { node: NodeId(node), incarnation: INCARNATION, state });
+            self.done(ControlCommand::SetNodeState { node: NodeId(node), incarnation: INCARNATION, state });
         }
 
         fn is_up(&self, node: u32) -> bool {
@@ -292,7 +298,7 @@ mod tests {
         }
 
         /// Lets a leader do what it wants for so long, and primaries admit whom they should.
-        fn run(&mut self, lead: &mut Lead, now: &mut Time, ms: u64) {
+        fn run(&mut self, lead: &mut LeaderState, now: &mut Time, ms: u64) {
             for _ in 0..ms / 50 {
                 *now = now.after_ms(50);
                 for command in lead.commands(*now, &self.state, LeadSettings::default()) {
@@ -308,22 +314,22 @@ mod tests {
                         if group.in_sync.len() < 2
                             && let Some(ready) = group.followers.iter().copied().find(is_up)
                         {
-                            let by = Asker::Instance(group.primary, INCARNATION);
+                            let by = RegroupOrigin::Instance(group.primary, INCARNATION);
                             let (epoch, step) = (group.epoch, GroupStep::Admit(ready));
                             admissions.push(Regroup { keyspace, partition, epoch, by, step });
                         }
                     }
                 }
                 for one in admissions {
-                    self.done(Command::Regroup(one));
+                    self.done(ControlCommand::Regroup(one));
                 }
             }
         }
     }
 
     /// Three nodes that answer and share the primaries of a keyspace, under a leader that has led for long.
-    fn three_even_nodes() -> (Bench, Lead, Time) {
-        let (mut bench, mut lead, mut now) = (Bench::new(3), Lead::default(), Time(0));
+    fn three_even_nodes() -> (LeadBench, LeaderState, Time) {
+        let (mut bench, mut lead, mut now) = (LeadBench::new(3), LeaderState::default(), Time(0));
         bench.keyspace(16);
         for node in 1..=3 {
             lead.verdict(NodeId(node), INCARNATION, true);
@@ -337,7 +343,7 @@ mod tests {
     fn who_has_nothing_to_do_looks_again_once_something_has_changed_and_a_second_later() {
         let (mut bench, mut lead, mut now) = three_even_nodes();
         let settings = LeadSettings::default();
-        let plans = |lead: &mut Lead, bench: &Bench, now: Time| {
+        let plans = |lead: &mut LeaderState, bench: &LeadBench, now: Time| {
             assert_eq!(lead.commands(now, &bench.state, settings), []);
             lead.settled.expect("nothing is to be done").until == now.after_ms(settings.settled_ms)
         };
@@ -388,7 +394,7 @@ mod tests {
     #[test]
     fn who_flaps_comes_back_later_each_time_and_at_once_after_a_while() {
         let (mut bench, mut lead, mut now) = three_even_nodes();
-        let mut flap = |lead: &mut Lead, now: &mut Time| {
+        let mut flap = |lead: &mut LeaderState, now: &mut Time| {
             lead.verdict(NodeId(3), INCARNATION, false);
             bench.run(lead, now, 100);
             assert!(!bench.is_up(3));
@@ -435,26 +441,26 @@ mod tests {
 
     #[test]
     fn a_node_that_was_being_emptied_when_it_died_is_emptied_on_when_it_returns() {
-        let mut bench = Bench::new(2);
+        let mut bench = LeadBench::new(2);
         let incarnation = INCARNATION;
         let node = NodeId(1);
         for becomes in [NodeState::Draining, NodeState::Down] {
             bench.set(1, becomes);
         }
-        let mut lead = Lead::default();
+        let mut lead = LeaderState::default();
         for one in [1, 2] {
             lead.verdict(NodeId(one), incarnation, true);
         }
         let settings = LeadSettings::default();
         let commands = lead.commands(Time(0), &bench.state, settings);
-        let back = Command::SetNodeState { node, incarnation, state: NodeState::Draining };
+        let back = ControlCommand::SetNodeState { node, incarnation, state: NodeState::Draining };
         assert_eq!(commands, std::slice::from_ref(&back));
         bench.done(back);
         assert_eq!(lead.states(Time(0), &bench.state), []);
         // Until the operator says otherwise.
         bench.set(1, NodeState::Up);
         bench.set(1, NodeState::Down);
-        let up = Command::SetNodeState { node, incarnation, state: NodeState::Up };
+        let up = ControlCommand::SetNodeState { node, incarnation, state: NodeState::Up };
         assert_eq!(lead.states(Time(0), &bench.state), [up]);
     }
 }

@@ -7,29 +7,31 @@ use zerohop_placement::{Address, ClusterMap, MapDelta};
 use zerohop_wire::ids::{Incarnation, KeyspaceId, NodeId, PartitionId};
 
 use crate::Time;
-use crate::command::{Command, Entry, ManagerId, ManagerInfo, Outcome, Request, RequestId};
-use crate::consensus::{self, Consensus, LogError, Output, Whole};
+use crate::command::{
+    CommandOutcome, CommandRequest, ControlCommand, Entry, ManagerId, ManagerInfo, RequestId,
+};
+use crate::consensus::{self, Consensus, ConsensusOutput, LogContents, LogError};
 use crate::limits::{
     COMMAND_BYTES_MAX, LOG_ENTRIES_MAX, MESSAGES_PIECED_MAX, TICK_MS, TICKS_AT_ONCE_MAX, WAITING_MAX,
 };
 use crate::planted::{self, Bug};
-use crate::state::{Applied, State};
+use crate::state::{AppliedCommand, ControlState};
 
-mod calm;
+mod flap_damping;
 mod gather;
 mod lead;
-mod succession;
+mod manager_replacement;
 
 pub use lead::LeadSettings;
 
-use gather::Gather;
-use lead::Lead;
-use succession::Succession;
-pub(crate) use succession::{id_on, node_of};
+use gather::RegroupGather;
+use lead::LeaderState;
+use manager_replacement::ManagerReplacement;
+pub(crate) use manager_replacement::{id_on, node_of};
 
 /// What happens to a manager.
 #[derive(Clone, Debug)]
-pub enum Event<'a> {
+pub enum ManagerEvent<'a> {
     /// Nothing but that time passes.
     Tick,
     /// A message from another manager of the control group.
@@ -41,12 +43,12 @@ pub enum Event<'a> {
     },
     /// Everything up to the persist effect of this number is durable.
     Persisted(u64),
-    /// Somebody asks for something. Answered by [`Effect::Answer`], once.
+    /// Somebody asks for something. Answered by [`ManagerEffect::Answer`], once.
     Ask {
         /// By which the asker knows the answer.
         token: u64,
         /// What.
-        request: Request,
+        request: CommandRequest,
     },
     /// What gossip says: whether a node answers. Told to every manager, leader or not.
     Verdict {
@@ -76,8 +78,8 @@ pub enum Event<'a> {
         /// How much.
         load: u32,
     },
-    /// What time it is, in milliseconds since 1970: of a clock that may stand wrong, and go back. Told at least every second
-    /// as long as [`Manager::wants_clock`]; only the leader goes by it.
+    /// What time it is, in milliseconds since 1970: of a clock that may stand wrong, and go back. ProposalAnswer at least every second
+    /// as long as [`RaftManager::wants_clock`]; only the leader goes by it.
     Clock {
         /// Milliseconds since 1970.
         unix_ms: u64,
@@ -88,9 +90,9 @@ pub enum Event<'a> {
 
 /// What is to be done. Effects are carried out in the order in which they come.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
+pub enum ManagerEffect {
     /// The log on disk: these bytes are appended to it, or take the place of all of it. They are to be synced, and then
-    /// [`Event::Persisted`] says so; in order, of several the last one's number is enough. What rests on them is held
+    /// [`ManagerEvent::Persisted`] says so; in order, of several the last one's number is enough. What rests on them is held
     /// back until then: effects that come now may be carried out at once.
     Persist {
         /// Counts persist effects.
@@ -102,7 +104,7 @@ pub enum Effect {
     },
     /// To another manager. It may be lost, repeated or late.
     Send {
-        /// To whom; [`State::managers`] tells where it listens.
+        /// To whom; [`ControlState::managers`] tells where it listens.
         to: ManagerId,
         /// The bytes.
         bytes: Vec<u8>,
@@ -112,7 +114,7 @@ pub enum Effect {
         /// Of the ask.
         token: u64,
         /// The answer.
-        answer: Answer,
+        answer: RequestAnswer,
     },
     /// The map has changed; it is decided, and nothing will take it back.
     MapChanged(Arc<MapDelta>),
@@ -129,9 +131,9 @@ pub enum Effect {
 
 /// What the asker is told.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
+pub enum RequestAnswer {
     /// It is decided.
-    Decided(Outcome),
+    Decided(CommandOutcome),
     /// This manager does not lead, or has ceased to. Whether the command will be decided is open: ask the leader, under
     /// the same [`RequestId`].
     NotLeader(Option<ManagerId>),
@@ -141,8 +143,8 @@ pub enum Answer {
 
 /// How a manager is to be.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// Drawn anew at every start: of its random numbers, and of its name as an asker.
+pub struct ManagerSettings {
+    /// Drawn again at every start: of its random numbers, and of its name as an asker.
     pub seed: u64,
     /// Entries in the log after which a snapshot takes their place.
     pub log_entries_max: usize,
@@ -152,18 +154,23 @@ pub struct Settings {
     pub leads_alone: bool,
 }
 
-impl Settings {
+impl ManagerSettings {
     /// The defaults.
-    pub fn new(seed: u64) -> Settings {
-        Settings { seed, log_entries_max: LOG_ENTRIES_MAX, lead: LeadSettings::default(), leads_alone: true }
+    pub fn new(seed: u64) -> ManagerSettings {
+        ManagerSettings {
+            seed,
+            log_entries_max: LOG_ENTRIES_MAX,
+            lead: LeadSettings::default(),
+            leads_alone: true,
+        }
     }
 }
 
 /// See the module.
-pub struct Manager {
+pub struct RaftManager {
     consensus: Consensus,
-    state: State,
-    effects: Vec<Effect>,
+    state: ControlState,
+    effects: Vec<ManagerEffect>,
     /// Who waits for which command, as leader.
     waiting: BTreeMap<RequestId, Vec<u64>>,
     /// The term in which they began to wait.
@@ -171,18 +178,18 @@ pub struct Manager {
     led_term: u64,
     next_tick: Time,
     /// Changes of groups that are asked for and not proposed yet, as leader.
-    gather: Gather,
-    lead: Lead,
-    succession: Succession,
+    gather: RegroupGather,
+    lead: LeaderState,
+    succession: ManagerReplacement,
     /// When others were last heard, whoever led.
     heard: BTreeMap<ManagerId, Time>,
-    settings: Settings,
-    counters: Counters,
+    settings: ManagerSettings,
+    counters: ManagerCounters,
 }
 
 /// What has happened so far, in this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct ManagerCounters {
     /// Commands applied.
     pub applied: u64,
     /// Of these, retries that were answered from memory.
@@ -195,19 +202,19 @@ pub struct Counters {
     pub led: u64,
 }
 
-impl Manager {
+impl RaftManager {
     /// The log of a founder of a control group. All founders get the same list.
     pub fn found(id: ManagerId, founders: &[ManagerInfo]) -> Vec<u8> {
-        Manager::found_with(id, founders, &[])
+        RaftManager::found_with(id, founders, &[])
     }
 
     /// The same, where the nodes at these addresses get the numbers of their places, from 1 on. All founders get the same places.
     pub fn found_with(id: ManagerId, founders: &[ManagerInfo], places: &[Address]) -> Vec<u8> {
         let ids: Vec<ManagerId> = founders.iter().map(|founder| founder.id).collect();
-        consensus::found(id, &ids, State::new(founders.to_vec()).with_places(places).encode())
+        consensus::found(id, &ids, ControlState::new(founders.to_vec()).with_places(places).encode())
     }
 
-    /// The log of a manager that the control group is to take in ([`crate::command::Command::SetManagers`]).
+    /// The log of a manager that the control group is to take in ([`crate::command::ControlCommand::SetManagers`]).
     pub fn join(id: ManagerId) -> Vec<u8> {
         consensus::join(id)
     }
@@ -217,18 +224,18 @@ impl Manager {
         consensus::whole(log).ok().map(|whole| whole.manager)
     }
 
-    /// The log of a control group that one of its managers founds anew on the operator's word that the others are gone, with
+    /// The log of a control group that one of its managers founds again on the operator's word that the others are gone, with
     /// what it knows itself, be it decided or not: what only the others knew is not known any more. It has another id, on this
     /// node, so that nothing which the others still say is meant for it. Gives the log, what it knew, and the state from which it
     /// goes on.
     ///
     /// # Errors
     /// If its log is damaged, or it is no member of the control group that it knows.
-    pub fn found_anew(log: &[u8], node: NodeId) -> Result<(Vec<u8>, State, State), LogError> {
-        let Whole { manager: id, state, commands } = consensus::whole(log)?;
+    pub fn found_again(log: &[u8], node: NodeId) -> Result<(Vec<u8>, ControlState, ControlState), LogError> {
+        let LogContents { manager: id, state, commands } = consensus::whole(log)?;
         let state_of =
-            |bytes: &[u8]| State::decode(bytes).map_err(|error| LogError::State(error.to_string()));
-        let mut state = if state.is_empty() { State::new(Vec::new()) } else { state_of(&state)? };
+            |bytes: &[u8]| ControlState::decode(bytes).map_err(|error| LogError::State(error.to_string()));
+        let mut state = if state.is_empty() { ControlState::new(Vec::new()) } else { state_of(&state)? };
         for command in commands {
             let entry = Entry::decode(&command).map_err(|error| LogError::State(error.to_string()))?;
             state.apply_entry(&entry);
@@ -238,7 +245,7 @@ impl Manager {
             LogError::State(format!("manager {} is no member of the control group that it knows", id.0))
         })?;
         let known = state.clone();
-        let state = state.founded_anew(|mark| ManagerInfo { id: id_on(node, mark), addr: own.addr });
+        let state = state.founded_again(|mark| ManagerInfo { id: id_on(node, mark), addr: own.addr });
         let founder = state.managers().iter().map(|one| one.id).collect::<Vec<ManagerId>>();
         let log = consensus::found(founder[0], &founder, state.encode());
         Ok((log, known, state))
@@ -248,14 +255,14 @@ impl Manager {
     /// cut off before anything is appended.
     ///
     /// # Errors
-    /// If the log is damaged: this manager has lost what it had promised, and must start anew under another id.
-    pub fn open(now: Time, log: &[u8], settings: Settings) -> Result<(Manager, usize), LogError> {
+    /// If the log is damaged: this manager has lost what it had promised, and must start again under another id.
+    pub fn open(now: Time, log: &[u8], settings: ManagerSettings) -> Result<(RaftManager, usize), LogError> {
         let (consensus, state, bytes) = Consensus::open(log, settings.seed, settings.log_entries_max)?;
         let state = match &state[..] {
-            [] => State::new(Vec::new()),
-            state => State::decode(state).map_err(|error| LogError::State(error.to_string()))?,
+            [] => ControlState::new(Vec::new()),
+            state => ControlState::decode(state).map_err(|error| LogError::State(error.to_string()))?,
         };
-        let mut manager = Manager {
+        let mut manager = RaftManager {
             consensus,
             state,
             effects: Vec::new(),
@@ -263,37 +270,39 @@ impl Manager {
             waiting_term: 0,
             led_term: 0,
             next_tick: now.after_ms(TICK_MS),
-            gather: Gather::default(),
-            lead: Lead::default(),
-            succession: Succession::default(),
+            gather: RegroupGather::default(),
+            lead: LeaderState::default(),
+            succession: ManagerReplacement::default(),
             heard: BTreeMap::new(),
             settings,
-            counters: Counters::default(),
+            counters: ManagerCounters::default(),
         };
         manager.follow();
         // How the map came to be what it is at the start concerns nobody.
-        manager.effects.retain(|effect| matches!(effect, Effect::Persist { .. } | Effect::Send { .. }));
+        manager
+            .effects
+            .retain(|effect| matches!(effect, ManagerEffect::Persist { .. } | ManagerEffect::Send { .. }));
         Ok((manager, bytes))
     }
 
     /// The next event.
-    pub fn handle(&mut self, now: Time, event: Event<'_>) -> Vec<Effect> {
+    pub fn handle(&mut self, now: Time, event: ManagerEvent<'_>) -> Vec<ManagerEffect> {
         match event {
-            Event::Tick => {}
-            Event::Received { from, bytes } => {
+            ManagerEvent::Tick => {}
+            ManagerEvent::Received { from, bytes } => {
                 self.succession.heard(from, now);
                 if self.heard.contains_key(&from) || self.heard.len() < MESSAGES_PIECED_MAX {
                     self.heard.insert(from, now);
                 }
                 self.consensus.receive(from, bytes);
             }
-            Event::Persisted(number) => self.consensus.persisted(number),
-            Event::Ask { token, request } => self.ask(now, token, request),
-            Event::Verdict { node, incarnation, alive } => self.lead.verdict(node, incarnation, alive),
-            Event::Report { by, about, incarnation } => self.lead.report(now, by, about, incarnation),
-            Event::Load { keyspace, partition, load } => self.lead.load(keyspace, partition, load),
-            Event::Clock { unix_ms } => self.expire(now, unix_ms),
-            Event::TransferLeadership(to) => self.consensus.transfer(to),
+            ManagerEvent::Persisted(number) => self.consensus.persisted(number),
+            ManagerEvent::Ask { token, request } => self.ask(now, token, request),
+            ManagerEvent::Verdict { node, incarnation, alive } => self.lead.verdict(node, incarnation, alive),
+            ManagerEvent::Report { by, about, incarnation } => self.lead.report(now, by, about, incarnation),
+            ManagerEvent::Load { keyspace, partition, load } => self.lead.load(keyspace, partition, load),
+            ManagerEvent::Clock { unix_ms } => self.expire(now, unix_ms),
+            ManagerEvent::TransferLeadership(to) => self.consensus.transfer(to),
         }
         self.follow();
         self.pass_time(now);
@@ -302,17 +311,17 @@ impl Manager {
         std::mem::take(&mut self.effects)
     }
 
-    /// Effects that there are already, after [`Manager::open`].
-    pub fn take_effects(&mut self) -> Vec<Effect> {
+    /// Effects that there are already, after [`RaftManager::open`].
+    pub fn take_effects(&mut self) -> Vec<ManagerEffect> {
         std::mem::take(&mut self.effects)
     }
 
-    /// When [`Event::Tick`] is due, if nothing else happens before.
+    /// When [`ManagerEvent::Tick`] is due, if nothing else happens before.
     pub fn wake_at(&self) -> Time {
         self.next_tick.min(self.gather.due())
     }
 
-    /// Whether it waits for [`Event::Clock`]: it leads, and something is to expire.
+    /// Whether it waits for [`ManagerEvent::Clock`]: it leads, and something is to expire.
     pub fn wants_clock(&self) -> bool {
         self.consensus.is_leader() && self.state.has_expiring()
     }
@@ -343,7 +352,7 @@ impl Manager {
     }
 
     /// What has been decided, as far as this manager knows.
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &ControlState {
         &self.state
     }
 
@@ -353,22 +362,22 @@ impl Manager {
     }
 
     /// What has happened so far.
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> ManagerCounters {
         self.counters
     }
 
-    fn ask(&mut self, now: Time, token: u64, request: Request) {
-        let mut answer = |answer| self.effects.push(Effect::Answer { token, answer });
+    fn ask(&mut self, now: Time, token: u64, request: CommandRequest) {
+        let mut answer = |answer| self.effects.push(ManagerEffect::Answer { token, answer });
         if !self.consensus.is_leader() {
-            return answer(Answer::NotLeader(self.consensus.leader()));
+            return answer(RequestAnswer::NotLeader(self.consensus.leader()));
         }
         let bytes = request.encode();
         if self.waiting.len() >= WAITING_MAX || bytes.len() > COMMAND_BYTES_MAX {
-            return answer(Answer::Busy);
+            return answer(RequestAnswer::Busy);
         }
         if planted::is_planted(Bug::AcknowledgesBeforeCommit) {
             let outcome = self.state.clone().apply(&request).outcome;
-            answer(Answer::Decided(outcome));
+            answer(RequestAnswer::Decided(outcome));
             self.consensus.propose(bytes);
             return;
         }
@@ -389,10 +398,10 @@ impl Manager {
             self.waiting.insert(request.id, vec![token]);
             if planted::is_planted(Bug::HandsOutUndecided) {
                 let delta = self.state.clone().apply(&request).delta;
-                self.effects.extend(delta.map(Effect::MapChanged));
+                self.effects.extend(delta.map(ManagerEffect::MapChanged));
             }
         } else {
-            self.effects.push(Effect::Answer { token, answer: Answer::Busy });
+            self.effects.push(ManagerEffect::Answer { token, answer: RequestAnswer::Busy });
         }
     }
 
@@ -436,11 +445,11 @@ impl Manager {
         }
     }
 
-    fn propose(&mut self, now: Time, commands: Vec<Command>) {
+    fn propose(&mut self, now: Time, commands: Vec<ControlCommand>) {
         for command in commands {
             // Its own nonce as an asker; the low bit keeps it apart from the stream's seed.
             let id = self.lead.name(self.settings.seed | 1);
-            let request = Request { id, after: self.state.mark(), command };
+            let request = CommandRequest { id, after: self.state.mark(), command };
             let bytes = request.encode();
             if gather::regroup_of(&request).is_some() {
                 self.gather.add_planned(now, request, bytes.len());
@@ -459,10 +468,10 @@ impl Manager {
             if self.consensus.propose(entry.encode()) {
                 continue;
             }
-            for Request { id, .. } in entry.requests() {
+            for CommandRequest { id, .. } in entry.requests() {
                 self.lead.decided(*id);
                 for token in self.waiting.remove(id).unwrap_or_default() {
-                    self.effects.push(Effect::Answer { token, answer: Answer::Busy });
+                    self.effects.push(ManagerEffect::Answer { token, answer: RequestAnswer::Busy });
                 }
             }
         }
@@ -491,18 +500,18 @@ impl Manager {
         }
     }
 
-    fn carry_out(&mut self, output: Output) {
+    fn carry_out(&mut self, output: ConsensusOutput) {
         match output {
-            Output::Persist { number, bytes, replace } => {
-                self.effects.push(Effect::Persist { number, bytes, replace });
+            ConsensusOutput::Persist { number, bytes, replace } => {
+                self.effects.push(ManagerEffect::Persist { number, bytes, replace });
             }
-            Output::Send { to, bytes } => self.effects.push(Effect::Send { to, bytes }),
-            Output::Committed(command) => self.apply(&command),
-            Output::Restored(state) => {
+            ConsensusOutput::Send { to, bytes } => self.effects.push(ManagerEffect::Send { to, bytes }),
+            ConsensusOutput::Committed(command) => self.apply(&command),
+            ConsensusOutput::Restored(state) => {
                 self.counters.restored += 1;
                 // Consensus takes no other.
-                self.state = State::decode(&state).expect("a leader's snapshot is a state");
-                self.effects.push(Effect::MapReplaced(Arc::clone(self.state.map())));
+                self.state = ControlState::decode(&state).expect("a leader's snapshot is a state");
+                self.effects.push(ManagerEffect::MapReplaced(Arc::clone(self.state.map())));
             }
         }
     }
@@ -520,19 +529,19 @@ impl Manager {
     }
 
     /// Tells what a request that was decided has done.
-    fn tell(&mut self, id: RequestId, applied: Applied) {
+    fn tell(&mut self, id: RequestId, applied: AppliedCommand) {
         self.lead.decided(id);
         self.counters.applied += 1;
         self.counters.repeated += u64::from(applied.repeated);
         if let Some(delta) = applied.delta {
-            self.effects.push(Effect::MapChanged(delta));
+            self.effects.push(ManagerEffect::MapChanged(delta));
         }
         for (keyspace, partition) in applied.may_have_lost {
-            self.effects.push(Effect::MayHaveLost { keyspace, partition });
+            self.effects.push(ManagerEffect::MayHaveLost { keyspace, partition });
         }
         for token in self.waiting.remove(&id).unwrap_or_default() {
-            let answer = Answer::Decided(applied.outcome.clone());
-            self.effects.push(Effect::Answer { token, answer });
+            let answer = RequestAnswer::Decided(applied.outcome.clone());
+            self.effects.push(ManagerEffect::Answer { token, answer });
         }
     }
 
@@ -545,7 +554,7 @@ impl Manager {
         let leader = self.consensus.leader();
         for tokens in std::mem::take(&mut self.waiting).into_values() {
             for token in tokens {
-                self.effects.push(Effect::Answer { token, answer: Answer::NotLeader(leader) });
+                self.effects.push(ManagerEffect::Answer { token, answer: RequestAnswer::NotLeader(leader) });
             }
         }
     }

@@ -24,7 +24,7 @@ use zerohop_wire::ids::{KeyspaceId, NodeId, PartitionEpoch, PartitionId};
 pub use ring::{Ring, Spot};
 
 use crate::command::Regroup;
-use crate::state::State;
+use crate::state::ControlState;
 
 /// How much may be done at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,10 +42,10 @@ impl Default for PlanSettings {
 }
 
 /// What is known beside the map.
-pub struct Seen<'a> {
+pub struct PlanInputs<'a> {
     /// How much is asked of the primary of a partition, beside others; 1 if nothing is known.
     pub loads: &'a BTreeMap<(KeyspaceId, PartitionId), u32>,
-    /// Nodes that have been down for so long that their copies are made anew elsewhere.
+    /// Nodes that have been down for so long that their copies are made again elsewhere.
     pub given_up: &'a dyn Fn(NodeId) -> bool,
     /// Moves whose target has not caught up in all the time that it was given: they are abandoned.
     pub overdue: &'a dyn Fn(KeyspaceId, PartitionId, PartitionEpoch) -> bool,
@@ -56,6 +56,6 @@ pub struct Seen<'a> {
 /// The next steps, at most one for each group. Done one after another, they lead to a state in which there are none: then
 /// every group has its copies on nodes that are up and in different domains as far as there are any, nodes that drain are
 /// empty, and no move of one copy would make the fullest instance less full beside the emptiest.
-pub fn plan(state: &State, seen: &Seen<'_>, settings: PlanSettings) -> Vec<Regroup> {
+pub fn plan(state: &ControlState, seen: &PlanInputs<'_>, settings: PlanSettings) -> Vec<Regroup> {
     steps::Planner::new(state, seen, settings).plan()
 }

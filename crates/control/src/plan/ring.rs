@@ -10,7 +10,7 @@ use zerohop_placement::{KeyspaceConfig, NodeState, ReplicaGroup};
 use zerohop_wire::ids::{InstanceId, NodeId, PartitionEpoch};
 
 use crate::random::mix;
-use crate::state::State;
+use crate::state::ControlState;
 
 /// An instance in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(crate) fn weight(capacity: u32, instances: usize) -> u64 {
 
 impl Ring {
     /// The ring of the nodes that are up, as `seed` turns it: the domains are shuffled, and so are the instances of each.
-    pub fn new(state: &State, seed: u64) -> Ring {
+    pub fn new(state: &ControlState, seed: u64) -> Ring {
         let mut domains: BTreeMap<u32, Vec<Spot>> = BTreeMap::new();
         for node in state.map().nodes().filter(|node| node.state() == NodeState::Up) {
             let facts = state.facts(node.id());

@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use zerohop_placement::{Group, GroupState, KeyspaceConfig, NodeState};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 
-use super::tally::Tally;
-use super::{PlanSettings, Ring, Seen};
-use crate::command::{Asker, GroupStep, Regroup};
-use crate::state::{Pin, State};
+use super::tally::PlacementTally;
+use super::{PlanInputs, PlanSettings, Ring};
+use crate::command::{GroupStep, Regroup, RegroupOrigin};
+use crate::state::{ControlState, Pin};
 
 /// See [`super::plan`].
 pub(super) struct Planner<'a> {
-    state: &'a State,
-    seen: &'a Seen<'a>,
+    state: &'a ControlState,
+    seen: &'a PlanInputs<'a>,
     settings: PlanSettings,
-    tally: Tally,
+    tally: PlacementTally,
     /// Places in the ring, of each keyspace.
     places: BTreeMap<KeyspaceId, BTreeMap<InstanceId, usize>>,
     moves: usize,
@@ -26,7 +26,7 @@ pub(super) struct Planner<'a> {
 }
 
 /// A group that may be moved: it is whole, and nothing is under way.
-struct Quiet<'a> {
+struct StableGroup<'a> {
     keyspace: KeyspaceId,
     partition: PartitionId,
     group: Group<'a>,
@@ -35,8 +35,12 @@ struct Quiet<'a> {
 }
 
 impl<'a> Planner<'a> {
-    pub(super) fn new(state: &'a State, seen: &'a Seen<'a>, settings: PlanSettings) -> Planner<'a> {
-        let mut tally = Tally::new(state);
+    pub(super) fn new(
+        state: &'a ControlState,
+        seen: &'a PlanInputs<'a>,
+        settings: PlanSettings,
+    ) -> Planner<'a> {
+        let mut tally = PlacementTally::new(state);
         let up = tally.up();
         for (id, keyspace) in state.map().keyspaces() {
             for (partition, group) in keyspace.groups() {
@@ -46,7 +50,7 @@ impl<'a> Planner<'a> {
             }
         }
         let is_away =
-            |seat: &super::tally::Seat| seat.state == NodeState::Down && !(seen.given_up)(seat.node);
+            |seat: &super::tally::InstanceLoad| seat.state == NodeState::Down && !(seen.given_up)(seat.node);
         let counted = up + tally.seats().filter(|(_, seat)| is_away(seat)).count();
         Planner {
             state,
@@ -70,7 +74,7 @@ impl<'a> Planner<'a> {
                 }
                 if self.go_on(keyspace, found.config(), partition, group) {
                     let is_pinned = self.pin(keyspace, partition).is_some();
-                    quiet.push(Quiet { keyspace, partition, group, is_pinned });
+                    quiet.push(StableGroup { keyspace, partition, group, is_pinned });
                 }
             }
         }
@@ -282,7 +286,7 @@ impl<'a> Planner<'a> {
 
     /// Moves that begin now, as far as there is budget: away from nodes that drain, out of shared domains, from the
     /// fullest.
-    fn begin_moves(&mut self, quiet: &[Quiet<'_>]) {
+    fn begin_moves(&mut self, quiet: &[StableGroup<'_>]) {
         let mut order: Vec<(usize, InstanceId)> = Vec::new();
         for (at, one) in quiet.iter().enumerate() {
             order.extend(one.group.members().map(|member| (at, member)));
@@ -297,7 +301,7 @@ impl<'a> Planner<'a> {
             if self.is_full() || self.moves >= self.settings.moves_max {
                 return;
             }
-            let Quiet { keyspace, partition, group, is_pinned } = quiet[at];
+            let StableGroup { keyspace, partition, group, is_pinned } = quiet[at];
             let (drains, shares, excess) = urgency(self, at, member);
             // The fullest come first: whoever has no more than its share and one is followed by none that has.
             if moved[at] || (!drains && shares == (0, 0) && (is_pinned || excess <= 0)) {
@@ -321,11 +325,11 @@ impl<'a> Planner<'a> {
     /// Primaries change places with other members where that makes what is asked of them more even. It copies nothing,
     /// but every such change is a redirect for clients, so it waits for moves to end, and for nodes to be left alone: who
     /// flaps would be given primaries only to lose them again.
-    fn even_primaries(&mut self, quiet: &[Quiet<'_>]) {
+    fn even_primaries(&mut self, quiet: &[StableGroup<'_>]) {
         if self.moves > 0 || !self.steps.is_empty() || !self.seen.is_calm {
             return;
         }
-        for Quiet { keyspace, partition, group, is_pinned } in quiet {
+        for StableGroup { keyspace, partition, group, is_pinned } in quiet {
             if self.is_full() {
                 return;
             }
@@ -395,7 +399,7 @@ impl<'a> Planner<'a> {
     ) {
         if let Some(step) = step {
             let epoch = group.epoch;
-            self.steps.push(Regroup { keyspace, partition, epoch, by: Asker::Control, step });
+            self.steps.push(Regroup { keyspace, partition, epoch, by: RegroupOrigin::Control, step });
         }
     }
 
@@ -408,6 +412,6 @@ impl<'a> Planner<'a> {
     }
 }
 
-fn load(seen: &Seen<'_>, keyspace: KeyspaceId, partition: PartitionId) -> u32 {
+fn load(seen: &PlanInputs<'_>, keyspace: KeyspaceId, partition: PartitionId) -> u32 {
     seen.loads.get(&(keyspace, partition)).copied().unwrap_or(1).max(1)
 }

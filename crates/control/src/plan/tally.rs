@@ -6,11 +6,11 @@ use zerohop_placement::NodeState;
 use zerohop_wire::ids::{InstanceId, NodeId};
 
 use super::ring;
-use crate::state::State;
+use crate::state::ControlState;
 
 /// An instance as a plan sees it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seat {
+pub(super) struct InstanceLoad {
     pub(super) node: NodeId,
     pub(super) domain: u32,
     pub(super) state: NodeState,
@@ -23,8 +23,8 @@ pub(super) struct Seat {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
-    seats: BTreeMap<InstanceId, Seat>,
+pub(super) struct PlacementTally {
+    seats: BTreeMap<InstanceId, InstanceLoad>,
     /// Copies of all partitions together, as many as are wanted.
     wanted: i128,
     /// Weights of those that may be given something.
@@ -33,15 +33,15 @@ pub(super) struct Tally {
     up: usize,
 }
 
-impl Tally {
-    pub(super) fn new(state: &State) -> Tally {
-        let mut tally = Tally::default();
+impl PlacementTally {
+    pub(super) fn new(state: &ControlState) -> PlacementTally {
+        let mut tally = PlacementTally::default();
         for node in state.map().nodes() {
             let facts = state.facts(node.id());
             let instances: Vec<InstanceId> = node.instances().map(|instance| instance.id).collect();
             let weight = ring::weight(facts.capacity, instances.len());
             for instance in instances {
-                let seat = Seat {
+                let seat = InstanceLoad {
                     node: node.id(),
                     domain: facts.domain,
                     state: node.state(),
@@ -68,11 +68,11 @@ impl Tally {
         self.up
     }
 
-    pub(super) fn seat(&self, instance: InstanceId) -> Option<&Seat> {
+    pub(super) fn seat(&self, instance: InstanceId) -> Option<&InstanceLoad> {
         self.seats.get(&instance)
     }
 
-    pub(super) fn seats(&self) -> impl Iterator<Item = (InstanceId, &Seat)> {
+    pub(super) fn seats(&self) -> impl Iterator<Item = (InstanceId, &InstanceLoad)> {
         self.seats.iter().map(|(instance, seat)| (*instance, seat))
     }
 
@@ -96,14 +96,14 @@ impl Tally {
     }
 
     /// How far above its share an instance is, in copies times the sum of all weights; all that it holds if it should
-    /// hold nothing. To compare, and to see a difference of more than one copy ([`Tally::one`]).
+    /// hold nothing. To compare, and to see a difference of more than one copy ([`PlacementTally::one`]).
     pub(super) fn excess(&self, instance: InstanceId) -> i128 {
         let Some(seat) = self.seats.get(&instance) else { return 0 };
         let share = if seat.state == NodeState::Up { self.wanted * i128::from(seat.weight) } else { 0 };
         i128::from(seat.held) * self.weights - share
     }
 
-    /// One copy, in the measure of [`Tally::excess`].
+    /// One copy, in the measure of [`PlacementTally::excess`].
     pub(super) fn one(&self) -> i128 {
         self.weights
     }
@@ -123,8 +123,9 @@ impl Tally {
 
     /// The same once it has so much more.
     pub(super) fn laden_with(&self, instance: InstanceId, load: u32) -> u128 {
-        let laden =
-            |seat: &Seat| ((u128::from(seat.load) + u128::from(load)) << 32) / u128::from(seat.weight);
+        let laden = |seat: &InstanceLoad| {
+            ((u128::from(seat.load) + u128::from(load)) << 32) / u128::from(seat.weight)
+        };
         self.seats.get(&instance).map_or(u128::MAX, laden)
     }
 }

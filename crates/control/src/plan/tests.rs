@@ -9,10 +9,13 @@ use zerohop_placement::{Address, GroupState, KeyspaceConfig, NodeState, Partitio
 use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 
 use super::*;
-use crate::command::{Asker, Command, GroupStep, Join, Move, Refusal, Request, RequestId};
+use crate::command::{
+    CommandRefusal, CommandRequest, ControlCommand, GroupStep, JoinNode, MovePartition, RegroupOrigin,
+    RequestId,
+};
 
-struct Bench {
-    state: State,
+struct PlanBench {
+    state: ControlState,
     number: u64,
     /// Copies made.
     copies: usize,
@@ -20,10 +23,10 @@ struct Bench {
     loads: BTreeMap<(KeyspaceId, PartitionId), u32>,
 }
 
-impl Bench {
-    fn new() -> Bench {
-        Bench {
-            state: State::new(Vec::new()),
+impl PlanBench {
+    fn new() -> PlanBench {
+        PlanBench {
+            state: ControlState::new(Vec::new()),
             number: 0,
             copies: 0,
             settings: PlanSettings::default(),
@@ -31,21 +34,26 @@ impl Bench {
         }
     }
 
-    fn done(&mut self, command: Command) -> u64 {
+    fn done(&mut self, command: ControlCommand) -> u64 {
         self.number += 1;
         let id = RequestId { origin: 1, number: self.number };
-        let request = Request { id, after: self.state.mark(), command };
+        let request = CommandRequest { id, after: self.state.mark(), command };
         let outcome = self.state.apply(&request).outcome;
         outcome.result.unwrap_or_else(|refusal| panic!("{refusal}: {request:?}")).number
     }
 
     /// Has a partition of the first keyspace moved; says where it goes, or why not.
-    fn moved(&mut self, partition: u32, to: Option<NodeId>) -> Result<InstanceId, Refusal> {
+    fn moved(&mut self, partition: u32, to: Option<NodeId>) -> Result<InstanceId, CommandRefusal> {
         self.number += 1;
         let keyspace = self.state.map().keyspaces().next().unwrap().0;
-        let command = Command::Move(Move { keyspace, partition: PartitionId(partition), to, instance: None });
+        let command = ControlCommand::Move(MovePartition {
+            keyspace,
+            partition: PartitionId(partition),
+            to,
+            instance: None,
+        });
         let id = RequestId { origin: 1, number: self.number };
-        let outcome = self.state.apply(&Request { id, after: self.state.mark(), command }).outcome;
+        let outcome = self.state.apply(&CommandRequest { id, after: self.state.mark(), command }).outcome;
         outcome.result.map(|done| InstanceId(done.number as u32))
     }
 
@@ -56,7 +64,7 @@ impl Bench {
 
     fn node(&mut self, domain: u32, capacity: u32, instances: u16) -> NodeId {
         let address = |port: u16| Address::new(&format!("n{}:{port}", self.number)).unwrap();
-        let join = Join {
+        let join = JoinNode {
             node: None,
             replaces: Incarnation(0),
             incarnation: Incarnation(1),
@@ -67,11 +75,11 @@ impl Bench {
             intact: true,
             closed: false,
         };
-        NodeId(self.done(Command::Join(join)) as u32)
+        NodeId(self.done(ControlCommand::Join(join)) as u32)
     }
 
     fn set(&mut self, node: NodeId, state: NodeState) {
-        self.done(Command::SetNodeState { node, incarnation: Incarnation(1), state });
+        self.done(ControlCommand::SetNodeState { node, incarnation: Incarnation(1), state });
     }
 
     fn keyspace(&mut self, partitions: u32, replicas: u8, seed: u64) {
@@ -81,11 +89,11 @@ impl Bench {
             min_in_sync: replicas.min(2),
             ..KeyspaceConfig::new(format!("k{}", self.number).parse().unwrap(), seed)
         };
-        self.done(Command::CreateKeyspace(config));
+        self.done(ControlCommand::CreateKeyspace(config));
     }
 
     /// What primaries would ask for: the targets of moves, and anybody as long as too few are in sync.
-    fn admissions(&self) -> Vec<Command> {
+    fn admissions(&self) -> Vec<ControlCommand> {
         let mut asked = Vec::new();
         for (keyspace, found) in self.state.map().keyspaces() {
             for (partition, group) in found.groups() {
@@ -95,10 +103,10 @@ impl Bench {
                 if (few || group.state == GroupState::Admitting)
                     && let Some(ready) = ready
                 {
-                    let by = Asker::Instance(group.primary, Incarnation(1));
+                    let by = RegroupOrigin::Instance(group.primary, Incarnation(1));
                     let step = GroupStep::Admit(ready);
                     let epoch = group.epoch;
-                    asked.push(Command::Regroup(Regroup { keyspace, partition, epoch, by, step }));
+                    asked.push(ControlCommand::Regroup(Regroup { keyspace, partition, epoch, by, step }));
                 }
             }
         }
@@ -120,7 +128,8 @@ impl Bench {
     fn settle(&mut self) {
         for _ in 0..20_000 {
             let loads = self.loads.clone();
-            let seen = Seen { loads: &loads, given_up: &|_| true, overdue: &|_, _, _| false, is_calm: true };
+            let seen =
+                PlanInputs { loads: &loads, given_up: &|_| true, overdue: &|_, _, _| false, is_calm: true };
             let steps = plan(&self.state, &seen, self.settings);
             assert!(steps.len() <= self.settings.steps_max);
             let admissions = self.admissions();
@@ -129,7 +138,7 @@ impl Bench {
             }
             for step in steps {
                 self.copies += usize::from(self.copies(&step));
-                self.done(Command::Regroup(step));
+                self.done(ControlCommand::Regroup(step));
             }
             let moving = self.state.map().keyspaces().flat_map(|(_, found)| found.groups());
             let moving = moving.filter(|(_, group)| group.state == GroupState::Admitting).count();
@@ -204,7 +213,7 @@ fn spread(counts: impl IntoIterator<Item = usize>) -> usize {
 #[test]
 fn a_new_keyspace_needs_no_moves_and_lies_in_neighbours() {
     for nodes in [3, 5, 8] {
-        let mut bench = Bench::new();
+        let mut bench = PlanBench::new();
         for node in 0..nodes {
             bench.node(node, 1, 2);
         }
@@ -228,7 +237,7 @@ fn a_new_keyspace_needs_no_moves_and_lies_in_neighbours() {
 
 #[test]
 fn a_node_that_joins_takes_its_share_and_little_else_moves() {
-    let mut bench = Bench::new();
+    let mut bench = PlanBench::new();
     for node in 0..4 {
         bench.node(node, 1, 1);
     }
@@ -250,7 +259,7 @@ fn a_node_that_joins_takes_its_share_and_little_else_moves() {
 
 #[test]
 fn a_partition_that_an_operator_moves_goes_there_and_stays() {
-    let mut bench = Bench::new();
+    let mut bench = PlanBench::new();
     let nodes: Vec<NodeId> = (0..5).map(|node| bench.node(node, 1, 1)).collect();
     bench.keyspace(64, 3, 7);
     bench.settle();
@@ -290,25 +299,29 @@ fn a_partition_that_an_operator_moves_goes_there_and_stays() {
     assert!(told.contains("is being drained"), "{told}");
 }
 
-impl Bench {
-    fn take_step(&mut self, step: impl FnOnce(InstanceId) -> (Asker, GroupStep)) {
+impl PlanBench {
+    fn take_step(&mut self, step: impl FnOnce(InstanceId) -> (RegroupOrigin, GroupStep)) {
         let (keyspace, found) = self.state.map().keyspaces().next().unwrap();
         let group = found.group(PartitionId(0)).unwrap();
         let (by, step) = step(group.primary);
         let epoch = group.epoch;
-        self.done(Command::Regroup(Regroup { keyspace, partition: PartitionId(0), epoch, by, step }));
+        self.done(ControlCommand::Regroup(Regroup { keyspace, partition: PartitionId(0), epoch, by, step }));
     }
 
     /// What is planned next, once: whoever is down is given up, or is only away.
     fn planned(&self, given_up: bool) -> Vec<GroupStep> {
-        let seen =
-            Seen { loads: &self.loads, given_up: &|_| given_up, overdue: &|_, _, _| false, is_calm: true };
+        let seen = PlanInputs {
+            loads: &self.loads,
+            given_up: &|_| given_up,
+            overdue: &|_, _, _| false,
+            is_calm: true,
+        };
         plan(&self.state, &seen, self.settings).iter().map(|regroup| regroup.step).collect()
     }
 }
 
-fn by_primary(one: InstanceId) -> Asker {
-    Asker::Instance(one, Incarnation(1))
+fn by_primary(one: InstanceId) -> RegroupOrigin {
+    RegroupOrigin::Instance(one, Incarnation(1))
 }
 
 /// The target was admitted, missed its lease, and was put out of sync before it was promoted: nobody asked for it any more, and
@@ -316,12 +329,12 @@ fn by_primary(one: InstanceId) -> Asker {
 #[test]
 fn a_target_that_was_put_out_of_sync_again_is_admitted_once_more() {
     for replicas in [1, 3] {
-        let mut bench = Bench::new();
+        let mut bench = PlanBench::new();
         let nodes: Vec<NodeId> = (0..5).map(|node| bench.node(node, 1, 1)).collect();
         bench.keyspace(1, replicas, 7);
         bench.settle();
         let to = nodes.iter().find_map(|node| bench.moved(0, Some(*node)).ok()).expect("may go somewhere");
-        bench.take_step(|_| (Asker::Control, GroupStep::AddFollower { instance: to, target: true }));
+        bench.take_step(|_| (RegroupOrigin::Control, GroupStep::AddFollower { instance: to, target: true }));
         bench.take_step(|one| (by_primary(one), GroupStep::Admit(to)));
         bench.take_step(|one| (by_primary(one), GroupStep::Exclude(to)));
         bench.settle();
@@ -336,14 +349,14 @@ fn a_move_goes_on_if_its_target_is_taken_for_dead_for_a_moment_and_ends_if_it_is
     for (replicas, is_admitted, returns) in
         [(1, false, true), (3, false, true), (3, true, true), (3, false, false), (3, true, false)]
     {
-        let mut bench = Bench::new();
+        let mut bench = PlanBench::new();
         let nodes: Vec<NodeId> = (0..5).map(|node| bench.node(node, 1, 1)).collect();
         bench.keyspace(1, replicas, 7);
         bench.settle();
         let before = bench.members(0);
         let to = nodes.iter().find_map(|node| bench.moved(0, Some(*node)).ok()).expect("may go somewhere");
         let node = nodes[to.get() as usize];
-        bench.take_step(|_| (Asker::Control, GroupStep::AddFollower { instance: to, target: true }));
+        bench.take_step(|_| (RegroupOrigin::Control, GroupStep::AddFollower { instance: to, target: true }));
         if is_admitted {
             bench.take_step(|one| (by_primary(one), GroupStep::Admit(to)));
         }
@@ -367,7 +380,7 @@ fn a_move_goes_on_if_its_target_is_taken_for_dead_for_a_moment_and_ends_if_it_is
 
 #[test]
 fn a_move_into_the_failure_domain_of_another_copy_is_refused_if_there_is_another() {
-    let mut bench = Bench::new();
+    let mut bench = PlanBench::new();
     let nodes: Vec<NodeId> = [0, 0, 1, 1, 2].into_iter().map(|domain| bench.node(domain, 1, 1)).collect();
     bench.keyspace(32, 2, 7);
     bench.settle();
@@ -392,7 +405,7 @@ fn a_move_into_the_failure_domain_of_another_copy_is_refused_if_there_is_another
 
 #[test]
 fn a_node_that_drains_ends_up_empty_and_can_be_removed() {
-    let mut bench = Bench::new();
+    let mut bench = PlanBench::new();
     let nodes: Vec<NodeId> = (0..5).map(|node| bench.node(node, 1, 2)).collect();
     bench.keyspace(64, 3, 7);
     bench.settle();
@@ -402,12 +415,12 @@ fn a_node_that_drains_ends_up_empty_and_can_be_removed() {
     bench.settle();
     bench.check_groups();
     assert!(bench.copies - before <= held + held / 4, "{} copies for {held}", bench.copies - before);
-    bench.done(Command::RemoveNode(nodes[0]));
+    bench.done(ControlCommand::RemoveNode(nodes[0]));
 }
 
 #[test]
-fn what_a_dead_node_held_is_made_anew_on_the_others() {
-    let mut bench = Bench::new();
+fn what_a_dead_node_held_is_made_again_on_the_others() {
+    let mut bench = PlanBench::new();
     let nodes: Vec<NodeId> = (0..5).map(|node| bench.node(node, 1, 1)).collect();
     bench.keyspace(64, 3, 7);
     bench.settle();
@@ -420,7 +433,7 @@ fn what_a_dead_node_held_is_made_anew_on_the_others() {
 
 #[test]
 fn a_node_that_is_away_for_a_while_keeps_its_copies_also_where_nobody_could_take_them() {
-    let mut bench = Bench::new();
+    let mut bench = PlanBench::new();
     let nodes: Vec<NodeId> = (0..3).map(|node| bench.node(node, 1, 1)).collect();
     bench.keyspace(64, 3, 7);
     bench.settle();
@@ -430,10 +443,11 @@ fn a_node_that_is_away_for_a_while_keeps_its_copies_also_where_nobody_could_take
         for admission in bench.admissions() {
             bench.done(admission);
         }
-        let seen = Seen { loads: &loads, given_up: &|_| false, overdue: &|_, _, _| false, is_calm: true };
+        let seen =
+            PlanInputs { loads: &loads, given_up: &|_| false, overdue: &|_, _, _| false, is_calm: true };
         for step in plan(&bench.state, &seen, bench.settings) {
             assert!(!matches!(step.step, GroupStep::RemoveFollower(_)), "{step:?}");
-            bench.done(Command::Regroup(step));
+            bench.done(ControlCommand::Regroup(step));
         }
     }
     assert!(bench.held().into_values().all(|held| held == 64), "{:?}", bench.held());
@@ -444,7 +458,7 @@ fn a_node_that_is_away_for_a_while_keeps_its_copies_also_where_nobody_could_take
 
 #[test]
 fn a_node_with_twice_the_capacity_holds_twice_as_much() {
-    let mut bench = Bench::new();
+    let mut bench = PlanBench::new();
     for (node, capacity) in [1, 1, 2, 2, 2].into_iter().enumerate() {
         bench.node(node as u32, capacity, 1);
     }
@@ -458,7 +472,7 @@ fn a_node_with_twice_the_capacity_holds_twice_as_much() {
 
 #[test]
 fn primaries_are_made_even_by_what_is_asked_of_them() {
-    let mut bench = Bench::new();
+    let mut bench = PlanBench::new();
     for node in 0..3 {
         bench.node(node, 1, 1);
     }
@@ -508,7 +522,7 @@ proptest! {
     /// node dies at a time, so that none of the groups is lost.
     #[test]
     fn plans_come_to_an_end_and_leave_every_group_whole(turns in turns(), moves_max in 1usize..20) {
-        let mut bench = Bench::new();
+        let mut bench = PlanBench::new();
         bench.settings.moves_max = moves_max;
         for domain in 0..4 {
         bench.node(domain, 1, 1);
@@ -531,7 +545,7 @@ proptest! {
                 Turn::Split(at) => {
                     let ids: Vec<_> = bench.state.map().keyspaces().map(|(id, _)| id).collect();
                     if let Some(id) = ids.get(at % ids.len().max(1)) {
-                        bench.done(Command::SplitKeyspace(*id));
+                        bench.done(ControlCommand::SplitKeyspace(*id));
                     }
                 }
                 Turn::Move(partition, at) if bench.state.map().keyspaces().next().is_some() => {
@@ -552,7 +566,7 @@ proptest! {
     /// Nodes alike, each a domain of its own: no two differ by more than one copy.
     #[test]
     fn alike_nodes_hold_alike(nodes in 3u32..9, joins in 0u32..4, bits in 2u32..8, replicas in 1u8..4, seed: u64) {
-        let mut bench = Bench::new();
+        let mut bench = PlanBench::new();
         for node in 0..nodes {
         bench.node(node, 1, 1);
     }

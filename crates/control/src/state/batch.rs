@@ -3,29 +3,29 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use zerohop_placement::{Change, ReplicaGroup};
+use zerohop_placement::{MapChange, ReplicaGroup};
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
-use super::{Applied, State};
-use crate::command::{Command, Done, Entry, Outcome, Refusal, Request};
+use super::{AppliedCommand, ControlState};
+use crate::command::{CommandOutcome, CommandRefusal, CommandRequest, CommandResult, ControlCommand, Entry};
 use crate::planted::{self, Bug};
 
 /// What is decided of a request before the map changes.
-enum Decided {
+enum BatchDecision {
     /// It has been applied before, and this was its outcome.
-    Known(Outcome),
+    Known(CommandOutcome),
     /// It stands in the entry twice.
     Twice,
     /// The new epoch of its group, or why nothing changes.
-    New(Result<u64, Refusal>),
+    New(Result<u64, CommandRefusal>),
 }
 
 type Regrouped = BTreeMap<(KeyspaceId, PartitionId), ReplicaGroup>;
 
-impl State {
+impl ControlState {
     /// Applies the next entry of the log. Tells of each request what it did, in their order; the change of the map that several
     /// have in common stands at the first of them.
-    pub fn apply_entry(&mut self, entry: &Entry) -> Vec<Applied> {
+    pub fn apply_entry(&mut self, entry: &Entry) -> Vec<AppliedCommand> {
         match entry {
             Entry::One(request) => vec![self.apply(request)],
             Entry::Batch(requests) => self.apply_batch(requests),
@@ -33,17 +33,17 @@ impl State {
     }
 
     /// All requests that are not refused change the map once. Each sees the groups as those before it leave them.
-    fn apply_batch(&mut self, requests: &[Request]) -> Vec<Applied> {
+    fn apply_batch(&mut self, requests: &[CommandRequest]) -> Vec<AppliedCommand> {
         let (mut groups, mut seen) = (Regrouped::new(), BTreeSet::new());
         let mut decided = Vec::with_capacity(requests.len());
         for request in requests {
             decided.push(match self.known(request) {
-                Some(outcome) => Decided::Known(outcome),
-                None if !seen.insert(request.id) => Decided::Twice,
-                None => Decided::New(self.regroup_in(&mut groups, &request.command)),
+                Some(outcome) => BatchDecision::Known(outcome),
+                None if !seen.insert(request.id) => BatchDecision::Twice,
+                None => BatchDecision::New(self.regroup_in(&mut groups, &request.command)),
             });
         }
-        let set = groups.into_iter().map(|((keyspace, partition), group)| Change::SetGroup {
+        let set = groups.into_iter().map(|((keyspace, partition), group)| MapChange::SetGroup {
             keyspace,
             partition,
             group,
@@ -60,17 +60,17 @@ impl State {
         let mut applied = Vec::with_capacity(requests.len());
         for (request, decided) in requests.iter().zip(decided) {
             applied.push(match decided {
-                Decided::Known(outcome) => Applied::repeated(outcome),
-                Decided::Twice => self.apply(request),
-                Decided::New(_) if is_refused => self.apply_new(request),
-                Decided::New(result) => {
+                BatchDecision::Known(outcome) => AppliedCommand::repeated(outcome),
+                BatchDecision::Twice => self.apply(request),
+                BatchDecision::New(_) if is_refused => self.apply_new(request),
+                BatchDecision::New(result) => {
                     let delta = if result.is_ok() { first.take() } else { None };
                     if result.is_ok() {
                         self.forget_pins(&request.command);
                     }
-                    let result = result.map(|number| Done { number, epoch });
+                    let result = result.map(|number| CommandResult { number, epoch });
                     let outcome = self.requests.remember(request.id, result);
-                    Applied { outcome, delta, may_have_lost: Vec::new(), repeated: false }
+                    AppliedCommand { outcome, delta, may_have_lost: Vec::new(), repeated: false }
                 }
             });
         }
@@ -78,9 +78,9 @@ impl State {
     }
 
     /// Decides one request, and notes the group that it leaves. Gives the group's new epoch.
-    fn regroup_in(&self, groups: &mut Regrouped, command: &Command) -> Result<u64, Refusal> {
+    fn regroup_in(&self, groups: &mut Regrouped, command: &ControlCommand) -> Result<u64, CommandRefusal> {
         // Entries with anything else are not decoded.
-        let Command::Regroup(regroup) = command else { return Err(Refusal::NotControl) };
+        let ControlCommand::Regroup(regroup) = command else { return Err(CommandRefusal::NotControl) };
         let place = (regroup.keyspace, regroup.partition);
         let group = self.regrouped(regroup, groups.get(&place))?;
         let epoch = group.epoch.get();
@@ -89,7 +89,7 @@ impl State {
     }
 
     /// The outcome of a request that is not to be applied (again).
-    pub(super) fn known(&self, request: &Request) -> Option<Outcome> {
+    pub(super) fn known(&self, request: &CommandRequest) -> Option<CommandOutcome> {
         if planted::is_planted(Bug::RetriesApplied) {
             return None;
         }
@@ -103,18 +103,18 @@ mod tests {
     use zerohop_wire::ids::{Incarnation, InstanceId, PartitionEpoch};
 
     use super::*;
-    use crate::command::{Asker, GroupStep, Join, Regroup, RequestId};
+    use crate::command::{GroupStep, JoinNode, Regroup, RegroupOrigin, RequestId};
 
     const KEYSPACE: KeyspaceId = KeyspaceId(1);
     const INCARNATION: Incarnation = Incarnation(1);
 
-    fn request(number: u64, command: Command) -> Request {
-        Request { id: RequestId { origin: 1, number }, after: 0, command }
+    fn request(number: u64, command: ControlCommand) -> CommandRequest {
+        CommandRequest { id: RequestId { origin: 1, number }, after: 0, command }
     }
 
     /// Nodes with so many instances each, and 16 partitions with two copies in sync.
-    fn state(nodes: u32, instances: u16) -> State {
-        let mut state = State::new(Vec::new());
+    fn state(nodes: u32, instances: u16) -> ControlState {
+        let mut state = ControlState::new(Vec::new());
         let mut done = |number, command| {
             let applied = state.apply(&request(number, command));
             applied.outcome.result.expect("is done");
@@ -123,7 +123,7 @@ mod tests {
             let address = |port| Address::new(&format!("n{at}:{port}")).expect("is an address");
             done(
                 u64::from(at),
-                Command::Join(Join {
+                ControlCommand::Join(JoinNode {
                     node: None,
                     replaces: Incarnation(0),
                     incarnation: INCARNATION,
@@ -138,27 +138,33 @@ mod tests {
         }
         let partitions = PartitionCount::new(16).expect("is a power of two");
         let config = KeyspaceConfig::new("papers".parse().expect("is a name"), 5);
-        done(100, Command::CreateKeyspace(KeyspaceConfig { partitions, ..config }));
+        done(100, ControlCommand::CreateKeyspace(KeyspaceConfig { partitions, ..config }));
         state
     }
 
-    fn group(state: &State, partition: u32) -> Group<'_> {
+    fn group(state: &ControlState, partition: u32) -> Group<'_> {
         let keyspace = state.map().keyspace(KEYSPACE).expect("is there");
         keyspace.group(PartitionId(partition)).expect("is there")
     }
 
-    fn keep(state: &State, number: u64, partition: u32) -> Request {
+    fn keep(state: &ControlState, number: u64, partition: u32) -> CommandRequest {
         let group = group(state, partition);
-        let by = Asker::Instance(group.primary, INCARNATION);
+        let by = RegroupOrigin::Instance(group.primary, INCARNATION);
         regroup(number, partition, group.epoch, by, GroupStep::Keep)
     }
 
-    fn regroup(number: u64, partition: u32, epoch: PartitionEpoch, by: Asker, step: GroupStep) -> Request {
+    fn regroup(
+        number: u64,
+        partition: u32,
+        epoch: PartitionEpoch,
+        by: RegroupOrigin,
+        step: GroupStep,
+    ) -> CommandRequest {
         let partition = PartitionId(partition);
-        request(number, Command::Regroup(Regroup { keyspace: KEYSPACE, partition, epoch, by, step }))
+        request(number, ControlCommand::Regroup(Regroup { keyspace: KEYSPACE, partition, epoch, by, step }))
     }
 
-    fn deltas(applied: &[Applied]) -> Vec<&MapDelta> {
+    fn deltas(applied: &[AppliedCommand]) -> Vec<&MapDelta> {
         applied.iter().filter_map(|one| one.delta.as_deref()).collect()
     }
 
@@ -166,7 +172,7 @@ mod tests {
     fn all_groups_of_a_batch_change_in_one_epoch_of_the_map_each_under_its_own_next_one() {
         let mut state = state(3, 1);
         let (before, mark) = (state.map().clone(), state.mark());
-        let requests: Vec<Request> = (0..16).map(|at| keep(&state, 200 + u64::from(at), at)).collect();
+        let requests: Vec<CommandRequest> = (0..16).map(|at| keep(&state, 200 + u64::from(at), at)).collect();
         let applied = state.apply_entry(&Entry::Batch(requests));
         assert_eq!(state.map().epoch(), before.epoch().next());
         assert_eq!(deltas(&applied).len(), 1);
@@ -174,30 +180,30 @@ mod tests {
         for (at, one) in (0..).zip(&applied) {
             let (old, new) = (before.keyspace(KEYSPACE).expect("is there"), group(&state, at));
             assert_eq!(new.epoch, old.group(PartitionId(at)).expect("is there").epoch.next());
-            let done = Done { number: new.epoch.get(), epoch: state.map().epoch() };
-            assert_eq!(one.outcome, Outcome { result: Ok(done), mark: mark + 1 + u64::from(at) });
+            let done = CommandResult { number: new.epoch.get(), epoch: state.map().epoch() };
+            assert_eq!(one.outcome, CommandOutcome { result: Ok(done), mark: mark + 1 + u64::from(at) });
         }
-        assert!(State::decode(&state.encode()).expect("is a state") == state);
+        assert!(ControlState::decode(&state.encode()).expect("is a state") == state);
     }
 
     #[test]
     fn who_is_refused_changes_nothing_and_keeps_nobody_else_from_being_heard() {
         let mut state = state(3, 1);
         let epoch = state.map().epoch();
-        let (stale, by) = (group(&state, 1), Asker::Instance(group(&state, 1).primary, INCARNATION));
+        let (stale, by) = (group(&state, 1), RegroupOrigin::Instance(group(&state, 1).primary, INCARNATION));
         let stale = regroup(201, 1, PartitionEpoch(stale.epoch.get() + 7), by, GroupStep::Keep);
-        let nobody = regroup(202, 99, PartitionEpoch(1), Asker::Control, GroupStep::Keep);
+        let nobody = regroup(202, 99, PartitionEpoch(1), RegroupOrigin::Control, GroupStep::Keep);
         let requests = vec![stale, keep(&state, 203, 0), nobody, keep(&state, 204, 2)];
         let old = group(&state, 1).epoch;
         let applied = state.apply_entry(&Entry::Batch(requests));
         let results: Vec<_> = applied.iter().map(|one| one.outcome.result.clone()).collect();
-        assert_eq!(results[0], Err(Refusal::StaleEpoch { now: old }));
-        assert_eq!(results[2], Err(Refusal::UnknownPartition));
+        assert_eq!(results[0], Err(CommandRefusal::StaleEpoch { now: old }));
+        assert_eq!(results[2], Err(CommandRefusal::UnknownPartition));
         assert!(results[1].is_ok() && results[3].is_ok());
         assert_eq!(state.map().epoch(), epoch.next());
         assert_eq!(group(&state, 1).epoch, old);
         // Nothing but refusals is no change of the map.
-        let again: Vec<Request> = [0, 2].map(|at| keep(&state, 300 + u64::from(at), at)).to_vec();
+        let again: Vec<CommandRequest> = [0, 2].map(|at| keep(&state, 300 + u64::from(at), at)).to_vec();
         let first = state.apply_entry(&Entry::Batch(again.clone()));
         let epoch = state.map().epoch();
         // A retry in another batch gets the first outcome.
@@ -216,12 +222,12 @@ mod tests {
         let applied = state.apply_entry(&Entry::Batch(vec![one.clone(), other, one]));
         let now = group(&state, 0).epoch;
         assert!(applied[0].outcome.result.is_ok());
-        assert_eq!(applied[1].outcome.result, Err(Refusal::StaleEpoch { now }));
+        assert_eq!(applied[1].outcome.result, Err(CommandRefusal::StaleEpoch { now }));
         assert_eq!((applied[2].repeated, &applied[2].outcome), (true, &applied[0].outcome));
-        // Decided on what the first left, both are done, in one epoch of the map.
+        // BatchDecision on what the first left, both are done, in one epoch of the map.
         let epoch = state.map().epoch();
         let first = keep(&state, 202, 0);
-        let by = Asker::Instance(group(&state, 0).primary, INCARNATION);
+        let by = RegroupOrigin::Instance(group(&state, 0).primary, INCARNATION);
         let second = regroup(203, 0, now.next(), by, GroupStep::Keep);
         let applied = state.apply_entry(&Entry::Batch(vec![first, second]));
         assert!(applied.iter().all(|one| one.outcome.result.is_ok()));
@@ -232,9 +238,9 @@ mod tests {
     #[test]
     fn if_the_map_refuses_all_together_each_is_decided_alone() {
         let mut state = state(1, 20);
-        let add = |state: &State, number, instance| {
+        let add = |state: &ControlState, number, instance| {
             let step = GroupStep::AddFollower { instance: InstanceId(instance), target: false };
-            regroup(number, 0, group(state, 0).epoch, Asker::Control, step)
+            regroup(number, 0, group(state, 0).epoch, RegroupOrigin::Control, step)
         };
         let mut number = 200;
         while group(&state, 0).members().count() < 16 {
@@ -248,7 +254,7 @@ mod tests {
         let too_much = add(&state, 400, (0..20).find(|one| !is_member(one)).expect("is one"));
         let requests = vec![keep(&state, 401, 1), too_much, keep(&state, 402, 2)];
         let applied = state.apply_entry(&Entry::Batch(requests));
-        assert!(matches!(applied[1].outcome.result, Err(Refusal::Map(_))), "{:?}", applied[1].outcome);
+        assert!(matches!(applied[1].outcome.result, Err(CommandRefusal::Map(_))), "{:?}", applied[1].outcome);
         assert!(applied[0].outcome.result.is_ok() && applied[2].outcome.result.is_ok());
         assert_eq!(deltas(&applied).len(), 2);
         assert_eq!(group(&state, 0).members().count(), 16);

@@ -3,11 +3,11 @@
 //! Two rules are never broken here, whatever is asked: who becomes primary was in sync in the group before, or is what
 //! recovery chose; and a change is applied to the epoch on which it was decided, or not at all.
 
-use zerohop_placement::{Change, Durability, Group, GroupState, KeyspaceConfig, NodeState, ReplicaGroup};
+use zerohop_placement::{Durability, Group, GroupState, KeyspaceConfig, MapChange, NodeState, ReplicaGroup};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 
-use super::{Draft, Recovery, State};
-use crate::command::{Asker, GroupStep, Refusal, Regroup};
+use super::{ControlState, MapDraft, Recovery};
+use crate::command::{CommandRefusal, GroupStep, Regroup, RegroupOrigin};
 use crate::planted::{self, Bug};
 
 /// What a group is to be, and what is to be remembered of its recovery.
@@ -19,14 +19,14 @@ pub(super) struct Next {
 
 /// What a process that has taken the place of another found on its disks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Kept {
+pub(super) struct RestartedDisk {
     /// All logs are whole.
     pub(super) intact: bool,
     /// The other process has ended in order, all of its logs flushed.
     pub(super) closed: bool,
 }
 
-impl Kept {
+impl RestartedDisk {
     /// Whether it has all that the process before it ever acknowledged of a keyspace.
     fn keeps_all(self, durability: Durability) -> bool {
         match durability {
@@ -38,18 +38,18 @@ impl Kept {
 }
 
 /// What a decision about a group is taken on.
-pub(super) struct View<'a> {
+pub(super) struct GroupContext<'a> {
     pub(super) config: &'a KeyspaceConfig,
     pub(super) state_of: &'a dyn Fn(InstanceId) -> NodeState,
 }
 
-impl State {
+impl ControlState {
     /// A change that somebody asked for.
-    pub(super) fn regroup(&self, regroup: &Regroup, draft: &mut Draft) -> Result<u64, Refusal> {
+    pub(super) fn regroup(&self, regroup: &Regroup, draft: &mut MapDraft) -> Result<u64, CommandRefusal> {
         let Regroup { keyspace, partition, .. } = *regroup;
         let group = self.regrouped(regroup, None)?;
         let epoch = group.epoch;
-        draft.changes.push(Change::SetGroup { keyspace, partition, group });
+        draft.changes.push(MapChange::SetGroup { keyspace, partition, group });
         Ok(epoch.get())
     }
 
@@ -59,17 +59,17 @@ impl State {
         &self,
         regroup: &Regroup,
         before: Option<&ReplicaGroup>,
-    ) -> Result<ReplicaGroup, Refusal> {
+    ) -> Result<ReplicaGroup, CommandRefusal> {
         let Regroup { keyspace, partition, epoch, by, step } = *regroup;
-        let found = self.map().keyspace(keyspace).ok_or(Refusal::UnknownKeyspace)?;
-        let group = found.group(partition).ok_or(Refusal::UnknownPartition)?;
+        let found = self.map().keyspace(keyspace).ok_or(CommandRefusal::UnknownKeyspace)?;
+        let group = found.group(partition).ok_or(CommandRefusal::UnknownPartition)?;
         let group = before.map_or(group, ReplicaGroup::as_group);
         if group.epoch != epoch && !planted::is_planted(Bug::OlderEpochAccepted) {
-            return Err(Refusal::StaleEpoch { now: group.epoch });
+            return Err(CommandRefusal::StaleEpoch { now: group.epoch });
         }
         self.may_ask(group, by, step)?;
         if group.state == GroupState::Recovering {
-            return Err(Refusal::Recovering);
+            return Err(CommandRefusal::Recovering);
         }
         let mut next = group.to_group();
         next.epoch = next.epoch.next();
@@ -77,16 +77,18 @@ impl State {
         Ok(next)
     }
 
-    fn may_ask(&self, group: Group<'_>, by: Asker, step: GroupStep) -> Result<(), Refusal> {
+    fn may_ask(&self, group: Group<'_>, by: RegroupOrigin, step: GroupStep) -> Result<(), CommandRefusal> {
         let primarys = matches!(step, GroupStep::Admit(_) | GroupStep::Exclude(_) | GroupStep::Keep);
         match by {
-            Asker::Control if primarys => Err(Refusal::NotPrimary),
-            Asker::Control => Ok(()),
-            Asker::Instance(..) if !primarys => Err(Refusal::NotControl),
-            Asker::Instance(instance, _) if instance != group.primary => Err(Refusal::NotPrimary),
-            Asker::Instance(instance, incarnation) => {
-                let known = self.map().instance(instance).ok_or(Refusal::UnknownInstance)?;
-                if known.incarnation == incarnation { Ok(()) } else { Err(Refusal::StaleIncarnation) }
+            RegroupOrigin::Control if primarys => Err(CommandRefusal::NotPrimary),
+            RegroupOrigin::Control => Ok(()),
+            RegroupOrigin::Instance(..) if !primarys => Err(CommandRefusal::NotControl),
+            RegroupOrigin::Instance(instance, _) if instance != group.primary => {
+                Err(CommandRefusal::NotPrimary)
+            }
+            RegroupOrigin::Instance(instance, incarnation) => {
+                let known = self.map().instance(instance).ok_or(CommandRefusal::UnknownInstance)?;
+                if known.incarnation == incarnation { Ok(()) } else { Err(CommandRefusal::StaleIncarnation) }
             }
         }
     }
@@ -97,27 +99,27 @@ impl State {
         partition: PartitionId,
         group: &mut ReplicaGroup,
         step: GroupStep,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CommandRefusal> {
         let min_in_sync = usize::from(config.min_in_sync);
         match step {
             GroupStep::Admit(instance) => {
                 let is_target =
                     group.state == GroupState::Admitting && group.followers.first() == Some(&instance);
                 if !group.followers.contains(&instance) {
-                    return Err(Refusal::NotFollower);
+                    return Err(CommandRefusal::NotFollower);
                 }
                 if !is_target && group.in_sync.len() + 1 >= min_in_sync {
-                    return Err(Refusal::NotWanted);
+                    return Err(CommandRefusal::NotWanted);
                 }
                 if self.state_of(instance) == NodeState::Down {
-                    return Err(Refusal::NotUp);
+                    return Err(CommandRefusal::NotUp);
                 }
                 drop_follower(group, instance);
                 group.in_sync.push(instance);
             }
             GroupStep::Exclude(instance) if instance == group.primary => {
                 let heir = heir(partition, &group.in_sync, |one| self.state_of(one) == NodeState::Down);
-                hand_over(group, heir.ok_or(Refusal::TooFewInSync)?);
+                hand_over(group, heir.ok_or(CommandRefusal::TooFewInSync)?);
             }
             GroupStep::Exclude(instance) => {
                 drop_in_sync(group, instance)?;
@@ -125,16 +127,16 @@ impl State {
             }
             GroupStep::Keep => {}
             GroupStep::AddFollower { instance, target } => {
-                self.map().instance(instance).ok_or(Refusal::UnknownInstance)?;
+                self.map().instance(instance).ok_or(CommandRefusal::UnknownInstance)?;
                 if target && group.followers.contains(&instance) {
                     // It follows already: it is to be in sync beside those who are.
                     return self.aim_at(group, instance);
                 }
                 if group.as_group().members().any(|member| member == instance) {
-                    return Err(Refusal::Member);
+                    return Err(CommandRefusal::Member);
                 }
                 if self.state_of(instance) != NodeState::Up {
-                    return Err(Refusal::NotUp);
+                    return Err(CommandRefusal::NotUp);
                 }
                 if !target {
                     group.followers.push(instance);
@@ -142,12 +144,12 @@ impl State {
                     group.followers.insert(0, instance);
                     group.state = GroupState::Admitting;
                 } else {
-                    return Err(Refusal::Moving);
+                    return Err(CommandRefusal::Moving);
                 }
             }
             GroupStep::RemoveFollower(instance) => {
                 if !group.followers.contains(&instance) {
-                    return Err(Refusal::NotFollower);
+                    return Err(CommandRefusal::NotFollower);
                 }
                 drop_follower(group, instance);
             }
@@ -159,7 +161,7 @@ impl State {
                     drop_in_sync(group, instance)?;
                 }
                 if self.state_of(instance) == NodeState::Down {
-                    return Err(Refusal::NotUp);
+                    return Err(CommandRefusal::NotUp);
                 }
                 let old = std::mem::replace(&mut group.primary, instance);
                 group.in_sync.insert(0, old);
@@ -167,7 +169,7 @@ impl State {
             GroupStep::Demote(instance) | GroupStep::Leave(instance) => {
                 drop_in_sync(group, instance)?;
                 if group.in_sync.len() + 1 < min_in_sync {
-                    return Err(Refusal::TooFewInSync);
+                    return Err(CommandRefusal::TooFewInSync);
                 }
                 if matches!(step, GroupStep::Demote(_)) {
                     group.followers.push(instance);
@@ -178,12 +180,12 @@ impl State {
     }
 
     /// A follower becomes the target of a move.
-    fn aim_at(&self, group: &mut ReplicaGroup, instance: InstanceId) -> Result<(), Refusal> {
+    fn aim_at(&self, group: &mut ReplicaGroup, instance: InstanceId) -> Result<(), CommandRefusal> {
         if self.state_of(instance) != NodeState::Up {
-            return Err(Refusal::NotUp);
+            return Err(CommandRefusal::NotUp);
         }
         if group.state != GroupState::Settled {
-            return Err(Refusal::Moving);
+            return Err(CommandRefusal::Moving);
         }
         group.followers.retain(|follower| *follower != instance);
         group.followers.insert(0, instance);
@@ -197,18 +199,18 @@ impl State {
         keyspace: KeyspaceId,
         partition: PartitionId,
         next: Next,
-        draft: &mut Draft,
+        draft: &mut MapDraft,
     ) {
         if next.group.state == GroupState::Recovering {
             self.recoveries.insert((keyspace, partition), next.recovery);
         } else if next.recovery.chosen_in_doubt {
             draft.may_have_lost.push((keyspace, partition));
         }
-        draft.changes.push(Change::SetGroup { keyspace, partition, group: next.group });
+        draft.changes.push(MapChange::SetGroup { keyspace, partition, group: next.group });
     }
 }
 
-impl View<'_> {
+impl GroupContext<'_> {
     /// After a node of the group has died or returned: a dead primary is followed by an in-sync replica that is up, if
     /// there is one; dead in-sync replicas become followers. None if nothing changes.
     pub(super) fn after_state_change(
@@ -246,7 +248,7 @@ impl View<'_> {
         group: Group<'_>,
         recovery: Option<&Recovery>,
         restarted: &dyn Fn(InstanceId) -> bool,
-        kept: Kept,
+        kept: RestartedDisk,
     ) -> Next {
         let mut next = group.to_group();
         next.epoch = next.epoch.next();
@@ -319,8 +321,8 @@ fn drop_follower(group: &mut ReplicaGroup, instance: InstanceId) {
     group.followers.retain(|follower| *follower != instance);
 }
 
-fn drop_in_sync(group: &mut ReplicaGroup, instance: InstanceId) -> Result<(), Refusal> {
-    let at = group.in_sync.iter().position(|member| *member == instance).ok_or(Refusal::NotInSync)?;
+fn drop_in_sync(group: &mut ReplicaGroup, instance: InstanceId) -> Result<(), CommandRefusal> {
+    let at = group.in_sync.iter().position(|member| *member == instance).ok_or(CommandRefusal::NotInSync)?;
     group.in_sync.remove(at);
     Ok(())
 }

@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use zerohop_placement::{Change, Durability, MapDelta, NodeState};
+use zerohop_placement::{Durability, MapChange, MapDelta, NodeState};
 use zerohop_wire::ids::{KeyspaceId, MapEpoch, NodeId, PartitionId};
 
-use super::State;
-use crate::command::Refusal;
+use super::ControlState;
+use crate::command::CommandRefusal;
 
 /// By partition.
 pub type Losses = BTreeMap<(KeyspaceId, PartitionId), Loss>;
@@ -22,7 +22,7 @@ pub struct Loss {
     pub nodes: BTreeSet<NodeId>,
 }
 
-impl State {
+impl ControlState {
     /// What is missing, and is not acknowledged.
     pub fn losses(&self) -> &Arc<Losses> {
         &self.losses
@@ -68,9 +68,9 @@ impl State {
         &mut self,
         keyspace: KeyspaceId,
         until: MapEpoch,
-    ) -> Result<u64, Refusal> {
+    ) -> Result<u64, CommandRefusal> {
         if keyspace != KeyspaceId::NONE && self.map().keyspace(keyspace).is_none() {
-            return Err(Refusal::UnknownKeyspace);
+            return Err(CommandRefusal::UnknownKeyspace);
         }
         let is_known = |(of, _): &(KeyspaceId, PartitionId), loss: &Loss| {
             (keyspace == KeyspaceId::NONE || *of == keyspace) && loss.epoch <= until
@@ -85,7 +85,7 @@ impl State {
     /// The map has changed: keyspaces may be gone, or split.
     pub(super) fn forget_losses(&mut self, delta: &MapDelta) {
         for change in &delta.changes {
-            let (Change::DropKeyspace(id) | Change::SplitKeyspace(id)) = change else { continue };
+            let (MapChange::DropKeyspace(id) | MapChange::SplitKeyspace(id)) = change else { continue };
             let gone: Vec<(PartitionId, Loss)> = self
                 .losses
                 .iter()
@@ -97,10 +97,10 @@ impl State {
             }
             let losses = Arc::make_mut(&mut self.losses);
             losses.retain(|(keyspace, _), _| keyspace != id);
-            if matches!(change, Change::SplitKeyspace(_)) {
+            if matches!(change, MapChange::SplitKeyspace(_)) {
                 for (PartitionId(parent), loss) in gone {
-                    for daughter in [2 * parent, 2 * parent + 1] {
-                        losses.insert((*id, PartitionId(daughter)), loss.clone());
+                    for child in [2 * parent, 2 * parent + 1] {
+                        losses.insert((*id, PartitionId(child)), loss.clone());
                     }
                 }
             }
@@ -114,40 +114,42 @@ mod tests {
     use zerohop_wire::ids::{Incarnation, LogIndex};
 
     use super::*;
-    use crate::command::{Command, Done, Held, HeldLog, Join, LogEnd, Request, RequestId};
+    use crate::command::{
+        CommandRequest, CommandResult, ControlCommand, HeldLog, HeldLogs, JoinNode, LogEnd, RequestId,
+    };
 
     const KEYSPACE: KeyspaceId = KeyspaceId(1);
 
-    struct Bench(State);
+    struct Bench(ControlState);
 
     impl Bench {
         /// Two nodes of one instance, and a keyspace of two partitions on both.
         fn new(durability: Durability) -> Bench {
-            let mut bench = Bench(State::new(Vec::new()));
+            let mut bench = Bench(ControlState::new(Vec::new()));
             bench.join(1, None, 0, false);
             bench.join(2, None, 0, false);
             let partitions = PartitionCount::new(2).unwrap();
             let config = KeyspaceConfig::new("papers".parse().unwrap(), 5);
             let config = KeyspaceConfig { partitions, durability, replicas: 2, min_in_sync: 2, ..config };
-            bench.done(Command::CreateKeyspace(config));
+            bench.done(ControlCommand::CreateKeyspace(config));
             bench
         }
 
-        fn ask(&mut self, command: Command) -> Result<Done, Refusal> {
+        fn ask(&mut self, command: ControlCommand) -> Result<CommandResult, CommandRefusal> {
             let id = RequestId { origin: 1, number: self.0.mark() + 1 };
-            let applied = self.0.apply(&Request { id, after: self.0.mark(), command });
+            let applied = self.0.apply(&CommandRequest { id, after: self.0.mark(), command });
             // A manager that starts again knows all of it.
-            assert_eq!(State::decode(&self.0.encode()).unwrap(), self.0);
+            assert_eq!(ControlState::decode(&self.0.encode()).unwrap(), self.0);
             applied.outcome.result
         }
 
-        fn done(&mut self, command: Command) -> u64 {
+        fn done(&mut self, command: ControlCommand) -> u64 {
             self.ask(command).unwrap().number
         }
 
         fn join(&mut self, node: u32, known: Option<NodeId>, replaces: u64, closed: bool) {
             let address = |port: u32| Address::new(&format!("n{node}:{port}")).unwrap();
-            self.done(Command::Join(Join {
+            self.done(ControlCommand::Join(JoinNode {
                 node: known,
                 replaces: Incarnation(replaces),
                 incarnation: Incarnation(replaces + 1),
@@ -178,7 +180,7 @@ mod tests {
                     intact: true,
                 };
                 let logs = self.0.recoveries().iter().map(log).collect();
-                self.done(Command::Held(Held { node: NodeId(node), incarnation, logs }));
+                self.done(ControlCommand::Held(HeldLogs { node: NodeId(node), incarnation, logs }));
             }
             assert!(self.0.recoveries().is_empty(), "both partitions go on");
         }
@@ -199,17 +201,18 @@ mod tests {
         assert_eq!(bench.lost(), (vec![0, 1], vec![1, 2]));
         let seen = bench.0.map().epoch();
         bench.restart([false, false]);
-        let acknowledge = |until| Command::AcknowledgeLosses { keyspace: KEYSPACE, until };
+        let acknowledge = |until| ControlCommand::AcknowledgeLosses { keyspace: KEYSPACE, until };
         assert_eq!(bench.done(acknowledge(seen)), 0, "both went on with less again since it was seen");
         let seen = bench.0.map().epoch();
-        let other = Command::AcknowledgeLosses { keyspace: KeyspaceId(9), until: seen };
-        assert_eq!(bench.ask(other), Err(Refusal::UnknownKeyspace));
+        let other = ControlCommand::AcknowledgeLosses { keyspace: KeyspaceId(9), until: seen };
+        assert_eq!(bench.ask(other), Err(CommandRefusal::UnknownKeyspace));
         assert_eq!(bench.done(acknowledge(seen)), 2);
         assert_eq!(bench.lost(), (vec![], vec![]));
         assert_eq!(bench.done(acknowledge(seen)), 0);
         bench.restart([false, false]);
         assert_eq!(bench.lost().0, [0, 1]);
-        let all = Command::AcknowledgeLosses { keyspace: KeyspaceId::NONE, until: bench.0.map().epoch() };
+        let all =
+            ControlCommand::AcknowledgeLosses { keyspace: KeyspaceId::NONE, until: bench.0.map().epoch() };
         assert_eq!(bench.done(all), 2);
     }
 
@@ -217,9 +220,9 @@ mod tests {
     fn what_is_missing_goes_with_its_keyspace_and_is_told_of_both_halves_of_a_split() {
         let mut bench = Bench::new(Durability::Interval { ms: 100 });
         bench.restart([false, false]);
-        bench.done(Command::SplitKeyspace(KEYSPACE));
+        bench.done(ControlCommand::SplitKeyspace(KEYSPACE));
         assert_eq!(bench.lost().0, [0, 1, 2, 3]);
-        bench.done(Command::DropKeyspace(KEYSPACE));
+        bench.done(ControlCommand::DropKeyspace(KEYSPACE));
         assert_eq!(bench.lost(), (vec![], vec![]));
     }
 

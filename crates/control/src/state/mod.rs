@@ -6,8 +6,8 @@
 //!                                             keyspaces.rs   ├──▶ changes ──▶ the map of the next epoch, Outcome
 //!                                             groups.rs      │
 //!                                             recovery.rs    │
-//!                                             pins.rs        │
-//!                                             closings.rs    │
+//!                                             placement_overrides.rs │
+//!                                             keyspace_drops.rs│
 //!                                             losses.rs      │
 //!                                             tokens.rs      ┘
 //! ```
@@ -17,20 +17,22 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use zerohop_placement::{Address, Change, ClusterMap, MapDelta, MapHistory, NodeState};
+use zerohop_placement::{Address, ClusterMap, MapChange, MapDelta, MapHistory, NodeState};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, NodeId, PartitionId};
 
-use crate::command::{Command, Done, ManagerInfo, Outcome, Refusal, Request};
+use crate::command::{
+    CommandOutcome, CommandRefusal, CommandRequest, CommandResult, ControlCommand, ManagerInfo,
+};
 use crate::limits::MANAGERS_MAX;
 
-mod anew;
 mod batch;
-mod closings;
+mod force_new_cluster;
 mod groups;
+mod keyspace_drops;
 mod keyspaces;
 mod losses;
 mod nodes;
-mod pins;
+mod placement_overrides;
 mod recovery;
 mod requests;
 mod snapshot;
@@ -38,9 +40,9 @@ mod snapshot;
 mod tests;
 mod tokens;
 
-pub use closings::Closing;
+pub use keyspace_drops::DroppingKeyspace;
 pub use losses::{Loss, Losses};
-pub use pins::Pin;
+pub use placement_overrides::Pin;
 pub use recovery::Recovery;
 pub use snapshot::StateError;
 
@@ -56,7 +58,7 @@ pub struct Facts {
     pub capacity: u32,
     /// Whether the operator wants it emptied, whatever its present state.
     pub draining: bool,
-    /// The control group was founded anew since its start: it may have been put out of groups, and nobody knows of it, so
+    /// The control group was founded again since its start: it may have been put out of groups, and nobody knows of it, so
     /// that a stop in order does not count.
     pub doubted: bool,
     /// The start before its present one ended in order, so that what it had in memory only is gone as somebody wanted it.
@@ -65,13 +67,13 @@ pub struct Facts {
 
 /// The replicated state.
 #[derive(Clone, Debug)]
-pub struct State {
+pub struct ControlState {
     history: MapHistory,
     facts: BTreeMap<NodeId, Facts>,
     managers: Vec<ManagerInfo>,
     recoveries: BTreeMap<(KeyspaceId, PartitionId), Recovery>,
     pins: BTreeMap<(KeyspaceId, PartitionId), Pin>,
-    closings: BTreeMap<KeyspaceId, Closing>,
+    closings: BTreeMap<KeyspaceId, DroppingKeyspace>,
     losses: Arc<Losses>,
     requests: Requests,
     /// Ids are never used again, so the next ones are remembered apart from the map.
@@ -84,9 +86,9 @@ pub struct State {
 
 /// What a command did.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Applied {
+pub struct AppliedCommand {
     /// What to tell the asker.
-    pub outcome: Outcome,
+    pub outcome: CommandOutcome,
     /// How the map changed, if it did.
     pub delta: Option<Arc<MapDelta>>,
     /// Partitions that go on with a log of which the end may be missing, as everybody who held it has restarted.
@@ -95,23 +97,23 @@ pub struct Applied {
     pub repeated: bool,
 }
 
-impl Applied {
-    fn repeated(outcome: Outcome) -> Applied {
-        Applied { outcome, delta: None, may_have_lost: Vec::new(), repeated: true }
+impl AppliedCommand {
+    fn repeated(outcome: CommandOutcome) -> AppliedCommand {
+        AppliedCommand { outcome, delta: None, may_have_lost: Vec::new(), repeated: true }
     }
 }
 
 /// Changes of the map that belong to one command.
 #[derive(Debug, Default)]
-struct Draft {
-    changes: Vec<Change>,
+struct MapDraft {
+    changes: Vec<MapChange>,
     may_have_lost: Vec<(KeyspaceId, PartitionId)>,
 }
 
-impl State {
+impl ControlState {
     /// Nothing but who decides.
-    pub fn new(managers: Vec<ManagerInfo>) -> State {
-        State {
+    pub fn new(managers: Vec<ManagerInfo>) -> ControlState {
+        ControlState {
             history: MapHistory::default(),
             facts: BTreeMap::new(),
             managers,
@@ -129,10 +131,10 @@ impl State {
 
     /// The same, where the nodes of this list get the numbers of their places in it, from 1 on, in whatever order they come.
     #[must_use]
-    pub fn with_places(self, places: &[Address]) -> State {
+    pub fn with_places(self, places: &[Address]) -> ControlState {
         let places: BTreeMap<Address, NodeId> = places.iter().cloned().zip((1..).map(NodeId)).collect();
         let next_node = places.values().map(|node| node.get() + 1).max().unwrap_or(1);
-        State { places, next_node, ..self }
+        ControlState { places, next_node, ..self }
     }
 
     /// The map.
@@ -172,23 +174,23 @@ impl State {
     }
 
     /// Applies the next command of the log.
-    pub fn apply(&mut self, request: &Request) -> Applied {
+    pub fn apply(&mut self, request: &CommandRequest) -> AppliedCommand {
         if let Some(outcome) = self.known(request) {
-            return Applied::repeated(outcome);
+            return AppliedCommand::repeated(outcome);
         }
         self.apply_new(request)
     }
 
     /// Applies a command that has not been applied before.
-    fn apply_new(&mut self, request: &Request) -> Applied {
-        let mut draft = Draft::default();
+    fn apply_new(&mut self, request: &CommandRequest) -> AppliedCommand {
+        let mut draft = MapDraft::default();
         let before = (self.next_keyspace, self.next_node, self.next_instance);
         let done = self.carry_out(&request.command, &mut draft);
         let may_have_lost = std::mem::take(&mut draft.may_have_lost);
         let held = self.holders(&may_have_lost);
         let committed = done.and_then(|number| Ok((number, self.change(draft.changes)?)));
         let (result, delta) = match committed {
-            Ok((number, delta)) => (Ok(Done { number, epoch: self.map().epoch() }), delta),
+            Ok((number, delta)) => (Ok(CommandResult { number, epoch: self.map().epoch() }), delta),
             Err(refusal) => {
                 (self.next_keyspace, self.next_node, self.next_instance) = before;
                 (Err(refusal), None)
@@ -207,59 +209,61 @@ impl State {
             self.forget_pins(&request.command);
         }
         let outcome = self.requests.remember(request.id, result);
-        Applied { outcome, delta, may_have_lost, repeated: false }
+        AppliedCommand { outcome, delta, may_have_lost, repeated: false }
     }
 
     /// Decides what changes. Beside the draft it may change facts, recoveries and next ids, but only where nothing can
     /// be refused any more.
-    fn carry_out(&mut self, command: &Command, draft: &mut Draft) -> Result<u64, Refusal> {
+    fn carry_out(&mut self, command: &ControlCommand, draft: &mut MapDraft) -> Result<u64, CommandRefusal> {
         match command {
-            Command::Join(join) => self.join(join, draft),
-            Command::SetNodeState { node, incarnation, state } => {
+            ControlCommand::Join(join) => self.join(join, draft),
+            ControlCommand::SetNodeState { node, incarnation, state } => {
                 self.set_node_state(*node, *incarnation, *state, draft)
             }
-            Command::RemoveNode(node) => self.remove_node(*node, draft),
-            Command::CreateKeyspace(config) => self.create_keyspace(config, draft),
-            Command::AlterKeyspace(id, config) => self.alter_keyspace(*id, config, draft),
-            Command::DropKeyspace(id) => self.drop_keyspace(*id, draft),
-            Command::CloseKeyspace(id) => self.close_keyspace(*id, draft),
-            Command::Drained(drained) => self.drained(drained, draft),
-            Command::SplitKeyspace(id) => self.split_keyspace(*id, draft),
-            Command::Regroup(regroup) => self.regroup(regroup, draft),
-            Command::Held(held) => self.held(held, draft),
-            Command::Recover { keyspace, partition, damaged } => {
+            ControlCommand::RemoveNode(node) => self.remove_node(*node, draft),
+            ControlCommand::CreateKeyspace(config) => self.create_keyspace(config, draft),
+            ControlCommand::AlterKeyspace(id, config) => self.alter_keyspace(*id, config, draft),
+            ControlCommand::DropKeyspace(id) => self.drop_keyspace(*id, draft),
+            ControlCommand::CloseKeyspace(id) => self.close_keyspace(*id, draft),
+            ControlCommand::Drained(drained) => self.drained(drained, draft),
+            ControlCommand::SplitKeyspace(id) => self.split_keyspace(*id, draft),
+            ControlCommand::Regroup(regroup) => self.regroup(regroup, draft),
+            ControlCommand::Held(held) => self.held(held, draft),
+            ControlCommand::Recover { keyspace, partition, damaged } => {
                 self.recover((*keyspace, *partition), *damaged, draft)
             }
-            Command::AcknowledgeLosses { keyspace, until } => self.acknowledge_losses(*keyspace, *until),
-            Command::Move(asked) => self.move_partition(asked),
-            Command::PutToken(token) => put_token(token, draft),
-            Command::RemoveToken(id) => {
-                draft.changes.push(Change::RemoveToken(*id));
+            ControlCommand::AcknowledgeLosses { keyspace, until } => {
+                self.acknowledge_losses(*keyspace, *until)
+            }
+            ControlCommand::Move(asked) => self.move_partition(asked),
+            ControlCommand::PutToken(token) => put_token(token, draft),
+            ControlCommand::RemoveToken(id) => {
+                draft.changes.push(MapChange::RemoveToken(*id));
                 Ok(*id)
             }
-            Command::ExpireToken { token, at_ms } => self.expire_token(*token, *at_ms, draft),
-            Command::SetManagers(managers) => self.set_managers(managers),
+            ControlCommand::ExpireToken { token, at_ms } => self.expire_token(*token, *at_ms, draft),
+            ControlCommand::SetManagers(managers) => self.set_managers(managers),
         }
     }
 
     /// The map of the next epoch, if anything changes.
-    fn change(&mut self, changes: Vec<Change>) -> Result<Option<Arc<MapDelta>>, Refusal> {
+    fn change(&mut self, changes: Vec<MapChange>) -> Result<Option<Arc<MapDelta>>, CommandRefusal> {
         if changes.is_empty() {
             return Ok(None);
         }
         let from = self.map().epoch();
         let delta = MapDelta { from, to: from.next(), changes };
-        self.history.push(&delta).map_err(|error| Refusal::Map(error.to_string()))?;
+        self.history.push(&delta).map_err(|error| CommandRefusal::Map(error.to_string()))?;
         Ok(Some(Arc::new(delta)))
     }
 
-    fn set_managers(&mut self, managers: &[ManagerInfo]) -> Result<u64, Refusal> {
+    fn set_managers(&mut self, managers: &[ManagerInfo]) -> Result<u64, CommandRefusal> {
         let mut ids: Vec<_> = managers.iter().map(|manager| manager.id).collect();
         ids.sort_unstable();
         ids.dedup();
         let each_once = ids.len() == managers.len() && ids.iter().all(|id| id.0 != 0);
         if !each_once || !(1..=MANAGERS_MAX).contains(&managers.len()) {
-            return Err(Refusal::Managers);
+            return Err(CommandRefusal::Managers);
         }
         self.managers = managers.to_vec();
         Ok(managers.len() as u64)
@@ -282,8 +286,8 @@ impl State {
 }
 
 /// Equal states are equal to every manager; how the map came about does not matter.
-impl PartialEq for State {
-    fn eq(&self, other: &State) -> bool {
+impl PartialEq for ControlState {
+    fn eq(&self, other: &ControlState) -> bool {
         self.map() == other.map()
             && self.facts == other.facts
             && self.managers == other.managers

@@ -1,19 +1,19 @@
 //! Nodes come, start again, die, return and leave.
 
 use zerohop_placement::limits::INSTANCES_PER_NODE_MAX;
-use zerohop_placement::{Change, Node, NodeState};
+use zerohop_placement::{MapChange, Node, NodeState};
 use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 
-use super::groups::{Kept, View};
-use super::{Draft, Facts, State};
-use crate::command::{Join, Refusal};
+use super::groups::{GroupContext, RestartedDisk};
+use super::{ControlState, Facts, MapDraft};
+use crate::command::{CommandRefusal, JoinNode};
 
-impl State {
-    /// A node is here. Its groups are decided anew if it has started again, and looked at if it had been taken for dead.
-    pub(super) fn join(&mut self, join: &Join, draft: &mut Draft) -> Result<u64, Refusal> {
+impl ControlState {
+    /// A node is here. Its groups are decided again if it has started again, and looked at if it had been taken for dead.
+    pub(super) fn join(&mut self, join: &JoinNode, draft: &mut MapDraft) -> Result<u64, CommandRefusal> {
         let count = join.instances.len();
         if !(1..=INSTANCES_PER_NODE_MAX).contains(&count) {
-            return Err(Refusal::Map(format!(
+            return Err(CommandRefusal::Map(format!(
                 "a node has 1 to {INSTANCES_PER_NODE_MAX} instances, not {count}"
             )));
         }
@@ -21,12 +21,12 @@ impl State {
             None => return self.join_new(join, draft),
             Some(id) => id,
         };
-        let known = self.map().node(id).ok_or(Refusal::UnknownNode)?.to_node();
+        let known = self.map().node(id).ok_or(CommandRefusal::UnknownNode)?.to_node();
         if known.incarnation != join.replaces {
-            return Err(Refusal::StaleIncarnation);
+            return Err(CommandRefusal::StaleIncarnation);
         }
         if known.instances.len() != count {
-            return Err(Refusal::Map(format!(
+            return Err(CommandRefusal::Map(format!(
                 "node {id} has {} instances in the map and started with {count}: start it with as many",
                 known.instances.len()
             )));
@@ -41,7 +41,7 @@ impl State {
         };
         let was_doubted = self.facts(id).doubted;
         let is_another = known.incarnation != join.incarnation;
-        let kept = Kept { intact: join.intact, closed: join.closed && !was_doubted };
+        let kept = RestartedDisk { intact: join.intact, closed: join.closed && !was_doubted };
         let restarted = is_another.then_some(kept);
         let doubted = was_doubted && !is_another;
         let (domain, capacity) = (join.domain, join.capacity.max(1));
@@ -53,8 +53,8 @@ impl State {
         Ok(u64::from(id.get()))
     }
 
-    fn join_new(&mut self, join: &Join, draft: &mut Draft) -> Result<u64, Refusal> {
-        let too_many = || Refusal::Map("no ids are left".to_owned());
+    fn join_new(&mut self, join: &JoinNode, draft: &mut MapDraft) -> Result<u64, CommandRefusal> {
+        let too_many = || CommandRefusal::Map("no ids are left".to_owned());
         let id = match self.places.remove(&join.manager) {
             Some(id) => id,
             None => {
@@ -66,7 +66,7 @@ impl State {
         let first_instance = InstanceId(self.next_instance);
         let count = join.instances.len() as u32;
         self.next_instance = self.next_instance.checked_add(count).ok_or_else(too_many)?;
-        draft.changes.push(Change::PutNode(Node {
+        draft.changes.push(MapChange::PutNode(Node {
             id,
             state: NodeState::Up,
             incarnation: join.incarnation,
@@ -85,11 +85,11 @@ impl State {
         id: NodeId,
         incarnation: Incarnation,
         state: NodeState,
-        draft: &mut Draft,
-    ) -> Result<u64, Refusal> {
-        let node = self.map().node(id).ok_or(Refusal::UnknownNode)?.to_node();
+        draft: &mut MapDraft,
+    ) -> Result<u64, CommandRefusal> {
+        let node = self.map().node(id).ok_or(CommandRefusal::UnknownNode)?.to_node();
         if node.incarnation != incarnation {
-            return Err(Refusal::StaleIncarnation);
+            return Err(CommandRefusal::StaleIncarnation);
         }
         let mut facts = self.facts(id);
         if state != NodeState::Down {
@@ -103,29 +103,29 @@ impl State {
     }
 
     /// A node that is in no group leaves; the map refuses others.
-    pub(super) fn remove_node(&mut self, id: NodeId, draft: &mut Draft) -> Result<u64, Refusal> {
-        let node = self.map().node(id).ok_or(Refusal::UnknownNode)?;
+    pub(super) fn remove_node(&mut self, id: NodeId, draft: &mut MapDraft) -> Result<u64, CommandRefusal> {
+        let node = self.map().node(id).ok_or(CommandRefusal::UnknownNode)?;
         let held: usize =
             node.instances().map(|instance| self.map().partitions_of(instance.id).count()).sum();
         if held > 0 {
             let what = match node.state() {
-                NodeState::Down => "made anew within a minute, but for those that `zerohop recover` names",
+                NodeState::Down => "made again within a minute, but for those that `zerohop recover` names",
                 NodeState::Up | NodeState::Draining => "drain it first",
             };
-            return Err(Refusal::Map(format!("node {id} still holds {held} replicas: {what}")));
+            return Err(CommandRefusal::Map(format!("node {id} still holds {held} replicas: {what}")));
         }
         let manager = node.manager();
         if self.managers.iter().any(|member| member.addr.as_str() == manager) {
-            return Err(Refusal::InControlGroup);
+            return Err(CommandRefusal::InControlGroup);
         }
-        draft.changes.push(Change::RemoveNode(id));
+        draft.changes.push(MapChange::RemoveNode(id));
         self.facts.remove(&id);
         Ok(u64::from(id.get()))
     }
 
-    /// Puts a node that is in the map already, and decides all groups anew that its change concerns. `restarted` if its
+    /// Puts a node that is in the map already, and decides all groups again that its change concerns. `restarted` if its
     /// process is another: what it has kept.
-    fn put_node(&mut self, node: Node, restarted: Option<Kept>, draft: &mut Draft) {
+    fn put_node(&mut self, node: Node, restarted: Option<RestartedDisk>, draft: &mut MapDraft) {
         let first = node.first_instance.get();
         let own = first..first + node.instances.len() as u32;
         let is_own = |instance: InstanceId| own.contains(&instance.get());
@@ -135,7 +135,7 @@ impl State {
                 if !group.members().any(is_own) {
                     continue;
                 }
-                let view = View {
+                let view = GroupContext {
                     config: found.config(),
                     state_of: &|instance| match is_own(instance) {
                         true => node.state,
@@ -152,7 +152,7 @@ impl State {
                 }
             }
         }
-        draft.changes.push(Change::PutNode(node));
+        draft.changes.push(MapChange::PutNode(node));
         for (keyspace, partition, next) in regrouped {
             self.decide(keyspace, partition, next, draft);
         }

@@ -1,7 +1,7 @@
 //! Groups in which everybody who was in sync has started again, or is gone.
 //!
 //! Nobody serves such a partition until it is known which log to go on with. Members tell what they hold
-//! ([`crate::command::Command::Held`]); a log does not change while its group recovers, so a report stays true.
+//! ([`crate::command::ControlCommand::Held`]); a log does not change while its group recovers, so a report stays true.
 //!
 //! | found | the group goes on with |
 //! | --- | --- |
@@ -14,12 +14,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use zerohop_placement::{Change, Durability, GroupState, ReplicaGroup};
+use zerohop_placement::{Durability, GroupState, MapChange, ReplicaGroup};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 
-use super::groups::{Next, View};
-use super::{Draft, State};
-use crate::command::{Held, Keep, LogEnd, Refusal};
+use super::groups::{GroupContext, Next};
+use super::{ControlState, MapDraft};
+use crate::command::{CommandRefusal, HeldLogs, KeptCopy, LogEnd};
 use crate::plan;
 
 /// What is known of a group that recovers.
@@ -37,13 +37,13 @@ pub struct Recovery {
     pub(super) chosen_in_doubt: bool,
 }
 
-impl State {
+impl ControlState {
     /// Members of recovering groups tell what they hold. What does not concern the present state of a group is passed
     /// over: the report of one log must not keep others from being heard.
-    pub(super) fn held(&mut self, held: &Held, draft: &mut Draft) -> Result<u64, Refusal> {
-        let node = self.map().node(held.node).ok_or(Refusal::UnknownNode)?;
+    pub(super) fn held(&mut self, held: &HeldLogs, draft: &mut MapDraft) -> Result<u64, CommandRefusal> {
+        let node = self.map().node(held.node).ok_or(CommandRefusal::UnknownNode)?;
         if node.incarnation() != held.incarnation {
-            return Err(Refusal::StaleIncarnation);
+            return Err(CommandRefusal::StaleIncarnation);
         }
         let own: BTreeSet<InstanceId> = node.instances().map(|instance| instance.id).collect();
         let mut taken = BTreeSet::new();
@@ -71,12 +71,12 @@ impl State {
     pub(super) fn recover(
         &mut self,
         (keyspace, partition): (KeyspaceId, PartitionId),
-        damaged: Option<Keep>,
-        draft: &mut Draft,
-    ) -> Result<u64, Refusal> {
-        let found = self.map().keyspace(keyspace).ok_or(Refusal::UnknownKeyspace)?;
-        let group = found.group(partition).ok_or(Refusal::UnknownPartition)?;
-        let view = View { config: found.config(), state_of: &|instance| self.state_of(instance) };
+        damaged: Option<KeptCopy>,
+        draft: &mut MapDraft,
+    ) -> Result<u64, CommandRefusal> {
+        let found = self.map().keyspace(keyspace).ok_or(CommandRefusal::UnknownKeyspace)?;
+        let group = found.group(partition).ok_or(CommandRefusal::UnknownPartition)?;
+        let view = GroupContext { config: found.config(), state_of: &|instance| self.state_of(instance) };
         let serves = group.state != GroupState::Recovering
             && std::iter::once(group.primary)
                 .chain(group.in_sync.iter().copied())
@@ -84,23 +84,23 @@ impl State {
         // The only copy that counts, of which its instance says that it cannot serve.
         let is_alone = serves && group.in_sync.is_empty();
         if serves && !(is_alone && damaged.is_some()) {
-            return Err(Refusal::NotLost);
+            return Err(CommandRefusal::NotLost);
         }
         if group.members().all(|instance| view.is_down(instance)) {
             // Nobody is left to tell anything. Whoever was a member is none any more: what it has, should it return, is
             // removed, as others may have written something else by then.
             let held = |one: &plan::Spot| self.map().partitions_of(one.instance).count();
             let ring = plan::Ring::new(self, found.config().seed);
-            let heir = ring.spots().iter().min_by_key(|spot| held(spot)).ok_or(Refusal::NoNodes)?;
+            let heir = ring.spots().iter().min_by_key(|spot| held(spot)).ok_or(CommandRefusal::NoNodes)?;
             let next = ReplicaGroup::of_one(group.epoch.next(), heir.instance);
             let epoch = next.epoch;
             draft.may_have_lost.push((keyspace, partition));
-            draft.changes.push(Change::SetGroup { keyspace, partition, group: next });
+            draft.changes.push(MapChange::SetGroup { keyspace, partition, group: next });
             return Ok(epoch.get());
         }
         let mut recovery = self.recoveries.get(&(keyspace, partition)).cloned().unwrap_or_default();
         recovery.accept_loss = true;
-        recovery.keeps_primary |= damaged == Some(Keep::Damaged);
+        recovery.keeps_primary |= damaged == Some(KeptCopy::Damaged);
         if is_alone {
             // Its log counts for no more than it tells.
             recovery.restarted.insert(group.primary);
@@ -116,21 +116,21 @@ impl State {
         Ok(epoch.get())
     }
 
-    fn end_if_possible(&mut self, keyspace: KeyspaceId, partition: PartitionId, draft: &mut Draft) {
+    fn end_if_possible(&mut self, keyspace: KeyspaceId, partition: PartitionId, draft: &mut MapDraft) {
         let Some(found) = self.map().keyspace(keyspace) else { return };
         let Some(group) = found.group(partition) else { return };
         let recovery = self.recoveries.get(&(keyspace, partition)).cloned().unwrap_or_default();
-        let view = View { config: found.config(), state_of: &|instance| self.state_of(instance) };
+        let view = GroupContext { config: found.config(), state_of: &|instance| self.state_of(instance) };
         if let Some(next) = view.try_to_end(&group.to_group(), recovery) {
             if next.recovery.chosen_in_doubt {
                 draft.may_have_lost.push((keyspace, partition));
             }
-            draft.changes.push(Change::SetGroup { keyspace, partition, group: next.group });
+            draft.changes.push(MapChange::SetGroup { keyspace, partition, group: next.group });
         }
     }
 }
 
-impl View<'_> {
+impl GroupContext<'_> {
     /// The group with which to go on, if it can be told yet.
     pub(super) fn try_to_end(&self, group: &ReplicaGroup, recovery: Recovery) -> Option<Next> {
         let in_sync: Vec<InstanceId> =

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::command::{Done, Outcome, Refusal, Request, RequestId};
+use crate::command::{CommandOutcome, CommandRefusal, CommandRequest, CommandResult, RequestId};
 use crate::limits::{REFUSAL_BYTES_MAX, REQUESTS_REMEMBERED_MAX};
 
 /// See the module.
@@ -10,7 +10,7 @@ use crate::limits::{REFUSAL_BYTES_MAX, REQUESTS_REMEMBERED_MAX};
 pub(super) struct Requests {
     /// Commands applied so far, retries not counted.
     applied: u64,
-    outcomes: BTreeMap<RequestId, Outcome>,
+    outcomes: BTreeMap<RequestId, CommandOutcome>,
     /// The same, oldest first.
     order: VecDeque<RequestId>,
 }
@@ -21,13 +21,14 @@ impl Requests {
     }
 
     /// The outcome of a request that is not to be applied (again).
-    pub(super) fn known(&self, request: &Request) -> Option<Outcome> {
+    pub(super) fn known(&self, request: &CommandRequest) -> Option<CommandOutcome> {
         if let Some(outcome) = self.outcomes.get(&request.id) {
             return Some(outcome.clone());
         }
         // Outcomes with marks above this are all remembered, and one of this request would have such a mark.
         let forgotten = self.applied.saturating_sub(REQUESTS_REMEMBERED_MAX as u64);
-        (request.after < forgotten).then_some(Outcome { result: Err(Refusal::TooOld), mark: self.applied })
+        (request.after < forgotten)
+            .then_some(CommandOutcome { result: Err(CommandRefusal::TooOld), mark: self.applied })
     }
 
     /// Goes on from a mark that is far ahead.
@@ -35,14 +36,20 @@ impl Requests {
         self.applied += by;
     }
 
-    pub(super) fn remember(&mut self, id: RequestId, result: Result<Done, Refusal>) -> Outcome {
+    pub(super) fn remember(
+        &mut self,
+        id: RequestId,
+        result: Result<CommandResult, CommandRefusal>,
+    ) -> CommandOutcome {
         self.applied += 1;
         // Cut here, so that who applied the command and who has it from a snapshot remember the same.
         let result = result.map_err(|refusal| match refusal {
-            Refusal::Map(text) => Refusal::Map(text.chars().take(REFUSAL_BYTES_MAX / 4).collect()),
+            CommandRefusal::Map(text) => {
+                CommandRefusal::Map(text.chars().take(REFUSAL_BYTES_MAX / 4).collect())
+            }
             other => other,
         });
-        let outcome = Outcome { result, mark: self.applied };
+        let outcome = CommandOutcome { result, mark: self.applied };
         if self.outcomes.insert(id, outcome.clone()).is_none() {
             self.order.push_back(id);
         }
@@ -55,12 +62,12 @@ impl Requests {
     }
 
     /// Oldest first, with what a snapshot needs.
-    pub(super) fn all(&self) -> impl Iterator<Item = (RequestId, &Outcome)> {
+    pub(super) fn all(&self) -> impl Iterator<Item = (RequestId, &CommandOutcome)> {
         self.order.iter().filter_map(|id| self.outcomes.get(id).map(|outcome| (*id, outcome)))
     }
 
     /// As [`Requests::all`] and [`Requests::mark`] told.
-    pub(super) fn restored(applied: u64, all: Vec<(RequestId, Outcome)>) -> Requests {
+    pub(super) fn restored(applied: u64, all: Vec<(RequestId, CommandOutcome)>) -> Requests {
         let order = all.iter().map(|(id, _)| *id).collect();
         Requests { applied, outcomes: all.into_iter().collect(), order }
     }

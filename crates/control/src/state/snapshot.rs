@@ -9,15 +9,15 @@ use zerohop_placement::{Address, ClusterMap, MapHistory};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, LogIndex, MapEpoch, NodeId, PartitionId};
 
 use super::requests::Requests;
-use super::{Closing, Facts, Loss, Pin, Recovery, State};
-use crate::command::{self, LogEnd, Outcome, RequestId};
+use super::{ControlState, DroppingKeyspace, Facts, Loss, Pin, Recovery};
+use crate::command::{self, CommandOutcome, LogEnd, RequestId};
 use crate::limits::APPLIED_MAX;
 
 /// Which form the bytes have.
 const VERSION: u32 = 1;
 
 #[derive(Clone, PartialEq, Message)]
-struct Snapshot {
+struct SnapshotProto {
     #[prost(uint32, tag = "1")]
     version: u32,
     /// Empty if there is no map yet.
@@ -32,7 +32,7 @@ struct Snapshot {
     #[prost(uint64, tag = "6")]
     applied: u64,
     #[prost(message, repeated, tag = "7")]
-    outcomes: Vec<Remembered>,
+    outcomes: Vec<OutcomeEntryProto>,
     #[prost(uint32, tag = "8")]
     next_keyspace: u32,
     #[prost(uint32, tag = "9")]
@@ -42,9 +42,9 @@ struct Snapshot {
     #[prost(message, repeated, tag = "11")]
     pins: Vec<Pinned>,
     #[prost(message, repeated, tag = "12")]
-    closings: Vec<OneClosing>,
+    closings: Vec<ClosingProto>,
     #[prost(message, repeated, tag = "13")]
-    places: Vec<Place>,
+    places: Vec<AddressProto>,
     #[prost(message, repeated, tag = "14")]
     losses: Vec<OneLoss>,
 }
@@ -62,7 +62,7 @@ struct OneLoss {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Place {
+struct AddressProto {
     #[prost(string, tag = "1")]
     manager: String,
     #[prost(uint32, tag = "2")]
@@ -70,7 +70,7 @@ struct Place {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct OneClosing {
+struct ClosingProto {
     #[prost(uint32, tag = "1")]
     keyspace: u32,
     #[prost(uint64, tag = "2")]
@@ -116,7 +116,7 @@ struct GroupRecovery {
     #[prost(uint32, repeated, tag = "3")]
     restarted: Vec<u32>,
     #[prost(message, repeated, tag = "4")]
-    reports: Vec<Report>,
+    reports: Vec<LogReportProto>,
     #[prost(bool, tag = "5")]
     accept_loss: bool,
     #[prost(bool, tag = "6")]
@@ -124,7 +124,7 @@ struct GroupRecovery {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Report {
+struct LogReportProto {
     #[prost(uint32, tag = "1")]
     instance: u32,
     #[prost(uint64, tag = "2")]
@@ -136,13 +136,13 @@ struct Report {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Remembered {
+struct OutcomeEntryProto {
     #[prost(fixed64, tag = "1")]
     origin: u64,
     #[prost(uint64, tag = "2")]
     number: u64,
     #[prost(message, required, tag = "3")]
-    outcome: command::proto::Outcome,
+    outcome: command::proto::OutcomeProto,
 }
 
 /// Bytes that are no state.
@@ -163,7 +163,7 @@ fn wrong(what: impl fmt::Display) -> StateError {
     StateError { what: what.to_string() }
 }
 
-impl State {
+impl ControlState {
     /// The bytes. How the map came about is not in them: whoever starts from them answers with whole maps at first.
     pub fn encode(&self) -> Vec<u8> {
         let map = self.map();
@@ -174,7 +174,7 @@ impl State {
             reports: recovery
                 .reports
                 .iter()
-                .map(|(instance, (end, intact))| Report {
+                .map(|(instance, (end, intact))| LogReportProto {
                     instance: instance.get(),
                     end_epoch: end.epoch,
                     end_index: end.index.get(),
@@ -198,7 +198,7 @@ impl State {
             to: pin.to.get(),
             from: pin.from.get(),
         });
-        let closings = self.closings().map(|(keyspace, closing)| OneClosing {
+        let closings = self.closings().map(|(keyspace, closing)| ClosingProto {
             keyspace: keyspace.get(),
             since: closing.since.get(),
             drained: closing.drained.iter().map(|instance| instance.get()).collect(),
@@ -206,19 +206,19 @@ impl State {
         let places = self
             .places
             .iter()
-            .map(|(manager, node)| Place { manager: manager.as_str().to_owned(), node: node.get() });
+            .map(|(manager, node)| AddressProto { manager: manager.as_str().to_owned(), node: node.get() });
         let losses = self.losses.iter().map(|((keyspace, partition), loss)| OneLoss {
             keyspace: keyspace.get(),
             partition: partition.get(),
             epoch: loss.epoch.get(),
             nodes: loss.nodes.iter().map(|node| node.get()).collect(),
         });
-        let outcomes = self.requests.all().map(|(id, outcome)| Remembered {
+        let outcomes = self.requests.all().map(|(id, outcome)| OutcomeEntryProto {
             origin: id.origin,
             number: id.number,
             outcome: outcome.to_proto(),
         });
-        Snapshot {
+        SnapshotProto {
             version: VERSION,
             map: if map.epoch().get() == 0 { Vec::new() } else { map.encode() },
             facts: facts.collect(),
@@ -237,12 +237,12 @@ impl State {
         .encode_to_vec()
     }
 
-    /// Reads what [`State::encode`] wrote.
+    /// Reads what [`ControlState::encode`] wrote.
     ///
     /// # Errors
     /// If the bytes are no state, or one of a later program.
-    pub fn decode(bytes: &[u8]) -> Result<State, StateError> {
-        let snapshot = Snapshot::decode(bytes).map_err(wrong)?;
+    pub fn decode(bytes: &[u8]) -> Result<ControlState, StateError> {
+        let snapshot = SnapshotProto::decode(bytes).map_err(wrong)?;
         if snapshot.version != VERSION {
             return Err(wrong(format!("version {}, and this program reads {VERSION}", snapshot.version)));
         }
@@ -260,13 +260,13 @@ impl State {
         let mut outcomes = Vec::new();
         for one in snapshot.outcomes {
             let id = RequestId { origin: one.origin, number: one.number };
-            outcomes.push((id, Outcome::from_proto(one.outcome).map_err(wrong)?));
+            outcomes.push((id, CommandOutcome::from_proto(one.outcome).map_err(wrong)?));
         }
         let mut places = BTreeMap::new();
-        for Place { manager, node } in snapshot.places {
+        for AddressProto { manager, node } in snapshot.places {
             places.insert(Address::new(&manager).map_err(wrong)?, NodeId(node));
         }
-        Ok(State {
+        Ok(ControlState {
             history: MapHistory::new(Arc::new(map)),
             facts: facts.collect(),
             managers: command::read_managers(&snapshot.managers).map_err(wrong)?,
@@ -283,9 +283,9 @@ impl State {
     }
 }
 
-fn read_closing(one: OneClosing) -> (KeyspaceId, Closing) {
+fn read_closing(one: ClosingProto) -> (KeyspaceId, DroppingKeyspace) {
     let drained = one.drained.into_iter().map(InstanceId).collect();
-    (KeyspaceId(one.keyspace), Closing { since: MapEpoch(one.since), drained })
+    (KeyspaceId(one.keyspace), DroppingKeyspace { since: MapEpoch(one.since), drained })
 }
 
 fn read_loss(one: OneLoss) -> ((KeyspaceId, PartitionId), Loss) {

@@ -1,5 +1,7 @@
 //! What becomes of groups, told step by step.
 
+mod settings;
+
 use std::collections::BTreeSet;
 
 use zerohop_placement::{
@@ -8,49 +10,52 @@ use zerohop_placement::{
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, LogIndex, NodeId, PartitionEpoch, PartitionId};
 
 use super::*;
-use crate::command::{Asker, Drained, GroupStep, Held, HeldLog, Join, Keep, LogEnd, Regroup, RequestId};
+use crate::command::{
+    GroupStep, HeldLog, HeldLogs, JoinNode, KeptCopy, KeyspaceDrained, LogEnd, Regroup, RegroupOrigin,
+    RequestId,
+};
 use crate::limits::APPLIED_MAX;
 
 const KEYSPACE: KeyspaceId = KeyspaceId(1);
 const PARTITION: PartitionId = PartitionId(0);
 
 /// A cluster of nodes with one instance each and one partition: node 1 has instance 0, and so on.
-struct Bench {
-    state: State,
+struct StateBench {
+    state: ControlState,
     number: u64,
 }
 
-impl Bench {
-    fn new(nodes: u32, durability: Durability) -> Bench {
-        let mut bench = Bench { state: State::new(Vec::new()), number: 0 };
+impl StateBench {
+    fn new(nodes: u32, durability: Durability) -> StateBench {
+        let mut bench = StateBench { state: ControlState::new(Vec::new()), number: 0 };
         for node in 0..nodes {
-            bench.done(Command::Join(join(None, 0, 1, node, true)));
+            bench.done(ControlCommand::Join(join(None, 0, 1, node, true)));
         }
         let config = KeyspaceConfig {
             partitions: PartitionCount::new(1).unwrap(),
             durability,
             ..KeyspaceConfig::new("k".parse().unwrap(), 5)
         };
-        bench.done(Command::CreateKeyspace(config));
+        bench.done(ControlCommand::CreateKeyspace(config));
         bench
     }
 
-    fn ask(&mut self, command: Command) -> Applied {
+    fn ask(&mut self, command: ControlCommand) -> AppliedCommand {
         self.number += 1;
         let id = RequestId { origin: 1, number: self.number };
-        let applied = self.state.apply(&Request { id, after: self.state.mark(), command });
+        let applied = self.state.apply(&CommandRequest { id, after: self.state.mark(), command });
         // Whatever happens, a snapshot says all of it.
-        assert_eq!(State::decode(&self.state.encode()).unwrap(), self.state);
+        assert_eq!(ControlState::decode(&self.state.encode()).unwrap(), self.state);
         applied
     }
 
-    fn done(&mut self, command: Command) -> Applied {
+    fn done(&mut self, command: ControlCommand) -> AppliedCommand {
         let applied = self.ask(command);
         assert!(applied.outcome.result.is_ok(), "{:?}", applied.outcome);
         applied
     }
 
-    fn refused(&mut self, command: Command) -> Refusal {
+    fn refused(&mut self, command: ControlCommand) -> CommandRefusal {
         self.ask(command).outcome.result.unwrap_err()
     }
 
@@ -58,16 +63,16 @@ impl Bench {
         self.state.map().keyspace(KEYSPACE).unwrap().group(PARTITION).unwrap().to_group()
     }
 
-    fn step(&self, by: Asker, step: GroupStep) -> Command {
+    fn step(&self, by: RegroupOrigin, step: GroupStep) -> ControlCommand {
         let epoch = self.group().epoch;
-        Command::Regroup(Regroup { keyspace: KEYSPACE, partition: PARTITION, epoch, by, step })
+        ControlCommand::Regroup(Regroup { keyspace: KEYSPACE, partition: PARTITION, epoch, by, step })
     }
 
     /// As the primary asks.
-    fn primary(&self, step: GroupStep) -> Command {
+    fn primary(&self, step: GroupStep) -> ControlCommand {
         let primary = self.group().primary;
         let incarnation = self.state.map().instance(primary).unwrap().incarnation;
-        self.step(Asker::Instance(primary, incarnation), step)
+        self.step(RegroupOrigin::Instance(primary, incarnation), step)
     }
 
     fn node_of(&self, instance: InstanceId) -> (NodeId, Incarnation) {
@@ -75,23 +80,23 @@ impl Bench {
         (found.node, found.incarnation)
     }
 
-    fn set(&mut self, instance: InstanceId, state: NodeState) -> Applied {
+    fn set(&mut self, instance: InstanceId, state: NodeState) -> AppliedCommand {
         let (node, incarnation) = self.node_of(instance);
-        self.done(Command::SetNodeState { node, incarnation, state })
+        self.done(ControlCommand::SetNodeState { node, incarnation, state })
     }
 
-    fn restart(&mut self, instance: InstanceId, intact: bool) -> Applied {
+    fn restart(&mut self, instance: InstanceId, intact: bool) -> AppliedCommand {
         self.restart_after(instance, intact, false)
     }
 
     /// After the process before has ended in order, or not.
-    fn restart_after(&mut self, instance: InstanceId, intact: bool, closed: bool) -> Applied {
+    fn restart_after(&mut self, instance: InstanceId, intact: bool, closed: bool) -> AppliedCommand {
         let (node, old) = self.node_of(instance);
         let join = join(Some(node), old.get(), old.get() + 1, node.get() - 1, intact);
-        self.done(Command::Join(Join { closed, ..join }))
+        self.done(ControlCommand::Join(JoinNode { closed, ..join }))
     }
 
-    fn held(&mut self, instance: InstanceId, index: u64, intact: bool) -> Applied {
+    fn held(&mut self, instance: InstanceId, index: u64, intact: bool) -> AppliedCommand {
         let (node, incarnation) = self.node_of(instance);
         let log = HeldLog {
             keyspace: KEYSPACE,
@@ -101,13 +106,13 @@ impl Bench {
             end: LogEnd { epoch: 1, index: LogIndex(index) },
             intact,
         };
-        self.done(Command::Held(Held { node, incarnation, logs: vec![log] }))
+        self.done(ControlCommand::Held(HeldLogs { node, incarnation, logs: vec![log] }))
     }
 }
 
-fn join(node: Option<NodeId>, replaces: u64, incarnation: u64, domain: u32, intact: bool) -> Join {
+fn join(node: Option<NodeId>, replaces: u64, incarnation: u64, domain: u32, intact: bool) -> JoinNode {
     let address = |port: u32| Address::new(&format!("n{domain}:{port}")).unwrap();
-    Join {
+    JoinNode {
         node,
         replaces: Incarnation(replaces),
         incarnation: Incarnation(incarnation),
@@ -124,7 +129,7 @@ const INTERVAL: Durability = Durability::Interval { ms: 100 };
 
 #[test]
 fn a_dead_primary_is_followed_by_who_was_in_sync_and_never_by_a_follower() {
-    let mut bench = Bench::new(3, INTERVAL);
+    let mut bench = StateBench::new(3, INTERVAL);
     let before = bench.group();
     assert_eq!((before.in_sync.len(), before.followers.len()), (1, 1));
     bench.set(before.primary, NodeState::Down);
@@ -135,8 +140,8 @@ fn a_dead_primary_is_followed_by_who_was_in_sync_and_never_by_a_follower() {
     bench.set(after.primary, NodeState::Down);
     assert_eq!(bench.group(), after);
     assert_eq!(
-        bench.refused(bench.step(Asker::Control, GroupStep::Promote(before.followers[0]))),
-        Refusal::NotInSync
+        bench.refused(bench.step(RegroupOrigin::Control, GroupStep::Promote(before.followers[0]))),
+        CommandRefusal::NotInSync
     );
     // It was a mistake: the same process goes on.
     bench.set(after.primary, NodeState::Up);
@@ -145,76 +150,85 @@ fn a_dead_primary_is_followed_by_who_was_in_sync_and_never_by_a_follower() {
 
 #[test]
 fn of_two_changes_decided_on_one_epoch_one_is_refused() {
-    let mut bench = Bench::new(3, INTERVAL);
+    let mut bench = StateBench::new(3, INTERVAL);
     let group = bench.group();
     let exclude = bench.primary(GroupStep::Exclude(group.in_sync[0]));
-    let promote = bench.step(Asker::Control, GroupStep::Promote(group.in_sync[0]));
+    let promote = bench.step(RegroupOrigin::Control, GroupStep::Promote(group.in_sync[0]));
     bench.done(exclude);
     let now = bench.group().epoch;
-    assert_eq!(bench.refused(promote), Refusal::StaleEpoch { now });
+    assert_eq!(bench.refused(promote), CommandRefusal::StaleEpoch { now });
 }
 
 #[test]
 fn only_the_primary_asks_for_admissions_and_only_control_for_the_rest() {
-    let mut bench = Bench::new(3, INTERVAL);
+    let mut bench = StateBench::new(3, INTERVAL);
     let group = bench.group();
     let (follower, in_sync) = (group.followers[0], group.in_sync[0]);
-    assert_eq!(bench.refused(bench.primary(GroupStep::Admit(follower))), Refusal::NotWanted);
-    assert_eq!(bench.refused(bench.step(Asker::Control, GroupStep::Admit(follower))), Refusal::NotPrimary);
+    assert_eq!(bench.refused(bench.primary(GroupStep::Admit(follower))), CommandRefusal::NotWanted);
+    assert_eq!(
+        bench.refused(bench.step(RegroupOrigin::Control, GroupStep::Admit(follower))),
+        CommandRefusal::NotPrimary
+    );
     let (_, incarnation) = bench.node_of(in_sync);
-    let other = Asker::Instance(in_sync, incarnation);
-    assert_eq!(bench.refused(bench.step(other, GroupStep::Exclude(in_sync))), Refusal::NotPrimary);
-    let old = Asker::Instance(group.primary, Incarnation(99));
-    assert_eq!(bench.refused(bench.step(old, GroupStep::Exclude(in_sync))), Refusal::StaleIncarnation);
-    assert_eq!(bench.refused(bench.primary(GroupStep::Promote(in_sync))), Refusal::NotControl);
+    let other = RegroupOrigin::Instance(in_sync, incarnation);
+    assert_eq!(bench.refused(bench.step(other, GroupStep::Exclude(in_sync))), CommandRefusal::NotPrimary);
+    let old = RegroupOrigin::Instance(group.primary, Incarnation(99));
+    assert_eq!(bench.refused(bench.step(old, GroupStep::Exclude(in_sync))), CommandRefusal::StaleIncarnation);
+    assert_eq!(bench.refused(bench.primary(GroupStep::Promote(in_sync))), CommandRefusal::NotControl);
     // Below `min_in_sync` any follower that has caught up is wanted.
     bench.done(bench.primary(GroupStep::Exclude(in_sync)));
     bench.done(bench.primary(GroupStep::Admit(follower)));
     assert_eq!(bench.group().in_sync, [follower]);
-    assert_eq!(bench.refused(bench.step(Asker::Control, GroupStep::Leave(follower))), Refusal::TooFewInSync);
+    assert_eq!(
+        bench.refused(bench.step(RegroupOrigin::Control, GroupStep::Leave(follower))),
+        CommandRefusal::TooFewInSync
+    );
 }
 
 #[test]
 fn a_primary_that_asks_to_keep_the_group_gets_it_under_a_higher_epoch() {
-    let mut bench = Bench::new(4, Durability::Sync);
+    let mut bench = StateBench::new(4, Durability::Sync);
     let before = bench.group();
     let (keep, admit) =
         (bench.primary(GroupStep::Keep), bench.primary(GroupStep::Exclude(before.in_sync[0])));
-    assert_eq!(bench.refused(bench.step(Asker::Control, GroupStep::Keep)), Refusal::NotPrimary);
+    assert_eq!(
+        bench.refused(bench.step(RegroupOrigin::Control, GroupStep::Keep)),
+        CommandRefusal::NotPrimary
+    );
     bench.done(keep.clone());
     assert_eq!(bench.group(), ReplicaGroup { epoch: before.epoch.next(), ..before });
     for late in [keep, admit] {
-        assert!(matches!(bench.refused(late), Refusal::StaleEpoch { .. }));
+        assert!(matches!(bench.refused(late), CommandRefusal::StaleEpoch { .. }));
     }
 }
 
 #[test]
-fn a_primary_whose_log_is_rotten_hands_over_to_who_is_in_sync_and_up() {
-    let mut bench = Bench::new(4, Durability::Sync);
+fn a_primary_whose_log_is_corrupt_hands_over_to_who_is_in_sync_and_up() {
+    let mut bench = StateBench::new(4, Durability::Sync);
     let before = bench.group();
     bench.done(bench.primary(GroupStep::Exclude(before.primary)));
     let after = bench.group();
     assert_eq!((after.primary, after.in_sync.len()), (before.in_sync[0], 0));
     assert!(after.followers.contains(&before.primary));
-    assert_eq!(bench.refused(bench.primary(GroupStep::Exclude(after.primary))), Refusal::TooFewInSync);
+    assert_eq!(bench.refused(bench.primary(GroupStep::Exclude(after.primary))), CommandRefusal::TooFewInSync);
 }
 
 #[test]
 fn a_move_is_four_changes_and_can_be_given_up() {
-    let mut bench = Bench::new(4, INTERVAL);
+    let mut bench = StateBench::new(4, INTERVAL);
     let group = bench.group();
     let target =
         (0..4).map(InstanceId).find(|one| group.as_group().members().all(|other| other != *one)).unwrap();
     let add = GroupStep::AddFollower { instance: target, target: true };
-    bench.done(bench.step(Asker::Control, add));
+    bench.done(bench.step(RegroupOrigin::Control, add));
     assert_eq!((bench.group().state, bench.group().followers[0]), (GroupState::Admitting, target));
-    bench.done(bench.step(Asker::Control, GroupStep::RemoveFollower(target)));
+    bench.done(bench.step(RegroupOrigin::Control, GroupStep::RemoveFollower(target)));
     assert_eq!(ReplicaGroup { epoch: group.epoch, ..bench.group() }, group);
-    bench.done(bench.step(Asker::Control, add));
+    bench.done(bench.step(RegroupOrigin::Control, add));
     bench.done(bench.primary(GroupStep::Admit(target)));
     assert_eq!(bench.group().state, GroupState::Settled);
-    bench.done(bench.step(Asker::Control, GroupStep::Promote(target)));
-    bench.done(bench.step(Asker::Control, GroupStep::Leave(group.primary)));
+    bench.done(bench.step(RegroupOrigin::Control, GroupStep::Promote(target)));
+    bench.done(bench.step(RegroupOrigin::Control, GroupStep::Leave(group.primary)));
     let after = bench.group();
     assert_eq!((after.primary, after.in_sync), (target, group.in_sync));
 }
@@ -231,11 +245,11 @@ fn a_restarted_replica_is_in_sync_only_if_everything_was_synced() {
             Durability::Memory => false,
         };
         let what = format!("{durability:?}, intact {intact}, closed {closed}");
-        let mut bench = Bench::new(3, durability);
+        let mut bench = StateBench::new(3, durability);
         let before = bench.group();
         bench.restart_after(before.in_sync[0], intact, closed);
         assert_eq!(bench.group().in_sync.contains(&before.in_sync[0]), stays, "{what}");
-        let mut bench = Bench::new(3, durability);
+        let mut bench = StateBench::new(3, durability);
         bench.restart_after(before.primary, intact, closed);
         assert_eq!(bench.group().primary == before.primary, stays, "{what}");
         assert!(stays || bench.group().followers.contains(&before.primary));
@@ -245,7 +259,7 @@ fn a_restarted_replica_is_in_sync_only_if_everything_was_synced() {
 #[test]
 fn after_a_stop_in_order_of_all_nobody_has_lost_anything() {
     for first in 0..3 {
-        let mut bench = Bench::new(3, INTERVAL);
+        let mut bench = StateBench::new(3, INTERVAL);
         let before = bench.group();
         let members: Vec<InstanceId> = before.as_group().members().collect();
         for at in 0..3 {
@@ -261,10 +275,10 @@ fn after_a_stop_in_order_of_all_nobody_has_lost_anything() {
 #[test]
 fn of_two_in_sync_who_stopped_in_order_goes_on_for_who_died() {
     for stopped_returns_first in [true, false] {
-        let mut bench = Bench::new(3, INTERVAL);
+        let mut bench = StateBench::new(3, INTERVAL);
         let before = bench.group();
         let (died, stopped) = (before.primary, before.in_sync[0]);
-        let back = |bench: &mut Bench, one| {
+        let back = |bench: &mut StateBench, one| {
             let told = bench.restart_after(one, true, one == stopped);
             assert!(told.may_have_lost.is_empty());
         };
@@ -279,7 +293,7 @@ fn of_two_in_sync_who_stopped_in_order_goes_on_for_who_died() {
 /// The primary has put it out of the group, acknowledged more without it, and died: what it kept is not all.
 #[test]
 fn who_stopped_in_order_and_was_put_out_of_the_group_before_the_others_died_does_not_go_on() {
-    let mut bench = Bench::new(3, INTERVAL);
+    let mut bench = StateBench::new(3, INTERVAL);
     let before = bench.group();
     let (died, stopped, third) = (before.primary, before.in_sync[0], before.followers[0]);
     bench.done(bench.primary(GroupStep::Exclude(stopped)));
@@ -297,13 +311,13 @@ fn who_stopped_in_order_and_was_put_out_of_the_group_before_the_others_died_does
 
 /// What the others decided last is forgotten, and may have been that it is in the group no more.
 #[test]
-fn a_stop_in_order_before_the_control_group_was_founded_anew_does_not_count() {
-    let mut bench = Bench::new(3, INTERVAL);
+fn a_stop_in_order_before_the_control_group_was_founded_again_does_not_count() {
+    let mut bench = StateBench::new(3, INTERVAL);
     let (first, second) = (bench.group().primary, bench.group().in_sync[0]);
     let addr = Address::new("n0:7400").unwrap();
     bench.state =
-        bench.state.founded_anew(|_| crate::command::ManagerInfo { id: crate::command::ManagerId(9), addr });
-    bench.state = State::decode(&bench.state.encode()).unwrap();
+        bench.state.founded_again(|_| crate::command::ManagerInfo { id: crate::command::ManagerId(9), addr });
+    bench.state = ControlState::decode(&bench.state.encode()).unwrap();
     bench.restart_after(first, true, true);
     assert_eq!((bench.group().primary, bench.group().in_sync), (second, vec![]));
     bench.done(bench.primary(GroupStep::Admit(first)));
@@ -314,7 +328,7 @@ fn a_stop_in_order_before_the_control_group_was_founded_anew_does_not_count() {
 /// It died first and lost its end, started, and then stopped in order: the end is missing all the same.
 #[test]
 fn a_stop_in_order_does_not_bring_back_what_a_death_before_it_took() {
-    let mut bench = Bench::new(3, INTERVAL);
+    let mut bench = StateBench::new(3, INTERVAL);
     let before = bench.group();
     let (first, second) = (before.primary, before.in_sync[0]);
     bench.set(second, NodeState::Down);
@@ -330,14 +344,14 @@ fn a_stop_in_order_does_not_bring_back_what_a_death_before_it_took() {
 
 #[test]
 fn when_all_have_restarted_the_highest_log_goes_on_once_all_have_told() {
-    let mut bench = Bench::new(3, INTERVAL);
+    let mut bench = StateBench::new(3, INTERVAL);
     let before = bench.group();
     let (first, second, third) = (before.primary, before.in_sync[0], before.followers[0]);
     bench.set(second, NodeState::Down);
     // It is down and was made a follower; alone in sync, the primary restarts.
     bench.restart(first, true);
     assert_eq!(bench.group().state, GroupState::Recovering);
-    assert_eq!(bench.refused(bench.primary(GroupStep::Exclude(second))), Refusal::Recovering);
+    assert_eq!(bench.refused(bench.primary(GroupStep::Exclude(second))), CommandRefusal::Recovering);
     bench.held(third, 3, true);
     let told = bench.held(first, 7, true);
     assert_eq!(told.may_have_lost, [(KEYSPACE, PARTITION)]);
@@ -347,7 +361,7 @@ fn when_all_have_restarted_the_highest_log_goes_on_once_all_have_told() {
 #[test]
 fn of_two_that_lost_power_together_the_first_to_return_counts_as_much() {
     for dies_first in [true, false] {
-        let mut bench = Bench::new(3, INTERVAL);
+        let mut bench = StateBench::new(3, INTERVAL);
         let before = bench.group();
         let (first, second, third) = (before.primary, before.in_sync[0], before.followers[0]);
         if dies_first {
@@ -371,10 +385,10 @@ fn of_two_that_lost_power_together_the_first_to_return_counts_as_much() {
 
 #[test]
 fn the_operator_may_give_up_what_will_not_return() {
-    let mut bench = Bench::new(3, INTERVAL);
+    let mut bench = StateBench::new(3, INTERVAL);
     let before = bench.group();
-    let recover = Command::Recover { keyspace: KEYSPACE, partition: PARTITION, damaged: None };
-    assert_eq!(bench.refused(recover.clone()), Refusal::NotLost);
+    let recover = ControlCommand::Recover { keyspace: KEYSPACE, partition: PARTITION, damaged: None };
+    assert_eq!(bench.refused(recover.clone()), CommandRefusal::NotLost);
     bench.set(before.primary, NodeState::Down);
     let alone = bench.group().primary;
     bench.set(alone, NodeState::Down);
@@ -387,22 +401,23 @@ fn the_operator_may_give_up_what_will_not_return() {
 
 #[test]
 fn the_operator_may_go_on_with_what_is_left_of_a_damaged_copy_or_with_another() {
-    for (keep, durability) in [Keep::Damaged, Keep::Follower]
+    for (keep, durability) in [KeptCopy::Damaged, KeptCopy::Follower]
         .into_iter()
         .flat_map(|keep| [INTERVAL, Durability::Sync].map(|of| (keep, of)))
     {
-        let mut bench = Bench::new(3, durability);
+        let mut bench = StateBench::new(3, durability);
         let before = bench.group();
-        let recover = Command::Recover { keyspace: KEYSPACE, partition: PARTITION, damaged: Some(keep) };
-        assert_eq!(bench.refused(recover.clone()), Refusal::NotLost, "another has all of it");
+        let recover =
+            ControlCommand::Recover { keyspace: KEYSPACE, partition: PARTITION, damaged: Some(keep) };
+        assert_eq!(bench.refused(recover.clone()), CommandRefusal::NotLost, "another has all of it");
         bench.done(bench.primary(GroupStep::Exclude(before.in_sync[0])));
         assert!(bench.group().in_sync.is_empty());
-        let unsaid = Command::Recover { keyspace: KEYSPACE, partition: PARTITION, damaged: None };
-        assert_eq!(bench.refused(unsaid), Refusal::NotLost, "nobody is missing");
+        let unsaid = ControlCommand::Recover { keyspace: KEYSPACE, partition: PARTITION, damaged: None };
+        assert_eq!(bench.refused(unsaid), CommandRefusal::NotLost, "nobody is missing");
         bench.done(recover);
         let asked = bench.group();
         assert_eq!((asked.state, asked.primary), (GroupState::Recovering, before.primary));
-        let restored = State::decode(&bench.state.encode()).expect("is a state");
+        let restored = ControlState::decode(&bench.state.encode()).expect("is a state");
         assert_eq!(restored.recoveries(), bench.state.recoveries());
         for follower in &asked.followers {
             bench.held(*follower, 3, true);
@@ -411,21 +426,22 @@ fn the_operator_may_go_on_with_what_is_left_of_a_damaged_copy_or_with_another() 
         let told = bench.held(before.primary, 0, false);
         let after = bench.group();
         assert_eq!((after.state, told.may_have_lost.len()), (GroupState::Settled, 1));
-        assert_eq!(after.primary == before.primary, keep == Keep::Damaged, "{after:?}");
+        assert_eq!(after.primary == before.primary, keep == KeptCopy::Damaged, "{after:?}");
         assert!(bench.state.recoveries().is_empty());
     }
 }
 
 #[test]
 fn a_group_of_which_nobody_is_left_begins_empty_elsewhere_on_the_operators_word() {
-    let mut bench = Bench::new(5, INTERVAL);
+    let mut bench = StateBench::new(5, INTERVAL);
     let before = bench.group();
     let members: Vec<InstanceId> = before.as_group().members().collect();
     for member in &members {
         bench.set(*member, NodeState::Down);
     }
     let lost = bench.group();
-    let told = bench.done(Command::Recover { keyspace: KEYSPACE, partition: PARTITION, damaged: None });
+    let told =
+        bench.done(ControlCommand::Recover { keyspace: KEYSPACE, partition: PARTITION, damaged: None });
     assert_eq!(told.may_have_lost.len(), 1);
     let after = bench.group();
     assert!(!members.contains(&after.primary) && after.epoch > lost.epoch);
@@ -434,71 +450,77 @@ fn a_group_of_which_nobody_is_left_begins_empty_elsewhere_on_the_operators_word(
     bench.restart(members[0], true);
     assert_eq!(bench.group(), after);
     // With nobody at all there is nowhere to begin.
-    let mut bench = Bench::new(2, INTERVAL);
+    let mut bench = StateBench::new(2, INTERVAL);
     for member in bench.group().as_group().members().collect::<Vec<_>>() {
         bench.set(member, NodeState::Down);
     }
-    let recover = Command::Recover { keyspace: KEYSPACE, partition: PARTITION, damaged: None };
-    assert_eq!(bench.refused(recover), Refusal::NoNodes);
+    let recover = ControlCommand::Recover { keyspace: KEYSPACE, partition: PARTITION, damaged: None };
+    assert_eq!(bench.refused(recover), CommandRefusal::NoNodes);
 }
 
 #[test]
 fn a_retry_gets_the_first_outcome_and_a_forgotten_one_is_refused() {
-    let mut bench = Bench::new(3, INTERVAL);
+    let mut bench = StateBench::new(3, INTERVAL);
     let command = bench.primary(GroupStep::Exclude(bench.group().in_sync[0]));
     let id = RequestId { origin: 9, number: 1 };
-    let request = Request { id, after: bench.state.mark(), command };
+    let request = CommandRequest { id, after: bench.state.mark(), command };
     let first = bench.state.apply(&request);
     let again = bench.state.apply(&request);
     assert_eq!((again.outcome, again.repeated, again.delta), (first.outcome, true, None));
     for number in 0..crate::limits::REQUESTS_REMEMBERED_MAX as u64 {
         let id = RequestId { origin: 10, number };
-        let command = Command::DropKeyspace(KeyspaceId(77));
-        bench.state.apply(&Request { id, after: bench.state.mark(), command });
+        let command = ControlCommand::DropKeyspace(KeyspaceId(77));
+        bench.state.apply(&CommandRequest { id, after: bench.state.mark(), command });
     }
-    assert_eq!(bench.state.apply(&request).outcome.result, Err(Refusal::TooOld));
+    assert_eq!(bench.state.apply(&request).outcome.result, Err(CommandRefusal::TooOld));
 }
 
 #[test]
 fn a_closed_keyspace_goes_once_every_primary_of_the_groups_as_they_are_has_nothing_under_way() {
-    let mut bench = Bench::new(3, INTERVAL);
+    let mut bench = StateBench::new(3, INTERVAL);
     let config = KeyspaceConfig {
         partitions: PartitionCount::new(8).unwrap(),
         ..KeyspaceConfig::new("closed".parse().unwrap(), 6)
     };
-    let made = bench.done(Command::CreateKeyspace(config)).outcome.result.unwrap();
+    let made = bench.done(ControlCommand::CreateKeyspace(config)).outcome.result.unwrap();
     let keyspace = KeyspaceId(made.number as u32);
-    let primaries = |bench: &Bench| -> Vec<InstanceId> {
+    let primaries = |bench: &StateBench| -> Vec<InstanceId> {
         let found = bench.state.map().keyspace(keyspace).unwrap();
         let all: BTreeSet<InstanceId> = found.groups().map(|(_, group)| group.primary).collect();
         all.into_iter().collect()
     };
-    let drained = |instance, map| Command::Drained(Drained { keyspace, instance, map });
+    let drained = |instance, map| ControlCommand::Drained(KeyspaceDrained { keyspace, instance, map });
     let all = primaries(&bench);
     assert!(all.len() > 1);
     let before = bench.state.map().epoch();
-    assert!(matches!(bench.refused(drained(all[0], before)), Refusal::Map(_)), "it is not closed");
-    bench.done(Command::CloseKeyspace(keyspace));
-    bench.done(Command::CloseKeyspace(keyspace));
+    assert!(matches!(bench.refused(drained(all[0], before)), CommandRefusal::Map(_)), "it is not closed");
+    bench.done(ControlCommand::CloseKeyspace(keyspace));
+    bench.done(ControlCommand::CloseKeyspace(keyspace));
     let closed = bench.state.map().epoch();
     assert_eq!(closed, before.next(), "again it changes nothing");
-    assert!(matches!(bench.refused(Command::SplitKeyspace(keyspace)), Refusal::Map(_)));
+    assert!(matches!(bench.refused(ControlCommand::SplitKeyspace(keyspace)), CommandRefusal::Map(_)));
     for instance in primaries(&bench) {
-        assert!(matches!(bench.refused(drained(instance, before)), Refusal::Map(_)), "by an older map");
+        assert!(
+            matches!(bench.refused(drained(instance, before)), CommandRefusal::Map(_)),
+            "by an older map"
+        );
     }
     // All have said so but one, and then a group changes: whoever is primary since was not asked.
     for instance in &all[1..] {
         bench.done(drained(*instance, closed));
     }
     bench.restart(all[1], true);
-    assert!(matches!(bench.refused(drained(all[0], closed)), Refusal::Map(_)));
+    assert!(matches!(bench.refused(drained(all[0], closed)), CommandRefusal::Map(_)));
     let now = bench.state.map().epoch();
     for (at, instance) in primaries(&bench).into_iter().enumerate() {
         let found = bench.state.map().keyspace(keyspace).expect("not all have said so");
         let waits = found.groups().filter(|(_, group)| primaries(&bench)[at..].contains(&group.primary));
         let waits: Vec<PartitionId> = waits.map(|(partition, _)| partition).collect();
         assert_eq!(bench.state.undrained(keyspace), waits);
-        assert!(matches!(bench.refused(drained(InstanceId(99), now)), Refusal::Map(_)), "nobody asks it");
+        assert!(
+            matches!(bench.refused(drained(InstanceId(99), now)), CommandRefusal::Map(_)),
+            "nobody asks it"
+        );
         bench.done(drained(instance, now));
     }
     assert!(bench.state.map().keyspace(keyspace).is_none() && bench.state.closings().next().is_none());
@@ -506,24 +528,28 @@ fn a_closed_keyspace_goes_once_every_primary_of_the_groups_as_they_are_has_nothi
 
 #[test]
 fn of_two_starts_of_a_node_the_one_that_does_not_know_of_the_other_is_refused() {
-    let mut bench = Bench::new(3, INTERVAL);
+    let mut bench = StateBench::new(3, INTERVAL);
     let node = Some(NodeId(1));
-    bench.done(Command::Join(join(node, 1, 2, 0, true)));
-    assert_eq!(bench.refused(Command::Join(join(node, 1, 3, 0, true))), Refusal::StaleIncarnation);
-    let old = Command::SetNodeState { node: NodeId(1), incarnation: Incarnation(1), state: NodeState::Down };
-    assert_eq!(bench.refused(old), Refusal::StaleIncarnation);
+    bench.done(ControlCommand::Join(join(node, 1, 2, 0, true)));
+    assert_eq!(
+        bench.refused(ControlCommand::Join(join(node, 1, 3, 0, true))),
+        CommandRefusal::StaleIncarnation
+    );
+    let old =
+        ControlCommand::SetNodeState { node: NodeId(1), incarnation: Incarnation(1), state: NodeState::Down };
+    assert_eq!(bench.refused(old), CommandRefusal::StaleIncarnation);
     assert_eq!(bench.group().epoch.max(PartitionEpoch(1)), bench.group().epoch);
 }
 
 #[test]
 fn many_partitions_on_nodes_alike_are_placed_by_a_ring_evenly_and_apart() {
-    let mut bench = Bench::new(7, INTERVAL);
+    let mut bench = StateBench::new(7, INTERVAL);
     let config = KeyspaceConfig {
         partitions: PartitionCount::new(1 << 16).unwrap(),
         ..KeyspaceConfig::new("large".parse().unwrap(), 9)
     };
     let before = bench.state.map().encode().len();
-    bench.done(Command::CreateKeyspace(config));
+    bench.done(ControlCommand::CreateKeyspace(config));
     let map = bench.state.map();
     assert!(map.encode().len() < before + 100, "it is told in a few numbers");
     let mut copies = [0; 7];
@@ -539,51 +565,27 @@ fn many_partitions_on_nodes_alike_are_placed_by_a_ring_evenly_and_apart() {
 
 #[test]
 fn a_node_of_the_control_group_does_not_leave_before_another_has_its_seat() {
-    let mut bench = Bench::new(3, Durability::Sync);
-    let spare = bench.done(Command::Join(join(None, 0, 1, 3, true))).outcome.result.unwrap().number;
+    let mut bench = StateBench::new(3, Durability::Sync);
+    let spare = bench.done(ControlCommand::Join(join(None, 0, 1, 3, true))).outcome.result.unwrap().number;
     let seat = |id, domain: u32| ManagerInfo {
         id: crate::command::ManagerId(id),
         addr: Address::new(&format!("n{domain}:7400")).unwrap(),
     };
-    bench.done(Command::SetManagers(vec![seat(1, 3)]));
-    let remove = Command::RemoveNode(NodeId(spare as u32));
-    assert_eq!(bench.refused(remove.clone()), Refusal::InControlGroup);
-    bench.done(Command::SetManagers(vec![seat(2, 0)]));
+    bench.done(ControlCommand::SetManagers(vec![seat(1, 3)]));
+    let remove = ControlCommand::RemoveNode(NodeId(spare as u32));
+    assert_eq!(bench.refused(remove.clone()), CommandRefusal::InControlGroup);
+    bench.done(ControlCommand::SetManagers(vec![seat(2, 0)]));
     bench.done(remove);
 }
 
 #[test]
 fn who_removes_a_node_that_still_holds_replicas_is_told_what_ends_that() {
-    let mut bench = Bench::new(3, Durability::Sync);
+    let mut bench = StateBench::new(3, Durability::Sync);
     let primary = bench.group().primary;
     let (node, _) = bench.node_of(primary);
     for (state, advice) in [(NodeState::Up, "drain it first"), (NodeState::Down, "`zerohop recover`")] {
         bench.set(primary, state);
-        let refused = bench.refused(Command::RemoveNode(node));
-        assert!(matches!(&refused, Refusal::Map(why) if why.contains(advice)), "{refused:?}");
-    }
-}
-
-#[test]
-fn the_durability_of_several_copies_stays_and_that_of_one_is_changed() {
-    for (nodes, is_done) in [(1, true), (3, false)] {
-        let mut bench = Bench::new(nodes, Durability::Interval { ms: 100 });
-        let config = bench.state.map().keyspace(KEYSPACE).unwrap().config().clone();
-        let other = KeyspaceConfig { durability: Durability::Sync, ..config.clone() };
-        let result = bench.ask(Command::AlterKeyspace(KEYSPACE, other)).outcome.result;
-        assert_eq!(result.is_ok(), is_done, "{result:?}");
-        assert_eq!(bench.state.map().keyspace(KEYSPACE).unwrap().config() != &config, is_done);
-    }
-}
-
-#[test]
-fn a_snapshot_that_counts_to_the_end_of_its_numbers_is_refused() {
-    let mut state = State::new(Vec::new());
-    state.requests.jump(APPLIED_MAX);
-    assert_eq!(State::decode(&state.encode()).as_ref(), Ok(&state));
-    for by in [1, u64::MAX - APPLIED_MAX - 1] {
-        state.requests.jump(by);
-        let refused = State::decode(&state.encode()).unwrap_err().to_string();
-        assert!(refused.contains("which cannot be"), "{refused}");
+        let refused = bench.refused(ControlCommand::RemoveNode(node));
+        assert!(matches!(&refused, CommandRefusal::Map(why) if why.contains(advice)), "{refused:?}");
     }
 }

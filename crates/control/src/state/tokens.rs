@@ -1,41 +1,46 @@
 //! Tokens that are put, and expire. Whether the time of one is over, the leader alone decides, by its clock, and the command says so
 //! to all others: no manager and no node looks at its own clock for it, so that all agree, and what has expired stays so.
 
-use zerohop_placement::{Change, TokenEntry, TokenExpiry};
+use zerohop_placement::{MapChange, TokenEntry, TokenExpiry};
 
-use super::{Draft, State};
-use crate::command::{Command, Refusal};
+use super::{ControlState, MapDraft};
+use crate::command::{CommandRefusal, ControlCommand};
 
-/// Puts a token, which has not expired yet: that only [`Command::ExpireToken`] decides.
-pub(super) fn put_token(token: &TokenEntry, draft: &mut Draft) -> Result<u64, Refusal> {
+/// Puts a token, which has not expired yet: that only [`ControlCommand::ExpireToken`] decides.
+pub(super) fn put_token(token: &TokenEntry, draft: &mut MapDraft) -> Result<u64, CommandRefusal> {
     if token.has_expired() {
-        return Err(Refusal::Map("a token is not made when its time is over".into()));
+        return Err(CommandRefusal::Map("a token is not made when its time is over".into()));
     }
-    draft.changes.push(Change::PutToken(token.clone()));
+    draft.changes.push(MapChange::PutToken(token.clone()));
     Ok(token.id)
 }
 
-impl State {
+impl ControlState {
     /// Whether some token is to expire.
     pub fn has_expiring(&self) -> bool {
         self.map().expiring().next().is_some()
     }
 
     /// What is to be proposed at this time, in milliseconds since 1970.
-    pub(crate) fn expiries(&self, unix_ms: u64) -> Vec<Command> {
+    pub(crate) fn expiries(&self, unix_ms: u64) -> Vec<ControlCommand> {
         let due = self.map().expiring().filter(|(_, at_ms)| *at_ms <= unix_ms);
-        due.map(|(token, at_ms)| Command::ExpireToken { token, at_ms }).collect()
+        due.map(|(token, at_ms)| ControlCommand::ExpireToken { token, at_ms }).collect()
     }
 
     /// Has a token expire, unless another has been put in its place since that expires later, or never.
-    pub(super) fn expire_token(&self, id: u64, at_ms: u64, draft: &mut Draft) -> Result<u64, Refusal> {
+    pub(super) fn expire_token(
+        &self,
+        id: u64,
+        at_ms: u64,
+        draft: &mut MapDraft,
+    ) -> Result<u64, CommandRefusal> {
         let due = self
             .map()
             .tokens()
             .find(|token| token.id == id)
             .filter(|token| token.expiry == Some(TokenExpiry { at_ms, has_passed: false }));
-        let due = due.ok_or_else(|| Refusal::Map("no token of this number expires then".into()))?;
-        draft.changes.push(Change::PutToken(due.clone().expired()));
+        let due = due.ok_or_else(|| CommandRefusal::Map("no token of this number expires then".into()))?;
+        draft.changes.push(MapChange::PutToken(due.clone().expired()));
         Ok(id)
     }
 }
@@ -47,67 +52,74 @@ mod tests {
     use zerohop_wire::ids::KeyspaceId;
 
     use super::*;
-    use crate::command::{Request, RequestId};
+    use crate::command::{CommandRequest, RequestId};
 
     fn token(id: u64, name: &str) -> TokenEntry {
         let grant = Grant { keyspace: KeyspaceId::NONE, permissions: Permissions::ALL };
         TokenEntry::new(id, name.parse().unwrap(), vec![grant]).unwrap()
     }
 
-    fn apply(state: &mut State, command: Command) -> Result<(), Refusal> {
+    fn apply(state: &mut ControlState, command: ControlCommand) -> Result<(), CommandRefusal> {
         let id = RequestId { origin: 1, number: state.mark() + 1 };
-        let applied = state.apply(&Request { id, after: state.mark(), command });
+        let applied = state.apply(&CommandRequest { id, after: state.mark(), command });
         // Who starts from a snapshot knows all of it.
         if state.mark() < 20 {
-            assert_eq!(State::decode(&state.encode()).unwrap(), *state);
+            assert_eq!(ControlState::decode(&state.encode()).unwrap(), *state);
         }
         applied.outcome.result.map(|_| ())
     }
 
     #[test]
     fn a_token_expires_once_and_only_at_the_time_that_it_still_has() {
-        let mut state = State::new(Vec::new());
-        apply(&mut state, Command::PutToken(token(1, "ever"))).unwrap();
-        apply(&mut state, Command::PutToken(token(2, "lent").until(500))).unwrap();
+        let mut state = ControlState::new(Vec::new());
+        apply(&mut state, ControlCommand::PutToken(token(1, "ever"))).unwrap();
+        apply(&mut state, ControlCommand::PutToken(token(2, "lent").until(500))).unwrap();
         assert_eq!(state.expiries(499), []);
-        let expire = Command::ExpireToken { token: 2, at_ms: 500 };
+        let expire = ControlCommand::ExpireToken { token: 2, at_ms: 500 };
         assert_eq!(state.expiries(500), std::slice::from_ref(&expire));
-        // The operator has put it anew since: the word about the old time is too late.
-        apply(&mut state, Command::PutToken(token(2, "lent").until(900))).unwrap();
-        assert!(matches!(apply(&mut state, expire), Err(Refusal::Map(_))));
+        // The operator has put it again since: the word about the old time is too late.
+        apply(&mut state, ControlCommand::PutToken(token(2, "lent").until(900))).unwrap();
+        assert!(matches!(apply(&mut state, expire), Err(CommandRefusal::Map(_))));
         assert!(state.map().token(2).is_ok() && state.has_expiring());
-        let expire = Command::ExpireToken { token: 2, at_ms: 900 };
+        let expire = ControlCommand::ExpireToken { token: 2, at_ms: 900 };
         apply(&mut state, expire.clone()).unwrap();
         assert_eq!(state.map().token(2), Err(AuthFault::TokenExpired));
         // Whatever a clock says later, and however often it is said.
         assert!(!state.has_expiring() && state.expiries(u64::MAX).is_empty());
-        assert!(matches!(apply(&mut state, expire), Err(Refusal::Map(_))));
+        assert!(matches!(apply(&mut state, expire), Err(CommandRefusal::Map(_))));
         for (id, at_ms) in [(1, 0), (3, 900)] {
-            assert!(apply(&mut state, Command::ExpireToken { token: id, at_ms }).is_err(), "{id}");
+            assert!(apply(&mut state, ControlCommand::ExpireToken { token: id, at_ms }).is_err(), "{id}");
         }
         assert!(state.map().token(1).is_ok());
         // Nobody but the leader says that the time of one is over.
-        assert!(apply(&mut state, Command::PutToken(token(4, "d").until(1).expired())).is_err());
-        apply(&mut state, Command::RemoveToken(2)).unwrap();
+        assert!(apply(&mut state, ControlCommand::PutToken(token(4, "d").until(1).expired())).is_err());
+        apply(&mut state, ControlCommand::RemoveToken(2)).unwrap();
         assert_eq!(state.map().token(2), Err(AuthFault::Token));
     }
 
     #[test]
     fn an_expired_token_gives_up_its_name_and_its_place() {
-        let mut state = State::new(Vec::new());
+        let mut state = ControlState::new(Vec::new());
         for id in 1..=1024 {
-            apply(&mut state, Command::PutToken(token(id, &format!("t{id}")).until(2000 - id))).unwrap();
+            apply(&mut state, ControlCommand::PutToken(token(id, &format!("t{id}")).until(2000 - id)))
+                .unwrap();
         }
-        assert!(apply(&mut state, Command::PutToken(token(2000, "t7"))).is_err(), "the name is another's");
-        assert!(apply(&mut state, Command::PutToken(token(2000, "new"))).is_err(), "there is no place");
+        assert!(
+            apply(&mut state, ControlCommand::PutToken(token(2000, "t7"))).is_err(),
+            "the name is another's"
+        );
+        assert!(
+            apply(&mut state, ControlCommand::PutToken(token(2000, "new"))).is_err(),
+            "there is no place"
+        );
         for command in state.expiries(2000 - 7) {
             apply(&mut state, command).unwrap();
         }
         assert!(state.map().token(6).is_ok());
-        apply(&mut state, Command::PutToken(token(2000, "t7"))).unwrap();
+        apply(&mut state, ControlCommand::PutToken(token(2000, "t7"))).unwrap();
         assert_eq!(state.map().token(7), Err(AuthFault::Token));
         // The one that expired first.
-        apply(&mut state, Command::PutToken(token(2001, "new"))).unwrap();
+        apply(&mut state, ControlCommand::PutToken(token(2001, "new"))).unwrap();
         assert_eq!(state.map().token(1024), Err(AuthFault::Token));
         assert_eq!(state.map().token(1023), Err(AuthFault::TokenExpired));
         assert_eq!(state.map().tokens().len(), 1024);

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use zerohop_control::command::Command;
+use zerohop_control::command::ControlCommand;
 use zerohop_placement::{KeyspaceConfig, PartitionCount};
 
 use crate::support::node_play::play;
-use crate::support::nodes::{Happening, Nodes, Setting};
+use crate::support::nodes::{NodeHappening, Nodes, Setting};
 
 const SECOND: u64 = 1_000_000;
 
@@ -32,14 +32,14 @@ fn quiet(managers: usize, others: usize) -> Setting {
 fn started(seed: u64, setting: Setting) -> Nodes {
     let mut nodes = Nodes::new(seed, setting);
     for at in 0..nodes.machines.len() {
-        nodes.at(at as u64 * 30_000, Happening::Start { at });
+        nodes.at(at as u64 * 30_000, NodeHappening::Start { at });
     }
     nodes
 }
 
-fn keyspace(name: &str, partitions: u32) -> Command {
+fn keyspace(name: &str, partitions: u32) -> ControlCommand {
     let partitions = PartitionCount::new(partitions).expect("is a power of two");
-    Command::CreateKeyspace(KeyspaceConfig {
+    ControlCommand::CreateKeyspace(KeyspaceConfig {
         partitions,
         ..KeyspaceConfig::new(name.parse().expect("is a name"), 7)
     })

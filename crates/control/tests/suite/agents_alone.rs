@@ -3,19 +3,22 @@
 use std::sync::Arc;
 
 use zerohop_control::Time;
-use zerohop_control::agent::message::{Body, Message, News, Told};
-use zerohop_control::agent::{Agent, Control, Effect, Ended, Event, Notice, Settings, Unanswered, Wish};
+use zerohop_control::agent::message::{AgentBody, ControlGroupNews, Message, ProposalAnswer};
+use zerohop_control::agent::{
+    Agent, AgentEffect, AgentEvent, AgentSettings, ControlRole, EndReason, GroupRequest, LogNotice, NoOutcome,
+};
 use zerohop_control::command::{
-    Asker, Command, GroupStep, Held, Join, ManagerId, ManagerInfo, Refusal, Regroup, Request, RequestId,
+    CommandRefusal, CommandRequest, ControlCommand, GroupStep, HeldLogs, JoinNode, ManagerId, ManagerInfo,
+    Regroup, RegroupOrigin, RequestId,
 };
 use zerohop_control::limits::{AGENT_FRAME_BYTES_MAX, PIECE_BYTES};
 use zerohop_placement::{
-    Address, Change, ClusterMap, KeyspaceConfig, MapDelta, Node, NodeState, PartitionCount, ReplicaGroup,
+    Address, ClusterMap, KeyspaceConfig, MapChange, MapDelta, Node, NodeState, PartitionCount, ReplicaGroup,
 };
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
 use zerohop_wire::messages::ClusterId;
 
-use crate::support::nodes::{CLUSTER, Happening, Nodes, Setting};
+use crate::support::nodes::{CLUSTER, NodeHappening, Nodes, Setting};
 
 const SECOND: u64 = 1_000_000;
 
@@ -30,7 +33,7 @@ pub(crate) fn formed(managers: usize, others: usize) -> Nodes {
 fn formed_with(setting: Setting) -> Nodes {
     let mut nodes = Nodes::new(5, setting);
     for at in 0..nodes.machines.len() {
-        nodes.at(at as u64 * 20_000, Happening::Start { at });
+        nodes.at(at as u64 * 20_000, NodeHappening::Start { at });
     }
     nodes.run(4 * SECOND);
     assert!(nodes.machines.iter().all(|one| one.agent.as_ref().is_some_and(Agent::has_joined)));
@@ -42,7 +45,7 @@ pub(crate) fn keyspace(nodes: &mut Nodes, partitions: u32) {
     let config =
         KeyspaceConfig { partitions, ..KeyspaceConfig::new("papers".parse().expect("is a name"), 7) };
     let nodes_up = nodes.machines.len();
-    nodes.operate(0, Command::CreateKeyspace(config.fitted_to(nodes_up)));
+    nodes.operate(0, ControlCommand::CreateKeyspace(config.fitted_to(nodes_up)));
 }
 
 fn address(text: &str) -> Address {
@@ -51,18 +54,20 @@ fn address(text: &str) -> Address {
 
 fn alone(contacts: &[&str]) -> Agent {
     let contacts = contacts.iter().map(|contact| address(contact)).collect();
-    let settings = Settings::new(1, CLUSTER, Incarnation(9), address("me:1"));
-    Agent::open(Time(0), Settings { contacts, ..settings }).expect("opens").0
+    let settings = AgentSettings::new(1, CLUSTER, Incarnation(9), address("me:1"));
+    Agent::open(Time(0), AgentSettings { contacts, ..settings }).expect("opens").0
 }
 
 /// Messages that it sends until then, and other effects.
-fn until(agent: &mut Agent, time: u64) -> (Vec<(Address, Message)>, Vec<Effect>) {
+fn until(agent: &mut Agent, time: u64) -> (Vec<(Address, Message)>, Vec<AgentEffect>) {
     let (mut sent, mut others) = (Vec::new(), Vec::new());
     loop {
         let now = agent.wake_at().0.min(time);
-        for effect in agent.handle(Time(now), Event::Tick) {
+        for effect in agent.handle(Time(now), AgentEvent::Tick) {
             match effect {
-                Effect::Send { to, bytes, .. } => sent.push((to, Message::decode(&bytes).expect("is one"))),
+                AgentEffect::Send { to, bytes, .. } => {
+                    sent.push((to, Message::decode(&bytes).expect("is one")))
+                }
                 other => others.push(other),
             }
         }
@@ -86,13 +91,13 @@ fn large_map(partitions: u32) -> Arc<ClusterMap> {
     let config =
         KeyspaceConfig { partitions, ..KeyspaceConfig::new("papers".parse().expect("is a name"), 7) };
     let groups = ReplicaGroup::spread(&config, &node(1));
-    let create = Change::CreateKeyspace { id: KeyspaceId(1), config, groups: groups.into() };
-    let changes = vec![Change::PutNode(node(1)), Change::PutNode(node(2)), create];
+    let create = MapChange::CreateKeyspace { id: KeyspaceId(1), config, groups: groups.into() };
+    let changes = vec![MapChange::PutNode(node(1)), MapChange::PutNode(node(2)), create];
     let mut changes = changes;
     // Groups of no pattern, so that there is no shorter way to tell them.
     changes.extend((0..partitions.get()).step_by(2).map(|at| {
         let group = ReplicaGroup::of_one(PartitionEpoch(u64::from(at) + 2), InstanceId(1 + at / 2 % 2));
-        Change::SetGroup { keyspace: KeyspaceId(1), partition: PartitionId(at), group }
+        MapChange::SetGroup { keyspace: KeyspaceId(1), partition: PartitionId(at), group }
     }));
     let delta = MapDelta { from: MapEpoch(0), to: MapEpoch(50), changes };
     Arc::new(ClusterMap::default().apply(&delta).expect("is a map"))
@@ -103,26 +108,27 @@ fn a_map_that_fits_no_frame_comes_in_pieces_though_some_are_lost() {
     let map = large_map(1 << 16);
     let pieces = map.encode().len().div_ceil(PIECE_BYTES);
     assert!(pieces >= 3, "{pieces}");
-    let settings = Settings::new(1, CLUSTER, Incarnation(8), address("host-1:1"));
-    let mut host = Agent::open(Time(0), Settings { map: Arc::clone(&map), ..settings }).expect("opens").0;
+    let settings = AgentSettings::new(1, CLUSTER, Incarnation(8), address("host-1:1"));
+    let mut host =
+        Agent::open(Time(0), AgentSettings { map: Arc::clone(&map), ..settings }).expect("opens").0;
     let mut agent = alone(&["host-1:1"]);
     let mut told = 0u32;
     for round in 1..2_000 {
         let now = Time(round * 10_000);
-        for effect in agent.handle(now, Event::Tick) {
-            let Effect::Send { bytes, .. } = effect else { continue };
-            for effect in host.handle(now, Event::Received { bytes: &bytes }) {
-                let Effect::Send { to, bytes, .. } = effect else { continue };
+        for effect in agent.handle(now, AgentEvent::Tick) {
+            let AgentEffect::Send { bytes, .. } = effect else { continue };
+            for effect in host.handle(now, AgentEvent::Received { bytes: &bytes }) {
+                let AgentEffect::Send { to, bytes, .. } = effect else { continue };
                 assert!(bytes.len() <= AGENT_FRAME_BYTES_MAX);
                 told += 1;
                 if to == address("me:1") && !told.is_multiple_of(3u32) {
-                    let more = agent.handle(now, Event::Received { bytes: &bytes });
+                    let more = agent.handle(now, AgentEvent::Received { bytes: &bytes });
                     // The next piece is asked for at once; its answer comes with the next round's loss.
                     for effect in more {
-                        if let Effect::Send { bytes, .. } = effect {
-                            for effect in host.handle(now, Event::Received { bytes: &bytes }) {
-                                if let Effect::Send { bytes, .. } = effect {
-                                    agent.handle(now, Event::Received { bytes: &bytes });
+                        if let AgentEffect::Send { bytes, .. } = effect {
+                            for effect in host.handle(now, AgentEvent::Received { bytes: &bytes }) {
+                                if let AgentEffect::Send { bytes, .. } = effect {
+                                    agent.handle(now, AgentEvent::Received { bytes: &bytes });
                                 }
                             }
                         }
@@ -141,22 +147,22 @@ fn a_map_that_fits_no_frame_comes_in_pieces_though_some_are_lost() {
 fn a_node_of_another_cluster_is_told_so_and_ends_if_it_knows_nobody_else() {
     let mut nodes = formed(1, 0);
     let mut agent = alone(&["node-0:7400"]);
-    let other = Settings { contacts: vec![address("node-0:7400")], ..agent.settings().clone() };
-    let other = Settings { cluster: ClusterId([1; 16]), ..other };
+    let other = AgentSettings { contacts: vec![address("node-0:7400")], ..agent.settings().clone() };
+    let other = AgentSettings { cluster: ClusterId([1; 16]), ..other };
     agent = Agent::open(Time(0), other).expect("opens").0;
     let (sent, _) = until(&mut agent, 10_000);
     let bytes = sent[0].1.encode();
     let now = nodes.now;
     let host = nodes.machines[0].agent.as_mut().expect("runs");
-    let refused = host.handle(Time(now), Event::Received { bytes: &bytes });
+    let refused = host.handle(Time(now), AgentEvent::Received { bytes: &bytes });
     let told = refused.iter().find_map(|effect| match effect {
-        Effect::Send { to, bytes, .. } if *to == address("me:1") => Some(bytes.clone()),
+        AgentEffect::Send { to, bytes, .. } if *to == address("me:1") => Some(bytes.clone()),
         _ => None,
     });
     let told = told.expect("is told");
-    let ends = agent.handle(Time(20_000), Event::Received { bytes: &told });
-    let Some(Effect::Ended(why)) = ends.last() else { panic!("{ends:?}") };
-    assert_eq!(*why, Ended::OtherCluster { by: address("node-0:7400"), cluster: CLUSTER });
+    let ends = agent.handle(Time(20_000), AgentEvent::Received { bytes: &told });
+    let Some(AgentEffect::Ended(why)) = ends.last() else { panic!("{ends:?}") };
+    assert_eq!(*why, EndReason::OtherCluster { by: address("node-0:7400"), cluster: CLUSTER });
     assert!(why.to_string().contains("another cluster (0909"), "{why}");
 }
 
@@ -164,20 +170,20 @@ fn a_node_of_another_cluster_is_told_so_and_ends_if_it_knows_nobody_else() {
 fn a_node_that_does_not_know_its_cluster_learns_it_from_whom_it_asks() {
     let mut nodes = formed(1, 0);
     let agent = alone(&[]);
-    let settings = Settings { cluster: ClusterId::default(), ..agent.settings().clone() };
+    let settings = AgentSettings { cluster: ClusterId::default(), ..agent.settings().clone() };
     let contacts = vec![address("node-0:7400")];
-    let mut agent = Agent::open(Time(0), Settings { contacts, ..settings }).expect("opens").0;
+    let mut agent = Agent::open(Time(0), AgentSettings { contacts, ..settings }).expect("opens").0;
     let (sent, _) = until(&mut agent, 10_000);
-    assert!(matches!(sent[0].1.body, Body::MapWanted { .. }));
+    assert!(matches!(sent[0].1.body, AgentBody::MapWanted { .. }));
     let now = nodes.now;
     let host = nodes.machines[0].agent.as_mut().expect("runs");
-    let answers = host.handle(Time(now), Event::Received { bytes: &sent[0].1.encode() });
+    let answers = host.handle(Time(now), AgentEvent::Received { bytes: &sent[0].1.encode() });
     let answer = answers.iter().find_map(|effect| match effect {
-        Effect::Send { to, bytes, .. } if *to == address("me:1") => Some(bytes.clone()),
+        AgentEffect::Send { to, bytes, .. } if *to == address("me:1") => Some(bytes.clone()),
         _ => None,
     });
-    let effects = agent.handle(Time(20_000), Event::Received { bytes: &answer.expect("is answered") });
-    assert!(effects.contains(&Effect::Cluster(CLUSTER)), "{effects:?}");
+    let effects = agent.handle(Time(20_000), AgentEvent::Received { bytes: &answer.expect("is answered") });
+    assert!(effects.contains(&AgentEffect::Cluster(CLUSTER)), "{effects:?}");
 }
 
 #[test]
@@ -189,7 +195,7 @@ fn nobody_speaks_for_another_node_or_for_control() {
     let id = RequestId { origin: 77, number: 1 };
     let instance = map.nodes().nth(1).expect("is there").instances().next().expect("is there");
     let regroup = |by| {
-        Command::Regroup(Regroup {
+        ControlCommand::Regroup(Regroup {
             keyspace: KeyspaceId(1),
             partition: PartitionId(0),
             epoch: PartitionEpoch(1),
@@ -197,23 +203,25 @@ fn nobody_speaks_for_another_node_or_for_control() {
             step: GroupStep::Keep,
         })
     };
-    let held = Held { node: NodeId(2), incarnation: instance.incarnation, logs: Vec::new() };
+    let held = HeldLogs { node: NodeId(2), incarnation: instance.incarnation, logs: Vec::new() };
     for command in [
-        regroup(Asker::Control),
-        regroup(Asker::Instance(instance.id, instance.incarnation)),
-        Command::Held(held),
+        regroup(RegroupOrigin::Control),
+        regroup(RegroupOrigin::Instance(instance.id, instance.incarnation)),
+        ControlCommand::Held(held),
     ] {
-        let body = Body::Ask(Request { id, after: 0, command });
+        let body = AgentBody::Ask(CommandRequest { id, after: 0, command });
         let message = Message { cluster: CLUSTER, from: Some(address("stranger:1")), body };
         let host = nodes.machines[0].agent.as_mut().expect("runs");
-        let effects = host.handle(Time(now), Event::Received { bytes: &message.encode() });
+        let effects = host.handle(Time(now), AgentEvent::Received { bytes: &message.encode() });
         let answer = effects.iter().find_map(|effect| match effect {
-            Effect::Send { to, bytes, .. } if *to == address("stranger:1") => Message::decode(bytes).ok(),
+            AgentEffect::Send { to, bytes, .. } if *to == address("stranger:1") => {
+                Message::decode(bytes).ok()
+            }
             _ => None,
         });
         match answer.expect("is answered").body {
-            Body::Answer { told: Told::Decided(outcome), .. } => {
-                assert_eq!(outcome.result, Err(Refusal::NotControl));
+            AgentBody::Answer { told: ProposalAnswer::Decided(outcome), .. } => {
+                assert_eq!(outcome.result, Err(CommandRefusal::NotControl));
             }
             other => panic!("{other:?}"),
         }
@@ -225,7 +233,7 @@ fn a_copy_of_a_node_takes_its_place_once_it_is_gone_and_not_before() {
     let mut nodes = formed(3, 1);
     // The first goes on while another starts on a copy of its folder, at another address.
     let copy = nodes.copy(3);
-    nodes.at(nodes.now + 1, Happening::Start { at: copy });
+    nodes.at(nodes.now + 1, NodeHappening::Start { at: copy });
     nodes.run(nodes.now + 5 * SECOND);
     let joined = |nodes: &Nodes, at: usize| nodes.machines[at].agent.as_ref().is_some_and(Agent::has_joined);
     assert!(joined(&nodes, 3) && !joined(&nodes, copy));
@@ -294,16 +302,16 @@ fn managers_that_all_come_back_elsewhere_find_each_other_where_their_shells_say(
 }
 
 /// What the leader, which is machine 0, tells a start that asks from there.
-fn told_to_join(nodes: &mut Nodes, now: u64, number: u64, join: Join) -> Option<Told> {
+fn told_to_join(nodes: &mut Nodes, now: u64, number: u64, join: JoinNode) -> Option<ProposalAnswer> {
     let from = join.manager.clone();
     let id = RequestId { origin: 77, number };
-    let body = Body::Ask(Request { id, after: 0, command: Command::Join(join) });
+    let body = AgentBody::Ask(CommandRequest { id, after: 0, command: ControlCommand::Join(join) });
     let message = Message { cluster: CLUSTER, from: Some(from.clone()), body };
     let host = nodes.machines[0].agent.as_mut().expect("runs");
-    let effects = host.handle(Time(now), Event::Received { bytes: &message.encode() });
+    let effects = host.handle(Time(now), AgentEvent::Received { bytes: &message.encode() });
     effects.iter().find_map(|effect| match effect {
-        Effect::Send { to, bytes, .. } if *to == from => match Message::decode(bytes).ok()?.body {
-            Body::Answer { told, .. } => Some(told),
+        AgentEffect::Send { to, bytes, .. } if *to == from => match Message::decode(bytes).ok()?.body {
+            AgentBody::Answer { told, .. } => Some(told),
             _ => None,
         },
         _ => None,
@@ -317,7 +325,7 @@ fn a_start_in_place_of_a_process_that_answers_elsewhere_is_refused_after_a_while
         let mut nodes = formed(1, 1);
         let map = Arc::clone(&nodes.machines[0].map);
         let node = map.node(NodeId(node)).expect("is there");
-        let join = |manager: &str, incarnation| Join {
+        let join = |manager: &str, incarnation| JoinNode {
             node: Some(node.id()),
             replaces: node.incarnation(),
             incarnation: Incarnation(incarnation),
@@ -333,12 +341,12 @@ fn a_start_in_place_of_a_process_that_answers_elsewhere_is_refused_after_a_while
             number += 1;
             told_to_join(nodes, nodes.now + ms * 1_000, number, join)
         };
-        assert_eq!(ask(&mut nodes, 0, join("other:1", 70)), Some(Told::Busy));
-        assert_eq!(ask(&mut nodes, 8_000, join("other:1", 70)), Some(Told::Busy));
+        assert_eq!(ask(&mut nodes, 0, join("other:1", 70)), Some(ProposalAnswer::Busy));
+        assert_eq!(ask(&mut nodes, 8_000, join("other:1", 70)), Some(ProposalAnswer::Busy));
         // Each start has its own time.
-        assert_eq!(ask(&mut nodes, 9_000, join("other:1", 71)), Some(Told::Busy));
+        assert_eq!(ask(&mut nodes, 9_000, join("other:1", 71)), Some(ProposalAnswer::Busy));
         let told = ask(&mut nodes, 19_500, join("other:1", 71));
-        let Some(Told::Decided(outcome)) = told else { panic!("{told:?}") };
+        let Some(ProposalAnswer::Decided(outcome)) = told else { panic!("{told:?}") };
         let why = outcome.result.expect_err("is refused").to_string();
         assert!(why.contains("is served elsewhere") && why.contains("new-cluster"), "{why}");
     }
@@ -348,18 +356,18 @@ fn a_start_in_place_of_a_process_that_answers_elsewhere_is_refused_after_a_while
 fn an_operator_without_a_leader_is_answered_in_time_and_once() {
     let mut agent = alone(&["m:1", "m:2"]);
     for token in 0..300 {
-        let command = Command::RemoveNode(NodeId(1));
-        let effects = agent.handle(Time(1_000), Event::Operate { token, command });
-        let busy = Effect::Answered { token, result: Err(Unanswered::Busy) };
+        let command = ControlCommand::RemoveNode(NodeId(1));
+        let effects = agent.handle(Time(1_000), AgentEvent::Operate { token, command });
+        let busy = AgentEffect::Answered { token, result: Err(NoOutcome::Busy) };
         assert_eq!(effects.contains(&busy), token >= 256, "{token}");
     }
     let (sent, effects) = until(&mut agent, 9 * SECOND);
-    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Answered { .. })));
+    assert!(!effects.iter().any(|effect| matches!(effect, AgentEffect::Answered { .. })));
     let asked = |contact: &str| sent.iter().filter(|(to, _)| *to == address(contact)).count();
     assert!(asked("m:1") > 256 && asked("m:2") > 256, "{} and {}", asked("m:1"), asked("m:2"));
     let (_, effects) = until(&mut agent, 11 * SECOND);
     for token in 0..256 {
-        let told = Effect::Answered { token, result: Err(Unanswered::TimedOut) };
+        let told = AgentEffect::Answered { token, result: Err(NoOutcome::TimedOut) };
         assert_eq!(effects.iter().filter(|effect| **effect == told).count(), 1, "{token}");
     }
     assert!(agent.waits_for().expect("waits").contains("leader"));
@@ -367,22 +375,23 @@ fn an_operator_without_a_leader_is_answered_in_time_and_once() {
 
 /// What an agent sends on at one moment after it was told something: the asks among it.
 fn asks_after(agent: &mut Agent, now: Time, bytes: &[u8]) -> usize {
-    let told = agent.handle(now, Event::Received { bytes });
-    let sent = told.into_iter().chain(agent.handle(now, Event::Tick)).filter_map(|effect| match effect {
-        Effect::Send { bytes, .. } => Message::decode(&bytes).ok(),
-        _ => None,
-    });
-    sent.filter(|message| matches!(message.body, Body::Ask(_))).count()
+    let told = agent.handle(now, AgentEvent::Received { bytes });
+    let sent =
+        told.into_iter().chain(agent.handle(now, AgentEvent::Tick)).filter_map(|effect| match effect {
+            AgentEffect::Send { bytes, .. } => Message::decode(&bytes).ok(),
+            _ => None,
+        });
+    sent.filter(|message| matches!(message.body, AgentBody::Ask(_))).count()
 }
 
 #[test]
 fn an_answer_that_comes_again_has_nothing_asked_again() {
     let mut agent = alone(&["m:1", "m:2"]);
-    let command = Command::RemoveNode(NodeId(1));
-    let effects = agent.handle(Time(1_000), Event::Operate { token: 1, command });
+    let command = ControlCommand::RemoveNode(NodeId(1));
+    let effects = agent.handle(Time(1_000), AgentEvent::Operate { token: 1, command });
     let asked = effects.iter().rev().find_map(|effect| match effect {
-        Effect::Send { to, bytes, .. } => match Message::decode(bytes).expect("is one").body {
-            Body::Ask(request) => Some((to.clone(), request.id)),
+        AgentEffect::Send { to, bytes, .. } => match Message::decode(bytes).expect("is one").body {
+            AgentBody::Ask(request) => Some((to.clone(), request.id)),
             _ => None,
         },
         _ => None,
@@ -390,8 +399,8 @@ fn an_answer_that_comes_again_has_nothing_asked_again() {
     let (from, id) = asked.expect("asks somebody");
     let leader = address(if from == address("m:1") { "m:2" } else { "m:1" });
     let managers = [(1, from.clone()), (2, leader)].map(|(id, addr)| ManagerInfo { id: ManagerId(id), addr });
-    let news = News { mark: 1, managers: managers.to_vec(), leader: Some(ManagerId(2)) };
-    let body = Body::Answer { id, told: Told::NotLeader, news };
+    let news = ControlGroupNews { mark: 1, managers: managers.to_vec(), leader: Some(ManagerId(2)) };
+    let body = AgentBody::Answer { id, told: ProposalAnswer::NotLeader, news };
     let bytes = Message { cluster: CLUSTER, from: Some(from), body }.encode();
     assert_eq!(asks_after(&mut agent, Time(10_000), &bytes), 1, "it asks the one that leads");
     for _ in 0..10 {
@@ -410,20 +419,20 @@ fn what_an_instance_wants_again_is_asked_once_and_what_is_past_not_at_all() {
     let instance: InstanceId = node.instances().next().expect("is there").id;
     let (keyspace, partition, group) = map.partitions_of(instance).next().expect("holds something");
     let mut ask = |epoch, wish| {
-        let event = Event::InstanceAsks { instance, keyspace, partition, epoch, wish };
+        let event = AgentEvent::InstanceAsks { instance, keyspace, partition, epoch, wish };
         let effects = agent.handle(Time(nodes.now), event);
-        let asks = |effect: &&Effect| match effect {
-            Effect::Send { bytes, .. } => {
-                matches!(Message::decode(bytes), Ok(Message { body: Body::Ask(_), .. }))
+        let asks = |effect: &&AgentEffect| match effect {
+            AgentEffect::Send { bytes, .. } => {
+                matches!(Message::decode(bytes), Ok(Message { body: AgentBody::Ask(_), .. }))
             }
             _ => false,
         };
         effects.iter().filter(asks).count()
     };
-    assert_eq!(ask(group.epoch, Wish::Keep), 1);
-    assert_eq!(ask(group.epoch, Wish::Keep), 0, "is under way");
-    assert_eq!(ask(group.epoch, Wish::Remove(InstanceId(9))), 1, "wants something else now");
-    assert_eq!(ask(PartitionEpoch(group.epoch.get() - 1), Wish::Keep), 0, "is past");
+    assert_eq!(ask(group.epoch, GroupRequest::Keep), 1);
+    assert_eq!(ask(group.epoch, GroupRequest::Keep), 0, "is under way");
+    assert_eq!(ask(group.epoch, GroupRequest::Remove(InstanceId(9))), 1, "wants something else now");
+    assert_eq!(ask(PartitionEpoch(group.epoch.get() - 1), GroupRequest::Keep), 0, "is past");
 }
 
 #[test]
@@ -431,57 +440,58 @@ fn a_founder_waits_for_all_the_others_and_for_none_if_there_is_none() {
     let founders: Vec<ManagerInfo> =
         (1..=3).map(|id| ManagerInfo { id: ManagerId(id), addr: address(&format!("m-{id}:1")) }).collect();
     let open = |at: usize, founders: &[ManagerInfo]| {
-        let control = Control::Found { id: founders[at].id, founders: founders.to_vec(), places: Vec::new() };
-        let settings = Settings::new(1, CLUSTER, Incarnation(9 + at as u64), founders[at].addr.clone());
-        Agent::open(Time(0), Settings { control, ..settings }).expect("opens").0
+        let control =
+            ControlRole::Found { id: founders[at].id, founders: founders.to_vec(), places: Vec::new() };
+        let settings = AgentSettings::new(1, CLUSTER, Incarnation(9 + at as u64), founders[at].addr.clone());
+        Agent::open(Time(0), AgentSettings { control, ..settings }).expect("opens").0
     };
     let mut one = open(0, &founders);
     let (sent, effects) = until(&mut one, 3 * SECOND);
-    let waits = |effect: &Effect| matches!(effect, Effect::Noted(Notice::Waits(what)) if what.contains("m-2:1, m-3:1"));
+    let waits = |effect: &AgentEffect| matches!(effect, AgentEffect::Noted(LogNotice::Waits(what)) if what.contains("m-2:1, m-3:1"));
     assert!(one.manager().is_none() && effects.len() == 1 && waits(&effects[0]), "{effects:?}");
     assert!(one.waits_for().expect("waits").contains("m-2:1, m-3:1"));
     // The second is heard: not enough. The third: enough.
     let asks = sent.iter().find(|(to, _)| *to == founders[1].addr).expect("is asked").1.encode();
     for (at, is_founded) in [(1, false), (2, true)] {
         let mut other = open(at, &founders);
-        let answers = other.handle(Time(0), Event::Received { bytes: &asks });
+        let answers = other.handle(Time(0), AgentEvent::Received { bytes: &asks });
         for effect in answers {
-            if let Effect::Send { to, bytes, .. } = effect
+            if let AgentEffect::Send { to, bytes, .. } = effect
                 && to == founders[0].addr
             {
-                one.handle(Time(4 * SECOND), Event::Received { bytes: &bytes });
+                one.handle(Time(4 * SECOND), AgentEvent::Received { bytes: &bytes });
             }
         }
         assert_eq!(one.manager().is_some(), is_founded);
     }
-    assert!(open(0, &founders[..1]).handle(Time(0), Event::Tick).len() > 1);
+    assert!(open(0, &founders[..1]).handle(Time(0), AgentEvent::Tick).len() > 1);
     // Whoever has been here before has lost its log.
-    let control = Control::Found { id: founders[0].id, founders: founders.clone(), places: Vec::new() };
-    let settings = Settings::new(1, CLUSTER, Incarnation(9), founders[0].addr.clone());
-    let refused = Agent::open(Time(0), Settings { control, node: Some(NodeId(1)), ..settings });
+    let control = ControlRole::Found { id: founders[0].id, founders: founders.clone(), places: Vec::new() };
+    let settings = AgentSettings::new(1, CLUSTER, Incarnation(9), founders[0].addr.clone());
+    let refused = Agent::open(Time(0), AgentSettings { control, node: Some(NodeId(1)), ..settings });
     assert!(refused.err().expect("is refused").to_string().contains("lost"));
 }
 
 /// What it sends to this one, of effects.
-fn sent_to(effects: &[Effect], whom: &Address) -> Vec<Vec<u8>> {
+fn sent_to(effects: &[AgentEffect], whom: &Address) -> Vec<Vec<u8>> {
     let to_it = effects.iter().filter_map(|effect| match effect {
-        Effect::Send { to, bytes, .. } if to == whom => Some(bytes.clone()),
+        AgentEffect::Send { to, bytes, .. } if to == whom => Some(bytes.clone()),
         _ => None,
     });
     to_it.collect()
 }
 
 /// Gives what it is told, and what is answered to it, to the one and the other until neither says anything.
-fn exchange(now: Time, (one, other): (&mut Agent, &mut Agent), effects: &[Effect]) -> Vec<Effect> {
+fn exchange(now: Time, (one, other): (&mut Agent, &mut Agent), effects: &[AgentEffect]) -> Vec<AgentEffect> {
     let own = one.settings().manager.clone();
     let mut told = sent_to(effects, &other.settings().manager);
     let mut of_one = Vec::new();
     for _ in 0..20 {
-        let answers: Vec<Effect> =
-            told.iter().flat_map(|bytes| other.handle(now, Event::Received { bytes })).collect();
+        let answers: Vec<AgentEffect> =
+            told.iter().flat_map(|bytes| other.handle(now, AgentEvent::Received { bytes })).collect();
         let heard = sent_to(&answers, &own);
-        let effects: Vec<Effect> =
-            heard.iter().flat_map(|bytes| one.handle(now, Event::Received { bytes })).collect();
+        let effects: Vec<AgentEffect> =
+            heard.iter().flat_map(|bytes| one.handle(now, AgentEvent::Received { bytes })).collect();
         told = sent_to(&effects, &other.settings().manager);
         of_one.extend(effects);
     }
@@ -493,16 +503,17 @@ fn a_founder_whose_asks_were_lost_is_not_taken_for_one_that_lost_its_log() {
     let founders: Vec<ManagerInfo> =
         (1..=3).map(|id| ManagerInfo { id: ManagerId(id), addr: address(&format!("m-{id}:1")) }).collect();
     let open = |at: usize, incarnation: u64| {
-        let control = Control::Found { id: founders[at].id, founders: founders.clone(), places: Vec::new() };
-        let settings = Settings::new(1, CLUSTER, Incarnation(incarnation), founders[at].addr.clone());
-        Agent::open(Time(0), Settings { control, ..settings }).expect("opens").0
+        let control =
+            ControlRole::Found { id: founders[at].id, founders: founders.clone(), places: Vec::new() };
+        let settings = AgentSettings::new(1, CLUSTER, Incarnation(incarnation), founders[at].addr.clone());
+        Agent::open(Time(0), AgentSettings { control, ..settings }).expect("opens").0
     };
-    let tick = |agent: &mut Agent, now: Time| agent.handle(now, Event::Tick);
+    let tick = |agent: &mut Agent, now: Time| agent.handle(now, AgentEvent::Tick);
     let (mut one, mut two, mut three) = (open(0, 11), open(1, 12), open(2, 13));
     // All hear of each other but the first of the third: the second founds, then the first on its word.
     let asks = tick(&mut three, Time(1_000));
     for bytes in sent_to(&asks, &founders[1].addr) {
-        two.handle(Time(1_000), Event::Received { bytes: &bytes });
+        two.handle(Time(1_000), AgentEvent::Received { bytes: &bytes });
     }
     let asks = tick(&mut one, Time(2_000));
     exchange(Time(2_000), (&mut one, &mut two), &asks);
@@ -515,14 +526,14 @@ fn a_founder_whose_asks_were_lost_is_not_taken_for_one_that_lost_its_log() {
     // The first has not heard of the third by itself.
     let asks = tick(&mut three, Time(SECOND));
     let effects = exchange(Time(SECOND), (&mut three, &mut one), &asks);
-    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Ended(_))), "{effects:?}");
+    assert!(!effects.iter().any(|effect| matches!(effect, AgentEffect::Ended(_))), "{effects:?}");
     assert!(three.manager().is_some());
     // Another start of the third, without a log, has lost it.
     for by in [&mut one, &mut two] {
         let mut again = open(2, 14);
         let asks = tick(&mut again, Time(2 * SECOND));
         let effects = exchange(Time(2 * SECOND), (&mut again, by), &asks);
-        let lost = Effect::Ended(Ended::FoundedBefore { by: by.settings().manager.clone() });
+        let lost = AgentEffect::Ended(EndReason::FoundedBefore { by: by.settings().manager.clone() });
         assert!(effects.contains(&lost), "{effects:?}");
     }
 }
@@ -543,7 +554,7 @@ fn a_node_that_leaves_is_followed_at_once_also_if_it_leads() {
         let map =
             |nodes: &Nodes, at: usize| Arc::clone(nodes.machines[at].agent.as_ref().expect("runs").map());
         let node = nodes.machines[at].agent.as_ref().and_then(Agent::node).expect("has joined");
-        nodes.give(at, Event::Leave);
+        nodes.give(at, AgentEvent::Leave);
         let mut now = 6 * SECOND;
         while map(&nodes, at).node(node).expect("stays in the map").state() != NodeState::Down {
             now += 10_000;
@@ -569,7 +580,7 @@ fn a_leader_that_is_down_in_the_map_comes_back() {
         map.node(node).map(|known| (known.state(), known.incarnation()))
     };
     let (_, incarnation) = state(&nodes, leader).expect("is in the map");
-    nodes.operate(leader, Command::SetNodeState { node, incarnation, state: NodeState::Down });
+    nodes.operate(leader, ControlCommand::SetNodeState { node, incarnation, state: NodeState::Down });
     let mut now = 4 * SECOND;
     while state(&nodes, leader) != Some((NodeState::Down, incarnation)) {
         now += 10_000;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use zerohop_control::Time;
-use zerohop_control::agent::{Agent, Notice, Standing};
-use zerohop_control::command::{Command, ManagerId};
+use zerohop_control::agent::{Agent, ClusterStanding, LogNotice};
+use zerohop_control::command::{ControlCommand, ManagerId};
 use zerohop_placement::NodeState;
 use zerohop_wire::ids::NodeId;
 
 use crate::agents_alone::{formed, keyspace};
-use crate::support::nodes::{Happening, Nodes};
+use crate::support::nodes::{NodeHappening, Nodes};
 
 const SECOND: u64 = 1_000_000;
 
@@ -23,12 +23,12 @@ fn kill(nodes: &mut Nodes, at: usize) {
 }
 
 /// As it sees it now. All have started within the first moments, so that its clock is the world's, but for less than a second.
-fn standing(nodes: &Nodes, at: usize) -> Standing {
+fn standing(nodes: &Nodes, at: usize) -> ClusterStanding {
     agent(nodes, at).standing(Time(0))
 }
 
-fn lost(notices: &[Notice]) -> usize {
-    notices.iter().filter(|one| matches!(one, Notice::QuorumLost(_))).count()
+fn lost(notices: &[LogNotice]) -> usize {
+    notices.iter().filter(|one| matches!(one, LogNotice::QuorumLost(_))).count()
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn nodes_get_the_numbers_of_their_places_in_the_list_in_whatever_order_they_come
     // A node that was not in the list comes behind them.
     let mut nodes_late = Nodes::new(7, nodes.setting.clone());
     for at in (0..5).rev() {
-        nodes_late.at((5 - at as u64) * 300_000, Happening::Start { at });
+        nodes_late.at((5 - at as u64) * 300_000, NodeHappening::Start { at });
     }
     nodes_late.run(6 * SECOND);
     for at in 0..5 {
@@ -86,10 +86,10 @@ fn members_without_a_majority_and_nodes_without_a_leader_say_so_and_who_does_not
         assert!(seen.has_quorum && seen.leader.is_some() && seen.silent.is_empty(), "{at}: {seen:?}");
     }
     let notices = &nodes.machines[leader].noted;
-    assert!(notices.contains(&Notice::QuorumBack), "{notices:?}");
+    assert!(notices.contains(&LogNotice::QuorumBack), "{notices:?}");
     let gone = NodeId(others[1] as u32 + 1);
     assert!(
-        notices.iter().any(|one| matches!(one, Notice::Down { node, .. } if *node == gone)),
+        notices.iter().any(|one| matches!(one, LogNotice::Down { node, .. } if *node == gone)),
         "{notices:?}"
     );
 }
@@ -120,12 +120,12 @@ fn logs_tell_of_a_death_whose_decision_it_is_and_how_many_partitions_are_taken_o
     let mut taken = 0;
     for at in [leader, (leader + 2) % 3] {
         let notices = &nodes.machines[at].noted;
-        let down = Notice::Down { node, by: Some(NodeId(leader as u32 + 1)), is_own: at == leader };
+        let down = LogNotice::Down { node, by: Some(NodeId(leader as u32 + 1)), is_own: at == leader };
         assert_eq!(notices.iter().filter(|one| **one == down).count(), 1, "{notices:?}");
         let primaries: Vec<u32> = notices
             .iter()
             .filter_map(|one| match one {
-                Notice::Primaries { taken_over, of, .. } if *taken_over > 0 => {
+                LogNotice::Primaries { taken_over, of, .. } if *taken_over > 0 => {
                     assert_eq!(of, &[node]);
                     Some(*taken_over)
                 }
@@ -136,7 +136,8 @@ fn logs_tell_of_a_death_whose_decision_it_is_and_how_many_partitions_are_taken_o
         taken += primaries.iter().sum::<u32>();
     }
     assert_eq!(taken as usize, had);
-    let words = Notice::Primaries { taken_over: 85, of: vec![node], handed_over: 0, given_up: 0 }.to_string();
+    let words =
+        LogNotice::Primaries { taken_over: 85, of: vec![node], handed_over: 0, given_up: 0 }.to_string();
     assert!(words.contains("85 partitions"), "{words}");
 }
 
@@ -146,12 +147,12 @@ fn a_change_of_leader_is_told_by_all() {
     let leader = nodes.leader().expect("leads");
     let next = (leader + 1) % 3;
     let id = ManagerId(next as u64 + 1);
-    nodes.give(leader, zerohop_control::agent::Event::TransferLeadership(id));
-    nodes.operate(next, Command::DropKeyspace(zerohop_wire::ids::KeyspaceId(77)));
+    nodes.give(leader, zerohop_control::agent::AgentEvent::TransferLeadership(id));
+    nodes.operate(next, ControlCommand::DropKeyspace(zerohop_wire::ids::KeyspaceId(77)));
     nodes.run(8 * SECOND);
     assert_eq!(nodes.leader(), Some(next));
     for at in 0..4 {
-        let leads = |one: &Notice| matches!(one, Notice::Leads { node, .. } if *node == Some(NodeId(next as u32 + 1)));
+        let leads = |one: &LogNotice| matches!(one, LogNotice::Leads { node, .. } if *node == Some(NodeId(next as u32 + 1)));
         let notices = &nodes.machines[at].noted;
         assert_eq!(notices.iter().filter(|one| leads(one)).count(), 1, "{at}: {notices:?}");
     }

@@ -1,15 +1,18 @@
 //! Managers and gossip together: a node dies, and within two seconds its partitions have other primaries; later its copies
-//! are made anew.
+//! are made again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use zerohop_control::Time;
 use zerohop_control::command::{
-    Asker, Command, GroupStep, Join, ManagerId, ManagerInfo, Outcome, Regroup, Request, RequestId,
+    CommandOutcome, CommandRequest, ControlCommand, GroupStep, JoinNode, ManagerId, ManagerInfo, Regroup,
+    RegroupOrigin, RequestId,
 };
 use zerohop_control::gossip::{Gossip, GossipEffect, GossipSettings, Name};
-use zerohop_control::manager::{Answer, Effect, Event, LeadSettings, Manager, Settings};
+use zerohop_control::manager::{
+    LeadSettings, ManagerEffect, ManagerEvent, ManagerSettings, RaftManager, RequestAnswer,
+};
 use zerohop_placement::{
     Address, ClusterMap, Grant, GroupState, KeyspaceConfig, NodeState, PartitionCount, Permissions,
     TokenEntry,
@@ -20,21 +23,21 @@ use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId};
 const NODES: usize = 5;
 const MANAGERS: usize = 3;
 
-enum Item {
+enum LedEvent {
     Manager { to: usize, from: ManagerId, bytes: Vec<u8> },
     Gossip { to: usize, bytes: Vec<u8> },
     Persisted { at: usize, number: u64 },
 }
 
 /// Node `n` of the map is at place `n - 1`; the first places have managers.
-struct Cluster {
+struct LedCluster {
     now: u64,
     order: u64,
-    agenda: BTreeMap<(u64, u64), Item>,
-    managers: Vec<Option<Manager>>,
+    agenda: BTreeMap<(u64, u64), LedEvent>,
+    managers: Vec<Option<RaftManager>>,
     gossips: Vec<Option<Gossip>>,
     map: Arc<ClusterMap>,
-    answers: BTreeMap<u64, Answer>,
+    answers: BTreeMap<u64, RequestAnswer>,
     asked: u64,
     loss_per_mille: u64,
     random: u64,
@@ -47,18 +50,18 @@ struct Cluster {
 /// What ends a message of a manager that can read entries of several requests: field 16, the number 1.
 const READS_BATCHES: [u8; 3] = [0x80, 1, 1];
 
-impl Cluster {
-    fn new(seed: u64, loss_per_mille: u64) -> Cluster {
+impl LedCluster {
+    fn new(seed: u64, loss_per_mille: u64) -> LedCluster {
         let founders: Vec<ManagerInfo> = (0..MANAGERS)
             .map(|at| ManagerInfo { id: ManagerId(at as u64 + 1), addr: address(at, 0) })
             .collect();
         let lead = LeadSettings { replace_after_ms: 3_000, ..LeadSettings::default() };
         let open = |founder: &ManagerInfo| {
-            let settings = Settings { lead, ..Settings::new(seed << 8 | founder.id.0) };
-            let log = Manager::found(founder.id, &founders);
-            Some(Manager::open(Time(0), &log, settings).expect("opens").0)
+            let settings = ManagerSettings { lead, ..ManagerSettings::new(seed << 8 | founder.id.0) };
+            let log = RaftManager::found(founder.id, &founders);
+            Some(RaftManager::open(Time(0), &log, settings).expect("opens").0)
         };
-        let mut cluster = Cluster {
+        let mut cluster = LedCluster {
             now: 0,
             order: 0,
             agenda: BTreeMap::new(),
@@ -75,7 +78,7 @@ impl Cluster {
         cluster.run(3_000_000);
         for at in 0..NODES {
             let incarnation = Incarnation(at as u64 + 100);
-            let join = Join {
+            let join = JoinNode {
                 node: None,
                 replaces: Incarnation(0),
                 incarnation,
@@ -86,7 +89,7 @@ impl Cluster {
                 intact: true,
                 closed: false,
             };
-            let done = cluster.ask(Command::Join(join)).result.expect("joins");
+            let done = cluster.ask(ControlCommand::Join(join)).result.expect("joins");
             assert_eq!(done.number, at as u64 + 1);
             let name = Name { node: NodeId(at as u32 + 1), incarnation, since: done.epoch, renewals: 0 };
             let seed = seed << 8 | at as u64 | 1 << 7;
@@ -96,7 +99,7 @@ impl Cluster {
             partitions: PartitionCount::new(64).expect("is a power of two"),
             ..KeyspaceConfig::new("papers".parse().expect("is a name"), seed)
         };
-        cluster.ask(Command::CreateKeyspace(config)).result.expect("is made");
+        cluster.ask(ControlCommand::CreateKeyspace(config)).result.expect("is made");
         cluster.run(cluster.now + 2_000_000);
         cluster
     }
@@ -108,14 +111,14 @@ impl Cluster {
     }
 
     fn leader(&self) -> Option<usize> {
-        let leads = |one: &Option<Manager>| one.as_ref().and_then(Manager::leading);
+        let leads = |one: &Option<RaftManager>| one.as_ref().and_then(RaftManager::leading);
         (0..MANAGERS)
             .filter(|at| leads(&self.managers[*at]).is_some())
             .max_by_key(|at| leads(&self.managers[*at]))
     }
 
     /// Asks whoever leads until it is decided.
-    fn ask(&mut self, command: Command) -> Outcome {
+    fn ask(&mut self, command: ControlCommand) -> CommandOutcome {
         let number = self.asked + 1;
         for _ in 0..100 {
             self.asked += 1;
@@ -123,10 +126,16 @@ impl Cluster {
             if let Some(at) = self.leader() {
                 let id = RequestId { origin: 7, number };
                 let after = self.managers[at].as_ref().expect("leads").state().mark();
-                self.give(at, Event::Ask { token, request: Request { id, after, command: command.clone() } });
+                self.give(
+                    at,
+                    ManagerEvent::Ask {
+                        token,
+                        request: CommandRequest { id, after, command: command.clone() },
+                    },
+                );
             }
             self.run(self.now + 100_000);
-            if let Some(Answer::Decided(outcome)) = self.answers.remove(&token) {
+            if let Some(RequestAnswer::Decided(outcome)) = self.answers.remove(&token) {
                 return outcome;
             }
         }
@@ -135,7 +144,7 @@ impl Cluster {
 
     fn run(&mut self, until: u64) {
         loop {
-            let manager = |one: &Option<Manager>| one.as_ref().map_or(u64::MAX, |one| one.wake_at().0);
+            let manager = |one: &Option<RaftManager>| one.as_ref().map_or(u64::MAX, |one| one.wake_at().0);
             let gossip = |one: &Option<Gossip>| one.as_ref().map_or(u64::MAX, |one| one.wake_at().0);
             let (mut due, mut at) = (u64::MAX, 0);
             for (place, wake) in
@@ -154,18 +163,18 @@ impl Cluster {
             if item <= due {
                 let Some((_, item)) = self.agenda.pop_first() else { return };
                 match item {
-                    Item::Manager { to, from, bytes } => {
-                        self.give(to, Event::Received { from, bytes: &bytes })
+                    LedEvent::Manager { to, from, bytes } => {
+                        self.give(to, ManagerEvent::Received { from, bytes: &bytes })
                     }
-                    Item::Persisted { at, number } => self.give(at, Event::Persisted(number)),
-                    Item::Gossip { to, bytes } => {
+                    LedEvent::Persisted { at, number } => self.give(at, ManagerEvent::Persisted(number)),
+                    LedEvent::Gossip { to, bytes } => {
                         let now = Time(self.now);
                         let effects = self.gossips[to].as_mut().map(|one| one.receive(now, &bytes));
                         self.gossiped(to, effects.unwrap_or_default());
                     }
                 }
             } else if at < MANAGERS {
-                self.give(at, Event::Tick);
+                self.give(at, ManagerEvent::Tick);
             } else {
                 let at = at - MANAGERS;
                 let (now, map) = (Time(self.now), Arc::clone(&self.map));
@@ -175,7 +184,7 @@ impl Cluster {
         }
     }
 
-    fn later(&mut self, most: u64, item: Item) {
+    fn later(&mut self, most: u64, item: LedEvent) {
         let delay = 100 + self.draw(most);
         self.order += 1;
         self.agenda.insert((self.now + delay, self.order), item);
@@ -185,23 +194,23 @@ impl Cluster {
         self.draw(1000) < self.loss_per_mille
     }
 
-    fn give(&mut self, at: usize, event: Event<'_>) {
+    fn give(&mut self, at: usize, event: ManagerEvent<'_>) {
         let Some(manager) = self.managers[at].as_mut() else { return };
         let from = manager.id();
         for effect in manager.handle(Time(self.now), event) {
             match effect {
-                Effect::Persist { number, .. } if self.stuck != Some(at) => {
-                    self.later(1_000, Item::Persisted { at, number })
+                ManagerEffect::Persist { number, .. } if self.stuck != Some(at) => {
+                    self.later(1_000, LedEvent::Persisted { at, number })
                 }
-                Effect::Send { to, mut bytes } if !self.lost() => {
+                ManagerEffect::Send { to, mut bytes } if !self.lost() => {
                     if self.of_before == Some(at) {
                         let length = bytes.strip_suffix(&READS_BATCHES).expect("says what it reads").len();
                         bytes.truncate(length);
                     }
-                    self.later(2_000, Item::Manager { to: to.0 as usize - 1, from, bytes });
+                    self.later(2_000, LedEvent::Manager { to: to.0 as usize - 1, from, bytes });
                 }
-                Effect::Answer { token, answer } => drop(self.answers.insert(token, answer)),
-                Effect::MapChanged(delta) if delta.from == self.map.epoch() => {
+                ManagerEffect::Answer { token, answer } => drop(self.answers.insert(token, answer)),
+                ManagerEffect::MapChanged(delta) if delta.from == self.map.epoch() => {
                     self.map = Arc::new(self.map.apply(&delta).expect("follows"));
                 }
                 _ => {}
@@ -213,10 +222,10 @@ impl Cluster {
         for effect in effects {
             match effect {
                 GossipEffect::Send { to, bytes } if !self.lost() => {
-                    self.later(2_000, Item::Gossip { to: to.get() as usize - 1, bytes });
+                    self.later(2_000, LedEvent::Gossip { to: to.get() as usize - 1, bytes });
                 }
                 GossipEffect::Verdict { node, incarnation, alive } if at < MANAGERS => {
-                    self.give(at, Event::Verdict { node, incarnation, alive });
+                    self.give(at, ManagerEvent::Verdict { node, incarnation, alive });
                 }
                 _ => {}
             }
@@ -240,22 +249,22 @@ impl Cluster {
     }
 
     /// Every primary asks at the leader that the group be kept. Gives the requests with their tokens.
-    fn keep_all(&mut self, leader: usize) -> Vec<(u64, Request)> {
+    fn keep_all(&mut self, leader: usize) -> Vec<(u64, CommandRequest)> {
         let mut asked = Vec::new();
         let after = self.managers[leader].as_ref().expect("leads").state().mark();
         for (keyspace, found) in self.map.keyspaces() {
             for (partition, group) in found.groups() {
                 let incarnation = self.map.instance(group.primary).expect("is in the map").incarnation;
-                let by = Asker::Instance(group.primary, incarnation);
+                let by = RegroupOrigin::Instance(group.primary, incarnation);
                 let (epoch, step) = (group.epoch, GroupStep::Keep);
-                let command = Command::Regroup(Regroup { keyspace, partition, epoch, by, step });
+                let command = ControlCommand::Regroup(Regroup { keyspace, partition, epoch, by, step });
                 self.asked += 1;
                 let id = RequestId { origin: 9, number: self.asked };
-                asked.push((self.asked, Request { id, after, command }));
+                asked.push((self.asked, CommandRequest { id, after, command }));
             }
         }
         for (token, request) in asked.clone() {
-            self.give(leader, Event::Ask { token, request });
+            self.give(leader, ManagerEvent::Ask { token, request });
         }
         asked
     }
@@ -280,8 +289,8 @@ impl Cluster {
                     && let Some(ready) = ready
                 {
                     let incarnation = self.map.instance(group.primary).expect("is in the map").incarnation;
-                    let by = Asker::Instance(group.primary, incarnation);
-                    asked.push(Command::Regroup(Regroup {
+                    let by = RegroupOrigin::Instance(group.primary, incarnation);
+                    asked.push(ControlCommand::Regroup(Regroup {
                         keyspace,
                         partition,
                         epoch: group.epoch,
@@ -296,7 +305,10 @@ impl Cluster {
             self.asked += 1;
             let after = self.managers[leader].as_ref().expect("leads").state().mark();
             let id = RequestId { origin: 8, number: self.asked };
-            self.give(leader, Event::Ask { token: self.asked, request: Request { id, after, command } });
+            self.give(
+                leader,
+                ManagerEvent::Ask { token: self.asked, request: CommandRequest { id, after, command } },
+            );
         }
     }
 }
@@ -309,7 +321,7 @@ fn address(at: usize, instance: usize) -> Address {
 fn a_dead_primary_is_followed_within_two_seconds_also_if_the_leader_dies_with_it() {
     let mut longest = 0;
     for (seed, loss) in [(1, 0), (2, 0), (3, 50), (4, 50), (5, 100), (6, 100), (7, 0), (8, 100)] {
-        let mut cluster = Cluster::new(seed, loss);
+        let mut cluster = LedCluster::new(seed, loss);
         let leader = cluster.leader().expect("somebody leads");
         let victim = if seed % 2 == 0 { leader } else { NODES - 1 };
         assert!(cluster.primaries_on(victim) > 0);
@@ -334,20 +346,20 @@ fn a_dead_primary_is_followed_within_two_seconds_also_if_the_leader_dies_with_it
 #[test]
 fn a_leader_whose_disk_takes_nothing_has_another_lead() {
     for seed in 21..25 {
-        let mut cluster = Cluster::new(seed, 0);
+        let mut cluster = LedCluster::new(seed, 0);
         let leader = cluster.leader().expect("somebody leads");
         cluster.stuck = Some(leader);
         let began = cluster.now;
         let config = KeyspaceConfig::new("letters".parse().expect("is a name"), seed);
-        cluster.ask(Command::CreateKeyspace(config)).result.expect("is made");
+        cluster.ask(ControlCommand::CreateKeyspace(config)).result.expect("is made");
         assert_ne!(cluster.leader(), Some(leader), "seed {seed}");
         assert!(cluster.now - began < 3_000_000, "seed {seed}: after {} us", cluster.now - began);
     }
 }
 
 #[test]
-fn what_a_dead_node_held_is_made_anew_after_a_while() {
-    let mut cluster = Cluster::new(11, 20);
+fn what_a_dead_node_held_is_made_again_after_a_while() {
+    let mut cluster = LedCluster::new(11, 20);
     cluster.kill(4);
     for _ in 0..200 {
         cluster.run(cluster.now + 100_000);
@@ -361,12 +373,12 @@ fn what_a_dead_node_held_is_made_anew_after_a_while() {
             assert!(!members.contains(&4), "{partition}: {group:?}");
         }
     }
-    cluster.ask(Command::RemoveNode(NodeId(5))).result.expect("holds nothing any more");
+    cluster.ask(ControlCommand::RemoveNode(NodeId(5))).result.expect("holds nothing any more");
 }
 
 #[test]
 fn changes_of_groups_asked_for_at_once_are_one_change_of_the_map_if_every_manager_can_read_that() {
-    let mut cluster = Cluster::new(31, 0);
+    let mut cluster = LedCluster::new(31, 0);
     let leader = cluster.leader().expect("somebody leads");
     // The first is proposed at once, and the others together.
     for (of_before, changes) in [(None, 2), (Some((leader + 1) % MANAGERS), 64), (None, 2)] {
@@ -379,7 +391,9 @@ fn changes_of_groups_asked_for_at_once_are_one_change_of_the_map_if_every_manage
         let raised: Vec<u64> = groups.iter().map(|epoch| epoch + 1).collect();
         assert_eq!(cluster.epochs_of_groups(), raised);
         for (token, _) in asked {
-            assert!(matches!(&cluster.answers[&token], Answer::Decided(outcome) if outcome.result.is_ok()));
+            assert!(
+                matches!(&cluster.answers[&token], RequestAnswer::Decided(outcome) if outcome.result.is_ok())
+            );
         }
     }
 }
@@ -389,7 +403,7 @@ fn changes_of_groups_asked_for_at_once_are_one_change_of_the_map_if_every_manage
 fn a_leader_that_dies_over_a_batch_leaves_all_of_it_or_nothing() {
     let mut seen = [0, 0];
     for moment in 0..24 {
-        let mut cluster = Cluster::new(40 + moment, 0);
+        let mut cluster = LedCluster::new(40 + moment, 0);
         let leader = cluster.leader().expect("somebody leads");
         let (epoch, before) = (cluster.map.epoch().get(), cluster.epochs_of_groups());
         let asked = cluster.keep_all(leader);
@@ -403,11 +417,13 @@ fn a_leader_that_dies_over_a_batch_leaves_all_of_it_or_nothing() {
         let heir = cluster.leader().expect("somebody leads");
         for (token, request) in &asked {
             let request = request.clone();
-            cluster.give(heir, Event::Ask { token: *token, request });
+            cluster.give(heir, ManagerEvent::Ask { token: *token, request });
         }
         cluster.run(cluster.now + 1_000_000);
         for (token, _) in asked {
-            assert!(matches!(&cluster.answers[&token], Answer::Decided(outcome) if outcome.result.is_ok()));
+            assert!(
+                matches!(&cluster.answers[&token], RequestAnswer::Decided(outcome) if outcome.result.is_ok())
+            );
         }
         let once: Vec<u64> = before.iter().map(|epoch| epoch + 1).collect();
         assert_eq!(cluster.epochs_of_groups(), once, "moment {moment}");
@@ -416,16 +432,16 @@ fn a_leader_that_dies_over_a_batch_leaves_all_of_it_or_nothing() {
     assert!(seen.iter().all(|count| *count > 0), "it died always before, or always after: {seen:?}");
 }
 
-/// A log in which changes of groups stand together is read at a start, and by who founds the control group anew from it.
+/// A log in which changes of groups stand together is read at a start, and by who founds the control group again from it.
 #[test]
 fn a_log_with_a_batch_in_it_is_gone_on_with() {
     let founder = ManagerInfo { id: ManagerId(1), addr: address(0, 0) };
-    let mut log = Manager::found(founder.id, std::slice::from_ref(&founder));
-    let settings = Settings { leads_alone: false, ..Settings::new(3) };
-    let (mut manager, _) = Manager::open(Time(0), &log, settings).expect("opens");
+    let mut log = RaftManager::found(founder.id, std::slice::from_ref(&founder));
+    let settings = ManagerSettings { leads_alone: false, ..ManagerSettings::new(3) };
+    let (mut manager, _) = RaftManager::open(Time(0), &log, settings).expect("opens");
     let mut now = Time(1_000_000);
-    let mut give = |event: Option<Event<'_>>| {
-        if let Some(Event::Tick) = event {
+    let mut give = |event: Option<ManagerEvent<'_>>| {
+        if let Some(ManagerEvent::Tick) = event {
             now = now.after_ms(1_000);
         }
         let mut effects = match event {
@@ -434,12 +450,12 @@ fn a_log_with_a_batch_in_it_is_gone_on_with() {
         };
         while !effects.is_empty() {
             for effect in std::mem::take(&mut effects) {
-                if let Effect::Persist { number, bytes, replace } = effect {
+                if let ManagerEffect::Persist { number, bytes, replace } = effect {
                     if replace {
                         log.clear();
                     }
                     log.extend(bytes);
-                    effects.extend(manager.handle(now, Event::Persisted(number)));
+                    effects.extend(manager.handle(now, ManagerEvent::Persisted(number)));
                 }
             }
         }
@@ -448,9 +464,9 @@ fn a_log_with_a_batch_in_it_is_gone_on_with() {
     give(None);
     let ask = |number, command| {
         let id = RequestId { origin: 7, number };
-        Some(Event::Ask { token: number, request: Request { id, after: 0, command } })
+        Some(ManagerEvent::Ask { token: number, request: CommandRequest { id, after: 0, command } })
     };
-    let join = Join {
+    let join = JoinNode {
         node: None,
         replaces: Incarnation(0),
         incarnation: Incarnation(1),
@@ -461,58 +477,58 @@ fn a_log_with_a_batch_in_it_is_gone_on_with() {
         intact: true,
         closed: false,
     };
-    give(ask(1, Command::Join(join)));
+    give(ask(1, ControlCommand::Join(join)));
     let config = KeyspaceConfig::new("papers".parse().expect("is a name"), 7);
-    let map = give(ask(2, Command::CreateKeyspace(config.fitted_to(1))));
+    let map = give(ask(2, ControlCommand::CreateKeyspace(config.fitted_to(1))));
     for (number, (keyspace, found)) in (3..).zip(map.keyspaces()) {
         for (partition, group) in found.groups() {
             let number = number + u64::from(partition.get());
-            let (epoch, by) = (group.epoch, Asker::Instance(group.primary, Incarnation(1)));
+            let (epoch, by) = (group.epoch, RegroupOrigin::Instance(group.primary, Incarnation(1)));
             let step = GroupStep::Keep;
-            give(ask(number, Command::Regroup(Regroup { keyspace, partition, epoch, by, step })));
+            give(ask(number, ControlCommand::Regroup(Regroup { keyspace, partition, epoch, by, step })));
         }
     }
-    let last = give(Some(Event::Tick));
+    let last = give(Some(ManagerEvent::Tick));
     let groups = last.keyspaces().flat_map(|(_, keyspace)| keyspace.groups()).count();
     assert_eq!(last.epoch().get() - map.epoch().get(), 2, "{groups} groups");
     assert!(groups > 2 && manager.counters().batches == 1);
-    let (mut again, good) = Manager::open(Time(0), &log, settings).expect("opens");
+    let (mut again, good) = RaftManager::open(Time(0), &log, settings).expect("opens");
     assert_eq!(good, log.len());
     // It leads, and what it has in its log is decided, once that is on its disk.
     for effect in again.take_effects() {
-        if let Effect::Persist { number, .. } = effect {
-            again.handle(Time(0), Event::Persisted(number));
+        if let ManagerEffect::Persist { number, .. } = effect {
+            again.handle(Time(0), ManagerEvent::Persisted(number));
         }
     }
     assert!(*again.map() == last, "epoch {}", again.map().epoch());
-    let (_, known, _) = Manager::found_anew(&log, NodeId(1)).expect("is founded anew");
+    let (_, known, _) = RaftManager::found_again(&log, NodeId(1)).expect("is founded again");
     assert!(*known.map() == last, "epoch {}", known.map().epoch());
 }
 
 /// When the tokens of these tests expire, in milliseconds since 1970.
 const EXPIRES_MS: u64 = 1_800_000_000_000;
 
-impl Cluster {
+impl LedCluster {
     fn put_token(&mut self) {
         let grant = Grant { keyspace: KeyspaceId::NONE, permissions: Permissions::ALL };
         let token = TokenEntry::new(9, "robot".parse().expect("is a name"), vec![grant]).expect("is one");
-        self.ask(Command::PutToken(token.until(EXPIRES_MS))).result.expect("is put");
+        self.ask(ControlCommand::PutToken(token.until(EXPIRES_MS))).result.expect("is put");
     }
 
     fn tell_time(&mut self, at: usize, unix_ms: u64) {
-        self.give(at, Event::Clock { unix_ms });
+        self.give(at, ManagerEvent::Clock { unix_ms });
         self.run(self.now + 1_000_000);
     }
 
     /// Who waits for the time of day.
     fn want_clocks(&self) -> Vec<usize> {
-        let wants = |at: &usize| self.managers[*at].as_ref().is_some_and(Manager::wants_clock);
+        let wants = |at: &usize| self.managers[*at].as_ref().is_some_and(RaftManager::wants_clock);
         (0..MANAGERS).filter(wants).collect()
     }
 
     /// What all managers that are up know of the token; they agree.
     fn token(&self) -> Result<(), AuthFault> {
-        let known = |one: &Manager| one.map().token(9).map(|_| ());
+        let known = |one: &RaftManager| one.map().token(9).map(|_| ());
         let mut all: Vec<_> = self.managers.iter().flatten().map(known).collect();
         all.dedup();
         assert_eq!(all.len(), 1, "they do not agree: {all:?}");
@@ -522,7 +538,7 @@ impl Cluster {
 
 #[test]
 fn a_token_expires_by_the_clock_of_the_leader_alone_and_for_ever() {
-    let mut cluster = Cluster::new(31, 0);
+    let mut cluster = LedCluster::new(31, 0);
     assert_eq!(cluster.want_clocks(), Vec::<usize>::new());
     cluster.put_token();
     let leader = cluster.leader().expect("somebody leads");
@@ -533,7 +549,7 @@ fn a_token_expires_by_the_clock_of_the_leader_alone_and_for_ever() {
     }
     cluster.tell_time(leader, EXPIRES_MS - 1);
     assert_eq!(cluster.token(), Ok(()));
-    // Another leads, whose clock is behind: the time begins anew for nobody.
+    // Another leads, whose clock is behind: the time begins again for nobody.
     cluster.kill(leader);
     cluster.run(cluster.now + 3_000_000);
     let next = cluster.leader().expect("another leads");
@@ -552,16 +568,16 @@ fn a_token_expires_by_the_clock_of_the_leader_alone_and_for_ever() {
 fn what_a_leader_decided_of_a_token_in_its_last_moment_is_known_to_all_or_to_nobody() {
     let mut expired = 0;
     for seed in 41..53 {
-        let mut cluster = Cluster::new(seed, 0);
+        let mut cluster = LedCluster::new(seed, 0);
         cluster.put_token();
         let leader = cluster.leader().expect("somebody leads");
-        cluster.give(leader, Event::Clock { unix_ms: EXPIRES_MS });
+        cluster.give(leader, ManagerEvent::Clock { unix_ms: EXPIRES_MS });
         // Its word is on the way to both others, to one, or to nobody.
         let lives_us = cluster.draw(3_000);
         cluster.run(cluster.now + lives_us);
-        cluster
-            .agenda
-            .retain(|_, item| !matches!(item, Item::Manager { from, .. } if from.0 as usize - 1 == leader));
+        cluster.agenda.retain(
+            |_, item| !matches!(item, LedEvent::Manager { from, .. } if from.0 as usize - 1 == leader),
+        );
         cluster.kill(leader);
         cluster.run(cluster.now + 3_000_000);
         let next = cluster.leader().expect("another leads");

@@ -1,10 +1,10 @@
 //! An event that concerns a node is a few changes of the map, however many groups it concerns.
 
-use zerohop_control::command::Command;
+use zerohop_control::command::ControlCommand;
 use zerohop_placement::{ClusterMap, GroupState, KeyspaceConfig, NodeState, PartitionCount};
 use zerohop_wire::ids::InstanceId;
 
-use crate::support::nodes::{Happening, Nodes, Setting};
+use crate::support::nodes::{NodeHappening, Nodes, Setting};
 
 const SECOND: u64 = 1_000_000;
 const FOREVER: u64 = 1 << 50;
@@ -46,14 +46,14 @@ fn four_nodes(seed: u64) -> Nodes {
     };
     let mut nodes = Nodes::new(seed, setting);
     for at in 0..4 {
-        nodes.at(at as u64 * 30_000, Happening::Start { at });
+        nodes.at(at as u64 * 30_000, NodeHappening::Start { at });
     }
     nodes.run(4 * SECOND);
     for (name, partitions) in [("papers", 256), ("letters", 64)] {
         let name = name.parse().expect("is a name");
         let partitions = PartitionCount::new(partitions).expect("is a power of two");
         let config = KeyspaceConfig { partitions, ..KeyspaceConfig::new(name, seed) };
-        nodes.operate(0, Command::CreateKeyspace(config));
+        nodes.operate(0, ControlCommand::CreateKeyspace(config));
     }
     nodes.run(20 * SECOND);
     assert!(all_are_served(map_of(&nodes)));
@@ -94,9 +94,9 @@ fn a_node_of_four_that_is_lost_is_a_handful_of_changes_of_the_map_for_320_groups
             is_victim_in(nodes, NodeState::Down) && all_are_served(map_of(nodes))
         });
         assert!(lost <= 8, "seed {seed}: {lost} changes of the map until all groups are served");
-        // Its copies are made anew elsewhere: a few steps of each group, 16 groups at a time, all in one plan's change.
-        let copied = changes_until(&mut nodes, "made anew", |nodes| on_victim(nodes) == 0);
-        assert!(copied <= 80, "seed {seed}: {copied} changes of the map until its copies are made anew");
+        // Its copies are made again elsewhere: a few steps of each group, 16 groups at a time, all in one plan's change.
+        let copied = changes_until(&mut nodes, "made again", |nodes| on_victim(nodes) == 0);
+        assert!(copied <= 80, "seed {seed}: {copied} changes of the map until its copies are made again");
     }
 }
 

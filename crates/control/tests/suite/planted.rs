@@ -3,7 +3,7 @@
 
 use zerohop_control::planted::{Bug, plant};
 
-use crate::support::world::World;
+use crate::support::world::ManagerWorld;
 
 /// Seeds within which each bug must be found.
 const SEEDS: u64 = 60;
@@ -12,7 +12,7 @@ fn found(bug: Bug) -> Option<(u64, String)> {
     plant(Some(bug));
     let found = (0..SEEDS).find_map(|seed| {
         // A broken promise may break an assertion before a checker sees it.
-        let played = std::panic::catch_unwind(|| World::new(seed).play().checker.violations);
+        let played = std::panic::catch_unwind(|| ManagerWorld::new(seed).play().checker.violations);
         let violations = played.unwrap_or_else(|_| vec!["an assertion broke".to_owned()]);
         violations.into_iter().next().map(|what| (seed, what))
     });
@@ -29,7 +29,7 @@ fn every_planted_bug_is_found() {
 #[test]
 fn nothing_is_found_without_a_bug() {
     for seed in 100..110 {
-        let world = World::new(seed).play();
+        let world = ManagerWorld::new(seed).play();
         assert!(world.checker.violations.is_empty(), "seed {seed}: {:?}", world.checker.violations);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::world::World;
+use crate::support::world::ManagerWorld;
 
 const SEEDS: std::ops::Range<u64> = 0..40;
 
@@ -33,7 +33,7 @@ fn whatever_happens_one_leads_and_nothing_decided_is_lost() {
     let mut coverage: BTreeMap<&str, u64> = BTreeMap::new();
     let mut events = 0;
     for seed in SEEDS {
-        let world = World::new(seed).play();
+        let world = ManagerWorld::new(seed).play();
         assert!(world.checker.violations.is_empty(), "seed {seed}: {:#?}", world.checker.violations);
         events += world.events();
         for (what, count) in &world.checker.coverage {
@@ -49,7 +49,7 @@ fn whatever_happens_one_leads_and_nothing_decided_is_lost() {
 #[test]
 fn a_seed_replays_to_the_byte() {
     for seed in 0..8 {
-        let (one, other) = (World::new(seed).play(), World::new(seed).play());
+        let (one, other) = (ManagerWorld::new(seed).play(), ManagerWorld::new(seed).play());
         assert_eq!((one.digest, one.events()), (other.digest, other.events()), "seed {seed}");
     }
 }

@@ -2,87 +2,87 @@
 
 use zerohop_control::Time;
 use zerohop_control::command::{ManagerId, ManagerInfo};
-use zerohop_control::manager::{Effect, Event, Manager, Settings};
+use zerohop_control::manager::{ManagerEffect, ManagerEvent, ManagerSettings, RaftManager};
 use zerohop_placement::Address;
 
 /// Longer than any wait for a leader's word.
 const ELECTION_US: u64 = 1_000_000;
 
-struct Member {
-    manager: Manager,
+struct VotingMember {
+    manager: RaftManager,
     disk: Vec<u8>,
     /// What it has sent and nobody has got yet.
     sent: Vec<(ManagerId, Vec<u8>)>,
     now: u64,
 }
 
-fn settings(seed: u64) -> Settings {
-    Settings { leads_alone: false, ..Settings::new(seed) }
+fn settings(seed: u64) -> ManagerSettings {
+    ManagerSettings { leads_alone: false, ..ManagerSettings::new(seed) }
 }
 
-impl Member {
-    fn new(id: ManagerId, founders: &[ManagerInfo]) -> Member {
-        let disk = Manager::found(id, founders);
-        let (manager, _) = Manager::open(Time(0), &disk, settings(id.0)).expect("opens");
-        Member { manager, disk, sent: Vec::new(), now: 0 }
+impl VotingMember {
+    fn new(id: ManagerId, founders: &[ManagerInfo]) -> VotingMember {
+        let disk = RaftManager::found(id, founders);
+        let (manager, _) = RaftManager::open(Time(0), &disk, settings(id.0)).expect("opens");
+        VotingMember { manager, disk, sent: Vec::new(), now: 0 }
     }
 
     /// Everything that it persists is durable at once.
-    fn give(&mut self, event: Event<'_>) {
+    fn give(&mut self, event: ManagerEvent<'_>) {
         let mut effects = self.manager.handle(Time(self.now), event);
         while !effects.is_empty() {
             let mut persisted = None;
             for effect in std::mem::take(&mut effects) {
                 match effect {
-                    Effect::Persist { number, bytes, replace } => {
+                    ManagerEffect::Persist { number, bytes, replace } => {
                         if replace {
                             self.disk.clear();
                         }
                         self.disk.extend(bytes);
                         persisted = Some(number);
                     }
-                    Effect::Send { to, bytes } => self.sent.push((to, bytes)),
+                    ManagerEffect::Send { to, bytes } => self.sent.push((to, bytes)),
                     _ => {}
                 }
             }
             if let Some(number) = persisted {
-                effects = self.manager.handle(Time(self.now), Event::Persisted(number));
+                effects = self.manager.handle(Time(self.now), ManagerEvent::Persisted(number));
             }
         }
     }
 
     fn crash(&mut self) {
-        self.manager = Manager::open(Time(self.now), &self.disk, settings(99)).expect("opens").0;
+        self.manager = RaftManager::open(Time(self.now), &self.disk, settings(99)).expect("opens").0;
         self.sent.clear();
     }
 
     /// What it has sent to `other` arrives there.
-    fn deliver(&mut self, other: &mut Member) {
+    fn deliver(&mut self, other: &mut VotingMember) {
         let from = self.manager.id();
         let to = other.manager.id();
         for (_, bytes) in self.sent.extract_if(.., |(addressee, _)| *addressee == to) {
-            other.give(Event::Received { from, bytes: &bytes });
+            other.give(ManagerEvent::Received { from, bytes: &bytes });
         }
     }
 }
 
 /// Three that found a control group.
-fn founders() -> [Member; 3] {
+fn founders() -> [VotingMember; 3] {
     let founders: Vec<ManagerInfo> = (1..=3)
         .map(|id| ManagerInfo {
             id: ManagerId(id),
             addr: Address::new(&format!("m-{id}:1")).expect("is one"),
         })
         .collect();
-    [1, 2, 3].map(|id| Member::new(ManagerId(id), &founders))
+    [1, 2, 3].map(|id| VotingMember::new(ManagerId(id), &founders))
 }
 
 #[test]
 fn the_first_founder_leads_as_soon_as_another_is_there_and_no_other_is_in_such_a_hurry() {
     let [mut one, mut other, _] = founders();
-    let tick = |member: &mut Member| {
+    let tick = |member: &mut VotingMember| {
         member.now += 50_000;
-        member.give(Event::Tick);
+        member.give(ManagerEvent::Tick);
     };
     // Nobody is there yet.
     for _ in 0..5 {
@@ -108,7 +108,7 @@ fn elect() -> [Option<u64>; 2] {
     for candidate in [&mut one, &mut other] {
         while candidate.sent.is_empty() && candidate.now < 2 * ELECTION_US {
             candidate.now += 50_000;
-            candidate.give(Event::Tick);
+            candidate.give(ManagerEvent::Tick);
         }
         candidate.deliver(&mut voter);
     }

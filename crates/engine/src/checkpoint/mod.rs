@@ -32,7 +32,7 @@
 use crate::PartitionId;
 use crate::limits::KEY_BYTES_MAX;
 use crate::log::entry::{crc, u32_at, u64_at};
-use crate::side::chains::Part;
+use crate::overflow::chains::ChainPart;
 
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 64;
@@ -52,7 +52,7 @@ const CHUNK_PART_BYTES: usize = PART_BYTES + 4;
 
 /// What the header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct CheckpointHeader {
     /// Whose index this is.
     pub partition: PartitionId,
     /// Every entry up to this log index is in here.
@@ -63,7 +63,7 @@ pub struct Header {
     pub index_seed: u64,
 }
 
-impl Header {
+impl CheckpointHeader {
     /// Xored into the blocks' checksums.
     pub fn salt(&self) -> u32 {
         crate::log::header::salt_of(self.partition, self.commit, self.epoch, u32::MAX)
@@ -93,7 +93,7 @@ impl Header {
     ///
     /// # Errors
     /// In words, what is wrong with it.
-    pub fn decode(bytes: &[u8]) -> Result<Header, String> {
+    pub fn decode(bytes: &[u8]) -> Result<CheckpointHeader, String> {
         let Some(bytes) = bytes.first_chunk::<HEADER_BYTES>() else {
             return Err(format!("{} bytes are too few for a checkpoint header", bytes.len()));
         };
@@ -109,7 +109,7 @@ impl Header {
                 "checkpoint format {version} is not known here (known: up to {VERSION}); use a newer zerohop"
             ));
         }
-        let header = Header {
+        let header = CheckpointHeader {
             partition: PartitionId(u64_at(bytes, 16)),
             commit: u64_at(bytes, 24),
             epoch: u32_at(bytes, 32),
@@ -160,7 +160,7 @@ pub struct ChainPiece<'a> {
     /// The key.
     pub key: &'a [u8],
     /// Its parts.
-    pub parts: Vec<Part>,
+    pub parts: Vec<ChainPart>,
     /// Of a chunk, where each part begins.
     pub offsets: Option<Vec<u32>>,
 }
@@ -335,7 +335,8 @@ fn decode_chain(body: &[u8], is_chunk: bool) -> Option<ChainPiece<'_>> {
         return None;
     }
     let (key, parts) = body[CHAIN_HEAD_BYTES..].split_at(key_bytes);
-    let part_of = |p: &[u8]| Part { index: u64_at(p, 0), entry_bytes: u32_at(p, 8), units: u32_at(p, 12) };
+    let part_of =
+        |p: &[u8]| ChainPart { index: u64_at(p, 0), entry_bytes: u32_at(p, 8), units: u32_at(p, 12) };
     Some(ChainPiece {
         fragment: u32_at(body, 0),
         is_list: u32_at(body, 4) & 1 == 1,
@@ -349,9 +350,9 @@ fn decode_chain(body: &[u8], is_chunk: bool) -> Option<ChainPiece<'_>> {
 }
 
 /// Turns the bytes of a checkpoint into those of another partition's: header and salt differ, and all locations hold where the
-/// segments are copies of this one's. What is rotten stays rotten.
-pub fn rebrand(from: &Header, partition: PartitionId, bytes: &mut [u8]) {
-    let to = Header { partition, ..*from };
+/// segments are copies of this one's. What is corrupt stays corrupt.
+pub fn rebrand(from: &CheckpointHeader, partition: PartitionId, bytes: &mut [u8]) {
+    let to = CheckpointHeader { partition, ..*from };
     let salts = from.salt() ^ to.salt();
     let Some((head, mut rest)) = bytes.split_first_chunk_mut::<HEADER_BYTES>() else { return };
     *head = to.encode();

@@ -186,7 +186,7 @@ pub trait Disk {
     ///
     /// After an error nothing issued since the last good sync of the file may be believed durable, **and a later
     /// sync that succeeds does not heal it**: the system may have dropped what it could not write. Write the bytes
-    /// anew, elsewhere.
+    /// again, elsewhere.
     fn sync(&mut self, file: FileId) -> DiskResult<()>;
 
     /// Begins what [`Disk::sync`] does and returns at once. Covers what was issued before this call. A disk may

@@ -21,7 +21,7 @@ use crate::random::Random;
 
 /// What a name stands for: the number of a file or of a folder. Numbers are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Named {
+pub enum NameTarget {
     /// A file.
     File(u64),
     /// A folder.
@@ -49,16 +49,16 @@ pub const TOP: u64 = 0;
 
 /// The issued and the durable names of one disk.
 #[derive(Clone, Debug)]
-pub struct Names {
+pub struct DiskNames {
     issued: Tree,
     durable: Tree,
     pending: BTreeMap<u64, NameChange>,
     next_number: u64,
 }
 
-impl Default for Names {
+impl Default for DiskNames {
     fn default() -> Self {
-        Names {
+        DiskNames {
             issued: Tree::default(),
             durable: Tree::default(),
             pending: BTreeMap::new(),
@@ -67,10 +67,10 @@ impl Default for Names {
     }
 }
 
-impl Names {
+impl DiskNames {
     /// What stands under `path`, if anything does.
     #[must_use]
-    pub fn find(&self, path: &str) -> Option<Named> {
+    pub fn find(&self, path: &str) -> Option<NameTarget> {
         self.issued.find(path)
     }
 
@@ -81,7 +81,7 @@ impl Names {
     pub fn file(&self, path: &str, operation: &'static str) -> DiskResult<u64> {
         check(path, operation)?;
         match self.find(path) {
-            Some(Named::File(file)) => Ok(file),
+            Some(NameTarget::File(file)) => Ok(file),
             _ => Err(not_found(path)),
         }
     }
@@ -106,7 +106,7 @@ impl Names {
     /// [`DiskError::AlreadyExists`] if a file stands in the way.
     pub fn create_folder(&mut self, path: &str) -> DiskResult<u64> {
         check(path, "make folder")?;
-        if let Some(Named::Folder(folder)) = self.find(path) {
+        if let Some(NameTarget::Folder(folder)) = self.find(path) {
             return Ok(folder);
         }
         self.check_nothing_in_the_way(path)?;
@@ -123,12 +123,12 @@ impl Names {
         self.file(from, "rename")?;
         let (from_folder, from_name) = split(from);
         let (to_folder, to_name) = split(to);
-        let (Some(Named::Folder(from_folder)), Some(Named::Folder(to_folder))) =
+        let (Some(NameTarget::Folder(from_folder)), Some(NameTarget::Folder(to_folder))) =
             (self.find(from_folder), self.find(to_folder))
         else {
             return Err(not_found(to));
         };
-        if let Some(Named::Folder(_)) = self.find(to) {
+        if let Some(NameTarget::Folder(_)) = self.find(to) {
             return Err(DiskError::AlreadyExists { path: to.to_owned() });
         }
         if from == to {
@@ -149,13 +149,13 @@ impl Names {
     pub fn remove(&mut self, path: &str) -> DiskResult<Option<u64>> {
         check(path, "remove")?;
         let (within, name) = split(path);
-        let (Some(Named::Folder(within)), Some(named)) = (self.find(within), self.find(path)) else {
+        let (Some(NameTarget::Folder(within)), Some(named)) = (self.find(within), self.find(path)) else {
             return Err(not_found(path));
         };
         let name = name.to_owned();
         match named {
-            Named::File(_) => Ok(self.issue(NameChange::RemoveFile { within, name })),
-            Named::Folder(folder) => {
+            NameTarget::File(_) => Ok(self.issue(NameChange::RemoveFile { within, name })),
+            NameTarget::Folder(folder) => {
                 if !self.issued.folders[&folder].entries.is_empty() {
                     let reason = "the folder is not empty".to_owned();
                     return Err(DiskError::Failed { path: path.to_owned(), operation: "remove", reason });
@@ -169,10 +169,10 @@ impl Names {
     ///
     /// # Errors
     /// [`DiskError::Failed`] if the path is malformed.
-    pub fn list(&self, folder: &str) -> DiskResult<impl Iterator<Item = (&str, Named)>> {
+    pub fn list(&self, folder: &str) -> DiskResult<impl Iterator<Item = (&str, NameTarget)>> {
         check_folder(folder, "list")?;
         let entries = match self.find(folder) {
-            Some(Named::Folder(folder)) => Some(&self.issued.folders[&folder].entries),
+            Some(NameTarget::Folder(folder)) => Some(&self.issued.folders[&folder].entries),
             _ => None,
         };
         Ok(entries.into_iter().flatten().map(|(name, &named)| (name.as_str(), named)))
@@ -184,7 +184,7 @@ impl Names {
         let mut files = Vec::new();
         for (&folder, contents) in &self.issued.folders {
             for (name, named) in &contents.entries {
-                if let Named::File(file) = named {
+                if let NameTarget::File(file) = named {
                     files.push((join(&self.issued.path_of(folder), name), *file));
                 }
             }
@@ -199,7 +199,7 @@ impl Names {
     /// [`DiskError::NotFound`].
     pub fn needed_by(&self, folder: &str) -> DiskResult<Vec<u64>> {
         check_folder(folder, "sync_dir")?;
-        let Some(Named::Folder(folder)) = self.find(folder) else {
+        let Some(NameTarget::Folder(folder)) = self.find(folder) else {
             return Err(not_found(folder));
         };
         // Going backwards, a folder once reached needs all its earlier changes.
@@ -216,7 +216,7 @@ impl Names {
         Ok(needed)
     }
 
-    /// A pending change, by the number that [`Names::needed_by`] gave.
+    /// A pending change, by the number that [`DiskNames::needed_by`] gave.
     #[must_use]
     pub fn pending(&self, change: u64) -> Option<&NameChange> {
         self.pending.get(&change)
@@ -276,7 +276,7 @@ impl Names {
             return Err(DiskError::AlreadyExists { path: path.to_owned() });
         }
         for (end, _) in path.match_indices('/') {
-            if let Some(Named::File(_)) = self.find(&path[..end]) {
+            if let Some(NameTarget::File(_)) = self.find(&path[..end]) {
                 return Err(DiskError::AlreadyExists { path: path[..end].to_owned() });
             }
         }
@@ -287,7 +287,7 @@ impl Names {
         let mut within = TOP;
         for name in path.split('/').filter(|name| !name.is_empty()) {
             within = match self.issued.folders[&within].entries.get(name) {
-                Some(Named::Folder(folder)) => *folder,
+                Some(NameTarget::Folder(folder)) => *folder,
                 _ => {
                     let folder = self.number();
                     self.issue(NameChange::MakeFolder { within, name: name.to_owned(), folder });
@@ -327,27 +327,27 @@ impl NameChange {
 
 #[derive(Clone, Debug)]
 struct Tree {
-    folders: BTreeMap<u64, Folder>,
+    folders: BTreeMap<u64, DiskFolder>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Folder {
+struct DiskFolder {
     above: Option<u64>,
     name: String,
-    entries: BTreeMap<String, Named>,
+    entries: BTreeMap<String, NameTarget>,
 }
 
 impl Default for Tree {
     fn default() -> Self {
-        Tree { folders: BTreeMap::from([(TOP, Folder::default())]) }
+        Tree { folders: BTreeMap::from([(TOP, DiskFolder::default())]) }
     }
 }
 
 impl Tree {
-    fn find(&self, path: &str) -> Option<Named> {
-        let mut at = Named::Folder(TOP);
+    fn find(&self, path: &str) -> Option<NameTarget> {
+        let mut at = NameTarget::Folder(TOP);
         for name in path.split('/').filter(|name| !name.is_empty()) {
-            let Named::Folder(folder) = at else { return None };
+            let NameTarget::Folder(folder) = at else { return None };
             at = *self.folders[&folder].entries.get(name)?;
         }
         Some(at)
@@ -362,12 +362,12 @@ impl Tree {
     fn apply(&mut self, change: &NameChange) -> Option<u64> {
         let displaced = match change {
             NameChange::MakeFolder { within, name, folder } => {
-                let made = Folder { above: Some(*within), name: name.clone(), entries: BTreeMap::new() };
+                let made = DiskFolder { above: Some(*within), name: name.clone(), entries: BTreeMap::new() };
                 self.folders.insert(*folder, made);
-                self.entries(*within).insert(name.clone(), Named::Folder(*folder))
+                self.entries(*within).insert(name.clone(), NameTarget::Folder(*folder))
             }
             NameChange::Create { within, name, file } => {
-                self.entries(*within).insert(name.clone(), Named::File(*file))
+                self.entries(*within).insert(name.clone(), NameTarget::File(*file))
             }
             NameChange::Rename { from, from_name, to, to_name } => {
                 let moved = self.entries(*from).remove(from_name);
@@ -381,16 +381,16 @@ impl Tree {
             }
         };
         match displaced {
-            Some(Named::File(file)) => Some(file),
+            Some(NameTarget::File(file)) => Some(file),
             _ => None,
         }
     }
 
-    fn entries(&mut self, folder: u64) -> &mut BTreeMap<String, Named> {
+    fn entries(&mut self, folder: u64) -> &mut BTreeMap<String, NameTarget> {
         &mut self.folders.get_mut(&folder).expect("a folder is made before what is in it").entries
     }
 
-    fn entry_of(&self, folder: u64) -> &Folder {
+    fn entry_of(&self, folder: u64) -> &DiskFolder {
         self.folders.get(&folder).expect("a folder stands while changes name it")
     }
 }
@@ -403,13 +403,13 @@ fn not_found(path: &str) -> DiskError {
 mod tests {
     use super::*;
 
-    fn names_of(names: &Names) -> Vec<String> {
+    fn names_of(names: &DiskNames) -> Vec<String> {
         let mut paths: Vec<String> = names.files().into_iter().map(|(path, _)| path).collect();
         paths.sort();
         paths
     }
 
-    fn sync(names: &mut Names, folder: &str) {
+    fn sync(names: &mut DiskNames, folder: &str) {
         for change in names.needed_by(folder).unwrap() {
             names.settle(change);
         }
@@ -418,7 +418,7 @@ mod tests {
     #[test]
     fn a_folder_sync_covers_the_folders_above_and_nothing_else_there() {
         for seed in 0..200 {
-            let mut names = Names::default();
+            let mut names = DiskNames::default();
             names.create("a/b/c").unwrap();
             names.create("a/later").unwrap();
             sync(&mut names, "a/b");
@@ -432,7 +432,7 @@ mod tests {
     fn changes_of_one_folder_survive_as_a_prefix() {
         let mut seen = BTreeSet::new();
         for seed in 0..200 {
-            let mut names = Names::default();
+            let mut names = DiskNames::default();
             names.create("one").unwrap();
             names.create("two").unwrap();
             names.rename("one", "three").unwrap();
@@ -448,7 +448,7 @@ mod tests {
     fn a_rename_between_folders_leaves_the_file_under_exactly_one_name() {
         let mut seen = BTreeSet::new();
         for seed in 0..200 {
-            let mut names = Names::default();
+            let mut names = DiskNames::default();
             names.create("a/x").unwrap();
             sync(&mut names, "a");
             names.create("b/other").unwrap();
@@ -464,7 +464,7 @@ mod tests {
     #[test]
     fn a_rename_is_durable_once_the_folder_it_landed_in_is_synced() {
         for seed in 0..100 {
-            let mut names = Names::default();
+            let mut names = DiskNames::default();
             names.create("a/x").unwrap();
             names.create("b/y").unwrap();
             names.rename("a/x", "b/y").unwrap();
@@ -477,7 +477,7 @@ mod tests {
     #[test]
     fn a_removed_folder_never_takes_a_standing_name_along() {
         for seed in 0..200 {
-            let mut names = Names::default();
+            let mut names = DiskNames::default();
             names.create("a/x").unwrap();
             sync(&mut names, "a");
             names.remove("a/x").unwrap();
@@ -490,7 +490,7 @@ mod tests {
 
     #[test]
     fn the_bytes_of_a_replaced_file_are_gone_only_when_the_rename_is_durable() {
-        let mut names = Names::default();
+        let mut names = DiskNames::default();
         let old = names.create("x").unwrap();
         names.create("new").unwrap();
         sync(&mut names, "");

@@ -1,4 +1,4 @@
-//! A disk in memory that crashes, rots, fails, slows down and fills up, all from a seed.
+//! A disk in memory that crashes, becomes corrupt, fails, slows down and fills up, all from a seed.
 //!
 //! ```text
 //!   SimulatedDisk ── a handle; clones share the disk: the engine owns one, the test another
@@ -20,11 +20,11 @@ mod tests;
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
 
-pub use self::faults::{Chance, Counts, Faults, Latency, Operation};
+pub use self::faults::{Chance, DiskOperation, Latency, OperationCounts, SimulatedFaults};
 use self::file::FileBytes;
 pub use self::file::SECTOR_BYTES;
-use self::state::{Begun, State, Streams};
-use super::names::Named;
+use self::state::{PendingDiskSync, SimulatedState, Streams};
+use super::names::NameTarget;
 use super::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 
 /// Polls after which a begun sync is done at the latest.
@@ -33,12 +33,12 @@ pub const SYNC_POLLS_MAX: u64 = 4;
 /// A handle to a simulated disk; clones are handles to the same one. See the module.
 #[derive(Clone, Debug)]
 pub struct SimulatedDisk {
-    state: Rc<RefCell<State>>,
+    state: Rc<RefCell<SimulatedState>>,
 }
 
-/// One byte that [`SimulatedDisk::rot_random`] hit.
+/// One byte that [`SimulatedDisk::corrupt_random`] hit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rot {
+pub struct CorruptByte {
     /// The file.
     pub path: String,
     /// The byte in it.
@@ -51,7 +51,7 @@ impl SimulatedDisk {
     /// An empty disk without limits or faults.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        SimulatedDisk { state: Rc::new(RefCell::new(State::new(seed))) }
+        SimulatedDisk { state: Rc::new(RefCell::new(SimulatedState::new(seed))) }
     }
 
     /// A second disk in the same state, with the same future, sharing nothing: to try several crashes at one point.
@@ -97,18 +97,18 @@ impl SimulatedDisk {
     }
 
     /// Replaces what is switched on.
-    pub fn set_faults(&self, faults: Faults) {
+    pub fn set_faults(&self, faults: SimulatedFaults) {
         self.state().faults = faults;
     }
 
     /// What is switched on.
     #[must_use]
-    pub fn faults(&self) -> Faults {
+    pub fn faults(&self) -> SimulatedFaults {
         self.state().faults.clone()
     }
 
     /// Makes the `nth` call of `operation` from now fail, once; 1 is the next.
-    pub fn fail_nth(&self, operation: Operation, nth: u64) {
+    pub fn fail_nth(&self, operation: DiskOperation, nth: u64) {
         assert!(nth > 0, "the next call is the first");
         self.state().fail_nth.insert(operation, nth);
     }
@@ -120,21 +120,21 @@ impl SimulatedDisk {
 
     /// Flips bits in `count` random bytes of durable files, larger files being hit more often, and says which. Fewer
     /// if nothing is durable.
-    pub fn rot_random(&self, count: usize) -> Vec<Rot> {
+    pub fn corrupt_random(&self, count: usize) -> Vec<CorruptByte> {
         let state = &mut *self.state();
-        let durable = |state: &State, file| state.files[&file].durable_bytes() as u64;
+        let durable = |state: &SimulatedState, file| state.files[&file].durable_bytes() as u64;
         let mut files = state.names.files();
         files.sort();
         let total: u64 = files.iter().map(|(_, file)| durable(state, *file)).sum();
         let mut hits = Vec::new();
         for _ in 0..if total == 0 { 0 } else { count } {
-            let mut offset = state.random.rot.below(total);
-            let mask = 1 + state.random.rot.below(255) as u8;
+            let mut offset = state.random.corruption.below(total);
+            let mask = 1 + state.random.corruption.below(255) as u8;
             for (path, file) in &files {
                 let bytes = durable(state, *file);
                 if offset < bytes {
-                    state.rot(*file, offset, mask);
-                    hits.push(Rot { path: path.clone(), offset, mask });
+                    state.corruption(*file, offset, mask);
+                    hits.push(CorruptByte { path: path.clone(), offset, mask });
                     break;
                 }
                 offset -= bytes;
@@ -147,13 +147,13 @@ impl SimulatedDisk {
     ///
     /// # Errors
     /// [`DiskError::NotFound`]; [`DiskError::BeyondEnd`] if the file has no such durable byte.
-    pub fn rot_at(&self, path: &str, offset: u64, mask: u8) -> DiskResult<()> {
+    pub fn corrupt_at(&self, path: &str, offset: u64, mask: u8) -> DiskResult<()> {
         let mut state = self.state();
-        let file = state.names.file(path, "rot")?;
+        let file = state.names.file(path, "corruption")?;
         if offset >= state.files[&file].durable_bytes() as u64 {
             return Err(DiskError::BeyondEnd { path: path.to_owned(), offset, bytes: 1 });
         }
-        state.rot(file, offset, mask);
+        state.corruption(file, offset, mask);
         Ok(())
     }
 
@@ -180,11 +180,11 @@ impl SimulatedDisk {
 
     /// What was called since the disk was made, crashes notwithstanding. Subtract two to see what lies between.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> OperationCounts {
         self.state().counts
     }
 
-    fn state(&self) -> RefMut<'_, State> {
+    fn state(&self) -> RefMut<'_, SimulatedState> {
         self.state.borrow_mut()
     }
 }
@@ -192,7 +192,7 @@ impl SimulatedDisk {
 impl Disk for SimulatedDisk {
     fn open(&mut self, path: &str, mode: OpenMode) -> DiskResult<FileId> {
         let mut state = self.state();
-        state.admit(Operation::Open, 0, path)?;
+        state.admit(DiskOperation::Open, 0, path)?;
         let file = match mode {
             OpenMode::Existing => state.names.file(path, "open")?,
             OpenMode::Create => {
@@ -208,28 +208,28 @@ impl Disk for SimulatedDisk {
 
     fn close(&mut self, file: FileId) {
         let mut state = self.state();
-        state.counts.count(Operation::Close);
+        state.counts.count(DiskOperation::Close);
         state.open.remove(&file);
     }
 
     fn bytes(&mut self, file: FileId) -> DiskResult<u64> {
         let mut state = self.state();
-        state.admit_file(Operation::Bytes, 0, file)?;
-        Ok(state.file(file, Operation::Bytes)?.issued().len() as u64)
+        state.admit_file(DiskOperation::Bytes, 0, file)?;
+        Ok(state.file(file, DiskOperation::Bytes)?.issued().len() as u64)
     }
 
     fn append(&mut self, file: FileId, data: &[u8]) -> DiskResult<()> {
         let mut state = self.state();
-        if let Err(error) = state.admit_file(Operation::Append, data.len(), file) {
+        if let Err(error) = state.admit_file(DiskOperation::Append, data.len(), file) {
             let reached = state.random.fail.below(data.len() as u64 + 1) as usize;
-            if let Ok(file) = state.file(file, Operation::Append) {
+            if let Ok(file) = state.file(file, DiskOperation::Append) {
                 file.append_failed(&data[..reached]);
             }
             return Err(error);
         }
         let added = data.len() as u64;
         let has_room = state.free() >= added;
-        let bytes = state.file(file, Operation::Append)?;
+        let bytes = state.file(file, DiskOperation::Append)?;
         if !has_room {
             return Err(DiskError::Full);
         }
@@ -241,8 +241,8 @@ impl Disk for SimulatedDisk {
 
     fn read_at(&mut self, file: FileId, offset: u64, into: &mut [u8]) -> DiskResult<()> {
         let mut state = self.state();
-        state.admit_file(Operation::ReadAt, into.len(), file)?;
-        let issued = state.file(file, Operation::ReadAt)?.issued();
+        state.admit_file(DiskOperation::ReadAt, into.len(), file)?;
+        let issued = state.file(file, DiskOperation::ReadAt)?.issued();
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let Some(bytes) = issued.get(start..start.saturating_add(into.len())) else {
             return Err(state.beyond_end(file, offset, into.len()));
@@ -255,10 +255,10 @@ impl Disk for SimulatedDisk {
     fn sync(&mut self, file: FileId) -> DiskResult<()> {
         let state = &mut *self.state();
         if state.power_is_off() {
-            return state.admit_file(Operation::Sync, 0, file);
+            return state.admit_file(DiskOperation::Sync, 0, file);
         }
-        let admitted = state.admit_file(Operation::Sync, 0, file);
-        let number = state.number(file, Operation::Sync)?;
+        let admitted = state.admit_file(DiskOperation::Sync, 0, file);
+        let number = state.number(file, DiskOperation::Sync)?;
         state.complete_begun(number, None);
         let Some(bytes) = state.files.get_mut(&number) else { return admitted };
         match admitted {
@@ -271,27 +271,27 @@ impl Disk for SimulatedDisk {
 
     fn sync_begin(&mut self, file: FileId) -> DiskResult<SyncTicket> {
         let mut state = self.state();
-        state.admit_file(Operation::SyncBegin, 0, file)?;
-        let number = state.number(file, Operation::SyncBegin)?;
+        state.admit_file(DiskOperation::SyncBegin, 0, file)?;
+        let number = state.number(file, DiskOperation::SyncBegin)?;
         let ticket = SyncTicket(state.id());
-        state.file(file, Operation::SyncBegin)?.sync_begin(ticket);
+        state.file(file, DiskOperation::SyncBegin)?.sync_begin(ticket);
         let polls_max = state.sync_polls_max;
         let polls_left = state.random.schedule.below(polls_max + 1);
-        state.begun.insert(ticket, Begun { file: number, polls_left, carried_out: false });
+        state.begun.insert(ticket, PendingDiskSync { file: number, polls_left, carried_out: false });
         Ok(ticket)
     }
 
     fn sync_done(&mut self, ticket: SyncTicket) -> DiskResult<bool> {
         let state = &mut *self.state();
         let Some(begun) = state.begun.get_mut(&ticket) else {
-            state.counts.count(Operation::SyncDone);
+            state.counts.count(DiskOperation::SyncDone);
             return Err(DiskError::no_such_ticket(ticket));
         };
         let (number, carried_out) = (begun.file, begun.carried_out);
         let waiting = begun.polls_left > 0;
         begun.polls_left = begun.polls_left.saturating_sub(1);
         let power_was_off = state.power_is_off();
-        if let Err(error) = state.admit_number(Operation::SyncDone, 0, number) {
+        if let Err(error) = state.admit_number(DiskOperation::SyncDone, 0, number) {
             state.begun.remove(&ticket);
             if !power_was_off && !carried_out {
                 state.complete_begun(number, Some(ticket));
@@ -317,7 +317,7 @@ impl Disk for SimulatedDisk {
         if state.power_is_off() {
             return;
         }
-        if let Ok(number) = state.number(file, Operation::Append)
+        if let Ok(number) = state.number(file, DiskOperation::Append)
             && let Some(file) = state.files.get_mut(&number)
         {
             file.reserve(bytes as usize);
@@ -326,8 +326,8 @@ impl Disk for SimulatedDisk {
 
     fn truncate(&mut self, file: FileId, bytes: u64) -> DiskResult<()> {
         let mut state = self.state();
-        state.admit_file(Operation::Truncate, 0, file)?;
-        let contents = state.file(file, Operation::Truncate)?;
+        state.admit_file(DiskOperation::Truncate, 0, file)?;
+        let contents = state.file(file, DiskOperation::Truncate)?;
         let cut = (contents.issued().len() as u64).checked_sub(bytes);
         let Some(cut) = cut else { return Err(state.beyond_end(file, bytes, 0)) };
         contents.truncate(bytes as usize);
@@ -337,7 +337,7 @@ impl Disk for SimulatedDisk {
 
     fn rename(&mut self, from: &str, to: &str) -> DiskResult<()> {
         let mut state = self.state();
-        state.admit(Operation::Rename, 0, from)?;
+        state.admit(DiskOperation::Rename, 0, from)?;
         let replaced = state.names.rename(from, to)?;
         state.forget(replaced);
         Ok(())
@@ -345,7 +345,7 @@ impl Disk for SimulatedDisk {
 
     fn remove(&mut self, path: &str) -> DiskResult<()> {
         let mut state = self.state();
-        state.admit(Operation::Remove, 0, path)?;
+        state.admit(DiskOperation::Remove, 0, path)?;
         let removed = state.names.remove(path)?;
         state.forget(removed);
         Ok(())
@@ -353,11 +353,11 @@ impl Disk for SimulatedDisk {
 
     fn list(&mut self, dir: &str) -> DiskResult<Vec<DirEntry>> {
         let mut state = self.state();
-        state.admit(Operation::List, 0, dir)?;
+        state.admit(DiskOperation::List, 0, dir)?;
         let entries = state.names.list(dir)?.map(|(name, named)| {
             let (bytes, is_dir) = match named {
-                Named::File(file) => (state.files[&file].issued().len() as u64, false),
-                Named::Folder(_) => (0, true),
+                NameTarget::File(file) => (state.files[&file].issued().len() as u64, false),
+                NameTarget::Folder(_) => (0, true),
             };
             DirEntry { name: name.to_owned(), bytes, is_dir }
         });
@@ -367,7 +367,7 @@ impl Disk for SimulatedDisk {
     fn sync_dir(&mut self, dir: &str) -> DiskResult<()> {
         let state = &mut *self.state();
         let power_was_off = state.power_is_off();
-        let admitted = state.admit(Operation::SyncDir, 0, dir);
+        let admitted = state.admit(DiskOperation::SyncDir, 0, dir);
         let mut changes = state.names.needed_by(dir)?;
         match admitted {
             Ok(()) if state.faults.lose_folder_syncs => changes.clear(),
@@ -385,7 +385,7 @@ impl Disk for SimulatedDisk {
 
     fn free_bytes(&mut self) -> DiskResult<u64> {
         let mut state = self.state();
-        state.admit(Operation::FreeBytes, 0, "")?;
+        state.admit(DiskOperation::FreeBytes, 0, "")?;
         Ok(state.free())
     }
 }

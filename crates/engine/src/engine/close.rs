@@ -4,7 +4,7 @@ use super::{Engine, Handle};
 use crate::disk::Disk;
 use crate::engine::options::Durability;
 use crate::error::{EngineError, EngineResult};
-use crate::store::Store;
+use crate::store::PartitionStore;
 
 impl<D: Disk> Engine<D> {
     /// Closes in order: everything synced, a checkpoint of every partition that changed, no journal left to replay. Where the disk has no
@@ -29,7 +29,7 @@ impl<D: Disk> Engine<D> {
     fn tidy_all(&mut self) -> EngineResult<()> {
         self.end_all_drops()?;
         self.sync()?;
-        // The marks that vouch for what is synced: what is unreadable from here on has rotted.
+        // The marks that vouch for what is synced: what is unreadable from here on is corrupt.
         let Engine { io, partitions, .. } = self;
         for store in partitions.iter_mut().flatten().filter(|store| counts(store)) {
             store.log.mark_now(io, store.commit)?;
@@ -68,10 +68,10 @@ impl<D: Disk> Engine<D> {
 }
 
 /// Whether it is to be there at the next start.
-fn counts(store: &Store) -> bool {
+fn counts(store: &PartitionStore) -> bool {
     store.durability != Durability::Memory && !store.is_incoming()
 }
 
-fn survives(store: &mut Store) -> bool {
+fn survives(store: &mut PartitionStore) -> bool {
     store.log.synced_index().max(store.journaled) >= store.log.last.1
 }

@@ -11,7 +11,7 @@ use super::{Engine, Handle, folder_of};
 use crate::PartitionId;
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
-use crate::store::Store;
+use crate::store::PartitionStore;
 
 /// Between two tries to remove what could not be removed at once.
 const DROP_AGAIN_MS: u64 = 1_000;
@@ -22,7 +22,7 @@ const BURIED_PER_CALL: usize = 1;
 
 /// What is left of a partition that is not open any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
+pub(super) enum Remains {
     /// Files, and the journal's word that it has gone, which must be durable before they go.
     JournalToFlush,
     /// Files.
@@ -36,7 +36,7 @@ impl<D: Disk> Engine<D> {
     ///
     /// # Errors
     /// What the disk answers: what is left then is removed by the next call, also after opening again, or by
-    /// [`Engine::maintain`]; and until then the partition cannot be opened anew.
+    /// [`Engine::maintain`]; and until then the partition cannot be opened again.
     pub fn drop_partition(&mut self, id: PartitionId) -> EngineResult<()> {
         if !self.dropping.contains_key(&id) {
             let mut store = self.take_out(id)?;
@@ -46,7 +46,7 @@ impl<D: Disk> Engine<D> {
     }
 
     /// As [`Engine::drop_partition`], but later calls of [`Engine::maintain`] give back what it held, bit by bit, so that none takes
-    /// long. Opening it anew removes what is left first; a crash before leaves it as it was.
+    /// long. Opening it again removes what is left first; a crash before leaves it as it was.
     ///
     /// # Errors
     /// [`EngineError::UnknownPartition`].
@@ -60,7 +60,7 @@ impl<D: Disk> Engine<D> {
     }
 
     /// A partition is not open any more; its memory and its files stand.
-    fn take_out(&mut self, id: PartitionId) -> EngineResult<Box<Store>> {
+    fn take_out(&mut self, id: PartitionId) -> EngineResult<Box<PartitionStore>> {
         let Some(&handle) = self.by_id.get(&id) else { return Err(EngineError::UnknownPartition) };
         let is_in_journal = self.journal.holds(handle.0);
         if is_in_journal {
@@ -68,11 +68,11 @@ impl<D: Disk> Engine<D> {
             self.journal.push_cut(handle.0, id, 0);
         }
         let store = self.forget_partition(id, handle).ok_or(EngineError::UnknownPartition)?;
-        self.dropping.insert(id, if is_in_journal { Left::JournalToFlush } else { Left::Files });
+        self.dropping.insert(id, if is_in_journal { Remains::JournalToFlush } else { Remains::Files });
         Ok(store)
     }
 
-    fn forget_partition(&mut self, id: PartitionId, handle: Handle) -> Option<Box<Store>> {
+    fn forget_partition(&mut self, id: PartitionId, handle: Handle) -> Option<Box<PartitionStore>> {
         self.by_id.remove(&id);
         self.journal.forget_partition(handle.0);
         let mut store = self.partitions[handle.0 as usize].take()?;
@@ -82,9 +82,9 @@ impl<D: Disk> Engine<D> {
 
     /// Removes the files of a partition that is not open any more: not before the journal says, durably, that it has gone.
     pub(super) fn end_drop(&mut self, id: PartitionId) -> EngineResult<()> {
-        if self.dropping.get(&id) == Some(&Left::JournalToFlush) {
+        if self.dropping.get(&id) == Some(&Remains::JournalToFlush) {
             self.flush()?;
-            self.dropping.insert(id, Left::Files);
+            self.dropping.insert(id, Remains::Files);
         }
         self.remove_files(id)
     }
@@ -115,7 +115,7 @@ impl<D: Disk> Engine<D> {
             return Ok(false);
         }
         let is_due = |id: &PartitionId| self.upkeep.drop_tried.is_none_or(|tried| *id > tried);
-        let now = self.dropping.iter().filter(|(_, left)| **left != Left::UntilNextStart);
+        let now = self.dropping.iter().filter(|(_, left)| **left != Remains::UntilNextStart);
         let Some(id) = now.map(|(id, _)| *id).find(is_due) else {
             // All that are left have failed, or wait for a start.
             self.upkeep.drop_tried = None;
@@ -132,7 +132,7 @@ impl<D: Disk> Engine<D> {
     /// Removes what is left of all that was dropped, as far as that goes: at an orderly end.
     pub(super) fn end_all_drops(&mut self) -> EngineResult<()> {
         self.bury(true);
-        let now = self.dropping.iter().filter(|(_, left)| **left != Left::UntilNextStart);
+        let now = self.dropping.iter().filter(|(_, left)| **left != Remains::UntilNextStart);
         for id in now.map(|(id, _)| *id).collect::<Vec<_>>() {
             match self.end_drop(id) {
                 // Opening again goes on with it.

@@ -74,7 +74,7 @@ impl<D: Disk> Engine<D> {
         store.log.set_options(on_disk);
         store.log.name_segments();
         let synced = store.sync(io).and_then(|()| {
-            // The mark vouches for what is synced: what is unreadable before it has rotted, and is no torn tail.
+            // The mark vouches for what is synced: what is unreadable before it is corrupt, and is no torn tail.
             if store.is_incoming() {
                 return Ok(());
             }

@@ -10,8 +10,8 @@ use crate::PartitionId;
 use crate::disk::{Disk, DiskError};
 use crate::engine::options::Durability;
 use crate::error::EngineResult;
-use crate::store::choose::Policy;
-use crate::store::{Step, Store};
+use crate::store::compaction_policy::Policy;
+use crate::store::{PartitionStore, UpkeepStep};
 
 /// What is waiting to be done.
 pub(super) struct Upkeep {
@@ -71,7 +71,7 @@ impl Upkeep {
 
     /// Takes note of a write. On the way of every write: no search, no allocation in the common case.
     #[inline]
-    pub(super) fn wrote(&mut self, handle: Handle, store: &mut Store, entry_bytes: usize) {
+    pub(super) fn wrote(&mut self, handle: Handle, store: &mut PartitionStore, entry_bytes: usize) {
         self.reclaim.written_bytes += entry_bytes as u64;
         store.checkpoints.tail_bytes += entry_bytes as u64;
         if !store.is_dirty {
@@ -99,19 +99,19 @@ impl Upkeep {
         self.dirty.insert((due, handle));
     }
 
-    pub(super) fn recovered(&mut self, handle: Handle, store: &mut Store) {
+    pub(super) fn recovered(&mut self, handle: Handle, store: &mut PartitionStore) {
         if !store.log.order.is_empty() {
             self.reclaim.look_later(handle, store);
         }
     }
 
-    fn checkpoint_begun(&mut self, handle: Handle, store: &Store) {
+    fn checkpoint_begun(&mut self, handle: Handle, store: &PartitionStore) {
         if store.checkpoints.is_writing() && !self.checkpointing.contains(&handle) {
             self.checkpointing.push_back(handle);
         }
     }
 
-    pub(super) fn forget(&mut self, handle: Handle, store: &mut Store) {
+    pub(super) fn forget(&mut self, handle: Handle, store: &mut PartitionStore) {
         self.reclaim.forget(handle, store);
         if let Some(due) = self.sync_due.remove(&handle) {
             self.dirty.remove(&(due, handle));
@@ -208,9 +208,9 @@ impl<D: Disk> Engine<D> {
     /// What the disk answers.
     pub fn finish_work(&mut self, handle: Handle) -> EngineResult<()> {
         let (io, store) = self.store(handle)?;
-        while store.checkpoint_step(io, true)? != Step::Done {}
+        while store.checkpoint_step(io, true)? != UpkeepStep::Done {}
         // One that is held stays where it is.
-        while store.compaction_step(io, true)? != Step::Done && !store.compaction.is_held {}
+        while store.compaction_step(io, true)? != UpkeepStep::Done && !store.compaction.is_held {}
         Ok(())
     }
 
@@ -230,7 +230,7 @@ impl<D: Disk> Engine<D> {
         let (io, store) = self.store(handle)?;
         store.sync(io)?;
         while store.compaction_begin(io, &policy)? {
-            while store.compaction_step(io, true)? != Step::Done && !store.compaction.is_held {}
+            while store.compaction_step(io, true)? != UpkeepStep::Done && !store.compaction.is_held {}
             if store.compaction.ran_out_of_space() {
                 return Err(io.full_or(DiskError::Full.into()));
             }
@@ -341,14 +341,14 @@ impl<D: Disk> Engine<D> {
         let Some(&handle) = self.upkeep.checkpointing.front() else { return Ok(false) };
         let (io, store) = self.store(handle)?;
         match store.checkpoint_step(io, wait)? {
-            Step::Done => {
+            UpkeepStep::Done => {
                 store.checkpoints.look_at_bytes = 0;
                 self.upkeep.checkpointing.pop_front();
                 self.upkeep.counts.checkpoints += 1;
                 self.look_again_if_pressed(handle);
             }
-            Step::Went => {}
-            Step::Waits => self.upkeep.checkpointing.rotate_left(1),
+            UpkeepStep::Went => {}
+            UpkeepStep::Waits => self.upkeep.checkpointing.rotate_left(1),
         }
         Ok(true)
     }

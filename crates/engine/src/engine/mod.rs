@@ -2,21 +2,21 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+mod checkpoint_payload;
 mod close;
+mod disk_space;
 mod drops;
 mod due;
 mod durability;
 mod maintain;
-mod mend;
 mod open;
 pub(crate) mod options;
 mod reclaim;
+mod repair;
 mod replay;
 pub(crate) mod report;
-mod room;
+pub(crate) mod snapshot_install;
 mod split;
-pub(crate) mod taking;
-mod upper;
 pub(crate) mod write;
 
 use crate::PartitionId;
@@ -26,10 +26,10 @@ use crate::io::Io;
 use crate::journal::Journal;
 use crate::log::EntryRef;
 use crate::log::entry::{FLAG_LIST, Meta, split_trailer, u32_at};
-use crate::log::{Log, LogOptions};
-use crate::side::chains::TrimTo;
-use crate::store::read::Record;
-use crate::store::{Pending, Store};
+use crate::log::{LogOptions, PartitionLog};
+use crate::overflow::chains::TrimTo;
+use crate::store::read::StoredRecord;
+use crate::store::{PartitionStore, PendingEntry};
 use options::{Durability, EngineOptions, PartitionOptions};
 use report::{Damage, EngineStats, PartitionStats};
 use write::bytes_of;
@@ -59,14 +59,14 @@ pub struct Engine<D> {
     journal: Journal,
     /// Why nothing more can be made durable through the journal, once its file is in an unknown state.
     journal_stopped: Option<String>,
-    partitions: Vec<Option<Box<Store>>>,
+    partitions: Vec<Option<Box<PartitionStore>>>,
     by_id: BTreeMap<PartitionId, Handle>,
     /// Partitions whose removal was put off, or has failed half-way.
-    dropping: BTreeMap<PartitionId, drops::Left>,
+    dropping: BTreeMap<PartitionId, drops::Remains>,
     /// Those of them whose memory is still to be given back.
-    buried: Vec<Store>,
+    buried: Vec<PartitionStore>,
     /// By their parents: those that are being made of them.
-    splits: BTreeMap<PartitionId, Vec<split::Daughter>>,
+    splits: BTreeMap<PartitionId, Vec<split::ChildLog>>,
     upkeep: maintain::Upkeep,
     scratch: Vec<u8>,
 }
@@ -86,7 +86,7 @@ impl<D: Disk> Engine<D> {
     pub fn partition(&mut self, id: PartitionId, options: PartitionOptions) -> EngineResult<Handle> {
         match self.dropping.get(&id) {
             None => {}
-            Some(drops::Left::UntilNextStart) => {
+            Some(drops::Remains::UntilNextStart) => {
                 let reason = "it was split, and what is left of it goes with a later start".into();
                 return Err(EngineError::Stopped { reason });
             }
@@ -103,14 +103,14 @@ impl<D: Disk> Engine<D> {
             }
             None => {
                 let handle = Handle(self.partitions.len() as u32);
-                let log = Log::new(
+                let log = PartitionLog::new(
                     id,
                     handle.0,
                     folder_of(id),
                     options.index_seed,
                     self.log_options(options.durability),
                 );
-                self.partitions.push(Some(Box::new(Store::new(log, options.durability))));
+                self.partitions.push(Some(Box::new(PartitionStore::new(log, options.durability))));
                 self.by_id.insert(id, handle);
                 handle
             }
@@ -146,7 +146,7 @@ impl<D: Disk> Engine<D> {
         if store.durability == Durability::Sync {
             journal.push_pieces(store.whose(handle), (meta, key), payload);
         }
-        store.pending.push_back(Pending { meta: *meta, placed });
+        store.pending.push_back(PendingEntry { meta: *meta, placed });
         upkeep.wrote(handle, store, placed.entry_bytes);
         self.evict();
         Ok(())
@@ -285,8 +285,8 @@ impl<D: Disk> Engine<D> {
     /// The record of a key as it is now.
     ///
     /// # Errors
-    /// [`EngineError::Rotten`] if its bytes on disk are not the ones that were written.
-    pub fn lookup(&mut self, handle: Handle, key: &[u8]) -> EngineResult<Option<Record<'_>>> {
+    /// [`EngineError::Corrupt`] if its bytes on disk are not the ones that were written.
+    pub fn lookup(&mut self, handle: Handle, key: &[u8]) -> EngineResult<Option<StoredRecord<'_>>> {
         let Engine { io, partitions, .. } = self;
         store_of(partitions, handle)?.lookup(io, key)
     }
@@ -300,7 +300,7 @@ impl<D: Disk> Engine<D> {
         handle: Handle,
         key: &[u8],
         timestamp: u64,
-    ) -> EngineResult<Option<Record<'_>>> {
+    ) -> EngineResult<Option<StoredRecord<'_>>> {
         let Engine { io, partitions, .. } = self;
         store_of(partitions, handle)?.lookup_at(io, key, timestamp)
     }
@@ -308,7 +308,7 @@ impl<D: Disk> Engine<D> {
     /// Reads the entry of a log index: a part of a record, or an entry to be sent on.
     ///
     /// # Errors
-    /// [`EngineError::Rotten`] also if the log does not hold it.
+    /// [`EngineError::Corrupt`] also if the log does not hold it.
     pub fn read_entry(&mut self, handle: Handle, index: u64) -> EngineResult<EntryRef<'_>> {
         let Engine { io, partitions, .. } = self;
         store_of(partitions, handle)?.read_entry(io, index)
@@ -330,8 +330,8 @@ impl<D: Disk> Engine<D> {
         let is_list = record.is_list;
         let start = if is_list { 4 } else { 0 };
         match record.body {
-            crate::Body::Whole(payload) => Ok(Some(payload.get(start..).unwrap_or(&[]).to_vec())),
-            crate::Body::Parts(parts) => {
+            crate::RecordBody::Whole(payload) => Ok(Some(payload.get(start..).unwrap_or(&[]).to_vec())),
+            crate::RecordBody::Parts(parts) => {
                 let mut whole = Vec::new();
                 for part in &parts.parts {
                     let entry = self.read_entry(handle, part.index)?;
@@ -346,7 +346,7 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    /// Where a trim of so many units at the head of a record would cut: the payload for a [`crate::Kind::Trim`] entry. `None`
+    /// Where a trim of so many units at the head of a record would cut: the payload for a [`crate::EntryKind::Trim`] entry. `None`
     /// if nothing would be left (or nothing is there): then the record is to be removed.
     ///
     /// # Errors
@@ -354,7 +354,7 @@ impl<D: Disk> Engine<D> {
     pub fn trim_point(&mut self, handle: Handle, key: &[u8], units: u64) -> EngineResult<Option<TrimTo>> {
         let Some(record) = self.lookup(handle, key)? else { return Ok(None) };
         Ok(match record.body {
-            crate::Body::Whole(payload) => {
+            crate::RecordBody::Whole(payload) => {
                 let held = if record.flags & FLAG_LIST == 0 {
                     payload.len() as u64
                 } else {
@@ -362,7 +362,7 @@ impl<D: Disk> Engine<D> {
                 };
                 (units < held).then_some(TrimTo { part: record.index, skip: units })
             }
-            crate::Body::Parts(parts) => parts.trim_point(units),
+            crate::RecordBody::Parts(parts) => parts.trim_point(units),
         })
     }
 
@@ -517,7 +517,7 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    /// What is known to be rotten or missing in a partition.
+    /// What is known to be corrupt or missing in a partition.
     ///
     /// # Errors
     /// [`EngineError::UnknownPartition`].
@@ -542,7 +542,7 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    fn store(&mut self, handle: Handle) -> EngineResult<(&mut Io<D>, &mut Store)> {
+    fn store(&mut self, handle: Handle) -> EngineResult<(&mut Io<D>, &mut PartitionStore)> {
         Ok((&mut self.io, store_of(&mut self.partitions, handle)?))
     }
 
@@ -573,7 +573,10 @@ impl<D: Disk> Engine<D> {
     }
 }
 
-fn store_of(partitions: &mut [Option<Box<Store>>], handle: Handle) -> EngineResult<&mut Store> {
+fn store_of(
+    partitions: &mut [Option<Box<PartitionStore>>],
+    handle: Handle,
+) -> EngineResult<&mut PartitionStore> {
     match partitions.get_mut(handle.0 as usize) {
         Some(Some(store)) => Ok(store),
         _ => Err(EngineError::UnknownPartition),

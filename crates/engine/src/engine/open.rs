@@ -1,6 +1,6 @@
 //! Opening an engine: every partition from its folder, then the journal over them; and closing it in order.
 
-use super::drops::Left;
+use super::drops::Remains;
 use super::maintain::Upkeep;
 use super::{Engine, Handle, folder_of};
 use crate::disk::{Disk, OpenMode};
@@ -9,8 +9,8 @@ use crate::engine::report::RecoveryReport;
 use crate::error::{EngineError, EngineResult};
 use crate::io::{Io, Memory, Space};
 use crate::journal::{FOLDER, Journal};
-use crate::log::{Log, LogOptions};
-use crate::store::Store;
+use crate::log::{LogOptions, PartitionLog};
+use crate::store::PartitionStore;
 use crate::{PartitionId, PartitionReport};
 
 /// Names the format of a data folder.
@@ -22,11 +22,11 @@ const FORMAT_BEGIN: &[u8] = b"zerohop engine data, format ";
 const FORMAT_BYTES_MAX: u64 = 64;
 
 impl<D: Disk> Engine<D> {
-    /// Opens the data on a disk, or begins anew on an empty one. Entries behind the known commit index wait for
+    /// Opens the data on a disk, or begins again on an empty one. Entries behind the known commit index wait for
     /// [`Engine::commit`]; a lone owner calls [`Engine::commit_all`].
     ///
     /// # Errors
-    /// [`EngineError::Format`] if the disk holds something else or a newer format; what the disk answers. Rotten and
+    /// [`EngineError::Format`] if the disk holds something else or a newer format; what the disk answers. Corrupt and
     /// missing entries are no errors: the report names them.
     pub fn open(disk: D, options: EngineOptions) -> EngineResult<(Engine<D>, RecoveryReport)> {
         let options = options.bounded();
@@ -57,7 +57,7 @@ impl<D: Disk> Engine<D> {
             report.partitions.push((id, found));
         }
         let is_journal_empty = engine.replay_journal(&mut report, &gone)?;
-        engine.dropping = gone.iter().map(|id| (*id, Left::UntilNextStart)).collect();
+        engine.dropping = gone.iter().map(|id| (*id, Remains::UntilNextStart)).collect();
         for id in gone.into_iter().filter(|_| is_journal_empty) {
             engine.remove_files(id)?;
         }
@@ -100,7 +100,7 @@ impl<D: Disk> Engine<D> {
             if has_data {
                 return wrong(
                     "damaged: it names no format, though the folder holds data. Where others hold copies, start with an \
-                     empty folder, and they are made anew; if the rest of this one is to be saved, write into the file \
+                     empty folder, and they are made again; if the rest of this one is to be saved, write into the file \
                      what another data folder of the same program has there",
                 );
             }
@@ -140,8 +140,10 @@ impl<D: Disk> Engine<D> {
     pub(super) fn recover_partition(&mut self, id: PartitionId) -> EngineResult<PartitionReport> {
         let handle = Handle(self.partitions.len() as u32);
         let options = LogOptions { segment_bytes: self.options.segment_bytes, in_memory_only: false };
-        let mut store =
-            Box::new(Store::new(Log::new(id, handle.0, folder_of(id), 0, options), Durability::DEFAULT));
+        let mut store = Box::new(PartitionStore::new(
+            PartitionLog::new(id, handle.0, folder_of(id), 0, options),
+            Durability::DEFAULT,
+        ));
         let report = store.recover(&mut self.io)?;
         self.upkeep.recovered(handle, &mut store);
         self.partitions.push(Some(store));
@@ -170,7 +172,7 @@ pub(super) fn id_of_folder(name: &str) -> Option<PartitionId> {
 mod tests {
     use super::*;
     use crate::disk::simulated::SimulatedDisk;
-    use crate::{Kind, PartitionOptions};
+    use crate::{EntryKind, PartitionOptions};
 
     /// A disk with a record on it, and with these bytes as its format file.
     fn with_format(bytes: &[u8], has_data: bool) -> SimulatedDisk {
@@ -179,7 +181,7 @@ mod tests {
             let (mut engine, _) = Engine::open(disk.clone(), EngineOptions::default()).expect("opens");
             let options = PartitionOptions { durability: Durability::DEFAULT, index_seed: 7 };
             let p = engine.partition(PartitionId(1), options).expect("opens");
-            engine.write(p, Kind::Put, 0, 1, b"key", b"value").expect("writes");
+            engine.write(p, EntryKind::Put, 0, 1, b"key", b"value").expect("writes");
             engine.close().expect("closes");
             disk.remove(FORMAT_FILE).expect("is there");
         }

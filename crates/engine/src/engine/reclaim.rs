@@ -23,8 +23,8 @@ use super::{Engine, Handle, store_of};
 use crate::disk::Disk;
 use crate::engine::options::Durability;
 use crate::error::EngineResult;
-use crate::store::choose::Policy;
-use crate::store::{Account, Step, Store};
+use crate::store::compaction_policy::Policy;
+use crate::store::{Account, PartitionStore, UpkeepStep};
 
 /// Compactions under way at a time. Each holds a copy of at most a segment, and some hundred descriptors are there.
 const COMPACTIONS_AT_ONCE: usize = 8;
@@ -70,7 +70,7 @@ pub(super) struct Reclaim {
     steps_owed: u64,
     /// Bytes of log since the last call, over all partitions.
     pub(super) written_bytes: u64,
-    rests: Rests,
+    rests: ReclaimPause,
     /// When each partition is looked at next, whatever was written.
     collect_at: u64,
     collect_next: usize,
@@ -82,13 +82,13 @@ pub(super) struct Reclaim {
 
 /// Between two waits for the disk. Times are the owner's, in milliseconds.
 #[derive(Default)]
-struct Rests {
+struct ReclaimPause {
     /// When the call began that waited last, until the next one.
     waited_at: Option<u64>,
     until: u64,
 }
 
-impl Rests {
+impl ReclaimPause {
     /// A call begins. Whether it comes in a rest; how long the call before it waited shows only now.
     fn is_on(&mut self, now_ms: u64) -> bool {
         if let Some(waited_at) = self.waited_at.take() {
@@ -110,7 +110,7 @@ impl Reclaim {
             wasted_on_disk_bytes: 0,
             steps_owed: 0,
             written_bytes: 0,
-            rests: Rests::default(),
+            rests: ReclaimPause::default(),
             collect_at: 0,
             collect_next: usize::MAX,
             room_at: 0,
@@ -119,7 +119,7 @@ impl Reclaim {
     }
 
     /// Has a partition looked at.
-    pub(super) fn look_later(&mut self, handle: Handle, store: &mut Store) {
+    pub(super) fn look_later(&mut self, handle: Handle, store: &mut PartitionStore) {
         store.checkpoints.look_at_bytes = store.checkpoints.tail_bytes + LOOK_BYTES;
         store.dead_since_look = 0;
         if !std::mem::replace(&mut store.account.awaits_look, true) {
@@ -128,7 +128,7 @@ impl Reclaim {
     }
 
     /// Counts what a partition's log holds now.
-    fn count(&mut self, store: &mut Store) {
+    fn count(&mut self, store: &mut PartitionStore) {
         let sizes = store.log.sizes();
         self.uncount(store);
         store.account.log_bytes = sizes.bytes;
@@ -150,14 +150,14 @@ impl Reclaim {
         };
     }
 
-    fn uncount(&mut self, store: &mut Store) {
+    fn uncount(&mut self, store: &mut PartitionStore) {
         self.log_bytes -= std::mem::take(&mut store.account.log_bytes);
         self.wasted_bytes -= std::mem::take(&mut store.account.wasted_bytes);
         self.wasted_on_disk_bytes -= std::mem::take(&mut store.account.wasted_on_disk_bytes);
     }
 
     /// A partition goes.
-    pub(super) fn forget(&mut self, handle: Handle, store: &mut Store) {
+    pub(super) fn forget(&mut self, handle: Handle, store: &mut PartitionStore) {
         self.uncount(store);
         store.account = Account::default();
         self.due.retain(|&h| h != handle);
@@ -294,13 +294,13 @@ impl<D: Disk> Engine<D> {
             && let Some(&handle) = self.upkeep.reclaim.compacting.front()
         {
             match self.step_compaction(handle, std::mem::take(&mut wait))? {
-                Step::Done => {
+                UpkeepStep::Done => {
                     (steps, waiting) = (steps - 1, 0);
                     self.upkeep.reclaim.compacting.pop_front();
                     self.begin_compactions()?;
                 }
-                Step::Went => (steps, waiting) = (steps - 1, 0),
-                Step::Waits => {
+                UpkeepStep::Went => (steps, waiting) = (steps - 1, 0),
+                UpkeepStep::Waits => {
                     self.upkeep.reclaim.compacting.rotate_left(1);
                     waiting += 1;
                     let asked = if may_wait { COMPACTIONS_AT_ONCE } else { ASKED_PER_CALL };
@@ -327,15 +327,15 @@ impl<D: Disk> Engine<D> {
         Ok(is_busy)
     }
 
-    fn step_compaction(&mut self, handle: Handle, wait: bool) -> EngineResult<Step> {
+    fn step_compaction(&mut self, handle: Handle, wait: bool) -> EngineResult<UpkeepStep> {
         let Engine { io, partitions, upkeep, .. } = self;
-        let Ok(store) = store_of(partitions, handle) else { return Ok(Step::Done) };
+        let Ok(store) = store_of(partitions, handle) else { return Ok(UpkeepStep::Done) };
         let is_in_the_way = wait && store.checkpoints.is_writing() && store.compaction.waits_for_checkpoint();
         if is_in_the_way {
             store.checkpoint_step(io, true)?;
         }
         let step = store.compaction_step(io, wait && !is_in_the_way)?;
-        if step == Step::Done {
+        if step == UpkeepStep::Done {
             upkeep.counts.compactions += 1;
             upkeep.reclaim.count(store);
             // There may be more where that came from.
@@ -406,7 +406,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_followed_by_a_rest_three_times_as_long() {
-        let mut rests = Rests::default();
+        let mut rests = ReclaimPause::default();
         assert!(!rests.is_on(0));
         rests.waited_at = Some(100);
         let on = [105, 106, 119, 120].map(|now| rests.is_on(now));

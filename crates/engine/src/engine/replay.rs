@@ -12,11 +12,11 @@ use super::{Engine, Handle, store_of};
 use crate::PartitionId;
 use crate::disk::{DirEntry, Disk, OpenMode};
 use crate::error::{EngineError, EngineResult};
-use crate::journal::format::{self, HEADER_BYTES, Header, Item, Record};
+use crate::journal::format::{self, HEADER_BYTES, JournalHeader, JournalItem, JournalRecord};
 use crate::journal::{FOLDER, Journal};
 use crate::log::entry::Meta;
 use crate::planted::{Bug, is_planted};
-use crate::store::Pending;
+use crate::store::PendingEntry;
 
 /// State of one replay.
 #[derive(Default)]
@@ -57,7 +57,7 @@ impl Replay {
 
 impl<D: Disk> Engine<D> {
     /// Replays the journal, makes what it held durable in the segments, and begins a new one.
-    /// What it has of partitions that were split is in their daughters. Whether nothing is left in it.
+    /// What it has of partitions that were split is in their children. Whether nothing is left in it.
     pub(super) fn replay_journal(
         &mut self,
         report: &mut RecoveryReport,
@@ -70,12 +70,14 @@ impl<D: Disk> Engine<D> {
                 for record in records(&header, &bytes).1 {
                     replay.count += 1;
                     let (cuts, partition, index) = match record {
-                        Record::Cut { partition, index } => (&mut replay.cuts, partition, index),
-                        Record::CutBegins { partition, index } => (&mut replay.begun, partition, index),
-                        Record::Entry { .. }
-                        | Record::Reference { .. }
-                        | Record::Seed { .. }
-                        | Record::Batch { .. } => continue,
+                        JournalRecord::Cut { partition, index } => (&mut replay.cuts, partition, index),
+                        JournalRecord::CutBegins { partition, index } => {
+                            (&mut replay.begun, partition, index)
+                        }
+                        JournalRecord::Entry { .. }
+                        | JournalRecord::Reference { .. }
+                        | JournalRecord::Seed { .. }
+                        | JournalRecord::Batch { .. } => continue,
                     };
                     cuts.entry(partition).or_default().push((replay.count, index));
                 }
@@ -142,20 +144,20 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// Reads a file. `None` if it holds no records: it was begun, and the power went. A rotten header is reported; what
+    /// Reads a file. `None` if it holds no records: it was begun, and the power went. A corrupt header is reported; what
     /// it says is known from the file's name.
     fn read_journal(
         &mut self,
         name: &DirEntry,
         report: Option<&mut RecoveryReport>,
-    ) -> EngineResult<Option<(Header, Vec<u8>)>> {
+    ) -> EngineResult<Option<(JournalHeader, Vec<u8>)>> {
         let path = format!("{FOLDER}/{}", name.name);
         let file = self.io.disk.open(&path, OpenMode::Existing)?;
         let mut bytes = vec![0; name.bytes as usize];
         let read = self.io.disk.read_at(file, 0, &mut bytes);
         self.io.disk.close(file);
         read?;
-        match Header::decode(&bytes) {
+        match JournalHeader::decode(&bytes) {
             Ok(header) => Ok(Some((header, bytes))),
             Err(reason) if reason.contains("not known here") => Err(EngineError::Format { path, reason }),
             Err(_) if bytes.len() <= HEADER_BYTES => Ok(None),
@@ -163,7 +165,7 @@ impl<D: Disk> Engine<D> {
                 if let Some(report) = report {
                     report.journal.push(damage_at(format!("{path}: {reason}")));
                 }
-                Ok(number_of(name).map(|number| (Header::new(number), bytes)))
+                Ok(number_of(name).map(|number| (JournalHeader::new(number), bytes)))
             }
         }
     }
@@ -171,17 +173,19 @@ impl<D: Disk> Engine<D> {
     fn replay_record(
         &mut self,
         replay: &mut Replay,
-        record: &Record<'_>,
+        record: &JournalRecord<'_>,
         report: &mut RecoveryReport,
     ) -> EngineResult<()> {
         match *record {
-            Record::Entry { partition, meta, key, payload } if replay.survives(partition, meta.index) => {
+            JournalRecord::Entry { partition, meta, key, payload }
+                if replay.survives(partition, meta.index) =>
+            {
                 self.replay_entry(replay, partition, &meta, (key, payload), report)
             }
-            Record::Reference { partition, meta, .. } if replay.survives(partition, meta.index) => {
+            JournalRecord::Reference { partition, meta, .. } if replay.survives(partition, meta.index) => {
                 self.replay_reference(replay, partition, &meta, report)
             }
-            Record::Seed { partition, seed } => {
+            JournalRecord::Seed { partition, seed } => {
                 replay.seeds.insert(partition, seed);
                 Ok(())
             }
@@ -236,7 +240,7 @@ impl<D: Disk> Engine<D> {
             store.log.index_seed = seed;
         }
         let placed = store.append(io, meta, key, [payload])?;
-        store.pending.push_back(Pending { meta: *meta, placed });
+        store.pending.push_back(PendingEntry { meta: *meta, placed });
         replay.held(partition, meta.index);
         if let Some((_, found)) = report.partitions.iter_mut().find(|(id, _)| *id == partition) {
             found.from_journal += 1;
@@ -280,7 +284,7 @@ impl<D: Disk> Engine<D> {
         match store.log.epoch_at(io, meta.index) {
             Ok(epoch) => Ok(epoch.is_some_and(|epoch| epoch != meta.epoch)),
             // It is there, and reported.
-            Err(EngineError::Rotten { .. }) => Ok(false),
+            Err(EngineError::Corrupt { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -305,17 +309,17 @@ impl<D: Disk> Engine<D> {
 }
 
 /// The good records of a file up to its torn end, and where bad bytes stand that are known to have been synced.
-fn records<'a>(header: &Header, bytes: &'a [u8]) -> (Option<u64>, Vec<Record<'a>>) {
+fn records<'a>(header: &JournalHeader, bytes: &'a [u8]) -> (Option<u64>, Vec<JournalRecord<'a>>) {
     let (mut found, mut bad, mut synced) = (Vec::new(), Vec::new(), 0);
     for item in format::items(header.salt, &bytes[HEADER_BYTES..]) {
         match item {
-            Item::Record(record) => {
-                if let Record::Batch { synced_bytes } = record {
+            JournalItem::Record(record) => {
+                if let JournalRecord::Batch { synced_bytes } = record {
                     synced = synced.max(synced_bytes);
                 }
                 found.push(record);
             }
-            Item::Bad { offset, .. } => bad.push((offset, found.len())),
+            JournalItem::Bad { offset, .. } => bad.push((offset, found.len())),
         }
     }
     // Torn: nothing behind it was acknowledged.

@@ -19,7 +19,7 @@ pub struct Damage {
 
 /// An entry whose payload is not what was written; its head and key are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rotten {
+pub struct CorruptEntry {
     /// Its epoch.
     pub epoch: u32,
     /// Its log index.
@@ -39,13 +39,13 @@ pub struct ScrubFrom {
 
 /// What a step of a scrub has come to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Scrubbed {
+pub struct ScrubStep {
     /// Where to go on; `None`: everything has been read.
     pub next: Option<ScrubFrom>,
     /// Bytes read.
     pub bytes: u64,
-    /// Entries that can be mended.
-    pub rotten: Vec<Rotten>,
+    /// Entries that can be repaired.
+    pub corrupt: Vec<CorruptEntry>,
     /// Bytes were met that are no entry: what stood there cannot be told.
     pub is_unreadable: bool,
 }
@@ -53,7 +53,7 @@ pub struct Scrubbed {
 /// What kind of damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DamageKind {
-    /// An entry's payload has rotted. Reading its key says so.
+    /// An entry's payload is corrupt. Reading its key says so.
     Entry {
         /// Its log index.
         index: u64,
@@ -84,7 +84,7 @@ impl fmt::Display for Damage {
         match &self.kind {
             DamageKind::Entry { index, key } => write!(
                 f,
-                "partition {partition}: the value of key {:?} (entry {index}) at {place} is rotten; reading it will say so",
+                "partition {partition}: the value of key {:?} (entry {index}) at {place} is corrupt; reading it will say so",
                 String::from_utf8_lossy(key)
             ),
             DamageKind::Unreadable { after } => {
@@ -109,7 +109,7 @@ pub struct RecoveryReport {
 }
 
 impl RecoveryReport {
-    /// All that is rotten or missing.
+    /// All that is corrupt or missing.
     pub fn damage(&self) -> impl Iterator<Item = &Damage> {
         self.journal.iter().chain(self.partitions.iter().flat_map(|(_, p)| &p.damage))
     }

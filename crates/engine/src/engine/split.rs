@@ -2,20 +2,20 @@
 //!
 //! ```text
 //!   parent    |──────── serves ─────────|            'gone' (durable: the split has happened) ──> removed
-//!   daughters      segments, ahead ──> the rest, checkpoints ──> synced        │
+//!   children      segments, ahead ──> the rest, checkpoints ──> synced        │
 //!                  'unborn-PARENT' stands first in each folder                 └──> 'unborn' removed, they serve
 //! ```
 //!
-//! Until `gone` is durable in the parent's folder, an opening throws the daughters away, and afterwards the parent: it
-//! finds the one or the others, never both, and never half a daughter.
+//! Until `gone` is durable in the parent's folder, an opening throws the children away, and afterwards the parent: it
+//! finds the one or the others, never both, and never half a child.
 //!
 //! Segments are copied, entry by entry at the same offsets, as their checksums and headers name the partition
-//! ([`crate::log::rebrand`]). All that is durable of the parent's, and all that is only accepted, is durable in the
-//! daughters once they serve: nothing of the parent is needed from its journal.
+//! ([`crate::log::restamp`]). All that is durable of the parent's, and all that is only accepted, is durable in the
+//! children once they serve: nothing of the parent is needed from its journal.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::taking::INCOMING;
+use super::snapshot_install::INCOMING;
 use super::{Engine, Handle, folder_of, store_of};
 use crate::PartitionId;
 use crate::disk::{DirEntry, Disk, DiskError, OpenMode};
@@ -24,16 +24,16 @@ use crate::error::{EngineError, EngineResult};
 use crate::io::Io;
 use crate::log::segment::Segment;
 use crate::planted::{Bug, is_planted};
-use crate::store::Store;
+use crate::store::PartitionStore;
 
 /// In the folder of a partition that was split: what is left of it goes.
 const GONE: &str = "gone";
 /// In the folder of a partition that is being made: the number of its parent in hex follows.
 const UNBORN: &str = "unborn-";
 
-/// A daughter that is being made.
+/// A child that is being made.
 #[derive(Default)]
-pub(super) struct Daughter {
+pub(super) struct ChildLog {
     id: PartitionId,
     folder: String,
     /// Copied so far, by slot of the parent's log.
@@ -41,18 +41,18 @@ pub(super) struct Daughter {
 }
 
 impl<D: Disk> Engine<D> {
-    /// Copies one more segment of a partition that is to be split, for each of its daughters, while it goes on. `true`: what
+    /// Copies one more segment of a partition that is to be split, for each of its children, while it goes on. `true`: what
     /// is left must be copied by [`Engine::split_partition`], to which this is but a head start.
     ///
     /// # Errors
     /// As there.
-    pub fn split_ahead(&mut self, parent: PartitionId, daughters: &[PartitionId]) -> EngineResult<bool> {
-        let handle = self.may_split(parent, daughters)?;
+    pub fn split_ahead(&mut self, parent: PartitionId, children: &[PartitionId]) -> EngineResult<bool> {
+        let handle = self.may_split(parent, children)?;
         let (_, store) = self.store(handle)?;
         if store.durability == Durability::Memory || store.log.order.is_empty() {
             return Ok(true);
         }
-        let result = self.begin_split(handle, parent, daughters).and_then(|()| {
+        let result = self.begin_split(handle, parent, children).and_then(|()| {
             let Engine { io, partitions, splits, .. } = self;
             let store = store_of(partitions, handle)?;
             let making = splits.entry(parent).or_default();
@@ -62,7 +62,7 @@ impl<D: Disk> Engine<D> {
                 let lack = making.iter_mut().filter(|d| !d.has(slot, segment));
                 let lack: Vec<_> = lack.collect();
                 if is_settled && !lack.is_empty() {
-                    lack.into_iter().try_for_each(|daughter| daughter.copy(io, slot, segment, false))?;
+                    lack.into_iter().try_for_each(|child| child.copy(io, slot, segment, false))?;
                     return Ok(false);
                 }
             }
@@ -71,26 +71,26 @@ impl<D: Disk> Engine<D> {
         result.map_err(|error| self.give_up_split(parent, error))
     }
 
-    /// Makes daughters of a partition: each holds all that it held, its log, its records, what is not committed of
+    /// Makes children of a partition: each holds all that it held, its log, its records, what is not committed of
     /// it, and its checkpoints, and survives a crash as the parent would; the parent is no more. `state` is what an upper
-    /// layer knows beside its records and the log index that is as of: the daughters' owners take it with
+    /// layer knows beside its records and the log index that is as of: the children' owners take it with
     /// [`Engine::recovered_extra`]. Without it they take what the parent's checkpoint had.
     ///
     /// Returns what keeps files of the parent from being removed, if anything does; they go when the folder is opened.
     ///
     /// # Errors
-    /// [`EngineError::Stopped`] for a daughter that is there already: an attempt that failed may have left one without
+    /// [`EngineError::Stopped`] for a child that is there already: an attempt that failed may have left one without
     /// entries, which is to be dropped. [`EngineError::DiskFull`] and others: the parent is as it was. After a failure of the disk in the very moment of the
     /// change it has stopped, and the next opening finds one or the others.
     pub fn split_partition(
         &mut self,
         parent: PartitionId,
-        daughters: &[PartitionId],
+        children: &[PartitionId],
         state: Option<(u64, &[u8])>,
     ) -> EngineResult<Option<EngineError>> {
-        let handle = self.may_split(parent, daughters)?;
+        let handle = self.may_split(parent, children)?;
         self.finish_work(handle)?;
-        let made = self.make_daughters(handle, (parent, daughters), state);
+        let made = self.make_children(handle, (parent, children), state);
         let made = made.map_err(|error| self.give_up_split(parent, error))?;
         let folder = folder_of(parent);
         let is_on_disk = self.splits.contains_key(&parent);
@@ -121,7 +121,7 @@ impl<D: Disk> Engine<D> {
         }
         let mut left = Ok(());
         if is_on_disk {
-            for &id in daughters {
+            for &id in children {
                 let folder = folder_of(id);
                 left = left.and(self.io.disk.remove(&format!("{folder}/{UNBORN}{:016x}", parent.0)));
                 left = left.and(self.io.disk.sync_dir(&folder));
@@ -132,59 +132,59 @@ impl<D: Disk> Engine<D> {
         Ok(left.err())
     }
 
-    /// The parent, if it and the daughters are as they must be.
-    fn may_split(&mut self, parent: PartitionId, daughters: &[PartitionId]) -> EngineResult<Handle> {
+    /// The parent, if it and the children are as they must be.
+    fn may_split(&mut self, parent: PartitionId, children: &[PartitionId]) -> EngineResult<Handle> {
         let Some(&handle) = self.by_id.get(&parent) else { return Err(EngineError::UnknownPartition) };
         let is_there = |id: &&PartitionId| self.by_id.contains_key(id) || self.dropping.contains_key(id);
-        if let Some(id) = daughters.iter().find(is_there) {
+        if let Some(id) = children.iter().find(is_there) {
             return Err(EngineError::Stopped { reason: format!("partition {id} is there already") });
         }
         self.store(handle)?.1.check_going()?;
         Ok(handle)
     }
 
-    /// All that must be durable before the parent may go, and the daughters as they will be.
-    fn make_daughters(
+    /// All that must be durable before the parent may go, and the children as they will be.
+    fn make_children(
         &mut self,
         handle: Handle,
-        (parent, daughters): (PartitionId, &[PartitionId]),
+        (parent, children): (PartitionId, &[PartitionId]),
         state: Option<(u64, &[u8])>,
-    ) -> EngineResult<Vec<Store>> {
+    ) -> EngineResult<Vec<PartitionStore>> {
         let (_, store) = self.store(handle)?;
         let in_memory_only = store.log.is_in_memory_only();
         let has_files = !in_memory_only && !store.log.order.is_empty();
         if has_files {
-            self.begin_split(handle, parent, daughters)?;
+            self.begin_split(handle, parent, children)?;
         }
         let next_handle = self.partitions.len() as u32;
         let Engine { io, partitions, splits, .. } = self;
         let store = store_of(partitions, handle)?;
-        let mut unsaved: Vec<Daughter> = daughters.iter().map(|&id| Daughter::new(id)).collect();
+        let mut unsaved: Vec<ChildLog> = children.iter().map(|&id| ChildLog::new(id)).collect();
         let making = if has_files { splits.entry(parent).or_default() } else { &mut unsaved };
         let mut made = Vec::new();
-        let result = making.iter_mut().enumerate().try_for_each(|(number, daughter)| {
-            daughter.remove_replaced(io, store)?;
+        let result = making.iter_mut().enumerate().try_for_each(|(number, child)| {
+            child.remove_replaced(io, store)?;
             for &slot in &store.log.order {
                 let original = store.log.segment(slot);
-                match daughter.segments.get_mut(&slot) {
+                match child.segments.get_mut(&slot) {
                     Some(copy) => copy.take_notes_of(original),
-                    None => daughter.copy(io, slot, original, in_memory_only)?,
+                    None => child.copy(io, slot, original, in_memory_only)?,
                 }
             }
             let mut kept = VecDeque::new();
             if has_files && store.is_incoming() {
-                let file = io.disk.open(&format!("{}/{INCOMING}", daughter.folder), OpenMode::Create)?;
+                let file = io.disk.open(&format!("{}/{INCOMING}", child.folder), OpenMode::Create)?;
                 io.disk.close(file);
             }
             if has_files {
-                kept = store.copy_checkpoints(io, daughter.id, &daughter.folder)?;
-                io.disk.sync_dir(&daughter.folder)?;
+                kept = store.copy_checkpoints(io, child.id, &child.folder)?;
+                io.disk.sync_dir(&child.folder)?;
             }
-            let segments = std::mem::take(&mut daughter.segments);
-            let name = (daughter.id, next_handle + number as u32);
-            let mut copy = store.copy_for(name, daughter.folder.clone(), segments, state);
+            let segments = std::mem::take(&mut child.segments);
+            let name = (child.id, next_handle + number as u32);
+            let mut copy = store.copy_for(name, child.folder.clone(), segments, state);
             copy.checkpoints.kept = kept;
-            if is_planted(Bug::TailOfOneDaughter) && number == 1 {
+            if is_planted(Bug::TailOfOneChild) && number == 1 {
                 copy.cut_after(io, copy.commit)?;
             }
             made.push(copy);
@@ -196,25 +196,25 @@ impl<D: Disk> Engine<D> {
         result.map(|()| made)
     }
 
-    /// The parent's folder is durable, and each daughter's begins with the word that it is not born.
+    /// The parent's folder is durable, and each child's begins with the word that it is not born.
     fn begin_split(
         &mut self,
         handle: Handle,
         parent: PartitionId,
-        daughters: &[PartitionId],
+        children: &[PartitionId],
     ) -> EngineResult<()> {
         if let Some(begun) = self.splits.get(&parent) {
-            if begun.iter().map(|daughter| daughter.id).eq(daughters.iter().copied()) {
+            if begun.iter().map(|child| child.id).eq(children.iter().copied()) {
                 return Ok(());
             }
             // Others were to be made of it before.
             self.leave_split(parent)?;
         }
-        // A daughter whose parent has no folder counts as born.
+        // A child whose parent has no folder counts as born.
         let (io, store) = self.store(handle)?;
         store.sync(io)?;
-        self.splits.insert(parent, daughters.iter().map(|&id| Daughter::new(id)).collect());
-        for &id in daughters {
+        self.splits.insert(parent, children.iter().map(|&id| ChildLog::new(id)).collect());
+        for &id in children {
             let folder = folder_of(id);
             self.clear_folder(&folder)?;
             let path = format!("{folder}/{UNBORN}{:016x}", parent.0);
@@ -234,12 +234,12 @@ impl<D: Disk> Engine<D> {
 
     fn leave_split(&mut self, parent: PartitionId) -> EngineResult<()> {
         let mut result = Ok(());
-        for daughter in self.splits.remove(&parent).into_iter().flatten() {
-            for segment in daughter.segments.into_values() {
+        for child in self.splits.remove(&parent).into_iter().flatten() {
+            for segment in child.segments.into_values() {
                 self.io.memory.freed(segment.resident_bytes());
                 segment.file.into_iter().for_each(|file| self.io.disk.close(file));
             }
-            result = result.and(self.clear_folder(&daughter.folder));
+            result = result.and(self.clear_folder(&child.folder));
         }
         result
     }
@@ -289,7 +289,7 @@ impl<D: Disk> Engine<D> {
         let disk = &mut self.io.disk;
         let names = disk.list(folder)?;
         let (last, first): (Vec<_>, Vec<_>) = names.iter().partition(|name| is_marker(&name.name));
-        // The oldest segment last: what a crash leaves must not look like a log that begins anew.
+        // The oldest segment last: what a crash leaves must not look like a log that begins again.
         for name in first.iter().rev() {
             disk.remove(&format!("{folder}/{}", name.name))?;
         }
@@ -306,9 +306,9 @@ impl<D: Disk> Engine<D> {
     }
 }
 
-impl Daughter {
-    fn new(id: PartitionId) -> Daughter {
-        Daughter { id, folder: folder_of(id), segments: BTreeMap::new() }
+impl ChildLog {
+    fn new(id: PartitionId) -> ChildLog {
+        ChildLog { id, folder: folder_of(id), segments: BTreeMap::new() }
     }
 
     fn has(&self, slot: u32, original: &Segment) -> bool {
@@ -329,7 +329,7 @@ impl Daughter {
     }
 
     /// Copies of what the parent has rewritten since go.
-    fn remove_replaced<D: Disk>(&mut self, io: &mut Io<D>, store: &Store) -> EngineResult<()> {
+    fn remove_replaced<D: Disk>(&mut self, io: &mut Io<D>, store: &PartitionStore) -> EngineResult<()> {
         for slot in self.segments.keys().copied().collect::<Vec<_>>() {
             let is_in_order = store.log.order.contains(&slot);
             if !is_in_order || !self.has(slot, store.log.segment(slot)) {

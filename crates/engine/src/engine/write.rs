@@ -5,16 +5,16 @@ use super::{Engine, Handle, store_of};
 use crate::disk::Disk;
 use crate::engine::options::Durability;
 use crate::error::{EngineError, EngineResult};
-use crate::log::entry::{FLAG_JOINED, Kind, Meta};
-use crate::side::extents::CHUNK_HEAD_BYTES;
+use crate::log::entry::{EntryKind, FLAG_JOINED, Meta};
+use crate::overflow::extents::CHUNK_HEAD_BYTES;
 use crate::store::read::Hint;
-use crate::store::{Pending, Store, units_of};
+use crate::store::{PartitionStore, PendingEntry, units_of};
 
 /// An entry before it has its place in the log.
 #[derive(Clone, Copy, Debug)]
 pub struct NewEntry<'a> {
     /// What it does.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// See [`Meta::flags`].
     pub flags: u8,
     /// When it commits.
@@ -36,7 +36,7 @@ impl<D: Disk> Engine<D> {
     pub fn write(
         &mut self,
         handle: Handle,
-        kind: Kind,
+        kind: EntryKind,
         flags: u8,
         timestamp: u64,
         key: &[u8],
@@ -92,12 +92,12 @@ impl<D: Disk> Engine<D> {
             let units = units_of(kind, flags, payload);
             let applied = store.apply(io, (&meta, placed, hint), key, payload, units);
             if let Err(error) = store.stop_on_failure(applied) {
-                store.pending.push_back(Pending { meta, placed });
+                store.pending.push_back(PendingEntry { meta, placed });
                 return Err(error);
             }
             store.commit = meta.index;
         } else {
-            store.pending.push_back(Pending { meta, placed });
+            store.pending.push_back(PendingEntry { meta, placed });
             let committed = store.commit(io, meta.index);
             store.stop_on_failure(committed)?;
         }
@@ -137,7 +137,7 @@ impl<D: Disk> Engine<D> {
         }
         for NewEntry { kind, flags, key, payload, hint, .. } in entries {
             // They are those that were appended just now.
-            let Some(&Pending { meta, placed }) = store.pending.front() else { break };
+            let Some(&PendingEntry { meta, placed }) = store.pending.front() else { break };
             let units = units_of(kind, flags, payload);
             let applied = store.apply(io, (&meta, placed, hint), key, payload, units);
             store.stop_on_failure(applied)?;
@@ -164,7 +164,7 @@ impl<D: Disk> Engine<D> {
             if store.durability == Durability::Sync {
                 journal.push(store.whose(handle), (&meta, key, payload));
             }
-            store.pending.push_back(Pending { meta, placed });
+            store.pending.push_back(PendingEntry { meta, placed });
             upkeep.wrote(handle, store, placed.entry_bytes);
         }
         self.evict();
@@ -183,7 +183,7 @@ pub(super) fn bytes_of<const N: usize>(pieces: [&[u8]; N]) -> usize {
     pieces.iter().map(|piece| piece.len()).sum()
 }
 
-fn next_meta(store: &Store, kind: Kind, flags: u8, timestamp: u64) -> Meta {
+fn next_meta(store: &PartitionStore, kind: EntryKind, flags: u8, timestamp: u64) -> Meta {
     let (epoch, last) = store.log.last;
     Meta { kind, flags, epoch: epoch.max(1), index: last + 1, timestamp }
 }

@@ -19,7 +19,7 @@ const OFFSET_MASK: u64 = (1 << 27) - 1;
 
 /// What a [`Location`] holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum EntryPlace {
     /// One entry.
     Entry(Position),
     /// A record of several parts.
@@ -52,11 +52,11 @@ impl Location {
     }
 
     /// What it holds.
-    pub fn place(self) -> Place {
+    pub fn place(self) -> EntryPlace {
         if self.0 & CHAIN != 0 {
-            return Place::Chain(self.0 as u32);
+            return EntryPlace::Chain(self.0 as u32);
         }
-        Place::Entry(Position {
+        EntryPlace::Entry(Position {
             slot: (self.0 >> SLOT_AT & SLOT_MASK) as u32,
             offset: (self.0 & OFFSET_MASK) as u32,
             bytes_max: class_bytes((self.0 >> CLASS_AT) as u8),
@@ -122,10 +122,10 @@ mod tests {
     fn a_location_gives_back_what_it_was_made_of() {
         let at = Location::entry((1 << 20) - 1, (1 << 27) - 1, 175);
         let expected = Position { slot: (1 << 20) - 1, offset: (1 << 27) - 1, bytes_max: 176 };
-        assert_eq!(at.place(), Place::Entry(expected));
+        assert_eq!(at.place(), EntryPlace::Entry(expected));
         assert!(!at.has_older() && at.with_older(true).has_older());
-        assert_eq!(at.with_older(true).place(), Place::Entry(expected));
+        assert_eq!(at.with_older(true).place(), EntryPlace::Entry(expected));
         assert!(at.same_place(at.with_older(true)));
-        assert_eq!(Location::chain(u32::MAX).place(), Place::Chain(u32::MAX));
+        assert_eq!(Location::chain(u32::MAX).place(), EntryPlace::Chain(u32::MAX));
     }
 }

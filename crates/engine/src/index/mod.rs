@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Extendible hashing over small pages: a page that fills grows, then splits into two by its next bit, so no
-//! insert ever waits for more than one page to be laid anew. Fragments are kept whole, so neither needs a key. Two
+//! insert ever waits for more than one page to be laid again. Fragments are kept whole, so neither needs a key. Two
 //! keys may share a fragment: whoever looks reads the log to tell them apart (`accept`).
 //!
 //! Memory: 12 bytes of fragment and location a slot, 12.8 with the line's mask. Pages are laid out for a load
@@ -20,7 +20,7 @@ mod page;
 use location::Location;
 use page::{Page, SLOTS, SlotAt};
 
-/// Lines of a page at most: 16 KiB, about 1,100 entries, laid anew in some ten microseconds.
+/// Lines of a page at most: 16 KiB, about 1,100 entries, laid again in some ten microseconds.
 const PAGE_LINES_MAX: usize = 256;
 /// A page grows or splits when more than this share of its slots is taken, in percent.
 pub const LOAD_MAX: usize = 86;
@@ -33,7 +33,7 @@ const DIRECTORY_PER_PAGE_MAX: usize = 8;
 
 /// A slot found by [`HashIndex::find`]; valid until the index next changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct IndexSlot {
     page: u32,
     at: SlotAt,
 }
@@ -70,7 +70,7 @@ impl HashIndex {
         }
     }
 
-    /// An empty index laid out for so many entries. In whatever order they come, hardly a page must be laid anew. Put
+    /// An empty index laid out for so many entries. In whatever order they come, hardly a page must be laid again. Put
     /// into a plain one in the order of their fragments they would all meet in the same few pages.
     pub fn for_entries(entries: usize) -> HashIndex {
         let mut index = HashIndex::new();
@@ -113,14 +113,14 @@ impl HashIndex {
         &self,
         fragment: u32,
         accept: impl FnMut(Location) -> Result<bool, E>,
-    ) -> Result<Option<(Found, Location)>, E> {
+    ) -> Result<Option<(IndexSlot, Location)>, E> {
         let Some(page) = self.page_of(fragment) else { return Ok(None) };
         let found = self.pages[page as usize].find(fragment, accept)?;
-        Ok(found.map(|(at, location)| (Found { page, at }, location)))
+        Ok(found.map(|(at, location)| (IndexSlot { page, at }, location)))
     }
 
     /// Finds the entry with this fragment at exactly this place.
-    pub fn find_place(&self, fragment: u32, location: Location) -> Option<(Found, Location)> {
+    pub fn find_place(&self, fragment: u32, location: Location) -> Option<(IndexSlot, Location)> {
         self.find(fragment, |l| Ok::<_, Infallible>(l.same_place(location)))
             .unwrap_or_else(|never| match never {})
     }
@@ -155,13 +155,13 @@ impl HashIndex {
     }
 
     /// Points a found entry elsewhere.
-    pub fn replace(&mut self, found: Found, location: Location) {
+    pub fn replace(&mut self, found: IndexSlot, location: Location) {
         self.changes += 1;
         self.pages[found.page as usize].replace(found.at, location);
     }
 
     /// Drops a found entry.
-    pub fn remove(&mut self, found: Found) {
+    pub fn remove(&mut self, found: IndexSlot) {
         self.changes += 1;
         self.pages[found.page as usize].remove(found.at);
         self.entries -= 1;
@@ -198,11 +198,11 @@ impl HashIndex {
         let page = &self.pages[id as usize];
         if page.lines() < PAGE_LINES_MAX {
             let lines = lines_for(page.used()).max(page.lines() + 1).min(PAGE_LINES_MAX);
-            self.lay_anew(id, lines);
+            self.lay_again(id, lines);
         } else if page.depth < self.depth || self.may_double() {
             self.split(fragment, id);
         } else {
-            self.lay_anew(id, page.lines() + page.lines() / 4);
+            self.lay_again(id, page.lines() + page.lines() / 4);
         }
     }
 
@@ -211,11 +211,11 @@ impl HashIndex {
         self.depth < DEPTH_MAX && self.directory.len() <= DIRECTORY_PER_PAGE_MAX * self.pages.len()
     }
 
-    fn lay_anew(&mut self, id: u32, lines: usize) {
+    fn lay_again(&mut self, id: u32, lines: usize) {
         let page = &self.pages[id as usize];
-        let anew = laid(page.depth, lines, page.entries());
-        self.page_bytes = self.page_bytes + anew.bytes() - page.bytes();
-        self.pages[id as usize] = anew;
+        let again = laid(page.depth, lines, page.entries());
+        self.page_bytes = self.page_bytes + again.bytes() - page.bytes();
+        self.pages[id as usize] = again;
     }
 
     fn split(&mut self, fragment: u32, id: u32) {
@@ -269,7 +269,7 @@ mod tests {
     use crate::random::Random;
 
     thread_local! {
-        /// Entries that were laid anew, by all inserts of this thread.
+        /// Entries that were laid again, by all inserts of this thread.
         pub(super) static MOVED: Cell<usize> = const { Cell::new(0) };
     }
 
@@ -362,7 +362,7 @@ mod tests {
         assert!(worst <= 24.0, "{worst}");
     }
 
-    /// Growth without a stall: a page is laid anew in some ten microseconds, and what is as large as the index (its
+    /// Growth without a stall: a page is laid again in some ten microseconds, and what is as large as the index (its
     /// directory, the list of its pages) is some bytes for a thousand entries.
     #[test]
     fn no_insert_moves_more_than_the_entries_of_a_page() {

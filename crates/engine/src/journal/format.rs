@@ -35,7 +35,7 @@
 
 use crate::PartitionId;
 use crate::limits::{JOURNAL_INLINE_BYTES_MAX, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
-use crate::log::entry::{Kind, Meta, crc, u32_at, u64_at};
+use crate::log::entry::{EntryKind, Meta, crc, u32_at, u64_at};
 
 /// Bytes of a journal file's header.
 pub const HEADER_BYTES: usize = 32;
@@ -44,23 +44,23 @@ pub const RECORD_BYTES: usize = 48;
 const MAGIC: &[u8; 8] = b"zerohjnl";
 /// The version that is written.
 const VERSION: u32 = 4;
-/// The oldest that is read: it has no [`FLAG_JOINED`](crate::FLAG_JOINED) and no [`Record::CutBegins`], and up to 2 there was no
-/// [`FLAG_CHUNK`](crate::FLAG_CHUNK), up to 3 no [`Record::Seed`].
+/// The oldest that is read: it has no [`FLAG_JOINED`](crate::FLAG_JOINED) and no [`JournalRecord::CutBegins`], and up to 2 there was no
+/// [`FLAG_CHUNK`](crate::FLAG_CHUNK), up to 3 no [`JournalRecord::Seed`].
 const VERSION_MIN: u32 = 1;
 
 /// The header of a journal file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct JournalHeader {
     /// Xored into the records' checksums.
     pub salt: u32,
     /// Files are numbered upwards.
     pub number: u64,
 }
 
-impl Header {
+impl JournalHeader {
     /// The header of the file of that number.
-    pub fn new(number: u64) -> Header {
-        Header { salt: xxhash_rust::xxh3::xxh3_64(&number.to_le_bytes()) as u32, number }
+    pub fn new(number: u64) -> JournalHeader {
+        JournalHeader { salt: xxhash_rust::xxh3::xxh3_64(&number.to_le_bytes()) as u32, number }
     }
 
     /// The header as bytes.
@@ -79,7 +79,7 @@ impl Header {
     ///
     /// # Errors
     /// In words, what is wrong with it.
-    pub fn decode(bytes: &[u8]) -> Result<Header, String> {
+    pub fn decode(bytes: &[u8]) -> Result<JournalHeader, String> {
         let Some(bytes) = bytes.first_chunk::<HEADER_BYTES>() else {
             return Err(format!("{} bytes are too few for a journal header", bytes.len()));
         };
@@ -95,13 +95,13 @@ impl Header {
                 "journal format {version} is not known here (known: up to {VERSION}); use a newer zerohop"
             ));
         }
-        Ok(Header { salt: u32_at(bytes, 12), number: u64_at(bytes, 16) })
+        Ok(JournalHeader { salt: u32_at(bytes, 12), number: u64_at(bytes, 16) })
     }
 }
 
 /// A record, key and payload borrowed from where they lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Record<'a> {
+pub enum JournalRecord<'a> {
     /// A whole entry.
     Entry {
         /// Whose.
@@ -153,19 +153,19 @@ pub enum Record<'a> {
 }
 
 /// Appends a record to `out`.
-pub fn encode(salt: u32, record: &Record<'_>, out: &mut Vec<u8>) {
-    let none = Meta { kind: Kind::Mark, flags: 0, epoch: 0, index: 0, timestamp: 0 };
+pub fn encode(salt: u32, record: &JournalRecord<'_>, out: &mut Vec<u8>) {
+    let none = Meta { kind: EntryKind::Mark, flags: 0, epoch: 0, index: 0, timestamp: 0 };
     let (kind, partition, meta, key, payload, payload_bytes): (u8, _, _, &[u8], &[u8], u32) = match *record {
-        Record::Entry { partition, meta, key, payload } => {
+        JournalRecord::Entry { partition, meta, key, payload } => {
             (1, partition, meta, key, payload, payload.len() as u32)
         }
-        Record::Reference { partition, meta, key, payload_bytes } => {
+        JournalRecord::Reference { partition, meta, key, payload_bytes } => {
             (2, partition, meta, key, &[], payload_bytes)
         }
-        Record::Cut { partition, index } => (3, partition, Meta { index, ..none }, &[], &[], 0),
-        Record::CutBegins { partition, index } => (5, partition, Meta { index, ..none }, &[], &[], 0),
-        Record::Seed { partition, seed } => (6, partition, Meta { index: seed, ..none }, &[], &[], 0),
-        Record::Batch { synced_bytes } => {
+        JournalRecord::Cut { partition, index } => (3, partition, Meta { index, ..none }, &[], &[], 0),
+        JournalRecord::CutBegins { partition, index } => (5, partition, Meta { index, ..none }, &[], &[], 0),
+        JournalRecord::Seed { partition, seed } => (6, partition, Meta { index: seed, ..none }, &[], &[], 0),
+        JournalRecord::Batch { synced_bytes } => {
             (4, PartitionId(0), Meta { index: synced_bytes, ..none }, &[], &[], 0)
         }
     };
@@ -188,7 +188,7 @@ pub fn encode(salt: u32, record: &Record<'_>, out: &mut Vec<u8>) {
 }
 
 /// The record at the beginning of `bytes` and its length, if there is a good one.
-pub fn decode(salt: u32, bytes: &[u8]) -> Option<(Record<'_>, usize)> {
+pub fn decode(salt: u32, bytes: &[u8]) -> Option<(JournalRecord<'_>, usize)> {
     let head = bytes.first_chunk::<RECORD_BYTES>()?;
     let key_and_kind = u32_at(head, 36);
     let key_bytes = (key_and_kind & 0xFF_FFFF) as usize;
@@ -211,7 +211,7 @@ pub fn decode(salt: u32, bytes: &[u8]) -> Option<(Record<'_>, usize)> {
     }
     let partition = PartitionId(u64_at(head, 8));
     let meta = Meta {
-        kind: Kind::from_u8((key_and_kind >> 24) as u8).filter(|k| !k.is_local())?,
+        kind: EntryKind::from_u8((key_and_kind >> 24) as u8).filter(|k| !k.is_local())?,
         flags: head[40],
         epoch: u32_at(head, 32),
         index: u64_at(head, 16),
@@ -219,21 +219,21 @@ pub fn decode(salt: u32, bytes: &[u8]) -> Option<(Record<'_>, usize)> {
     };
     let (key, payload) = whole[RECORD_BYTES..].split_at(key_bytes.min(body_bytes));
     let record = match head[41] {
-        1 => Record::Entry { partition, meta, key, payload },
-        2 => Record::Reference { partition, meta, key, payload_bytes },
-        3 => Record::Cut { partition, index: meta.index },
-        5 => Record::CutBegins { partition, index: meta.index },
-        6 => Record::Seed { partition, seed: meta.index },
-        _ => Record::Batch { synced_bytes: meta.index },
+        1 => JournalRecord::Entry { partition, meta, key, payload },
+        2 => JournalRecord::Reference { partition, meta, key, payload_bytes },
+        3 => JournalRecord::Cut { partition, index: meta.index },
+        5 => JournalRecord::CutBegins { partition, index: meta.index },
+        6 => JournalRecord::Seed { partition, seed: meta.index },
+        _ => JournalRecord::Batch { synced_bytes: meta.index },
     };
     Some((record, whole.len()))
 }
 
 /// One thing met in a journal file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Item<'a> {
+pub enum JournalItem<'a> {
     /// A good record.
-    Record(Record<'a>),
+    Record(JournalRecord<'a>),
     /// Bytes that are none, from this offset up to the next good record or the end.
     Bad {
         /// Where they begin.
@@ -244,7 +244,7 @@ pub enum Item<'a> {
 }
 
 /// The items of a journal file, header left out: `bytes` begin at offset [`HEADER_BYTES`]. Never panics.
-pub fn items(salt: u32, bytes: &[u8]) -> impl Iterator<Item = Item<'_>> {
+pub fn items(salt: u32, bytes: &[u8]) -> impl Iterator<Item = JournalItem<'_>> {
     let (mut at, mut end) = (0, None);
     std::iter::from_fn(move || {
         if at >= bytes.len() {
@@ -252,7 +252,7 @@ pub fn items(salt: u32, bytes: &[u8]) -> impl Iterator<Item = Item<'_>> {
         }
         if let Some((record, length)) = decode(salt, &bytes[at..]) {
             at += length;
-            return Some(Item::Record(record));
+            return Some(JournalItem::Record(record));
         }
         let offset = (HEADER_BYTES + at) as u64;
         // Behind the last byte that is not zero there is only room that was made ahead: no record begins there.
@@ -260,6 +260,6 @@ pub fn items(salt: u32, bytes: &[u8]) -> impl Iterator<Item = Item<'_>> {
             *end.get_or_insert_with(|| bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
         let next = (at + 1..end).find(|&next| decode(salt, &bytes[next..]).is_some());
         at = next.unwrap_or(bytes.len());
-        Some(Item::Bad { offset, more_follows: next.is_some() })
+        Some(JournalItem::Bad { offset, more_follows: next.is_some() })
     })
 }

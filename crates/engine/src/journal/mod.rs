@@ -16,7 +16,7 @@ use crate::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncT
 use crate::limits::JOURNAL_INLINE_BYTES_MAX;
 use crate::log::entry::Meta;
 use crate::planted::{Bug, is_planted};
-use format::{HEADER_BYTES, Header, Record};
+use format::{HEADER_BYTES, JournalHeader, JournalRecord};
 
 /// The folder of journal files.
 pub(crate) const FOLDER: &str = "journal";
@@ -37,21 +37,21 @@ pub(crate) struct Journal {
     /// Partitions whose segments must be synced with this batch.
     large: Vec<u32>,
     /// The flush that was begun and is not known to be done.
-    begun: Option<Begun>,
+    begun: Option<JournalSync>,
     /// The last flush found no room; the batch is kept.
     is_full: bool,
 }
 
 /// Whose entries are taken in.
 #[derive(Clone, Copy)]
-pub(crate) struct Whose {
+pub(crate) struct JournalOwner {
     pub(crate) handle: u32,
     pub(crate) partition: PartitionId,
     /// By which seed its keys are hashed, if no segment of it says so durably.
     pub(crate) seed: Option<u64>,
 }
 
-struct Begun {
+struct JournalSync {
     ticket: SyncTicket,
     file: FileId,
     /// Bytes of the file that it makes durable.
@@ -89,26 +89,26 @@ impl Journal {
 
     /// Takes an entry into the batch. An entry above the inline size is only referred to: its partition's segments are
     /// synced with the batch.
-    pub(crate) fn push(&mut self, whose: Whose, entry: (&Meta, &[u8], &[u8])) {
+    pub(crate) fn push(&mut self, whose: JournalOwner, entry: (&Meta, &[u8], &[u8])) {
         self.push_one_of(whose, entry);
         self.batch.insert(whose.handle, entry.0.index);
     }
 
     /// As [`Journal::push`], for one of several that follow each other: [`Journal::pushed`] ends them.
-    pub(crate) fn push_one_of(&mut self, whose: Whose, entry: (&Meta, &[u8], &[u8])) {
+    pub(crate) fn push_one_of(&mut self, whose: JournalOwner, entry: (&Meta, &[u8], &[u8])) {
         let (meta, key, payload) = entry;
         if payload.len() > JOURNAL_INLINE_BYTES_MAX {
             return self.push_reference(whose, (meta, key), payload.len());
         }
         self.push_seed(whose);
         let partition = whose.partition;
-        self.push_record(&Record::Entry { partition, meta: *meta, key, payload });
+        self.push_record(&JournalRecord::Entry { partition, meta: *meta, key, payload });
     }
 
     /// As [`Journal::push`], of an entry whose payload comes in pieces.
     pub(crate) fn push_pieces<const N: usize>(
         &mut self,
-        whose: Whose,
+        whose: JournalOwner,
         (meta, key): (&Meta, &[u8]),
         payload: [&[u8]; N],
     ) {
@@ -124,12 +124,17 @@ impl Journal {
     }
 
     /// The entry stands in its segment, which joins the flush.
-    fn push_reference(&mut self, whose: Whose, (meta, key): (&Meta, &[u8]), bytes: usize) {
-        let Whose { handle, partition, .. } = whose;
+    fn push_reference(&mut self, whose: JournalOwner, (meta, key): (&Meta, &[u8]), bytes: usize) {
+        let JournalOwner { handle, partition, .. } = whose;
         if !self.large.contains(&handle) {
             self.large.push(handle);
         }
-        self.push_record(&Record::Reference { partition, meta: *meta, key, payload_bytes: bytes as u32 });
+        self.push_record(&JournalRecord::Reference {
+            partition,
+            meta: *meta,
+            key,
+            payload_bytes: bytes as u32,
+        });
     }
 
     /// Takes note of up to which log index a partition's entries were taken in.
@@ -139,12 +144,12 @@ impl Journal {
 
     /// Takes note that a partition's log is about to be cut after `index`.
     pub(crate) fn push_cut_begins(&mut self, partition: PartitionId, index: u64) {
-        self.push_record(&Record::CutBegins { partition, index });
+        self.push_record(&JournalRecord::CutBegins { partition, index });
     }
 
     /// Takes note that a partition's log was cut after `index`.
     pub(crate) fn push_cut(&mut self, handle: u32, partition: PartitionId, index: u64) {
-        self.push_record(&Record::Cut { partition, index });
+        self.push_record(&JournalRecord::Cut { partition, index });
         // It makes no entry durable; and it need not outlast the entries before it, which go first.
         let begun = self.begun.as_mut().and_then(|begun| begun.held.get_mut(&handle));
         for held in self.batch.get_mut(&handle).into_iter().chain(begun) {
@@ -153,15 +158,15 @@ impl Journal {
     }
 
     /// Once in each file: those before it may be gone by the time that this one is replayed.
-    fn push_seed(&mut self, Whose { handle, partition, seed }: Whose) {
+    fn push_seed(&mut self, JournalOwner { handle, partition, seed }: JournalOwner) {
         let Some(seed) = seed else { return };
         self.begin_batch();
         if self.seeded.insert(handle) {
-            self.push_record(&Record::Seed { partition, seed });
+            self.push_record(&JournalRecord::Seed { partition, seed });
         }
     }
 
-    fn push_record(&mut self, record: &Record<'_>) {
+    fn push_record(&mut self, record: &JournalRecord<'_>) {
         self.begin_batch();
         format::encode(self.salt, record, &mut self.buffer);
     }
@@ -172,20 +177,20 @@ impl Journal {
             // A batch goes into one file. A new one is made when the batch is flushed.
             let (salt, synced_bytes) = match open {
                 Some(file) => (file.salt, file.synced_bytes),
-                None => (Header::new(self.next_number).salt, HEADER_BYTES as u64),
+                None => (JournalHeader::new(self.next_number).salt, HEADER_BYTES as u64),
             };
             self.is_for_new_file = open.is_none();
             if self.is_for_new_file {
                 self.seeded.clear();
             }
             self.salt = salt;
-            format::encode(salt, &Record::Batch { synced_bytes }, &mut self.buffer);
+            format::encode(salt, &JournalRecord::Batch { synced_bytes }, &mut self.buffer);
         }
     }
 
     /// Makes the next file, durably. If that fails nothing is left of it.
     fn begin_file<D: Disk>(&mut self, disk: &mut D) -> DiskResult<()> {
-        let header = Header::new(self.next_number);
+        let header = JournalHeader::new(self.next_number);
         let path = format!("{FOLDER}/{:016x}.jnl", header.number);
         let file = disk.open(&path, OpenMode::Create)?;
         let written = disk.append(file, &header.encode());
@@ -286,7 +291,7 @@ impl Journal {
         let Some(file) = self.files.back() else { unreachable!("a file was begun") };
         let begun = if is_awaited { disk.sync_begin_awaited(file.file) } else { disk.sync_begin(file.file) };
         let ticket = begun.map_err(DiskError::beyond_repair)?;
-        self.begun = Some(Begun { ticket, file: file.file, bytes: file.written_bytes, held });
+        self.begun = Some(JournalSync { ticket, file: file.file, bytes: file.written_bytes, held });
         Ok(())
     }
 
@@ -301,7 +306,9 @@ impl Journal {
         if done == Ok(false) {
             return Ok(BTreeMap::new());
         }
-        let Some(Begun { file, bytes, held, .. }) = self.begun.take() else { return Ok(BTreeMap::new()) };
+        let Some(JournalSync { file, bytes, held, .. }) = self.begun.take() else {
+            return Ok(BTreeMap::new());
+        };
         if let Err(error) = done {
             return Err((error, held));
         }

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use super::Log;
+use super::PartitionLog;
 use super::segment::Segment;
 use crate::PartitionId;
 
-impl Log {
+impl PartitionLog {
     /// The same log made of copies of its segments, which keep their slots.
     pub(crate) fn copy_for(
         &self,
         (partition, handle): (PartitionId, u32),
         folder: String,
         mut segments: BTreeMap<u32, Segment>,
-    ) -> Log {
-        let mut copy = Log::new(partition, handle, folder, self.index_seed, self.options);
+    ) -> PartitionLog {
+        let mut copy = PartitionLog::new(partition, handle, folder, self.index_seed, self.options);
         copy.slots = (0..self.slots.len() as u32).map(|slot| segments.remove(&slot).map(Box::new)).collect();
         let is_free = |slot: &u32| copy.slots[*slot as usize].is_none();
         copy.free_slots = (0..copy.slots.len() as u32).filter(is_free).collect();

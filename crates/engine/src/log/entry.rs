@@ -13,7 +13,7 @@
 //! | 22 | 6 | timestamp, less the segment's |
 //! | 28 | | key, then payload |
 //!
-//! All little-endian. The head with the key has a checksum of its own, so that a rotten payload is known by its key
+//! All little-endian. The head with the key has a checksum of its own, so that a corrupt payload is known by its key
 //! and stepped over by its length. The salt keeps bytes of another segment, left in a reused sector, from being
 //! taken for an entry of this one.
 
@@ -33,7 +33,7 @@ pub const TIMESTAMP_SPAN: u64 = 1 << 48;
 /// What an entry does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum EntryKind {
     /// The record becomes this payload.
     Put = 1,
     /// The record is gone. The payload, if any, belongs to upper layers.
@@ -59,29 +59,29 @@ impl Meta {
     }
 }
 
-impl Kind {
+impl EntryKind {
     /// The kind of that number.
-    pub fn from_u8(byte: u8) -> Option<Kind> {
+    pub fn from_u8(byte: u8) -> Option<EntryKind> {
         Some(match byte {
-            1 => Kind::Put,
-            2 => Kind::Remove,
-            3 => Kind::Append,
-            4 => Kind::Trim,
-            5 => Kind::Mark,
-            0xF0 => Kind::Synced,
-            0xF1 => Kind::Footer,
+            1 => EntryKind::Put,
+            2 => EntryKind::Remove,
+            3 => EntryKind::Append,
+            4 => EntryKind::Trim,
+            5 => EntryKind::Mark,
+            0xF0 => EntryKind::Synced,
+            0xF1 => EntryKind::Footer,
             _ => return None,
         })
     }
 
     /// Whether it stands in the replicated log (has an index of its own), or only in this file.
     pub fn is_local(self) -> bool {
-        matches!(self, Kind::Synced | Kind::Footer)
+        matches!(self, EntryKind::Synced | EntryKind::Footer)
     }
 
     /// Whether it names a record.
     pub fn has_key(self) -> bool {
-        matches!(self, Kind::Put | Kind::Remove | Kind::Append | Kind::Trim)
+        matches!(self, EntryKind::Put | EntryKind::Remove | EntryKind::Append | EntryKind::Trim)
     }
 }
 
@@ -120,7 +120,7 @@ pub fn split_trailer(flags: u8, payload: &[u8]) -> (&[u8], &[u8]) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta {
     /// What it does.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// [`FLAG_LIST`], [`FLAG_CHUNK`], [`FLAG_TRAILER`], [`FLAG_JOINED`] and the upper layers' bits.
     pub flags: u8,
     /// The epoch of the primary that numbered it.
@@ -234,7 +234,7 @@ pub fn decode_head_unchecked(base: &Base, bytes: &[u8]) -> Option<Head> {
     let payload_bytes = u32_at(head, 8) as usize;
     let key_and_kind = u32_at(head, 12);
     let key_bytes = (key_and_kind & 0xFF_FFFF) as usize;
-    let kind = Kind::from_u8((key_and_kind >> 24) as u8)?;
+    let kind = EntryKind::from_u8((key_and_kind >> 24) as u8)?;
     if key_bytes > KEY_BYTES_MAX || payload_bytes > PAYLOAD_BYTES_MAX {
         return None;
     }
@@ -251,7 +251,7 @@ pub fn decode_head_unchecked(base: &Base, bytes: &[u8]) -> Option<Head> {
 
 /// What stands at the beginning of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decoded {
+pub enum HeadDecode {
     /// A good head; the key follows within the bytes given.
     Head(Head),
     /// It could be a head, but this many bytes are needed to tell.
@@ -261,21 +261,21 @@ pub enum Decoded {
 }
 
 /// Reads a head with its key, which never left memory: what can be a head is one.
-pub fn decode_head_in_memory(base: &Base, bytes: &[u8]) -> Decoded {
+pub fn decode_head_in_memory(base: &Base, bytes: &[u8]) -> HeadDecode {
     match decode_head_unchecked(base, bytes) {
-        Some(head) if head.payload_at() <= bytes.len() => Decoded::Head(head),
+        Some(head) if head.payload_at() <= bytes.len() => HeadDecode::Head(head),
         _ => decode_head(base, bytes),
     }
 }
 
 /// Reads and checks a head with its key.
-pub fn decode_head(base: &Base, bytes: &[u8]) -> Decoded {
+pub fn decode_head(base: &Base, bytes: &[u8]) -> HeadDecode {
     if bytes.len() < HEAD_BYTES {
-        return Decoded::Need(HEAD_BYTES);
+        return HeadDecode::Need(HEAD_BYTES);
     }
-    let Some(head) = decode_head_unchecked(base, bytes) else { return Decoded::Bad };
-    let Some(covered) = bytes.get(4..head.payload_at()) else { return Decoded::Need(head.payload_at()) };
-    if crc(covered) ^ base.salt == u32_at(bytes, 0) { Decoded::Head(head) } else { Decoded::Bad }
+    let Some(head) = decode_head_unchecked(base, bytes) else { return HeadDecode::Bad };
+    let Some(covered) = bytes.get(4..head.payload_at()) else { return HeadDecode::Need(head.payload_at()) };
+    if crc(covered) ^ base.salt == u32_at(bytes, 0) { HeadDecode::Head(head) } else { HeadDecode::Bad }
 }
 
 /// The checksum of head and key, without the salt, for a key that does not yet stand behind its head.

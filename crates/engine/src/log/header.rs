@@ -18,7 +18,7 @@
 //! | 72 | 4 | epoch of the last log index it covers, if rewritten by compaction; else 0 |
 //! | 76 | 4 | CRC-32C of bytes 0 to 76 |
 //!
-//! A sealed segment ends with a [`Kind::Footer`](super::entry::Kind::Footer) entry and a trailer of 16 bytes:
+//! A sealed segment ends with a [`EntryKind::Footer`](super::entry::EntryKind::Footer) entry and a trailer of 16 bytes:
 //! footer offset (4), footer length (4), `zhft` (4), CRC-32C of the twelve bytes before, xor the salt (4).
 //! The footer's payload:
 //!
@@ -28,7 +28,7 @@
 //! | 8 | 4 | epoch of the last entry |
 //! | 12 | 4 | bytes of removals |
 //! | 16 | 4 | number of samples |
-//! | 20 | 80 | a copy of the header, for when that rots |
+//! | 20 | 80 | a copy of the header, for when that becomes corrupt |
 //! | 100 | 8 | if rewritten by compaction: the commit index when that had judged the last entry; else 0 |
 //! | 108 | 8 each | sample: log index less the first (4), offset (4) |
 
@@ -50,7 +50,7 @@ const FOOTER_FIXED_BYTES: usize = 28 + HEADER_BYTES;
 
 /// What the header of a segment file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct SegmentHeader {
     /// Whose entries these are.
     pub partition: PartitionId,
     /// What the entries' fields count from; its index is the first the file may hold.
@@ -67,7 +67,7 @@ pub struct Header {
     pub index_seed: u64,
 }
 
-impl Header {
+impl SegmentHeader {
     /// The file's name. Sorted by name, files stand in log order.
     pub fn file_name(&self) -> String {
         format!("{:016x}-{:08x}.seg", self.base.index, self.generation)
@@ -97,7 +97,7 @@ impl Header {
     ///
     /// # Errors
     /// In words, what is wrong with it.
-    pub fn decode(bytes: &[u8]) -> Result<Header, String> {
+    pub fn decode(bytes: &[u8]) -> Result<SegmentHeader, String> {
         let Some(bytes) = bytes.first_chunk::<HEADER_BYTES>() else {
             return Err(format!("{} bytes are too few for a segment header", bytes.len()));
         };
@@ -113,7 +113,7 @@ impl Header {
                 "segment format {version} is not known here (known: up to {VERSION}); use a newer zerohop"
             ));
         }
-        Ok(Header {
+        Ok(SegmentHeader {
             partition: PartitionId(u64_at(bytes, 16)),
             base: Base {
                 salt: u32_at(bytes, 12),
@@ -131,11 +131,11 @@ impl Header {
 }
 
 /// Looks for a copy of a file's header in its bytes, when the header itself is damaged.
-pub fn find_copy(bytes: &[u8], is_it: impl Fn(&Header) -> bool) -> Option<Header> {
+pub fn find_copy(bytes: &[u8], is_it: impl Fn(&SegmentHeader) -> bool) -> Option<SegmentHeader> {
     let last = bytes.len().checked_sub(HEADER_BYTES)?;
     (0..=last)
         .filter(|&at| bytes[at..].starts_with(MAGIC))
-        .filter_map(|at| Header::decode(&bytes[at..]).ok())
+        .filter_map(|at| SegmentHeader::decode(&bytes[at..]).ok())
         .find(is_it)
 }
 
@@ -166,7 +166,7 @@ pub struct Footer {
 
 impl Footer {
     /// The footer entry's payload.
-    pub fn encode(&self, header: &Header) -> Vec<u8> {
+    pub fn encode(&self, header: &SegmentHeader) -> Vec<u8> {
         let mut out = Vec::with_capacity(FOOTER_FIXED_BYTES + 8 * self.samples.len());
         out.extend_from_slice(&self.last_index.to_le_bytes());
         out.extend_from_slice(&self.last_epoch.to_le_bytes());

@@ -3,13 +3,13 @@
 
 use std::ops::Range;
 
-use super::Log;
+use super::PartitionLog;
 use super::entry::{FLAG_TRAILER, HEAD_BYTES, Head, decode_head_unchecked};
 use super::segment::Segment;
 use crate::index::location::Position;
 use crate::limits::BLOCK_BYTES;
 use crate::log::entry::FLAG_CHUNK;
-use crate::side::extents::{CHUNK_HEAD_BYTES, ChunkHead};
+use crate::overflow::extents::{CHUNK_HEAD_BYTES, ChunkHead};
 
 /// A chunk's entry of which no byte has left memory, or each was checked since.
 #[derive(Clone, Copy)]
@@ -23,7 +23,7 @@ pub(crate) struct ChunkInMemory<'l> {
     data_at: Option<u64>,
 }
 
-impl Log {
+impl PartitionLog {
     /// The entry at a position; `None` if it is no chunk's, or some of it is not in memory or wants a check.
     pub(crate) fn chunk_in_memory(&self, at: Position) -> Option<ChunkInMemory<'_>> {
         let segment = self.segment(at.slot);
@@ -85,7 +85,7 @@ impl<'l> ChunkInMemory<'l> {
 
 /// What the checksum of an entry's payload is about, of which the bytes of a chunk are asked for, all that the entry holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Summed {
+pub struct ChecksumParts {
     /// CRC-32C of the payload: what is before the bytes, they, and what is behind them.
     pub payload_crc: u32,
     /// What stands before them.
@@ -96,7 +96,7 @@ pub struct Summed {
 
 impl ChunkInMemory<'_> {
     /// How the checksum of these bytes follows from that of the entry; `None`: they are not those that it holds.
-    pub(crate) fn summed(&self, range: &Range<u64>) -> Option<Summed> {
+    pub(crate) fn summed(&self, range: &Range<u64>) -> Option<ChecksumParts> {
         let data_at = self.data_at.filter(|_| self.chunk.range() == *range)?;
         let data_bytes = self.chunk.length as usize;
         let trailer_bytes = self.head.payload_bytes - CHUNK_HEAD_BYTES - data_bytes;
@@ -105,7 +105,7 @@ impl ChunkInMemory<'_> {
         for (at, bytes) in pieces(end..end + trailer_bytes as u64) {
             behind.extend_from_slice(within_block(self.segment, at, bytes)?);
         }
-        Some(Summed { payload_crc: self.head.payload_crc, before: self.chunk.encode(), behind })
+        Some(ChecksumParts { payload_crc: self.head.payload_crc, before: self.chunk.encode(), behind })
     }
 
     /// Appends these bytes of the chunk to `out`, zeros where the entry has none.

@@ -1,18 +1,22 @@
 //! Finding entries by log index, stepping through a segment, and cutting the log's tail.
 
-use super::entry::{self, Decoded, HEAD_BYTES, Head, Kind};
-use super::{FIRST_ENTRY_AT, Log, Placed};
+use super::entry::{self, EntryKind, HEAD_BYTES, Head, HeadDecode};
+use super::{AppendedPlace, FIRST_ENTRY_AT, PartitionLog};
 use crate::disk::Disk;
 use crate::error::EngineResult;
 use crate::io::Io;
 use crate::limits::{KEY_BYTES_MAX, SAMPLE_EVERY};
 
-impl Log {
+impl PartitionLog {
     /// Where the entry of this log index stands; `None` if the log does not hold it (any more).
     ///
     /// # Errors
-    /// `Rotten` if the way to it leads over bytes that cannot be read.
-    pub(crate) fn locate<D: Disk>(&self, io: &mut Io<D>, index: u64) -> EngineResult<Option<(Placed, Head)>> {
+    /// `Corrupt` if the way to it leads over bytes that cannot be read.
+    pub(crate) fn locate<D: Disk>(
+        &self,
+        io: &mut Io<D>,
+        index: u64,
+    ) -> EngineResult<Option<(AppendedPlace, Head)>> {
         let Some(at) = self.order_of(index) else { return Ok(None) };
         let slot = self.order[at];
         let segment = self.segment(slot);
@@ -27,7 +31,7 @@ impl Log {
             if !head.meta.kind.is_local() {
                 if head.meta.index == index {
                     let entry_bytes = head.entry_bytes();
-                    return Ok(Some((Placed { slot, offset: offset as u32, entry_bytes }, head)));
+                    return Ok(Some((AppendedPlace { slot, offset: offset as u32, entry_bytes }, head)));
                 }
                 if head.meta.index > index {
                     return Ok(None);
@@ -68,17 +72,17 @@ impl Log {
             .in_memory(offset, HEAD_BYTES)
             .and_then(|bytes| entry::decode_head_unchecked(segment.base(), bytes))
         {
-            return Ok((head.meta.kind != Kind::Footer).then_some(head));
+            return Ok((head.meta.kind != EntryKind::Footer).then_some(head));
         }
         let mut bytes = 4 * HEAD_BYTES;
         loop {
             segment.read(&mut io.disk, offset, bytes, scratch)?;
             match entry::decode_head(segment.base(), scratch) {
-                Decoded::Head(head) => return Ok((head.meta.kind != Kind::Footer).then_some(head)),
-                Decoded::Need(needed) if needed > scratch.len() && scratch.len() == bytes => {
+                HeadDecode::Head(head) => return Ok((head.meta.kind != EntryKind::Footer).then_some(head)),
+                HeadDecode::Need(needed) if needed > scratch.len() && scratch.len() == bytes => {
                     bytes = needed.min(HEAD_BYTES + KEY_BYTES_MAX);
                 }
-                _ => return Err(self.rotten(slot, offset as u32)),
+                _ => return Err(self.corrupt(slot, offset as u32)),
             }
         }
     }

@@ -12,19 +12,19 @@ use crate::io::Io;
 use crate::limits::{BLOCK_BYTES, SEGMENTS_MAX};
 
 mod copy;
-pub(crate) mod dead;
 pub mod entry;
+pub(crate) mod garbage_stats;
 pub mod header;
 pub(crate) mod large;
 pub(crate) mod locate;
-pub mod rebrand;
-mod recent;
-mod run;
+pub mod restamp;
 pub mod scan;
 pub(crate) mod segment;
+mod segment_run;
+mod tail_cache;
 
-use entry::{Base, Decoded, HEAD_BYTES, Head, Kind, Meta};
-use header::{HEADER_BYTES, Header, salt_of};
+use entry::{Base, EntryKind, HEAD_BYTES, Head, HeadDecode, Meta};
+use header::{HEADER_BYTES, SegmentHeader, salt_of};
 use segment::Segment;
 
 /// An entry as read: its fields, and key and payload where they lie.
@@ -40,7 +40,7 @@ pub struct EntryRef<'a> {
 
 /// Where an entry was put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Placed {
+pub(crate) struct AppendedPlace {
     pub(crate) slot: u32,
     pub(crate) offset: u32,
     pub(crate) entry_bytes: usize,
@@ -57,14 +57,14 @@ pub(crate) struct LogOptions {
 /// The log of one partition.
 // Hot fields first: see [`crate::store::Store`].
 #[repr(C)]
-pub(crate) struct Log {
+pub(crate) struct PartitionLog {
     /// Epoch and index of the last entry.
     pub(crate) last: (u32, u64),
     /// Slots in log order.
     pub(crate) order: Vec<u32>,
     pub(crate) slots: Vec<Option<Box<Segment>>>,
     pub(crate) index_seed: u64,
-    /// What the last [`Kind::Synced`] mark said.
+    /// What the last [`EntryKind::Synced`] mark said.
     marked_synced: u64,
     mark_due_at: u64,
     /// The first segment in `order` that may not be durable as a whole.
@@ -81,15 +81,15 @@ pub(crate) struct Log {
 /// reads them: 1 MiB.
 const MARK_EVERY_BYTES: u64 = 16 * BLOCK_BYTES as u64;
 
-impl Log {
+impl PartitionLog {
     pub(crate) fn new(
         partition: PartitionId,
         handle: u32,
         folder: String,
         index_seed: u64,
         options: LogOptions,
-    ) -> Log {
-        Log {
+    ) -> PartitionLog {
+        PartitionLog {
             partition,
             handle,
             folder,
@@ -117,7 +117,7 @@ impl Log {
 
     /// Its segments get the names that their files are to have: of one that was compacted in memory there was none.
     pub(crate) fn name_segments(&mut self) {
-        let Log { slots, folder, .. } = self;
+        let PartitionLog { slots, folder, .. } = self;
         for segment in slots.iter_mut().flatten().filter(|segment| segment.file.is_none()) {
             segment.path = format!("{folder}/{}", segment.header.file_name());
         }
@@ -134,7 +134,7 @@ impl Log {
         key: &[u8],
         payload: [&[u8]; N],
         commit: u64,
-    ) -> EngineResult<Placed> {
+    ) -> EngineResult<AppendedPlace> {
         let payload_bytes = payload.iter().map(|piece| piece.len()).sum::<usize>();
         let entry_bytes = HEAD_BYTES + key.len() + payload_bytes;
         let slot = self.open_segment_for(io, meta, entry_bytes)?;
@@ -150,7 +150,7 @@ impl Log {
         if !self.options.in_memory_only && self.segment(slot).has_whole_block_to_write() {
             self.write_out(io, slot, false)?;
         }
-        Ok(Placed { slot, offset: offset as u32, entry_bytes })
+        Ok(AppendedPlace { slot, offset: offset as u32, entry_bytes })
     }
 
     /// Issues what a segment holds in memory only.
@@ -212,7 +212,7 @@ impl Log {
         timestamp: u64,
     ) -> EngineResult<u32> {
         let salt = salt_of(self.partition, index, epoch, 0);
-        let header = Header {
+        let header = SegmentHeader {
             partition: self.partition,
             base: Base { salt, epoch, index, timestamp },
             covers_through: 0,
@@ -238,7 +238,7 @@ impl Log {
         if self.options.in_memory_only { Ok(()) } else { self.write_out(io, slot, true) }
     }
 
-    /// Writes a [`Kind::Synced`] mark if more is synced than the last one said, or if one is due by size.
+    /// Writes a [`EntryKind::Synced`] mark if more is synced than the last one said, or if one is due by size.
     fn mark_if_due<D>(&mut self, io: &mut Io<D>, slot: u32, commit: u64) {
         if self.options.in_memory_only {
             return;
@@ -273,7 +273,7 @@ impl Log {
         let segment = self.segment_mut(slot);
         let base = *segment.base();
         let (epoch, index) = if segment.entries > 0 { last } else { (base.epoch, base.index) };
-        let meta = Meta { kind: Kind::Synced, flags: 0, epoch, index, timestamp: base.timestamp };
+        let meta = Meta { kind: EntryKind::Synced, flags: 0, epoch, index, timestamp: base.timestamp };
         let mut bytes = Vec::new();
         entry::encode(&base, &meta, &[], &scan::Mark { synced, commit }.encode(&segment.header), &mut bytes);
         let taken = segment.push(&bytes);
@@ -323,7 +323,7 @@ impl Log {
         Ok(())
     }
 
-    /// As [`Log::sync_begin`], for those who wait until it is done: a full disk is an error.
+    /// As [`PartitionLog::sync_begin`], for those who wait until it is done: a full disk is an error.
     pub(crate) fn sync_begin_or_full<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
         self.sync_begin(io)?;
         let mut unsynced = self.order[self.first_unsynced..].iter().map(|&slot| self.segment(slot));
@@ -369,18 +369,18 @@ impl Log {
     ) -> EngineResult<EntryRef<'a>> {
         let (entry, is_checked) = self.read_key(disk, at, scratch)?;
         if !is_checked && entry::crc(entry.payload) != entry.head.payload_crc {
-            return Err(self.rotten(at.slot, at.offset));
+            return Err(self.corrupt(at.slot, at.offset));
         }
         Ok(entry)
     }
 
     /// An entry whose head was read to find it, if all of it is in memory.
-    pub(crate) fn in_memory(&self, placed: &Placed, head: Head) -> Option<EntryRef<'_>> {
+    pub(crate) fn in_memory(&self, placed: &AppendedPlace, head: Head) -> Option<EntryRef<'_>> {
         let bytes = self.segment(placed.slot).in_memory(u64::from(placed.offset), placed.entry_bytes)?;
         Some(entry_of(head, bytes))
     }
 
-    /// Like [`Log::read`], but checks no more than head and key. Whether the payload needs no check, because it never
+    /// Like [`PartitionLog::read`], but checks no more than head and key. Whether the payload needs no check, because it never
     /// left memory.
     pub(crate) fn read_key<'a, D: Disk>(
         &'a self,
@@ -396,15 +396,15 @@ impl Log {
         }
         let from_memory = segment.read(disk, u64::from(at.offset), at.bytes_max as usize, scratch)?;
         match entry::decode_head(segment.base(), scratch) {
-            Decoded::Head(head) if head.entry_bytes() <= scratch.len() => {
+            HeadDecode::Head(head) if head.entry_bytes() <= scratch.len() => {
                 Ok((entry_of(head, scratch), from_memory))
             }
-            _ => Err(self.rotten(at.slot, at.offset)),
+            _ => Err(self.corrupt(at.slot, at.offset)),
         }
     }
 
-    pub(crate) fn rotten(&self, slot: u32, offset: u32) -> EngineError {
-        EngineError::Rotten {
+    pub(crate) fn corrupt(&self, slot: u32, offset: u32) -> EngineError {
+        EngineError::Corrupt {
             partition: self.partition,
             place: format!("{}+{offset}", self.segment(slot).path),
         }
@@ -498,7 +498,7 @@ pub struct LogSizes {
 pub(crate) fn push_footer(segment: &mut Segment, judged_at: u64) -> usize {
     let base = *segment.base();
     let meta = Meta {
-        kind: Kind::Footer,
+        kind: EntryKind::Footer,
         flags: 0,
         epoch: segment.last_epoch,
         index: segment.last_index.max(base.index),

@@ -1,10 +1,10 @@
 //! Reading a segment's bytes from front to back, whatever they are.
 
 use super::EntryRef;
-use super::entry::{self, Base, Decoded, Kind, u64_at};
-use super::header::{Footer, HEADER_BYTES, Header};
+use super::entry::{self, Base, EntryKind, HeadDecode, u64_at};
+use super::header::{Footer, HEADER_BYTES, SegmentHeader};
 
-/// What a [`Kind::Synced`] entry says: how far the log was synced and committed when it was written.
+/// What a [`EntryKind::Synced`] entry says: how far the log was synced and committed when it was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// Log index of the last entry known to survive a crash.
@@ -14,8 +14,8 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// The payload: synced (8), commit (8), and a copy of the segment's header (80), for when that rots.
-    pub(crate) fn encode(&self, header: &Header) -> [u8; 16 + HEADER_BYTES] {
+    /// The payload: synced (8), commit (8), and a copy of the segment's header (80), for when that becomes corrupt.
+    pub(crate) fn encode(&self, header: &SegmentHeader) -> [u8; 16 + HEADER_BYTES] {
         let mut out = [0; 16 + HEADER_BYTES];
         out[0..8].copy_from_slice(&self.synced.to_le_bytes());
         out[8..16].copy_from_slice(&self.commit.to_le_bytes());
@@ -31,7 +31,7 @@ impl Mark {
 
 /// One thing met in a segment.
 #[derive(Clone, Debug)]
-pub enum Item<'a> {
+pub enum ScanItem<'a> {
     /// An entry of the replicated log. Its head and key are good; its payload only if `payload_is_good`.
     Entry {
         /// Where it begins.
@@ -81,9 +81,9 @@ pub struct Items<'a> {
 }
 
 impl<'a> Iterator for Items<'a> {
-    type Item = Item<'a>;
+    type Item = ScanItem<'a>;
 
-    fn next(&mut self) -> Option<Item<'a>> {
+    fn next(&mut self) -> Option<ScanItem<'a>> {
         if self.done || self.at >= self.bytes.len() {
             return None;
         }
@@ -96,7 +96,7 @@ impl<'a> Iterator for Items<'a> {
             None => {
                 let next = (self.at + 1..self.bytes.len()).find(|&at| self.is_resumption(at));
                 self.at = next.unwrap_or(self.bytes.len());
-                Some(Item::Bad { offset, more_follows: next.is_some() })
+                Some(ScanItem::Bad { offset, more_follows: next.is_some() })
             }
         }
     }
@@ -106,7 +106,7 @@ impl<'a> Items<'a> {
     /// The entry that begins here, if its head is good, it is whole, and it stands in order.
     fn entry_at(&self, at: usize) -> Option<EntryRef<'a>> {
         let bytes = self.bytes.get(at..)?;
-        let Decoded::Head(head) = entry::decode_head(&self.base, bytes) else { return None };
+        let HeadDecode::Head(head) = entry::decode_head(&self.base, bytes) else { return None };
         let is_in_order = head.meta.kind.is_local() || head.meta.index > self.last_index;
         (is_in_order && head.entry_bytes() <= bytes.len()).then(|| super::entry_of(head, bytes))
     }
@@ -116,23 +116,23 @@ impl<'a> Items<'a> {
         self.entry_at(at).is_some_and(|e| entry::crc(e.payload) == e.head.payload_crc)
     }
 
-    fn item_of(&mut self, offset: u64, entry: EntryRef<'a>) -> Item<'a> {
+    fn item_of(&mut self, offset: u64, entry: EntryRef<'a>) -> ScanItem<'a> {
         let payload_is_good = entry::crc(entry.payload) == entry.head.payload_crc;
         match entry.head.meta.kind {
-            Kind::Synced => match Mark::decode(entry.payload).filter(|_| payload_is_good) {
-                Some(mark) => Item::Mark { end: self.from + self.at as u64, mark },
-                None => Item::Bad { offset, more_follows: self.at < self.bytes.len() },
+            EntryKind::Synced => match Mark::decode(entry.payload).filter(|_| payload_is_good) {
+                Some(mark) => ScanItem::Mark { end: self.from + self.at as u64, mark },
+                None => ScanItem::Bad { offset, more_follows: self.at < self.bytes.len() },
             },
-            Kind::Footer => {
+            EntryKind::Footer => {
                 self.done = true;
                 match Footer::decode(entry.payload).filter(|_| payload_is_good) {
-                    Some(footer) => Item::Footer { offset, footer },
-                    None => Item::Bad { offset, more_follows: false },
+                    Some(footer) => ScanItem::Footer { offset, footer },
+                    None => ScanItem::Bad { offset, more_follows: false },
                 }
             }
             _ => {
                 self.last_index = entry.head.meta.index;
-                Item::Entry { offset, entry, payload_is_good }
+                ScanItem::Entry { offset, entry, payload_is_good }
             }
         }
     }

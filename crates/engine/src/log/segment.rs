@@ -16,10 +16,10 @@ mod taken;
 use crate::disk::{Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 use crate::io::{Io, Memory};
 use crate::limits::{BLOCK_BYTES, WRITE_BLOCKS_MAX};
-use crate::log::dead::Dead;
 use crate::log::entry::{Base, Meta};
-use crate::log::header::{Footer, HEADER_BYTES, Header};
-use crate::log::recent::Recent;
+use crate::log::garbage_stats::DeadEntries;
+use crate::log::header::{Footer, HEADER_BYTES, SegmentHeader};
+use crate::log::tail_cache::Recent;
 use places::Places;
 
 /// A segment of one partition's log.
@@ -44,7 +44,7 @@ pub(crate) struct Segment {
     pub(crate) name_is_durable: bool,
     /// Offset of the last entry whose place is remembered.
     noted_at: u32,
-    pub(crate) header: Header,
+    pub(crate) header: SegmentHeader,
     /// How much of it survives a crash.
     pub(crate) synced: u64,
     /// Log index of the last entry that survives a crash as far as this file goes.
@@ -54,7 +54,7 @@ pub(crate) struct Segment {
     /// Bytes of entries that nothing refers to any more.
     pub(crate) dead_bytes: u64,
     /// Which entries these are, as far as it is known.
-    pub(crate) dead: Dead,
+    pub(crate) dead: DeadEntries,
     /// Path of the file, which may not exist yet.
     pub(crate) path: String,
     pub(crate) file: Option<FileId>,
@@ -71,15 +71,15 @@ pub(crate) struct Segment {
     pub(crate) pins: u32,
     /// Its entries cannot be counted from the base of a segment before it: it is not merged with that.
     pub(crate) is_alone: bool,
-    /// A rotten entry was met here: compaction leaves the file alone until it is mended.
+    /// A corrupt entry was met here: compaction leaves the file alone until it is repaired.
     pub(crate) is_damaged: bool,
-    /// Blocks that are right in memory and rotten in the file: they stay until the segment is rewritten.
-    mended: Vec<u32>,
+    /// Blocks that are right in memory and corrupt in the file: they stay until the segment is rewritten.
+    repaired: Vec<u32>,
 }
 
 impl Segment {
     /// A new segment in memory; the header stands at its beginning.
-    pub(crate) fn new(header: Header, folder: &str) -> Segment {
+    pub(crate) fn new(header: SegmentHeader, folder: &str) -> Segment {
         let mut segment = Segment {
             path: format!("{folder}/{}", header.file_name()),
             file: None,
@@ -94,7 +94,7 @@ impl Segment {
             last_index: header.base.index - 1,
             last_epoch: header.base.epoch,
             dead_bytes: 0,
-            dead: Dead::none(),
+            dead: DeadEntries::none(),
             removal_bytes: 0,
             entries: 0,
             samples: Vec::new(),
@@ -106,7 +106,7 @@ impl Segment {
             is_alone: false,
             trusted_from: 0,
             is_damaged: false,
-            mended: Vec::new(),
+            repaired: Vec::new(),
             header,
         };
         segment.push(&header.encode());
@@ -114,7 +114,7 @@ impl Segment {
     }
 
     /// A segment found on disk, nothing of it in memory.
-    pub(crate) fn found(header: Header, path: String, file: FileId, bytes: u64) -> Segment {
+    pub(crate) fn found(header: SegmentHeader, path: String, file: FileId, bytes: u64) -> Segment {
         let mut segment = Segment::new(header, "");
         segment.blocks = Vec::new();
         segment.blocks.resize_with((bytes as usize).div_ceil(BLOCK_BYTES), || None);
@@ -126,7 +126,7 @@ impl Segment {
             written: bytes,
             synced: bytes,
             uncached: bytes,
-            dead: Dead::unknown(),
+            dead: DeadEntries::unknown(),
             ..segment
         }
     }
@@ -154,7 +154,7 @@ impl Segment {
         self.entries += 1;
         self.last_index = meta.index;
         self.last_epoch = meta.epoch;
-        if matches!(meta.kind, crate::log::entry::Kind::Remove | crate::log::entry::Kind::Trim) {
+        if matches!(meta.kind, crate::log::entry::EntryKind::Remove | crate::log::entry::EntryKind::Trim) {
             self.removal_bytes += entry_bytes as u64;
         }
     }
@@ -176,7 +176,7 @@ impl Segment {
         self.places.cut(0);
         self.recent.forget();
         (self.entries, self.dead_bytes, self.removal_bytes, self.noted_at) = (0, 0, 0, 0);
-        self.dead = Dead::unknown();
+        self.dead = DeadEntries::unknown();
     }
 
     /// A put or a removal of its key has replaced the entry at this offset.
@@ -477,7 +477,7 @@ impl Segment {
     }
 
     /// Puts bytes in place of those in the file, in memory, where they stay; whatever is read from here on is checked, as
-    /// the rest of their blocks may be as rotten. Returns the memory taken.
+    /// the rest of their blocks may be as corrupt. Returns the memory taken.
     pub(crate) fn patch(&mut self, disk: &mut impl Disk, offset: u64, bytes: &[u8]) -> DiskResult<usize> {
         let (mut taken, mut at, mut left) = (0, offset, bytes);
         while !left.is_empty() {
@@ -494,8 +494,8 @@ impl Segment {
             if let Some(Some(block)) = self.blocks.get_mut(number) {
                 block[within..within + now].copy_from_slice(&left[..now]);
             }
-            if !self.mended.contains(&(number as u32)) {
-                self.mended.push(number as u32);
+            if !self.repaired.contains(&(number as u32)) {
+                self.repaired.push(number as u32);
             }
             (at, left) = (at + now as u64, &left[now..]);
         }
@@ -504,8 +504,8 @@ impl Segment {
     }
 
     /// Blocks that [`Segment::patch`] has made to stay.
-    pub(crate) fn mended_blocks(&self) -> usize {
-        self.mended.len()
+    pub(crate) fn repaired_blocks(&self) -> usize {
+        self.repaired.len()
     }
 
     /// Number of blocks, in memory or not.
@@ -561,7 +561,7 @@ impl Segment {
         self.noted_at = 0;
         self.recent.forget();
         self.dead.forget_from(bytes);
-        self.mended.retain(|&number| (number as usize) < self.blocks.len());
+        self.repaired.retain(|&number| (number as usize) < self.blocks.len());
         self.uncached = self.uncached.min(bytes);
         // At most so many: the next sample comes soon enough.
         self.entries = self.samples.len() as u32 * crate::limits::SAMPLE_EVERY;

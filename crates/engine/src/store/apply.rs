@@ -3,38 +3,38 @@
 //! Applying is idempotent: an entry that is older than what the index holds of its key changes nothing. So a
 //! checkpoint may be taken page by page while entries go on being applied, and the tail replayed over it.
 
-use super::read::{Hint, Seen, Unreadable};
-use super::{Store, units_of};
+use super::read::{Hint, NewestEntry, UnreadableKey};
+use super::{PartitionStore, units_of};
 use crate::disk::Disk;
 use crate::error::EngineResult;
-use crate::index::Found;
-use crate::index::location::{Location, Place};
+use crate::index::IndexSlot;
+use crate::index::location::{EntryPlace, Location};
 use crate::io::Io;
-use crate::log::Placed;
-use crate::log::entry::{FLAG_CHUNK, Kind, Meta, crc, split_trailer};
-use crate::side::chains::{Chain, Form, Part, TrimTo};
-use crate::side::extents::{CHUNK_HEAD_BYTES, COVERS_UNKNOWN, ChunkHead};
-use crate::side::versions::{Newest, Older, Was};
+use crate::log::AppendedPlace;
+use crate::log::entry::{EntryKind, FLAG_CHUNK, Meta, crc, split_trailer};
+use crate::overflow::chains::{Chain, ChainPart, Form, TrimTo};
+use crate::overflow::extents::{CHUNK_HEAD_BYTES, COVERS_UNKNOWN, ChunkHead};
+use crate::overflow::versions::{FormerState, Newest, OlderVersion};
 
 /// What the index holds of a key.
-struct Held {
-    found: Found,
+struct IndexedKey {
+    found: IndexSlot,
     location: Location,
-    seen: Seen,
+    seen: NewestEntry,
 }
 
-impl Store {
+impl PartitionStore {
     /// Applies an entry that stands in the log, reading its key there.
     pub(crate) fn apply_from_log<D: Disk>(
         &mut self,
         io: &mut Io<D>,
         meta: &Meta,
-        placed: Placed,
+        placed: AppendedPlace,
     ) -> EngineResult<()> {
         if !meta.kind.has_key() {
             return Ok(());
         }
-        let Place::Entry(position) = Store::location_of(placed).place() else {
+        let EntryPlace::Entry(position) = PartitionStore::location_of(placed).place() else {
             unreachable!("an entry's location is an entry")
         };
         let mut scratch = std::mem::take(&mut self.entry_scratch);
@@ -49,16 +49,16 @@ impl Store {
             (self.entry_scratch, self.key_scratch) = (scratch, own_key);
             return result;
         }
-        // A rotten payload does not matter here: the key then leads to the entry, and reading it tells.
+        // A corrupt payload does not matter here: the key then leads to the entry, and reading it tells.
         let result = match self.log.read_key(&mut io.disk, position, &mut scratch) {
             Ok((entry, is_checked)) => {
                 own_key.extend_from_slice(entry.key);
                 let head = entry.head;
                 let (mut units, mut payload) = (units_of(meta.kind, meta.flags, entry.payload), Vec::new());
-                if meta.kind == Kind::Trim {
+                if meta.kind == EntryKind::Trim {
                     payload.extend_from_slice(entry.payload);
                 } else if meta.flags & FLAG_CHUNK != 0 {
-                    // Where it lies stands in the payload: that of a rotten one is not believed.
+                    // Where it lies stands in the payload: that of a corrupt one is not believed.
                     match !is_checked && crc(entry.payload) != head.payload_crc {
                         true => units = COVERS_UNKNOWN,
                         false => payload.extend(entry.payload.iter().take(CHUNK_HEAD_BYTES)),
@@ -77,7 +77,7 @@ impl Store {
     pub(crate) fn apply<D: Disk>(
         &mut self,
         io: &mut Io<D>,
-        (meta, placed, hint): (&Meta, Placed, Option<&Hint>),
+        (meta, placed, hint): (&Meta, AppendedPlace, Option<&Hint>),
         key: &[u8],
         payload: &[u8],
         units: u32,
@@ -88,7 +88,7 @@ impl Store {
         let (fragment, held) = match hint.filter(|hint| self.still_holds(hint)) {
             Some(&Hint { fragment, found, location, seen, .. }) => {
                 debug_assert_eq!(fragment, self.fragment(key), "a hint is of the key that is written");
-                (fragment, Some(Held { found, location, seen }))
+                (fragment, Some(IndexedKey { found, location, seen }))
             }
             None => {
                 let fragment = self.fragment(key);
@@ -100,10 +100,10 @@ impl Store {
             return Ok(());
         }
         match meta.kind {
-            Kind::Put => self.apply_put(meta, placed, fragment, key, held),
-            Kind::Remove => self.apply_remove(meta, fragment, key, held),
-            Kind::Append => {
-                let part = Part { index: meta.index, entry_bytes: placed.entry_bytes as u32, units };
+            EntryKind::Put => self.apply_put(meta, placed, fragment, key, held),
+            EntryKind::Remove => self.apply_remove(meta, fragment, key, held),
+            EntryKind::Append => {
+                let part = ChainPart { index: meta.index, entry_bytes: placed.entry_bytes as u32, units };
                 self.apply_append(
                     io,
                     (meta, placed, ChunkHead::decode(payload)),
@@ -112,31 +112,43 @@ impl Store {
                     held,
                 )?;
             }
-            Kind::Trim => self.apply_trim(meta, fragment, key, payload, held),
-            Kind::Mark | Kind::Synced | Kind::Footer => {}
+            EntryKind::Trim => self.apply_trim(meta, fragment, key, payload, held),
+            EntryKind::Mark | EntryKind::Synced | EntryKind::Footer => {}
         }
         io.memory.freed(std::mem::take(&mut self.let_go_bytes));
         Ok(())
     }
 
     /// An entry older than what the index holds is dead space, unless it is part of it.
-    fn bury_unless_held(&mut self, meta: &Meta, placed: Placed, held: &Held) {
+    fn bury_unless_held(&mut self, meta: &Meta, placed: AppendedPlace, held: &IndexedKey) {
         let is_held = match held.location.place() {
-            Place::Entry(_) => held.location.same_place(Store::location_of(placed)),
-            Place::Chain(id) => self.chains.get(id).has_part(meta.index),
+            EntryPlace::Entry(_) => held.location.same_place(PartitionStore::location_of(placed)),
+            EntryPlace::Chain(id) => self.chains.get(id).has_part(meta.index),
         };
-        if !is_held && matches!(meta.kind, Kind::Put | Kind::Append) {
+        if !is_held && matches!(meta.kind, EntryKind::Put | EntryKind::Append) {
             self.log.segment_mut(placed.slot).bury_somewhere(placed.entry_bytes as u64);
         }
     }
 
-    fn held<D: Disk>(&mut self, io: &mut Io<D>, fragment: u32, key: &[u8]) -> EngineResult<Option<Held>> {
-        let found = self.find(io, fragment, key, Unreadable::IsTaken)?;
-        Ok(found.map(|(found, location, seen)| Held { found, location, seen }))
+    fn held<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        fragment: u32,
+        key: &[u8],
+    ) -> EngineResult<Option<IndexedKey>> {
+        let found = self.find(io, fragment, key, UnreadableKey::IsTaken)?;
+        Ok(found.map(|(found, location, seen)| IndexedKey { found, location, seen }))
     }
 
-    fn apply_put(&mut self, meta: &Meta, placed: Placed, fragment: u32, key: &[u8], held: Option<Held>) {
-        let location = Store::location_of(placed);
+    fn apply_put(
+        &mut self,
+        meta: &Meta,
+        placed: AppendedPlace,
+        fragment: u32,
+        key: &[u8],
+        held: Option<IndexedKey>,
+    ) {
+        let location = PartitionStore::location_of(placed);
         match held {
             Some(held) => {
                 self.retire(meta, fragment, key, &held);
@@ -149,7 +161,7 @@ impl Store {
         }
     }
 
-    fn apply_remove(&mut self, meta: &Meta, fragment: u32, key: &[u8], held: Option<Held>) {
+    fn apply_remove(&mut self, meta: &Meta, fragment: u32, key: &[u8], held: Option<IndexedKey>) {
         if let Some(held) = held {
             self.retire(meta, fragment, key, &held);
             self.index.remove(held.found);
@@ -159,14 +171,14 @@ impl Store {
     fn apply_append<D: Disk>(
         &mut self,
         io: &mut Io<D>,
-        (meta, placed, head): (&Meta, Placed, Option<ChunkHead>),
+        (meta, placed, head): (&Meta, AppendedPlace, Option<ChunkHead>),
         (fragment, key): (u32, &[u8]),
-        part: Part,
-        held: Option<Held>,
+        part: ChainPart,
+        held: Option<IndexedKey>,
     ) -> EngineResult<()> {
         let Some(held) = held else {
             self.keep_absence(meta, fragment, key);
-            self.index.insert(fragment, Store::location_of(placed));
+            self.index.insert(fragment, PartitionStore::location_of(placed));
             return Ok(());
         };
         let form = Form::of(meta.flags);
@@ -182,13 +194,19 @@ impl Store {
             return Ok(());
         }
         match held.location.place() {
-            Place::Entry(position) => {
+            EntryPlace::Entry(position) => {
                 // What cannot be read stays a part, and reading the record says so until it is replaced or removed.
                 let (first, first_head) = match form.is_chunk {
                     true => self.chunk_part(io, position, held.seen.as_part())?,
                     false => (held.seen.as_part(), None),
                 };
-                self.keep_version(meta, fragment, key, Was::Entry(held.seen.newest_index), Vec::new());
+                self.keep_version(
+                    meta,
+                    fragment,
+                    key,
+                    FormerState::Entry(held.seen.newest_index),
+                    Vec::new(),
+                );
                 let mut chain = Chain::new(key, form);
                 chain.add(first, first_head);
                 chain.add(part, head);
@@ -196,7 +214,7 @@ impl Store {
                 let id = self.chains.add(chain);
                 self.index.replace(held.found, Location::chain(id));
             }
-            Place::Chain(id) => {
+            EntryPlace::Chain(id) => {
                 let through = Newest::of(self.chains.get(id));
                 let keeps_versions = self.keeps_versions();
                 let chain = self.chains.get_mut(id);
@@ -206,28 +224,35 @@ impl Store {
                 if keeps_versions && !gone.is_empty() {
                     // Parts of a chunk that the new one hides: the older version holds them.
                     let older = chain.parts.iter().filter(|held| held.index != part.index);
-                    let mut parts: Vec<Part> = older.chain(&gone).copied().collect();
+                    let mut parts: Vec<ChainPart> = older.chain(&gone).copied().collect();
                     parts.sort_unstable_by_key(|part| part.index);
-                    let was = Was::Chain { form, parts, skipped, newest: through };
+                    let was = FormerState::Chain { form, parts, skipped, newest: through };
                     self.keep_version(meta, fragment, key, was, gone);
                 } else {
                     gone.iter().for_each(|part| self.bury(part.index, part.entry_bytes));
-                    self.keep_version(meta, fragment, key, Was::Shorter { through }, Vec::new());
+                    self.keep_version(meta, fragment, key, FormerState::Shorter { through }, Vec::new());
                 }
             }
         }
         Ok(())
     }
 
-    fn apply_trim(&mut self, meta: &Meta, fragment: u32, key: &[u8], payload: &[u8], held: Option<Held>) {
+    fn apply_trim(
+        &mut self,
+        meta: &Meta,
+        fragment: u32,
+        key: &[u8],
+        payload: &[u8],
+        held: Option<IndexedKey>,
+    ) {
         let (payload, _) = split_trailer(meta.flags, payload);
         let (Some(held), Some(to)) = (held, TrimTo::decode(payload)) else { return };
         if held.seen.form.is_chunk {
             return;
         }
         let id = match held.location.place() {
-            Place::Chain(id) => id,
-            Place::Entry(_) => {
+            EntryPlace::Chain(id) => id,
+            EntryPlace::Entry(_) => {
                 if to.part != held.seen.newest_index {
                     return;
                 }
@@ -249,12 +274,12 @@ impl Store {
     }
 
     /// A record's state ends: it becomes an older version, or dead space at once.
-    fn retire(&mut self, meta: &Meta, fragment: u32, key: &[u8], held: &Held) {
+    fn retire(&mut self, meta: &Meta, fragment: u32, key: &[u8], held: &IndexedKey) {
         match held.location.place() {
-            Place::Entry(position) if !self.keeps_versions() => {
+            EntryPlace::Entry(position) if !self.keeps_versions() => {
                 let entry_bytes = u64::from(held.seen.entry_bytes);
                 let segment = self.log.segment_mut(position.slot);
-                if matches!(meta.kind, Kind::Put | Kind::Remove) {
+                if matches!(meta.kind, EntryKind::Put | EntryKind::Remove) {
                     segment.bury(position.offset, entry_bytes);
                 } else {
                     // An append replaces what is of the other kind only: compaction has to look what stands between.
@@ -263,13 +288,13 @@ impl Store {
                 self.let_go_bytes += segment.let_go(position.offset, entry_bytes);
                 self.dead_since_look += u64::from(held.seen.entry_bytes);
             }
-            Place::Entry(_) => {
+            EntryPlace::Entry(_) => {
                 let gone = vec![held.seen.as_part()];
-                self.keep_version(meta, fragment, key, Was::Entry(held.seen.newest_index), gone);
+                self.keep_version(meta, fragment, key, FormerState::Entry(held.seen.newest_index), gone);
             }
-            Place::Chain(id) => {
+            EntryPlace::Chain(id) => {
                 let chain = self.chains.take(id);
-                let gone: Vec<Part> = chain.parts.iter().copied().collect();
+                let gone: Vec<ChainPart> = chain.parts.iter().copied().collect();
                 if self.keeps_versions() {
                     self.keep_version(meta, fragment, key, was_chain(&chain), gone);
                 } else {
@@ -285,13 +310,20 @@ impl Store {
 
     fn keep_absence(&mut self, meta: &Meta, fragment: u32, key: &[u8]) {
         if self.keeps_versions() {
-            self.keep_version(meta, fragment, key, Was::Absent, Vec::new());
+            self.keep_version(meta, fragment, key, FormerState::Absent, Vec::new());
         }
     }
 
-    fn keep_version(&mut self, meta: &Meta, fragment: u32, key: &[u8], was: Was, gone: Vec<Part>) {
+    fn keep_version(
+        &mut self,
+        meta: &Meta,
+        fragment: u32,
+        key: &[u8],
+        was: FormerState,
+        gone: Vec<ChainPart>,
+    ) {
         if self.keeps_versions() {
-            self.versions.push(Older {
+            self.versions.push(OlderVersion {
                 fragment,
                 key: key.into(),
                 until: meta.timestamp,
@@ -305,7 +337,7 @@ impl Store {
     }
 }
 
-fn was_chain(chain: &Chain) -> Was {
+fn was_chain(chain: &Chain) -> FormerState {
     let (parts, newest) = (chain.parts.iter().copied().collect(), Newest::of(chain));
-    Was::Chain { form: chain.form(), parts, skipped: chain.skipped, newest }
+    FormerState::Chain { form: chain.form(), parts, skipped: chain.skipped, newest }
 }

@@ -10,13 +10,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::taking::Incoming;
-use super::{Step, Store};
+use super::snapshot_install::Incoming;
+use super::{PartitionStore, UpkeepStep};
 use crate::PartitionId;
-use crate::checkpoint::{Block, ChainPiece, Header, PARTS_PER_BLOCK_MAX, SegmentRow, encode_block};
+use crate::checkpoint::{Block, ChainPiece, CheckpointHeader, PARTS_PER_BLOCK_MAX, SegmentRow, encode_block};
 use crate::disk::{Disk, DiskError, FileId, OpenMode, SyncTicket};
 use crate::error::{EngineError, EngineResult};
-use crate::index::location::Place;
+use crate::index::location::EntryPlace;
 use crate::io::Io;
 use crate::limits::CHECKPOINTS_KEPT;
 use crate::log::FIRST_ENTRY_AT;
@@ -32,13 +32,13 @@ pub(crate) struct Checkpoints {
     pub(crate) look_at_bytes: u64,
     /// Commit index and file bytes of each good one, oldest first.
     pub(crate) kept: VecDeque<(u64, u64)>,
-    /// Paths of rotten ones, which go when there is a new one.
+    /// Paths of corrupt ones, which go when there is a new one.
     pub(crate) bad: Vec<String>,
-    writing: Option<Box<Writing>>,
+    writing: Option<Box<CheckpointWrite>>,
 }
 
-struct Writing {
-    header: Header,
+struct CheckpointWrite {
+    header: CheckpointHeader,
     path: String,
     file: FileId,
     file_bytes: u64,
@@ -50,10 +50,10 @@ struct Writing {
     tail_bytes: u64,
     /// The segment that was open when it began and its length then: what is newer stands behind.
     resume: Option<(u32, u64)>,
-    stage: Stage,
+    stage: CheckpointStage,
 }
 
-enum Stage {
+enum CheckpointStage {
     /// The next page to write begins at this fragment.
     Walk(u32),
     /// Everything is written; the log must be durable up to this index.
@@ -101,7 +101,7 @@ impl Checkpoints {
     }
 }
 
-impl Store {
+impl PartitionStore {
     /// Begins a checkpoint; does nothing if one is being written, or if nothing has changed since the last,
     /// or if not all of a log that is being taken is there.
     pub(crate) fn checkpoint_begin<D: Disk>(&mut self, io: &mut Io<D>, extra: &[u8]) -> EngineResult<()> {
@@ -111,7 +111,7 @@ impl Store {
         if self.commit == 0 || !is_new || has_to_wait || is_half || self.stopped.is_some() {
             return Ok(());
         }
-        let header = Header {
+        let header = CheckpointHeader {
             partition: self.log.partition,
             commit: self.commit,
             epoch: self.log.epoch_at(io, self.commit)?.unwrap_or(self.log.last.0),
@@ -131,7 +131,7 @@ impl Store {
         let is_all_committed = self.commit == self.log.last.1;
         let resume = self.log.order.last().filter(|_| is_all_committed);
         let resume = resume.map(|&slot| (slot, self.log.segment(slot).bytes));
-        self.checkpoints.writing = Some(Box::new(Writing {
+        self.checkpoints.writing = Some(Box::new(CheckpointWrite {
             header,
             resume,
             path,
@@ -142,18 +142,22 @@ impl Store {
             chains: 0,
             applied: 0,
             tail_bytes: self.checkpoints.tail_bytes,
-            stage: Stage::Walk(0),
+            stage: CheckpointStage::Walk(0),
         }));
         Ok(())
     }
 
     /// Does one small step. With `wait`, one that the disk has to end first waits until it has.
-    pub(crate) fn checkpoint_step<D: Disk>(&mut self, io: &mut Io<D>, wait: bool) -> EngineResult<Step> {
-        let Some(mut writing) = self.checkpoints.writing.take() else { return Ok(Step::Done) };
+    pub(crate) fn checkpoint_step<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        wait: bool,
+    ) -> EngineResult<UpkeepStep> {
+        let Some(mut writing) = self.checkpoints.writing.take() else { return Ok(UpkeepStep::Done) };
         // What is durable of a log after a failure nobody knows: none is taken of it then.
         let result = self.check_going().and_then(|()| self.step(io, &mut writing, wait));
         match result {
-            Ok(Step::Done) => Ok(Step::Done),
+            Ok(UpkeepStep::Done) => Ok(UpkeepStep::Done),
             Ok(step) => {
                 self.checkpoints.writing = Some(writing);
                 Ok(step)
@@ -167,72 +171,78 @@ impl Store {
                     error if error.is_for_want_of_room() => removed,
                     error => Err(error),
                 };
-                self.stop_on_failure(outcome.map(|()| Step::Done))
+                self.stop_on_failure(outcome.map(|()| UpkeepStep::Done))
             }
         }
     }
 
-    fn step<D: Disk>(&mut self, io: &mut Io<D>, writing: &mut Writing, wait: bool) -> EngineResult<Step> {
+    fn step<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        writing: &mut CheckpointWrite,
+        wait: bool,
+    ) -> EngineResult<UpkeepStep> {
         match writing.stage {
-            Stage::Walk(from) => {
+            CheckpointStage::Walk(from) => {
                 let next = self.write_page(writing, from);
                 if writing.buffer.len() >= WRITE_BYTES || next.is_none() {
                     writing.issue(&mut io.disk)?;
                 }
                 writing.stage = match next {
-                    Some(next) => Stage::Walk(next),
+                    Some(next) => CheckpointStage::Walk(next),
                     None => {
                         writing.applied = self.commit;
                         self.log.sync_begin_or_full(io)?;
                         // Not the log's end, which may be cut off again.
-                        Stage::Log(self.commit)
+                        CheckpointStage::Log(self.commit)
                     }
                 };
-                Ok(Step::Went)
+                Ok(UpkeepStep::Went)
             }
-            Stage::Log(through) => {
+            CheckpointStage::Log(through) => {
                 let is_done = self.log.sync_done(io, wait)?;
                 if self.log.synced_index() < through {
                     if is_done {
                         // A sync that was under way when this one was asked for was too early.
                         self.log.sync_begin_or_full(io)?;
                     }
-                    return Ok(Step::Waits);
+                    return Ok(UpkeepStep::Waits);
                 }
                 self.write_end(writing);
                 writing.issue(&mut io.disk)?;
-                writing.stage = Stage::File(io.disk.sync_begin(writing.file)?);
-                Ok(Step::Went)
+                writing.stage = CheckpointStage::File(io.disk.sync_begin(writing.file)?);
+                Ok(UpkeepStep::Went)
             }
-            Stage::File(ticket) => {
+            CheckpointStage::File(ticket) => {
                 if !io.is_synced(ticket, wait)? {
-                    return Ok(Step::Waits);
+                    return Ok(UpkeepStep::Waits);
                 }
                 io.disk.uncache(writing.file, writing.file_bytes);
                 let name = format!("{}/{}", self.log.folder, writing.header.file_name());
                 io.disk.rename(&writing.path, &name)?;
                 writing.path = name;
-                writing.stage = Stage::Name(io.disk.sync_begin_with_name(writing.file, &self.log.folder)?);
-                Ok(Step::Went)
+                writing.stage =
+                    CheckpointStage::Name(io.disk.sync_begin_with_name(writing.file, &self.log.folder)?);
+                Ok(UpkeepStep::Went)
             }
-            Stage::Name(ticket) => {
+            CheckpointStage::Name(ticket) => {
                 if !io.is_synced(ticket, wait)? {
-                    return Ok(Step::Waits);
+                    return Ok(UpkeepStep::Waits);
                 }
                 self.finish(io, writing)?;
-                Ok(Step::Done)
+                Ok(UpkeepStep::Done)
             }
         }
     }
 
-    fn write_page(&mut self, writing: &mut Writing, from: u32) -> Option<u32> {
+    fn write_page(&mut self, writing: &mut CheckpointWrite, from: u32) -> Option<u32> {
         let salt = writing.header.salt();
         let (entries, next) = self.index.page_entries(from);
         let mut plain = Vec::new();
         for (fragment, location) in entries {
             match location.place() {
-                Place::Entry(_) => plain.push((fragment, location.with_older(false).0)),
-                Place::Chain(id) => {
+                EntryPlace::Entry(_) => plain.push((fragment, location.with_older(false).0)),
+                EntryPlace::Chain(id) => {
                     let chain = self.chains.get(id);
                     let (front, back) = chain.parts.as_slices();
                     let mut offsets = chain.extents.as_ref().map(|extents| extents.offsets.iter().copied());
@@ -260,7 +270,7 @@ impl Store {
         next
     }
 
-    fn write_end(&mut self, writing: &mut Writing) {
+    fn write_end(&mut self, writing: &mut CheckpointWrite) {
         let salt = writing.header.salt();
         // Older versions do not outlive the process: what only they hold is dead to whoever reads this.
         let mut dead_later: BTreeMap<u32, u64> = BTreeMap::new();
@@ -303,7 +313,7 @@ impl Store {
         encode_block(salt, &end, &mut writing.buffer);
     }
 
-    fn finish<D: Disk>(&mut self, io: &mut Io<D>, writing: &mut Writing) -> EngineResult<()> {
+    fn finish<D: Disk>(&mut self, io: &mut Io<D>, writing: &mut CheckpointWrite) -> EngineResult<()> {
         io.disk.close(writing.file);
         self.checkpoints.kept.push_back((writing.header.commit, writing.file_bytes));
         for path in std::mem::take(&mut self.checkpoints.bad).iter().filter(|path| **path != writing.path) {
@@ -315,7 +325,7 @@ impl Store {
                 io.disk.remove(&format!(
                     "{}/{}",
                     self.log.folder,
-                    Header { commit, ..writing.header }.file_name()
+                    CheckpointHeader { commit, ..writing.header }.file_name()
                 ))?;
             }
         }
@@ -323,7 +333,7 @@ impl Store {
     }
 }
 
-impl Store {
+impl PartitionStore {
     /// Copies the good checkpoints into another partition's folder, as that partition's, and syncs the copies. Commit index and
     /// bytes of each, oldest first.
     pub(crate) fn copy_checkpoints<D: Disk>(
@@ -343,8 +353,8 @@ impl Store {
             let read = io.disk.read_at(file, 0, &mut bytes);
             io.disk.close(file);
             read?;
-            // One that has rotted since stands in for nothing.
-            let Ok(header) = Header::decode(&bytes) else { continue };
+            // One that is corrupt since stands in for nothing.
+            let Ok(header) = CheckpointHeader::decode(&bytes) else { continue };
             crate::checkpoint::rebrand(&header, partition, &mut bytes);
             let file = io.disk.open(&format!("{folder}/{}", name.name), OpenMode::Create)?;
             let written = io.disk.append(file, &bytes);
@@ -357,7 +367,7 @@ impl Store {
     }
 }
 
-impl Writing {
+impl CheckpointWrite {
     fn issue<D: Disk>(&mut self, disk: &mut D) -> EngineResult<()> {
         disk.append(self.file, &self.buffer)?;
         self.file_bytes += self.buffer.len() as u64;

@@ -2,17 +2,17 @@
 
 use std::ops::Range;
 
-use super::Store;
-use super::read::Unreadable;
+use super::PartitionStore;
+use super::read::UnreadableKey;
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
-use crate::index::location::{Place, Position};
+use crate::index::location::{EntryPlace, Position};
 use crate::io::Io;
 use crate::limits::SUMMED_BYTES_MIN;
 use crate::log::entry::{Meta, split_trailer};
-use crate::log::large::{ChunkInMemory, Summed};
-use crate::side::chains::{Chain, Part};
-use crate::side::extents::{COVERS_UNKNOWN, ChunkHead, ChunkStamp, Extents, Run, lay_over};
+use crate::log::large::{ChecksumParts, ChunkInMemory};
+use crate::overflow::chains::{Chain, ChainPart};
+use crate::overflow::extents::{COVERS_UNKNOWN, ChunkHead, ChunkStamp, Extents, VisibleRun, lay_over};
 
 /// What a chunk is, without its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl ChunkInMemory<'_> {
     }
 }
 
-impl Store {
+impl PartitionStore {
     /// A part of a key's chunk where it lies, piece by piece, as far as it was written, and what the chunk is, if one entry
     /// that lies in memory has all of it: at the cost of one look. `None` says nothing.
     pub(crate) fn chunk_at_once<'s, D: Disk>(
@@ -49,13 +49,13 @@ impl Store {
         key: &[u8],
         range: Range<u64>,
         see: impl FnMut(&'s [u8]),
-    ) -> EngineResult<Option<(ChunkState, Option<Summed>)>> {
+    ) -> EngineResult<Option<(ChunkState, Option<ChecksumParts>)>> {
         let fragment = self.fragment(key);
-        let found = self.find(io, fragment, key, Unreadable::IsError)?;
+        let found = self.find(io, fragment, key, UnreadableKey::IsError)?;
         let Some((_, location, _)) = found.filter(|(_, _, seen)| seen.form.is_chunk) else { return Ok(None) };
         let (known, position) = match location.place() {
-            Place::Entry(position) => (None, position),
-            Place::Chain(id) => {
+            EntryPlace::Entry(position) => (None, position),
+            EntryPlace::Chain(id) => {
                 let chain = self.readable_chain(id)?;
                 let Some(state) = state_of(chain) else { return Ok(None) };
                 let within = range.start..range.end.min(state.end);
@@ -81,14 +81,14 @@ impl Store {
         key: &[u8],
     ) -> EngineResult<Option<ChunkState>> {
         let fragment = self.fragment(key);
-        let found = self.find(io, fragment, key, Unreadable::IsError)?;
+        let found = self.find(io, fragment, key, UnreadableKey::IsError)?;
         let Some((_, location, _)) = found.filter(|(_, _, seen)| seen.form.is_chunk) else {
             return Ok(None);
         };
         let id = match location.place() {
-            Place::Chain(id) => id,
-            Place::Entry(position) => {
-                let Store { log, scratch, .. } = self;
+            EntryPlace::Chain(id) => id,
+            EntryPlace::Entry(position) => {
+                let PartitionStore { log, scratch, .. } = self;
                 if let Some(large) = log.chunk_in_memory(position) {
                     return Ok(Some(large.state()));
                 }
@@ -110,7 +110,7 @@ impl Store {
         let loose = extents.into_iter().flat_map(|extents| extents.loose(&chain.parts));
         unknown.extend(loose.filter(|(part, _)| part.units == COVERS_UNKNOWN).map(|(part, _)| part.index));
         let newest = newest_of(chain);
-        // It may have been mended since.
+        // It may have been repaired since.
         for index in unknown {
             let entry = self.read_entry(io, index)?;
             let head = head_of(entry.head.meta.flags, entry.payload);
@@ -139,12 +139,12 @@ impl Store {
         let begin = out.len();
         let wanted_bytes = (range.end.saturating_sub(range.start)) as usize;
         let fragment = self.fragment(key);
-        let found = self.find(io, fragment, key, Unreadable::IsError)?;
+        let found = self.find(io, fragment, key, UnreadableKey::IsError)?;
         let Some((_, location, _)) = found.filter(|(_, _, seen)| seen.form.is_chunk) else {
             out.resize(begin + wanted_bytes, 0);
             return Ok(());
         };
-        if let Place::Entry(position) = location.place()
+        if let EntryPlace::Entry(position) = location.place()
             && let Some(large) = self.log.chunk_in_memory(position)
         {
             large.append(range, out);
@@ -152,9 +152,9 @@ impl Store {
         }
         out.resize(begin + wanted_bytes, 0);
         let id = match location.place() {
-            Place::Chain(id) => id,
-            Place::Entry(position) => {
-                let Store { log, scratch, .. } = self;
+            EntryPlace::Chain(id) => id,
+            EntryPlace::Entry(position) => {
+                let PartitionStore { log, scratch, .. } = self;
                 let entry = log.read(&mut io.disk, position, scratch)?;
                 let (payload, _) = split_trailer(entry.head.meta.flags, entry.payload);
                 lay_over(&mut out[begin..], range.start, payload);
@@ -167,10 +167,12 @@ impl Store {
             // In the order of the log: each hides what it covers of those before it.
             let with_offsets = chain.parts.iter().zip(&extents.offsets);
             let touching = with_offsets.filter(|&(part, &offset)| Extents::touches(part, offset, &range));
-            touching.map(|(part, _)| Run { begin: range.start, end: range.end, part: part.index }).collect()
+            touching
+                .map(|(part, _)| VisibleRun { begin: range.start, end: range.end, part: part.index })
+                .collect()
         });
         for runs in wanted.chunk_by(|a, b| a.part == b.part) {
-            let place = |run: &Run| {
+            let place = |run: &VisibleRun| {
                 begin + (run.begin - range.start) as usize..begin + (run.end - range.start) as usize
             };
             let index = runs[0].part;
@@ -179,7 +181,7 @@ impl Store {
                 runs.iter().for_each(|run| large.lay(&mut out[place(run)], run.begin));
                 continue;
             }
-            let Store { log, scratch, .. } = self;
+            let PartitionStore { log, scratch, .. } = self;
             let entry = log.read(&mut io.disk, position, scratch)?;
             let (payload, _) = split_trailer(entry.head.meta.flags, entry.payload);
             runs.iter().for_each(|run| lay_over(&mut out[place(run)], run.begin, payload));
@@ -192,16 +194,16 @@ impl Store {
         &mut self,
         io: &mut Io<D>,
         position: Position,
-        seen: Part,
-    ) -> EngineResult<(Part, Option<ChunkHead>)> {
-        let Store { log, scratch, .. } = self;
+        seen: ChainPart,
+    ) -> EngineResult<(ChainPart, Option<ChunkHead>)> {
+        let PartitionStore { log, scratch, .. } = self;
         match log.read(&mut io.disk, position, scratch) {
             Ok(entry) => {
                 let head = head_of(entry.head.meta.flags, entry.payload);
                 let units = head.map_or(COVERS_UNKNOWN, |head| head.length);
-                Ok((Part { units, ..seen }, head))
+                Ok((ChainPart { units, ..seen }, head))
             }
-            Err(EngineError::Rotten { .. }) => Ok((Part { units: COVERS_UNKNOWN, ..seen }, None)),
+            Err(EngineError::Corrupt { .. }) => Ok((ChainPart { units: COVERS_UNKNOWN, ..seen }, None)),
             Err(error) => Err(error),
         }
     }

@@ -15,26 +15,26 @@
 //! the log. It may go when no older segment can hold such an entry: when each has no dead entry at all, or was itself
 //! rewritten after the removal was committed.
 
-mod ending;
+mod finish;
 
-use super::choose::{Policy, blocked_removals};
-use super::{Step, Store};
+use super::compaction_policy::{Policy, blocked_removals};
+use super::{PartitionStore, UpkeepStep};
 use crate::disk::{Disk, DiskError, FileId, SyncTicket};
 use crate::error::{EngineError, EngineResult};
-use crate::index::location::{Location, Place};
+use crate::index::location::{EntryPlace, Location};
 use crate::io::Io;
 use crate::limits::SEGMENT_FILE_BYTES_MAX;
-use crate::log::entry::{self, Decoded, FLAG_JOINED, Head, Kind, Meta};
-use crate::log::header::{Header, salt_of};
+use crate::log::entry::{self, EntryKind, FLAG_JOINED, Head, HeadDecode, Meta};
+use crate::log::header::{SegmentHeader, salt_of};
 use crate::log::segment::Segment;
 use crate::log::{EntryRef, FIRST_ENTRY_AT, entry_of, push_footer};
+use crate::overflow::chains::Form;
 use crate::planted::{Bug, is_planted};
-use crate::side::chains::Form;
 
 /// Compaction of one partition.
 #[derive(Default)]
 pub(crate) struct Compactor {
-    job: Option<Box<Job>>,
+    job: Option<Box<CompactionJob>>,
     /// Replaced segments whose files still stand, because somebody copies them away.
     retired: Vec<u32>,
     ran_out_of_space: bool,
@@ -42,21 +42,21 @@ pub(crate) struct Compactor {
     pub(crate) is_held: bool,
 }
 
-struct Job {
+struct CompactionJob {
     /// Slots of the run being replaced, in log order.
     sources: Vec<u32>,
     output: Option<Segment>,
-    moves: Vec<Move>,
+    moves: Vec<CopiedEntry>,
     /// Removals up to this log index may go.
     removals_through: u64,
     /// What comes after this log index is copied as it is, dead or not: an upper layer may read its state from it again.
     keeps_after: u64,
-    stage: Stage,
+    stage: CompactionStage,
 }
 
 /// An entry that was copied.
 #[derive(Clone, Copy)]
-struct Move {
+struct CopiedEntry {
     fragment: u32,
     source: u32,
     old_offset: u32,
@@ -64,7 +64,7 @@ struct Move {
     entry_bytes: u32,
 }
 
-enum Stage {
+enum CompactionStage {
     /// What is to be rewritten was sealed and is being synced; then the run is chosen.
     Seal(Policy),
     /// Copying from this source, by its place in the run, from this offset on.
@@ -89,12 +89,12 @@ const PATCH_MOVES: usize = 64;
 impl Compactor {
     /// Whether locations lead into segments that are not of the log any more.
     pub(crate) fn is_swapping(&self) -> bool {
-        self.job.as_ref().is_some_and(|job| matches!(job.stage, Stage::Patch(..)))
+        self.job.as_ref().is_some_and(|job| matches!(job.stage, CompactionStage::Patch(..)))
     }
 
     /// Whether a checkpoint, if one is being written, stands in the way.
     pub(crate) fn waits_for_checkpoint(&self) -> bool {
-        self.job.as_ref().is_some_and(|job| matches!(job.stage, Stage::Swap))
+        self.job.as_ref().is_some_and(|job| matches!(job.stage, CompactionStage::Swap))
     }
 
     pub(crate) fn is_busy(&self) -> bool {
@@ -114,7 +114,7 @@ impl Compactor {
     }
 }
 
-impl Store {
+impl PartitionStore {
     /// Begins to rewrite the segments where most is to be gained. Whether there are any.
     pub(crate) fn compaction_begin<D: Disk>(
         &mut self,
@@ -132,13 +132,13 @@ impl Store {
         self.seal_if_worth(io, policy)?;
         let job = match self.choose_run(policy, false) {
             Some(run) => self.job_for(run),
-            None if self.choose_run(policy, true).is_some() => Job {
+            None if self.choose_run(policy, true).is_some() => CompactionJob {
                 sources: Vec::new(),
                 output: None,
                 moves: Vec::new(),
                 removals_through: 0,
                 keeps_after: 0,
-                stage: Stage::Seal(*policy),
+                stage: CompactionStage::Seal(*policy),
             },
             None => return Ok(false),
         };
@@ -146,13 +146,13 @@ impl Store {
         Ok(true)
     }
 
-    fn job_for(&mut self, run: Vec<u32>) -> Job {
+    fn job_for(&mut self, run: Vec<u32>) -> CompactionJob {
         let (first, last) = (self.log.segment(run[0]), self.log.segment(run[run.len() - 1]));
         let generation = run.iter().map(|&s| self.log.segment(s).header.generation).max().unwrap_or(0) + 1;
         let mut base = *first.base();
         base.salt = salt_of(self.log.partition, base.index, base.epoch, generation);
         let keeps_after = self.state_is_held_through();
-        let header = Header {
+        let header = SegmentHeader {
             partition: self.log.partition,
             base,
             covers_through: last.last_index,
@@ -167,116 +167,125 @@ impl Store {
         let mut output = Segment::new(header, &self.log.folder);
         output.path.push_str(".tmp");
         run.iter().for_each(|&slot| self.log.segment_mut(slot).pins += 1);
-        Job {
+        CompactionJob {
             sources: run,
             output: Some(output),
             moves: Vec::new(),
             removals_through,
             keeps_after,
-            stage: Stage::Copy(0, FIRST_ENTRY_AT),
+            stage: CompactionStage::Copy(0, FIRST_ENTRY_AT),
         }
     }
 
     /// Does one small step. With `wait`, one that the disk has to end first waits until it has; not for a checkpoint.
-    pub(crate) fn compaction_step<D: Disk>(&mut self, io: &mut Io<D>, wait: bool) -> EngineResult<Step> {
+    pub(crate) fn compaction_step<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        wait: bool,
+    ) -> EngineResult<UpkeepStep> {
         self.remove_retired(io)?;
         let is_swapping = self.compaction.is_swapping();
-        let Some(mut job) = self.compaction.job.take() else { return Ok(Step::Done) };
+        let Some(mut job) = self.compaction.job.take() else { return Ok(UpkeepStep::Done) };
         // Once begun, leading locations to the copy is ended; it needs no more than reads.
         let may_go_on = if is_swapping { Ok(()) } else { self.check_going() };
         match may_go_on.and_then(|()| self.job_step(io, &mut job, wait)) {
-            Ok(Step::Done) => {
+            Ok(UpkeepStep::Done) => {
                 self.remove_retired(io)?;
-                Ok(Step::Done)
+                Ok(UpkeepStep::Done)
             }
             Ok(step) => {
                 self.compaction.job = Some(job);
                 Ok(step)
             }
-            Err(error) if matches!(job.stage, Stage::Patch(..)) => {
+            Err(error) if matches!(job.stage, CompactionStage::Patch(..)) => {
                 // The log leads to the copy already: there is no way back.
                 self.compaction.job = Some(job);
                 self.stop_on_failure(Err(error))
             }
-            Err(error) => self.abandon(io, &mut job, error).map(|()| Step::Done),
+            Err(error) => self.abandon(io, &mut job, error).map(|()| UpkeepStep::Done),
         }
     }
 
-    fn job_step<D: Disk>(&mut self, io: &mut Io<D>, job: &mut Job, wait: bool) -> EngineResult<Step> {
+    fn job_step<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        job: &mut CompactionJob,
+        wait: bool,
+    ) -> EngineResult<UpkeepStep> {
         match job.stage {
-            Stage::Seal(policy) => {
+            CompactionStage::Seal(policy) => {
                 if !self.log.sync_done(io, wait)? {
-                    return Ok(Step::Waits);
+                    return Ok(UpkeepStep::Waits);
                 }
                 match self.choose_run(&policy, false) {
                     Some(run) => *job = self.job_for(run),
                     // It may have been cut off meanwhile, or be held back by something else.
-                    None if self.choose_run(&policy, true).is_none() => return Ok(Step::Done),
+                    None if self.choose_run(&policy, true).is_none() => return Ok(UpkeepStep::Done),
                     // A sync that was under way when the segment was sealed was too early.
                     None => self.log.sync_begin_or_full(io)?,
                 }
-                Ok(Step::Went)
+                Ok(UpkeepStep::Went)
             }
-            Stage::Copy(source, offset) => {
+            CompactionStage::Copy(source, offset) => {
                 job.stage = match self.copy_step(io, job, source, offset)? {
                     Some(next) if next < self.log.segment(job.sources[source]).bytes => {
-                        Stage::Copy(source, next)
+                        CompactionStage::Copy(source, next)
                     }
-                    _ if source + 1 < job.sources.len() => Stage::Copy(source + 1, FIRST_ENTRY_AT),
+                    _ if source + 1 < job.sources.len() => CompactionStage::Copy(source + 1, FIRST_ENTRY_AT),
                     _ => self.end_copy(io, job)?,
                 };
-                Ok(Step::Went)
+                Ok(UpkeepStep::Went)
             }
-            Stage::Sync(ticket, through) => {
+            CompactionStage::Sync(ticket, through) => {
                 if !io.is_synced(ticket, wait)? {
-                    return Ok(Step::Waits);
+                    return Ok(UpkeepStep::Waits);
                 }
-                job.stage = Stage::Log(through);
-                Ok(Step::Went)
+                job.stage = CompactionStage::Log(through);
+                Ok(UpkeepStep::Went)
             }
-            Stage::Log(through) => {
+            CompactionStage::Log(through) => {
                 let is_done = self.log.sync_done(io, wait)?;
                 if self.log.synced_index() >= through || is_planted(Bug::NameTooEarly) {
                     job.stage = self.name_output(io, job)?;
-                    return Ok(Step::Went);
+                    return Ok(UpkeepStep::Went);
                 }
                 if is_done {
                     self.log.sync_begin_or_full(io)?;
                 }
-                Ok(Step::Waits)
+                Ok(UpkeepStep::Waits)
             }
-            Stage::Name(ticket) => {
+            CompactionStage::Name(ticket) => {
                 // A crash may bring the name back if it is taken away now: no further segment may be rewritten then.
                 if !io.is_synced(ticket, wait).map_err(DiskError::beyond_repair)? {
-                    return Ok(Step::Waits);
+                    return Ok(UpkeepStep::Waits);
                 }
-                job.stage = Stage::Swap;
-                Ok(Step::Went)
+                job.stage = CompactionStage::Swap;
+                Ok(UpkeepStep::Went)
             }
             // A checkpoint names segments by their slots: the swap waits for its end.
-            Stage::Swap => {
+            CompactionStage::Swap => {
                 if self.checkpoints.is_writing() || self.compaction.is_held {
-                    return Ok(Step::Waits);
+                    return Ok(UpkeepStep::Waits);
                 }
-                job.stage = Stage::Patch(0, self.swap(io, job)?);
-                Ok(Step::Went)
+                job.stage = CompactionStage::Patch(0, self.swap(io, job)?);
+                Ok(UpkeepStep::Went)
             }
-            Stage::Patch(from, slot) => {
+            CompactionStage::Patch(from, slot) => {
                 let until = job.moves.len().min(from + PATCH_MOVES);
                 job.moves[from..until].iter().for_each(|moved| self.index.touch(moved.fragment));
                 for moved in &job.moves[from..until] {
                     self.patch(io, moved, slot)?;
                 }
-                job.stage = Stage::Patch(until, slot);
+                job.stage = CompactionStage::Patch(until, slot);
                 if until < job.moves.len() {
-                    return Ok(Step::Went);
+                    return Ok(UpkeepStep::Went);
                 }
                 for &source in &job.sources {
                     self.log.segment_mut(source).pins -= 1;
                     self.compaction.retired.push(source);
                 }
-                self.look_for_mended();
-                Ok(Step::Done)
+                self.look_for_repaired();
+                Ok(UpkeepStep::Done)
             }
         }
     }
@@ -285,7 +294,7 @@ impl Store {
     fn copy_step<D: Disk>(
         &mut self,
         io: &mut Io<D>,
-        job: &mut Job,
+        job: &mut CompactionJob,
         source: usize,
         offset: u64,
     ) -> EngineResult<Option<u64>> {
@@ -304,7 +313,7 @@ impl Store {
     fn copy_chunk<D: Disk>(
         &mut self,
         io: &mut Io<D>,
-        job: &mut Job,
+        job: &mut CompactionJob,
         slot: u32,
         offset: u64,
         bytes: &mut Vec<u8>,
@@ -318,26 +327,26 @@ impl Store {
         loop {
             let decode = if is_checked { entry::decode_head_in_memory } else { entry::decode_head };
             let head = match decode(&base, &bytes[at..]) {
-                Decoded::Head(head) if head.meta.kind == Kind::Footer => return Ok(None),
-                Decoded::Head(head) if head.entry_bytes() <= bytes.len() - at => head,
+                HeadDecode::Head(head) if head.meta.kind == EntryKind::Footer => return Ok(None),
+                HeadDecode::Head(head) if head.entry_bytes() <= bytes.len() - at => head,
                 // Cut by the end of what was read: go on there, with as much as it needs.
-                Decoded::Head(head) if at == 0 => {
+                HeadDecode::Head(head) if at == 0 => {
                     self.log.segment(slot).read(&mut io.disk, offset, head.entry_bytes(), bytes)?;
                     if bytes.len() < head.entry_bytes() {
-                        return Err(self.log.rotten(slot, offset as u32));
+                        return Err(self.log.corrupt(slot, offset as u32));
                     }
                     head
                 }
-                Decoded::Need(needed) if at == 0 && needed > bytes.len() => {
+                HeadDecode::Need(needed) if at == 0 && needed > bytes.len() => {
                     let had = bytes.len();
                     self.log.segment(slot).read(&mut io.disk, offset, needed, bytes)?;
                     if bytes.len() == had {
-                        return Err(self.log.rotten(slot, offset as u32));
+                        return Err(self.log.corrupt(slot, offset as u32));
                     }
                     continue;
                 }
-                Decoded::Head(_) | Decoded::Need(_) => return Ok(Some(offset + at as u64)),
-                Decoded::Bad => return Err(self.log.rotten(slot, (offset + at as u64) as u32)),
+                HeadDecode::Head(_) | HeadDecode::Need(_) => return Ok(Some(offset + at as u64)),
+                HeadDecode::Bad => return Err(self.log.corrupt(slot, (offset + at as u64) as u32)),
             };
             let read = entry_of(head, &bytes[at..]);
             self.copy_entry(io, job, slot, offset + at as u64, read)?;
@@ -363,7 +372,7 @@ impl Store {
     fn copy_entry<D: Disk>(
         &mut self,
         io: &mut Io<D>,
-        job: &mut Job,
+        job: &mut CompactionJob,
         slot: u32,
         offset: u64,
         read: EntryRef<'_>,
@@ -382,15 +391,15 @@ impl Store {
         let fragment = if meta.kind.has_key() { self.fragment(read.key) } else { 0 };
         let (mut payload, mut payload_crc) = (read.payload, read.head.payload_crc);
         // One that dies from here on is counted as dead when locations are led to the copy.
-        let lives = is_dead == Some(false) && matches!(meta.kind, Kind::Put | Kind::Append);
+        let lives = is_dead == Some(false) && matches!(meta.kind, EntryKind::Put | EntryKind::Append);
         if !lives && !is_kept && !self.is_needed(job, slot, offset, &read.head, fragment, read.key) {
             if !self.still_removes(job, &meta, fragment, read.key) {
                 return Ok(());
             }
-            (meta.kind, payload, payload_crc) = (Kind::Remove, &[], entry::crc(&[]));
+            (meta.kind, payload, payload_crc) = (EntryKind::Remove, &[], entry::crc(&[]));
         }
         if entry::crc(payload) != payload_crc {
-            return Err(self.log.rotten(slot, offset as u32));
+            return Err(self.log.corrupt(slot, offset as u32));
         }
         let Some(output) = job.output.as_mut() else { unreachable!("the output lives until the swap") };
         let new_offset = output.bytes;
@@ -404,7 +413,7 @@ impl Store {
         let head = entry::encode_head(output.base(), &meta, read.key, payload.len(), payload_crc);
         let taken = output.push_parts(&head, read.key, [payload]);
         output.note(&meta, new_offset, entry_bytes);
-        if meta.kind == Kind::Trim && meta.index <= job.removals_through && !is_kept {
+        if meta.kind == EntryKind::Trim && meta.index <= job.removals_through && !is_kept {
             // It is kept for what it says of a record that is there: rewriting it again would free nothing.
             output.removal_bytes -= entry_bytes as u64;
         }
@@ -412,8 +421,8 @@ impl Store {
         if !self.log.is_in_memory_only() && output.has_whole_block_to_write() {
             output.write_out(&mut io.disk, false)?;
         }
-        if matches!(meta.kind, Kind::Put | Kind::Append) {
-            job.moves.push(Move {
+        if matches!(meta.kind, EntryKind::Put | EntryKind::Append) {
+            job.moves.push(CopiedEntry {
                 fragment,
                 source: slot,
                 old_offset: offset as u32,
@@ -424,51 +433,59 @@ impl Store {
         Ok(())
     }
 
-    fn is_needed(&self, job: &Job, slot: u32, offset: u64, head: &Head, fragment: u32, key: &[u8]) -> bool {
+    fn is_needed(
+        &self,
+        job: &CompactionJob,
+        slot: u32,
+        offset: u64,
+        head: &Head,
+        fragment: u32,
+        key: &[u8],
+    ) -> bool {
         let meta = &head.meta;
         match meta.kind {
-            Kind::Put | Kind::Append => {
+            EntryKind::Put | EntryKind::Append => {
                 let location = Location::entry(slot, offset as u32, head.entry_bytes());
                 self.index.find_place(fragment, location).is_some()
                     || self.chain_of(fragment, key).is_some_and(|id| self.chains.get(id).has_part(meta.index))
                     || self.versions.needs(fragment, meta.index)
             }
-            Kind::Trim => {
+            EntryKind::Trim => {
                 let trims = |id| {
                     let chain = self.chains.get(id);
                     chain.trimmed_by == meta.index && chain.skipped > 0
                 };
                 self.chain_of(fragment, key).is_some_and(trims) || meta.index > job.removals_through
             }
-            Kind::Remove => meta.index > job.removals_through,
-            Kind::Mark => meta.index > self.checkpoints.covered(),
-            Kind::Synced | Kind::Footer => false,
+            EntryKind::Remove => meta.index > job.removals_through,
+            EntryKind::Mark => meta.index > self.checkpoints.covered(),
+            EntryKind::Synced | EntryKind::Footer => false,
         }
     }
 
     /// Whether an entry that replaced a record, and was trimmed off the present one since or was itself replaced by an
     /// append of the other kind, is all that keeps entries of the replaced record from coming back.
-    fn still_removes(&self, job: &Job, meta: &Meta, fragment: u32, key: &[u8]) -> bool {
+    fn still_removes(&self, job: &CompactionJob, meta: &Meta, fragment: u32, key: &[u8]) -> bool {
         let stands_between = |id| {
             let chain = self.chains.get(id);
             let was_trimmed_off = chain.trimmed_by > meta.index
                 && chain.parts.front().is_none_or(|part| part.index > meta.index);
             let is_other_kind = chain.form() != Form::of(meta.flags);
-            is_other_kind || meta.kind == Kind::Put && was_trimmed_off
+            is_other_kind || meta.kind == EntryKind::Put && was_trimmed_off
         };
-        matches!(meta.kind, Kind::Put | Kind::Append)
+        matches!(meta.kind, EntryKind::Put | EntryKind::Append)
             && meta.index > job.removals_through
             && self.chain_of(fragment, key).is_some_and(stands_between)
     }
 
     fn chain_of(&self, fragment: u32, key: &[u8]) -> Option<u32> {
         let found = self.index.find(fragment, |location| match location.place() {
-            Place::Chain(id) => Ok::<_, std::convert::Infallible>(*self.chains.get(id).key == *key),
-            Place::Entry(_) => Ok(false),
+            EntryPlace::Chain(id) => Ok::<_, std::convert::Infallible>(*self.chains.get(id).key == *key),
+            EntryPlace::Entry(_) => Ok(false),
         });
         match found.unwrap_or_else(|never| match never {})?.1.place() {
-            Place::Chain(id) => Some(id),
-            Place::Entry(_) => None,
+            EntryPlace::Chain(id) => Some(id),
+            EntryPlace::Entry(_) => None,
         }
     }
 
@@ -482,14 +499,18 @@ impl Store {
         older.map(blocked_removals).min().unwrap_or(u64::MAX).min(self.versions.oldest_ended_by() - 1)
     }
 
-    fn end_copy<D: Disk>(&mut self, io: &mut Io<D>, job: &mut Job) -> EngineResult<Stage> {
+    fn end_copy<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        job: &mut CompactionJob,
+    ) -> EngineResult<CompactionStage> {
         let Some(output) = job.output.as_mut() else { unreachable!("the output lives until the swap") };
         // It covers the range to its end, whatever the last entry is that lived.
         (output.last_epoch, output.last_index) = (output.header.covers_epoch, output.header.covers_through);
         let taken = push_footer(output, self.commit);
         io.memory.took(taken);
         if self.log.is_in_memory_only() {
-            return Ok(Stage::Swap);
+            return Ok(CompactionStage::Swap);
         }
         output.write_out(&mut io.disk, true)?;
         let Some(file) = output.file else { unreachable!("it was written") };
@@ -498,21 +519,25 @@ impl Store {
         if self.log.synced_index() < self.commit {
             self.log.sync_begin_or_full(io)?;
         }
-        Ok(Stage::Sync(ticket, self.commit))
+        Ok(CompactionStage::Sync(ticket, self.commit))
     }
 
-    fn name_output<D: Disk>(&mut self, io: &mut Io<D>, job: &mut Job) -> EngineResult<Stage> {
+    fn name_output<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        job: &mut CompactionJob,
+    ) -> EngineResult<CompactionStage> {
         let Some(output) = job.output.as_mut() else { unreachable!("the output lives until the swap") };
         let Some(file) = output.file else { unreachable!("it was written") };
         let name = format!("{}/{}", self.log.folder, output.header.file_name());
         io.disk.rename(&output.path, &name)?;
         output.path = name;
         let begun = io.disk.sync_begin_with_name(file, &self.log.folder);
-        Ok(Stage::Name(begun.map_err(DiskError::beyond_repair)?))
+        Ok(CompactionStage::Name(begun.map_err(DiskError::beyond_repair)?))
     }
 
     /// The new segment takes the place of the old ones in the log.
-    fn swap<D: Disk>(&mut self, io: &mut Io<D>, job: &mut Job) -> EngineResult<u32> {
+    fn swap<D: Disk>(&mut self, io: &mut Io<D>, job: &mut CompactionJob) -> EngineResult<u32> {
         let Some(mut output) = job.output.take() else { unreachable!("the output lives until the swap") };
         let is_in_file = !self.log.is_in_memory_only();
         if is_in_file {
@@ -538,7 +563,7 @@ impl Store {
     }
 
     /// Leads one location to the copy, or counts the copy as dead if its entry died meanwhile.
-    fn patch<D: Disk>(&mut self, io: &mut Io<D>, moved: &Move, slot: u32) -> EngineResult<()> {
+    fn patch<D: Disk>(&mut self, io: &mut Io<D>, moved: &CopiedEntry, slot: u32) -> EngineResult<()> {
         let bytes = moved.entry_bytes as usize;
         if self.log.segment(moved.source).dead.at(moved.old_offset) == Some(true) {
             self.log.segment_mut(slot).bury(moved.new_offset, bytes as u64);
@@ -550,12 +575,14 @@ impl Store {
             self.index.replace(found, new);
             return Ok(());
         }
-        let Place::Entry(position) = new.place() else { unreachable!("an entry's location is an entry") };
+        let EntryPlace::Entry(position) = new.place() else {
+            unreachable!("an entry's location is an entry")
+        };
         let mut scratch = Vec::new();
         let read = match self.log.read_key(&mut io.disk, position, &mut scratch) {
             Ok((read, _)) => read,
             // Nothing leads to it any more, or it is a part, and reading that will tell.
-            Err(EngineError::Rotten { .. }) => return Ok(()),
+            Err(EngineError::Corrupt { .. }) => return Ok(()),
             Err(error) => return Err(error),
         };
         let index = read.head.meta.index;

@@ -13,35 +13,35 @@ use crate::error::{EngineError, EngineResult};
 use crate::index::HashIndex;
 use crate::index::location::Location;
 use crate::io::Io;
-use crate::journal::Whose;
+use crate::journal::JournalOwner;
 use crate::limits::{KEY_BYTES_MAX, LET_IN_BYTES_MAX, PAYLOAD_BYTES_MAX};
-use crate::log::entry::{FLAG_CHUNK, FLAG_LIST, HEAD_BYTES, Kind, Meta, split_trailer, u32_at};
-use crate::log::{Log, Placed};
+use crate::log::entry::{EntryKind, FLAG_CHUNK, FLAG_LIST, HEAD_BYTES, Meta, split_trailer, u32_at};
+use crate::log::{AppendedPlace, PartitionLog};
+use crate::overflow::chains::Chains;
+use crate::overflow::extents::{COVERS_UNKNOWN, ChunkHead};
+use crate::overflow::versions::Versions;
 use crate::planted::{Bug, is_planted};
-use crate::side::chains::Chains;
-use crate::side::extents::{COVERS_UNKNOWN, ChunkHead};
-use crate::side::versions::Versions;
 use crate::{Damage, Durability, Handle};
 
 mod apply;
 pub(crate) mod checkpoint;
-pub(crate) mod choose;
+mod checkpoint_payload;
 pub(crate) mod chunk;
 pub(crate) mod compact;
+pub(crate) mod compaction_policy;
 mod copy;
-mod mend;
 pub(crate) mod read;
 pub(crate) mod recover;
-pub(crate) mod taking;
-mod upper;
+mod repair;
+pub(crate) mod snapshot_install;
 
 /// Log, index and side table of one partition.
 // What every read and write asks for comes first, so that it takes few lines of the cache: with hundreds of partitions each
 // of them is waited for.
 #[repr(C, align(64))]
-pub(crate) struct Store {
+pub(crate) struct PartitionStore {
     pub(crate) index: HashIndex,
-    pub(crate) log: Log,
+    pub(crate) log: PartitionLog,
     pub(crate) stopped: Option<Box<str>>,
     pub(crate) durability: Durability,
     /// Log index of the last committed entry.
@@ -51,7 +51,7 @@ pub(crate) struct Store {
     /// Versions that ended at or before this are forgotten. `None`: none are kept.
     pub(crate) horizon: Option<u64>,
     /// Appended and not yet committed.
-    pub(crate) pending: VecDeque<Pending>,
+    pub(crate) pending: VecDeque<PendingEntry>,
     /// Bytes that have died since the owner last looked whether compaction is due.
     pub(crate) dead_since_look: u64,
     /// At how many such bytes it looks.
@@ -73,10 +73,10 @@ pub(crate) struct Store {
     /// What an upper layer had added to the checkpoint that was loaded, and the commit index it is as of.
     pub(crate) recovered_extra: Option<Box<(u64, Vec<u8>)>>,
     pub(crate) compaction: compact::Compactor,
-    /// Something was mended in memory only: the segment is to be rewritten.
-    pub(crate) has_mended: bool,
+    /// Something was repaired in memory only: the segment is to be rewritten.
+    pub(crate) has_repaired: bool,
     /// Whether another's log is being taken in.
-    pub(crate) incoming: taking::Incoming,
+    pub(crate) incoming: snapshot_install::Incoming,
     pub(crate) scratch: Vec<u8>,
     entry_scratch: Vec<u8>,
     key_scratch: Vec<u8>,
@@ -102,7 +102,7 @@ pub(crate) struct Account {
 
 /// What a small step of upkeep has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum UpkeepStep {
     /// There is nothing more to do.
     Done,
     /// There is more to do at once.
@@ -113,14 +113,14 @@ pub(crate) enum Step {
 
 /// An entry that is in the log and not in the index.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pending {
+pub(crate) struct PendingEntry {
     pub(crate) meta: Meta,
-    pub(crate) placed: Placed,
+    pub(crate) placed: AppendedPlace,
 }
 
-impl Store {
-    pub(crate) fn new(log: Log, durability: Durability) -> Store {
-        Store {
+impl PartitionStore {
+    pub(crate) fn new(log: PartitionLog, durability: Durability) -> PartitionStore {
+        PartitionStore {
             log,
             index: HashIndex::new(),
             chains: Chains::default(),
@@ -142,8 +142,8 @@ impl Store {
             recovered_extra: None,
             checkpoints: checkpoint::Checkpoints::default(),
             compaction: compact::Compactor::default(),
-            has_mended: false,
-            incoming: taking::Incoming::No,
+            has_repaired: false,
+            incoming: snapshot_install::Incoming::No,
             scratch: Vec::new(),
             entry_scratch: Vec::new(),
             key_scratch: Vec::new(),
@@ -162,11 +162,11 @@ impl Store {
 
     /// For the journal.
     #[inline]
-    pub(crate) fn whose(&self, handle: Handle) -> Whose {
+    pub(crate) fn whose(&self, handle: Handle) -> JournalOwner {
         let first = self.log.order.first().map(|&slot| self.log.segment(slot));
         let is_named = first.is_some_and(|segment| segment.name_is_durable && segment.synced > 0);
         let seed = if is_named { None } else { Some(self.log.index_seed) };
-        Whose { handle: handle.0, partition: self.log.partition, seed }
+        JournalOwner { handle: handle.0, partition: self.log.partition, seed }
     }
 
     /// Checks an entry before anything is changed.
@@ -190,8 +190,8 @@ impl Store {
         }
         let bytes = (HEAD_BYTES + key.len() + payload_bytes) as u64;
         // What frees space, and the small marks without which nobody may answer a request that would.
-        let is_small_mark = meta.kind == Kind::Mark && payload_bytes <= LET_IN_BYTES_MAX;
-        let is_let_in = meta.kind == Kind::Remove || is_small_mark || io.space.lets_in();
+        let is_small_mark = meta.kind == EntryKind::Mark && payload_bytes <= LET_IN_BYTES_MAX;
+        let is_let_in = meta.kind == EntryKind::Remove || is_small_mark || io.space.lets_in();
         match self.durability {
             Durability::Memory if io.memory.is_over() && !is_let_in => {
                 Err(EngineError::MemoryFull { budget_bytes: io.memory.budget_bytes })
@@ -220,7 +220,7 @@ impl Store {
     }
 
     /// Adds an admitted entry, whose payload may come in pieces, to the log; it waits to be committed. Inlined, as is
-    /// [`Log::append`]: the place is stored in two halves, and who loads it as a whole at once waits for both.
+    /// [`PartitionLog::append`]: the place is stored in two halves, and who loads it as a whole at once waits for both.
     #[inline]
     pub(crate) fn append<D: Disk, const N: usize>(
         &mut self,
@@ -228,7 +228,7 @@ impl Store {
         meta: &Meta,
         key: &[u8],
         payload: [&[u8]; N],
-    ) -> EngineResult<Placed> {
+    ) -> EngineResult<AppendedPlace> {
         let placed = self.log.append(io, meta, key, payload, self.commit);
         self.stop_on_failure(placed)
     }
@@ -241,7 +241,9 @@ impl Store {
     /// Commits everything up to `index`, which is known to have been committed as a whole: what is missing of a unit
     /// was dropped since.
     pub(crate) fn commit_known<D: Disk>(&mut self, io: &mut Io<D>, index: u64) -> EngineResult<()> {
-        while let Some(&Pending { meta, placed }) = self.pending.front().filter(|p| p.meta.index <= index) {
+        while let Some(&PendingEntry { meta, placed }) =
+            self.pending.front().filter(|p| p.meta.index <= index)
+        {
             self.apply_from_log(io, &meta, placed)?;
             self.pending.pop_front();
             self.commit = meta.index;
@@ -322,7 +324,7 @@ impl Store {
 
     /// Whether another's log is being taken in: what is here does not stand for anything yet.
     pub(crate) fn is_incoming(&self) -> bool {
-        self.incoming != taking::Incoming::No
+        self.incoming != snapshot_install::Incoming::No
     }
 
     /// # Errors
@@ -396,31 +398,31 @@ impl Store {
 
     /// Memory it takes beside log blocks, in bytes.
     pub(crate) fn overhead_bytes(&self) -> usize {
-        size_of::<Store>()
+        size_of::<PartitionStore>()
             + self.log.overhead_bytes()
             + self.index.bytes()
             + self.chains.bytes()
-            + self.pending.capacity() * size_of::<Pending>()
+            + self.pending.capacity() * size_of::<PendingEntry>()
             + self.scratch.capacity()
     }
 
-    pub(crate) fn location_of(placed: Placed) -> Location {
+    pub(crate) fn location_of(placed: AppendedPlace) -> Location {
         Location::entry(placed.slot, placed.offset, placed.entry_bytes)
     }
 }
 
 /// How many units (values or bytes) an entry's payload holds, or covers of a chunk.
-pub(crate) fn units_of(kind: Kind, flags: u8, payload: &[u8]) -> u32 {
+pub(crate) fn units_of(kind: EntryKind, flags: u8, payload: &[u8]) -> u32 {
     let (payload, _) = split_trailer(flags, payload);
     match kind {
-        Kind::Append | Kind::Put if flags & FLAG_LIST != 0 => {
+        EntryKind::Append | EntryKind::Put if flags & FLAG_LIST != 0 => {
             if payload.len() < 4 {
                 0
             } else {
                 u32_at(payload, 0)
             }
         }
-        Kind::Append | Kind::Put if flags & FLAG_CHUNK != 0 => {
+        EntryKind::Append | EntryKind::Put if flags & FLAG_CHUNK != 0 => {
             ChunkHead::decode(payload).map_or(COVERS_UNKNOWN, |head| head.length)
         }
         _ => payload.len() as u32,

@@ -2,20 +2,20 @@
 
 use std::collections::VecDeque;
 
-use super::{Store, units_of};
+use super::{PartitionStore, units_of};
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
-use crate::index::Found;
-use crate::index::location::{Location, Place, Position};
+use crate::index::IndexSlot;
+use crate::index::location::{EntryPlace, Location, Position};
 use crate::io::Io;
 use crate::limits::SCAN_KEY_BYTES_MAX;
 use crate::log::entry::{
-    FLAG_CHUNK, FLAG_LIST, HEAD_BYTES, Kind, Meta, crc, decode_head_unchecked, split_trailer,
+    EntryKind, FLAG_CHUNK, FLAG_LIST, HEAD_BYTES, Meta, crc, decode_head_unchecked, split_trailer,
 };
-use crate::log::{EntryRef, Placed, entry_of};
+use crate::log::{AppendedPlace, EntryRef, entry_of};
+use crate::overflow::chains::{Chain, ChainPart, Form, TrimTo, trim_point};
+use crate::overflow::versions::{FormerState, Newest};
 use crate::planted::{Bug, is_planted};
-use crate::side::chains::{Chain, Form, Part, TrimTo, trim_point};
-use crate::side::versions::{Newest, Was};
 
 /// From this length on an entry of a chunk is looked at where it lies: it may lie in two blocks, and would be put together.
 const LARGE_ENTRY_BYTES: usize = 16 << 10;
@@ -25,7 +25,7 @@ const SLICE_PAGES_MAX: usize = 8;
 
 /// What reading a record's newest entry told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct NewestEntry {
     /// Log index of the newest entry of the record.
     pub(crate) newest_index: u64,
     pub(crate) form: Form,
@@ -39,12 +39,12 @@ pub(crate) struct Seen {
     is_checked: bool,
 }
 
-impl Seen {
-    fn of_chain(chain: &Chain) -> Seen {
-        Seen { newest_index: chain.applied, form: chain.form(), ..Seen::UNREADABLE }
+impl NewestEntry {
+    fn of_chain(chain: &Chain) -> NewestEntry {
+        NewestEntry { newest_index: chain.applied, form: chain.form(), ..NewestEntry::UNREADABLE }
     }
 
-    const UNREADABLE: Seen = Seen {
+    const UNREADABLE: NewestEntry = NewestEntry {
         newest_index: 0,
         form: Form { is_list: false, is_chunk: false },
         entry_bytes: 0,
@@ -56,8 +56,8 @@ impl Seen {
     };
 
     /// What the record is, if it is one entry and that is sure.
-    pub(crate) fn inspected(&self, hint: Hint) -> Option<Inspected> {
-        self.is_checked.then_some(Inspected {
+    pub(crate) fn inspected(&self, hint: Hint) -> Option<RecordShape> {
+        self.is_checked.then_some(RecordShape {
             is_list: self.form.is_list,
             is_chunk: self.form.is_chunk,
             flags: self.flags,
@@ -68,11 +68,11 @@ impl Seen {
         })
     }
 
-    pub(crate) fn as_part(&self) -> Part {
-        Part { index: self.newest_index, entry_bytes: self.entry_bytes, units: self.units }
+    pub(crate) fn as_part(&self) -> ChainPart {
+        ChainPart { index: self.newest_index, entry_bytes: self.entry_bytes, units: self.units }
     }
 
-    /// Whether it stands for an entry that was taken for the key's, see [`Unreadable::IsTaken`].
+    /// Whether it stands for an entry that was taken for the key's, see [`UnreadableKey::IsTaken`].
     pub(crate) fn is_unreadable(&self) -> bool {
         self.newest_index == 0
     }
@@ -83,15 +83,15 @@ impl Seen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hint {
     pub(crate) fragment: u32,
-    pub(crate) found: Found,
+    pub(crate) found: IndexSlot,
     pub(crate) location: Location,
-    pub(crate) seen: Seen,
+    pub(crate) seen: NewestEntry,
     changes: u64,
 }
 
 /// A record as found.
 #[derive(Debug)]
-pub struct Record<'a> {
+pub struct StoredRecord<'a> {
     /// Whether it is a list rather than bytes.
     pub is_list: bool,
     /// Whether it is a chunk: then [`Engine::read_chunk`](crate::Engine::read_chunk) puts its parts together.
@@ -105,14 +105,14 @@ pub struct Record<'a> {
     /// Timestamp of that entry: the record's version.
     pub timestamp: u64,
     /// What it holds.
-    pub body: Body<'a>,
+    pub body: RecordBody<'a>,
     /// Where it was found; `None` of one that is not the newest.
     pub hint: Option<Hint>,
 }
 
 /// Where a record's contents are.
 #[derive(Debug)]
-pub enum Body<'a> {
+pub enum RecordBody<'a> {
     /// In one entry, whose payload this is.
     Whole(&'a [u8]),
     /// In several: their payloads are read part by part.
@@ -121,7 +121,7 @@ pub enum Body<'a> {
 
 /// A record without its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Inspected {
+pub struct RecordShape {
     /// Whether it is a list rather than bytes.
     pub is_list: bool,
     /// Whether it is a chunk.
@@ -142,7 +142,7 @@ pub struct Inspected {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartsOf {
     /// In order. Their entries' payloads hold the units, trailers left out.
-    pub parts: Vec<Part>,
+    pub parts: Vec<ChainPart>,
     /// Units at the head of the first that come before those asked for.
     pub skip: u64,
 }
@@ -151,7 +151,7 @@ pub struct PartsOf {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// In order.
-    pub parts: VecDeque<Part>,
+    pub parts: VecDeque<ChainPart>,
     /// Units (values or bytes) to skip at the head of the first.
     pub skipped: u64,
     /// Units in all, without the skipped.
@@ -160,7 +160,7 @@ pub struct Parts {
 
 /// What to make of an entry with the key's hash whose own key cannot be read any more.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unreadable {
+pub(crate) enum UnreadableKey {
     /// Say so: for reading.
     IsError,
     /// Take it for the key's: what is written now takes its place. Were it another key's, that one is lost anyway.
@@ -174,7 +174,7 @@ impl Parts {
     }
 }
 
-impl Store {
+impl PartitionStore {
     /// Finds a key's slot. The newest entry, if the record is one entry and was not in memory, is in `scratch` then, unless it
     /// is a chunk's.
     pub(crate) fn find<D: Disk>(
@@ -182,27 +182,27 @@ impl Store {
         io: &mut Io<D>,
         fragment: u32,
         key: &[u8],
-        unreadable: Unreadable,
-    ) -> EngineResult<Option<(Found, Location, Seen)>> {
-        let Store { index, log, chains, scratch, .. } = self;
+        unreadable: UnreadableKey,
+    ) -> EngineResult<Option<(IndexSlot, Location, NewestEntry)>> {
+        let PartitionStore { index, log, chains, scratch, .. } = self;
         let mut seen = None;
         let found = index.find(fragment, |location| -> EngineResult<bool> {
             match location.place() {
-                Place::Chain(id) => {
+                EntryPlace::Chain(id) => {
                     let chain = chains.get(id);
                     if *chain.key == *key {
-                        seen = Some(Seen::of_chain(chain));
+                        seen = Some(NewestEntry::of_chain(chain));
                     }
                     Ok(*chain.key == *key)
                 }
-                Place::Entry(position) => {
+                EntryPlace::Entry(position) => {
                     // Of a long entry no more is looked at than its beginning.
                     if position.bytes_max as usize >= LARGE_ENTRY_BYTES
                         && let Some(large) = log.chunk_in_memory(position)
                     {
                         let (head, is_key) = (large.head, large.key == key);
                         let Meta { index, timestamp, epoch, flags, .. } = head.meta;
-                        seen = is_key.then(|| Seen {
+                        seen = is_key.then(|| NewestEntry {
                             newest_index: index,
                             form: Form::of(flags),
                             entry_bytes: head.entry_bytes() as u32,
@@ -216,8 +216,8 @@ impl Store {
                     }
                     let (entry, is_checked) = match log.read_key(&mut io.disk, position, scratch) {
                         Ok(read) => read,
-                        Err(EngineError::Rotten { .. }) if unreadable == Unreadable::IsTaken => {
-                            seen = Some(Seen::UNREADABLE);
+                        Err(EngineError::Corrupt { .. }) if unreadable == UnreadableKey::IsTaken => {
+                            seen = Some(NewestEntry::UNREADABLE);
                             return Ok(true);
                         }
                         Err(error) => return Err(error),
@@ -226,7 +226,7 @@ impl Store {
                         return Ok(false);
                     }
                     let meta = &entry.head.meta;
-                    seen = Some(Seen {
+                    seen = Some(NewestEntry {
                         newest_index: meta.index,
                         form: Form::of(meta.flags),
                         entry_bytes: entry.head.entry_bytes() as u32,
@@ -244,7 +244,11 @@ impl Store {
     }
 
     /// What has been found, for as long as nothing changes.
-    pub(crate) fn hint(&self, fragment: u32, (found, location, seen): (Found, Location, Seen)) -> Hint {
+    pub(crate) fn hint(
+        &self,
+        fragment: u32,
+        (found, location, seen): (IndexSlot, Location, NewestEntry),
+    ) -> Hint {
         Hint { fragment, found, location, seen, changes: self.changes() }
     }
 
@@ -258,16 +262,20 @@ impl Store {
     }
 
     /// The record of a key as it is now.
-    pub(crate) fn lookup<D: Disk>(&mut self, io: &mut Io<D>, key: &[u8]) -> EngineResult<Option<Record<'_>>> {
+    pub(crate) fn lookup<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        key: &[u8],
+    ) -> EngineResult<Option<StoredRecord<'_>>> {
         let fragment = self.fragment(key);
-        let Some(found) = self.find(io, fragment, key, Unreadable::IsError)? else {
+        let Some(found) = self.find(io, fragment, key, UnreadableKey::IsError)? else {
             return Ok(None);
         };
         let hint = Some(self.hint(fragment, found));
         let (_, location, seen) = found;
         match location.place() {
-            Place::Entry(position) => {
-                let Store { log, scratch, .. } = self;
+            EntryPlace::Entry(position) => {
+                let PartitionStore { log, scratch, .. } = self;
                 if seen.form.is_chunk && position.bytes_max as usize >= LARGE_ENTRY_BYTES {
                     log.read_key(&mut io.disk, position, scratch)?;
                 }
@@ -276,35 +284,35 @@ impl Store {
                 let in_memory = segment.in_memory(u64::from(position.offset), position.bytes_max as usize);
                 if let Some(bytes) = in_memory.filter(|_| seen.is_checked) {
                     let payload = &bytes[HEAD_BYTES + key.len()..seen.entry_bytes as usize];
-                    return Ok(Some(Record {
+                    return Ok(Some(StoredRecord {
                         is_list: seen.form.is_list,
                         is_chunk: seen.form.is_chunk,
                         flags: seen.flags,
                         index: seen.newest_index,
                         epoch: seen.epoch,
                         timestamp: seen.timestamp,
-                        body: Body::Whole(split_trailer(seen.flags, payload).0),
+                        body: RecordBody::Whole(split_trailer(seen.flags, payload).0),
                         hint,
                     }));
                 }
                 let bytes = in_memory.unwrap_or(scratch);
                 let Some(head) = decode_head_unchecked(segment.base(), bytes) else {
-                    return Err(log.rotten(position.slot, position.offset));
+                    return Err(log.corrupt(position.slot, position.offset));
                 };
                 let entry = entry_of(head, bytes);
                 if in_memory.is_none()
                     && crc(entry.payload) != head.payload_crc
                     && !is_planted(Bug::SkippedChecksum)
                 {
-                    return Err(log.rotten(position.slot, position.offset));
+                    return Err(log.corrupt(position.slot, position.offset));
                 }
-                Ok(Some(Record { hint, ..record_of(entry) }))
+                Ok(Some(StoredRecord { hint, ..record_of(entry) }))
             }
-            Place::Chain(id) => {
+            EntryPlace::Chain(id) => {
                 let chain = self.readable_chain(id)?;
                 let parts = Parts { parts: chain.parts.clone(), skipped: chain.skipped, units: chain.units };
                 let (form, newest) = (chain.form(), Newest::of(chain));
-                Ok(Some(Record { hint, ..self.record_changed_by(io, form, newest, parts)? }))
+                Ok(Some(StoredRecord { hint, ..self.record_changed_by(io, form, newest, parts)? }))
             }
         }
     }
@@ -313,9 +321,9 @@ impl Store {
     pub(crate) fn readable_chain(&self, id: u32) -> EngineResult<&Chain> {
         let chain = self.chains.get(id);
         match chain.parts.front() {
-            Some(first) if first.index == 0 => Err(EngineError::Rotten {
+            Some(first) if first.index == 0 => Err(EngineError::Corrupt {
                 partition: self.log.partition,
-                place: "an entry that was rotten when the record was appended to".into(),
+                place: "an entry that was corrupt when the record was appended to".into(),
             }),
             _ => Ok(chain),
         }
@@ -327,23 +335,23 @@ impl Store {
         io: &mut Io<D>,
         key: &[u8],
         timestamp: u64,
-    ) -> EngineResult<Option<Record<'_>>> {
+    ) -> EngineResult<Option<StoredRecord<'_>>> {
         let fragment = self.fragment(key);
         let Some((was, through)) = self.versions.at(fragment, key, timestamp) else {
             return self.lookup(io, key);
         };
         let (form, parts, skipped, newest) = match was {
-            Was::Absent => return Ok(None),
-            Was::Entry(index) => {
+            FormerState::Absent => return Ok(None),
+            FormerState::Entry(index) => {
                 let index = *index;
                 return self.read_entry(io, index).map(|entry| Some(record_of(entry)));
             }
-            Was::Chain { form, parts, skipped, newest } => (*form, parts.clone(), *skipped, *newest),
-            &Was::Shorter { through: newest } => match self
-                .find(io, fragment, key, Unreadable::IsError)?
+            FormerState::Chain { form, parts, skipped, newest } => (*form, parts.clone(), *skipped, *newest),
+            &FormerState::Shorter { through: newest } => match self
+                .find(io, fragment, key, UnreadableKey::IsError)?
                 .map(|(_, location, _)| location.place())
             {
-                Some(Place::Chain(id)) => {
+                Some(EntryPlace::Chain(id)) => {
                     let chain = self.chains.get(id);
                     (chain.form(), chain.parts.iter().copied().collect(), chain.skipped, newest)
                 }
@@ -352,7 +360,7 @@ impl Store {
         };
         let newest = through.unwrap_or(newest);
         let last = through.map_or(u64::MAX, |through| through.index);
-        let parts: VecDeque<Part> = parts.into_iter().filter(|part| part.index <= last).collect();
+        let parts: VecDeque<ChainPart> = parts.into_iter().filter(|part| part.index <= last).collect();
         let units = parts.iter().map(|p| u64::from(p.units)).sum::<u64>().saturating_sub(skipped);
         let parts = Parts { parts, skipped, units };
         self.record_changed_by(io, form, newest, parts).map(Some)
@@ -361,29 +369,29 @@ impl Store {
     /// Reads the entry of a log index.
     pub(crate) fn read_entry<D: Disk>(&mut self, io: &mut Io<D>, index: u64) -> EngineResult<EntryRef<'_>> {
         let Some((placed, head)) = self.log.locate(io, index)? else { return Err(self.missing(index)) };
-        let Store { log, scratch, .. } = self;
+        let PartitionStore { log, scratch, .. } = self;
         if let Some(entry) = log.in_memory(&placed, head) {
             return Ok(entry);
         }
-        log.read(&mut io.disk, Store::position_at(placed), scratch)
+        log.read(&mut io.disk, PartitionStore::position_at(placed), scratch)
     }
 
     /// Where the entry of a log index stands.
     pub(crate) fn position_of<D: Disk>(&self, io: &mut Io<D>, index: u64) -> EngineResult<Option<Position>> {
-        Ok(self.log.locate(io, index)?.map(|(placed, _)| Store::position_at(placed)))
+        Ok(self.log.locate(io, index)?.map(|(placed, _)| PartitionStore::position_at(placed)))
     }
 
-    fn position_at(placed: Placed) -> Position {
-        match Store::location_of(placed).place() {
-            Place::Entry(position) => position,
-            Place::Chain(_) => unreachable!("an entry's location is an entry"),
+    fn position_at(placed: AppendedPlace) -> Position {
+        match PartitionStore::location_of(placed).place() {
+            EntryPlace::Entry(position) => position,
+            EntryPlace::Chain(_) => unreachable!("an entry's location is an entry"),
         }
     }
 
     /// A record refers to an entry that the log does not have.
     pub(crate) fn missing(&self, index: u64) -> EngineError {
         let place = format!("log index {index}, which is missing");
-        EngineError::Rotten { partition: self.log.partition, place }
+        EngineError::Corrupt { partition: self.log.partition, place }
     }
 
     /// The keys of one page of the index from a fragment on, and where the next page begins. Where they are long it ends earlier, but
@@ -409,10 +417,15 @@ impl Store {
         Ok((keys, next))
     }
 
-    fn key_at<D: Disk>(&self, io: &mut Io<D>, place: Place, scratch: &mut Vec<u8>) -> EngineResult<Vec<u8>> {
+    fn key_at<D: Disk>(
+        &self,
+        io: &mut Io<D>,
+        place: EntryPlace,
+        scratch: &mut Vec<u8>,
+    ) -> EngineResult<Vec<u8>> {
         Ok(match place {
-            Place::Chain(id) => self.chains.get(id).key.to_vec(),
-            Place::Entry(position) => {
+            EntryPlace::Chain(id) => self.chains.get(id).key.to_vec(),
+            EntryPlace::Entry(position) => {
                 // Of a long entry no more is looked at than its beginning.
                 let is_long = position.bytes_max as usize >= LARGE_ENTRY_BYTES;
                 match self.log.chunk_in_memory(position).filter(|_| is_long) {
@@ -444,8 +457,8 @@ impl Store {
     pub(crate) fn slice_end(&self, from: u32, most: usize, bytes: u64) -> u32 {
         let (entries, next) = self.index.page_entries(from);
         let bytes_of = |location: Location| match location.place() {
-            Place::Entry(position) => u64::from(position.bytes_max),
-            Place::Chain(id) => self.chains.get(id).units,
+            EntryPlace::Entry(position) => u64::from(position.bytes_max),
+            EntryPlace::Chain(id) => self.chains.get(id).units,
         };
         let mut found: Vec<(u32, u64)> = entries
             .filter(|(fragment, _)| *fragment >= from)
@@ -496,7 +509,7 @@ impl Store {
         form: Form,
         newest: Newest,
         parts: Parts,
-    ) -> EngineResult<Record<'_>> {
+    ) -> EngineResult<StoredRecord<'_>> {
         match newest.meta {
             Some(meta) => Ok(record_of_meta(&meta, form, parts)),
             None => self.record_of_parts(io, form, newest.index, parts),
@@ -509,7 +522,7 @@ impl Store {
         form: Form,
         newest: u64,
         parts: Parts,
-    ) -> EngineResult<Record<'_>> {
+    ) -> EngineResult<StoredRecord<'_>> {
         let newest = match self.log.locate(io, newest)? {
             Some((_, head)) => head.meta,
             // The trim that changed it last has done its work and is gone.
@@ -523,30 +536,30 @@ impl Store {
 }
 
 /// A record of parts, which this entry has changed last.
-fn record_of_meta(newest: &Meta, form: Form, parts: Parts) -> Record<'static> {
-    Record {
+fn record_of_meta(newest: &Meta, form: Form, parts: Parts) -> StoredRecord<'static> {
+    StoredRecord {
         is_list: form.is_list,
         is_chunk: form.is_chunk,
         flags: newest.flags,
         index: newest.index,
         epoch: newest.epoch,
         timestamp: newest.timestamp,
-        body: Body::Parts(parts),
+        body: RecordBody::Parts(parts),
         hint: None,
     }
 }
 
-fn record_of(entry: EntryRef<'_>) -> Record<'_> {
+fn record_of(entry: EntryRef<'_>) -> StoredRecord<'_> {
     let meta = entry.head.meta;
-    debug_assert!(matches!(meta.kind, Kind::Put | Kind::Append));
-    Record {
+    debug_assert!(matches!(meta.kind, EntryKind::Put | EntryKind::Append));
+    StoredRecord {
         is_list: meta.flags & FLAG_LIST != 0,
         is_chunk: meta.flags & FLAG_CHUNK != 0,
         flags: meta.flags,
         index: meta.index,
         epoch: meta.epoch,
         timestamp: meta.timestamp,
-        body: Body::Whole(split_trailer(meta.flags, entry.payload).0),
+        body: RecordBody::Whole(split_trailer(meta.flags, entry.payload).0),
         hint: None,
     }
 }

@@ -2,9 +2,9 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
-use zerohop_engine::{Durability, Engine, EngineOptions, Handle, Kind, PartitionId, PartitionOptions};
+use zerohop_engine::{Durability, Engine, EngineOptions, EntryKind, Handle, PartitionId, PartitionOptions};
 
-type Store = Engine<SimulatedDisk>;
+use crate::support::TestEngine as Store;
 
 fn open(disk: &SimulatedDisk) -> Store {
     let options = EngineOptions { segment_bytes: 8 << 10, disk_reserve_bytes: 0, ..EngineOptions::default() };
@@ -18,7 +18,7 @@ fn partition(engine: &mut Store, durability: Durability) -> Handle {
 }
 
 fn put(engine: &mut Store, p: Handle, at: u64, key: &[u8], value: &[u8]) -> u64 {
-    engine.write(p, Kind::Put, 0, at, key, value).expect("is accepted")
+    engine.write(p, EntryKind::Put, 0, at, key, value).expect("is accepted")
 }
 
 fn maintain_for(engine: &mut Store, from_ms: u64, ms: u64) {

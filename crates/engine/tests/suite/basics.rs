@@ -2,10 +2,10 @@
 
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{
-    Durability, Engine, EngineOptions, FLAG_LIST, Handle, Kind, PartitionId, PartitionOptions,
+    Durability, Engine, EngineOptions, EntryKind, FLAG_LIST, Handle, PartitionId, PartitionOptions,
 };
 
-type Store = Engine<SimulatedDisk>;
+use crate::support::TestEngine as Store;
 
 fn options() -> EngineOptions {
     EngineOptions { segment_bytes: 8 << 10, disk_reserve_bytes: 0, ..EngineOptions::default() }
@@ -23,7 +23,7 @@ fn partition(engine: &mut Store, durability: Durability) -> Handle {
 }
 
 fn put(engine: &mut Store, p: Handle, at: u64, key: &[u8], value: &[u8]) -> u64 {
-    engine.write(p, Kind::Put, 0, at, key, value).expect("is accepted")
+    engine.write(p, EntryKind::Put, 0, at, key, value).expect("is accepted")
 }
 
 fn get(engine: &mut Store, p: Handle, key: &[u8]) -> Option<Vec<u8>> {
@@ -45,7 +45,7 @@ fn what_was_put_is_found_until_it_is_removed() {
     put(&mut engine, p, 2, b"b", b"two");
     put(&mut engine, p, 3, b"a", b"three");
     assert_eq!(get(&mut engine, p, b"a").as_deref(), Some(&b"three"[..]));
-    engine.write(p, Kind::Remove, 0, 4, b"a", b"").expect("is accepted");
+    engine.write(p, EntryKind::Remove, 0, 4, b"a", b"").expect("is accepted");
     assert_eq!(get(&mut engine, p, b"a"), None);
     assert_eq!(get(&mut engine, p, b"b").as_deref(), Some(&b"two"[..]));
 }
@@ -94,17 +94,17 @@ fn lists_and_appended_bytes_survive_reopening_with_their_trims() {
     for n in 0..200u32 {
         let value = format!("{n:03}");
         engine
-            .write(p, Kind::Append, FLAG_LIST, u64::from(n), b"list", &list_payload(&[&value, &value]))
+            .write(p, EntryKind::Append, FLAG_LIST, u64::from(n), b"list", &list_payload(&[&value, &value]))
             .expect("is accepted");
-        engine.write(p, Kind::Append, 0, u64::from(n), b"bytes", value.as_bytes()).expect("is accepted");
+        engine.write(p, EntryKind::Append, 0, u64::from(n), b"bytes", value.as_bytes()).expect("is accepted");
     }
     let to = engine.trim_point(p, b"list", 301).expect("reads").expect("some are left");
-    engine.write(p, Kind::Trim, FLAG_LIST, 500, b"list", &to.encode()).expect("is accepted");
+    engine.write(p, EntryKind::Trim, FLAG_LIST, 500, b"list", &to.encode()).expect("is accepted");
     let to = engine.trim_point(p, b"bytes", 2).expect("reads").expect("some are left");
-    engine.write(p, Kind::Trim, 0, 501, b"bytes", &to.encode()).expect("is accepted");
+    engine.write(p, EntryKind::Trim, 0, 501, b"bytes", &to.encode()).expect("is accepted");
     for round in 0..3 {
         let record = engine.lookup(p, b"list").expect("reads").expect("is there");
-        let zerohop_engine::Body::Parts(parts) = record.body else { panic!("a list of many parts") };
+        let zerohop_engine::RecordBody::Parts(parts) = record.body else { panic!("a list of many parts") };
         assert_eq!((parts.units, parts.skipped), (99, 1));
         let bytes = get(&mut engine, p, b"bytes").expect("is there");
         assert_eq!((bytes.len(), &bytes[..4]), (598, &b"0001"[..]), "round {round}");
@@ -124,15 +124,15 @@ fn older_versions_are_found_until_the_horizon_passes_them() {
     let read_at = |engine: &mut Store, at| {
         let record = engine.lookup_at(p, b"k", at).expect("reads")?;
         Some(match record.body {
-            zerohop_engine::Body::Whole(bytes) => bytes.to_vec(),
-            zerohop_engine::Body::Parts(parts) => format!("{} parts", parts.parts.len()).into_bytes(),
+            zerohop_engine::RecordBody::Whole(bytes) => bytes.to_vec(),
+            zerohop_engine::RecordBody::Parts(parts) => format!("{} parts", parts.parts.len()).into_bytes(),
         })
     };
     put(&mut engine, p, 10, b"k", b"ten");
     put(&mut engine, p, 20, b"k", b"twenty");
-    engine.write(p, Kind::Remove, 0, 30, b"k", b"").expect("is accepted");
+    engine.write(p, EntryKind::Remove, 0, 30, b"k", b"").expect("is accepted");
     for at in 40..44 {
-        engine.write(p, Kind::Append, 0, at, b"k", b"x").expect("is accepted");
+        engine.write(p, EntryKind::Append, 0, at, b"k", b"x").expect("is accepted");
     }
     assert_eq!(read_at(&mut engine, 9), None);
     assert_eq!(read_at(&mut engine, 15).as_deref(), Some(&b"ten"[..]));
@@ -162,12 +162,12 @@ fn one_flush_makes_a_batch_over_many_partitions_durable() {
         put(&mut engine, p, 1, b"warm", b"up");
     }
     engine.flush().expect("flushes");
-    let before = disk.counts().of(zerohop_engine::disk::simulated::Operation::Sync);
+    let before = disk.counts().of(zerohop_engine::disk::simulated::DiskOperation::Sync);
     for &p in &handles {
         put(&mut engine, p, 2, b"k", b"v");
     }
     engine.flush().expect("flushes");
-    assert_eq!(disk.counts().of(zerohop_engine::disk::simulated::Operation::Sync) - before, 1);
+    assert_eq!(disk.counts().of(zerohop_engine::disk::simulated::DiskOperation::Sync) - before, 1);
     drop(engine);
     disk.crash();
     let mut engine = open(&disk);

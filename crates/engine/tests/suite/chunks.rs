@@ -1,13 +1,13 @@
-//! Chunks: writes at offsets cost what is written, what is hidden becomes dead space, and rot is never passed over.
+//! Chunks: writes at offsets cost what is written, what is hidden becomes dead space, and corruption is never passed over.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::disk::simulated::{Operation, SimulatedDisk};
+use zerohop_engine::disk::simulated::{DiskOperation, SimulatedDisk};
 use zerohop_engine::{
-    ChunkHead, Durability, Engine, EngineError, EngineOptions, EntryRef, FLAG_CHUNK, FLAG_TRAILER, Handle,
-    Kind, Meta, NewEntry, PartitionId, PartitionOptions, chunk_pieces,
+    ChunkHead, Durability, Engine, EngineError, EngineOptions, EntryKind, EntryRef, FLAG_CHUNK, FLAG_TRAILER,
+    Handle, Meta, NewEntry, PartitionId, PartitionOptions, chunk_pieces,
 };
 
-type Store = Engine<SimulatedDisk>;
+use crate::support::TestEngine as Store;
 
 const MIB: usize = 1 << 20;
 
@@ -20,7 +20,7 @@ fn open(disk: &SimulatedDisk) -> (Store, Handle) {
     (engine, p)
 }
 
-fn write(engine: &mut Store, p: Handle, kind: Kind, offset: u32, bytes: &[u8]) {
+fn write(engine: &mut Store, p: Handle, kind: EntryKind, offset: u32, bytes: &[u8]) {
     let at = engine.partition_stats(p).expect("is open").last.1 + 1;
     let head = ChunkHead { offset, length: bytes.len() as u32, stamp: [at as u8; 16] };
     let payload = [&head.encode()[..], bytes].concat();
@@ -36,10 +36,10 @@ fn read(engine: &mut Store, p: Handle, range: std::ops::Range<u64>) -> Result<Ve
 fn a_small_write_into_a_large_chunk_costs_a_small_log_write() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, p) = open(&disk);
-    write(&mut engine, p, Kind::Append, 0, &vec![1; MIB]);
+    write(&mut engine, p, EntryKind::Append, 0, &vec![1; MIB]);
     let before = engine.partition_stats(p).expect("is open").log.bytes;
     for n in 0..100u32 {
-        write(&mut engine, p, Kind::Append, 5000 * n, &[2; 8]);
+        write(&mut engine, p, EntryKind::Append, 5000 * n, &[2; 8]);
     }
     let grown = engine.partition_stats(p).expect("is open").log.bytes - before;
     assert!(grown < 100 * 80, "{grown} bytes for 100 writes of 8");
@@ -50,11 +50,11 @@ fn a_small_write_into_a_large_chunk_costs_a_small_log_write() {
     assert_eq!(read(&mut engine, p, MIB as u64 - 1..MIB as u64 + 2), Ok(vec![1, 0, 0]));
     // The same places again: what was there is hidden, and is no part any more.
     for n in 0..100u32 {
-        write(&mut engine, p, Kind::Append, 5000 * n, &[3; 8]);
+        write(&mut engine, p, EntryKind::Append, 5000 * n, &[3; 8]);
     }
     assert_eq!(engine.chunk_state(p, b"chunk").expect("reads").expect("is there").parts, 101);
-    // Written anew it is one part, whatever it was.
-    write(&mut engine, p, Kind::Put, 0, &[4; 10]);
+    // Written again it is one part, whatever it was.
+    write(&mut engine, p, EntryKind::Put, 0, &[4; 10]);
     let state = engine.chunk_state(p, b"chunk").expect("reads").expect("is there");
     assert_eq!((state.parts, state.end), (1, 10));
     assert_eq!(engine.lookup_whole(p, b"chunk"), Ok(Some(vec![4; 10])));
@@ -65,10 +65,10 @@ fn a_small_write_into_a_large_chunk_costs_a_small_log_write() {
 fn a_large_entry_that_was_replaced_leaves_memory_at_once() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, p) = open(&disk);
-    write(&mut engine, p, Kind::Put, 0, &vec![1; 2 * MIB]);
+    write(&mut engine, p, EntryKind::Put, 0, &vec![1; 2 * MIB]);
     let before = engine.stats().resident_bytes;
     for byte in 2..=4 {
-        write(&mut engine, p, Kind::Put, 0, &vec![byte; 2 * MIB]);
+        write(&mut engine, p, EntryKind::Put, 0, &vec![byte; 2 * MIB]);
         // The block at either end of each holds something else too.
         let resident = engine.stats().resident_bytes;
         assert!(resident < before + (512 << 10), "{resident} bytes, before {before}");
@@ -95,24 +95,24 @@ fn a_large_entry_that_was_replaced_leaves_memory_at_once() {
 fn a_record_of_another_kind_is_no_chunk() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, p) = open(&disk);
-    engine.write(p, Kind::Put, 0, 1, b"chunk", &[9; 100]).expect("is accepted");
+    engine.write(p, EntryKind::Put, 0, 1, b"chunk", &[9; 100]).expect("is accepted");
     assert_eq!(engine.chunk_state(p, b"chunk"), Ok(None));
     assert_eq!(read(&mut engine, p, 0..3), Ok(vec![0; 3]));
-    write(&mut engine, p, Kind::Append, 1, b"x");
+    write(&mut engine, p, EntryKind::Append, 1, b"x");
     assert_eq!(engine.lookup_whole(p, b"chunk"), Ok(Some(b"\0x".to_vec())), "replaced");
 }
 
-/// Where a write lies stands in its payload: of a rotten one nobody knows, so that no byte of the chunk may be told.
+/// Where a write lies stands in its payload: of a corrupt one nobody knows, so that no byte of the chunk may be told.
 #[test]
-fn a_rotten_write_is_told_by_every_read_and_none_gets_what_it_had_hidden() {
+fn a_corrupt_write_is_told_by_every_read_and_none_gets_what_it_had_hidden() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, p) = open(&disk);
-    write(&mut engine, p, Kind::Append, 0, &[1; 1000]);
-    write(&mut engine, p, Kind::Append, 100, b"this will rot");
-    write(&mut engine, p, Kind::Append, 500, &[3; 10]);
+    write(&mut engine, p, EntryKind::Append, 0, &[1; 1000]);
+    write(&mut engine, p, EntryKind::Append, 100, b"this will rot");
+    write(&mut engine, p, EntryKind::Append, 500, &[3; 10]);
     engine.sync().expect("syncs");
     // A mark behind them vouches for what was synced: they are no torn tail.
-    engine.write(p, Kind::Put, 0, 4, b"other", b"").expect("is accepted");
+    engine.write(p, EntryKind::Put, 0, 4, b"other", b"").expect("is accepted");
     engine.sync().expect("syncs");
     drop(engine);
     disk.power_off_clean();
@@ -126,19 +126,19 @@ fn a_rotten_write_is_told_by_every_read_and_none_gets_what_it_had_hidden() {
     reader.close(file);
     let at = bytes.windows(13).position(|window| window == b"this will rot").expect("is there");
     // The offset in its head: as it stands now, it would lie elsewhere.
-    disk.rot_at(&path, at as u64 - 24, 0x40).expect("is there");
+    disk.corrupt_at(&path, at as u64 - 24, 0x40).expect("is there");
     let (mut engine, p) = open(&disk);
     for range in [0..10, 100..113, 500..510] {
         let got = read(&mut engine, p, range.clone());
-        assert!(matches!(got, Err(EngineError::Rotten { .. })), "{range:?}: {got:?}");
+        assert!(matches!(got, Err(EngineError::Corrupt { .. })), "{range:?}: {got:?}");
     }
-    assert!(matches!(engine.chunk_state(p, b"chunk"), Err(EngineError::Rotten { .. })));
-    let rotten = engine.rotten_of(p, b"chunk").expect("reads");
-    assert_eq!(rotten.iter().map(|rotten| rotten.index).collect::<Vec<_>>(), [2]);
-    // Mended, it is whole again.
+    assert!(matches!(engine.chunk_state(p, b"chunk"), Err(EngineError::Corrupt { .. })));
+    let corrupt = engine.corrupt_of(p, b"chunk").expect("reads");
+    assert_eq!(corrupt.iter().map(|corrupt| corrupt.index).collect::<Vec<_>>(), [2]);
+    // Repaired, it is whole again.
     let head = ChunkHead { offset: 100, length: 13, stamp: [2; 16] };
     let payload = [&head.encode()[..], b"this will rot"].concat();
-    assert_eq!(engine.mend(p, (1, 2, 2), b"chunk", &payload), Ok(true));
+    assert_eq!(engine.repair(p, (1, 2, 2), b"chunk", &payload), Ok(true));
     assert_eq!(read(&mut engine, p, 99..114), Ok([&[1][..], b"this will rot", &[1]].concat()));
     let state = engine.chunk_state(p, b"chunk").expect("reads").expect("is there");
     assert_eq!((state.parts, state.covered, state.end), (3, 1023, 1000));
@@ -151,7 +151,7 @@ fn a_long_entry_of_a_chunk_reads_alike_wherever_it_lies() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, p) = open(&disk);
     // So that it begins somewhere in a block.
-    engine.write(p, Kind::Put, 0, 1, b"other", &[5; 777]).expect("is accepted");
+    engine.write(p, EntryKind::Put, 0, 1, b"other", &[5; 777]).expect("is accepted");
     let contents: Vec<u8> = (0..300_000_u32).map(|n| (n / 3) as u8).collect();
     let mut wanted = vec![0; 5_000];
     wanted.extend_from_slice(&contents);
@@ -181,7 +181,7 @@ fn a_long_entry_of_a_chunk_reads_alike_wherever_it_lies() {
                     // Of zeros that have no bytes there is no checksum.
                     let is_all_of_it = *range == (5_000..305_000) && all.iter().any(|byte| *byte != 0);
                     assert_eq!(summed.is_some(), is_all_of_it, "{range:?}");
-                    if let Some(zerohop_engine::Summed { payload_crc, before, behind }) = summed {
+                    if let Some(zerohop_engine::ChecksumParts { payload_crc, before, behind }) = summed {
                         assert_eq!(
                             payload_crc,
                             zerohop_engine::log::entry::crc(&[&before, &part[6..], &behind].concat())
@@ -195,7 +195,7 @@ fn a_long_entry_of_a_chunk_reads_alike_wherever_it_lies() {
         }
         assert!(engine.lookup_whole(p, b"chunk").expect("reads").expect("is there") == wanted);
     };
-    write(&mut engine, p, Kind::Put, 5_000, &contents);
+    write(&mut engine, p, EntryKind::Put, 5_000, &contents);
     check(&mut engine, p, &wanted, true);
     engine.sync().expect("syncs");
     drop(engine);
@@ -205,7 +205,7 @@ fn a_long_entry_of_a_chunk_reads_alike_wherever_it_lies() {
     check(&mut engine, p, &wanted, false);
     // Small writes over it: parts that are looked at where they lie.
     for at in [4_999_u32, 5_000, 69_990, 304_995] {
-        write(&mut engine, p, Kind::Append, at, &[0xEE; 20]);
+        write(&mut engine, p, EntryKind::Append, at, &[0xEE; 20]);
         let end = wanted.len().max(at as usize + 20);
         wanted.resize(end, 0);
         wanted[at as usize..at as usize + 20].fill(0xEE);
@@ -222,10 +222,10 @@ fn a_long_entry_of_a_chunk_reads_alike_wherever_it_lies() {
     let trailer = [1, 2, 3, 4];
     let flags = FLAG_CHUNK | zerohop_engine::FLAG_TRAILER;
     let payload = [&head.encode()[..], &contents, &trailer].concat();
-    engine.write(p, Kind::Put, flags, 50, b"chunk", &payload).expect("is accepted");
+    engine.write(p, EntryKind::Put, flags, 50, b"chunk", &payload).expect("is accepted");
     check(&mut engine, p, &wanted, true);
     let payload = [&head.encode()[..], &trailer].concat();
-    engine.write(p, Kind::Put, flags, 51, b"chunk", &payload).expect("is accepted");
+    engine.write(p, EntryKind::Put, flags, 51, b"chunk", &payload).expect("is accepted");
     check(&mut engine, p, &vec![0; 305_000], true);
 }
 
@@ -250,13 +250,13 @@ fn a_chunk_whose_bytes_lie_elsewhere_is_written_as_one_that_comes_whole() {
             let whole = [&head.encode()[..], &bytes, b"trail", &[6]].concat();
             let (flags, key) = (FLAG_CHUNK | FLAG_TRAILER, b"chunk".as_slice());
             if at % 3 == 0 {
-                let meta = Meta { kind: Kind::Put, flags, epoch: 1, index: at, timestamp: at };
+                let meta = Meta { kind: EntryKind::Put, flags, epoch: 1, index: at, timestamp: at };
                 let pieces = chunk_pieces(&payload, &bytes);
                 engine.append_pieces(p, &meta, key, pieces).expect("is accepted");
                 engine.commit(p, at).expect("commits");
             } else {
                 let payload = &payload;
-                let entry = NewEntry { kind: Kind::Put, flags, timestamp: at, key, payload, hint: None };
+                let entry = NewEntry { kind: EntryKind::Put, flags, timestamp: at, key, payload, hint: None };
                 assert_eq!(engine.write_chunk_entry(p, &entry, &bytes), Ok(at));
             }
             let state = engine.chunk_state(p, key).expect("reads").expect("is there");
@@ -291,14 +291,20 @@ fn a_long_entry_is_written_to_its_file_by_one_call_for_each_mebibyte() {
     let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
     let partition_options = PartitionOptions { durability: Durability::Interval { ms: 10 }, index_seed: 7 };
     let p = engine.partition(PartitionId(1), partition_options).expect("opens");
-    let (calls, written) = (disk.counts().of(Operation::Append), disk.counts().bytes_written);
+    let (calls, written) = (disk.counts().of(DiskOperation::Append), disk.counts().bytes_written);
     let bytes = vec![7; 8 * MIB];
     let payload = &ChunkHead { offset: 0, length: bytes.len() as u32, stamp: [1; 16] }.encode()[..];
-    let entry =
-        NewEntry { kind: Kind::Put, flags: FLAG_CHUNK, timestamp: 1, key: b"chunk", payload, hint: None };
+    let entry = NewEntry {
+        kind: EntryKind::Put,
+        flags: FLAG_CHUNK,
+        timestamp: 1,
+        key: b"chunk",
+        payload,
+        hint: None,
+    };
     engine.write_chunk_entry(p, &entry, &bytes).expect("is accepted");
     let (calls, written) =
-        (disk.counts().of(Operation::Append) - calls, disk.counts().bytes_written - written);
+        (disk.counts().of(DiskOperation::Append) - calls, disk.counts().bytes_written - written);
     assert!((1..=9).contains(&calls) && written >= 8 * MIB as u64, "{calls} calls for {written} bytes");
     assert_eq!(read(&mut engine, p, 0..8 * MIB as u64), Ok(bytes));
 }

@@ -1,12 +1,12 @@
 //! What compaction must leave as it was.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::disk::simulated::{Operation, SimulatedDisk};
+use zerohop_engine::disk::simulated::{DiskOperation, SimulatedDisk};
 use zerohop_engine::{
-    Durability, Engine, EngineOptions, FLAG_LIST, Handle, Kind, Meta, PartitionId, PartitionOptions,
+    Durability, Engine, EngineOptions, EntryKind, FLAG_LIST, Handle, Meta, PartitionId, PartitionOptions,
 };
 
-type Store = Engine<SimulatedDisk>;
+use crate::support::TestEngine as Store;
 
 fn open(disk: &SimulatedDisk) -> (Store, Handle) {
     let options = EngineOptions { segment_bytes: 4 << 10, disk_reserve_bytes: 0, ..EngineOptions::default() };
@@ -18,14 +18,14 @@ fn open(disk: &SimulatedDisk) -> (Store, Handle) {
     (engine, p)
 }
 
-fn write(engine: &mut Store, p: Handle, kind: Kind, flags: u8, key: &[u8], payload: &[u8]) -> u64 {
+fn write(engine: &mut Store, p: Handle, kind: EntryKind, flags: u8, key: &[u8], payload: &[u8]) -> u64 {
     engine.write(p, kind, flags, 1, key, payload).expect("is accepted")
 }
 
 /// A segment's worth of entries, of which all but the last are dead.
 fn fill(engine: &mut Store, p: Handle) {
     for _ in 0..5 {
-        write(engine, p, Kind::Put, 0, b"other", &[7; 1000]);
+        write(engine, p, EntryKind::Put, 0, b"other", &[7; 1000]);
     }
 }
 
@@ -35,18 +35,18 @@ fn appends_of_changing_kinds_come_back_as_the_last_record() {
     for operations in 0..200 {
         let disk = SimulatedDisk::new(operations);
         let (mut engine, p) = open(&disk);
-        write(&mut engine, p, Kind::Append, FLAG_LIST, b"k", b"\x01\0\0\0first");
+        write(&mut engine, p, EntryKind::Append, FLAG_LIST, b"k", b"\x01\0\0\0first");
         // The segment where the first stands has the least dead: it is rewritten last.
-        write(&mut engine, p, Kind::Put, 0, b"alive", &[7; 3900]);
+        write(&mut engine, p, EntryKind::Put, 0, b"alive", &[7; 3900]);
         fill(&mut engine, p);
-        write(&mut engine, p, Kind::Append, 0, b"k", b"bytes");
+        write(&mut engine, p, EntryKind::Append, 0, b"k", b"bytes");
         assert_eq!(engine.lookup_whole(p, b"k").expect("reads").as_deref(), Some(&b"bytes"[..]));
         fill(&mut engine, p);
-        write(&mut engine, p, Kind::Append, FLAG_LIST, b"k", b"\x03\0\0\0second");
+        write(&mut engine, p, EntryKind::Append, FLAG_LIST, b"k", b"\x03\0\0\0second");
         fill(&mut engine, p);
         if operations % 2 == 0 {
             let to = engine.trim_point(p, b"k", 2).expect("reads").expect("some are left");
-            write(&mut engine, p, Kind::Trim, FLAG_LIST, b"k", &to.encode());
+            write(&mut engine, p, EntryKind::Trim, FLAG_LIST, b"k", &to.encode());
         }
         fill(&mut engine, p);
         engine.sync().expect("syncs");
@@ -61,7 +61,7 @@ fn appends_of_changing_kinds_come_back_as_the_last_record() {
     }
 }
 
-fn append(engine: &mut Store, p: Handle, epoch: u32, index: u64, kind: Kind, payload: &[u8]) {
+fn append(engine: &mut Store, p: Handle, epoch: u32, index: u64, kind: EntryKind, payload: &[u8]) {
     let meta = Meta { kind, flags: 0, epoch, index, timestamp: 1 };
     engine.append(p, &meta, b"k", payload).expect("is accepted");
 }
@@ -70,9 +70,9 @@ fn append(engine: &mut Store, p: Handle, epoch: u32, index: u64, kind: Kind, pay
 fn the_epoch_of_a_committed_entry_is_known_though_compaction_dropped_it() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, p) = open(&disk);
-    (1..4).for_each(|index| append(&mut engine, p, 1, index, Kind::Put, &[7; 1000]));
-    append(&mut engine, p, 1, 4, Kind::Remove, b"");
-    append(&mut engine, p, 3, 5, Kind::Put, &[7; 3000]);
+    (1..4).for_each(|index| append(&mut engine, p, 1, index, EntryKind::Put, &[7; 1000]));
+    append(&mut engine, p, 1, 4, EntryKind::Remove, b"");
+    append(&mut engine, p, 3, 5, EntryKind::Put, &[7; 3000]);
     engine.commit(p, 4).expect("commits");
     engine.compact(p).expect("drops all that is committed");
     assert!(engine.read_entry(p, 4).is_err());
@@ -87,7 +87,7 @@ fn the_epoch_of_a_committed_entry_is_known_though_compaction_dropped_it() {
 }
 
 fn open_files(disk: &SimulatedDisk) -> u64 {
-    disk.counts().of(Operation::Open) - disk.counts().of(Operation::Close)
+    disk.counts().of(DiskOperation::Open) - disk.counts().of(DiskOperation::Close)
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! What a failing or a full disk may do to the engine, and what it may not.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::disk::simulated::{Operation, SimulatedDisk};
+use zerohop_engine::disk::simulated::{DiskOperation, SimulatedDisk};
 use zerohop_engine::{
-    Durability, Engine, EngineError, EngineOptions, Handle, Kind, Meta, PartitionId, PartitionOptions,
+    Durability, Engine, EngineError, EngineOptions, EntryKind, Handle, Meta, PartitionId, PartitionOptions,
 };
 
-type Store = Engine<SimulatedDisk>;
+use crate::support::TestEngine as Store;
 
 fn open(disk: &SimulatedDisk) -> Store {
     let options = EngineOptions {
@@ -25,11 +25,11 @@ fn partition(engine: &mut Store, number: u64, durability: Durability) -> Handle 
 }
 
 fn put(engine: &mut Store, p: Handle, at: u64, key: &[u8], value: &[u8]) -> Result<u64, EngineError> {
-    engine.write(p, Kind::Put, 0, at, key, value)
+    engine.write(p, EntryKind::Put, 0, at, key, value)
 }
 
 fn append(engine: &mut Store, p: Handle, epoch: u32, index: u64, key: &[u8], value: &[u8]) {
-    let meta = Meta { kind: Kind::Put, flags: 0, epoch, index, timestamp: index };
+    let meta = Meta { kind: EntryKind::Put, flags: 0, epoch, index, timestamp: index };
     engine.append(p, &meta, key, value).expect("is accepted");
 }
 
@@ -41,7 +41,7 @@ fn a_sync_that_failed_is_not_healed_by_one_that_succeeds() {
     let other = partition(&mut engine, 2, Durability::DEFAULT);
     put(&mut engine, p, 1, b"k", b"v").expect("is accepted");
     put(&mut engine, other, 1, b"k", b"v").expect("is accepted");
-    disk.fail_nth(Operation::Sync, 1);
+    disk.fail_nth(DiskOperation::Sync, 1);
     assert!(matches!(engine.sync(), Err(EngineError::Disk(_))));
     assert!(matches!(engine.sync(), Err(EngineError::Stopped { .. })), "what was lost stays lost");
     assert!(matches!(engine.compact(p), Err(EngineError::Stopped { .. })));
@@ -63,7 +63,7 @@ fn one_partition_that_failed_leaves_the_upkeep_of_others_alone() {
         engine.flush().expect("flushes");
     }
     // The journal files want to go, so the segments are synced, and the first partition's cannot be.
-    disk.fail_nth(Operation::SyncBegin, 1);
+    disk.fail_nth(DiskOperation::SyncBegin, 1);
     engine.checkpoint_begin(handles[1], b"").expect("begins");
     let failed = (0..400).map(|n| engine.maintain(n * 10)).filter(Result::is_err).count();
     assert_eq!(failed, 1);
@@ -139,7 +139,7 @@ fn a_file_that_cannot_be_removed_after_compaction_stops_the_partition_and_no_mor
         for n in 0..60 {
             put(&mut engine, p, n, &[n as u8 % 7], &[7; 500]).expect("is accepted");
         }
-        disk.fail_nth(Operation::Remove, nth);
+        disk.fail_nth(DiskOperation::Remove, nth);
         let compacted = engine.compact(p);
         assert!(matches!(compacted, Ok(()) | Err(EngineError::Disk(_))), "{compacted:?}");
         for key in 0..7 {
@@ -173,7 +173,7 @@ fn a_checkpoint_ends_though_the_log_is_cut_while_it_waits_for_it() {
 
 #[test]
 fn what_was_committed_is_read_after_a_cut_that_failed() {
-    for operation in [Operation::ReadAt, Operation::Truncate, Operation::Sync] {
+    for operation in [DiskOperation::ReadAt, DiskOperation::Truncate, DiskOperation::Sync] {
         let disk = SimulatedDisk::new(7);
         // Nothing stays in memory that need not.
         let options = EngineOptions { memory_bytes: 0, disk_reserve_bytes: 0, ..EngineOptions::default() };
@@ -183,7 +183,7 @@ fn what_was_committed_is_read_after_a_cut_that_failed() {
         append(&mut engine, p, 1, 2, b"other", &[2; 30_000]);
         (3..=5).for_each(|index| append(&mut engine, p, 1, index, b"k", &[3; 30_000]));
         engine.commit(p, 2).expect("commits");
-        disk.fail_nth(operation, if operation == Operation::ReadAt { 2 } else { 1 });
+        disk.fail_nth(operation, if operation == DiskOperation::ReadAt { 2 } else { 1 });
         assert!(matches!(engine.cut_after(p, 2), Err(EngineError::Disk(_))), "{operation:?}");
         assert_eq!(engine.lookup_whole(p, b"k").expect("reads"), Some(vec![1; 30_000]));
         assert_eq!(engine.lookup_whole(p, b"other").expect("reads"), Some(vec![2; 30_000]));
@@ -191,7 +191,7 @@ fn what_was_committed_is_read_after_a_cut_that_failed() {
 }
 
 #[test]
-fn a_partition_whose_removal_failed_is_not_made_anew_over_what_is_left() {
+fn a_partition_whose_removal_failed_is_not_made_again_over_what_is_left() {
     for nth in 1..4 {
         let disk = SimulatedDisk::new(nth);
         let mut engine = open(&disk);
@@ -200,10 +200,10 @@ fn a_partition_whose_removal_failed_is_not_made_anew_over_what_is_left() {
             put(&mut engine, p, n, b"k", &[7; 700_000]).expect("is accepted");
         }
         engine.sync().expect("syncs");
-        disk.fail_nth(Operation::Remove, nth);
+        disk.fail_nth(DiskOperation::Remove, nth);
         assert!(matches!(engine.drop_partition(PartitionId(1)), Err(EngineError::Disk(_))));
-        // Opening it anew removes the rest first, or fails.
-        disk.fail_nth(Operation::Remove, 1);
+        // Opening it again removes the rest first, or fails.
+        disk.fail_nth(DiskOperation::Remove, 1);
         let options = PartitionOptions::default();
         assert!(matches!(engine.partition(PartitionId(1), options), Err(EngineError::Disk(_))));
         let p = partition(&mut engine, 1, Durability::Sync);

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::disk::{Disk, OpenMode};
 use zerohop_engine::{
-    ChunkHead, Durability, Engine, EngineOptions, FLAG_CHUNK, FLAG_JOINED, FLAG_LIST, Handle, Kind, Meta,
-    PartitionId, PartitionOptions, RecoveryReport,
+    ChunkHead, Durability, Engine, EngineOptions, EntryKind, FLAG_CHUNK, FLAG_JOINED, FLAG_LIST, Handle,
+    Meta, PartitionId, PartitionOptions, RecoveryReport,
 };
 
 type Files = BTreeMap<String, Vec<u8>>;
@@ -59,34 +59,34 @@ fn write_everything() -> Files {
     };
     for round in 0..3u8 {
         for n in 0..40u8 {
-            write(&mut engine, Kind::Put, 0, &[b'k', n], &[round; 60]);
-            write(&mut engine, Kind::Append, FLAG_LIST, b"list", &list_of(&[&[round, n], b"x"]));
+            write(&mut engine, EntryKind::Put, 0, &[b'k', n], &[round; 60]);
+            write(&mut engine, EntryKind::Append, FLAG_LIST, b"list", &list_of(&[&[round, n], b"x"]));
         }
     }
     for n in 0..10u8 {
-        write(&mut engine, Kind::Remove, 0, &[b'k', n], b"");
-        write(&mut engine, Kind::Append, 0x40, b"bytes", &[n; 3]);
+        write(&mut engine, EntryKind::Remove, 0, &[b'k', n], b"");
+        write(&mut engine, EntryKind::Append, 0x40, b"bytes", &[n; 3]);
     }
     for n in 0..4u32 {
-        let kind = if n == 0 { Kind::Put } else { Kind::Append };
+        let kind = if n == 0 { EntryKind::Put } else { EntryKind::Append };
         write(&mut engine, kind, FLAG_CHUNK, b"chunk", &part_of_chunk(n));
     }
     let to = engine.trim_point(p, b"list", 31).expect("reads").expect("some are left");
-    write(&mut engine, Kind::Trim, FLAG_LIST, b"list", &to.encode());
-    write(&mut engine, Kind::Mark, 0, b"", b"an upper layer's");
+    write(&mut engine, EntryKind::Trim, FLAG_LIST, b"list", &to.encode());
+    write(&mut engine, EntryKind::Mark, 0, b"", b"an upper layer's");
     engine.sync().expect("syncs");
     engine.compact(p).expect("compacts");
     engine.checkpoint_begin(p, b"an upper layer's state").expect("begins");
     while engine.maintain(0).expect("is kept up") {}
     for n in 100..110u8 {
-        write(&mut engine, Kind::Put, 0, &[b'k', n], b"after the checkpoint");
+        write(&mut engine, EntryKind::Put, 0, &[b'k', n], b"after the checkpoint");
     }
     engine.sync().expect("syncs");
 
     let q = partition(&mut engine, 0x0000_0002_0000_0003, Durability::Sync);
     let append = |engine: &mut Engine<SimulatedDisk>, epoch, index, key: &[u8], payload: &[u8]| {
         let flags = if key.starts_with(b"joined") { FLAG_JOINED } else { 0 };
-        let meta = Meta { kind: Kind::Put, flags, epoch, index, timestamp: index };
+        let meta = Meta { kind: EntryKind::Put, flags, epoch, index, timestamp: index };
         engine.append(q, &meta, key, payload).expect("is accepted");
     };
     append(&mut engine, 1, 1, b"small", b"one");
@@ -101,7 +101,7 @@ fn write_everything() -> Files {
     append(&mut engine, 2, 6, b"joined, without its end", b"first");
     engine.flush().expect("flushes");
     let r = partition(&mut engine, 3, Durability::Sync);
-    let meta = Meta { kind: Kind::Put, flags: 0, epoch: 1, index: 1, timestamp: 1 };
+    let meta = Meta { kind: EntryKind::Put, flags: 0, epoch: 1, index: 1, timestamp: 1 };
     engine.append(r, &meta, b"journaled", b"alone").expect("is accepted");
     engine.flush().expect("flushes");
     drop(engine);
@@ -253,7 +253,7 @@ fn read_everything(version: &str, room: usize) -> (Engine<SimulatedDisk>, Recove
     let bytes: Vec<u8> = (0..10u8).flat_map(|n| [n; 3]).collect();
     assert_eq!(get(&mut engine, p, b"bytes"), Some(bytes));
     let record = engine.lookup(p, b"list").expect("reads").expect("is there");
-    let zerohop_engine::Body::Parts(parts) = record.body else { panic!("a list of many parts") };
+    let zerohop_engine::RecordBody::Parts(parts) = record.body else { panic!("a list of many parts") };
     assert_eq!((parts.parts.len(), parts.skipped, parts.units), (105, 1, 209));
     let first = engine.read_entry(p, parts.parts[0].index).expect("reads").payload.to_vec();
     assert_eq!(first, list_of(&[&[0, 15], b"x"]));

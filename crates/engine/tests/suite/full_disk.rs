@@ -5,12 +5,12 @@ use std::ops::Range;
 
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{
-    Durability, Engine, EngineError, EngineOptions, Handle, Kind, PartitionId, PartitionOptions,
+    Durability, Engine, EngineError, EngineOptions, EntryKind, Handle, PartitionId, PartitionOptions,
 };
 
 const INTERVAL: Durability = Durability::Interval { ms: 10 };
 
-type Store = Engine<SimulatedDisk>;
+use crate::support::TestEngine as Store;
 
 const CAPACITY: u64 = 600 << 10;
 
@@ -51,7 +51,7 @@ fn fill(engine: &mut Store, p: Handle, durability: Durability) -> BTreeSet<u64> 
 
 fn fill_once(engine: &mut Store, p: Handle, durability: Durability, from: u64, kept: &mut BTreeSet<u64>) {
     for n in from..from + 2000 {
-        let written = engine.write(p, Kind::Put, 0, n, &key(n), &value(n)).map(drop);
+        let written = engine.write(p, EntryKind::Put, 0, n, &key(n), &value(n)).map(drop);
         let flushed = written.and_then(|()| engine.flush());
         match flushed {
             Ok(()) => assert!(kept.insert(n)),
@@ -93,7 +93,7 @@ fn a_full_disk_refuses_writes_serves_reads_and_goes_on_once_there_is_room() {
         upkeep(&mut engine, 300_000);
         for n in 5000..5010 {
             let refused =
-                engine.write(p, Kind::Put, 0, 6000, &key(n), &value(n)).and_then(|_| engine.flush());
+                engine.write(p, EntryKind::Put, 0, 6000, &key(n), &value(n)).and_then(|_| engine.flush());
             assert!(matches!(refused, Err(EngineError::DiskFull { .. })), "{durability:?}: {refused:?}");
         }
         check(&mut engine, p, &kept);
@@ -101,7 +101,7 @@ fn a_full_disk_refuses_writes_serves_reads_and_goes_on_once_there_is_room() {
         disk.set_capacity(2 * CAPACITY);
         upkeep(&mut engine, 600_000);
         for n in 5000..5100 {
-            engine.write(p, Kind::Put, 0, 6000, &key(n), &value(n)).expect("there is room");
+            engine.write(p, EntryKind::Put, 0, 6000, &key(n), &value(n)).expect("there is room");
             kept.insert(n);
         }
         engine.sync().expect("there is room");
@@ -125,7 +125,7 @@ fn removals_and_compaction_make_room_on_a_full_disk() {
         let mut kept = fill(&mut engine, p, durability);
         let gone: Vec<u64> = kept.iter().copied().filter(|n| n % 3 > 0).collect();
         for &n in &gone {
-            engine.write(p, Kind::Remove, 0, 3000, &key(n), b"").expect("a removal is let through");
+            engine.write(p, EntryKind::Remove, 0, 3000, &key(n), b"").expect("a removal is let through");
             engine.flush().expect("a removal is made durable");
             kept.remove(&n);
         }
@@ -133,7 +133,7 @@ fn removals_and_compaction_make_room_on_a_full_disk() {
         engine.compact(p).expect("the reserve is there for this");
         upkeep(&mut engine, 800_000);
         for n in 5000..5050 {
-            engine.write(p, Kind::Put, 0, 6000, &key(n), &value(n)).expect("there is room again");
+            engine.write(p, EntryKind::Put, 0, 6000, &key(n), &value(n)).expect("there is room again");
             engine.flush().expect("there is room again");
             kept.insert(n);
         }
@@ -156,7 +156,7 @@ fn removals_and_compaction_make_room_on_a_full_disk() {
 fn upkeep_with_state(engine: &mut Store, p: Handle, now: u64) {
     engine.maintain(now).expect("goes well");
     if engine.wants_entry(p).expect("is open") {
-        engine.write(p, Kind::Mark, 0, now, b"", b"nothing").expect("a mark is let in");
+        engine.write(p, EntryKind::Mark, 0, now, b"", b"nothing").expect("a mark is let in");
         engine.flush().expect("a mark is made durable");
     }
     if engine.checkpoint_is_due(p).expect("is open") {
@@ -181,7 +181,7 @@ fn what_was_removed_on_a_full_disk_makes_room_though_nothing_else_is_written() {
         let kept = fill(&mut engine, p, durability);
         upkeep_for(&mut engine, p, 300_000..302_000);
         for &n in &kept {
-            engine.write(p, Kind::Remove, 0, 3000, &key(n), b"").expect("a removal is let through");
+            engine.write(p, EntryKind::Remove, 0, 3000, &key(n), b"").expect("a removal is let through");
             engine.flush().expect("a removal is made durable");
         }
         assert!(!engine.has_room(), "{durability:?}: nothing was refused");
@@ -189,7 +189,7 @@ fn what_was_removed_on_a_full_disk_makes_room_though_nothing_else_is_written() {
         assert!(engine.has_room(), "{durability:?}: the disk is full of what is dead");
         let stats = engine.partition_stats(p).expect("is open");
         assert!(stats.log.bytes < 40 << 10, "{durability:?}: {} bytes of log", stats.log.bytes);
-        engine.write(p, Kind::Put, 0, 9_000, &key(1), &value(1)).expect("there is room again");
+        engine.write(p, EntryKind::Put, 0, 9_000, &key(1), &value(1)).expect("there is room again");
     }
 }
 
@@ -203,7 +203,7 @@ fn writes_wait_for_dead_space_to_come_back_and_are_not_refused() {
     engine.hold_state_in_log(p).expect("is open");
     for n in 0..10_000 {
         engine
-            .write(p, Kind::Put, 0, n, &key(n % 50), &value(n))
+            .write(p, EntryKind::Put, 0, n, &key(n % 50), &value(n))
             .unwrap_or_else(|error| panic!("write {n}: {error}"));
         upkeep_with_state(&mut engine, p, n);
     }
@@ -221,10 +221,10 @@ fn an_idle_partition_gives_back_what_is_dead() {
     let p = partition(&mut engine, INTERVAL);
     engine.hold_state_in_log(p).expect("is open");
     for n in 0..300 {
-        engine.write(p, Kind::Put, 0, n, &key(n), &value(n)).expect("is accepted");
+        engine.write(p, EntryKind::Put, 0, n, &key(n), &value(n)).expect("is accepted");
     }
     for n in 0..300 {
-        engine.write(p, Kind::Remove, 0, 300 + n, &key(n), b"").expect("is accepted");
+        engine.write(p, EntryKind::Remove, 0, 300 + n, &key(n), b"").expect("is accepted");
     }
     upkeep_for(&mut engine, p, 0..150_000);
     let stats = engine.partition_stats(p).expect("is open");
@@ -239,7 +239,7 @@ fn compacting_without_room_for_a_copy_ends_and_says_so() {
     let (mut engine, _) = Engine::open(disk.clone(), options(0)).expect("opens");
     let p = partition(&mut engine, INTERVAL);
     for n in 0..200 {
-        engine.write(p, Kind::Put, 0, n, &key(n % 120), &value(n)).expect("is accepted");
+        engine.write(p, EntryKind::Put, 0, n, &key(n % 120), &value(n)).expect("is accepted");
     }
     engine.sync().expect("syncs");
     disk.set_capacity(1000);
@@ -257,14 +257,14 @@ fn compacting_does_not_wait_for_a_log_that_cannot_be_written() {
     let (mut engine, _) = Engine::open(disk.clone(), options(0)).expect("opens");
     let p = partition(&mut engine, INTERVAL);
     for n in 0..200 {
-        engine.write(p, Kind::Put, 0, n, &key(n % 40), &value(n)).expect("is accepted");
+        engine.write(p, EntryKind::Put, 0, n, &key(n % 40), &value(n)).expect("is accepted");
     }
     for steps in 0..60 {
         engine.sync().expect("syncs");
         for _ in 0..steps {
             engine.maintain(0).expect("goes well");
         }
-        engine.write(p, Kind::Put, 0, 300, &key(steps), &value(steps)).expect("is accepted");
+        engine.write(p, EntryKind::Put, 0, 300, &key(steps), &value(steps)).expect("is accepted");
         engine.checkpoint_begin(p, b"").expect("begins");
         disk.set_capacity(1000);
         assert!(matches!(engine.compact(p), Ok(()) | Err(EngineError::DiskFull { .. })));
@@ -282,7 +282,7 @@ fn a_store_opens_on_a_full_disk_and_goes_on_when_there_is_room() {
         let p = partition(&mut engine, durability);
         let mut kept = 0;
         for n in 0..40 + seed % 10 {
-            engine.write(p, Kind::Put, 0, n, &key(n), &value(n)).expect("is accepted");
+            engine.write(p, EntryKind::Put, 0, n, &key(n), &value(n)).expect("is accepted");
             engine.flush().expect("flushes");
             engine.maintain(n).expect("goes well");
             kept = engine.durable_index(p).expect("is open");
@@ -299,14 +299,14 @@ fn a_store_opens_on_a_full_disk_and_goes_on_when_there_is_room() {
             for n in 0..kept {
                 assert_eq!(engine.lookup_whole(p, &key(n)).expect("reads"), Some(value(n)), "seed {seed}");
             }
-            let refused = engine.write(p, Kind::Put, 0, 99, &key(99), &value(99));
+            let refused = engine.write(p, EntryKind::Put, 0, 99, &key(99), &value(99));
             if round == 0 {
                 assert!(matches!(refused, Err(EngineError::DiskFull { .. })), "{refused:?}");
                 upkeep(&mut engine, 1000);
             } else if round == 1 {
                 disk.set_capacity(None);
                 upkeep(&mut engine, 2000);
-                engine.write(p, Kind::Put, 0, 99, &key(99), &value(99)).expect("there is room");
+                engine.write(p, EntryKind::Put, 0, 99, &key(99), &value(99)).expect("there is room");
                 engine.sync().expect("syncs");
                 kept = engine.durable_index(p).expect("is open").min(kept);
             }
@@ -323,7 +323,7 @@ fn a_partition_dropped_on_a_full_disk_has_gone_and_its_files_go_once_there_is_ro
     let disk = SimulatedDisk::new(3);
     let (mut engine, _) = Engine::open(disk.clone(), options(0)).expect("opens");
     let old = partition(&mut engine, Durability::Sync);
-    engine.write(old, Kind::Put, 0, 1, b"k", b"old").expect("is written");
+    engine.write(old, EntryKind::Put, 0, 1, b"k", b"old").expect("is written");
     engine.flush().expect("is flushed");
     disk.set_capacity(Some(0));
     assert!(matches!(engine.drop_partition(PartitionId(1)), Err(EngineError::DiskFull { .. })));
@@ -344,7 +344,7 @@ fn a_partition_dropped_on_a_full_disk_has_gone_and_its_files_go_once_there_is_ro
     };
     assert_eq!(folders(&disk), 0, "removed without being asked again");
     let new = partition(&mut engine, Durability::Sync);
-    engine.write(new, Kind::Put, 0, 2, b"k", b"new").expect("is written");
+    engine.write(new, EntryKind::Put, 0, 2, b"k", b"new").expect("is written");
     engine.flush().expect("is flushed");
     disk.crash();
     drop(engine);
@@ -367,7 +367,7 @@ fn an_engine_that_closes_on_a_full_disk_keeps_everything_or_says_that_it_does_no
         let p = partition(&mut engine, durability);
         let last = 8;
         for n in 0..last {
-            engine.write(p, Kind::Put, 0, n, &key(n), &value(n)).expect("there is room");
+            engine.write(p, EntryKind::Put, 0, n, &key(n), &value(n)).expect("there is room");
         }
         if is_journaled {
             engine.flush().expect("there is room");

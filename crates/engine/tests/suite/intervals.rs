@@ -1,9 +1,9 @@
 //! Many `interval` partitions that are due together go through the journal.
 
-use zerohop_engine::disk::simulated::{Operation, SimulatedDisk};
-use zerohop_engine::{Durability, Engine, EngineOptions, Handle, Kind, PartitionId, PartitionOptions};
+use zerohop_engine::disk::simulated::{DiskOperation, SimulatedDisk};
+use zerohop_engine::{Durability, Engine, EngineOptions, EntryKind, Handle, PartitionId, PartitionOptions};
 
-type Store = Engine<SimulatedDisk>;
+use crate::support::TestEngine as Store;
 
 const PARTITIONS: u64 = 64;
 const INTERVAL_MS: u64 = 100;
@@ -21,7 +21,7 @@ fn open(disk: &SimulatedDisk) -> (Store, Vec<Handle>) {
 }
 
 fn put(engine: &mut Store, handle: Handle, key: &str, bytes: usize) {
-    engine.write(handle, Kind::Put, 0, 1, key.as_bytes(), &vec![7; bytes]).expect("is accepted");
+    engine.write(handle, EntryKind::Put, 0, 1, key.as_bytes(), &vec![7; bytes]).expect("is accepted");
 }
 
 fn is_durable(engine: &mut Store, handle: Handle) -> bool {
@@ -41,7 +41,7 @@ fn until_durable(engine: &mut Store, handles: &[Handle], from_ms: u64) -> u64 {
 }
 
 fn syncs(disk: &SimulatedDisk) -> u64 {
-    disk.counts().of(Operation::Sync) + disk.counts().of(Operation::SyncBegin)
+    disk.counts().of(DiskOperation::Sync) + disk.counts().of(DiskOperation::SyncBegin)
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_failed_flush_of_the_journal_leaves_every_partition_to_its_own_sync() {
     for &handle in &handles {
         put(&mut engine, handle, "a", 100);
     }
-    disk.fail_nth(Operation::SyncDone, 1);
+    disk.fail_nth(DiskOperation::SyncDone, 1);
     let mut told = 0;
     for now_ms in 1_000..3_000 {
         told += u64::from(engine.maintain(now_ms).is_err());

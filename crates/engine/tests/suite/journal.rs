@@ -1,9 +1,11 @@
 //! What the journal must bring back after a crash, and what it must leave where it is.
 
-use zerohop_engine::disk::simulated::{Operation, SimulatedDisk};
-use zerohop_engine::{Durability, Engine, EngineOptions, Handle, Kind, Meta, PartitionId, PartitionOptions};
+use zerohop_engine::disk::simulated::{DiskOperation, SimulatedDisk};
+use zerohop_engine::{
+    Durability, Engine, EngineOptions, EntryKind, Handle, Meta, PartitionId, PartitionOptions,
+};
 
-type Store = Engine<SimulatedDisk>;
+use crate::support::TestEngine as Store;
 
 const LARGE: usize = 70_000;
 
@@ -20,7 +22,7 @@ fn partition(engine: &mut Store, number: u64) -> Handle {
 }
 
 fn append(engine: &mut Store, p: Handle, epoch: u32, index: u64, bytes: usize) {
-    let meta = Meta { kind: Kind::Put, flags: 0, epoch, index, timestamp: index };
+    let meta = Meta { kind: EntryKind::Put, flags: 0, epoch, index, timestamp: index };
     engine.append(p, &meta, b"k", &vec![epoch as u8; bytes]).expect("is accepted");
 }
 
@@ -201,7 +203,7 @@ fn a_dropped_partition_stays_dropped_and_its_successor_is_kept() {
 }
 
 #[test]
-fn a_rotten_header_of_a_journal_file_loses_nothing_and_is_told() {
+fn a_corrupt_header_of_a_journal_file_loses_nothing_and_is_told() {
     let disk = SimulatedDisk::new(1);
     let mut engine = open(&disk);
     let p = partition(&mut engine, 1);
@@ -209,7 +211,7 @@ fn a_rotten_header_of_a_journal_file_loses_nothing_and_is_told() {
     engine.flush().expect("flushes");
     drop(engine);
     disk.crash();
-    disk.rot_at("journal/0000000000000001.jnl", 13, 0x40).expect("is there");
+    disk.corrupt_at("journal/0000000000000001.jnl", 13, 0x40).expect("is there");
     let (mut engine, report) = Engine::open(disk.clone(), EngineOptions::default()).expect("opens");
     assert_eq!(report.damage().count(), 1);
     let p = partition(&mut engine, 1);
@@ -230,14 +232,14 @@ fn a_cut_that_the_journal_was_not_told_of_is_not_taken_for_a_loss() {
         append(&mut engine, p, 1, 5, 10);
         engine.flush().expect("flushes");
         engine.set_durability(p, Durability::Interval { ms: 10 }).expect("changes");
-        disk.fail_nth(Operation::Sync, nth);
+        disk.fail_nth(DiskOperation::Sync, nth);
         failed += u32::from(engine.cut_after(p, 2).is_err());
         // Where the log goes on behind the cut, the power leaves a torn end.
-        let meta = Meta { kind: Kind::Put, flags: 0, epoch: 2, index: 3, timestamp: 3 };
+        let meta = Meta { kind: EntryKind::Put, flags: 0, epoch: 2, index: 3, timestamp: 3 };
         if engine.append(p, &meta, b"k", &[2; 3000]).is_ok() {
             engine.maintain(100).ok();
         }
-        disk.fail_nth(Operation::Sync, u64::MAX);
+        disk.fail_nth(DiskOperation::Sync, u64::MAX);
         let mut engine = crash(&disk, engine);
         let p = partition(&mut engine, 1);
         let left = epochs(&mut engine, p).len();
@@ -325,7 +327,7 @@ fn a_flush_that_was_begun_holds_what_came_before_it_once_it_is_done() {
 
 #[test]
 fn a_begun_flush_that_fails_is_told_and_nothing_is_taken_after_it() {
-    for operation in [Operation::SyncBegin, Operation::SyncDone] {
+    for operation in [DiskOperation::SyncBegin, DiskOperation::SyncDone] {
         let disk = SimulatedDisk::new(1);
         let mut engine = open(&disk);
         let p = partition(&mut engine, 1);
@@ -343,7 +345,7 @@ fn a_begun_flush_that_fails_is_told_and_nothing_is_taken_after_it() {
         }
         assert!(engine.flush_done().is_err() && engine.flush_begin().is_err(), "it stays so");
         assert_eq!(engine.durable_index(p), Ok(1));
-        let meta = Meta { kind: Kind::Put, flags: 0, epoch: 1, index: 3, timestamp: 3 };
+        let meta = Meta { kind: EntryKind::Put, flags: 0, epoch: 1, index: 3, timestamp: 3 };
         assert!(engine.append(p, &meta, b"k", b"v").is_err());
     }
 }

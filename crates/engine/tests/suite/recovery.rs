@@ -1,4 +1,4 @@
-//! What a recovery must make of the files that a crash, rot or a compaction leaves.
+//! What a recovery must make of the files that a crash, corruption or a compaction leaves.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,11 @@ use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::random::Random;
 use zerohop_engine::{
-    Durability, Engine, EngineError, EngineOptions, FLAG_LIST, Handle, Kind, PartitionId, PartitionOptions,
+    Durability, Engine, EngineError, EngineOptions, EntryKind, FLAG_LIST, Handle, PartitionId,
+    PartitionOptions,
 };
 
-type Store = Engine<SimulatedDisk>;
+use crate::support::TestEngine as Store;
 
 fn options(segment_bytes: u64) -> EngineOptions {
     EngineOptions { segment_bytes, disk_reserve_bytes: 0, ..EngineOptions::default() }
@@ -25,7 +26,7 @@ fn open(disk: &SimulatedDisk, segment_bytes: u64) -> (Store, Handle) {
 }
 
 fn put(engine: &mut Store, p: Handle, key: &[u8], value: &[u8]) -> u64 {
-    engine.write(p, Kind::Put, 0, 1, key, value).expect("is accepted")
+    engine.write(p, EntryKind::Put, 0, 1, key, value).expect("is accepted")
 }
 
 fn get(engine: &mut Store, p: Handle, key: &[u8]) -> Option<Vec<u8>> {
@@ -84,7 +85,7 @@ fn what_was_removed_while_its_segment_was_rewritten_stays_removed() {
         for now in 0..steps {
             engine.maintain(100_000 + now).expect("goes well");
         }
-        engine.write(p, Kind::Remove, 0, 1, b"removed", b"").expect("is accepted");
+        engine.write(p, EntryKind::Remove, 0, 1, b"removed", b"").expect("is accepted");
         engine.checkpoint_begin(p, b"").expect("begins");
         for now in 0..100 {
             engine.maintain(200_000 + now).expect("goes well");
@@ -102,16 +103,16 @@ fn a_record_of_another_kind_than_the_compacted_one_in_the_checkpoint_survives() 
     let disk = SimulatedDisk::new(1);
     let (mut engine, p) = open(&disk, 4 << 10);
     for _ in 0..2 {
-        engine.write(p, Kind::Append, FLAG_LIST, 1, b"k", b"\x01\0\0\0value").expect("is accepted");
+        engine.write(p, EntryKind::Append, FLAG_LIST, 1, b"k", b"\x01\0\0\0value").expect("is accepted");
     }
     engine.close().expect("writes a checkpoint");
     let (mut engine, p) = open(&disk, 4 << 10);
-    engine.write(p, Kind::Remove, 0, 1, b"k", b"").expect("is accepted");
+    engine.write(p, EntryKind::Remove, 0, 1, b"k", b"").expect("is accepted");
     for _ in 0..10 {
         put(&mut engine, p, b"other", &[7; 1000]);
     }
     engine.compact(p).expect("drops the list and its removal");
-    engine.write(p, Kind::Append, 0, 1, b"k", b"bytes").expect("is accepted");
+    engine.write(p, EntryKind::Append, 0, 1, b"k", b"bytes").expect("is accepted");
     // What follows tells that it was committed, so that recovery applies it.
     for _ in 0..2 {
         engine.sync().expect("syncs");
@@ -124,15 +125,15 @@ fn a_record_of_another_kind_than_the_compacted_one_in_the_checkpoint_survives() 
 }
 
 #[test]
-fn rot_beside_the_end_of_the_log_is_not_returned_after_a_checkpoint() {
+fn corruption_beside_the_end_of_the_log_is_not_returned_after_a_checkpoint() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, p) = open(&disk, 1 << 20);
     put(&mut engine, p, b"k", &[7; 1000]);
     put(&mut engine, p, b"other", b"value");
     engine.close().expect("closes");
-    disk.rot_at(&names(&disk, ".seg")[0], 700, 1).expect("is there");
+    disk.corrupt_at(&names(&disk, ".seg")[0], 700, 1).expect("is there");
     let (mut engine, p) = open(&disk, 1 << 20);
-    assert!(matches!(engine.lookup_whole(p, b"k"), Err(EngineError::Rotten { .. })));
+    assert!(matches!(engine.lookup_whole(p, b"k"), Err(EngineError::Corrupt { .. })));
     assert_eq!(get(&mut engine, p, b"other").as_deref(), Some(&b"value"[..]));
 }
 
@@ -141,28 +142,28 @@ fn a_record_that_cannot_be_read_stays_an_error_when_it_is_appended_to() {
     for flags in [0, FLAG_LIST] {
         let disk = SimulatedDisk::new(1);
         let (mut engine, p) = open(&disk, 4 << 10);
-        engine.write(p, Kind::Append, flags, 1, b"k", b"\x01\0\0\0rotten").expect("is accepted");
+        engine.write(p, EntryKind::Append, flags, 1, b"k", b"\x01\0\0\0corrupt").expect("is accepted");
         engine.close().expect("writes a checkpoint");
         // Behind the header, a mark, and the entry's head.
-        disk.rot_at(&names(&disk, ".seg")[0], 80 + 124 + 28, 1).expect("is there");
+        disk.corrupt_at(&names(&disk, ".seg")[0], 80 + 124 + 28, 1).expect("is there");
         let (mut engine, p) = open(&disk, 4 << 10);
-        engine.write(p, Kind::Append, flags, 1, b"k", b"\x01\0\0\0good").expect("is accepted");
-        assert!(matches!(engine.lookup_whole(p, b"k"), Err(EngineError::Rotten { .. })), "{flags}");
-        assert!(matches!(engine.inspect(p, b"k"), Err(EngineError::Rotten { .. })), "{flags}");
+        engine.write(p, EntryKind::Append, flags, 1, b"k", b"\x01\0\0\0good").expect("is accepted");
+        assert!(matches!(engine.lookup_whole(p, b"k"), Err(EngineError::Corrupt { .. })), "{flags}");
+        assert!(matches!(engine.inspect(p, b"k"), Err(EngineError::Corrupt { .. })), "{flags}");
         put(&mut engine, p, b"k", b"new");
         assert_eq!(get(&mut engine, p, b"k").as_deref(), Some(&b"new"[..]));
     }
 }
 
 #[test]
-fn every_rotten_byte_of_a_closed_store_is_an_error_or_told_or_harmless() {
+fn every_corrupt_byte_of_a_closed_store_is_an_error_or_told_or_harmless() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, p) = open(&disk, 4 << 10);
     let mut model = BTreeMap::new();
     for n in 0..40u8 {
         let (key, value) = (vec![n % 9], vec![n; 6 * usize::from(n)]);
         if n % 7 == 3 {
-            engine.write(p, Kind::Remove, 0, 1, &key, b"").expect("is accepted");
+            engine.write(p, EntryKind::Remove, 0, 1, &key, b"").expect("is accepted");
             model.insert(key, None);
         } else {
             put(&mut engine, p, &key, &value);
@@ -179,7 +180,7 @@ fn every_rotten_byte_of_a_closed_store_is_an_error_or_told_or_harmless() {
         let bytes = folder.iter().find(|entry| path.ends_with(&entry.name)).expect("is there").bytes;
         for offset in 0..bytes {
             let twin = disk.duplicate();
-            twin.rot_at(&path, offset, 0x10).expect("is there");
+            twin.corrupt_at(&path, offset, 0x10).expect("is there");
             let (mut engine, report) = match Engine::open(twin, options(4 << 10)) {
                 Ok(opened) => opened,
                 Err(EngineError::Format { .. }) => continue,
@@ -193,7 +194,7 @@ fn every_rotten_byte_of_a_closed_store_is_an_error_or_told_or_harmless() {
                         got == *value || report.damage().count() > 0,
                         "{path}+{offset}: silently wrong"
                     ),
-                    Err(EngineError::Rotten { .. }) => {}
+                    Err(EngineError::Corrupt { .. }) => {}
                     Err(error) => panic!("{path}+{offset}: {error}"),
                 }
             }
@@ -204,12 +205,12 @@ fn every_rotten_byte_of_a_closed_store_is_an_error_or_told_or_harmless() {
 #[test]
 fn compaction_ends_though_trims_and_older_versions_keep_what_it_would_drop() {
     let (mut engine, p) = open(&SimulatedDisk::new(1), 4 << 10);
-    engine.write(p, Kind::Append, FLAG_LIST, 1, b"list", b"\x05\0\0\0value").expect("is accepted");
+    engine.write(p, EntryKind::Append, FLAG_LIST, 1, b"list", b"\x05\0\0\0value").expect("is accepted");
     let to = engine.trim_point(p, b"list", 2).expect("reads").expect("some are left");
-    engine.write(p, Kind::Trim, FLAG_LIST, 2, b"list", &to.encode()).expect("is accepted");
+    engine.write(p, EntryKind::Trim, FLAG_LIST, 2, b"list", &to.encode()).expect("is accepted");
     engine.set_horizon(p, Some(0)).expect("is open");
     put(&mut engine, p, b"k", b"v");
-    engine.write(p, Kind::Remove, 0, 3, b"k", b"").expect("is accepted");
+    engine.write(p, EntryKind::Remove, 0, 3, b"k", b"").expect("is accepted");
     for _ in 0..10 {
         put(&mut engine, p, b"other", &[7; 1000]);
     }
@@ -217,7 +218,7 @@ fn compaction_ends_though_trims_and_older_versions_keep_what_it_would_drop() {
     engine.set_horizon(p, None).expect("is open");
     engine.compact(p).expect("ends");
     let record = engine.lookup(p, b"list").expect("reads").expect("is there");
-    let zerohop_engine::Body::Parts(parts) = record.body else { panic!("it was trimmed") };
+    let zerohop_engine::RecordBody::Parts(parts) = record.body else { panic!("it was trimmed") };
     assert_eq!((parts.skipped, parts.units), (2, 3));
 }
 
@@ -230,7 +231,7 @@ fn segments_too_far_apart_in_epoch_or_time_are_not_merged() {
         for n in 0..10u64 {
             index += 1;
             let meta = zerohop_engine::Meta {
-                kind: Kind::Put,
+                kind: EntryKind::Put,
                 flags: 0,
                 epoch: 1 + 200 * round as u32,
                 index,
@@ -291,10 +292,10 @@ fn what_a_list_replaced_does_not_come_back_once_the_list_is_trimmed() {
         for _ in 0..5 {
             put(&mut engine, p, b"other", &[7; 1000]);
         }
-        engine.write(p, Kind::Put, FLAG_LIST, 1, b"k", b"\x01\0\0\0first").expect("is accepted");
-        engine.write(p, Kind::Append, FLAG_LIST, 1, b"k", b"\x02\0\0\0second").expect("is accepted");
+        engine.write(p, EntryKind::Put, FLAG_LIST, 1, b"k", b"\x01\0\0\0first").expect("is accepted");
+        engine.write(p, EntryKind::Append, FLAG_LIST, 1, b"k", b"\x02\0\0\0second").expect("is accepted");
         let to = engine.trim_point(p, b"k", 2).expect("reads").expect("some are left");
-        engine.write(p, Kind::Trim, FLAG_LIST, 1, b"k", &to.encode()).expect("is accepted");
+        engine.write(p, EntryKind::Trim, FLAG_LIST, 1, b"k", &to.encode()).expect("is accepted");
         for _ in 0..5 {
             put(&mut engine, p, b"other", &[7; 1000]);
         }
@@ -357,7 +358,7 @@ fn an_empty_segment_that_a_crash_left_does_not_stand_in_the_way() {
         // Of an epoch and a time that cannot be counted from those of the first attempt.
         for index in last + 1..last + 4 {
             let (epoch, timestamp) = (1000, 1 << 60);
-            let meta = zerohop_engine::Meta { kind: Kind::Put, flags: 0, epoch, index, timestamp };
+            let meta = zerohop_engine::Meta { kind: EntryKind::Put, flags: 0, epoch, index, timestamp };
             engine.append(p, &meta, b"k", b"value").expect("is accepted");
             engine.sync().expect("syncs");
         }

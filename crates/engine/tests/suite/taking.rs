@@ -2,11 +2,11 @@
 
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{
-    Durability, Engine, EngineError, EngineOptions, FLAG_LIST, Handle, Kind, PartitionId, PartitionOptions,
-    Run, RunPlace,
+    Durability, Engine, EngineError, EngineOptions, EntryKind, FLAG_LIST, Handle, LogRun, PartitionId,
+    PartitionOptions, RunPlace,
 };
 
-type Store = Engine<SimulatedDisk>;
+use crate::support::TestEngine as Store;
 
 const P: PartitionId = PartitionId(1);
 
@@ -31,17 +31,17 @@ fn filled(seed: u64, durability: Durability) -> (Store, Handle) {
     };
     for round in 0..3 {
         for number in 0..40_u8 {
-            write(Kind::Put, 0, &[number], &vec![number + round; 100 + 7 * usize::from(number)]);
+            write(EntryKind::Put, 0, &[number], &vec![number + round; 100 + 7 * usize::from(number)]);
         }
-        write(Kind::Append, FLAG_LIST, b"list", b"\x01\0\0\0one");
-        write(Kind::Append, 0, b"bytes", b"more");
+        write(EntryKind::Append, FLAG_LIST, b"list", b"\x01\0\0\0one");
+        write(EntryKind::Append, 0, b"bytes", b"more");
     }
     for number in 0..10 {
-        write(Kind::Remove, 0, &[number], b"");
+        write(EntryKind::Remove, 0, &[number], b"");
     }
     engine.sync().expect("syncs");
     engine.compact(p).expect("compacts");
-    engine.write(p, Kind::Put, 0, 1, b"last", &[7; 300]).expect("is accepted");
+    engine.write(p, EntryKind::Put, 0, 1, b"last", &[7; 300]).expect("is accepted");
     (engine, p)
 }
 
@@ -51,8 +51,8 @@ fn take(from: (&mut Store, Handle), to: (&mut Store, Handle), (bytes, most): (us
     let (mut place, mut run) = (RunPlace::default(), Vec::new());
     for _ in 0..most {
         match from.0.read_run(from.1, &mut place, (last.1, bytes), &mut run).expect("is read") {
-            Run::Bytes { begins } => drop(to.0.take_run(to.1, begins, &run).expect("is taken")),
-            Run::End => {
+            LogRun::Bytes { begins } => drop(to.0.take_run(to.1, begins, &run).expect("is taken")),
+            LogRun::End => {
                 to.0.taken(to.1, last).expect("is all");
                 return true;
             }
@@ -105,7 +105,7 @@ fn a_log_that_was_taken_holds_what_the_other_holds_also_after_a_crash() {
         checkpoint(&mut to, q);
         to.end_taking(q).expect("ends");
         // It goes on as any log does.
-        to.write(q, Kind::Put, 0, 2, b"behind", b"it").expect("is accepted");
+        to.write(q, EntryKind::Put, 0, 2, b"behind", b"it").expect("is accepted");
         to.sync().expect("syncs");
         drop(to);
         disk.crash();
@@ -129,7 +129,7 @@ fn crashed_after(operations: u64) -> Option<&'static str> {
         to.begin_taking(q)?;
         let last = from.partition_stats(p)?.last;
         let (mut place, mut run) = (RunPlace::default(), Vec::new());
-        while let Run::Bytes { begins } = from.read_run(p, &mut place, (last.1, 3000), &mut run)? {
+        while let LogRun::Bytes { begins } = from.read_run(p, &mut place, (last.1, 3000), &mut run)? {
             to.take_run(q, begins, &run)?;
             to.maintain(operations)?;
             to.sync()?;
@@ -185,7 +185,7 @@ fn logs_in_memory_are_taken_too() {
     assert!(take((&mut from, p), (&mut to, q), (700, usize::MAX)));
     to.end_taking(q).expect("ends");
     assert_eq!(records(&mut to, q), records(&mut from, p));
-    to.write(q, Kind::Put, 0, 2, b"behind", b"it").expect("is accepted");
+    to.write(q, EntryKind::Put, 0, 2, b"behind", b"it").expect("is accepted");
 }
 
 #[test]
@@ -198,7 +198,8 @@ fn nothing_is_taken_where_there_is_no_room_and_it_can_be_taken_later() {
     let last = from.partition_stats(p).expect("is open").last;
     let (mut place, mut run) = (RunPlace::default(), Vec::new());
     let mut refused = 0;
-    while let Run::Bytes { begins } = from.read_run(p, &mut place, (last.1, 1000), &mut run).expect("is read")
+    while let LogRun::Bytes { begins } =
+        from.read_run(p, &mut place, (last.1, 1000), &mut run).expect("is read")
     {
         if let Err(error) = to.take_run(q, begins, &run) {
             assert!(matches!(error, EngineError::DiskFull { .. }), "{error}");
@@ -213,11 +214,11 @@ fn nothing_is_taken_where_there_is_no_room_and_it_can_be_taken_later() {
 }
 
 #[test]
-fn a_rotten_entry_is_named_and_nothing_of_it_is_read() {
+fn a_corrupt_entry_is_named_and_nothing_of_it_is_read() {
     let disk = SimulatedDisk::new(3);
     let (mut engine, p) = open(&disk);
     for number in 0..20_u8 {
-        engine.write(p, Kind::Put, 0, 1, &[number], &[number; 1000]).expect("is accepted");
+        engine.write(p, EntryKind::Put, 0, 1, &[number], &[number; 1000]).expect("is accepted");
     }
     // What a checkpoint covers is not read into memory at the next start.
     checkpoint(&mut engine, p);
@@ -225,12 +226,12 @@ fn a_rotten_entry_is_named_and_nothing_of_it_is_read() {
     let (mut engine, p) = open(&disk);
     let file = engine.pin_segments(p).expect("is open")[0].path.clone();
     // In the middle of the second entry's payload.
-    disk.rot_at(&file, 80 + 1029 + 600, 1).expect("rots");
+    disk.corrupt_at(&file, 80 + 1029 + 600, 1).expect("becomes corrupt");
     let (mut place, mut run) = (RunPlace::default(), Vec::new());
     let mut first = || engine.read_run(p, &mut place, (20, 100_000), &mut run).expect("is read");
-    assert_eq!(first(), Run::Bytes { begins: true });
-    assert_eq!(first(), Run::Rotten { index: 2 });
-    assert_eq!(first(), Run::Rotten { index: 2 });
+    assert_eq!(first(), LogRun::Bytes { begins: true });
+    assert_eq!(first(), LogRun::Corrupt { index: 2 });
+    assert_eq!(first(), LogRun::Corrupt { index: 2 });
     drop(engine);
 }
 
@@ -239,7 +240,7 @@ fn runs_that_do_not_follow_are_refused() {
     let (mut from, p) = filled(1, Durability::DEFAULT);
     let (mut place, mut run) = (RunPlace::default(), Vec::new());
     let begins = from.read_run(p, &mut place, (u64::MAX, 1000), &mut run).expect("is read");
-    assert_eq!(begins, Run::Bytes { begins: true });
+    assert_eq!(begins, LogRun::Bytes { begins: true });
     let (mut to, q) = open(&SimulatedDisk::new(2));
     to.begin_taking(q).expect("begins");
     let is_refused = |to: &mut Store, begins, bytes: &[u8]| {
@@ -249,10 +250,10 @@ fn runs_that_do_not_follow_are_refused() {
     assert!(is_refused(&mut to, true, &run[..50]), "half a header");
     to.take_run(q, true, &run).expect("is taken");
     assert!(is_refused(&mut to, true, &run), "the same again");
-    let mut rotten = Vec::new();
-    from.read_run(p, &mut place, (u64::MAX, 1000), &mut rotten).expect("is read");
-    rotten[40] ^= 1;
-    assert!(is_refused(&mut to, false, &rotten), "a bit is wrong");
+    let mut corrupt = Vec::new();
+    from.read_run(p, &mut place, (u64::MAX, 1000), &mut corrupt).expect("is read");
+    corrupt[40] ^= 1;
+    assert!(is_refused(&mut to, false, &corrupt), "a bit is wrong");
     assert!(matches!(to.begin_taking(q), Err(EngineError::NotNext { .. })));
 }
 
@@ -273,8 +274,8 @@ fn written_over(seed: u64, entries: u64, segment_bytes: u64) -> (Store, Handle) 
         let (key, bytes) = (noise(&mut state) % 12, noise(&mut state) % 9_000);
         let payload = vec![bytes as u8; bytes as usize];
         match noise(&mut state) % 8 {
-            0 => engine.write(p, Kind::Remove, 0, 1, &[key as u8], b"").expect("is accepted"),
-            _ => engine.write(p, Kind::Put, 0, 1, &[key as u8], &payload).expect("is accepted"),
+            0 => engine.write(p, EntryKind::Remove, 0, 1, &[key as u8], b"").expect("is accepted"),
+            _ => engine.write(p, EntryKind::Put, 0, 1, &[key as u8], &payload).expect("is accepted"),
         };
     }
     (engine, p)
@@ -292,7 +293,7 @@ fn upkeep_leaves_a_log_alone_that_is_being_taken_however_much_of_it_is_dead() {
     let last = from.partition_stats(p).expect("is open").last;
     let (mut place, mut run) = (RunPlace::default(), Vec::new());
     let mut ms = 0;
-    while let Run::Bytes { begins } =
+    while let LogRun::Bytes { begins } =
         from.read_run(p, &mut place, (last.1, 50_000), &mut run).expect("is read")
     {
         to.take_run(q, begins, &run).expect("is taken");
@@ -308,7 +309,7 @@ fn upkeep_leaves_a_log_alone_that_is_being_taken_however_much_of_it_is_dead() {
     checkpoint(&mut to, q);
     to.end_taking(q).expect("ends");
     assert_eq!(records(&mut to, q), records(&mut from, p));
-    to.write(q, Kind::Put, 0, 2, b"behind", b"it").expect("is accepted");
+    to.write(q, EntryKind::Put, 0, 2, b"behind", b"it").expect("is accepted");
     to.compact(q).expect("compacts");
     assert!(to.partition_stats(q).expect("is open").log.dead_bytes < 400 << 10, "now it may");
 }
@@ -320,10 +321,15 @@ fn nothing_else_is_added_to_a_log_that_is_being_taken_or_cut_off_it() {
     to.begin_taking(q).expect("begins");
     let is_left_alone = |to: &mut Store| {
         let last = to.partition_stats(q).expect("is open").last;
-        let written = to.write(q, Kind::Put, 0, 2, b"behind", b"it");
+        let written = to.write(q, EntryKind::Put, 0, 2, b"behind", b"it");
         assert_eq!(written, Err(EngineError::Incoming));
-        let meta =
-            zerohop_engine::Meta { kind: Kind::Mark, flags: 0, epoch: 9, index: last.1 + 1, timestamp: 1 };
+        let meta = zerohop_engine::Meta {
+            kind: EntryKind::Mark,
+            flags: 0,
+            epoch: 9,
+            index: last.1 + 1,
+            timestamp: 1,
+        };
         assert_eq!(to.append(q, &meta, b"", b"mark"), Err(EngineError::Incoming));
         assert_eq!(to.cut_after(q, 0), Err(EngineError::Incoming));
         assert_eq!(to.partition_stats(q).expect("is open").last, last);
@@ -340,5 +346,5 @@ fn nothing_else_is_added_to_a_log_that_is_being_taken_or_cut_off_it() {
     from.read_run(p, &mut place, (u64::MAX, 1000), &mut run).expect("is read");
     assert!(matches!(to.take_run(q, true, &run), Err(EngineError::Format { .. })), "all was there");
     to.end_taking(q).expect("ends");
-    to.write(q, Kind::Put, 0, 2, b"behind", b"it").expect("is accepted");
+    to.write(q, EntryKind::Put, 0, 2, b"behind", b"it").expect("is accepted");
 }

@@ -2,20 +2,20 @@
 
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{
-    Durability, Engine, EngineError, EngineOptions, Handle, Kind, PartitionId, PartitionOptions, Run,
+    Durability, Engine, EngineError, EngineOptions, EntryKind, Handle, LogRun, PartitionId, PartitionOptions,
     RunPlace,
 };
 
-type Store = Engine<SimulatedDisk>;
+use crate::support::TestEngine as Store;
 
 const P: PartitionId = PartitionId(1);
 const INTERVAL: Durability = Durability::Interval { ms: 50 };
 const DURABILITIES: [Durability; 3] = [Durability::Memory, INTERVAL, Durability::Sync];
 
 /// Numbers that look random: a linear congruential generator, its upper bits.
-struct Random(u64);
+struct LinearRandom(u64);
 
-impl Random {
+impl LinearRandom {
     fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
@@ -43,11 +43,11 @@ fn open(disk: &SimulatedDisk, segment_bytes: u64, durability: Durability) -> (St
     (engine, p)
 }
 
-fn write(random: &mut Random, (engine, p): (&mut Store, Handle)) {
+fn write(random: &mut LinearRandom, (engine, p): (&mut Store, Handle)) {
     let (key, bytes) = ([random.below(12) as u8], random.below(9_000) as usize);
     let (kind, payload) = match random.below(8) {
-        0 => (Kind::Remove, Vec::new()),
-        _ => (Kind::Put, vec![random.below(256) as u8; bytes]),
+        0 => (EntryKind::Remove, Vec::new()),
+        _ => (EntryKind::Put, vec![random.below(256) as u8; bytes]),
     };
     engine.write(p, kind, 0, 1, &key, &payload).expect("is accepted");
 }
@@ -57,8 +57,8 @@ fn records(engine: &mut Store, p: Handle) -> Vec<Option<Vec<u8>>> {
 }
 
 /// A partition that takes, and what was done to it.
-struct Taker {
-    random: Random,
+struct InstallingPartition {
+    random: LinearRandom,
     disk: SimulatedDisk,
     engine: Store,
     q: Handle,
@@ -67,10 +67,10 @@ struct Taker {
     is_roomy: bool,
 }
 
-impl Taker {
+impl InstallingPartition {
     /// Something that must not matter.
     fn disturb(&mut self) {
-        let Taker { engine, q, .. } = self;
+        let InstallingPartition { engine, q, .. } = self;
         match self.random.below(8) {
             0 => {
                 // Not into memory where there is none.
@@ -100,7 +100,7 @@ impl Taker {
             5 => engine.sync().expect("syncs"),
             6 => drop(records(engine, *q)),
             _ => {
-                assert_eq!(engine.write(*q, Kind::Put, 0, 1, b"key", b"it"), Err(EngineError::Incoming));
+                assert_eq!(engine.write(*q, EntryKind::Put, 0, 1, b"key", b"it"), Err(EngineError::Incoming));
                 assert_eq!(engine.cut_after(*q, 0), Err(EngineError::Incoming));
             }
         }
@@ -108,7 +108,7 @@ impl Taker {
 }
 
 fn runs(seed: u64) {
-    let mut random = Random(seed);
+    let mut random = LinearRandom(seed);
     let segment_bytes = [80 << 10, 300 << 10, 8 << 20][random.below(3) as usize];
     let (mut from, p) = open(&SimulatedDisk::new(seed), segment_bytes, INTERVAL);
     for _ in 0..random.below(300) + 1 {
@@ -118,7 +118,7 @@ fn runs(seed: u64) {
     let durability = DURABILITIES[random.below(3) as usize];
     let (engine, q) = open(&disk, segment_bytes, durability);
     let is_roomy = durability == Durability::Memory;
-    let mut to = Taker { random, disk, engine, q, ms: 0, is_roomy };
+    let mut to = InstallingPartition { random, disk, engine, q, ms: 0, is_roomy };
     let last = from.partition_stats(p).expect("is open").last;
     to.engine.begin_taking(to.q).expect("begins");
     let (mut place, mut run) = (RunPlace::default(), Vec::new());
@@ -138,8 +138,8 @@ fn runs(seed: u64) {
             place = RunPlace::default();
         }
         match from.read_run(p, &mut place, (last.1, bytes), &mut run).expect("is read") {
-            Run::Bytes { begins } => drop(to.engine.take_run(to.q, begins, &run).expect("is taken")),
-            Run::End => break,
+            LogRun::Bytes { begins } => drop(to.engine.take_run(to.q, begins, &run).expect("is taken")),
+            LogRun::End => break,
             other => panic!("{other:?}"),
         }
     }
@@ -152,7 +152,7 @@ fn runs(seed: u64) {
     to.engine.end_taking(to.q).expect("ends");
     assert_eq!(records(&mut to.engine, to.q), records(&mut from, p), "seed {seed}");
     // Both go on alike, as any log does.
-    let (mut one, mut other) = (Random(seed), Random(seed));
+    let (mut one, mut other) = (LinearRandom(seed), LinearRandom(seed));
     for _ in 0..60 {
         write(&mut one, (&mut from, p));
         write(&mut other, (&mut to.engine, to.q));

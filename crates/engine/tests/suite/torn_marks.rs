@@ -2,9 +2,9 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
-use zerohop_engine::{Durability, Engine, EngineOptions, Handle, Kind, PartitionId, PartitionOptions};
+use zerohop_engine::{Durability, Engine, EngineOptions, EntryKind, Handle, PartitionId, PartitionOptions};
 
-type Store = Engine<SimulatedDisk>;
+use crate::support::TestEngine as Store;
 
 fn open(disk: &SimulatedDisk, what: &str) -> (Store, Handle) {
     let options = EngineOptions { segment_bytes: 4 << 10, disk_reserve_bytes: 0, ..EngineOptions::default() };
@@ -17,7 +17,7 @@ fn open(disk: &SimulatedDisk, what: &str) -> (Store, Handle) {
 }
 
 fn put(engine: &mut Store, p: Handle) -> u64 {
-    engine.write(p, Kind::Put, 0, 1, b"key", &[7; 100]).expect("is accepted")
+    engine.write(p, EntryKind::Put, 0, 1, b"key", &[7; 100]).expect("is accepted")
 }
 
 fn has_checkpoint(disk: &SimulatedDisk) -> bool {
@@ -83,7 +83,7 @@ fn what_a_recovery_calls_durable_stands_though_the_segment_before_it_is_torn_beh
             engine.maintain(now).expect("goes well");
         }
         for _ in 0..2 {
-            engine.write(p, Kind::Put, 0, 1, b"key", &[7; 4000]).expect("is accepted");
+            engine.write(p, EntryKind::Put, 0, 1, b"key", &[7; 4000]).expect("is accepted");
         }
         // Writes what is in memory, and begins to sync it.
         engine.maintain(now + 10).expect("goes well");

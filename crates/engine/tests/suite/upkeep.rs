@@ -2,7 +2,9 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
-use zerohop_engine::{Durability, Engine, EngineError, EngineOptions, Kind, PartitionId, PartitionOptions};
+use zerohop_engine::{
+    Durability, Engine, EngineError, EngineOptions, EntryKind, PartitionId, PartitionOptions,
+};
 
 #[test]
 fn dead_space_stays_bounded_with_one_call_of_upkeep_a_batch_however_large_the_batches() {
@@ -24,7 +26,7 @@ fn dead_space_stays_bounded_with_one_call_of_upkeep_a_batch_however_large_the_ba
         for n in 0..KEYS * 20 {
             // Every key is overwritten again and again: nothing but dead space comes.
             let key = (n % KEYS).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes();
-            engine.write(p, Kind::Put, 0, n, &key, &[n as u8; 132]).expect("is accepted");
+            engine.write(p, EntryKind::Put, 0, n, &key, &[n as u8; 132]).expect("is accepted");
             if n.is_multiple_of(batch) {
                 engine.maintain(n / 100).expect("is kept up");
                 let log = engine.partition_stats(p).expect("is open").log;
@@ -62,7 +64,7 @@ fn greatest_over_live(dead_percent_bound: u64, calls_a_second: u64, capacity_byt
     for n in 0..KEYS * 8 {
         let p = partitions[n as usize % partitions.len()];
         let key = (n % KEYS).to_le_bytes();
-        engine.write(p, Kind::Put, 0, n, &key, &[n as u8; 1000]).expect("is accepted");
+        engine.write(p, EntryKind::Put, 0, n, &key, &[n as u8; 1000]).expect("is accepted");
         if n.is_multiple_of(BATCH) {
             engine.maintain(n / BATCH * 1000 / calls_a_second).expect("is kept up");
         }
@@ -112,7 +114,7 @@ fn a_partition_held_in_memory_stays_bounded_when_it_is_overwritten_a_hundred_tim
     let key_of = |n: u64| (n % KEYS).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes();
     let mut greatest = 0;
     for n in 0..KEYS * 100 {
-        engine.write(p, Kind::Put, 0, n, &key_of(n), &[(n / KEYS) as u8; 132]).expect("is accepted");
+        engine.write(p, EntryKind::Put, 0, n, &key_of(n), &[(n / KEYS) as u8; 132]).expect("is accepted");
         if n.is_multiple_of(32) {
             engine.maintain(n / 100).expect("is kept up");
         }
@@ -147,12 +149,12 @@ fn logs_on_disk_give_their_memory_to_a_partition_that_has_nothing_else() {
     let on_disk = partition(&mut engine, 1, Durability::Interval { ms: 10 });
     let in_memory = partition(&mut engine, 2, Durability::Memory);
     for n in 0..2_000u64 {
-        engine.write(on_disk, Kind::Put, 0, n, &n.to_le_bytes(), &[7; 1000]).expect("is accepted");
+        engine.write(on_disk, EntryKind::Put, 0, n, &n.to_le_bytes(), &[7; 1000]).expect("is accepted");
         engine.maintain(n).expect("is kept up");
     }
     let held = engine.stats().resident_bytes;
     assert!(held <= options.memory_bytes + (64 << 10), "{held} bytes in memory");
-    engine.write(in_memory, Kind::Put, 0, 3_000, b"a", &[8; 1000]).expect("there is room");
+    engine.write(in_memory, EntryKind::Put, 0, 3_000, b"a", &[8; 1000]).expect("there is room");
 }
 
 #[test]
@@ -162,11 +164,11 @@ fn a_full_memory_takes_removals_and_marks() {
     let durability = Durability::Memory;
     let p = engine.partition(PartitionId(1), PartitionOptions { durability, index_seed: 7 }).expect("opens");
     let refused = (0..200u64).find_map(|n| {
-        engine.write(p, Kind::Put, 0, n, &n.to_le_bytes(), &[7; 1000]).err().map(|error| (n, error))
+        engine.write(p, EntryKind::Put, 0, n, &n.to_le_bytes(), &[7; 1000]).err().map(|error| (n, error))
     });
     let (at, error) = refused.expect("memory is full");
     assert!(matches!(error, EngineError::MemoryFull { .. }), "{error}");
     // Without the mark of its epoch a new primary answers nobody, and so nobody could remove anything.
-    engine.write(p, Kind::Mark, 0, at, b"", b"mark").expect("is let in");
-    engine.write(p, Kind::Remove, 0, at, &0u64.to_le_bytes(), b"").expect("is let in");
+    engine.write(p, EntryKind::Mark, 0, at, b"", b"mark").expect("is let in");
+    engine.write(p, EntryKind::Remove, 0, at, &0u64.to_le_bytes(), b"").expect("is let in");
 }

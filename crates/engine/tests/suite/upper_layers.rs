@@ -2,11 +2,11 @@
 
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{
-    Durability, Engine, EngineOptions, FLAG_LIST, FLAG_TRAILER, Handle, Kind, Meta, PartitionId,
+    Durability, Engine, EngineOptions, EntryKind, FLAG_LIST, FLAG_TRAILER, Handle, Meta, PartitionId,
     PartitionOptions, TrimTo, split_trailer,
 };
 
-type Store = Engine<SimulatedDisk>;
+use crate::support::TestEngine as Store;
 
 fn open(disk: &SimulatedDisk) -> (Store, Handle) {
     let options = EngineOptions {
@@ -61,13 +61,13 @@ fn trailers_count_for_nothing_in_records_and_stay_with_their_entries() {
         let payload = with_trailer(body, trailer);
         engine.write(p, kind, flags | FLAG_TRAILER, at, key, &payload).expect("is accepted")
     };
-    put(&mut engine, Kind::Put, 0, 1, b"bytes", b"value", b"who wrote it");
-    put(&mut engine, Kind::Append, 0, 2, b"bytes", b"+more", b"and who then");
-    put(&mut engine, Kind::Put, 0, 3, b"whole", b"one", b"");
-    put(&mut engine, Kind::Append, FLAG_LIST, 4, b"list", &list(&[b"a", b"b"]), b"x");
-    put(&mut engine, Kind::Append, FLAG_LIST, 5, b"list", &list(&[b"c"]), b"yy");
+    put(&mut engine, EntryKind::Put, 0, 1, b"bytes", b"value", b"who wrote it");
+    put(&mut engine, EntryKind::Append, 0, 2, b"bytes", b"+more", b"and who then");
+    put(&mut engine, EntryKind::Put, 0, 3, b"whole", b"one", b"");
+    put(&mut engine, EntryKind::Append, FLAG_LIST, 4, b"list", &list(&[b"a", b"b"]), b"x");
+    put(&mut engine, EntryKind::Append, FLAG_LIST, 5, b"list", &list(&[b"c"]), b"yy");
     let to = engine.trim_point(p, b"list", 1).expect("is there").expect("two are left");
-    let trim = put(&mut engine, Kind::Trim, 0, 6, b"list", &to.encode(), b"zzz");
+    let trim = put(&mut engine, EntryKind::Trim, 0, 6, b"list", &to.encode(), b"zzz");
     for round in 0..2 {
         let units = |engine: &mut Store, key| engine.inspect(p, key).expect("reads").map(|i| i.units);
         assert_eq!(engine.lookup_whole(p, b"bytes").expect("reads").as_deref(), Some(&b"value+more"[..]));
@@ -100,7 +100,7 @@ fn bytes_that_can_be_no_trailer_are_part_of_the_record() {
 fn only_the_parts_that_hold_the_units_asked_for_are_named() {
     let (mut engine, p) = open(&SimulatedDisk::new(1));
     for at in 1..=5 {
-        engine.write(p, Kind::Append, FLAG_LIST, at, b"k", &list(&[b"x", b"y"])).expect("is accepted");
+        engine.write(p, EntryKind::Append, FLAG_LIST, at, b"k", &list(&[b"x", b"y"])).expect("is accepted");
     }
     let of = |engine: &mut Store, units| {
         let found = engine.parts_of(p, b"k", units).expect("reads");
@@ -110,10 +110,10 @@ fn only_the_parts_that_hold_the_units_asked_for_are_named() {
     assert_eq!(of(&mut engine, 3..5), (vec![2, 3], 1));
     assert_eq!(of(&mut engine, 9..99), (vec![5], 1));
     let to = engine.trim_point(p, b"k", 3).expect("is there").expect("some are left");
-    engine.write(p, Kind::Trim, 0, 6, b"k", &to.encode()).expect("is accepted");
+    engine.write(p, EntryKind::Trim, 0, 6, b"k", &to.encode()).expect("is accepted");
     assert_eq!(of(&mut engine, 0..1), (vec![2], 1));
     assert_eq!(of(&mut engine, 1..2), (vec![3], 0));
-    engine.write(p, Kind::Put, FLAG_LIST, 7, b"k", &list(&[b"x", b"y"])).expect("is accepted");
+    engine.write(p, EntryKind::Put, FLAG_LIST, 7, b"k", &list(&[b"x", b"y"])).expect("is accepted");
     assert_eq!(of(&mut engine, 1..2), (vec![7], 1));
 }
 
@@ -123,14 +123,14 @@ fn the_state_in_a_checkpoint_and_the_entries_behind_it_are_found_again() {
     let (mut engine, p) = open(&disk);
     engine.hold_state_in_log(p).expect("is open");
     for at in 1..=100u64 {
-        engine.write(p, Kind::Put, 0, at, b"k", &[0; 300]).expect("is accepted");
+        engine.write(p, EntryKind::Put, 0, at, b"k", &[0; 300]).expect("is accepted");
     }
     engine.sync().expect("syncs");
     checkpoint(&mut engine, p, b"as of 100");
     for at in 101..=150u64 {
-        engine.write(p, Kind::Put, 0, at, b"k", &[0; 300]).expect("is accepted");
+        engine.write(p, EntryKind::Put, 0, at, b"k", &[0; 300]).expect("is accepted");
     }
-    let next = Meta { kind: Kind::Mark, flags: 0, epoch: 1, index: 151, timestamp: 151 };
+    let next = Meta { kind: EntryKind::Mark, flags: 0, epoch: 1, index: 151, timestamp: 151 };
     engine.append(p, &next, b"", b"not committed").expect("is accepted");
     assert_eq!(indexes_after(&mut engine, p, 148), [149, 150, 151]);
     engine.sync().expect("syncs");
@@ -144,20 +144,20 @@ fn the_state_in_a_checkpoint_and_the_entries_behind_it_are_found_again() {
 }
 
 #[test]
-fn the_older_checkpoint_brings_its_own_state_when_the_newest_has_rotted() {
+fn the_older_checkpoint_brings_its_own_state_when_the_newest_is_corrupt() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, p) = open(&disk);
     engine.hold_state_in_log(p).expect("is open");
     for round in 1..=2u64 {
         for at in 0..50 {
-            engine.write(p, Kind::Put, 0, 50 * round + at, b"k", &[0; 300]).expect("is accepted");
+            engine.write(p, EntryKind::Put, 0, 50 * round + at, b"k", &[0; 300]).expect("is accepted");
         }
         engine.sync().expect("syncs");
         checkpoint(&mut engine, p, format!("round {round}").as_bytes());
     }
     engine.compact(p).expect("compacts");
     drop(engine);
-    disk.rot_at(&format!("p-{:016x}/{:016x}.ckp", 1, 100), 90, 0xFF).expect("is there");
+    disk.corrupt_at(&format!("p-{:016x}/{:016x}.ckp", 1, 100), 90, 0xFF).expect("is there");
     let options = EngineOptions { checkpoints_begin_alone: false, ..EngineOptions::default() };
     let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
     assert_eq!(engine.recovered_extra(p), Ok(Some((50, b"round 1".to_vec()))));
@@ -171,7 +171,7 @@ fn a_dead_entry_that_holds_state_stays_until_every_kept_checkpoint_covers_it() {
     engine.hold_state_in_log(p).expect("is open");
     let overwrite = |engine: &mut Store, from: u64| {
         for at in from..from + 200 {
-            engine.write(p, Kind::Put, 0, at, b"k", &[0; 300]).expect("is accepted");
+            engine.write(p, EntryKind::Put, 0, at, b"k", &[0; 300]).expect("is accepted");
         }
         engine.sync().expect("syncs");
     };
@@ -180,7 +180,7 @@ fn a_dead_entry_that_holds_state_stays_until_every_kept_checkpoint_covers_it() {
     assert_eq!(indexes_after(&mut engine, p, 0).len(), 200, "no checkpoint covers them");
     checkpoint(&mut engine, p, b"1");
     engine.compact(p).expect("compacts");
-    assert_eq!(indexes_after(&mut engine, p, 0).len(), 200, "one checkpoint may rot");
+    assert_eq!(indexes_after(&mut engine, p, 0).len(), 200, "one checkpoint may become corrupt");
     overwrite(&mut engine, 201);
     checkpoint(&mut engine, p, b"2");
     engine.compact(p).expect("compacts");
@@ -198,7 +198,7 @@ fn a_checkpoint_is_due_once_enough_log_has_come_and_none_is_being_written() {
     assert_eq!(engine.checkpoint_is_due(p), Ok(false));
     let large = vec![0; 1 << 20];
     for at in 1..=257 {
-        engine.write(p, Kind::Put, 0, at, b"k", &large).expect("is accepted");
+        engine.write(p, EntryKind::Put, 0, at, b"k", &large).expect("is accepted");
     }
     assert_eq!(engine.checkpoint_is_due(p), Ok(true));
     engine.checkpoint_begin(p, b"x").expect("begins");
@@ -214,15 +214,15 @@ fn entries_before_a_torn_tail_are_found_though_the_checkpoint_knew_of_later_ones
     for steps in 0..12 {
         let disk = SimulatedDisk::new(steps);
         let (mut engine, p) = open(&disk);
-        engine.write(p, Kind::Put, 0, 1, b"k", b"one").expect("is accepted");
-        engine.write(p, Kind::Append, 0, 2, b"k", b"two").expect("is accepted");
+        engine.write(p, EntryKind::Put, 0, 1, b"k", b"one").expect("is accepted");
+        engine.write(p, EntryKind::Append, 0, 2, b"k", b"two").expect("is accepted");
         engine.sync().expect("syncs");
         engine.checkpoint_begin(p, b"").expect("begins");
         // Appended while it is being written, not committed, and lost.
         for ms in 0..steps {
             engine.maintain(ms).expect("goes on");
         }
-        let later = Meta { kind: Kind::Mark, flags: 0, epoch: 1, index: 3, timestamp: 3 };
+        let later = Meta { kind: EntryKind::Mark, flags: 0, epoch: 1, index: 3, timestamp: 3 };
         engine.append(p, &later, b"", &[0; 300]).expect("is accepted");
         for _ in 0..30 {
             engine.maintain(steps).expect("goes on");

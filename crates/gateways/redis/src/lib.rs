@@ -1,8 +1,8 @@
 //! Redis commands whose keys live in several partitions, each done as one transaction of a client.
 //!
 //! An instance executes by itself what has its keys in one partition. What has not comes here: it is executed over records that
-//! are fetched as it asks for them ([`zerohop_resp::Gathered`]), and what it changes is committed if all that was fetched is
-//! still so; else it begins anew. What changes nothing is confirmed to have been so at one moment.
+//! are fetched as it asks for them ([`zerohop_resp::GatheredRecords`]), and what it changes is committed if all that was fetched is
+//! still so; else it begins again. What changes nothing is confirmed to have been so at one moment.
 
 mod limits;
 mod records;
@@ -13,24 +13,24 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc;
-use zerohop_client::{Client, Error, Keyspace, Options};
+use zerohop_client::{Client, ClientOptions, Error, Keyspace};
 
 use crate::limits::UNDER_WAY_MAX;
 
 /// Takes the reply of a unit.
-pub type Tell = Box<dyn FnOnce(Vec<u8>) + Send>;
+pub type ReplySink = Box<dyn FnOnce(Vec<u8>) + Send>;
 
 /// A thread that does such commands, for as long as this lives.
 #[derive(Clone, Debug)]
 pub struct Spans {
-    units: mpsc::Sender<Ask>,
+    units: mpsc::Sender<CrossPartitionUnit>,
 }
 
 /// A unit to be executed.
-struct Ask {
+struct CrossPartitionUnit {
     keyspace: String,
     unit: Vec<u8>,
-    tell: Tell,
+    tell: ReplySink,
 }
 
 /// There are too many under way: nothing of the unit is done.
@@ -50,7 +50,7 @@ impl Spans {
     ///
     /// # Errors
     /// The system's.
-    pub fn start(endpoints: Vec<String>, options: Options) -> io::Result<Spans> {
+    pub fn start(endpoints: Vec<String>, options: ClientOptions) -> io::Result<Spans> {
         let (units, asked) = mpsc::channel(UNDER_WAY_MAX);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new()
@@ -64,15 +64,17 @@ impl Spans {
     ///
     /// # Errors
     /// [`NoRoom`]; `tell` is not called then.
-    pub fn take(&self, keyspace: &str, unit: Vec<u8>, tell: Tell) -> Result<(), NoRoom> {
-        self.units.try_send(Ask { keyspace: keyspace.to_owned(), unit, tell }).map_err(|_| NoRoom)
+    pub fn take(&self, keyspace: &str, unit: Vec<u8>, tell: ReplySink) -> Result<(), NoRoom> {
+        self.units
+            .try_send(CrossPartitionUnit { keyspace: keyspace.to_owned(), unit, tell })
+            .map_err(|_| NoRoom)
     }
 }
 
 /// The cluster, as soon as it is reached, and its keyspaces by name.
 struct Cluster {
     endpoints: Vec<String>,
-    options: Options,
+    options: ClientOptions,
     client: tokio::sync::Mutex<Option<Client>>,
     keyspaces: Mutex<BTreeMap<String, Keyspace>>,
 }
@@ -109,11 +111,15 @@ impl Cluster {
     }
 }
 
-async fn serve(mut asked: mpsc::Receiver<Ask>, endpoints: Vec<String>, options: Options) {
+async fn serve(
+    mut asked: mpsc::Receiver<CrossPartitionUnit>,
+    endpoints: Vec<String>,
+    options: ClientOptions,
+) {
     let (client, keyspaces) = (tokio::sync::Mutex::new(None), Mutex::new(BTreeMap::new()));
     let cluster = Arc::new(Cluster { endpoints, options, client, keyspaces });
     let room = Arc::new(tokio::sync::Semaphore::new(UNDER_WAY_MAX));
-    while let Some(Ask { keyspace, unit, tell }) = asked.recv().await {
+    while let Some(CrossPartitionUnit { keyspace, unit, tell }) = asked.recv().await {
         // Never closed.
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         let cluster = Arc::clone(&cluster);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use zerohop_client::{Error, Expiry, Keyspace, Range, Record, Transaction};
-use zerohop_resp::{Change, Contents, Deadline, Found, Info};
+use zerohop_resp::{Deadline, FoundRecord, GatheredChange, GatheredContents, Info};
 
 use crate::limits::FETCHES_MAX;
 
@@ -15,7 +15,7 @@ pub(crate) async fn fetch(
     transaction: &Transaction,
     keyspace: &Keyspace,
     wants: BTreeMap<Vec<u8>, bool>,
-) -> Result<Vec<(Vec<u8>, Found)>, Error> {
+) -> Result<Vec<(Vec<u8>, FoundRecord)>, Error> {
     let room = Arc::new(Semaphore::new(FETCHES_MAX));
     let mut fetches = JoinSet::new();
     let count = wants.len();
@@ -40,13 +40,13 @@ async fn read(
     keyspace: &Keyspace,
     key: &[u8],
     looks: bool,
-) -> Result<Found, Error> {
+) -> Result<FoundRecord, Error> {
     // No record has it, as any single command says; the partition refuses to look.
     if key.is_empty() {
-        return Ok(Found { info: None, contents: None });
+        return Ok(FoundRecord { info: None, contents: None });
     }
     let Some(info) = transaction.read(keyspace.inspect(key)).await? else {
-        return Ok(Found { info: None, contents: None });
+        return Ok(FoundRecord { info: None, contents: None });
     };
     let info = Info {
         record: info.record,
@@ -55,12 +55,12 @@ async fn read(
         deadline_ms: info.expires_at_ms,
     };
     if !looks {
-        return Ok(Found { info: Some(info), contents: None });
+        return Ok(FoundRecord { info: Some(info), contents: None });
     }
     let contents = match transaction.read(keyspace.lookup(key)).await? {
         // It would have another version, which the transaction has told.
         None => return Err(Error::Unexpected),
-        Some(Record::Bytes { bytes, .. }) => Contents::Bytes(bytes.to_vec()),
+        Some(Record::Bytes { bytes, .. }) => GatheredContents::Bytes(bytes.to_vec()),
         Some(Record::List { values, .. }) => {
             let mut all: Vec<Vec<u8>> = values.iter().map(|value| value.to_vec()).collect();
             while (all.len() as u64) < info.length {
@@ -72,21 +72,21 @@ async fn read(
                     _ => return Err(Error::Unexpected),
                 }
             }
-            Contents::List(all)
+            GatheredContents::List(all)
         }
     };
-    Ok(Found { info: Some(info), contents: Some(contents) })
+    Ok(FoundRecord { info: Some(info), contents: Some(contents) })
 }
 
 /// Has the commit do these changes.
 pub(crate) fn write(
     transaction: &Transaction,
     keyspace: &Keyspace,
-    changes: &[(Vec<u8>, Change)],
+    changes: &[(Vec<u8>, GatheredChange)],
 ) -> Result<(), Error> {
     for (key, change) in changes {
         match change {
-            Change::Put(bytes, deadline) => {
+            GatheredChange::Put(bytes, deadline) => {
                 let expiry = match deadline {
                     Deadline::Never => Expiry::Never,
                     Deadline::AtMs(at) => Expiry::AtMs(*at),
@@ -94,17 +94,17 @@ pub(crate) fn write(
                 };
                 transaction.write(keyspace.insert_until(key, bytes, expiry)).map(drop)?;
             }
-            Change::Extend(bytes) => transaction.write(keyspace.extend(key, bytes)).map(drop)?,
-            Change::Append(values) => {
+            GatheredChange::Extend(bytes) => transaction.write(keyspace.extend(key, bytes)).map(drop)?,
+            GatheredChange::Append(values) => {
                 let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
                 transaction.write(keyspace.append(key, &values)).map(drop)?;
             }
-            Change::Trim(keep) => {
+            GatheredChange::Trim(keep) => {
                 let range = Range { start: keep.start as i64, stop: keep.end.max(keep.start) as i64 };
                 transaction.write(keyspace.trim(key, range)).map(drop)?;
             }
-            Change::Remove => transaction.write(keyspace.remove(key)).map(drop)?,
-            Change::Expire(at) => {
+            GatheredChange::Remove => transaction.write(keyspace.remove(key)).map(drop)?,
+            GatheredChange::Expire(at) => {
                 let expiry = at.map_or(Expiry::Never, Expiry::AtMs);
                 transaction.write(keyspace.expire(key, expiry)).map(drop)?;
             }

@@ -8,7 +8,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use zerohop_client::{AbortReason, Client, Error, Failure, Keyspace, Reason, Transaction};
-use zerohop_resp::{Gathered, Scratch, Shares, Step, Unit, error_reply, failure_reply};
+use zerohop_resp::{GatherStep, GatheredRecords, Scratch, Shares, Unit, error_reply, failure_reply};
 
 use crate::Cluster;
 use crate::records::{fetch, write};
@@ -78,7 +78,7 @@ async fn run(client: &Client, keyspace: &Keyspace, unit: &[u8]) -> Result<Vec<u8
 /// Executes it over what is there now, and leaves the commit to the caller, or ends the transaction where there is nothing to be
 /// committed.
 async fn attempt(transaction: Transaction, keyspace: &Keyspace, unit: &[u8]) -> Result<Vec<u8>, Error> {
-    let (mut gathered, mut scratch) = (Gathered::default(), Scratch::default());
+    let (mut gathered, mut scratch) = (GatheredRecords::default(), Scratch::default());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
     let mut has_read = false;
@@ -88,7 +88,7 @@ async fn attempt(transaction: Transaction, keyspace: &Keyspace, unit: &[u8]) -> 
         let Ok(unit) = Unit::decode(unit) else { return Err(Error::Unexpected) };
         let step = gathered.execute(&unit, now_ms, &mut scratch, &mut reply);
         match step {
-            Step::Wants(wants) => {
+            GatherStep::Wants(wants) => {
                 has_read = true;
                 for (key, found) in fetch(&transaction, keyspace, wants).await? {
                     if let Err(too_much) = gathered.note(key, found) {
@@ -98,7 +98,7 @@ async fn attempt(transaction: Transaction, keyspace: &Keyspace, unit: &[u8]) -> 
                     }
                 }
             }
-            Step::Done(changes) => {
+            GatherStep::Done(changes) => {
                 if changes.is_empty() && !has_read {
                     transaction.abort();
                 } else {
@@ -106,7 +106,7 @@ async fn attempt(transaction: Transaction, keyspace: &Keyspace, unit: &[u8]) -> 
                 }
                 return Ok(reply);
             }
-            Step::Failed => {
+            GatherStep::Failed => {
                 transaction.abort();
                 return Ok(reply);
             }

@@ -40,7 +40,7 @@ pub struct FilesDisk {
     sync_threads: Option<SyncThreads>,
     /// Whom an awaited sync wakes.
     waker: Option<Waker>,
-    begun: BTreeMap<u64, Begun>,
+    begun: BTreeMap<u64, BegunFileSync>,
     next_ticket: u64,
     /// Files that zeros are being written to, and up to where.
     zeroing: BTreeMap<u64, (u64, u64)>,
@@ -51,7 +51,7 @@ pub struct FilesDisk {
 }
 
 #[derive(Debug)]
-struct Begun {
+struct BegunFileSync {
     path: String,
     file: u64,
     /// The changes of the file that the sync covers.
@@ -172,8 +172,13 @@ impl FilesDisk {
     ) -> DiskResult<SyncTicket> {
         let (key, file) = self.files.get(file, "sync_begin")?;
         file.check_sound()?;
-        let begun =
-            Begun { path: file.path.clone(), file: key, changes: file.changes, folders: names, result: None };
+        let begun = BegunFileSync {
+            path: file.path.clone(),
+            file: key,
+            changes: file.changes,
+            folders: names,
+            result: None,
+        };
         let not_begun = |reason: String| {
             Err(DiskError::Failed { path: begun.path.clone(), operation: "sync_begin", reason })
         };

@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use zerohop_engine::disk::names::{NameChange, Named, Names};
+use zerohop_engine::disk::names::{DiskNames, NameChange, NameTarget};
 use zerohop_engine::disk::path::join;
 use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 
@@ -28,9 +28,9 @@ pub const HELD_BYTES_MAX: u64 = 1 << 30;
 #[derive(Debug)]
 pub struct HoldUnsyncedDisk {
     real: FilesDisk,
-    names: Names,
+    names: DiskNames,
     /// By the numbers that `names` gives. A removed file stays until its removal is durable.
-    files: BTreeMap<u64, Held>,
+    files: BTreeMap<u64, UnsyncedFile>,
     open: BTreeMap<FileId, u64>,
     begun: BTreeSet<SyncTicket>,
     next_id: u64,
@@ -39,15 +39,15 @@ pub struct HoldUnsyncedDisk {
 
 /// One file: the first `base` bytes of what was synced, then the tail.
 #[derive(Debug)]
-struct Held {
-    synced: Synced,
+struct UnsyncedFile {
+    synced: SyncedPart,
     base: u64,
     tail: Vec<u8>,
 }
 
 /// What was synced of a file, and how long it is.
 #[derive(Debug)]
-enum Synced {
+enum SyncedPart {
     /// In a real file.
     Real { id: FileId, bytes: u64 },
     /// In memory, as the file's name is not durable.
@@ -62,7 +62,7 @@ impl HoldUnsyncedDisk {
     pub fn open(root: &Path) -> Result<Self, OpenDiskError> {
         let mut disk = HoldUnsyncedDisk {
             real: FilesDisk::open(root)?,
-            names: Names::default(),
+            names: DiskNames::default(),
             files: BTreeMap::new(),
             open: BTreeMap::new(),
             begun: BTreeSet::new(),
@@ -84,14 +84,14 @@ impl HoldUnsyncedDisk {
             } else {
                 let file = self.names.create(&path)?;
                 let id = self.real.open(&path, OpenMode::Existing)?;
-                let synced = Synced::Real { id, bytes: entry.bytes };
-                self.files.insert(file, Held { synced, base: entry.bytes, tail: Vec::new() });
+                let synced = SyncedPart::Real { id, bytes: entry.bytes };
+                self.files.insert(file, UnsyncedFile { synced, base: entry.bytes, tail: Vec::new() });
             }
         }
         Ok(())
     }
 
-    fn held(&mut self, id: FileId, operation: &'static str) -> DiskResult<&mut Held> {
+    fn held(&mut self, id: FileId, operation: &'static str) -> DiskResult<&mut UnsyncedFile> {
         let file = self.open.get(&id).and_then(|number| self.files.get_mut(number));
         file.ok_or_else(|| DiskError::not_open(id, operation))
     }
@@ -136,14 +136,14 @@ impl HoldUnsyncedDisk {
     fn create_real(&mut self, path: &str, file: u64) -> DiskResult<()> {
         let id = self.real.open(path, OpenMode::Create)?;
         let Some(held) = self.files.get_mut(&file) else { return Ok(()) };
-        let Synced::Nameless(image) = &held.synced else { return Ok(()) };
+        let SyncedPart::Nameless(image) = &held.synced else { return Ok(()) };
         let bytes = image.len() as u64;
         if let Err(error) = self.real.append(id, image).and_then(|()| self.real.sync(id)) {
             // So that the call can be repeated.
             self.real.remove(path)?;
             return Err(error);
         }
-        held.synced = Synced::Real { id, bytes };
+        held.synced = SyncedPart::Real { id, bytes };
         self.held_bytes -= bytes;
         Ok(())
     }
@@ -156,8 +156,8 @@ impl Disk for HoldUnsyncedDisk {
             OpenMode::Create => {
                 check_not_lock(path, "open")?;
                 let file = self.names.create(path)?;
-                let synced = Synced::Nameless(Vec::new());
-                self.files.insert(file, Held { synced, base: 0, tail: Vec::new() });
+                let synced = SyncedPart::Nameless(Vec::new());
+                self.files.insert(file, UnsyncedFile { synced, base: 0, tail: Vec::new() });
                 file
             }
         };
@@ -199,8 +199,8 @@ impl Disk for HoldUnsyncedDisk {
         }
         match &held.synced {
             _ if base.is_empty() => {}
-            Synced::Nameless(image) => base.copy_from_slice(&image[offset as usize..][..base.len()]),
-            Synced::Real { id, .. } => {
+            SyncedPart::Nameless(image) => base.copy_from_slice(&image[offset as usize..][..base.len()]),
+            SyncedPart::Real { id, .. } => {
                 let id = *id;
                 self.real.read_at(id, offset, base)?;
             }
@@ -264,8 +264,8 @@ impl Disk for HoldUnsyncedDisk {
     fn list(&mut self, dir: &str) -> DiskResult<Vec<DirEntry>> {
         let entries = self.names.list(dir)?.map(|(name, named)| {
             let (bytes, is_dir) = match named {
-                Named::File(file) => (self.files.get(&file).map_or(0, Held::bytes), false),
-                Named::Folder(_) => (0, true),
+                NameTarget::File(file) => (self.files.get(&file).map_or(0, UnsyncedFile::bytes), false),
+                NameTarget::Folder(_) => (0, true),
             };
             DirEntry { name: name.to_owned(), bytes, is_dir }
         });
@@ -297,15 +297,15 @@ impl Disk for HoldUnsyncedDisk {
     }
 }
 
-impl Held {
+impl UnsyncedFile {
     fn bytes(&self) -> u64 {
         self.base + self.tail.len() as u64
     }
 
     fn bytes_in_memory(&self) -> u64 {
         let image = match &self.synced {
-            Synced::Real { .. } => 0,
-            Synced::Nameless(image) => image.len(),
+            SyncedPart::Real { .. } => 0,
+            SyncedPart::Nameless(image) => image.len(),
         };
         (image + self.tail.len()) as u64
     }
@@ -314,13 +314,13 @@ impl Held {
     /// there, and the call may be repeated.
     fn sync(&mut self, real: &mut FilesDisk) -> DiskResult<()> {
         match &mut self.synced {
-            Synced::Nameless(image) => {
+            SyncedPart::Nameless(image) => {
                 image.truncate(self.base as usize);
                 image.append(&mut self.tail);
                 self.base = image.len() as u64;
                 Ok(())
             }
-            Synced::Real { id, bytes } => {
+            SyncedPart::Real { id, bytes } => {
                 if self.base < *bytes {
                     real.truncate(*id, self.base)?;
                     *bytes = self.base;

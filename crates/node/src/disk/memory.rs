@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use zerohop_engine::disk::names::{Named, Names};
+use zerohop_engine::disk::names::{DiskNames, NameTarget};
 use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 
 use super::SYNCS_BEGUN_MAX;
@@ -13,7 +13,7 @@ pub const MEMORY_DISK_BYTES_MAX: u64 = 64 << 20;
 /// Files in memory.
 #[derive(Debug, Default)]
 pub struct MemoryDisk {
-    names: Names,
+    names: DiskNames,
     /// By the numbers that `names` gives.
     files: BTreeMap<u64, Vec<u8>>,
     open: BTreeMap<FileId, u64>,
@@ -147,8 +147,10 @@ impl Disk for MemoryDisk {
     fn list(&mut self, dir: &str) -> DiskResult<Vec<DirEntry>> {
         let entries = self.names.list(dir)?.map(|(name, named)| {
             let (bytes, is_dir) = match named {
-                Named::File(file) => (self.files.get(&file).map_or(0, |bytes| bytes.len() as u64), false),
-                Named::Folder(_) => (0, true),
+                NameTarget::File(file) => {
+                    (self.files.get(&file).map_or(0, |bytes| bytes.len() as u64), false)
+                }
+                NameTarget::Folder(_) => (0, true),
             };
             DirEntry { name: name.to_owned(), bytes, is_dir }
         });

@@ -3,12 +3,12 @@
 /// A growing array of slots; a key is the index of a slot and how often that slot was taken before.
 #[derive(Debug)]
 pub(super) struct Slots<T> {
-    slots: Vec<Slot<T>>,
+    slots: Vec<DiskSlot<T>>,
     free: Vec<u32>,
 }
 
 #[derive(Debug)]
-struct Slot<T> {
+struct DiskSlot<T> {
     taken_before: u32,
     value: Option<T>,
 }
@@ -20,7 +20,7 @@ impl<T> Slots<T> {
 
     pub(super) fn insert(&mut self, value: T) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { taken_before: 0, value: None });
+            self.slots.push(DiskSlot { taken_before: 0, value: None });
             u32::try_from(self.slots.len() - 1).expect("fewer than four billion values at a time")
         });
         let slot = &mut self.slots[index as usize];

@@ -36,7 +36,7 @@ const ZEROS_AT_ONCE: usize = 64 << 10;
 
 /// What the threads are given.
 #[derive(Debug)]
-enum Job {
+enum SyncJob {
     /// Sync a file, then the folders that hold its name; then wake whoever waits for it.
     Sync { ticket: u64, file: Arc<OwnedFd>, folders: Vec<OwnedFd>, waker: Option<Waker> },
     /// Write zeros behind the end of a file. By a descriptor of its own: what becomes of other bytes is told to theirs.
@@ -52,20 +52,20 @@ struct Uncache {
     bytes: NonZero<u64>,
 }
 
-impl Job {
+impl SyncJob {
     /// The descriptor that no other job may be carried out on at the same time.
     fn descriptor(&self) -> Option<RawFd> {
         match self {
-            Job::Sync { file, .. } => Some(file.as_raw_fd()),
-            Job::Zero { .. } | Job::Close(_) => None,
+            SyncJob::Sync { file, .. } => Some(file.as_raw_fd()),
+            SyncJob::Zero { .. } | SyncJob::Close(_) => None,
         }
     }
 }
 
 /// What waits for the threads.
 #[derive(Debug, Default)]
-struct Queue {
-    jobs: VecDeque<Job>,
+struct SyncQueue {
+    jobs: VecDeque<SyncJob>,
     hints: VecDeque<Uncache>,
     /// Descriptors that are being synced.
     under_way: Vec<RawFd>,
@@ -73,10 +73,10 @@ struct Queue {
     is_closed: bool,
 }
 
-impl Queue {
+impl SyncQueue {
     /// The first job that may be carried out now.
-    fn take(&mut self) -> Option<Job> {
-        let is_free = |job: &Job| job.descriptor().is_none_or(|one| !self.under_way.contains(&one));
+    fn take(&mut self) -> Option<SyncJob> {
+        let is_free = |job: &SyncJob| job.descriptor().is_none_or(|one| !self.under_way.contains(&one));
         let at = self.jobs.iter().position(is_free)?;
         let job = self.jobs.remove(at)?;
         self.under_way.extend(job.descriptor());
@@ -85,9 +85,9 @@ impl Queue {
 
     /// Has a job that waits carried out before the others.
     fn hurry(&mut self, ticket: u64) {
-        let is_it = |job: &Job| match job {
-            Job::Sync { ticket: own, .. } | Job::Zero { ticket: own, .. } => *own == ticket,
-            Job::Close(_) => false,
+        let is_it = |job: &SyncJob| match job {
+            SyncJob::Sync { ticket: own, .. } | SyncJob::Zero { ticket: own, .. } => *own == ticket,
+            SyncJob::Close(_) => false,
         };
         if let Some(job) = self.jobs.iter().position(is_it).and_then(|at| self.jobs.remove(at)) {
             self.jobs.push_front(job);
@@ -97,19 +97,19 @@ impl Queue {
 
 /// The queue, and how the threads are woken.
 #[derive(Debug, Default)]
-struct Shared {
-    queue: Mutex<Queue>,
+struct SyncShared {
+    queue: Mutex<SyncQueue>,
     has_come: Condvar,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+impl SyncShared {
+    fn lock(&self) -> MutexGuard<'_, SyncQueue> {
         // Nothing is done under the lock that could leave the queue half changed.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next job, waited for; `None` when there will be none.
-    fn next(&self) -> Option<Job> {
+    fn next(&self) -> Option<SyncJob> {
         let mut queue = self.lock();
         loop {
             if let Some(job) = queue.take() {
@@ -127,7 +127,7 @@ impl Shared {
     fn work(&self, done: &SyncSender<(u64, Result<()>)>) {
         while let Some(job) = self.next() {
             match job {
-                Job::Sync { ticket, file, folders, waker } => {
+                SyncJob::Sync { ticket, file, folders, waker } => {
                     let synced = retry_on_intr(|| fdatasync(&*file));
                     let result = folders
                         .iter()
@@ -149,12 +149,12 @@ impl Shared {
                         waker.wake();
                     }
                 }
-                Job::Zero { ticket, file, from, bytes } => {
+                SyncJob::Zero { ticket, file, from, bytes } => {
                     if done.send((ticket, write_zeros(&file, from, bytes))).is_err() {
                         return;
                     }
                 }
-                Job::Close(descriptor) => drop(descriptor),
+                SyncJob::Close(descriptor) => drop(descriptor),
             }
             let hints = std::mem::take(&mut self.lock().hints);
             // What is not dropped does no harm.
@@ -171,7 +171,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Running threads; dropping it waits for what they were given.
 #[derive(Debug)]
 pub(super) struct SyncThreads {
-    shared: Arc<Shared>,
+    shared: Arc<SyncShared>,
     done: Receiver<(u64, Result<()>)>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -203,10 +203,10 @@ impl SyncThreads {
         waker: Option<Waker>,
     ) -> Result<()> {
         let is_awaited = waker.is_some();
-        self.push(Job::Sync { ticket, file, folders, waker }, is_awaited)
+        self.push(SyncJob::Sync { ticket, file, folders, waker }, is_awaited)
     }
 
-    fn push(&self, job: Job, is_first: bool) -> Result<()> {
+    fn push(&self, job: SyncJob, is_first: bool) -> Result<()> {
         if self.has_died() {
             return Err(Errno::PIPE);
         }
@@ -223,7 +223,7 @@ impl SyncThreads {
 
     /// Has zeros written and synced.
     pub(super) fn zero(&self, ticket: u64, file: OwnedFd, from: u64, bytes: u64) -> Result<()> {
-        self.push(Job::Zero { ticket, file, from, bytes }, false)
+        self.push(SyncJob::Zero { ticket, file, from, bytes }, false)
     }
 
     /// Has a sync that somebody waits for carried out before those that nobody does. Syncs may be carried out in any
@@ -236,7 +236,7 @@ impl SyncThreads {
     pub(super) fn close(&self, descriptor: OwnedFd) {
         let has_room = self.shared.lock().jobs.len() < SYNCS_BEGUN_MAX + CLOSES_MAX;
         if has_room {
-            self.push(Job::Close(descriptor), false).ok();
+            self.push(SyncJob::Close(descriptor), false).ok();
         }
     }
 
@@ -299,21 +299,21 @@ mod tests {
         Arc::new(rustix::fs::open(".", OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap())
     }
 
-    fn sync(ticket: u64, file: &Arc<OwnedFd>) -> Job {
-        Job::Sync { ticket, file: Arc::clone(file), folders: Vec::new(), waker: None }
+    fn sync(ticket: u64, file: &Arc<OwnedFd>) -> SyncJob {
+        SyncJob::Sync { ticket, file: Arc::clone(file), folders: Vec::new(), waker: None }
     }
 
-    fn ticket(job: Option<Job>) -> Option<u64> {
+    fn ticket(job: Option<SyncJob>) -> Option<u64> {
         match job? {
-            Job::Sync { ticket, .. } | Job::Zero { ticket, .. } => Some(ticket),
-            Job::Close(_) => None,
+            SyncJob::Sync { ticket, .. } | SyncJob::Zero { ticket, .. } => Some(ticket),
+            SyncJob::Close(_) => None,
         }
     }
 
     #[test]
     fn a_sync_that_somebody_waits_for_is_carried_out_before_those_that_nobody_does() {
         let jobs = (0..500).map(|ticket| sync(ticket, &opened())).collect();
-        let mut queue = Queue { jobs, ..Queue::default() };
+        let mut queue = SyncQueue { jobs, ..SyncQueue::default() };
         queue.hurry(400);
         queue.hurry(999);
         let mut next = || ticket(queue.take());
@@ -324,7 +324,7 @@ mod tests {
     fn two_syncs_of_one_descriptor_are_carried_out_one_after_the_other() {
         let (one, other) = (opened(), opened());
         let jobs = [sync(1, &one), sync(2, &one), sync(3, &other)];
-        let mut queue = Queue { jobs: jobs.into(), ..Queue::default() };
+        let mut queue = SyncQueue { jobs: jobs.into(), ..SyncQueue::default() };
         let mut next = |ended: &Arc<OwnedFd>| {
             queue.under_way.retain(|under_way| ended.as_raw_fd() != *under_way);
             ticket(queue.take())

@@ -6,8 +6,8 @@ use zerohop_engine::disk::Disk;
 use zerohop_engine::log::entry::HEAD_BYTES;
 use zerohop_engine::random::Random;
 use zerohop_engine::{
-    Body, Damage, Durability, Engine, EngineError, EngineOptions, FLAG_LIST, Handle, Kind, PartitionId,
-    PartitionOptions, Record, RecoveryReport,
+    Damage, Durability, Engine, EngineError, EngineOptions, EntryKind, FLAG_LIST, Handle, PartitionId,
+    PartitionOptions, RecordBody, RecoveryReport, StoredRecord,
 };
 use zerohop_wire::ids::Timestamp;
 
@@ -15,7 +15,7 @@ use super::error::StoreError;
 use super::limits::{KEYS_PER_STEP, RECORD_BYTES_MAX};
 use super::list;
 use super::report::StoreStats;
-use super::request::{Answer, Key, KeyValue, Operation, Outcome, Place};
+use super::request::{KeyValue, StoreAnswer, StoreKey, StoreOperation, StoreOutcome, WalkPosition};
 use super::tails::{Tail, Tails};
 
 /// The engine of some partitions, with what is remembered about them.
@@ -53,27 +53,27 @@ impl<D: Disk> Instance<D> {
     }
 
     /// Carries one operation out. A write may be answered once [`Instance::flush`] has returned well.
-    pub(super) fn execute(&mut self, operation: &Operation, at: Timestamp) -> Answer {
+    pub(super) fn execute(&mut self, operation: &StoreOperation, at: Timestamp) -> StoreAnswer {
         match operation {
-            Operation::Insert(record) => self.insert(record, at),
-            Operation::InsertMany(records) => {
+            StoreOperation::Insert(record) => self.insert(record, at),
+            StoreOperation::InsertMany(records) => {
                 records.iter().try_for_each(|record| self.insert(record, at).map(drop))?;
-                Ok(Outcome::Done)
+                Ok(StoreOutcome::Done)
             }
-            Operation::Append(record) => self.append(&record.key, 0, &record.value, at),
-            Operation::Push(record) => {
+            StoreOperation::Extend(record) => self.append(&record.key, 0, &record.value, at),
+            StoreOperation::Append(record) => {
                 self.append(&record.key, FLAG_LIST, &list::encode_one(&record.value), at)
             }
-            Operation::Remove(key) => self.remove(key, at),
-            Operation::Lookup(key) => self.read(key, false).map(Outcome::Found),
-            Operation::Values(key) => self.values(key),
-            Operation::Keys(place) => self.keys(*place),
-            Operation::Sync => self.sync(),
-            Operation::Stats => self.stats(),
-            Operation::Damage => self.damage(),
-            Operation::Close => Ok(Outcome::Done),
+            StoreOperation::Remove(key) => self.remove(key, at),
+            StoreOperation::Lookup(key) => self.read(key, false).map(StoreOutcome::Found),
+            StoreOperation::Values(key) => self.values(key),
+            StoreOperation::Keys(place) => self.keys(*place),
+            StoreOperation::Sync => self.sync(),
+            StoreOperation::Stats => self.stats(),
+            StoreOperation::Damage => self.damage(),
+            StoreOperation::Close => Ok(StoreOutcome::Done),
             #[cfg(test)]
-            Operation::Panic => panic!("a fault planted by a test"),
+            StoreOperation::Panic => panic!("a fault planted by a test"),
         }
     }
 
@@ -99,29 +99,29 @@ impl<D: Disk> Instance<D> {
         self.engine.close().map(drop)
     }
 
-    fn insert(&mut self, record: &KeyValue, at: Timestamp) -> Answer {
+    fn insert(&mut self, record: &KeyValue, at: Timestamp) -> StoreAnswer {
         let handle = self.handle(&record.key)?;
         self.tails.forget(&record.key.key);
-        self.engine.write(handle, Kind::Put, 0, at.get(), &record.key.key, &record.value)?;
-        Ok(Outcome::Done)
+        self.engine.write(handle, EntryKind::Put, 0, at.get(), &record.key.key, &record.value)?;
+        Ok(StoreOutcome::Done)
     }
 
-    fn remove(&mut self, key: &Key, at: Timestamp) -> Answer {
+    fn remove(&mut self, key: &StoreKey, at: Timestamp) -> StoreAnswer {
         let handle = self.handle(key)?;
         self.tails.forget(&key.key);
         let is_there = match self.engine.lookup(handle, &key.key) {
             Ok(record) => record.is_some(),
-            // What has rotted can be got rid of.
-            Err(EngineError::Rotten { .. }) => true,
+            // What is corrupt can be got rid of.
+            Err(EngineError::Corrupt { .. }) => true,
             Err(error) => return Err(error.into()),
         };
         if is_there {
-            self.engine.write(handle, Kind::Remove, 0, at.get(), &key.key, &[])?;
+            self.engine.write(handle, EntryKind::Remove, 0, at.get(), &key.key, &[])?;
         }
-        Ok(Outcome::Removed(is_there))
+        Ok(StoreOutcome::Removed(is_there))
     }
 
-    fn append(&mut self, key: &Key, flags: u8, payload: &[u8], at: Timestamp) -> Answer {
+    fn append(&mut self, key: &StoreKey, flags: u8, payload: &[u8], at: Timestamp) -> StoreAnswer {
         let handle = self.handle(key)?;
         let is_list = flags & FLAG_LIST != 0;
         let known = match self.tails.get(&key.key) {
@@ -140,55 +140,55 @@ impl<D: Disk> Instance<D> {
             return Err(StoreError::RecordTooLong { bytes });
         }
         self.tails.forget(&key.key);
-        self.engine.write(handle, Kind::Append, flags, at.get(), &key.key, payload)?;
+        self.engine.write(handle, EntryKind::Append, flags, at.get(), &key.key, payload)?;
         self.tails.remember(&key.key, Tail { is_list, bytes });
-        Ok(Outcome::Done)
+        Ok(StoreOutcome::Done)
     }
 
-    fn read(&mut self, key: &Key, wants_list: bool) -> Result<Option<Vec<u8>>, StoreError> {
+    fn read(&mut self, key: &StoreKey, wants_list: bool) -> Result<Option<Vec<u8>>, StoreError> {
         let handle = self.handle(key)?;
         let Some(record) = self.engine.lookup(handle, &key.key)? else { return Ok(None) };
         if record.is_list != wants_list {
             return Err(StoreError::WrongType { is_list: record.is_list });
         }
-        if let (Body::Whole(payload), false) = (&record.body, wants_list) {
+        if let (RecordBody::Whole(payload), false) = (&record.body, wants_list) {
             return Ok(Some(payload.to_vec()));
         }
         Ok(self.engine.lookup_whole(handle, &key.key)?)
     }
 
-    fn values(&mut self, key: &Key) -> Answer {
-        let Some(bytes) = self.read(key, true)? else { return Ok(Outcome::Values(None)) };
-        let values = list::decode(&bytes).ok_or_else(|| EngineError::Rotten {
+    fn values(&mut self, key: &StoreKey) -> StoreAnswer {
+        let Some(bytes) = self.read(key, true)? else { return Ok(StoreOutcome::Values(None)) };
+        let values = list::decode(&bytes).ok_or_else(|| EngineError::Corrupt {
             partition: PartitionId(key.partition.into()),
             place: "a list whose entries hold no values (written by another program?)".to_owned(),
         })?;
-        Ok(Outcome::Values(Some(values)))
+        Ok(StoreOutcome::Values(Some(values)))
     }
 
-    fn keys(&mut self, from: Place) -> Answer {
-        let mut place = Place { partition: from.partition.max(self.partitions.start), ..from };
+    fn keys(&mut self, from: WalkPosition) -> StoreAnswer {
+        let mut place = WalkPosition { partition: from.partition.max(self.partitions.start), ..from };
         let mut keys = Vec::new();
         while let Some(&handle) = self.at(place.partition).and_then(|at| self.handles.get(at)) {
             let (page, next) = self.engine.scan(handle, place.cursor)?;
             keys.extend(page);
             place = match next {
-                Some(cursor) => Place { cursor, ..place },
-                None => Place { partition: place.partition + 1, cursor: 0 },
+                Some(cursor) => WalkPosition { cursor, ..place },
+                None => WalkPosition { partition: place.partition + 1, cursor: 0 },
             };
             if keys.len() >= KEYS_PER_STEP {
-                return Ok(Outcome::Keys { keys, next: Some(place) });
+                return Ok(StoreOutcome::Keys { keys, next: Some(place) });
             }
         }
-        Ok(Outcome::Keys { keys, next: None })
+        Ok(StoreOutcome::Keys { keys, next: None })
     }
 
-    fn sync(&mut self) -> Answer {
+    fn sync(&mut self) -> StoreAnswer {
         self.engine.sync().map_err(StoreError::NotDurable)?;
-        Ok(Outcome::Done)
+        Ok(StoreOutcome::Done)
     }
 
-    fn stats(&mut self) -> Answer {
+    fn stats(&mut self) -> StoreAnswer {
         let engine = self.engine.stats();
         let mut stats = StoreStats {
             instances: 1,
@@ -200,18 +200,18 @@ impl<D: Disk> Instance<D> {
         for &handle in &self.handles {
             stats.add_partition(&self.engine.partition_stats(handle)?);
         }
-        Ok(Outcome::Stats(stats))
+        Ok(StoreOutcome::Stats(stats))
     }
 
-    fn damage(&mut self) -> Answer {
+    fn damage(&mut self) -> StoreAnswer {
         let mut damage = self.journal_damage.clone();
         for &handle in &self.handles {
             damage.extend_from_slice(self.engine.damage(handle)?);
         }
-        Ok(Outcome::Damage(damage))
+        Ok(StoreOutcome::Damage(damage))
     }
 
-    fn handle(&self, key: &Key) -> Result<Handle, EngineError> {
+    fn handle(&self, key: &StoreKey) -> Result<Handle, EngineError> {
         if key.key.is_empty() {
             return Err(EngineError::KeyLength { bytes: 0 });
         }
@@ -226,10 +226,10 @@ impl<D: Disk> Instance<D> {
     }
 }
 
-fn tail_of(key: &[u8], record: &Record<'_>) -> Tail {
+fn tail_of(key: &[u8], record: &StoredRecord<'_>) -> Tail {
     let bytes = match &record.body {
-        Body::Whole(payload) => entry_bytes(key, payload.len()),
-        Body::Parts(parts) => parts.parts.iter().map(|part| u64::from(part.entry_bytes)).sum(),
+        RecordBody::Whole(payload) => entry_bytes(key, payload.len()),
+        RecordBody::Parts(parts) => parts.parts.iter().map(|part| u64::from(part.entry_bytes)).sum(),
     };
     Tail { is_list: record.is_list, bytes }
 }
@@ -240,7 +240,7 @@ fn entry_bytes(key: &[u8], payload_bytes: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use zerohop_engine::disk::simulated::{Operation as DiskOperation, SimulatedDisk};
+    use zerohop_engine::disk::simulated::{DiskOperation, SimulatedDisk};
 
     use super::*;
 
@@ -249,8 +249,8 @@ mod tests {
         Instance::open(disk.clone(), options, durability, 4..8, 1).unwrap().0
     }
 
-    fn key(key: &str) -> Key {
-        Key { partition: 5, key: key.into() }
+    fn key(key: &str) -> StoreKey {
+        StoreKey { partition: 5, key: key.into() }
     }
 
     fn record(name: &str, value: &[u8]) -> KeyValue {
@@ -267,9 +267,9 @@ mod tests {
     fn what_was_flushed_survives_a_crash_and_what_was_not_may_be_gone() {
         let disk = SimulatedDisk::new(1);
         let mut instance = open(&disk, Durability::Sync);
-        instance.execute(&Operation::Insert(record("a", b"flushed")), AT).unwrap();
+        instance.execute(&StoreOperation::Insert(record("a", b"flushed")), AT).unwrap();
         instance.flush().unwrap();
-        instance.execute(&Operation::Insert(record("b", b"not flushed")), AT).unwrap();
+        instance.execute(&StoreOperation::Insert(record("b", b"not flushed")), AT).unwrap();
         drop(instance);
         disk.crash();
         let mut instance = open(&disk, Durability::Sync);
@@ -280,16 +280,16 @@ mod tests {
     #[test]
     fn an_append_to_the_wrong_type_or_beyond_the_bound_changes_nothing() {
         let mut instance = open(&SimulatedDisk::new(1), Durability::DEFAULT);
-        instance.execute(&Operation::Insert(record("bytes", b"1")), AT).unwrap();
-        instance.execute(&Operation::Push(record("list", b"1")), AT).unwrap();
+        instance.execute(&StoreOperation::Insert(record("bytes", b"1")), AT).unwrap();
+        instance.execute(&StoreOperation::Append(record("list", b"1")), AT).unwrap();
         for _ in 0..2 {
-            let push = instance.execute(&Operation::Push(record("bytes", b"2")), AT).unwrap_err();
+            let push = instance.execute(&StoreOperation::Append(record("bytes", b"2")), AT).unwrap_err();
             assert_eq!(push, StoreError::WrongType { is_list: false });
-            let append = instance.execute(&Operation::Append(record("list", b"2")), AT).unwrap_err();
+            let append = instance.execute(&StoreOperation::Extend(record("list", b"2")), AT).unwrap_err();
             assert_eq!(append, StoreError::WrongType { is_list: true });
         }
         instance.tails.remember(b"bytes", Tail { is_list: false, bytes: RECORD_BYTES_MAX });
-        let error = instance.execute(&Operation::Append(record("bytes", b"2")), AT).unwrap_err();
+        let error = instance.execute(&StoreOperation::Extend(record("bytes", b"2")), AT).unwrap_err();
         assert!(matches!(error, StoreError::RecordTooLong { .. }), "{error}");
         assert_eq!(found(&mut instance, "bytes").unwrap(), b"1");
     }
@@ -298,26 +298,26 @@ mod tests {
     fn what_is_remembered_of_a_record_is_what_reading_it_tells() {
         let mut instance = open(&SimulatedDisk::new(1), Durability::DEFAULT);
         for n in 0..5 {
-            instance.execute(&Operation::Append(record("k", &[n; 100])), AT).unwrap();
+            instance.execute(&StoreOperation::Extend(record("k", &[n; 100])), AT).unwrap();
             let remembered = instance.tails.get(b"k").unwrap();
             let handle = instance.handle(&key("k")).unwrap();
             let read = instance.engine.lookup(handle, b"k").unwrap().unwrap();
             assert_eq!(remembered, tail_of(b"k", &read));
         }
-        instance.execute(&Operation::Remove(key("k")), AT).unwrap();
-        instance.execute(&Operation::Push(record("k", b"now a list")), AT).unwrap();
+        instance.execute(&StoreOperation::Remove(key("k")), AT).unwrap();
+        instance.execute(&StoreOperation::Append(record("k", b"now a list")), AT).unwrap();
     }
 
     #[test]
     fn a_failed_sync_in_the_background_is_told() {
         let disk = SimulatedDisk::new(1);
         let mut instance = open(&disk, Durability::DEFAULT);
-        instance.execute(&Operation::Insert(record("a", b"1")), AT).unwrap();
+        instance.execute(&StoreOperation::Insert(record("a", b"1")), AT).unwrap();
         disk.fail_nth(DiskOperation::Append, 1);
         for now_ms in [0, 1000, 2000, 3000] {
             instance.maintain(now_ms);
         }
-        let Ok(Outcome::Stats(stats)) = instance.stats() else { panic!("stats are given") };
+        let Ok(StoreOutcome::Stats(stats)) = instance.stats() else { panic!("stats are given") };
         assert_eq!(stats.trouble.len(), 1, "{stats:?}");
     }
 
@@ -325,8 +325,8 @@ mod tests {
     fn a_partition_of_another_instance_is_refused() {
         let mut instance = open(&SimulatedDisk::new(1), Durability::DEFAULT);
         for partition in [0, 3, 8, u32::MAX] {
-            let key = Key { partition, key: b"k".to_vec() };
-            let error = instance.execute(&Operation::Lookup(key), AT).unwrap_err();
+            let key = StoreKey { partition, key: b"k".to_vec() };
+            let error = instance.execute(&StoreOperation::Lookup(key), AT).unwrap_err();
             assert_eq!(error, StoreError::Engine(EngineError::UnknownPartition));
         }
     }

@@ -6,7 +6,7 @@
 //! | 4 | | values: 4 bytes of length each, then as many bytes |
 //!
 //! Little-endian. The number stands in front because the engine counts a list's values by it
-//! ([`zerohop_engine::Kind::Append`]); it leaves it out when it puts a list together.
+//! ([`zerohop_engine::EntryKind::Append`]); it leaves it out when it puts a list together.
 
 /// Bytes that a payload takes beside the values themselves.
 pub(super) const fn overhead_bytes(values: usize) -> usize {

@@ -8,8 +8,8 @@ use super::limits::{WAITING_BYTES_MAX, WAITING_REQUESTS_MAX};
 
 /// The queue. One thread takes, any number put.
 #[derive(Debug)]
-pub(super) struct Mailbox<T> {
-    state: Mutex<State<T>>,
+pub(super) struct WorkerMailbox<T> {
+    state: Mutex<MailboxState<T>>,
     /// Something was put, or it has ended.
     arrived: Condvar,
     /// Something was taken, or it has ended.
@@ -17,15 +17,15 @@ pub(super) struct Mailbox<T> {
 }
 
 #[derive(Debug)]
-struct State<T> {
+struct MailboxState<T> {
     waiting: Vec<T>,
     bytes: usize,
-    end: Option<End>,
+    end: Option<MailboxEnd>,
 }
 
 /// Why nothing is taken from a mailbox any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum MailboxEnd {
     /// Its worker closed in order.
     Closed,
     /// Its worker came to a bad end.
@@ -34,30 +34,30 @@ pub(super) enum End {
 
 /// Why something was not put.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum NotPut {
+pub(super) enum PutError {
     /// No room came up in time.
     Full,
     /// Nobody takes any more.
-    Ended(End),
+    Ended(MailboxEnd),
 }
 
-impl<T> Mailbox<T> {
+impl<T> WorkerMailbox<T> {
     pub(super) fn new() -> Self {
-        let state = State { waiting: Vec::new(), bytes: 0, end: None };
-        Mailbox { state: Mutex::new(state), arrived: Condvar::new(), room: Condvar::new() }
+        let state = MailboxState { waiting: Vec::new(), bytes: 0, end: None };
+        WorkerMailbox { state: Mutex::new(state), arrived: Condvar::new(), room: Condvar::new() }
     }
 
     /// Puts something that holds so many bytes; waits for room if it must.
-    pub(super) fn put(&self, item: T, bytes: usize, wait: Duration) -> Result<(), NotPut> {
+    pub(super) fn put(&self, item: T, bytes: usize, wait: Duration) -> Result<(), PutError> {
         let state = self.lock();
         let waited =
             self.room.wait_timeout_while(state, wait, |state| state.end.is_none() && !state.has_room(bytes));
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if let Some(end) = &state.end {
-            return Err(NotPut::Ended(end.clone()));
+            return Err(PutError::Ended(end.clone()));
         }
         if !state.has_room(bytes) {
-            return Err(NotPut::Full);
+            return Err(PutError::Full);
         }
         state.waiting.push(item);
         state.bytes += bytes;
@@ -83,7 +83,7 @@ impl<T> Mailbox<T> {
     }
 
     /// Ends it: who waits for room is told, and what still waits is dropped. The first reason stays.
-    pub(super) fn end(&self, end: End) {
+    pub(super) fn end(&self, end: MailboxEnd) {
         let mut state = self.lock();
         state.end.get_or_insert(end);
         let dropped = std::mem::take(&mut state.waiting);
@@ -93,18 +93,18 @@ impl<T> Mailbox<T> {
     }
 
     /// Why it has ended; waits for that for a while.
-    pub(super) fn wait_for_end(&self, wait: Duration) -> Option<End> {
+    pub(super) fn wait_for_end(&self, wait: Duration) -> Option<MailboxEnd> {
         let waited = self.room.wait_timeout_while(self.lock(), wait, |state| state.end.is_none());
         waited.unwrap_or_else(PoisonError::into_inner).0.end.clone()
     }
 
     /// No code that runs under the lock can leave the state half changed, so a poisoned one is as good.
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+    fn lock(&self) -> MutexGuard<'_, MailboxState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T> State<T> {
+impl<T> MailboxState<T> {
     fn has_room(&self, bytes: usize) -> bool {
         self.waiting.is_empty()
             || self.waiting.len() < WAITING_REQUESTS_MAX && self.bytes + bytes <= WAITING_BYTES_MAX
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn all_that_waits_is_taken_at_once_and_in_order() {
-        let mailbox = Mailbox::new();
+        let mailbox = WorkerMailbox::new();
         (0..3).for_each(|n| mailbox.put(n, 1, SHORT).unwrap());
         let mut taken = Vec::new();
         mailbox.take(&mut taken, LONG);
@@ -130,19 +130,19 @@ mod tests {
 
     #[test]
     fn it_is_bounded_by_number_and_by_bytes() {
-        let mailbox = Mailbox::new();
+        let mailbox = WorkerMailbox::new();
         (0..WAITING_REQUESTS_MAX).for_each(|n| mailbox.put(n, 1, SHORT).unwrap());
-        assert_eq!(mailbox.put(0, 1, SHORT), Err(NotPut::Full));
-        let mailbox = Mailbox::new();
+        assert_eq!(mailbox.put(0, 1, SHORT), Err(PutError::Full));
+        let mailbox = WorkerMailbox::new();
         mailbox.put(0, 2 * WAITING_BYTES_MAX, SHORT).unwrap();
-        assert_eq!(mailbox.put(0, 1, SHORT), Err(NotPut::Full), "one that is too large waits alone");
+        assert_eq!(mailbox.put(0, 1, SHORT), Err(PutError::Full), "one that is too large waits alone");
         mailbox.take(&mut Vec::new(), SHORT);
         mailbox.put(0, WAITING_BYTES_MAX, SHORT).unwrap();
     }
 
     #[test]
     fn who_waits_for_room_gets_it_when_the_worker_takes() {
-        let mailbox = Mailbox::new();
+        let mailbox = WorkerMailbox::new();
         mailbox.put(0, WAITING_BYTES_MAX, SHORT).unwrap();
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| mailbox.put(1, 1, LONG));
@@ -156,16 +156,16 @@ mod tests {
 
     #[test]
     fn its_end_reaches_those_who_wait_for_room_and_those_who_come_later() {
-        let mailbox = Mailbox::new();
+        let mailbox = WorkerMailbox::new();
         mailbox.put(0, WAITING_BYTES_MAX, SHORT).unwrap();
-        let fault = End::Fault("a fault".to_owned());
+        let fault = MailboxEnd::Fault("a fault".to_owned());
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| mailbox.put(1, 1, LONG));
             mailbox.end(fault.clone());
-            assert_eq!(waiting.join().unwrap(), Err(NotPut::Ended(fault.clone())));
+            assert_eq!(waiting.join().unwrap(), Err(PutError::Ended(fault.clone())));
         });
-        mailbox.end(End::Closed);
-        assert_eq!(mailbox.put(1, 1, LONG), Err(NotPut::Ended(fault.clone())));
+        mailbox.end(MailboxEnd::Closed);
+        assert_eq!(mailbox.put(1, 1, LONG), Err(PutError::Ended(fault.clone())));
         assert_eq!(mailbox.wait_for_end(LONG), Some(fault));
     }
 }

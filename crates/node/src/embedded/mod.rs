@@ -32,15 +32,15 @@ use std::sync::Arc;
 use zerohop_engine::Damage;
 
 pub use self::error::StoreError;
-pub use self::keys::Keys;
+pub use self::keys::StoreKeys;
 pub use self::options::StoreOptions;
 pub use self::report::{Recovery, StoreStats};
 pub(crate) use self::settings::SETTINGS_FILE;
 pub use zerohop_engine::Durability;
 
 use self::limits::{ANSWER_WAIT, BULK_WAIT, GROUP_BYTES_MAX, GROUP_RECORDS_MAX, VALUE_BYTES_MAX};
-use self::open::Shared;
-use self::request::{Key, KeyValue, Operation, Outcome};
+use self::open::StoreShared;
+use self::request::{KeyValue, StoreKey, StoreOperation, StoreOutcome};
 
 /// A store in a folder of this machine, open in this process. Clones are the same store; it may be used from any
 /// number of threads, and is closed by [`EmbeddedStore::close`] or when the last clone is dropped.
@@ -50,7 +50,7 @@ use self::request::{Key, KeyValue, Operation, Outcome};
 /// [`StoreOptions::durability`].
 #[derive(Clone, Debug)]
 pub struct EmbeddedStore {
-    shared: Arc<Shared>,
+    shared: Arc<StoreShared>,
 }
 
 impl EmbeddedStore {
@@ -69,7 +69,7 @@ impl EmbeddedStore {
     /// As [`EmbeddedStore::open`]; also [`StoreError::Settings`] if the store is there with another number of
     /// partitions or instances than asked for.
     pub fn open_with(root: impl AsRef<Path>, options: &StoreOptions) -> Result<Self, StoreError> {
-        Ok(EmbeddedStore { shared: Arc::new(Shared::open(root.as_ref(), options)?) })
+        Ok(EmbeddedStore { shared: Arc::new(StoreShared::open(root.as_ref(), options)?) })
     }
 
     /// Stores bytes under a key, in place of whatever was there.
@@ -78,7 +78,7 @@ impl EmbeddedStore {
     /// [`StoreError::ValueTooLong`]; a key that is empty or above 64 KiB; a full or failing disk; a stuck worker.
     pub fn insert(&self, key: impl AsRef<[u8]>, value: impl Into<Vec<u8>>) -> Result<(), StoreError> {
         let record = self.key_value(key.as_ref(), value.into())?;
-        self.call(record.key.partition, Operation::Insert(record)).map(drop)
+        self.call(record.key.partition, StoreOperation::Insert(record)).map(drop)
     }
 
     /// Stores many records, sent to the workers side by side. Of records with the same key the last one stays. Not
@@ -91,7 +91,8 @@ impl EmbeddedStore {
         K: AsRef<[u8]>,
         V: Into<Vec<u8>>,
     {
-        let mut groups: Vec<Group> = (0..self.shared.settings.instances).map(Group::new).collect();
+        let mut groups: Vec<RecordGroup> =
+            (0..self.shared.settings.instances).map(RecordGroup::new).collect();
         let mut count = 0;
         for (key, value) in records {
             let record = self.key_value(key.as_ref(), value.into())?;
@@ -107,11 +108,11 @@ impl EmbeddedStore {
     /// The bytes under a key; `None` if there is no such record.
     ///
     /// # Errors
-    /// [`StoreError::WrongType`] of a list; bytes that have rotted on disk are an error and never returned.
+    /// [`StoreError::WrongType`] of a list; bytes that are corrupt on disk are an error and never returned.
     pub fn lookup(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, StoreError> {
         let key = self.key(key.as_ref());
-        match self.call(key.partition, Operation::Lookup(key))? {
-            Outcome::Found(value) => Ok(value),
+        match self.call(key.partition, StoreOperation::Lookup(key))? {
+            StoreOutcome::Found(value) => Ok(value),
             other => unreachable!("a lookup is answered with a value, not {other:?}"),
         }
     }
@@ -122,8 +123,8 @@ impl EmbeddedStore {
     /// As [`EmbeddedStore::insert`].
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool, StoreError> {
         let key = self.key(key.as_ref());
-        match self.call(key.partition, Operation::Remove(key))? {
-            Outcome::Removed(was_there) => Ok(was_there),
+        match self.call(key.partition, StoreOperation::Remove(key))? {
+            StoreOutcome::Removed(was_there) => Ok(was_there),
             other => unreachable!("a removal says whether it was there, not {other:?}"),
         }
     }
@@ -132,18 +133,18 @@ impl EmbeddedStore {
     ///
     /// # Errors
     /// As [`EmbeddedStore::insert`]; [`StoreError::WrongType`] of a list; [`StoreError::RecordTooLong`].
-    pub fn append(&self, key: impl AsRef<[u8]>, bytes: impl Into<Vec<u8>>) -> Result<(), StoreError> {
+    pub fn extend(&self, key: impl AsRef<[u8]>, bytes: impl Into<Vec<u8>>) -> Result<(), StoreError> {
         let record = self.key_value(key.as_ref(), bytes.into())?;
-        self.call(record.key.partition, Operation::Append(record)).map(drop)
+        self.call(record.key.partition, StoreOperation::Extend(record)).map(drop)
     }
 
     /// Adds a value at the end of a list, which is made if it is not there. What is there is not rewritten.
     ///
     /// # Errors
     /// As [`EmbeddedStore::insert`]; [`StoreError::WrongType`] of a bytes record; [`StoreError::RecordTooLong`].
-    pub fn push(&self, key: impl AsRef<[u8]>, value: impl Into<Vec<u8>>) -> Result<(), StoreError> {
+    pub fn append(&self, key: impl AsRef<[u8]>, value: impl Into<Vec<u8>>) -> Result<(), StoreError> {
         let record = self.key_value(key.as_ref(), value.into())?;
-        self.call(record.key.partition, Operation::Push(record)).map(drop)
+        self.call(record.key.partition, StoreOperation::Append(record)).map(drop)
     }
 
     /// The values of a list, in the order in which they were pushed; `None` if there is no such record.
@@ -152,16 +153,16 @@ impl EmbeddedStore {
     /// As [`EmbeddedStore::lookup`], with [`StoreError::WrongType`] of a bytes record.
     pub fn values(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<Vec<u8>>>, StoreError> {
         let key = self.key(key.as_ref());
-        match self.call(key.partition, Operation::Values(key))? {
-            Outcome::Values(values) => Ok(values),
+        match self.call(key.partition, StoreOperation::Values(key))? {
+            StoreOutcome::Values(values) => Ok(values),
             other => unreachable!("a list is answered with values, not {other:?}"),
         }
     }
 
-    /// Walks over all keys, in no order. See [`Keys`] for what is promised while others write.
+    /// Walks over all keys, in no order. See [`StoreKeys`] for what is promised while others write.
     #[must_use]
-    pub fn keys(&self) -> Keys {
-        Keys::new(self.clone())
+    pub fn keys(&self) -> StoreKeys {
+        StoreKeys::new(self.clone())
     }
 
     /// Makes everything that was answered so far survive a crash of the machine, whatever the durability (except
@@ -170,7 +171,7 @@ impl EmbeddedStore {
     /// # Errors
     /// [`StoreError::NotDurable`] if the disk fails.
     pub fn sync(&self) -> Result<(), StoreError> {
-        self.shared.ask_all(|| Operation::Sync, BULK_WAIT).map(drop)
+        self.shared.ask_all(|| StoreOperation::Sync, BULK_WAIT).map(drop)
     }
 
     /// How the store stands.
@@ -179,22 +180,22 @@ impl EmbeddedStore {
     /// Those of a worker that has ended or is stuck.
     pub fn stats(&self) -> Result<StoreStats, StoreError> {
         let mut sum = StoreStats::default();
-        for outcome in self.shared.ask_all(|| Operation::Stats, ANSWER_WAIT)? {
-            if let Outcome::Stats(stats) = outcome {
+        for outcome in self.shared.ask_all(|| StoreOperation::Stats, ANSWER_WAIT)? {
+            if let StoreOutcome::Stats(stats) = outcome {
                 sum.add(stats);
             }
         }
         Ok(sum)
     }
 
-    /// What is known to be rotten or missing on disk, found when the store was opened or since.
+    /// What is known to be corrupt or missing on disk, found when the store was opened or since.
     ///
     /// # Errors
     /// As [`EmbeddedStore::stats`].
     pub fn damage(&self) -> Result<Vec<Damage>, StoreError> {
         let mut all = Vec::new();
-        for outcome in self.shared.ask_all(|| Operation::Damage, ANSWER_WAIT)? {
-            if let Outcome::Damage(damage) = outcome {
+        for outcome in self.shared.ask_all(|| StoreOperation::Damage, ANSWER_WAIT)? {
+            if let StoreOutcome::Damage(damage) = outcome {
                 all.extend(damage);
             }
         }
@@ -223,12 +224,12 @@ impl EmbeddedStore {
         self.shared.close()
     }
 
-    fn call(&self, partition: u32, operation: Operation) -> Result<Outcome, StoreError> {
+    fn call(&self, partition: u32, operation: StoreOperation) -> Result<StoreOutcome, StoreError> {
         self.shared.ask(self.shared.settings.instance_of(partition), operation, ANSWER_WAIT)
     }
 
-    fn key(&self, key: &[u8]) -> Key {
-        Key { partition: self.shared.settings.partition_of(key), key: key.to_vec() }
+    fn key(&self, key: &[u8]) -> StoreKey {
+        StoreKey { partition: self.shared.settings.partition_of(key), key: key.to_vec() }
     }
 
     fn key_value(&self, key: &[u8], value: Vec<u8>) -> Result<KeyValue, StoreError> {
@@ -240,19 +241,19 @@ impl EmbeddedStore {
 }
 
 /// Records on their way to one instance: at most one request under way, the next one filling up.
-struct Group {
+struct RecordGroup {
     instance: u16,
     records: Vec<KeyValue>,
     bytes: usize,
-    under_way: Option<open::Pending>,
+    under_way: Option<open::PendingRequest>,
 }
 
-impl Group {
+impl RecordGroup {
     fn new(instance: u16) -> Self {
-        Group { instance, records: Vec::new(), bytes: 0, under_way: None }
+        RecordGroup { instance, records: Vec::new(), bytes: 0, under_way: None }
     }
 
-    fn add(&mut self, record: KeyValue, shared: &Shared) -> Result<(), StoreError> {
+    fn add(&mut self, record: KeyValue, shared: &StoreShared) -> Result<(), StoreError> {
         self.bytes += record.bytes();
         self.records.push(record);
         if self.records.len() >= GROUP_RECORDS_MAX || self.bytes >= GROUP_BYTES_MAX {
@@ -261,17 +262,17 @@ impl Group {
         Ok(())
     }
 
-    fn send(&mut self, shared: &Shared) -> Result<(), StoreError> {
+    fn send(&mut self, shared: &StoreShared) -> Result<(), StoreError> {
         self.settle(shared)?;
         if !self.records.is_empty() {
-            let operation = Operation::InsertMany(std::mem::take(&mut self.records));
+            let operation = StoreOperation::InsertMany(std::mem::take(&mut self.records));
             self.bytes = 0;
             self.under_way = Some(shared.begin(self.instance, operation)?);
         }
         Ok(())
     }
 
-    fn settle(&mut self, shared: &Shared) -> Result<(), StoreError> {
+    fn settle(&mut self, shared: &StoreShared) -> Result<(), StoreError> {
         match self.under_way.take() {
             Some(pending) => shared.finish(pending, ANSWER_WAIT).map(drop),
             None => Ok(()),

@@ -12,11 +12,11 @@ use zerohop_engine::{EngineOptions, RecoveryReport};
 use super::error::StoreError;
 use super::instance::Instance;
 use super::limits::{ANSWER_WAIT, BULK_WAIT, END_WAIT, ROOM_WAIT};
-use super::mailbox::{End, Mailbox, NotPut};
+use super::mailbox::{MailboxEnd, PutError, WorkerMailbox};
 use super::options::StoreOptions;
 use super::report::Recovery;
-use super::request::{Answer, Operation, Outcome, Request};
-use super::settings::Settings;
+use super::request::{StoreAnswer, StoreOperation, StoreOutcome, StoreRequest};
+use super::settings::StoreSettings;
 use super::worker;
 use crate::clock::Stopwatch;
 use crate::descriptors::Descriptors;
@@ -24,18 +24,18 @@ use crate::disk::{FilesDisk, NodeDisk};
 
 /// What all clones of a store share.
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) settings: Settings,
+pub(super) struct StoreShared {
+    pub(super) settings: StoreSettings,
     pub(super) recovery: Recovery,
     pub(super) warning: Option<&'static str>,
     /// One for each instance, in order.
-    mailboxes: Vec<Arc<Mailbox<Request>>>,
+    mailboxes: Vec<Arc<WorkerMailbox<StoreRequest>>>,
     /// What is left to be closed: taken out by the first who closes.
-    running: Mutex<Option<Running>>,
+    running: Mutex<Option<RunningStore>>,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningStore {
     threads: Vec<JoinHandle<()>>,
     /// Has the lock of the store's folder. Let go last.
     folder: FilesDisk,
@@ -43,21 +43,21 @@ struct Running {
 
 /// A request under way.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingRequest {
     instance: u16,
-    answer: Receiver<Answer>,
+    answer: Receiver<StoreAnswer>,
 }
 
 /// What a worker says once its engine is open.
-type Opened = Result<(RecoveryReport, Option<&'static str>), StoreError>;
+type WorkerOpenResult = Result<(RecoveryReport, Option<&'static str>), StoreError>;
 
-impl Shared {
+impl StoreShared {
     pub(super) fn open(root: &Path, options: &StoreOptions) -> Result<Self, StoreError> {
         let stopwatch = Stopwatch::start();
-        Settings::check_folder(root)?;
+        StoreSettings::check_folder(root)?;
         let mut folder = FilesDisk::open(root)?;
-        let settings = Settings::load(&mut folder, root, options)?;
-        let mut shared = Shared {
+        let settings = StoreSettings::load(&mut folder, root, options)?;
+        let mut shared = StoreShared {
             settings,
             recovery: Recovery::default(),
             warning: None,
@@ -68,15 +68,15 @@ impl Shared {
         let mut opening = Vec::new();
         Descriptors::share_among(usize::from(settings.instances));
         for instance in 0..settings.instances {
-            let mailbox = Arc::new(Mailbox::new());
-            let job = Job { instance, root: root.to_owned(), settings, options: *options };
+            let mailbox = Arc::new(WorkerMailbox::new());
+            let job = WorkerJob { instance, root: root.to_owned(), settings, options: *options };
             let (opened, answer) = sync_channel(1);
             shared.mailboxes.push(mailbox.clone());
             opening.push(answer);
             threads.push(start(job, mailbox, opened)?);
         }
         // Should one of them fail, dropping `shared` closes the others.
-        shared.running = Mutex::new(Some(Running { threads, folder }));
+        shared.running = Mutex::new(Some(RunningStore { threads, folder }));
         for (instance, opened) in (0..).zip(opening) {
             let (report, warning) = opened.recv_timeout(BULK_WAIT).map_err(|error| match error {
                 RecvTimeoutError::Timeout => StoreError::NoAnswer { instance, waited: BULK_WAIT },
@@ -90,16 +90,16 @@ impl Shared {
     }
 
     /// Sends an operation to an instance and waits for its answer.
-    pub(super) fn ask(&self, instance: u16, operation: Operation, wait: Duration) -> Answer {
+    pub(super) fn ask(&self, instance: u16, operation: StoreOperation, wait: Duration) -> StoreAnswer {
         self.finish(self.begin(instance, operation)?, wait)
     }
 
     /// Sends an operation to every instance and waits for all answers.
     pub(super) fn ask_all(
         &self,
-        operation: impl Fn() -> Operation,
+        operation: impl Fn() -> StoreOperation,
         wait: Duration,
-    ) -> Result<Vec<Outcome>, StoreError> {
+    ) -> Result<Vec<StoreOutcome>, StoreError> {
         let pending = (0..self.settings.instances).map(|instance| self.begin(instance, operation()));
         let pending: Vec<_> = pending.collect();
         // Waits for all of them, also if one has failed.
@@ -107,19 +107,23 @@ impl Shared {
         answers.into_iter().collect()
     }
 
-    pub(super) fn begin(&self, instance: u16, operation: Operation) -> Result<Pending, StoreError> {
+    pub(super) fn begin(
+        &self,
+        instance: u16,
+        operation: StoreOperation,
+    ) -> Result<PendingRequest, StoreError> {
         let (reply, answer) = sync_channel(1);
         let bytes = operation.bytes();
         let mailbox = &self.mailboxes[usize::from(instance)];
-        match mailbox.put(Request { operation, reply }, bytes, ROOM_WAIT) {
-            Ok(()) => Ok(Pending { instance, answer }),
-            Err(NotPut::Full) => Err(StoreError::Busy { instance, waited: ROOM_WAIT }),
-            Err(NotPut::Ended(end)) => Err(ended(instance, end)),
+        match mailbox.put(StoreRequest { operation, reply }, bytes, ROOM_WAIT) {
+            Ok(()) => Ok(PendingRequest { instance, answer }),
+            Err(PutError::Full) => Err(StoreError::Busy { instance, waited: ROOM_WAIT }),
+            Err(PutError::Ended(end)) => Err(ended(instance, end)),
         }
     }
 
-    pub(super) fn finish(&self, pending: Pending, wait: Duration) -> Answer {
-        let Pending { instance, answer } = pending;
+    pub(super) fn finish(&self, pending: PendingRequest, wait: Duration) -> StoreAnswer {
+        let PendingRequest { instance, answer } = pending;
         match answer.recv_timeout(wait) {
             Ok(answer) => answer,
             Err(RecvTimeoutError::Timeout) => Err(StoreError::NoAnswer { instance, waited: wait }),
@@ -130,8 +134,8 @@ impl Shared {
     /// Closes every instance and lets go of the folder. Whoever comes second finds it done.
     pub(super) fn close(&self) -> Result<(), StoreError> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(Running { threads, folder }) = running else { return Ok(()) };
-        let closed = self.ask_all(|| Operation::Close, BULK_WAIT);
+        let Some(RunningStore { threads, folder }) = running else { return Ok(()) };
+        let closed = self.ask_all(|| StoreOperation::Close, BULK_WAIT);
         let mut is_stuck = false;
         for (mailbox, thread) in self.mailboxes.iter().zip(threads) {
             // A thread whose mailbox has ended is at its end too; one that is stuck is left behind, and keeps its
@@ -156,7 +160,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for StoreShared {
     fn drop(&mut self) {
         if let Err(error) = self.close() {
             // Nobody is left to be told otherwise; and if standard error is gone too, there is nothing left to do.
@@ -166,16 +170,16 @@ impl Drop for Shared {
 }
 
 /// What a worker thread is started with.
-struct Job {
+struct WorkerJob {
     instance: u16,
     root: PathBuf,
-    settings: Settings,
+    settings: StoreSettings,
     options: StoreOptions,
 }
 
-impl Job {
+impl WorkerJob {
     fn open(&self) -> Result<(Instance<NodeDisk>, RecoveryReport, Option<&'static str>), StoreError> {
-        let Job { instance, root, settings, options } = self;
+        let WorkerJob { instance, root, settings, options } = self;
         let disk = NodeDisk::open(&root.join(format!("instance-{instance:02}")))?;
         let warning = disk.warning();
         let engine_options = EngineOptions {
@@ -191,9 +195,9 @@ impl Job {
 
 /// Starts the thread of an instance, which first opens its engine and says how that went.
 fn start(
-    job: Job,
-    mailbox: Arc<Mailbox<Request>>,
-    opened: SyncSender<Opened>,
+    job: WorkerJob,
+    mailbox: Arc<WorkerMailbox<StoreRequest>>,
+    opened: SyncSender<WorkerOpenResult>,
 ) -> Result<JoinHandle<()>, StoreError> {
     let thread = Builder::new().name(format!("zerohop-{:02}", job.instance)).spawn(move || {
         // Ends the mailbox should opening panic: then nobody waits for this thread.
@@ -204,7 +208,7 @@ fn start(
                 worker::serve(instance, &mailbox);
             }
             Err(error) => {
-                mailbox.end(End::Closed);
+                mailbox.end(MailboxEnd::Closed);
                 drop(opened.try_send(Err(error)));
             }
         }
@@ -213,18 +217,18 @@ fn start(
     thread.map_err(|error| StoreError::System { operation: "starting a thread", reason: error.to_string() })
 }
 
-struct EndsMailbox(Arc<Mailbox<Request>>);
+struct EndsMailbox(Arc<WorkerMailbox<StoreRequest>>);
 
 impl Drop for EndsMailbox {
     fn drop(&mut self) {
-        self.0.end(End::Fault("a fault of the program while its data was opened".to_owned()));
+        self.0.end(MailboxEnd::Fault("a fault of the program while its data was opened".to_owned()));
     }
 }
 
-fn ended(instance: u16, end: End) -> StoreError {
+fn ended(instance: u16, end: MailboxEnd) -> StoreError {
     match end {
-        End::Closed => StoreError::Closed,
-        End::Fault(reason) => StoreError::Ended { instance, reason },
+        MailboxEnd::Closed => StoreError::Closed,
+        MailboxEnd::Fault(reason) => StoreError::Ended { instance, reason },
     }
 }
 

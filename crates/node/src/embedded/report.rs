@@ -62,7 +62,7 @@ pub struct Recovery {
     pub from_journal: u64,
     /// Bytes of torn tails that were cut off.
     pub torn_bytes: u64,
-    /// Things that are rotten or missing; the store's `damage` names them.
+    /// Things that are corrupt or missing; the store's `damage` names them.
     pub damage: u64,
 }
 

@@ -9,27 +9,27 @@ use super::report::StoreStats;
 
 /// An operation and where its answer goes.
 #[derive(Debug)]
-pub(super) struct Request {
-    pub(super) operation: Operation,
+pub(super) struct StoreRequest {
+    pub(super) operation: StoreOperation,
     /// Holds one answer, so that sending it never waits.
-    pub(super) reply: SyncSender<Answer>,
+    pub(super) reply: SyncSender<StoreAnswer>,
 }
 
 /// What a worker sends back.
-pub(super) type Answer = Result<Outcome, StoreError>;
+pub(super) type StoreAnswer = Result<StoreOutcome, StoreError>;
 
 /// One operation.
 #[derive(Debug)]
-pub(super) enum Operation {
+pub(super) enum StoreOperation {
     Insert(KeyValue),
     InsertMany(Vec<KeyValue>),
+    Extend(KeyValue),
     Append(KeyValue),
-    Push(KeyValue),
-    Remove(Key),
-    Lookup(Key),
-    Values(Key),
+    Remove(StoreKey),
+    Lookup(StoreKey),
+    Values(StoreKey),
     /// The keys of some pages of the index of this worker's partitions, from a place on.
-    Keys(Place),
+    Keys(WalkPosition),
     /// Everything so far survives a crash.
     Sync,
     Stats,
@@ -42,7 +42,7 @@ pub(super) enum Operation {
 
 /// A key, and the partition that holds it.
 #[derive(Debug)]
-pub(super) struct Key {
+pub(super) struct StoreKey {
     pub(super) partition: u32,
     pub(super) key: Vec<u8>,
 }
@@ -50,56 +50,60 @@ pub(super) struct Key {
 /// A key and what is stored under it.
 #[derive(Debug)]
 pub(super) struct KeyValue {
-    pub(super) key: Key,
+    pub(super) key: StoreKey,
     pub(super) value: Vec<u8>,
 }
 
 /// A place in the walk over one worker's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct WalkPosition {
     pub(super) partition: u32,
     pub(super) cursor: u32,
 }
 
 /// What became of an operation.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum StoreOutcome {
     Done,
     Removed(bool),
     Found(Option<Vec<u8>>),
     Values(Option<Vec<Vec<u8>>>),
-    Keys { keys: Vec<Vec<u8>>, next: Option<Place> },
+    Keys { keys: Vec<Vec<u8>>, next: Option<WalkPosition> },
     Stats(StoreStats),
     Damage(Vec<Damage>),
 }
 
-impl Operation {
+impl StoreOperation {
     /// Whether it must survive a crash before it is answered.
     pub(super) fn writes(&self) -> bool {
         match self {
-            Operation::Insert(_)
-            | Operation::InsertMany(_)
-            | Operation::Append(_)
-            | Operation::Push(_)
-            | Operation::Remove(_) => true,
-            Operation::Lookup(_)
-            | Operation::Values(_)
-            | Operation::Keys(_)
-            | Operation::Sync
-            | Operation::Stats
-            | Operation::Damage
-            | Operation::Close => false,
+            StoreOperation::Insert(_)
+            | StoreOperation::InsertMany(_)
+            | StoreOperation::Extend(_)
+            | StoreOperation::Append(_)
+            | StoreOperation::Remove(_) => true,
+            StoreOperation::Lookup(_)
+            | StoreOperation::Values(_)
+            | StoreOperation::Keys(_)
+            | StoreOperation::Sync
+            | StoreOperation::Stats
+            | StoreOperation::Damage
+            | StoreOperation::Close => false,
             #[cfg(test)]
-            Operation::Panic => false,
+            StoreOperation::Panic => false,
         }
     }
 
     /// Bytes of keys and values it carries.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Operation::Insert(record) | Operation::Append(record) | Operation::Push(record) => record.bytes(),
-            Operation::InsertMany(records) => records.iter().map(KeyValue::bytes).sum(),
-            Operation::Remove(key) | Operation::Lookup(key) | Operation::Values(key) => key.key.len(),
+            StoreOperation::Insert(record)
+            | StoreOperation::Extend(record)
+            | StoreOperation::Append(record) => record.bytes(),
+            StoreOperation::InsertMany(records) => records.iter().map(KeyValue::bytes).sum(),
+            StoreOperation::Remove(key) | StoreOperation::Lookup(key) | StoreOperation::Values(key) => {
+                key.key.len()
+            }
             _ => 0,
         }
     }
@@ -111,13 +115,13 @@ impl KeyValue {
     }
 }
 
-impl Outcome {
+impl StoreOutcome {
     /// Bytes of keys and values it carries.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Outcome::Found(Some(value)) => value.len(),
-            Outcome::Values(Some(values)) => values.iter().map(Vec::len).sum(),
-            Outcome::Keys { keys, .. } => keys.iter().map(Vec::len).sum(),
+            StoreOutcome::Found(Some(value)) => value.len(),
+            StoreOutcome::Values(Some(values)) => values.iter().map(Vec::len).sum(),
+            StoreOutcome::Keys { keys, .. } => keys.iter().map(Vec::len).sum(),
             _ => 0,
         }
     }

@@ -31,14 +31,14 @@ const FORMAT: &str = "1";
 
 /// The fixed settings of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Settings {
+pub(super) struct StoreSettings {
     pub(super) instances: u16,
     pub(super) partitions: PartitionCount,
     /// Of the hash that chooses a key's partition.
     pub(super) seed: u64,
 }
 
-impl Settings {
+impl StoreSettings {
     /// Refuses a folder that exists, holds something, and is no store. Touches nothing.
     pub(super) fn check_folder(root: &Path) -> Result<(), StoreError> {
         let Ok(entries) = std::fs::read_dir(root) else { return Ok(()) };
@@ -73,14 +73,14 @@ impl Settings {
         let names = disk.list("").map_err(zerohop_engine::EngineError::from)?;
         let path = root.join(SETTINGS_FILE);
         let Some(found) = names.iter().find(|name| name.name == SETTINGS_FILE) else {
-            let settings = Settings::new(options).map_err(|reason| wrong(root, reason))?;
+            let settings = StoreSettings::new(options).map_err(|reason| wrong(root, reason))?;
             let is_left = names.iter().any(|name| name.name == UNFINISHED_FILE);
             write(disk, is_left, settings.encode().as_bytes()).map_err(zerohop_engine::EngineError::from)?;
             return Ok(settings);
         };
         let text =
             read(disk, found.bytes.min(SETTINGS_BYTES_MAX)).map_err(zerohop_engine::EngineError::from)?;
-        let settings = Settings::decode(&text).map_err(|reason| wrong(&path, reason))?;
+        let settings = StoreSettings::decode(&text).map_err(|reason| wrong(&path, reason))?;
         settings.agrees_with(options).map_err(|reason| wrong(&path, reason))?;
         Ok(settings)
     }
@@ -109,11 +109,11 @@ impl Settings {
         let wanted = cores.min(usize::from(INSTANCES_DEFAULT_MAX)).min(partitions.get() as usize) as u16;
         let instances = options.instances.unwrap_or(wanted);
         check_instances(instances, partitions)?;
-        Ok(Settings { instances, partitions, seed: random_u64()? })
+        Ok(StoreSettings { instances, partitions, seed: random_u64()? })
     }
 
     fn encode(&self) -> String {
-        let Settings { instances, partitions, seed } = self;
+        let StoreSettings { instances, partitions, seed } = self;
         format!(
             "{FIRST_LINE_START}{FORMAT}\ninstances {instances}\npartitions {partitions}\nseed {seed:016x}\n"
         )
@@ -137,7 +137,7 @@ impl Settings {
         }
         let damaged = || {
             format!(
-                "the file is damaged: write its four lines anew (format, instances: the number of instance-NN \
+                "the file is damaged: write its four lines again (format, instances: the number of instance-NN \
                  folders, partitions, seed) from a copy; it says {text:?}"
             )
         };
@@ -148,7 +148,7 @@ impl Settings {
         let partitions: u32 = field(2, "partitions").and_then(|n| n.parse().ok()).ok_or_else(damaged)?;
         let partitions = PartitionCount::new(partitions).map_err(|_| damaged())?;
         let seed = field(3, "seed").and_then(|n| u64::from_str_radix(n, 16).ok()).ok_or_else(damaged)?;
-        let settings = Settings { instances, partitions, seed };
+        let settings = StoreSettings { instances, partitions, seed };
         if settings.encode() != text || check_instances(instances, partitions).is_err() {
             return Err(damaged());
         }
@@ -212,18 +212,18 @@ mod tests {
 
     #[test]
     fn what_format_1_says_is_read_for_ever() {
-        let settings = Settings::decode(OF_FORMAT_1).unwrap();
+        let settings = StoreSettings::decode(OF_FORMAT_1).unwrap();
         let partitions = PartitionCount::DEFAULT;
-        assert_eq!(settings, Settings { instances: 3, partitions, seed: 0x00c0_ffee_00c0_ffee });
+        assert_eq!(settings, StoreSettings { instances: 3, partitions, seed: 0x00c0_ffee_00c0_ffee });
         assert_eq!(settings.encode(), OF_FORMAT_1);
         assert_eq!(settings.partition_of(b"key"), 179, "a key's partition never changes");
     }
 
     #[test]
     fn every_other_text_is_refused_with_words() {
-        let newer = Settings::decode(&OF_FORMAT_1.replace("format 1", "format 2")).unwrap_err();
+        let newer = StoreSettings::decode(&OF_FORMAT_1.replace("format 1", "format 2")).unwrap_err();
         assert!(newer.contains("\"2\"") && newer.contains("use the zerohop that wrote it"), "{newer}");
-        assert!(Settings::decode("").unwrap_err().contains("name another folder"));
+        assert!(StoreSettings::decode("").unwrap_err().contains("name another folder"));
         for (from, to) in [
             ("instances 3", "instances 0"),
             ("instances 3", "instances 257"),
@@ -234,7 +234,7 @@ mod tests {
             ("ffee\n", "ffee"),
             ("ffee\n", "ffee\nmore\n"),
         ] {
-            let error = Settings::decode(&OF_FORMAT_1.replace(from, to)).unwrap_err();
+            let error = StoreSettings::decode(&OF_FORMAT_1.replace(from, to)).unwrap_err();
             assert!(error.contains("damaged"), "{to}: {error}");
         }
     }
@@ -243,7 +243,7 @@ mod tests {
     fn each_partition_belongs_to_the_one_instance_that_claims_it() {
         for (instances, partitions) in [(1, 1), (1, 256), (2, 256), (3, 256), (7, 8), (8, 8), (255, 65536)] {
             let partitions = PartitionCount::new(partitions).unwrap();
-            let settings = Settings { instances, partitions, seed: 0 };
+            let settings = StoreSettings { instances, partitions, seed: 0 };
             let mut next = 0;
             for instance in 0..instances {
                 let owned = settings.partitions_of(instance);

@@ -32,12 +32,12 @@ fn records_of_both_types_are_what_was_stored_also_after_opening_again() {
     for durability in [Durability::DEFAULT, Durability::Sync] {
         let store = EmbeddedStore::open_with(root.path(), &StoreOptions { durability, ..options() }).unwrap();
         store.insert("a", "one").unwrap();
-        store.append("a", " more").unwrap();
-        store.append("new", [1, 2]).unwrap();
+        store.extend("a", " more").unwrap();
+        store.extend("new", [1, 2]).unwrap();
         store.insert("empty", "").unwrap();
         store.remove("list").unwrap();
         for n in 0..100u8 {
-            store.push("list", [n; 3]).unwrap();
+            store.append("list", [n; 3]).unwrap();
         }
         store.insert("gone", "x").unwrap();
         assert!(store.remove("gone").unwrap());
@@ -94,7 +94,7 @@ fn what_is_too_long_is_refused_and_changes_nothing() {
     let error = store.insert("k", vec![8; VALUE_BYTES_MAX + 1]).unwrap_err();
     assert_eq!(error, StoreError::ValueTooLong { bytes: VALUE_BYTES_MAX + 1 });
     assert!(store.lookup("k").unwrap().unwrap() == vec![7; VALUE_BYTES_MAX]);
-    store.push("list", vec![7; VALUE_BYTES_MAX]).unwrap();
+    store.append("list", vec![7; VALUE_BYTES_MAX]).unwrap();
     assert_eq!(store.values("list").unwrap().unwrap()[0].len(), VALUE_BYTES_MAX);
     for key in [Vec::new(), vec![0; (64 << 10) + 1]] {
         assert!(matches!(store.insert(key, "x"), Err(StoreError::Engine(_))));
@@ -181,7 +181,7 @@ fn a_fault_of_a_worker_reaches_its_callers_with_the_reason_and_the_others_go_on(
         keys.into_iter().find(|key| owner(key) == instance).unwrap()
     };
     store.insert(key_of(0), "kept").unwrap();
-    let fault = store.shared.ask(0, Operation::Panic, ANSWER_WAIT).unwrap_err();
+    let fault = store.shared.ask(0, StoreOperation::Panic, ANSWER_WAIT).unwrap_err();
     for error in [fault, store.insert(key_of(0), "v").unwrap_err(), store.stats().unwrap_err()] {
         assert!(error.to_string().contains("planted by a test"), "{error}");
     }
@@ -202,7 +202,7 @@ fn a_sync_makes_an_interval_store_durable() {
     store.sync().unwrap();
     // A worker that comes to a bad end writes nothing more.
     for instance in 0..3 {
-        assert!(store.shared.ask(instance, Operation::Panic, ANSWER_WAIT).is_err());
+        assert!(store.shared.ask(instance, StoreOperation::Panic, ANSWER_WAIT).is_err());
     }
     assert!(store.close().is_err());
     assert_eq!(open(root.path()).lookup("k").unwrap().unwrap(), b"v");

@@ -19,36 +19,36 @@ use zerohop_engine::disk::Disk;
 use super::error::StoreError;
 use super::instance::Instance;
 use super::limits::{BATCH_ANSWER_BYTES_MAX, IDLE_ROUNDS, UPKEEP_EVERY, UPKEEP_IDLE_EVERY};
-use super::mailbox::{End, Mailbox};
-use super::request::{Answer, Operation, Outcome, Request};
+use super::mailbox::{MailboxEnd, WorkerMailbox};
+use super::request::{StoreAnswer, StoreOperation, StoreOutcome, StoreRequest};
 use crate::clock::{HybridClock, Stopwatch};
 
 /// Serves a mailbox until it is told to close, or comes to a bad end; whoever waits then is told.
-pub(super) fn serve<D: Disk>(instance: Instance<D>, mailbox: &Mailbox<Request>) {
+pub(super) fn serve<D: Disk>(instance: Instance<D>, mailbox: &WorkerMailbox<StoreRequest>) {
     // Owned out here, so that nobody's answer is given up before the reason stands in the mailbox.
-    let mut batch = Batch::default();
+    let mut batch = WorkerBatch::default();
     let closing = catch_unwind(AssertUnwindSafe(|| {
-        let mut worker = Worker { instance, clock: HybridClock::default(), uptime: Stopwatch::start() };
+        let mut worker = StoreWorker { instance, clock: HybridClock::default(), uptime: Stopwatch::start() };
         let closers = worker.run(mailbox, &mut batch);
         (closers, worker.instance.close())
     }));
     match closing {
         Ok((closers, closed)) => {
-            mailbox.end(End::Closed);
+            mailbox.end(MailboxEnd::Closed);
             let closed = closed.map_err(StoreError::NotDurable);
             for reply in closers {
-                send(&reply, closed.clone().map(|()| Outcome::Done));
+                send(&reply, closed.clone().map(|()| StoreOutcome::Done));
             }
         }
         Err(panic) => {
             let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
             let words = words.or_else(|| panic.downcast_ref::<String>().cloned());
-            mailbox.end(End::Fault(format!("a fault of the program: {}", words.unwrap_or_default())));
+            mailbox.end(MailboxEnd::Fault(format!("a fault of the program: {}", words.unwrap_or_default())));
         }
     }
 }
 
-struct Worker<D> {
+struct StoreWorker<D> {
     instance: Instance<D>,
     clock: HybridClock,
     uptime: Stopwatch,
@@ -56,16 +56,20 @@ struct Worker<D> {
 
 /// What was taken from the mailbox and is not yet answered.
 #[derive(Default)]
-struct Batch {
-    waiting: VecDeque<Request>,
-    answers: Vec<(SyncSender<Answer>, Answer, bool)>,
+struct WorkerBatch {
+    waiting: VecDeque<StoreRequest>,
+    answers: Vec<(SyncSender<StoreAnswer>, StoreAnswer, bool)>,
     answer_bytes: usize,
-    closers: Vec<SyncSender<Answer>>,
+    closers: Vec<SyncSender<StoreAnswer>>,
 }
 
-impl<D: Disk> Worker<D> {
+impl<D: Disk> StoreWorker<D> {
     /// Returns who is to be told that it has closed.
-    fn run(&mut self, mailbox: &Mailbox<Request>, batch: &mut Batch) -> Vec<SyncSender<Answer>> {
+    fn run(
+        &mut self,
+        mailbox: &WorkerMailbox<StoreRequest>,
+        batch: &mut WorkerBatch,
+    ) -> Vec<SyncSender<StoreAnswer>> {
         let mut idle_rounds = 0;
         let mut has_upkeep = false;
         loop {
@@ -84,17 +88,17 @@ impl<D: Disk> Worker<D> {
         }
     }
 
-    fn work(&mut self, batch: &mut Batch) {
+    fn work(&mut self, batch: &mut WorkerBatch) {
         while let Some(request) = batch.waiting.pop_front() {
-            if matches!(request.operation, Operation::Close) {
+            if matches!(request.operation, StoreOperation::Close) {
                 batch.closers.push(request.reply);
                 continue;
             }
             let writes = request.operation.writes();
             // Before it is executed: should that panic, its caller is answered only once the reason is known.
-            batch.answers.push((request.reply, Ok(Outcome::Done), writes));
+            batch.answers.push((request.reply, Ok(StoreOutcome::Done), writes));
             let answer = self.instance.execute(&request.operation, self.clock.tick());
-            batch.answer_bytes += answer.as_ref().map_or(0, Outcome::bytes);
+            batch.answer_bytes += answer.as_ref().map_or(0, StoreOutcome::bytes);
             if let Some(last) = batch.answers.last_mut() {
                 last.1 = answer;
             }
@@ -106,7 +110,7 @@ impl<D: Disk> Worker<D> {
     }
 
     /// One flush for the batch, then its answers.
-    fn settle(&mut self, batch: &mut Batch) {
+    fn settle(&mut self, batch: &mut WorkerBatch) {
         batch.answer_bytes = 0;
         let writes = batch.answers.iter().any(|(_, _, writes)| *writes);
         let flushed = if writes { self.instance.flush() } else { Ok(()) };
@@ -121,6 +125,6 @@ impl<D: Disk> Worker<D> {
 }
 
 /// There is room for the one answer; a caller that has stopped waiting does not want it.
-fn send(reply: &SyncSender<Answer>, answer: Answer) {
+fn send(reply: &SyncSender<StoreAnswer>, answer: StoreAnswer) {
     drop(reply.try_send(answer));
 }

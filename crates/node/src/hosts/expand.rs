@@ -9,7 +9,7 @@ pub const HOSTS_MAX: usize = NODES_MAX;
 
 /// A host of a list.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Host {
+pub struct ListedHost {
     /// Its name, or its address without brackets.
     pub name: String,
     /// The port of its manager, if the list says so.
@@ -62,7 +62,7 @@ pub enum HostsError {
 ///
 /// # Errors
 /// [`HostsError`]. A host that is named twice is one of them.
-pub fn expand(list: &str) -> Result<Vec<Host>, HostsError> {
+pub fn expand(list: &str) -> Result<Vec<ListedHost>, HostsError> {
     let mut hosts = Vec::new();
     for line in list.lines() {
         let line = line.split('#').next().unwrap_or_default();
@@ -73,7 +73,7 @@ pub fn expand(list: &str) -> Result<Vec<Host>, HostsError> {
     if hosts.is_empty() {
         return Err(HostsError::Empty);
     }
-    let mut sorted: Vec<&Host> = hosts.iter().collect();
+    let mut sorted: Vec<&ListedHost> = hosts.iter().collect();
     sorted.sort_unstable();
     match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => Err(HostsError::Twice { host: pair[0].to_string() }),
@@ -109,7 +109,7 @@ fn parts(line: &str) -> Result<Vec<&str>, HostsError> {
     Ok(parts)
 }
 
-fn expand_part(part: &str, hosts: &mut Vec<Host>) -> Result<(), HostsError> {
+fn expand_part(part: &str, hosts: &mut Vec<ListedHost>) -> Result<(), HostsError> {
     let (pattern, port) = split_port(part)?;
     if let Some(address) = pattern.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'))
         && address.contains(':')
@@ -142,7 +142,7 @@ fn expand_part(part: &str, hosts: &mut Vec<Host>) -> Result<(), HostsError> {
     Ok(())
 }
 
-fn add(hosts: &mut Vec<Host>, name: String, port: Option<u16>) -> Result<(), HostsError> {
+fn add(hosts: &mut Vec<ListedHost>, name: String, port: Option<u16>) -> Result<(), HostsError> {
     let is_named = |one: char| one.is_ascii_alphanumeric() || "-._:%".contains(one);
     if name.is_empty() || !name.chars().all(is_named) {
         return Err(malformed(&name, "letters, digits, dots and dashes make a name"));
@@ -150,7 +150,7 @@ fn add(hosts: &mut Vec<Host>, name: String, port: Option<u16>) -> Result<(), Hos
     if hosts.len() >= HOSTS_MAX {
         return Err(HostsError::TooMany);
     }
-    hosts.push(Host { name, port });
+    hosts.push(ListedHost { name, port });
     Ok(())
 }
 
@@ -195,7 +195,7 @@ fn malformed(part: &str, reason: &'static str) -> HostsError {
     HostsError::Malformed { part: part.chars().take(80).collect(), reason }
 }
 
-impl fmt::Display for Host {
+impl fmt::Display for ListedHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.port {
             Some(port) if self.name.contains(':') => write!(f, "[{}]:{port}", self.name),
@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     fn names(list: &str) -> Vec<String> {
-        expand(list).unwrap().iter().map(Host::to_string).collect()
+        expand(list).unwrap().iter().map(ListedHost::to_string).collect()
     }
 
     #[test]
@@ -288,7 +288,7 @@ mod tests {
             let to = from + count - 1;
             let hosts = expand(&format!("h[{from:0width$}-{to}]")).unwrap();
             let expected: Vec<String> = (from..=to).map(|number| format!("h{number:0width$}")).collect();
-            prop_assert_eq!(hosts.iter().map(Host::to_string).collect::<Vec<_>>(), expected);
+            prop_assert_eq!(hosts.iter().map(ListedHost::to_string).collect::<Vec<_>>(), expected);
         }
 
         #[test]

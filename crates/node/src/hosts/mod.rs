@@ -4,8 +4,8 @@
 mod expand;
 mod place;
 
-pub use expand::{HOSTS_MAX, Host, HostsError, expand};
-pub use place::{Scheduled, Scheduler, find_self, of_scheduler};
+pub use expand::{HOSTS_MAX, HostsError, ListedHost, expand};
+pub use place::{Scheduler, SchedulerHosts, find_self, of_scheduler};
 
 /// The port of managers where a list names none.
 pub const PORT_DEFAULT: u16 = 7400;

@@ -1,6 +1,6 @@
 //! Which host of a list a process is, and what batch schedulers say about it.
 
-use super::expand::{Host, HostsError, expand};
+use super::expand::{HostsError, ListedHost, expand};
 
 /// Whose environment it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,11 +13,11 @@ pub enum Scheduler {
 
 /// What a scheduler's environment says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scheduled {
+pub struct SchedulerHosts {
     /// Whose it is.
     pub scheduler: Scheduler,
     /// The hosts of the allocation.
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<ListedHost>,
     /// Which of them this process is on, if it says so.
     pub me: Option<usize>,
 }
@@ -35,7 +35,7 @@ const NAMED_MAX: usize = 8;
 pub fn of_scheduler(
     variable: impl Fn(&str) -> Option<String>,
     file: impl Fn(&str) -> Result<String, String>,
-) -> Result<Scheduled, HostsError> {
+) -> Result<SchedulerHosts, HostsError> {
     let said = |name: &str| variable(name).filter(|text| !text.trim().is_empty());
     if let Some(list) = said("SLURM_JOB_NODELIST").or_else(|| said("SLURM_NODELIST")) {
         let hosts = expand(&list)?;
@@ -62,7 +62,7 @@ pub fn of_scheduler(
             }
             (None, None) => None,
         };
-        return Ok(Scheduled { scheduler: Scheduler::Slurm, hosts, me });
+        return Ok(SchedulerHosts { scheduler: Scheduler::Slurm, hosts, me });
     }
     if let Some(path) = said("PBS_NODEFILE") {
         let text = file(&path).map_err(|reason| HostsError::Scheduler { reason })?;
@@ -74,7 +74,7 @@ pub fn of_scheduler(
             }
         }
         let hosts = expand(&lines.join("\n"))?;
-        return Ok(Scheduled { scheduler: Scheduler::Pbs, hosts, me: None });
+        return Ok(SchedulerHosts { scheduler: Scheduler::Pbs, hosts, me: None });
     }
     Err(HostsError::NoScheduler)
 }
@@ -85,7 +85,7 @@ pub fn of_scheduler(
 /// # Errors
 /// [`HostsError::NobodyHere`], [`HostsError::SeveralHere`].
 pub fn find_self(
-    hosts: &[Host],
+    hosts: &[ListedHost],
     listen: Option<(&str, u16)>,
     called: &str,
     port_default: u16,
@@ -128,8 +128,8 @@ pub fn find_self(
     }
 }
 
-fn some_of<'h>(hosts: impl Iterator<Item = &'h Host>) -> String {
-    let names: Vec<String> = hosts.map(Host::to_string).collect();
+fn some_of<'h>(hosts: impl Iterator<Item = &'h ListedHost>) -> String {
+    let names: Vec<String> = hosts.map(ListedHost::to_string).collect();
     match names.len() {
         0..=NAMED_MAX => names.join(", "),
         all => format!("{} and {} more", names[..NAMED_MAX].join(", "), all - NAMED_MAX),
@@ -140,7 +140,7 @@ fn some_of<'h>(hosts: impl Iterator<Item = &'h Host>) -> String {
 mod tests {
     use super::*;
 
-    fn scheduled(variables: &[(&str, &str)]) -> Result<Scheduled, HostsError> {
+    fn scheduled(variables: &[(&str, &str)]) -> Result<SchedulerHosts, HostsError> {
         let variable = |name: &str| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };

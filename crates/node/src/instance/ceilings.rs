@@ -9,7 +9,7 @@ use std::thread::{Builder, JoinHandle};
 use tracing::error;
 use zerohop_wire::ids::{Incarnation, Timestamp};
 
-use super::life::{LIFE_BYTES_MAX, Life};
+use super::life::{LIFE_BYTES_MAX, LifeRecord};
 use crate::disk::replace_file;
 
 /// The file's name in the instance's folder.
@@ -20,8 +20,8 @@ const FILE: &str = "life";
 pub(crate) struct Ceilings {
     /// The instance's folder; `None`: it has no disk, and what it has given is gone with it.
     folder: Option<PathBuf>,
-    life: Life,
-    thread: Option<Writer>,
+    life: LifeRecord,
+    thread: Option<CeilingWriter>,
     /// The newest that was asked for and is not with the thread yet.
     wanted: Option<Timestamp>,
     /// With the thread.
@@ -33,9 +33,9 @@ pub(crate) struct Ceilings {
 
 /// Started when the first ceiling is to be written: an instance that shares nothing never needs it.
 #[derive(Debug)]
-struct Writer {
+struct CeilingWriter {
     /// `None` once it is to end.
-    lives: Option<SyncSender<Life>>,
+    lives: Option<SyncSender<LifeRecord>>,
     done: Receiver<Result<Timestamp, io::Error>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -48,10 +48,10 @@ impl Ceilings {
     pub(crate) fn begin(
         folder: Option<PathBuf>,
         incarnation: Incarnation,
-    ) -> Result<(Ceilings, Life), String> {
+    ) -> Result<(Ceilings, LifeRecord), String> {
         let before = match &folder {
             Some(folder) => read(folder)?,
-            None => Life::default(),
+            None => LifeRecord::default(),
         };
         let mut life = before.clone();
         life.begin(incarnation);
@@ -113,12 +113,12 @@ impl Ceilings {
             return;
         };
         if self.thread.is_none() {
-            match Writer::start(folder.clone()) {
+            match CeilingWriter::start(folder.clone()) {
                 Ok(writer) => self.thread = Some(writer),
                 Err(error) => return error!(%error, "no thread to write the ceiling of timestamps"),
             }
         }
-        let Some(Writer { lives: Some(lives), .. }) = &self.thread else { return };
+        let Some(CeilingWriter { lives: Some(lives), .. }) = &self.thread else { return };
         self.life.ceiling = self.life.ceiling.max(ceiling);
         match lives.try_send(self.life.clone()) {
             Ok(()) => (self.wanted, self.is_under_way) = (None, true),
@@ -128,10 +128,10 @@ impl Ceilings {
     }
 }
 
-impl Writer {
-    fn start(folder: PathBuf) -> io::Result<Writer> {
+impl CeilingWriter {
+    fn start(folder: PathBuf) -> io::Result<CeilingWriter> {
         // One is under way at most: no send ever waits.
-        let (lives, lives_in) = sync_channel::<Life>(1);
+        let (lives, lives_in) = sync_channel::<LifeRecord>(1);
         let (done_out, done) = sync_channel(1);
         let thread = Builder::new().name("zerohop-life".to_owned()).spawn(move || {
             for life in lives_in {
@@ -141,11 +141,11 @@ impl Writer {
                 }
             }
         })?;
-        Ok(Writer { lives: Some(lives), done, thread: Some(thread) })
+        Ok(CeilingWriter { lives: Some(lives), done, thread: Some(thread) })
     }
 }
 
-impl Drop for Writer {
+impl Drop for CeilingWriter {
     fn drop(&mut self) {
         self.lives = None;
         if let Some(thread) = self.thread.take() {
@@ -155,7 +155,7 @@ impl Drop for Writer {
     }
 }
 
-fn read(folder: &Path) -> Result<Life, String> {
+fn read(folder: &Path) -> Result<LifeRecord, String> {
     let path = folder.join(FILE);
     #[expect(clippy::disallowed_methods, reason = "beside the engine's files, and before it is there")]
     let bytes = match std::fs::File::open(&path) {
@@ -166,10 +166,10 @@ fn read(folder: &Path) -> Result<Life, String> {
                 .map_err(|error| format!("{}: {error}", path.display()))?;
             bytes
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Life::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(LifeRecord::default()),
         Err(error) => return Err(format!("{}: {error}", path.display())),
     };
-    Life::decode(&bytes).map_err(|error| format!("{}: {error}", path.display()))
+    LifeRecord::decode(&bytes).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]
@@ -196,7 +196,7 @@ mod tests {
         let begin =
             |incarnation| Ceilings::begin(Some(root.path().to_owned()), Incarnation(incarnation)).unwrap();
         let (mut first, before) = begin(3);
-        assert_eq!(before, Life::default());
+        assert_eq!(before, LifeRecord::default());
         assert!(first.take_synced().is_none() && first.thread.is_none());
         for ceiling in [10, 20, 15] {
             first.sync(Timestamp(ceiling));
@@ -207,7 +207,7 @@ mod tests {
         }
         drop(first);
         let (_, before) = begin(4);
-        assert_eq!(before, Life { ceiling: Timestamp(20), starts: vec![Incarnation(3)] });
+        assert_eq!(before, LifeRecord { ceiling: Timestamp(20), starts: vec![Incarnation(3)] });
         let (_, before) = begin(5);
         assert_eq!(before.starts, [Incarnation(3), Incarnation(4)]);
         assert_eq!(before.ceiling, Timestamp(20));
@@ -224,6 +224,6 @@ mod tests {
         assert!(reason.contains(&path.display().to_string()), "{reason}");
         let (mut none, before) = Ceilings::begin(None, Incarnation(9)).unwrap();
         none.sync(Timestamp(7));
-        assert_eq!((none.take_synced(), before), (Some(Timestamp(7)), Life::default()));
+        assert_eq!((none.take_synced(), before), (Some(Timestamp(7)), LifeRecord::default()));
     }
 }

@@ -18,7 +18,7 @@ pub(crate) const LIFE_BYTES_MAX: usize = HEADER_BYTES + 8 * STARTS_MAX + 4;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Life {
+pub(crate) struct LifeRecord {
     /// Every timestamp that was given is below.
     pub(crate) ceiling: Timestamp,
     /// The last starts, oldest first.
@@ -37,7 +37,7 @@ pub(crate) enum LifeError {
     },
 }
 
-impl Life {
+impl LifeRecord {
     /// One more start.
     pub(crate) fn begin(&mut self, incarnation: Incarnation) {
         if self.starts.len() >= STARTS_MAX {
@@ -61,11 +61,11 @@ impl Life {
         bytes
     }
 
-    /// Reads what [`Life::encode`] wrote.
+    /// Reads what [`LifeRecord::encode`] wrote.
     ///
     /// # Errors
     /// [`LifeError`].
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Life, LifeError> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<LifeRecord, LifeError> {
         let damaged = LifeError::Damaged;
         if bytes.len() < HEADER_BYTES + 4 || bytes.len() > LIFE_BYTES_MAX || bytes[..8] != MAGIC {
             return Err(damaged);
@@ -82,7 +82,7 @@ impl Life {
         }
         let ceiling = Timestamp(u64::from_le_bytes(array(&body[16..24])));
         let start = |bytes: &[u8]| Incarnation(u64::from_le_bytes(array(bytes)));
-        Ok(Life { ceiling, starts: starts.chunks_exact(8).map(start).collect() })
+        Ok(LifeRecord { ceiling, starts: starts.chunks_exact(8).map(start).collect() })
     }
 }
 
@@ -118,8 +118,8 @@ mod tests {
     /// The file of version 1, byte by byte.
     const PINNED: &[u8] = include_bytes!("../../tests/corpus/v1/life");
 
-    fn sample() -> Life {
-        Life {
+    fn sample() -> LifeRecord {
+        LifeRecord {
             ceiling: Timestamp::new(1_700_000_000_123, 7),
             starts: vec![Incarnation(5), Incarnation(u64::MAX)],
         }
@@ -128,15 +128,15 @@ mod tests {
     #[test]
     fn what_version_1_wrote_is_read_for_ever_and_written_the_same() {
         assert_eq!(sample().encode(), PINNED);
-        assert_eq!(Life::decode(PINNED), Ok(sample()));
+        assert_eq!(LifeRecord::decode(PINNED), Ok(sample()));
         let mut newer = PINNED.to_vec();
         newer[8] = 2;
-        assert_eq!(Life::decode(&newer), Err(LifeError::Version { found: 2 }));
+        assert_eq!(LifeRecord::decode(&newer), Err(LifeError::Version { found: 2 }));
     }
 
     #[test]
     fn the_oldest_start_is_forgotten_first() {
-        let mut life = Life::default();
+        let mut life = LifeRecord::default();
         for start in 0..STARTS_MAX as u64 + 3 {
             life.begin(Incarnation(start));
         }
@@ -148,16 +148,16 @@ mod tests {
         #[test]
         fn what_is_written_is_read_again(ceiling: u64, starts in prop::collection::vec(any::<u64>(), 0..=STARTS_MAX)) {
             let starts = starts.into_iter().map(Incarnation).collect();
-            let life = Life { ceiling: Timestamp(ceiling), starts };
-            prop_assert_eq!(Life::decode(&life.encode()), Ok(life));
+            let life = LifeRecord { ceiling: Timestamp(ceiling), starts };
+            prop_assert_eq!(LifeRecord::decode(&life.encode()), Ok(life));
         }
 
         #[test]
         fn any_change_or_cut_is_noticed(at in 0..PINNED.len(), bit in 0..8) {
             let mut bytes = PINNED.to_vec();
             bytes[at] ^= 1u8 << bit;
-            prop_assert!(Life::decode(&bytes).is_err());
-            prop_assert!(Life::decode(&PINNED[..at]).is_err());
+            prop_assert!(LifeRecord::decode(&bytes).is_err());
+            prop_assert!(LifeRecord::decode(&PINNED[..at]).is_err());
         }
     }
 }

@@ -38,7 +38,7 @@ pub(crate) struct Links {
 
 #[derive(Debug)]
 struct Link {
-    state: State,
+    state: LinkState,
     /// Frames for when it has greeted.
     held: Vec<u8>,
     /// Of the process that greeted last.
@@ -52,7 +52,7 @@ struct Link {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum LinkState {
     /// Not to be called before this time.
     Waiting {
         again_ms: u64,
@@ -82,16 +82,16 @@ impl Links {
         match link.state {
             // It repeats, as all do: a connection is there for other reasons by then, if it can be.
             _ if !link.takes(message) => {}
-            State::Open(connection) => {
+            LinkState::Open(connection) => {
                 let bound = if is_small(message) { LINK_UNSENT_SMALL_MAX } else { LINK_UNSENT_BYTES_MAX };
                 if replies.unsent_bytes(connection) < bound {
                     return replies.send(connection, envelope, message);
                 }
             }
-            State::Waiting { again_ms } if now.elapsed_ms < again_ms => {}
+            LinkState::Waiting { again_ms } if now.elapsed_ms < again_ms => {}
             state => {
-                if let State::Waiting { .. } = state {
-                    link.state = State::Wanted;
+                if let LinkState::Waiting { .. } = state {
+                    link.state = LinkState::Wanted;
                     self.to_call.push(to.instance);
                 }
                 if link.hold(envelope, message) {
@@ -107,9 +107,11 @@ impl Links {
     pub(crate) fn reach(&mut self, instance: InstanceId, now_ms: u64) -> Option<(ConnectionId, Member)> {
         let link = self.by.entry(instance).or_insert_with(Link::new);
         match link.state {
-            State::Open(connection) => Some((connection, Member { instance, incarnation: link.incarnation })),
-            State::Waiting { again_ms } if again_ms <= now_ms => {
-                link.state = State::Wanted;
+            LinkState::Open(connection) => {
+                Some((connection, Member { instance, incarnation: link.incarnation }))
+            }
+            LinkState::Waiting { again_ms } if again_ms <= now_ms => {
+                link.state = LinkState::Wanted;
                 self.to_call.push(instance);
                 None
             }
@@ -120,14 +122,14 @@ impl Links {
     /// The connection to another instance, if there is one.
     pub(crate) fn connection_to(&self, instance: InstanceId) -> Option<ConnectionId> {
         match self.by.get(&instance)?.state {
-            State::Open(connection) => Some(connection),
+            LinkState::Open(connection) => Some(connection),
             _ => None,
         }
     }
 
     /// Whom a connection goes to that this side has begun.
     pub(crate) fn instance_at(&self, connection: ConnectionId) -> Option<InstanceId> {
-        let is_it = |link: &Link| link.state == State::Open(connection);
+        let is_it = |link: &Link| link.state == LinkState::Open(connection);
         self.by.iter().find(|(_, link)| is_it(link)).map(|(instance, _)| *instance)
     }
 
@@ -151,7 +153,7 @@ impl Links {
             let called = address.and_then(|address| replies.connect(address, &hello).ok());
             let Some(link) = self.by.get_mut(&instance) else { continue };
             match called {
-                Some(connection) => link.state = State::Calling(connection),
+                Some(connection) => link.state = LinkState::Calling(connection),
                 None => link.failed(now.elapsed_ms),
             }
         }
@@ -164,7 +166,7 @@ impl Links {
         answer: Result<&HelloAck, Failure<'_>>,
         replies: &mut Replies<'_>,
     ) {
-        let called = self.by.iter_mut().find(|(_, link)| link.state == State::Calling(connection));
+        let called = self.by.iter_mut().find(|(_, link)| link.state == LinkState::Calling(connection));
         let Some((instance, link)) = called else { return };
         let reason = match answer {
             Ok(ack) if ack.instance != *instance => format!("instance {} answers there", ack.instance),
@@ -175,7 +177,7 @@ impl Links {
                 "it takes nothing from other instances".to_owned()
             }
             Ok(ack) => {
-                link.state = State::Open(connection);
+                link.state = LinkState::Open(connection);
                 (link.incarnation, link.features) = (ack.incarnation, ack.features);
                 (link.retry_ms, link.is_told) = (LINK_RETRY_MS_MIN, false);
                 let held = std::mem::take(&mut link.held);
@@ -196,8 +198,7 @@ impl Links {
 
     /// A connection has ended, perhaps one of these.
     pub(crate) fn closed(&mut self, connection: ConnectionId, now_ms: u64) {
-        let is_it =
-            |link: &&mut Link| matches!(link.state, State::Calling(of) | State::Open(of) if of == connection);
+        let is_it = |link: &&mut Link| matches!(link.state, LinkState::Calling(of) | LinkState::Open(of) if of == connection);
         if let Some(link) = self.by.values_mut().find(is_it) {
             link.failed(now_ms);
         }
@@ -207,7 +208,7 @@ impl Links {
     pub(crate) fn follow(&mut self, map: &ClusterMap, replies: &mut Replies<'_>) {
         self.by.retain(|instance, link| {
             let is_there = map.instance(*instance).is_some();
-            if let State::Calling(connection) | State::Open(connection) = link.state
+            if let LinkState::Calling(connection) | LinkState::Open(connection) = link.state
                 && !is_there
             {
                 replies.hang_up(connection);
@@ -223,20 +224,20 @@ impl Links {
 
     /// Instances that are reached now.
     pub(crate) fn open(&self) -> usize {
-        self.by.values().filter(|link| matches!(link.state, State::Open(_))).count()
+        self.by.values().filter(|link| matches!(link.state, LinkState::Open(_))).count()
     }
 }
 
 impl Link {
     fn new() -> Link {
-        let state = State::Waiting { again_ms: 0 };
+        let state = LinkState::Waiting { again_ms: 0 };
         let incarnation = Incarnation::default();
         let features = Features::default();
         Link { state, held: Vec::new(), incarnation, features, retry_ms: LINK_RETRY_MS_MIN, is_told: false }
     }
 
     /// Whether the other end reads such messages. One from before it knew them would end the connection for them, every second
-    /// anew as they repeat. While nobody has greeted, that is not known: they are let lie, and come again.
+    /// again as they repeat. While nobody has greeted, that is not known: they are let lie, and come again.
     fn takes(&self, message: &Message<'_>) -> bool {
         match message {
             Message::Peer(peer) => match peer.call {
@@ -258,7 +259,7 @@ impl Link {
         self.held = Vec::new();
         // Another program may answer there next time.
         self.features = Features::default();
-        self.state = State::Waiting { again_ms: now_ms + self.retry_ms };
+        self.state = LinkState::Waiting { again_ms: now_ms + self.retry_ms };
         self.retry_ms = (self.retry_ms * 2).min(LINK_RETRY_MS_MAX);
     }
 }
@@ -276,7 +277,7 @@ fn is_small(message: &Message<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use zerohop_wire::messages::{Peer, Slice};
+    use zerohop_wire::messages::{PeerMessage, Slice};
 
     use super::*;
 
@@ -285,7 +286,7 @@ mod tests {
         let [from, to] = [1, 2].map(|id| Member { instance: InstanceId(id), incarnation: Incarnation(7) });
         let ask = |contents| {
             let slice = Slice { contents, ..Slice::default() };
-            Message::Peer(Peer { from, to, call: Call::DigestAsk(slice) })
+            Message::Peer(PeerMessage { from, to, call: Call::DigestAsk(slice) })
         };
         let mut link = Link::new();
         assert!(link.takes(&ask(false)), "all know that");

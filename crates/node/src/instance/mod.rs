@@ -24,6 +24,8 @@ mod tests;
 mod thread;
 
 pub(crate) use self::histogram::Histogram;
-pub(crate) use self::notice::{Figures, Notice, Word};
-pub(crate) use self::outlet::{Effected, Outlet};
-pub(crate) use self::thread::{Ended, OpenedHow, Plan, Ready, Recovered, start, words};
+pub(crate) use self::notice::{Figures, InstanceMessage, InstanceNotice};
+pub(crate) use self::outlet::{Outlet, OutletEffects};
+pub(crate) use self::thread::{
+    EndedInstance, InstancePlan, OpenResult, ReadyToServe, RecoveredData, start, words,
+};

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use zerohop_control::agent::LogWanted;
 use zerohop_control::command::HeldLog;
-use zerohop_partition::instance::{MapChangeError, Place, Stats};
-use zerohop_partition::replica::Change;
+use zerohop_partition::instance::{AnswerOrigin, InstanceStats, MapChangeError};
+use zerohop_partition::replica::GroupChange;
 use zerohop_placement::MapDelta;
 use zerohop_resp::Ticket;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, Timestamp};
 
 use super::histogram::Histogram;
-use crate::reactor::{ConnectionId, Counters};
-use crate::redis::{Replied, Siblings, Spanning, Units};
+use crate::reactor::{ConnectionId, ReactorCounters};
+use crate::redis::{ReplyBatch, Siblings, Spanning, Units};
 
 /// A message to an instance's thread.
 #[derive(Debug)]
-pub(crate) enum Notice {
+pub(crate) enum InstanceNotice {
     /// Follow this change of the map, and say once that is done.
     Map {
         /// The change.
@@ -46,7 +46,7 @@ pub(crate) enum Notice {
     /// Run these units of Redis clients of another instance.
     Run(Units),
     /// Replies to units that this one has asked another to run.
-    Ran(Replied),
+    Ran(ReplyBatch),
     /// Units of Redis clients may have keys in several partitions: who executes them.
     Spanning(Arc<dyn Spanning>),
     /// The reply to one.
@@ -73,9 +73,9 @@ pub(crate) enum Notice {
 #[derive(Clone, Debug)]
 pub(crate) struct Figures {
     /// What the instance itself counts.
-    pub(crate) stats: Stats,
+    pub(crate) stats: InstanceStats,
     /// What its reactor counts.
-    pub(crate) counters: Counters,
+    pub(crate) counters: ReactorCounters,
     /// Connections open now.
     pub(crate) connections: usize,
     /// Other instances that are reached now, and messages to others that were let lie.
@@ -90,15 +90,15 @@ pub(crate) struct Figures {
 /// What an instance says to its manager, for the control group. It repeats what it wants until the map is another, so that
 /// what finds no room is let lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum InstanceMessage {
     /// It asks for a change of a group.
     Asks {
         /// Who.
         instance: InstanceId,
         /// The group, in the epoch on which it has decided.
-        place: Place,
+        place: AnswerOrigin,
         /// What it wants.
-        change: Change,
+        change: GroupChange,
     },
     /// Nothing is under way in a keyspace that is being dropped, where it is primary by the map of this epoch.
     Drained {

@@ -2,32 +2,32 @@
 
 use tokio::sync::mpsc;
 use zerohop_partition::Token;
-use zerohop_partition::instance::{Effects, Place};
-use zerohop_partition::replica::Change;
+use zerohop_partition::instance::{AnswerOrigin, InstanceEffects};
+use zerohop_partition::replica::GroupChange;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, PartitionId, Timestamp};
 use zerohop_wire::messages::Member;
 use zerohop_wire::{Envelope, Failure, Message};
 
 use super::ceilings::Ceilings;
 use super::links::Links;
-use super::notice::Word;
+use super::notice::InstanceMessage;
 use crate::reactor::{ConnectionId, Now, Replies, RequestToken};
-use crate::redis::{Answer, TOKEN_MARK};
+use crate::redis::{TOKEN_MARK, UnitAnswer};
 
 /// Where effects go that answer no connection.
 #[derive(Debug)]
 pub(crate) struct Outlet {
     /// What answers units of Redis clients; taken up when nobody is in the middle of anything.
-    pub(crate) answered: Vec<(u64, Answer)>,
+    pub(crate) answered: Vec<(u64, UnitAnswer)>,
     pub(crate) links: Links,
     pub(crate) ceilings: Ceilings,
     /// What is said to the manager for the control group; a node that stands alone has nobody to hear it.
-    pub(crate) words: Option<mpsc::Sender<Word>>,
+    pub(crate) words: Option<mpsc::Sender<InstanceMessage>>,
     pub(crate) me: InstanceId,
 }
 
 impl Outlet {
-    fn say(&self, word: Word) {
+    fn say(&self, word: InstanceMessage) {
         if let Some(words) = &self.words {
             // Full: it is said again.
             drop(words.try_send(word));
@@ -36,31 +36,31 @@ impl Outlet {
 }
 
 /// One call of an instance.
-pub(crate) struct Effected<'a, 'r> {
+pub(crate) struct OutletEffects<'a, 'r> {
     pub(crate) replies: &'a mut Replies<'r>,
     pub(crate) outlet: &'a mut Outlet,
     pub(crate) now: Now,
 }
 
-impl Effects for Effected<'_, '_> {
+impl InstanceEffects for OutletEffects<'_, '_> {
     #[inline]
-    fn answer(&mut self, to: Token, place: Place, message: &Message<'_>) {
+    fn answer(&mut self, to: Token, place: AnswerOrigin, message: &Message<'_>) {
         if to.connection & TOKEN_MARK != 0 {
             let answer = match message {
-                Message::Answer(Err(Failure::TimedOut { .. } | Failure::NotFound)) => Answer::Woken,
-                Message::Answer(Err(failure)) => Answer::Failed(failure.clone().into_owned()),
-                _ => Answer::Woken,
+                Message::Answer(Err(Failure::TimedOut { .. } | Failure::NotFound)) => UnitAnswer::Woken,
+                Message::Answer(Err(failure)) => UnitAnswer::Failed(failure.clone().into_owned()),
+                _ => UnitAnswer::Woken,
             };
             return self.outlet.answered.push((to.request.0, answer));
         }
-        let Place { keyspace, partition, epoch, held_us } = place;
+        let AnswerOrigin { keyspace, partition, epoch, held_us } = place;
         let connection = ConnectionId::from_u64(to.connection);
         let token = RequestToken { connection, request: to.request, keyspace, partition };
         self.replies.answer_held(token, (epoch, held_us), message);
     }
 
     fn reply(&mut self, to: Token, bytes: &[u8]) {
-        self.outlet.answered.push((to.request.0, Answer::Reply(bytes.to_vec())));
+        self.outlet.answered.push((to.request.0, UnitAnswer::Reply(bytes.to_vec())));
     }
 
     fn let_go(&mut self, to: Token) {
@@ -74,16 +74,16 @@ impl Effects for Effected<'_, '_> {
         self.outlet.links.send(to, envelope, message, self.now, self.replies);
     }
 
-    fn ask_control(&mut self, place: Place, change: Change) {
-        self.outlet.say(Word::Asks { instance: self.outlet.me, place, change });
+    fn ask_control(&mut self, place: AnswerOrigin, change: GroupChange) {
+        self.outlet.say(InstanceMessage::Asks { instance: self.outlet.me, place, change });
     }
 
     fn drained(&mut self, keyspace: KeyspaceId, map: MapEpoch) {
-        self.outlet.say(Word::Drained { instance: self.outlet.me, keyspace, map });
+        self.outlet.say(InstanceMessage::Drained { instance: self.outlet.me, keyspace, map });
     }
 
     fn fetch_map(&mut self) {
-        self.outlet.say(Word::MapWanted);
+        self.outlet.say(InstanceMessage::MapWanted);
     }
 
     fn sync_ceiling(&mut self, ceiling: Timestamp) {

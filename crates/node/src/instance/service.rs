@@ -10,27 +10,27 @@ use zerohop_control::agent::LogWanted;
 use zerohop_control::command::{HeldLog, LogEnd};
 use zerohop_engine::disk::Disk;
 use zerohop_partition::Token;
-use zerohop_partition::instance::{Identity, Instance, Time};
+use zerohop_partition::instance::{ClockReading, Identity, Instance};
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::{PartitionEpoch, RequestId};
-use zerohop_wire::messages::{Admin, Call, EntryName, Hello, HelloAck, Peer};
+use zerohop_wire::messages::{Admin, Call, EntryName, Hello, HelloAck, PeerMessage};
 use zerohop_wire::{AuthFault, Envelope, Failure, Message, What};
 
 use super::ceilings::Ceilings;
 use super::histogram::Histogram;
 use super::links::Links;
-use super::notice::{Figures, Notice, Word};
-use super::outlet::{Effected, Outlet};
-use super::shares::{Shares, waits};
+use super::notice::{Figures, InstanceMessage, InstanceNotice};
+use super::outlet::{Outlet, OutletEffects};
+use super::shares::{TokenShares, waits};
 use crate::access::permits_request;
 use crate::clock::Stopwatch;
-use crate::manager::{Job, ReplyTo};
+use crate::manager::{ControlJob, ReplyTo};
 use crate::reactor::{
-    ConnectionId, Counters, Ending, Flow, Foreign, Now, Replies, RequestToken, Service, Upkeep,
+    CloseReason, ConnectionId, Flow, Foreign, Now, ReactorCounters, Replies, RequestToken, Service, Upkeep,
 };
 use crate::redis::Clients;
 use crate::server::limits::{JOBS_RETRY_MS, REFUSALS_TOLD_EVERY_MS};
-use crate::strangers::NodeAddresses;
+use crate::unproven::NodeAddresses;
 
 /// See the module.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(crate) struct InstanceService<D: Disk> {
     /// Which of the node's instances this is, from zero.
     place: usize,
     clients: Clients,
-    manager: mpsc::Sender<Job>,
+    manager: mpsc::Sender<ControlJob>,
     /// Control requests that the manager has not answered, by the number under which it will.
     forwarded: BTreeMap<u64, RequestToken>,
     next_ask: u64,
@@ -55,7 +55,7 @@ pub(crate) struct InstanceService<D: Disk> {
     now_ms: u64,
     nodes: NodeAddresses,
     /// What tokens have of what is bounded.
-    shares: Shares,
+    shares: TokenShares,
 }
 
 /// What a Redis client is told whose token was revoked, before its connection is closed.
@@ -73,7 +73,7 @@ impl<D: Disk> InstanceService<D> {
         instance: Instance<D>,
         (place, redis_time_out): (usize, Duration),
         ceilings: Ceilings,
-        (manager, words): (mpsc::Sender<Job>, Option<mpsc::Sender<Word>>),
+        (manager, words): (mpsc::Sender<ControlJob>, Option<mpsc::Sender<InstanceMessage>>),
     ) -> Self {
         let Identity { cluster, instance: me, .. } = instance.identity();
         let outlet = Outlet { answered: Vec::new(), links: Links::new(cluster, me), ceilings, words, me };
@@ -92,7 +92,7 @@ impl<D: Disk> InstanceService<D> {
             told_full: false,
             now_ms: 0,
             nodes: NodeAddresses::default(),
-            shares: Shares::default(),
+            shares: TokenShares::default(),
         }
     }
 
@@ -121,11 +121,11 @@ impl<D: Disk> InstanceService<D> {
         }
     }
 
-    /// Hands a control request to the manager, which answers it by [`Notice::Admin`].
+    /// Hands a control request to the manager, which answers it by [`InstanceNotice::Admin`].
     fn forward(&mut self, token: RequestToken, encoded: &[u8], replies: &mut Replies<'_>) {
         let reply = ReplyTo::Instance { place: self.place, ask: self.next_ask };
         let access = replies.access(token.connection);
-        match self.manager.try_send(Job { encoded: encoded.to_vec(), access, reply }) {
+        match self.manager.try_send(ControlJob { encoded: encoded.to_vec(), access, reply }) {
             Ok(()) => {
                 self.forwarded.insert(self.next_ask, token);
                 self.next_ask += 1;
@@ -167,7 +167,7 @@ impl<D: Disk> InstanceService<D> {
 }
 
 impl<D: Disk> Service for InstanceService<D> {
-    type Notice = Notice;
+    type Notice = InstanceNotice;
 
     fn hello(
         &mut self,
@@ -210,7 +210,7 @@ impl<D: Disk> Service for InstanceService<D> {
             return self.forward(token, admin.encoded, replies);
         }
         let to = Token { connection: token.connection.to_u64(), request: token.request };
-        let mut effects = Effected { replies, outlet: self.clients.outlet(), now };
+        let mut effects = OutletEffects { replies, outlet: self.clients.outlet(), now };
         self.instance.request(time(now), to, envelope, &message, &mut effects);
     }
 
@@ -230,7 +230,7 @@ impl<D: Disk> Service for InstanceService<D> {
         now: Now,
         replies: &mut Replies<'_>,
     ) {
-        if let Message::Peer(Peer { from, call, .. }) = &message {
+        if let Message::Peer(PeerMessage { from, call, .. }) = &message {
             let here = (&mut self.instance, now, &mut *replies);
             match call {
                 Call::UnitAsk(ask) => return self.clients.asked(connection, *from, (envelope, ask), here),
@@ -240,7 +240,7 @@ impl<D: Disk> Service for InstanceService<D> {
         }
         // Nobody is answered: the token names no connection.
         let to = Token { connection: u64::MAX >> 1, request: RequestId(0) };
-        let mut effects = Effected { replies, outlet: self.clients.outlet(), now };
+        let mut effects = OutletEffects { replies, outlet: self.clients.outlet(), now };
         self.instance.request(time(now), to, envelope, &message, &mut effects);
     }
 
@@ -254,10 +254,10 @@ impl<D: Disk> Service for InstanceService<D> {
         self.clients.outlet().links.linked(connection, answer, replies);
     }
 
-    fn notice(&mut self, notice: Notice, now: Now, replies: &mut Replies<'_>) -> Flow {
+    fn notice(&mut self, notice: InstanceNotice, now: Now, replies: &mut Replies<'_>) -> Flow {
         match notice {
-            Notice::Map { delta, done } => {
-                let mut effects = Effected { replies, outlet: self.clients.outlet(), now };
+            InstanceNotice::Map { delta, done } => {
+                let mut effects = OutletEffects { replies, outlet: self.clients.outlet(), now };
                 let result = self.instance.apply_map(time(now), &delta, &mut effects);
                 self.clients.outlet().links.follow(self.instance.map(), replies);
                 self.clients.map_changed(&self.instance, now);
@@ -272,30 +272,30 @@ impl<D: Disk> Service for InstanceService<D> {
                 // Whoever has stopped waiting finds out by the next question.
                 drop(done.send(result));
             }
-            Notice::Figures(asker) => drop(asker.send(self.figures(replies))),
-            Notice::LogEnds { wanted, asker } => drop(asker.send(self.log_ends(&wanted))),
-            Notice::Admin { ask, encoded } => {
+            InstanceNotice::Figures(asker) => drop(asker.send(self.figures(replies))),
+            InstanceNotice::LogEnds { wanted, asker } => drop(asker.send(self.log_ends(&wanted))),
+            InstanceNotice::Admin { ask, encoded } => {
                 // It is not there any more if this instance has answered it itself, about to stop.
                 if let Some(token) = self.forwarded.remove(&ask) {
                     let answer = Message::AdminAnswer(Admin { encoded: &encoded });
                     replies.answer(token, PartitionEpoch(0), &answer);
                 }
             }
-            Notice::Siblings(siblings, newest) => {
+            InstanceNotice::Siblings(siblings, newest) => {
                 self.instance.not_before(newest);
                 self.clients.meet(siblings);
             }
-            Notice::Run(units) => self.clients.run_for(&units, (&mut self.instance, now, replies)),
-            Notice::Ran(replied) => self.clients.ran(&replied, (&mut self.instance, now, replies)),
-            Notice::Spanning(spanning) => self.clients.set_spanning(spanning),
-            Notice::Spanned { connection, ticket, reply } => {
+            InstanceNotice::Run(units) => self.clients.run_for(&units, (&mut self.instance, now, replies)),
+            InstanceNotice::Ran(replied) => self.clients.ran(&replied, (&mut self.instance, now, replies)),
+            InstanceNotice::Spanning(spanning) => self.clients.set_spanning(spanning),
+            InstanceNotice::Spanned { connection, ticket, reply } => {
                 self.clients.spanned((connection, ticket, &reply), (&mut self.instance, now, replies));
             }
-            Notice::Yield(done) => self.clients.yield_writes(done, now.elapsed_ms),
-            Notice::EndClients(done) => self.clients.end(done, replies),
-            Notice::Stop => return Flow::Stop,
+            InstanceNotice::Yield(done) => self.clients.yield_writes(done, now.elapsed_ms),
+            InstanceNotice::EndClients(done) => self.clients.end(done, replies),
+            InstanceNotice::Stop => return Flow::Stop,
             #[cfg(test)]
-            Notice::Panic => panic!("a fault planted by a test"),
+            InstanceNotice::Panic => panic!("a fault planted by a test"),
         }
         Flow::Continue
     }
@@ -317,7 +317,7 @@ impl<D: Disk> Service for InstanceService<D> {
         }
         self.clients.step((&mut self.instance, now, replies));
         for _ in 0..SETTLE_ROUNDS_MAX {
-            let mut effects = Effected { replies, outlet: self.clients.outlet(), now };
+            let mut effects = OutletEffects { replies, outlet: self.clients.outlet(), now };
             self.instance.end_of_batch(time(now), &mut effects);
             if !self.clients.settle((&mut self.instance, now, replies)) {
                 break;
@@ -348,7 +348,7 @@ impl<D: Disk> Service for InstanceService<D> {
             // Not `Unavailable`, which would have it sent again: it may well be done.
             replies.fail(token, PartitionEpoch(0), Failure::TimedOut { version: Default::default() });
         }
-        let mut effects = Effected { replies, outlet: self.clients.outlet(), now };
+        let mut effects = OutletEffects { replies, outlet: self.clients.outlet(), now };
         self.instance.stop(time(now), &mut effects);
         self.clients.settle((&mut self.instance, now, replies));
         self.clients.stop((&mut self.instance, now, replies));
@@ -379,28 +379,28 @@ struct Refusals {
 }
 
 impl Refusals {
-    fn tell(&mut self, now: Now, counters: &Counters) {
+    fn tell(&mut self, now: Now, counters: &ReactorCounters) {
         if now.elapsed_ms < self.tell_again_ms {
             return;
         }
         let endings = [
-            Ending::Misbehaved,
-            Ending::TooMany,
-            Ending::Displaced,
-            Ending::NotProved,
-            Ending::HelloTimeOut,
-            Ending::FrameTimeOut,
-            Ending::SendTimeOut,
-            Ending::Flooded,
+            CloseReason::Misbehaved,
+            CloseReason::TooMany,
+            CloseReason::Displaced,
+            CloseReason::NotProved,
+            CloseReason::HelloTimeOut,
+            CloseReason::FrameTimeOut,
+            CloseReason::SendTimeOut,
+            CloseReason::Flooded,
         ];
         let refused = endings.iter().map(|why| counters.ended(*why)).sum();
         if refused > self.told {
             warn!(
                 connections = refused - self.told,
-                misbehaved = counters.ended(Ending::Misbehaved),
-                too_many = counters.ended(Ending::TooMany),
-                displaced = counters.ended(Ending::Displaced),
-                not_proved = counters.ended(Ending::NotProved),
+                misbehaved = counters.ended(CloseReason::Misbehaved),
+                too_many = counters.ended(CloseReason::TooMany),
+                displaced = counters.ended(CloseReason::Displaced),
+                not_proved = counters.ended(CloseReason::NotProved),
                 "connections were refused or closed for what they did; counts by reason are since the start"
             );
             self.told = refused;
@@ -409,6 +409,6 @@ impl Refusals {
     }
 }
 
-fn time(now: Now) -> Time {
-    Time { unix_ms: now.unix_ms, elapsed_ms: now.elapsed_ms }
+fn time(now: Now) -> ClockReading {
+    ClockReading { unix_ms: now.unix_ms, elapsed_ms: now.elapsed_ms }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use zerohop_placement::ClusterMap;
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, SessionId, SnapshotId};
-use zerohop_wire::messages::{Operation, Query, Read, Snapshot, SnapshotAsk, Until};
+use zerohop_wire::messages::{Query, RecordOperation, RecordRead, SnapshotAsk, SnapshotRequest, WaitUntil};
 use zerohop_wire::{Envelope, Failure, Message, What};
 
 use super::limits::{
@@ -15,7 +15,7 @@ use super::limits::{
 
 /// A snapshot of a token.
 #[derive(Clone, Copy, Debug)]
-struct Opened {
+struct TokenSnapshot {
     token: u64,
     /// It has gone by then, unless it is renewed.
     until_ms: u64,
@@ -25,13 +25,13 @@ struct Opened {
 
 /// See the module. Times are in milliseconds of the reactor.
 #[derive(Debug, Default)]
-pub(super) struct Shares {
-    snapshots: BTreeMap<(KeyspaceId, PartitionId), BTreeMap<SnapshotId, Opened>>,
+pub(super) struct TokenShares {
+    snapshots: BTreeMap<(KeyspaceId, PartitionId), BTreeMap<SnapshotId, TokenSnapshot>>,
     /// The sessions in which a token has written, with the time of the last write.
     sessions: BTreeMap<u64, BTreeMap<SessionId, u64>>,
 }
 
-impl Shares {
+impl TokenShares {
     /// Takes note of what a request would have kept.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl Shares {
         &mut self,
         token: u64,
         envelope: &Envelope,
-        snapshot: &Snapshot<'_>,
+        snapshot: &SnapshotRequest<'_>,
         now_ms: u64,
     ) -> Result<(), Failure<'static>> {
         let of_partition = self.snapshots.entry((envelope.keyspace, envelope.partition)).or_default();
@@ -88,8 +88,10 @@ impl Shares {
                 if is_new && (own >= TOKEN_SNAPSHOTS_MAX || of_partition.len() >= TOKENS_SNAPSHOTS_MAX) {
                     return Err(What::TokenSnapshots.into());
                 }
-                of_partition.entry(snapshot.id).or_insert(Opened { token, until_ms, ends_ms }).until_ms =
-                    until_ms;
+                of_partition
+                    .entry(snapshot.id)
+                    .or_insert(TokenSnapshot { token, until_ms, ends_ms })
+                    .until_ms = until_ms;
             }
             SnapshotAsk::Renew { lease_ms } => {
                 if let Some(opened) = of_partition.get_mut(&snapshot.id) {
@@ -118,8 +120,8 @@ pub(super) fn waits(message: &Message<'_>) -> Option<(usize, usize)> {
         Message::Read { read, .. } => wait(read).map(|bytes| (bytes, 1)),
         Message::Batch(batch) => {
             let waits = batch.operations.iter().filter_map(|operation| match operation {
-                Operation::Read(read) => wait(&read),
-                Operation::Write(_) => None,
+                RecordOperation::Read(read) => wait(&read),
+                RecordOperation::Write(_) => None,
             });
             let (bytes, count) = waits.fold((0, 0), |(all, count), bytes| (all + bytes, count + 1));
             (count > 0).then_some((bytes, count))
@@ -128,10 +130,10 @@ pub(super) fn waits(message: &Message<'_>) -> Option<(usize, usize)> {
     }
 }
 
-fn wait(read: &Read<'_>) -> Option<usize> {
+fn wait(read: &RecordRead<'_>) -> Option<usize> {
     let Query::Wait { until } = &read.query else { return None };
     let value = match until {
-        Until::Equals(value) | Until::Differs(value) => value.len(),
+        WaitUntil::Equals(value) | WaitUntil::Differs(value) => value.len(),
         _ => 0,
     };
     Some(WAIT_BYTES + 2 * read.key.len() + value)
@@ -140,7 +142,7 @@ fn wait(read: &Read<'_>) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use zerohop_wire::ids::{PartitionEpoch, RequestId, Sequence, Timestamp};
-    use zerohop_wire::messages::{Change, Expiry, Stamp, Write};
+    use zerohop_wire::messages::{Expiry, RecordWrite, Stamp, WriteChange};
 
     use super::*;
 
@@ -157,14 +159,14 @@ mod tests {
     }
 
     fn of(id: u128, ask: SnapshotAsk<'static>) -> Message<'static> {
-        Message::Snapshot(Snapshot { seen: Timestamp::ZERO, id: SnapshotId(id), ask })
+        Message::Snapshot(SnapshotRequest { seen: Timestamp::ZERO, id: SnapshotId(id), ask })
     }
 
     const OPEN: SnapshotAsk<'static> = SnapshotAsk::Open { lease_ms: 1000, age_ms: 5000 };
 
     #[test]
     fn a_token_opens_its_share_of_snapshots_and_all_tokens_leave_some() {
-        let mut shares = Shares::default();
+        let mut shares = TokenShares::default();
         let mut ask =
             |access, partition, id, ask, now_ms| shares.take(access, &at(partition), &of(id, ask), now_ms);
         let full = Err(What::TokenSnapshots.into());
@@ -194,9 +196,9 @@ mod tests {
 
     #[test]
     fn a_token_writes_in_so_many_sessions_and_idle_ones_make_room() {
-        let mut shares = Shares::default();
-        let change = Change::Insert { value: b"v", expiry: Expiry::Never };
-        let write = Write { key: b"k", condition: Default::default(), change };
+        let mut shares = TokenShares::default();
+        let change = WriteChange::Insert { value: b"v", expiry: Expiry::Never };
+        let write = RecordWrite { key: b"k", condition: Default::default(), change };
         let mut write = |nonce, now_ms| {
             let session = SessionId { issued: Timestamp(1), nonce };
             let stamp = Stamp { session, sequence: Sequence(1), ..Stamp::default() };

@@ -14,30 +14,30 @@ use zerohop_partition::instance::Identity;
 use zerohop_placement::{Address, ClusterMap, MapHistory, Node, NodeState};
 use zerohop_wire::ids::{Incarnation, InstanceId, NodeId, RequestId};
 use zerohop_wire::messages::{Admin, ClusterId, Hello, Message};
-use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Failure, Features};
+use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features};
 
 use super::*;
-use crate::manager::{Control, Job, ReplyTo};
-use crate::reactor::{Limits, Mailbox, MioDriver};
+use crate::manager::{ControlJob, ManagerInput, ReplyTo};
+use crate::reactor::{Limits, MioDriver, ReactorMailbox};
 
 mod links;
 
 const CLUSTER: ClusterId = ClusterId([1; 16]);
 
-struct Bench {
+struct ServiceBench {
     address: SocketAddr,
-    mailbox: Mailbox<Notice>,
+    mailbox: ReactorMailbox<InstanceNotice>,
     thread: JoinHandle<()>,
-    jobs: mpsc::Receiver<Job>,
-    control: mpsc::Receiver<Control>,
+    jobs: mpsc::Receiver<ControlJob>,
+    control: mpsc::Receiver<ManagerInput>,
 }
 
-impl Bench {
+impl ServiceBench {
     /// Starts an instance whose manager has room for so many control requests.
-    fn start(jobs_max: usize) -> Bench {
+    fn start(jobs_max: usize) -> ServiceBench {
         let driver = listen();
         let map = ClusterMap::of_one_node(node(1, 7, driver.local_address().unwrap()), 1).unwrap();
-        Bench::start_in(&map, (1, 7), driver, None, jobs_max)
+        ServiceBench::start_in(&map, (1, 7), driver, None, jobs_max)
     }
 
     /// Starts the instance of a node, which has only one, as this start of it.
@@ -47,12 +47,12 @@ impl Bench {
         driver: MioDriver,
         root: Option<PathBuf>,
         jobs_max: usize,
-    ) -> Bench {
+    ) -> ServiceBench {
         let address = driver.local_address().unwrap();
         let (instance, incarnation) = (InstanceId(instance), Incarnation(incarnation));
         let (jobs_out, jobs) = mpsc::channel(jobs_max);
         let (control_out, control) = mpsc::channel(1);
-        let plan = Plan {
+        let plan = InstancePlan {
             place: 0,
             identity: Identity { cluster: CLUSTER, instance, incarnation },
             root,
@@ -71,7 +71,7 @@ impl Bench {
         let (opened_out, opened) = sync_channel(2);
         let thread = start(plan, opened_out).unwrap();
         let (_, ready) = opened.recv_timeout(Duration::from_secs(10)).unwrap();
-        Bench { address, mailbox: ready.unwrap().mailbox, thread, jobs, control }
+        ServiceBench { address, mailbox: ready.unwrap().mailbox, thread, jobs, control }
     }
 
     fn connect(&self) -> TcpStream {
@@ -96,7 +96,7 @@ impl Bench {
     fn end(mut self) -> Result<(), String> {
         self.thread.join().unwrap();
         match self.control.try_recv() {
-            Ok(Control::Ended(Ended { how, .. })) => how,
+            Ok(ManagerInput::Ended(EndedInstance { how, .. })) => how,
             other => panic!("its end was not told: {other:?}"),
         }
     }
@@ -130,7 +130,9 @@ fn frame(request: u64, message: &Message<'_>) -> Vec<u8> {
 fn answers(mut stream: TcpStream) -> Vec<(u64, Option<Failure<'static>>)> {
     let (mut bytes, mut found, mut at) = (Vec::new(), Vec::new(), 0);
     stream.read_to_end(&mut bytes).unwrap();
-    while let Decoded::Frame { frame, used } = Decoder::agreed(1, Features::default()).decode(&bytes[at..]) {
+    while let DecodeResult::Frame { frame, used } =
+        Decoder::agreed(1, Features::default()).decode(&bytes[at..])
+    {
         let mut expanded = Vec::new();
         let failure = match frame.message(&mut expanded).unwrap() {
             Message::Answer(Err(failure)) => Some(failure.into_owned()),
@@ -144,16 +146,16 @@ fn answers(mut stream: TcpStream) -> Vec<(u64, Option<Failure<'static>>)> {
 
 #[test]
 fn a_control_request_under_way_at_the_stop_is_answered_once_whatever_the_manager_says_then() {
-    let mut bench = Bench::start(4);
+    let mut bench = ServiceBench::start(4);
     let mut stream = bench.connect();
     stream.write_all(&frame(2, &Message::Admin(Admin { encoded: b"anything" }))).unwrap();
     let job = bench.jobs.blocking_recv().unwrap();
     let ReplyTo::Instance { place: 0, ask } = job.reply else { panic!("{job:?}") };
     assert_eq!(job.encoded, b"anything");
     // Both may be taken in one turn.
-    bench.mailbox.leave(Notice::Stop).unwrap();
-    drop(bench.mailbox.leave(Notice::Admin { ask, encoded: Vec::new() }));
-    drop(bench.mailbox.leave(Notice::Admin { ask: 99, encoded: Vec::new() }));
+    bench.mailbox.leave(InstanceNotice::Stop).unwrap();
+    drop(bench.mailbox.leave(InstanceNotice::Admin { ask, encoded: Vec::new() }));
+    drop(bench.mailbox.leave(InstanceNotice::Admin { ask: 99, encoded: Vec::new() }));
     bench.end().unwrap();
     let doubt = Failure::TimedOut { version: Default::default() };
     assert_eq!(answers(stream), [(1, None), (2, Some(doubt))]);
@@ -161,7 +163,7 @@ fn a_control_request_under_way_at_the_stop_is_answered_once_whatever_the_manager
 
 #[test]
 fn control_requests_that_find_no_room_are_told_so() {
-    let bench = Bench::start(1);
+    let bench = ServiceBench::start(1);
     let mut stream = bench.connect();
     let asked = (2..5).flat_map(|n| frame(n, &Message::Admin(Admin { encoded: b"" })));
     stream.write_all(&asked.collect::<Vec<u8>>()).unwrap();
@@ -171,7 +173,7 @@ fn control_requests_that_find_no_room_are_told_so() {
     let (mut bytes, mut chunk, mut at) = (Vec::new(), [0; 4096], 0);
     while busy.len() < 2 {
         match decoder.decode(&bytes[at..]) {
-            Decoded::Frame { frame, used } => {
+            DecodeResult::Frame { frame, used } => {
                 let mut expanded = Vec::new();
                 if let Message::Answer(Err(Failure::Busy { .. })) = frame.message(&mut expanded).unwrap() {
                     busy.push(frame.envelope.request.0);
@@ -185,18 +187,18 @@ fn control_requests_that_find_no_room_are_told_so() {
         }
     }
     assert_eq!(busy, [3, 4]);
-    bench.mailbox.leave(Notice::Stop).unwrap();
+    bench.mailbox.leave(InstanceNotice::Stop).unwrap();
     bench.end().unwrap();
 }
 
 #[test]
 fn figures_are_told_and_a_fault_is_told_with_its_words() {
-    let bench = Bench::start(1);
+    let bench = ServiceBench::start(1);
     let (asker, answer) = tokio::sync::oneshot::channel();
-    bench.mailbox.leave(Notice::Figures(asker)).unwrap();
+    bench.mailbox.leave(InstanceNotice::Figures(asker)).unwrap();
     let figures = answer.blocking_recv().unwrap();
     assert_eq!((figures.stats.partitions, figures.connections), (256, 0));
-    bench.mailbox.leave(Notice::Panic).unwrap();
+    bench.mailbox.leave(InstanceNotice::Panic).unwrap();
     let reason = bench.end().unwrap_err();
     assert!(reason.contains("a fault planted by a test"), "{reason}");
 }

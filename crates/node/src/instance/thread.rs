@@ -9,24 +9,24 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tracing::{error, info, warn};
 use zerohop_engine::EngineOptions;
-use zerohop_partition::instance::{Identity, Instance, Opened, Options, Time};
+use zerohop_partition::instance::{ClockReading, Identity, Instance, InstanceOptions, OpenReport};
 use zerohop_placement::MapHistory;
 use zerohop_wire::ids::{Incarnation, InstanceId, Timestamp};
 
 use super::ceilings::Ceilings;
 use super::closed;
-use super::notice::{Notice, Word};
+use super::notice::{InstanceMessage, InstanceNotice};
 use super::service::InstanceService;
 use crate::clock::Stopwatch;
 use crate::disk::NodeDisk;
-use crate::manager::{Control, Job};
+use crate::manager::{ControlJob, ManagerInput};
 use crate::proofs::Proofs;
-use crate::reactor::{Driver, Limits, Mailbox, MioDriver, Reactor};
+use crate::reactor::{Driver, Limits, MioDriver, Reactor, ReactorMailbox};
 use crate::server::NodeFolder;
 use crate::server::limits::DAMAGE_TOLD_MAX;
 
 /// What an instance is started with.
-pub(crate) struct Plan {
+pub(crate) struct InstancePlan {
     /// Which of the node's instances it is, from zero.
     pub(crate) place: usize,
     pub(crate) identity: Identity,
@@ -38,10 +38,10 @@ pub(crate) struct Plan {
     pub(crate) history: MapHistory,
     /// Listens already; who connects waits until the data is open.
     pub(crate) driver: MioDriver,
-    pub(crate) jobs: mpsc::Sender<Job>,
-    pub(crate) control: mpsc::Sender<Control>,
+    pub(crate) jobs: mpsc::Sender<ControlJob>,
+    pub(crate) control: mpsc::Sender<ManagerInput>,
     /// For the control group; `None`: the node stands alone.
-    pub(crate) words: Option<mpsc::Sender<Word>>,
+    pub(crate) words: Option<mpsc::Sender<InstanceMessage>>,
     /// Of the cluster's secret, if it has one.
     pub(crate) proofs: Option<Proofs>,
     /// See [`crate::server::ServerOptions::spans`].
@@ -53,9 +53,9 @@ pub(crate) struct Plan {
 
 /// An instance that serves.
 #[derive(Debug)]
-pub(crate) struct Ready {
-    pub(crate) mailbox: Mailbox<Notice>,
-    pub(crate) recovered: Recovered,
+pub(crate) struct ReadyToServe {
+    pub(crate) mailbox: ReactorMailbox<InstanceNotice>,
+    pub(crate) recovered: RecoveredData,
     /// The newest timestamp that it has stored.
     pub(crate) newest: Timestamp,
     /// The earlier starts that its disk has lived through.
@@ -66,7 +66,7 @@ pub(crate) struct Ready {
 
 /// What opening its data found.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Recovered {
+pub(crate) struct RecoveredData {
     pub(crate) partitions: usize,
     /// Log entries taken from checkpoints, read from the log, and taken from the journal.
     pub(crate) from_checkpoint: u64,
@@ -86,18 +86,18 @@ pub(crate) struct Recovered {
 
 /// An instance has ended.
 #[derive(Clone, Debug)]
-pub(crate) struct Ended {
+pub(crate) struct EndedInstance {
     pub(crate) place: usize,
     /// Whether it ended because it was told to, with all data closed; else what happened.
     pub(crate) how: Result<(), String>,
 }
 
 /// How opening went.
-pub(crate) type OpenedHow = (usize, Result<Ready, String>);
+pub(crate) type OpenResult = (usize, Result<ReadyToServe, String>);
 
 /// Starts the thread. It says on `opened` how opening went and, if well, on the plan's control channel that it has
 /// ended.
-pub(crate) fn start(plan: Plan, opened: SyncSender<OpenedHow>) -> std::io::Result<JoinHandle<()>> {
+pub(crate) fn start(plan: InstancePlan, opened: SyncSender<OpenResult>) -> std::io::Result<JoinHandle<()>> {
     let (place, control) = (plan.place, plan.control.clone());
     Builder::new().name(format!("zerohop-{}", plan.identity.instance)).spawn(move || {
         let how = catch_unwind(AssertUnwindSafe(|| run(plan, &opened)));
@@ -108,7 +108,7 @@ pub(crate) fn start(plan: Plan, opened: SyncSender<OpenedHow>) -> std::io::Resul
             drop(opened.try_send((place, Err(reason.clone()))));
         }
         // There is room for one such message of every instance, unless nobody is left to read it.
-        drop(control.try_send(Control::Ended(Ended { place, how })));
+        drop(control.try_send(ManagerInput::Ended(EndedInstance { place, how })));
     })
 }
 
@@ -118,8 +118,8 @@ pub(crate) fn words(panic: &(dyn std::any::Any + Send)) -> String {
     words.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-fn run(plan: Plan, opened: &SyncSender<OpenedHow>) -> Result<(), String> {
-    let Plan {
+fn run(plan: InstancePlan, opened: &SyncSender<OpenResult>) -> Result<(), String> {
+    let InstancePlan {
         place,
         identity,
         root,
@@ -143,11 +143,12 @@ fn run(plan: Plan, opened: &SyncSender<OpenedHow>) -> Result<(), String> {
     disk.wake(driver.waker());
     let warning = disk.warning();
     let now = driver.now();
-    let now = Time { unix_ms: now.unix_ms, elapsed_ms: now.elapsed_ms };
-    let (mut instance, found) = Instance::<NodeDisk>::open(disk, Options { identity, engine }, history, now)
-        .map_err(|error| error.to_string())?;
+    let now = ClockReading { unix_ms: now.unix_ms, elapsed_ms: now.elapsed_ms };
+    let (mut instance, found) =
+        Instance::<NodeDisk>::open(disk, InstanceOptions { identity, engine }, history, now)
+            .map_err(|error| error.to_string())?;
     instance.set_copy_rate(copy_bytes_per_s);
-    let recovered = Recovered::new(&found, stopwatch.elapsed(), warning);
+    let recovered = RecoveredData::new(&found, stopwatch.elapsed(), warning);
     recovered.tell(identity.instance);
     let (ceilings, before) = Ceilings::begin(folder.clone(), identity.incarnation)?;
     if before.ceiling > Timestamp::ZERO {
@@ -161,7 +162,7 @@ fn run(plan: Plan, opened: &SyncSender<OpenedHow>) -> Result<(), String> {
     let (mut reactor, mailbox) = Reactor::new(driver, service, limits);
     reactor.prove(proofs);
     // If nobody waits for it any more, nobody would ever tell it to stop.
-    let ready = Ready { mailbox, recovered, newest, lived: before.starts, closed };
+    let ready = ReadyToServe { mailbox, recovered, newest, lived: before.starts, closed };
     let is_awaited = opened.try_send((place, Ok(ready))).is_ok();
     let served = if is_awaited { reactor.run() } else { Ok(()) };
     let instance = reactor.into_service().into_instance();
@@ -179,14 +180,14 @@ fn run(plan: Plan, opened: &SyncSender<OpenedHow>) -> Result<(), String> {
     Ok(())
 }
 
-impl Recovered {
-    fn new(opened: &Opened, took: Duration, warning: Option<&'static str>) -> Self {
-        let mut recovered = Recovered {
+impl RecoveredData {
+    fn new(opened: &OpenReport, took: Duration, warning: Option<&'static str>) -> Self {
+        let mut recovered = RecoveredData {
             partitions: opened.partitions,
             removed: opened.removed,
             took,
             warning,
-            ..Recovered::default()
+            ..RecoveredData::default()
         };
         for (_, report) in &opened.engine.partitions {
             recovered.from_checkpoint += report.from_checkpoint;
@@ -207,7 +208,9 @@ impl Recovered {
     }
 
     fn tell(&self, instance: InstanceId) {
-        let Recovered { partitions, from_checkpoint, from_log, from_journal, torn_bytes, removed, .. } = self;
+        let RecoveredData {
+            partitions, from_checkpoint, from_log, from_journal, torn_bytes, removed, ..
+        } = self;
         info!(
             instance = instance.0,
             partitions,

@@ -1,7 +1,7 @@
 //! What a control request makes of the map, decided without doing anything: a delta, or why not.
 
 use zerohop_placement::{
-    Change, ClusterMap, Durability, HashKind, Keyspace, KeyspaceConfig, KeyspaceName, MapDelta, MapError,
+    ClusterMap, Durability, HashKind, Keyspace, KeyspaceConfig, KeyspaceName, MapChange, MapDelta, MapError,
     PartitionCount, ReplicaGroup,
 };
 use zerohop_wire::admin::{
@@ -10,11 +10,11 @@ use zerohop_wire::admin::{
 };
 use zerohop_wire::ids::{KeyspaceId, NodeId};
 
-use super::closing;
+use super::keyspace_drop;
 
 /// Where a change is decided.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Situation<'m> {
+pub(super) struct ChangeContext<'m> {
     pub(super) map: &'m ClusterMap,
     /// The node that holds all partitions: there is no other yet.
     pub(super) node: NodeId,
@@ -24,7 +24,7 @@ pub(super) struct Situation<'m> {
 
 /// What is to be done.
 #[derive(Debug)]
-pub(super) struct Decided {
+pub(super) struct DecidedChange {
     /// `None`: all is as asked already.
     pub(super) delta: Option<MapDelta>,
     /// The keyspace as it will be, or was.
@@ -39,20 +39,20 @@ pub(super) fn closing(map: &ClusterMap) -> Vec<KeyspaceStatus> {
 
 /// Why not.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct ChangeRefusal {
     code: &'static str,
     reason: String,
 }
 
-type Decision = Result<Decided, Refusal>;
+type ChangeDecision = Result<DecidedChange, ChangeRefusal>;
 
-impl Situation<'_> {
+impl ChangeContext<'_> {
     /// A new keyspace of this id and seed.
-    pub(super) fn create(&self, asked: &KeyspaceSettings, id: KeyspaceId, seed: u64) -> Decision {
+    pub(super) fn create(&self, asked: &KeyspaceSettings, id: KeyspaceId, seed: u64) -> ChangeDecision {
         let name = name(&asked.name)?;
         if let Some((id, found)) = self.map.keyspace_named(name.as_str()) {
             if found.is_closing() {
-                return Err(closing::refusal(name.as_str()));
+                return Err(keyspace_drop::refusal(name.as_str()));
             }
             let reason = format!(
                 "there is a keyspace {name} (its id is {id}): alter it, drop it first, or use another name"
@@ -75,14 +75,14 @@ impl Situation<'_> {
         };
         let groups = ReplicaGroup::spread(&config, &node.to_node());
         let keyspace = status(id, &config);
-        self.decided(Change::CreateKeyspace { id, config, groups: groups.into() }, keyspace)
+        self.decided(MapChange::CreateKeyspace { id, config, groups: groups.into() }, keyspace)
     }
 
     /// Another configuration of a keyspace that is in use.
-    pub(super) fn alter(&self, asked: &KeyspaceSettings) -> Decision {
+    pub(super) fn alter(&self, asked: &KeyspaceSettings) -> ChangeDecision {
         let (id, found) = self.find(&asked.name)?;
         if found.is_closing() {
-            return Err(closing::refusal(&asked.name));
+            return Err(keyspace_drop::refusal(&asked.name));
         }
         if let Some(partitions) = asked.partitions.filter(|count| *count != found.config().partitions.get()) {
             return self.split(asked, (id, found), partitions);
@@ -95,9 +95,9 @@ impl Situation<'_> {
         found.config().check_alteration(&config).map_err(setting)?;
         let keyspace = status(id, &config);
         if config == *found.config() {
-            return Ok(Decided { delta: None, keyspace });
+            return Ok(DecidedChange { delta: None, keyspace });
         }
-        self.decided(Change::AlterKeyspace { id, config }, keyspace)
+        self.decided(MapChange::AlterKeyspace { id, config }, keyspace)
     }
 
     /// Each partition of a keyspace becomes two. Who asks says how many there are to be, so that a request that comes twice
@@ -107,7 +107,7 @@ impl Situation<'_> {
         asked: &KeyspaceSettings,
         (id, found): (KeyspaceId, &Keyspace),
         partitions: u32,
-    ) -> Decision {
+    ) -> ChangeDecision {
         let others =
             KeyspaceSettings { name: asked.name.clone(), partitions: asked.partitions, ..Default::default() };
         if *asked != others {
@@ -122,11 +122,11 @@ impl Situation<'_> {
             );
             return Err(refusal(REFUSED_SETTING, reason));
         }
-        self.decided(Change::SplitKeyspace(id), status(id, &doubled))
+        self.decided(MapChange::SplitKeyspace(id), status(id, &doubled))
     }
 
     /// A keyspace goes, with all that is in it.
-    pub(super) fn drop(&self, asked: &KeyspaceDrop) -> Decision {
+    pub(super) fn drop(&self, asked: &KeyspaceDrop) -> ChangeDecision {
         let (id, found) = self.find(&asked.name)?;
         if ![0, id.0].contains(&asked.id) {
             let reason = format!("keyspace {} ({}) is gone: {id} has its name by now", asked.name, asked.id);
@@ -139,13 +139,13 @@ impl Situation<'_> {
         }
         let keyspace = status(id, found.config());
         match asked.at_once {
-            true => self.decided(Change::DropKeyspace(id), keyspace),
-            false if found.is_closing() => Ok(Decided { delta: None, keyspace }),
-            false => self.decided(Change::CloseKeyspace(id), keyspace),
+            true => self.decided(MapChange::DropKeyspace(id), keyspace),
+            false if found.is_closing() => Ok(DecidedChange { delta: None, keyspace }),
+            false => self.decided(MapChange::CloseKeyspace(id), keyspace),
         }
     }
 
-    fn find(&self, name: &str) -> Result<(KeyspaceId, &Keyspace), Refusal> {
+    fn find(&self, name: &str) -> Result<(KeyspaceId, &Keyspace), ChangeRefusal> {
         self.map.keyspace_named(name).ok_or_else(|| {
             let names: Vec<&str> =
                 self.map.keyspaces().map(|(_, found)| found.config().name.as_str()).take(8).collect();
@@ -154,7 +154,11 @@ impl Situation<'_> {
     }
 
     /// The configuration with what was asked for, beside replicas.
-    fn with(&self, mut config: KeyspaceConfig, asked: &KeyspaceSettings) -> Result<KeyspaceConfig, Refusal> {
+    fn with(
+        &self,
+        mut config: KeyspaceConfig,
+        asked: &KeyspaceSettings,
+    ) -> Result<KeyspaceConfig, ChangeRefusal> {
         if let Some(partitions) = asked.partitions {
             config.partitions = PartitionCount::new(partitions).map_err(setting)?;
         }
@@ -191,21 +195,21 @@ impl Situation<'_> {
         Ok(config)
     }
 
-    fn decided(&self, change: Change, keyspace: KeyspaceStatus) -> Decision {
+    fn decided(&self, change: MapChange, keyspace: KeyspaceStatus) -> ChangeDecision {
         let from = self.map.epoch();
         let delta = MapDelta { from, to: from.next(), changes: vec![change] };
-        Ok(Decided { delta: Some(delta), keyspace })
+        Ok(DecidedChange { delta: Some(delta), keyspace })
     }
 }
 
-impl Refusal {
+impl ChangeRefusal {
     /// It is not to be.
-    pub(super) fn decided(reason: &str) -> Refusal {
+    pub(super) fn decided(reason: &str) -> ChangeRefusal {
         refusal(REFUSED_DECIDED, reason)
     }
 
     /// The node itself could not.
-    pub(super) fn failed(reason: String) -> Refusal {
+    pub(super) fn failed(reason: String) -> ChangeRefusal {
         refusal(REFUSED_FAILED, reason)
     }
 
@@ -214,7 +218,7 @@ impl Refusal {
     }
 }
 
-impl From<MapError> for Refusal {
+impl From<MapError> for ChangeRefusal {
     fn from(error: MapError) -> Self {
         setting(error)
     }
@@ -235,23 +239,23 @@ pub(super) fn status(id: KeyspaceId, config: &KeyspaceConfig) -> KeyspaceStatus 
     }
 }
 
-fn name(text: &str) -> Result<KeyspaceName, Refusal> {
+fn name(text: &str) -> Result<KeyspaceName, ChangeRefusal> {
     KeyspaceName::new(text).map_err(setting)
 }
 
-fn small(number: u32, what: &str) -> Result<u8, Refusal> {
+fn small(number: u32, what: &str) -> Result<u8, ChangeRefusal> {
     u8::try_from(number).map_err(|_| {
         let most = zerohop_placement::limits::REPLICAS_MAX;
         refusal(REFUSED_SETTING, format!("{number} {what}: ask for 1 to {most}"))
     })
 }
 
-fn setting(error: impl std::fmt::Display) -> Refusal {
+fn setting(error: impl std::fmt::Display) -> ChangeRefusal {
     refusal(REFUSED_SETTING, error.to_string())
 }
 
-pub(super) fn refusal(code: &'static str, reason: impl Into<String>) -> Refusal {
-    Refusal { code, reason: reason.into() }
+pub(super) fn refusal(code: &'static str, reason: impl Into<String>) -> ChangeRefusal {
+    ChangeRefusal { code, reason: reason.into() }
 }
 
 #[cfg(test)]
@@ -274,21 +278,21 @@ mod tests {
         ClusterMap::of_one_node(node, 1).unwrap()
     }
 
-    fn on(map: &ClusterMap) -> Situation<'_> {
-        Situation { map, node: NodeId(1), in_memory: false }
+    fn on(map: &ClusterMap) -> ChangeContext<'_> {
+        ChangeContext { map, node: NodeId(1), in_memory: false }
     }
 
     fn asked(name: &str) -> KeyspaceSettings {
         KeyspaceSettings { name: name.into(), ..KeyspaceSettings::default() }
     }
 
-    fn refused(decision: Decision) -> (&'static str, String) {
+    fn refused(decision: ChangeDecision) -> (&'static str, String) {
         let refusal = decision.unwrap_err();
         (refusal.code, refusal.reason)
     }
 
     /// The map after a decision.
-    fn after(map: &ClusterMap, decided: &Decided) -> ClusterMap {
+    fn after(map: &ClusterMap, decided: &DecidedChange) -> ClusterMap {
         map.apply(decided.delta.as_ref().unwrap()).unwrap()
     }
 
@@ -404,7 +408,7 @@ mod tests {
     #[test]
     fn a_node_without_a_disk_promises_no_durability() {
         let map = map();
-        let memory = Situation { in_memory: true, ..on(&map) };
+        let memory = ChangeContext { in_memory: true, ..on(&map) };
         let decided = memory.create(&asked("a"), KeyspaceId(5), 9).unwrap();
         assert_eq!(decided.keyspace.durability, "memory");
         let sync = KeyspaceSettings { durability: Some("sync".into()), ..asked("b") };

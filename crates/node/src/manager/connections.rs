@@ -11,8 +11,8 @@ use tokio::time::{sleep, timeout_at};
 use tracing::{debug, warn};
 use zerohop_wire::MAGIC;
 
-use super::door::{Entrance, Visitor};
-use super::shared::Shared;
+use super::accept_limits::{Entrance, Visitor};
+use super::shared::ManagerShared;
 use super::stream::Stream;
 use super::{frames, http};
 use crate::clock::Stopwatch;
@@ -29,7 +29,7 @@ pub(super) fn take_over(listener: net::TcpListener) -> io::Result<TcpListener> {
 }
 
 /// Takes up connections for as long as it is polled.
-pub(super) async fn accept(shared: &Rc<Shared>, listener: TcpListener) {
+pub(super) async fn accept(shared: &Rc<ManagerShared>, listener: TcpListener) {
     let mut told = None::<Stopwatch>;
     loop {
         let (stream, peer) = match listener.accept().await {

@@ -12,15 +12,15 @@ use zerohop_wire::auth::{Access, Challenge, Guard};
 use zerohop_wire::ids::{InstanceId, MapEpoch, PartitionEpoch};
 use zerohop_wire::messages::{Admin, ClusterId, Hello, HelloAck, Pong, SessionOpened};
 use zerohop_wire::{
-    AuthFault, Decoded, Decoder, Encoder, Envelope, Failure, Features, HEADER_BYTES, Message, What,
+    AuthFault, DecodeResult, Decoder, Encoder, Envelope, Failure, Features, HEADER_BYTES, Message, What,
     choose_version,
 };
 
+use super::accept_limits::Visitor;
 use super::cluster;
-use super::door::Visitor;
-use super::shared::Shared;
+use super::shared::ManagerShared;
 use super::stream::Stream;
-use super::{Job, ReplyTo};
+use super::{ControlJob, ReplyTo};
 use crate::access::permits_request;
 use crate::server::limits::{
     ADMIN_IN_FLIGHT_MAX, FRAME_TIME_OUT, IDLE_TIME_OUT, JOBS_RETRY_MS, LINGER, MANAGER_BODY_BYTES_MAX,
@@ -31,8 +31,8 @@ use crate::server::limits::{
 const READ_BYTES: usize = 16 << 10;
 
 /// One connection's half of a conversation, without its socket.
-struct Peer<'s> {
-    shared: &'s Shared,
+struct Conversation<'s> {
+    shared: &'s ManagerShared,
     decoder: Decoder,
     encoder: Encoder,
     greeted: bool,
@@ -49,7 +49,7 @@ struct Peer<'s> {
     /// Control requests that are not yet answered.
     in_flight: usize,
     answers: mpsc::Sender<(Envelope, Vec<u8>)>,
-    /// Bytes of a frame that is still coming, as counted in [`Shared::receiving`].
+    /// Bytes of a frame that is still coming, as counted in [`ManagerShared::receiving`].
     receiving: usize,
     /// Frames to be sent.
     out: Vec<u8>,
@@ -61,7 +61,7 @@ struct Peer<'s> {
 pub(super) async fn serve(visitor: &Visitor, mut stream: Stream) {
     let shared = &visitor.shared;
     let (sender, mut answers) = mpsc::channel(ADMIN_IN_FLIGHT_MAX);
-    let mut peer = Peer::new(shared, sender);
+    let mut peer = Conversation::new(shared, sender);
     peer.wants_tls = stream.wants_tls(shared);
     // Holds nothing, and no room, while nothing comes: most connections are idle.
     let mut received = Vec::new();
@@ -142,9 +142,9 @@ async fn linger(mut stream: Stream) {
     drop(timeout(LINGER, drain).await);
 }
 
-impl<'s> Peer<'s> {
-    fn new(shared: &'s Shared, answers: mpsc::Sender<(Envelope, Vec<u8>)>) -> Self {
-        Peer {
+impl<'s> Conversation<'s> {
+    fn new(shared: &'s ManagerShared, answers: mpsc::Sender<(Envelope, Vec<u8>)>) -> Self {
+        Conversation {
             shared,
             decoder: Decoder::before_hello(),
             encoder: Encoder::default(),
@@ -169,11 +169,11 @@ impl<'s> Peer<'s> {
         self.receives(0);
         while !self.ends && !self.is_agent && at < bytes.len() && self.out.len() < OUT_BYTES_MAX {
             match self.decoder.decode(&bytes[at..]) {
-                Decoded::Need(need) => {
+                DecodeResult::Need(need) => {
                     self.make_room(&bytes[at..], need);
                     break;
                 }
-                Decoded::Frame { frame, used } => {
+                DecodeResult::Frame { frame, used } => {
                     let envelope = frame.envelope;
                     match frame.message(&mut expanded) {
                         Ok(message) => self.take(&envelope, &message),
@@ -181,13 +181,13 @@ impl<'s> Peer<'s> {
                     }
                     at += used;
                 }
-                Decoded::Refused { envelope, is_answer, failure, used } => {
+                DecodeResult::Refused { envelope, is_answer, failure, used } => {
                     if !is_answer {
                         self.fail(&envelope, failure);
                     }
                     at += used;
                 }
-                Decoded::Broken(broken) => {
+                DecodeResult::Broken(broken) => {
                     if let Some((envelope, failure)) = broken.last_answer() {
                         self.fail(&envelope, failure);
                     }
@@ -344,7 +344,11 @@ impl<'s> Peer<'s> {
             return self.fail(envelope, busy);
         }
         let reply = ReplyTo::Here { envelope: *envelope, sender: self.answers.clone() };
-        match self.shared.jobs.try_send(Job { encoded: admin.encoded.to_vec(), access: self.access, reply }) {
+        match self.shared.jobs.try_send(ControlJob {
+            encoded: admin.encoded.to_vec(),
+            access: self.access,
+            reply,
+        }) {
             Ok(()) => self.in_flight += 1,
             Err(_) => self.fail(envelope, busy),
         }
@@ -370,7 +374,7 @@ impl<'s> Peer<'s> {
     }
 }
 
-impl Drop for Peer<'_> {
+impl Drop for Conversation<'_> {
     fn drop(&mut self) {
         self.receives(0);
     }

@@ -4,25 +4,25 @@ use std::collections::BTreeMap;
 
 use zerohop_placement::{ClusterMap, Group, GroupState};
 use zerohop_wire::admin::{
-    AdminAnswer, Answer, GroupsStatus, PARTITIONS_LISTED_MAX, PartitionList, PartitionStatus, Partitions,
+    AdminAnswer, AdminReply, GroupsStatus, PARTITIONS_LISTED_MAX, PartitionList, PartitionStatus, Partitions,
     REFUSED_UNKNOWN,
 };
 use zerohop_wire::ids::{InstanceId, KeyspaceId, NodeId, PartitionId};
 
 /// What a node is in groups: primary, in sync, following.
-pub(super) type Shares = [u32; 3];
+pub(super) type GroupShares = [u32; 3];
 
 /// How all groups stand, those of each keyspace, and what each node is in them.
-pub(super) struct Counts {
+pub(super) struct GroupCounts {
     pub(super) all: GroupsStatus,
     pub(super) keyspaces: BTreeMap<KeyspaceId, GroupsStatus>,
-    pub(super) shares: BTreeMap<NodeId, Shares>,
+    pub(super) shares: BTreeMap<NodeId, GroupShares>,
 }
 
 /// Counts groups.
-pub(super) fn count(map: &ClusterMap) -> Counts {
+pub(super) fn count(map: &ClusterMap) -> GroupCounts {
     let mut counts =
-        Counts { all: GroupsStatus::default(), keyspaces: BTreeMap::new(), shares: BTreeMap::new() };
+        GroupCounts { all: GroupsStatus::default(), keyspaces: BTreeMap::new(), shares: BTreeMap::new() };
     let owner: BTreeMap<InstanceId, NodeId> =
         map.nodes().flat_map(|node| node.instances().map(move |instance| (instance.id, node.id()))).collect();
     let shares = &mut counts.shares;
@@ -78,7 +78,7 @@ pub(super) fn list(
         })
         .collect();
     let (count, pins_known) = (keyspace.config().partitions.get(), pins.is_some());
-    AdminAnswer::of(Answer::Partitions(Partitions { partitions, count, pins_known }))
+    AdminAnswer::of(AdminReply::Partitions(Partitions { partitions, count, pins_known }))
 }
 
 fn status_of(map: &ClusterMap, partition: u32, group: Group<'_>) -> PartitionStatus {

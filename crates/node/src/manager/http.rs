@@ -18,10 +18,10 @@ use serde_json::json;
 use tokio::time::{timeout, timeout_at};
 use tracing::debug;
 
-use super::door::Visitor;
-use super::shared::Shared;
+use super::accept_limits::Visitor;
+use super::shared::ManagerShared;
 use super::stream::Stream;
-use super::view::{View, why_not};
+use super::view::{ClusterView, why_not};
 use super::web_names::is_own;
 use super::{instances, metrics, status};
 use crate::server::limits::{
@@ -83,7 +83,12 @@ pub(super) async fn serve(visitor: &Visitor, stream: Stream) {
     }
 }
 
-async fn respond(shared: &Rc<Shared>, method: &Method, path: &str, may_read: bool) -> Response<Full<Bytes>> {
+async fn respond(
+    shared: &Rc<ManagerShared>,
+    method: &Method,
+    path: &str,
+    may_read: bool,
+) -> Response<Full<Bytes>> {
     if method != Method::GET && method != Method::HEAD {
         let mut response =
             response(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET is served here\n".to_owned());
@@ -112,8 +117,8 @@ async fn respond(shared: &Rc<Shared>, method: &Method, path: &str, may_read: boo
 }
 
 /// It serves, even if others take what it cannot write, or if only some partitions are served: then it says so.
-async fn health(shared: &Shared) -> Response<Full<Bytes>> {
-    let view = View::of(shared).await;
+async fn health(shared: &ManagerShared) -> Response<Full<Bytes>> {
+    let view = ClusterView::of(shared).await;
     if let Some((status, reason)) = why_not(shared, &view) {
         let body = json!({"status": status, "reason": reason});
         return response(StatusCode::SERVICE_UNAVAILABLE, JSON, body.to_string());
@@ -130,7 +135,7 @@ async fn health(shared: &Shared) -> Response<Full<Bytes>> {
 }
 
 /// Whether whoever shows this knows the cluster's secret, or there is none to know.
-fn may_read(shared: &Shared, shown: Option<&[u8]>) -> bool {
+fn may_read(shared: &ManagerShared, shown: Option<&[u8]>) -> bool {
     let Some(secret) = &shared.about.secret else { return true };
     shown.and_then(|shown| shown.strip_prefix(b"Bearer ")).is_some_and(|bearer| secret.is_bearer(bearer))
 }
@@ -158,15 +163,15 @@ mod tests {
     use zerohop_wire::messages::ClusterId;
 
     use super::*;
-    use crate::manager::About;
-    use crate::manager::shared::Phase;
+    use crate::manager::NodeIdentity;
+    use crate::manager::shared::NodePhase;
 
-    fn shared() -> Rc<Shared> {
+    fn shared() -> Rc<ManagerShared> {
         shared_with(None)
     }
 
-    fn shared_with(secret: Option<Secret>) -> Rc<Shared> {
-        let about = About {
+    fn shared_with(secret: Option<Secret>) -> Rc<ManagerShared> {
+        let about = NodeIdentity {
             cluster: ClusterId([1; 16]),
             node: NodeId(1),
             incarnation: Incarnation(7),
@@ -178,14 +183,14 @@ mod tests {
             connections: Default::default(),
             http_names: Vec::new(),
         };
-        Rc::new(Shared::new(about, MapHistory::default(), mpsc::channel(1).0))
+        Rc::new(ManagerShared::new(about, MapHistory::default(), mpsc::channel(1).0))
     }
 
-    fn get(shared: &Rc<Shared>, path: &str) -> (StatusCode, String) {
+    fn get(shared: &Rc<ManagerShared>, path: &str) -> (StatusCode, String) {
         get_showing(shared, path, None)
     }
 
-    fn get_showing(shared: &Rc<Shared>, path: &str, shown: Option<&str>) -> (StatusCode, String) {
+    fn get_showing(shared: &Rc<ManagerShared>, path: &str, shown: Option<&str>) -> (StatusCode, String) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let may_read = may_read(shared, shown.map(str::as_bytes));
@@ -199,10 +204,10 @@ mod tests {
     #[test]
     fn health_says_why_the_node_does_not_serve() {
         let shared = shared();
-        let failed = Phase::Failed("instance 2 has ended: a fault".to_owned());
+        let failed = NodePhase::Failed("instance 2 has ended: a fault".to_owned());
         for (phase, name, reason) in [
-            (Phase::Recovering, "recovering", "reads its data"),
-            (Phase::Stopping, "stopping", "told to stop"),
+            (NodePhase::Recovering, "recovering", "reads its data"),
+            (NodePhase::Stopping, "stopping", "told to stop"),
             (failed, "failed", "instance 2 has ended: a fault; the node stops"),
         ] {
             shared.phase.replace(phase);
@@ -212,7 +217,7 @@ mod tests {
             assert_eq!(json["status"], name);
             assert!(json["reason"].as_str().unwrap().contains(reason), "{body}");
         }
-        shared.phase.replace(Phase::Serving);
+        shared.phase.replace(NodePhase::Serving);
         assert_eq!(get(&shared, "/health").0, StatusCode::OK);
     }
 
@@ -221,7 +226,7 @@ mod tests {
         let secret = Secret::from_text(b"a secret of tests, long enough to be one").unwrap();
         let bearer = secret.bearer();
         let shared = shared_with(Some(secret));
-        shared.phase.replace(Phase::Serving);
+        shared.phase.replace(NodePhase::Serving);
         assert_eq!(get(&shared, "/health").0, StatusCode::OK);
         for path in ["/metrics", "/status", "/", "/health/"] {
             let refused = |shown: Option<&str>| {

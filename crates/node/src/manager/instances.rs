@@ -10,33 +10,37 @@ use zerohop_partition::instance::MapChangeError;
 use zerohop_placement::{ClusterMap, MapDelta};
 use zerohop_wire::ids::InstanceId;
 
-use crate::instance::{Figures, Notice, Recovered};
-use crate::reactor::{Mailbox, NotTaken};
+use crate::instance::{Figures, InstanceNotice, RecoveredData};
+use crate::reactor::{NoticeError, ReactorMailbox};
 use crate::server::limits::{INBOX_FULL_PAUSE, STATS_WAIT};
 
 /// One instance, as the manager knows it.
 #[derive(Debug)]
 pub(crate) struct InstanceHandle {
     pub(crate) id: InstanceId,
-    pub(crate) mailbox: Mailbox<Notice>,
-    pub(crate) recovered: Recovered,
+    pub(crate) mailbox: ReactorMailbox<InstanceNotice>,
+    pub(crate) recovered: RecoveredData,
     /// It has not said that it took up the last change of the map: it gets the next one as a whole map.
     behind: Cell<bool>,
 }
 
 impl InstanceHandle {
-    pub(crate) fn new(id: InstanceId, mailbox: Mailbox<Notice>, recovered: Recovered) -> Self {
+    pub(crate) fn new(
+        id: InstanceId,
+        mailbox: ReactorMailbox<InstanceNotice>,
+        recovered: RecoveredData,
+    ) -> Self {
         InstanceHandle { id, mailbox, recovered, behind: Cell::new(false) }
     }
 
     /// Leaves a notice, and waits for room until `due`. `false`: there was none, or the instance has ended.
-    pub(crate) async fn leave(&self, mut notice: Notice, due: Instant) -> bool {
+    pub(crate) async fn leave(&self, mut notice: InstanceNotice, due: Instant) -> bool {
         loop {
             notice = match self.mailbox.leave(notice) {
                 Ok(()) => return true,
-                Err(NotTaken::Ended(_)) => return false,
-                Err(NotTaken::Full(notice)) if Instant::now() < due => notice,
-                Err(NotTaken::Full(_)) => return false,
+                Err(NoticeError::Ended(_)) => return false,
+                Err(NoticeError::Full(notice)) if Instant::now() < due => notice,
+                Err(NoticeError::Full(_)) => return false,
             };
             sleep(INBOX_FULL_PAUSE).await;
         }
@@ -56,7 +60,7 @@ pub(super) async fn tell(
     for instance in instances {
         let whole = instance.behind.get().then(|| Arc::new(map.to_delta()));
         let (done, answer) = oneshot::channel();
-        let notice = Notice::Map { delta: whole.unwrap_or_else(|| Arc::clone(delta)), done };
+        let notice = InstanceNotice::Map { delta: whole.unwrap_or_else(|| Arc::clone(delta)), done };
         instance.behind.set(true);
         waits.push((instance, instance.leave(notice, due).await.then_some(answer)));
     }
@@ -87,7 +91,7 @@ pub(super) async fn tell(
 /// Tells every instance something and waits until each has said that it is done. `false`: not all have, within this time.
 pub(super) async fn told_all(
     instances: &[InstanceHandle],
-    notice: impl Fn(oneshot::Sender<()>) -> Notice,
+    notice: impl Fn(oneshot::Sender<()>) -> InstanceNotice,
     wait: Duration,
 ) -> bool {
     let due = Instant::now() + wait;
@@ -112,7 +116,7 @@ pub(super) async fn figures(instances: &[InstanceHandle]) -> Vec<Option<Box<Figu
     let mut waits = Vec::with_capacity(instances.len());
     for instance in instances {
         let (asker, answer) = oneshot::channel();
-        waits.push(instance.leave(Notice::Figures(asker), due).await.then_some(answer));
+        waits.push(instance.leave(InstanceNotice::Figures(asker), due).await.then_some(answer));
     }
     let mut figures = Vec::with_capacity(waits.len());
     for answer in waits {
@@ -129,7 +133,7 @@ mod tests {
     use std::task::Waker;
 
     use tokio::task::yield_now;
-    use zerohop_placement::{Address, Change, KeyspaceConfig, Node, NodeState};
+    use zerohop_placement::{Address, KeyspaceConfig, MapChange, Node, NodeState};
     use zerohop_wire::ids::{Incarnation, NodeId};
 
     use super::*;
@@ -155,16 +159,16 @@ mod tests {
         let (id, keyspace) = map.keyspaces().next().unwrap();
         let batch_bytes = keyspace.config().batch_bytes + 1;
         let config = KeyspaceConfig { batch_bytes, ..keyspace.config().clone() };
-        let changes = vec![Change::AlterKeyspace { id, config }];
+        let changes = vec![MapChange::AlterKeyspace { id, config }];
         let delta = MapDelta { from: map.epoch(), to: map.epoch().next(), changes };
         let map = map.apply(&delta).unwrap();
         (Arc::new(delta), map)
     }
 
-    async fn taken(inbox: &Inbox<Notice>) -> (bool, oneshot::Sender<Result<(), MapChangeError>>) {
+    async fn taken(inbox: &Inbox<InstanceNotice>) -> (bool, oneshot::Sender<Result<(), MapChangeError>>) {
         loop {
             match inbox.take() {
-                Some(Notice::Map { delta, done }) => return (delta.is_whole(), done),
+                Some(InstanceNotice::Map { delta, done }) => return (delta.is_whole(), done),
                 Some(other) => panic!("another notice: {other:?}"),
                 None => yield_now().await,
             }
@@ -176,7 +180,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let (mailbox, inbox) = Inbox::new(Waker::noop().clone());
-            let instances = [InstanceHandle::new(InstanceId(1), mailbox, Recovered::default())];
+            let instances = [InstanceHandle::new(InstanceId(1), mailbox, RecoveredData::default())];
             let (delta, first) = next(&map());
             let faults = tell(&instances, &delta, &first, WAIT).await;
             assert!(faults[0].1.contains("has not answered for 30ms"), "{faults:?}");

@@ -8,46 +8,47 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{error, info};
-use zerohop_placement::{Change, MapDelta};
+use zerohop_placement::{MapChange, MapDelta};
 use zerohop_wire::admin::{
-    AdminAnswer, AdminRequest, Answer, Ask, Done, KeyspaceStatus, REFUSED_FAILED, REFUSED_REQUEST,
+    AdminAnswer, AdminDone, AdminQuestion, AdminReply, AdminRequest, KeyspaceStatus, REFUSED_FAILED,
+    REFUSED_REQUEST,
 };
 use zerohop_wire::ids::KeyspaceId;
 
-use super::changes::{self, Decided, Refusal, Situation};
+use super::changes::{self, ChangeContext, ChangeRefusal, DecidedChange};
 use super::instances::{self, tell};
-use super::shared::Shared;
-use super::{Job, ReplyTo, closing, clustered, groups, status, tokens};
+use super::shared::ManagerShared;
+use super::{ControlJob, ReplyTo, clustered, groups, keyspace_drop, status, tokens};
 use crate::clock::unix_ms;
 use crate::entropy::random_u64;
-use crate::instance::{Figures, Notice};
+use crate::instance::{Figures, InstanceNotice};
 use crate::server::limits::{DROP_AGAIN, DROP_LOOK, INBOX_FULL_PAUSE, MAP_WAIT};
 use crate::server::{NodeFolder, SavedNode};
 
 /// Alone changes the map of a node that stands alone; in a cluster it has the control group do so.
-pub(super) struct Worker {
-    shared: Rc<Shared>,
-    alone: Option<Alone>,
+pub(super) struct JobWorker {
+    shared: Rc<ManagerShared>,
+    alone: Option<LoneNode>,
 }
 
 /// What a node that stands alone decides by itself.
-struct Alone {
+struct LoneNode {
     folder: NodeFolder,
     next_keyspace: KeyspaceId,
 }
 
-impl Worker {
-    pub(super) fn alone(shared: Rc<Shared>, folder: NodeFolder, next_keyspace: KeyspaceId) -> Self {
-        Worker { shared, alone: Some(Alone { folder, next_keyspace }) }
+impl JobWorker {
+    pub(super) fn alone(shared: Rc<ManagerShared>, folder: NodeFolder, next_keyspace: KeyspaceId) -> Self {
+        JobWorker { shared, alone: Some(LoneNode { folder, next_keyspace }) }
     }
 
-    pub(super) fn in_cluster(shared: Rc<Shared>) -> Self {
-        Worker { shared, alone: None }
+    pub(super) fn in_cluster(shared: Rc<ManagerShared>) -> Self {
+        JobWorker { shared, alone: None }
     }
 
     /// Carries out what comes. It ends with the manager.
-    pub(super) async fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
-        while let Some(Job { encoded, access, reply }) = self.next(&mut jobs).await {
+    pub(super) async fn run(mut self, mut jobs: mpsc::Receiver<ControlJob>) {
+        while let Some(ControlJob { encoded, access, reply }) = self.next(&mut jobs).await {
             let request = AdminRequest::from_bytes(&encoded);
             if let Ok(AdminRequest { ask: Some(ask) }) = &request {
                 let permitted = tokens::may_ask(self.shared.history.borrow().map(), access, ask);
@@ -58,19 +59,19 @@ impl Worker {
             }
             match request {
                 // Questions need not wait for changes, nor changes for those who are slow to say how they stand.
-                Ok(AdminRequest { ask: Some(Ask::Status(_)) }) => {
+                Ok(AdminRequest { ask: Some(AdminQuestion::Status(_)) }) => {
                     let shared = Rc::clone(&self.shared);
                     spawn_local(async move {
                         let status = status::gather(&shared).await;
-                        send(&shared, reply, AdminAnswer::of(Answer::Status(Box::new(status)))).await;
+                        send(&shared, reply, AdminAnswer::of(AdminReply::Status(Box::new(status)))).await;
                     });
                 }
-                Ok(AdminRequest { ask: Some(Ask::ListPartitions(list)) }) => {
+                Ok(AdminRequest { ask: Some(AdminQuestion::ListPartitions(list)) }) => {
                     let pins = clustered::pins(&self.shared, &list.keyspace).await;
                     let answer = groups::list(self.shared.history.borrow().map(), &list, pins.as_ref());
                     send(&self.shared, reply, answer).await;
                 }
-                Ok(AdminRequest { ask: Some(Ask::ListTokens(_)) }) => {
+                Ok(AdminRequest { ask: Some(AdminQuestion::ListTokens(_)) }) => {
                     let answer = tokens::list(self.shared.history.borrow().map());
                     send(&self.shared, reply, answer).await;
                 }
@@ -101,7 +102,7 @@ impl Worker {
 
     /// What comes next. Meanwhile keyspaces that are being dropped go, and tokens expire: in a cluster the control group sees to
     /// that.
-    async fn next(&mut self, jobs: &mut mpsc::Receiver<Job>) -> Option<Job> {
+    async fn next(&mut self, jobs: &mut mpsc::Receiver<ControlJob>) -> Option<ControlJob> {
         loop {
             self.expire_tokens().await;
             let closing = changes::closing(self.shared.history.borrow().map());
@@ -122,13 +123,13 @@ impl Worker {
         }
     }
 
-    async fn change(&mut self, ask: Ask) -> AdminAnswer {
+    async fn change(&mut self, ask: AdminQuestion) -> AdminAnswer {
         if let Some(reason) = self.shared.why_not() {
             return AdminAnswer::refused(REFUSED_FAILED, format!("nothing can be changed now: {reason}"));
         }
         // A node that stands alone goes on with what its disks have, and says by itself what is damaged.
-        if let Ask::AcknowledgeLosses(_) = &ask {
-            return AdminAnswer::of(Answer::Done(Done::default()));
+        if let AdminQuestion::AcknowledgeLosses(_) = &ask {
+            return AdminAnswer::of(AdminReply::Done(AdminDone::default()));
         }
         let changed = tokens::change(self.shared.history.borrow().map(), &ask, unix_ms());
         if let Some(change) = changed {
@@ -139,21 +140,21 @@ impl Worker {
         }
         let next_keyspace = self.alone.as_ref().map_or(KeyspaceId::NONE, |alone| alone.next_keyspace);
         let drop_wait = match &ask {
-            Ask::DropKeyspace(asked) => Some(closing::wait(asked)),
+            AdminQuestion::DropKeyspace(asked) => Some(keyspace_drop::wait(asked)),
             _ => None,
         };
         let decided = match decide(&self.shared, ask, next_keyspace) {
             Ok(decided) => decided,
             Err(refusal) => return refusal.into_answer(),
         };
-        let Decided { delta, keyspace } = decided;
-        let closes = |delta: &MapDelta| matches!(delta.changes[..], [Change::CloseKeyspace(_)]);
+        let DecidedChange { delta, keyspace } = decided;
+        let closes = |delta: &MapDelta| matches!(delta.changes[..], [MapChange::CloseKeyspace(_)]);
         if let Some(wait) = drop_wait
             && delta.as_ref().is_none_or(closes)
         {
             return self.drop_when_drained(delta, keyspace, wait).await;
         }
-        let done = AdminAnswer::of(Answer::Keyspace(keyspace));
+        let done = AdminAnswer::of(AdminReply::Keyspace(keyspace));
         let Some(delta) = delta else { return done };
         match self.carry_out(Arc::new(delta)).await {
             Ok(()) => done,
@@ -187,14 +188,14 @@ impl Worker {
                 let all = self.shared.instances().iter().zip(&figures);
                 let waits = all.filter(|(_, one)| !is_drained(one)).map(|(one, _)| one.id.to_string());
                 let waits = format!("instance {}", waits.collect::<Vec<_>>().join(", "));
-                return closing::under_way(&keyspace, &waits);
+                return keyspace_drop::under_way(&keyspace, &waits);
             }
             sleep(DROP_LOOK).await;
         }
         let from = self.shared.history.borrow().map().epoch();
-        let delta = MapDelta { from, to: from.next(), changes: vec![Change::DropKeyspace(id)] };
+        let delta = MapDelta { from, to: from.next(), changes: vec![MapChange::DropKeyspace(id)] };
         match self.carry_out(Arc::new(delta)).await {
-            Ok(()) => AdminAnswer::of(Answer::Keyspace(keyspace)),
+            Ok(()) => AdminAnswer::of(AdminReply::Keyspace(keyspace)),
             Err(answer) => answer,
         }
     }
@@ -210,11 +211,11 @@ impl Worker {
         }
     }
 
-    async fn change_tokens(&mut self, changes: Vec<Change>) -> AdminAnswer {
+    async fn change_tokens(&mut self, changes: Vec<MapChange>) -> AdminAnswer {
         let from = self.shared.history.borrow().map().epoch();
         let delta = MapDelta { from, to: from.next(), changes };
         match self.carry_out(Arc::new(delta)).await {
-            Ok(()) => AdminAnswer::of(Answer::Done(Done { map_epoch: from.next().0, number: 0 })),
+            Ok(()) => AdminAnswer::of(AdminReply::Done(AdminDone { map_epoch: from.next().0, number: 0 })),
             Err(refused) => refused,
         }
     }
@@ -231,7 +232,7 @@ impl Worker {
             Err(error) => return failed(error.to_string()),
         };
         let next_keyspace = match delta.changes.first() {
-            Some(Change::CreateKeyspace { id, .. }) => KeyspaceId(id.0.saturating_add(1)),
+            Some(MapChange::CreateKeyspace { id, .. }) => KeyspaceId(id.0.saturating_add(1)),
             _ => alone.next_keyspace,
         };
         let (cluster, node) = (self.shared.cluster.get(), self.shared.node.get());
@@ -260,27 +261,34 @@ impl Worker {
 }
 
 /// What a request makes of the map, or why not.
-pub(super) fn decide(shared: &Shared, ask: Ask, next_keyspace: KeyspaceId) -> Result<Decided, Refusal> {
+pub(super) fn decide(
+    shared: &ManagerShared,
+    ask: AdminQuestion,
+    next_keyspace: KeyspaceId,
+) -> Result<DecidedChange, ChangeRefusal> {
     let history = shared.history.borrow();
-    let now = Situation { map: history.map(), node: shared.node.get(), in_memory: shared.about.in_memory };
+    let now =
+        ChangeContext { map: history.map(), node: shared.node.get(), in_memory: shared.about.in_memory };
     let decided = match ask {
-        Ask::CreateKeyspace(settings) => {
-            let seed = random_u64().map_err(Refusal::failed)?;
+        AdminQuestion::CreateKeyspace(settings) => {
+            let seed = random_u64().map_err(ChangeRefusal::failed)?;
             now.create(&settings, next_keyspace, seed)
         }
-        Ask::AlterKeyspace(settings) => now.alter(&settings),
-        Ask::DropKeyspace(named) => now.drop(&named),
-        Ask::PutToken(_) | Ask::LendToken(_) | Ask::RevokeToken(_) => {
-            Err(Refusal::decided("a token is no keyspace"))
+        AdminQuestion::AlterKeyspace(settings) => now.alter(&settings),
+        AdminQuestion::DropKeyspace(named) => now.drop(&named),
+        AdminQuestion::PutToken(_) | AdminQuestion::LendToken(_) | AdminQuestion::RevokeToken(_) => {
+            Err(ChangeRefusal::decided("a token is no keyspace"))
         }
-        Ask::SetNodeState(_)
-        | Ask::RemoveNode(_)
-        | Ask::MovePartition(_)
-        | Ask::RecoverPartition(_)
-        | Ask::AcknowledgeLosses(_)
-        | Ask::SetManagers(_) => Err(Refusal::decided("this node stands alone: it is all of its cluster")),
-        Ask::Status(_) | Ask::ListPartitions(_) | Ask::ListTokens(_) => {
-            Err(Refusal::failed("a question is not a change".to_owned()))
+        AdminQuestion::SetNodeState(_)
+        | AdminQuestion::RemoveNode(_)
+        | AdminQuestion::MovePartition(_)
+        | AdminQuestion::RecoverPartition(_)
+        | AdminQuestion::AcknowledgeLosses(_)
+        | AdminQuestion::SetManagers(_) => {
+            Err(ChangeRefusal::decided("this node stands alone: it is all of its cluster"))
+        }
+        AdminQuestion::Status(_) | AdminQuestion::ListPartitions(_) | AdminQuestion::ListTokens(_) => {
+            Err(ChangeRefusal::failed("a question is not a change".to_owned()))
         }
     }?;
     if let Some(delta) = &decided.delta {
@@ -291,7 +299,7 @@ pub(super) fn decide(shared: &Shared, ask: Ask, next_keyspace: KeyspaceId) -> Re
 }
 
 /// Brings an answer to whoever asked, if they still wait.
-async fn send(shared: &Shared, reply: ReplyTo, mut answer: AdminAnswer) {
+async fn send(shared: &ManagerShared, reply: ReplyTo, mut answer: AdminAnswer) {
     answer.map_epoch = shared.history.borrow().map().epoch().0;
     let encoded = answer.to_bytes();
     match reply {
@@ -303,7 +311,7 @@ async fn send(shared: &Shared, reply: ReplyTo, mut answer: AdminAnswer) {
                 sleep(INBOX_FULL_PAUSE).await;
             }
             if let Some(instance) = shared.instances().get(place) {
-                instance.leave(Notice::Admin { ask, encoded }, Instant::now() + MAP_WAIT).await;
+                instance.leave(InstanceNotice::Admin { ask, encoded }, Instant::now() + MAP_WAIT).await;
             }
         }
     }
@@ -311,20 +319,20 @@ async fn send(shared: &Shared, reply: ReplyTo, mut answer: AdminAnswer) {
 
 fn describe(delta: &MapDelta) -> String {
     let words = delta.changes.iter().map(|change| match change {
-        Change::CreateKeyspace { id, config, .. } => format!("keyspace {} ({id}) created", config.name),
-        Change::AlterKeyspace { id, config } => format!("keyspace {} ({id}) altered", config.name),
-        Change::DropKeyspace(id) => format!("keyspace {id} dropped"),
-        Change::CloseKeyspace(id) => format!("keyspace {id} is being dropped"),
-        Change::SplitKeyspace(id) => format!("keyspace {id} split"),
-        Change::HasSplit { keyspace, splits } => format!("keyspace {keyspace} was split {splits} times"),
-        Change::PutToken(token) if token.has_expired() => {
+        MapChange::CreateKeyspace { id, config, .. } => format!("keyspace {} ({id}) created", config.name),
+        MapChange::AlterKeyspace { id, config } => format!("keyspace {} ({id}) altered", config.name),
+        MapChange::DropKeyspace(id) => format!("keyspace {id} dropped"),
+        MapChange::CloseKeyspace(id) => format!("keyspace {id} is being dropped"),
+        MapChange::SplitKeyspace(id) => format!("keyspace {id} split"),
+        MapChange::HasSplit { keyspace, splits } => format!("keyspace {keyspace} was split {splits} times"),
+        MapChange::PutToken(token) if token.has_expired() => {
             format!("token {} ({:016x}) has expired", token.name, token.id)
         }
-        Change::PutToken(token) => format!("token {} ({:016x}) put", token.name, token.id),
-        Change::RemoveToken(id) => format!("token {id:016x} revoked"),
-        Change::PutNode(node) => format!("node {} put", node.id),
-        Change::RemoveNode(id) => format!("node {id} removed"),
-        Change::SetGroup { keyspace, partition, .. } => {
+        MapChange::PutToken(token) => format!("token {} ({:016x}) put", token.name, token.id),
+        MapChange::RemoveToken(id) => format!("token {id:016x} revoked"),
+        MapChange::PutNode(node) => format!("node {} put", node.id),
+        MapChange::RemoveNode(id) => format!("node {id} removed"),
+        MapChange::SetGroup { keyspace, partition, .. } => {
             format!("group of partition {partition} of keyspace {keyspace} set")
         }
     });

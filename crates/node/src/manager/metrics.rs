@@ -9,27 +9,27 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
-use zerohop_partition::instance::Stats;
+use zerohop_partition::instance::InstanceStats;
 use zerohop_wire::ErrorCode;
 use zerohop_wire::admin::{self, GroupsStatus};
 
 use super::process::{cpu_s, resident_bytes};
-use super::shared::Shared;
-use super::view::{View, why_not};
+use super::shared::ManagerShared;
+use super::view::{ClusterView, why_not};
 use super::{groups, instances, status};
-use crate::instance::{Figures, Histogram, Recovered};
-use crate::reactor::{Counters, Ending};
+use crate::instance::{Figures, Histogram, RecoveredData};
+use crate::reactor::{CloseReason, ReactorCounters};
 
 /// The text. Errors: never, but that a writer may fail, which a string does not.
-pub(super) async fn text(shared: &Shared) -> Result<String, fmt::Error> {
+pub(super) async fn text(shared: &ManagerShared) -> Result<String, fmt::Error> {
     let figures = instances::figures(shared.instances()).await;
-    let view = View::of(shared).await;
-    let instances = shared.instances().iter().zip(figures).map(|(instance, figures)| One {
+    let view = ClusterView::of(shared).await;
+    let instances = shared.instances().iter().zip(figures).map(|(instance, figures)| InstanceMetrics {
         id: instance.id.to_string(),
         recovered: instance.recovered.clone(),
         figures,
     });
-    let snapshot = Snapshot {
+    let snapshot = MetricsSnapshot {
         instances: instances.collect(),
         map_epoch: shared.history.borrow().map().epoch().0,
         uptime_s: shared.uptime.elapsed().as_secs_f64(),
@@ -49,23 +49,23 @@ pub(super) async fn text(shared: &Shared) -> Result<String, fmt::Error> {
 
 /// How everything stood at one scrape.
 #[derive(Debug)]
-struct Snapshot {
-    instances: Vec<One>,
+struct MetricsSnapshot {
+    instances: Vec<InstanceMetrics>,
     map_epoch: u64,
     uptime_s: f64,
     serving: bool,
     /// Of the node itself, beside those of its instances.
     troubles: usize,
-    view: admin::View,
+    view: admin::NodeView,
     groups: GroupsStatus,
     connections: usize,
     refused: u64,
 }
 
 #[derive(Debug)]
-struct One {
+struct InstanceMetrics {
     id: String,
-    recovered: Recovered,
+    recovered: RecoveredData,
     /// `None`: it did not answer in time.
     figures: Option<Box<Figures>>,
 }
@@ -73,9 +73,9 @@ struct One {
 type Labels<'l> = Vec<(&'static str, &'l str)>;
 
 /// A metric of each instance: name, help, and where it is found.
-type OfStats = (&'static str, &'static str, fn(&Stats) -> u64);
-type OfCounters = (&'static str, &'static str, fn(&Counters) -> u64);
-type OfRecovery = (&'static str, &'static str, fn(&Recovered) -> u64);
+type OfStats = (&'static str, &'static str, fn(&InstanceStats) -> u64);
+type OfCounters = (&'static str, &'static str, fn(&ReactorCounters) -> u64);
+type OfRecovery = (&'static str, &'static str, fn(&RecoveredData) -> u64);
 
 const GAUGES: [OfStats; 21] = [
     ("partitions", "Partitions held", |stats| stats.partitions),
@@ -142,7 +142,7 @@ const RECOVERY: [OfRecovery; 6] = [
     ("damage", "Pieces of damage found at the start", |found| found.damaged as u64),
 ];
 
-impl prometheus_client::collector::Collector for Snapshot {
+impl prometheus_client::collector::Collector for MetricsSnapshot {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         self.node(&mut encoder)?;
         for (name, help, read) in RECOVERY {
@@ -178,9 +178,9 @@ impl prometheus_client::collector::Collector for Snapshot {
     }
 }
 
-impl Snapshot {
+impl MetricsSnapshot {
     /// Calls for each instance that has answered.
-    fn each(&self, mut call: impl FnMut(&One, &Figures) -> fmt::Result) -> fmt::Result {
+    fn each(&self, mut call: impl FnMut(&InstanceMetrics, &Figures) -> fmt::Result) -> fmt::Result {
         let answered = self.instances.iter().filter_map(|one| Some((one, one.figures.as_deref()?)));
         for (one, figures) in answered {
             call(one, figures)?;
@@ -212,8 +212,9 @@ impl Snapshot {
 
     /// The cluster as this node sees it.
     fn cluster(&self, gauge: &mut impl FnMut(&str, &str, f64) -> fmt::Result) -> fmt::Result {
-        let admin::View { quorum, leader, age_ms, managers, answering, silent, no_primary, stuck, .. } =
-            &self.view;
+        let admin::NodeView {
+            quorum, leader, age_ms, managers, answering, silent, no_primary, stuck, ..
+        } = &self.view;
         let help = "Whether the control group decides, as far as this node knows";
         gauge("control_quorum", help, f64::from(u8::from(*quorum)))?;
         gauge(
@@ -259,7 +260,7 @@ impl Snapshot {
         })?;
         let mut family = Family::counter(encoder, "connections_ended", "Connections that ended, by reason")?;
         self.each(|one, figures| {
-            Ending::ALL.iter().try_for_each(|why| {
+            CloseReason::ALL.iter().try_for_each(|why| {
                 let labels = vec![("instance", &*one.id), ("reason", why.name())];
                 family.counter_of(&labels, figures.counters.ended(*why))
             })
@@ -275,7 +276,7 @@ impl Snapshot {
     }
 }
 
-fn labels(one: &One) -> Labels<'_> {
+fn labels(one: &InstanceMetrics) -> Labels<'_> {
     vec![("instance", &*one.id)]
 }
 

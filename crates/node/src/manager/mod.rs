@@ -9,21 +9,21 @@
 //!   supervise: waits for the order to stop, or for an instance that ends, and stops the others
 //! ```
 //!
-//! One thread with a tokio runtime of its own. What its tasks share ([`Shared`]) never leaves it; from and to the
+//! One thread with a tokio runtime of its own. What its tasks share ([`ManagerShared`]) never leaves it; from and to the
 //! instances' threads go messages only, through bounded queues, and no wait for an answer is without end.
 
+mod accept_limits;
 mod changes;
-mod closing;
 mod cluster;
 mod clustered;
 mod connections;
-mod door;
+mod data_losses;
 mod frames;
 mod groups;
 mod http;
 mod instances;
 mod jobs;
-mod losses;
+mod keyspace_drop;
 mod metrics;
 mod process;
 mod shared;
@@ -50,34 +50,34 @@ use zerohop_wire::Envelope;
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::{KeyspaceId, MapEpoch};
 
-pub(crate) use self::cluster::{ClusterPlan, First, Opening};
+pub(crate) use self::cluster::{ClusterPlan, FirstKeyspace, OpeningOrder};
 pub(crate) use self::instances::InstanceHandle;
 pub(crate) use self::process::resident_bytes;
-pub(crate) use self::shared::About;
+pub(crate) use self::shared::NodeIdentity;
 
-use self::jobs::Worker;
-use self::shared::Shared;
-use crate::instance::{Ended, words};
+use self::jobs::JobWorker;
+use self::shared::ManagerShared;
+use crate::instance::{EndedInstance, words};
 use crate::proofs::Proofs;
 use crate::server::{NodeFolder, ServeError};
 
 /// What the manager is started with.
 pub(crate) struct ManagerPlan {
-    pub(crate) about: About,
+    pub(crate) about: NodeIdentity,
     /// Of the cluster's secret, if it has one.
     pub(crate) proofs: Option<Proofs>,
     pub(crate) folder: NodeFolder,
-    pub(crate) standing: Standing,
+    pub(crate) standing: ClusterMode,
     pub(crate) history: MapHistory,
     /// Listens already.
     pub(crate) listener: TcpListener,
-    pub(crate) jobs: (mpsc::Sender<Job>, mpsc::Receiver<Job>),
-    pub(crate) control: mpsc::Receiver<Control>,
+    pub(crate) jobs: (mpsc::Sender<ControlJob>, mpsc::Receiver<ControlJob>),
+    pub(crate) control: mpsc::Receiver<ManagerInput>,
     pub(crate) stop: Arc<Notify>,
 }
 
 /// Whether the node stands alone.
-pub(crate) enum Standing {
+pub(crate) enum ClusterMode {
     /// It does, and changes its map itself; the next keyspace gets this id.
     Alone(KeyspaceId),
     /// It is in a cluster, or will be.
@@ -86,7 +86,7 @@ pub(crate) enum Standing {
 
 /// A control request on its way.
 #[derive(Debug)]
-pub(crate) struct Job {
+pub(crate) struct ControlJob {
     /// The request, as it came.
     pub(crate) encoded: Vec<u8>,
     /// What whoever asks may do.
@@ -115,13 +115,13 @@ pub(crate) enum ReplyTo {
 
 /// What the server and the threads of instances tell the manager.
 #[derive(Debug)]
-pub(crate) enum Control {
+pub(crate) enum ManagerInput {
     /// All instances serve.
     Serve(Serve),
     /// Stop when the system asks the process to end; says whether that can be.
     Signals(SyncSender<io::Result<()>>),
     /// An instance has ended.
-    Ended(Ended),
+    Ended(EndedInstance),
 }
 
 /// Instances that serve.
@@ -159,17 +159,17 @@ fn run(plan: ManagerPlan) -> Result<(), ServeError> {
         let ManagerPlan { about, proofs, folder, standing, history, listener, jobs, control, stop } = plan;
         let listener =
             connections::take_over(listener).map_err(|error| fault(format!("no listener: {error}")))?;
-        let shared = Rc::new(Shared::new(about, history, jobs.0));
+        let shared = Rc::new(ManagerShared::new(about, history, jobs.0));
         shared.proofs.replace(proofs);
         let (over_out, over) = oneshot::channel();
         let (worker, clustered) = match standing {
-            Standing::Alone(next_keyspace) => {
-                (Worker::alone(Rc::clone(&shared), folder, next_keyspace), None)
+            ClusterMode::Alone(next_keyspace) => {
+                (JobWorker::alone(Rc::clone(&shared), folder, next_keyspace), None)
             }
-            Standing::InCluster(plan) => {
+            ClusterMode::InCluster(plan) => {
                 let (inputs, inputs_in) = mpsc::channel(cluster::INPUTS_MAX);
                 shared.is_in_cluster(cluster::ClusterHandle { inputs: inputs.clone() });
-                (Worker::in_cluster(Rc::clone(&shared)), Some((plan, folder, (inputs, inputs_in))))
+                (JobWorker::in_cluster(Rc::clone(&shared)), Some((plan, folder, (inputs, inputs_in))))
             }
         };
         let in_cluster = async {

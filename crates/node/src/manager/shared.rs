@@ -9,11 +9,11 @@ use zerohop_wire::auth::Secret;
 use zerohop_wire::ids::{Incarnation, NodeId, SessionId, Timestamp};
 use zerohop_wire::messages::ClusterId;
 
-use super::Job;
+use super::ControlJob;
+use super::accept_limits::Door;
 use super::cluster::{ClusterHandle, Follow};
-use super::door::Door;
+use super::data_losses::DataLosses;
 use super::instances::InstanceHandle;
-use super::losses::Losses;
 use crate::clock::{HybridClock, Stopwatch};
 use crate::proofs::Proofs;
 use crate::server::ConnectionLimits;
@@ -22,7 +22,7 @@ use crate::tls::TlsOptions;
 
 /// Who the node is.
 #[derive(Clone, Debug)]
-pub(crate) struct About {
+pub(crate) struct NodeIdentity {
     /// All zero: it is not known yet.
     pub(crate) cluster: ClusterId,
     /// Zero: it has not joined yet.
@@ -43,7 +43,7 @@ pub(crate) struct About {
 
 /// How far the node has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum NodePhase {
     /// Instances open their data.
     Recovering,
     /// All is well.
@@ -56,9 +56,9 @@ pub(super) enum Phase {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) about: About,
-    /// As [`About`] has them at first.
+pub(super) struct ManagerShared {
+    pub(super) about: NodeIdentity,
+    /// As [`NodeIdentity`] has them at first.
     pub(super) cluster: Cell<ClusterId>,
     pub(super) node: Cell<NodeId>,
     /// Its part in a cluster; a node that stands alone has none.
@@ -67,9 +67,9 @@ pub(super) struct Shared {
     pub(super) history: RefCell<MapHistory>,
     /// Of the cluster's secret, if it has one.
     pub(super) proofs: RefCell<Option<Proofs>>,
-    pub(super) phase: RefCell<Phase>,
+    pub(super) phase: RefCell<NodePhase>,
     pub(super) instances: OnceCell<Vec<InstanceHandle>>,
-    pub(super) jobs: mpsc::Sender<Job>,
+    pub(super) jobs: mpsc::Sender<ControlJob>,
     pub(super) uptime: Stopwatch,
     /// Connections to the manager.
     pub(super) door: RefCell<Door>,
@@ -82,21 +82,21 @@ pub(super) struct Shared {
     /// What the node's start waits for, besides its own data.
     pub(super) waits: RefCell<Option<String>>,
     /// What is missing since nodes were started again.
-    pub(super) losses: RefCell<Losses>,
+    pub(super) losses: RefCell<DataLosses>,
     troubles: RefCell<VecDeque<String>>,
     clock: RefCell<HybridClock>,
 }
 
-impl Shared {
-    pub(super) fn new(about: About, history: MapHistory, jobs: mpsc::Sender<Job>) -> Self {
-        let shared = Shared {
+impl ManagerShared {
+    pub(super) fn new(about: NodeIdentity, history: MapHistory, jobs: mpsc::Sender<ControlJob>) -> Self {
+        let shared = ManagerShared {
             cluster: Cell::new(about.cluster),
             node: Cell::new(about.node),
             cluster_handle: OnceCell::new(),
             follow: Follow::new(),
             history: RefCell::new(history),
             proofs: RefCell::new(None),
-            phase: RefCell::new(Phase::Recovering),
+            phase: RefCell::new(NodePhase::Recovering),
             instances: OnceCell::new(),
             jobs,
             uptime: Stopwatch::start(),
@@ -132,14 +132,14 @@ impl Shared {
         drop(self.cluster_handle.set(handle));
     }
 
-    pub(super) fn phase(&self) -> Phase {
+    pub(super) fn phase(&self) -> NodePhase {
         self.phase.borrow().clone()
     }
 
     /// Why the node itself does not serve; `None` if it does.
     pub(super) fn why_not(&self) -> Option<String> {
         match (self.phase(), &*self.waits.borrow()) {
-            (Phase::Recovering, Some(waits_for)) => Some(format!("the node waits for {waits_for}")),
+            (NodePhase::Recovering, Some(waits_for)) => Some(format!("the node waits for {waits_for}")),
             (phase, _) => phase.why_not(),
         }
     }
@@ -170,24 +170,24 @@ impl Shared {
     }
 }
 
-impl Phase {
+impl NodePhase {
     /// What it is called.
     pub(super) fn name(&self) -> &'static str {
         match self {
-            Phase::Recovering => "recovering",
-            Phase::Serving => "serving",
-            Phase::Stopping => "stopping",
-            Phase::Failed(_) => "failed",
+            NodePhase::Recovering => "recovering",
+            NodePhase::Serving => "serving",
+            NodePhase::Stopping => "stopping",
+            NodePhase::Failed(_) => "failed",
         }
     }
 
     /// Why the node does not serve; `None` if it does.
     pub(super) fn why_not(&self) -> Option<String> {
         match self {
-            Phase::Serving => None,
-            Phase::Recovering => Some("the node reads its data; it serves once that is done".to_owned()),
-            Phase::Stopping => Some("the node was told to stop".to_owned()),
-            Phase::Failed(reason) => Some(format!("{reason}; the node stops")),
+            NodePhase::Serving => None,
+            NodePhase::Recovering => Some("the node reads its data; it serves once that is done".to_owned()),
+            NodePhase::Stopping => Some("the node was told to stop".to_owned()),
+            NodePhase::Failed(reason) => Some(format!("{reason}; the node stops")),
         }
     }
 }

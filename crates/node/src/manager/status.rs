@@ -1,7 +1,7 @@
 //! How the node is: one answer, for control requests and as JSON.
 
 use serde_json::{Value, json};
-use zerohop_partition::replica::Damaged;
+use zerohop_partition::replica::CopyDamage;
 use zerohop_placement::ClusterMap;
 use zerohop_wire::admin::{
     DamagedPartition, GroupsStatus, InstanceStatus, KeyspaceStatus, NodeStatus, Status,
@@ -12,14 +12,14 @@ use super::changes;
 use super::clustered;
 use super::groups;
 use super::instances;
-use super::shared::Shared;
-use super::view::View;
+use super::shared::ManagerShared;
+use super::view::ClusterView;
 
 /// Asks every instance, within a time, and puts the answers together.
-pub(super) async fn gather(shared: &Shared) -> Status {
+pub(super) async fn gather(shared: &ManagerShared) -> Status {
     let map = shared.history.borrow().map().clone();
     let figures = instances::figures(shared.instances()).await;
-    let view = View::of(shared).await.told;
+    let view = ClusterView::of(shared).await.told;
     let (mut troubles, mut damaged) = (of_node(shared), Vec::new());
     for (instance, found) in shared.instances().iter().zip(&figures) {
         match found {
@@ -62,7 +62,7 @@ pub(super) async fn gather(shared: &Shared) -> Status {
     }
     troubles.extend(damaged.iter().map(|one| {
         format!(
-            "instance {}: {}/{} is damaged: its only copy that counts is rotten, and nobody is served there ({}); \
+            "instance {}: {}/{} is damaged: its only copy that counts is corrupt, and nobody is served there ({}); \
              `zerohop recover {}/{}` tells how to go on",
             one.instance,
             one.keyspace,
@@ -86,7 +86,7 @@ pub(super) async fn gather(shared: &Shared) -> Status {
         }
     };
     let managers = clustered::managers(shared).await;
-    let groups::Counts { all, keyspaces, shares } = groups::count(&map);
+    let groups::GroupCounts { all, keyspaces, shares } = groups::count(&map);
     let nodes = map.nodes().map(|node| {
         let instances = node.instances().enumerate();
         let node_status = NodeStatus {
@@ -142,7 +142,7 @@ pub(super) async fn gather(shared: &Shared) -> Status {
 }
 
 /// Troubles of the node beside those of its instances, and beside what its view of the cluster says.
-pub(super) fn of_node(shared: &Shared) -> Vec<String> {
+pub(super) fn of_node(shared: &ManagerShared) -> Vec<String> {
     let mut troubles = shared.troubles();
     troubles.extend(shared.losses.borrow().lines(shared.history.borrow().map()));
     troubles.extend(shared.why_not());
@@ -159,7 +159,7 @@ pub(super) fn of_node(shared: &Shared) -> Vec<String> {
 fn damaged_of(
     map: &ClusterMap,
     instance: InstanceId,
-    told: &[(KeyspaceId, PartitionId, Damaged)],
+    told: &[(KeyspaceId, PartitionId, CopyDamage)],
 ) -> impl Iterator<Item = DamagedPartition> {
     told.iter().map(move |(keyspace, partition, damaged)| DamagedPartition {
         // One that was dropped meanwhile is told of under its number.

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use zerohop_tls::{FIRST_BYTE, Tls, host_of};
 
-use super::shared::Shared;
+use super::shared::ManagerShared;
 
 /// See the module.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ struct NoWait<'a>(&'a TcpStream);
 
 impl Stream {
     /// One that somebody else has opened. Waits for its first byte, which tells whether it speaks TLS.
-    pub(super) async fn accepted(socket: TcpStream, shared: &Shared) -> io::Result<Stream> {
+    pub(super) async fn accepted(socket: TcpStream, shared: &ManagerShared) -> io::Result<Stream> {
         let mut tls = None;
         if let Some(options) = &shared.about.tls {
             let mut first = [0; 1];
@@ -35,7 +35,7 @@ impl Stream {
     }
 
     /// One that this side has opened, to another manager.
-    pub(super) fn opened(socket: TcpStream, address: &str, shared: &Shared) -> io::Result<Stream> {
+    pub(super) fn opened(socket: TcpStream, address: &str, shared: &ManagerShared) -> io::Result<Stream> {
         let client = shared.about.tls.as_ref().and_then(|tls| tls.client.as_ref());
         let tls = client.map(|config| Tls::client(config, host_of(address)).map(Box::new)).transpose()?;
         Ok(Stream { socket, tls })
@@ -47,7 +47,7 @@ impl Stream {
     }
 
     /// Whether it comes from another machine without TLS, where nothing else is served.
-    pub(super) fn wants_tls(&self, shared: &Shared) -> bool {
+    pub(super) fn wants_tls(&self, shared: &ManagerShared) -> bool {
         let is_only = shared.about.tls.as_ref().is_some_and(|tls| tls.only);
         let is_near = || self.socket.peer_addr().is_ok_and(|peer| peer.ip().to_canonical().is_loopback());
         is_only && self.tls.is_none() && !is_near()

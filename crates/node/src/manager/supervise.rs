@@ -15,9 +15,9 @@ use zerohop_wire::ids::InstanceId;
 
 use super::cluster::Input;
 use super::instances::told_all;
-use super::shared::{Phase, Shared};
-use super::{Control, Serve};
-use crate::instance::{Ended, Notice};
+use super::shared::{ManagerShared, NodePhase};
+use super::{ManagerInput, Serve};
+use crate::instance::{EndedInstance, InstanceNotice};
 use crate::server::ServeError;
 use crate::server::limits::{
     END_CLIENTS_WAIT, HAND_OVER_LINGER, HAND_OVER_LOOK, HAND_OVER_WAIT, STOP_WAIT, YIELD_WAIT,
@@ -25,37 +25,37 @@ use crate::server::limits::{
 
 /// Returns once the node has ended.
 pub(super) async fn run(
-    shared: &Rc<Shared>,
-    mut control: mpsc::Receiver<Control>,
+    shared: &Rc<ManagerShared>,
+    mut control: mpsc::Receiver<ManagerInput>,
     stop: &Arc<Notify>,
     mut over: oneshot::Receiver<String>,
 ) -> Result<(), ServeError> {
     let leave = Arc::new(Notify::new());
     let mut over_reason = None;
-    let mut ended: Vec<Ended> = Vec::new();
+    let mut ended: Vec<EndedInstance> = Vec::new();
     let why = loop {
         let told = tokio::select! {
             told = control.recv() => told,
-            () = stop.notified() => break Phase::Stopping,
+            () = stop.notified() => break NodePhase::Stopping,
             () = leave.notified() => {
                 tokio::select! {
                     () = leave_in_order(shared) => {}
                     () = stop.notified() => {}
                     () = leave.notified() => {}
                 }
-                break Phase::Stopping;
+                break NodePhase::Stopping;
             }
             // Its sender is dropped only with the manager.
             Ok(reason) = &mut over => {
                 error!(reason, "the node has no place in its cluster any more and stops");
                 over_reason = Some(reason.clone());
-                break Phase::Failed(reason);
+                break NodePhase::Failed(reason);
             }
         };
         match told {
-            Some(Control::Serve(serving)) => serve(shared, serving).await,
-            Some(Control::Signals(asker)) => drop(asker.try_send(stop_on_signals(stop, &leave))),
-            Some(Control::Ended(one)) => {
+            Some(ManagerInput::Serve(serving)) => serve(shared, serving).await,
+            Some(ManagerInput::Signals(asker)) => drop(asker.try_send(stop_on_signals(stop, &leave))),
+            Some(ManagerInput::Ended(one)) => {
                 let reason = match &one.how {
                     Ok(()) => "ended without being told to".to_owned(),
                     Err(reason) => reason.clone(),
@@ -63,10 +63,10 @@ pub(super) async fn run(
                 let text = format!("instance {} has ended: {reason}", id(shared, one.place));
                 error!(reason = text, "the node cannot go on and stops");
                 ended.push(one);
-                break Phase::Failed(text);
+                break NodePhase::Failed(text);
             }
             // The server is gone without a word.
-            None => break Phase::Stopping,
+            None => break NodePhase::Stopping,
         }
     };
     info!(phase = why.name(), "stopping");
@@ -78,7 +78,7 @@ pub(super) async fn run(
     }
 }
 
-async fn serve(shared: &Rc<Shared>, serving: Serve) {
+async fn serve(shared: &Rc<ManagerShared>, serving: Serve) {
     let Serve { handles: instances, epoch, is_intact, is_closed, taken } = serving;
     for instance in &instances {
         for damage in &instance.recovered.damage {
@@ -92,7 +92,7 @@ async fn serve(shared: &Rc<Shared>, serving: Serve) {
     }
     // Told once only.
     drop(shared.instances.set(instances));
-    shared.phase.replace(Phase::Serving);
+    shared.phase.replace(NodePhase::Serving);
     taken.try_send(()).ok();
     info!(map_epoch = shared.history.borrow().map().epoch().0, "serving");
     shared.follow.opened(epoch);
@@ -104,20 +104,20 @@ async fn serve(shared: &Rc<Shared>, serving: Serve) {
 
 /// Tells those that run to stop, and waits for them.
 async fn stop_all(
-    shared: &Rc<Shared>,
-    control: &mut mpsc::Receiver<Control>,
-    mut ended: Vec<Ended>,
+    shared: &Rc<ManagerShared>,
+    control: &mut mpsc::Receiver<ManagerInput>,
+    mut ended: Vec<EndedInstance>,
 ) -> Result<(), ServeError> {
     let due = Instant::now() + STOP_WAIT;
     let instances = shared.instances();
     for (place, instance) in instances.iter().enumerate() {
         if !ended.iter().any(|one| one.place == place) {
-            instance.leave(Notice::Stop, due).await;
+            instance.leave(InstanceNotice::Stop, due).await;
         }
     }
     while ended.len() < instances.len() {
         match timeout_at(due, control.recv()).await {
-            Ok(Some(Control::Ended(one))) => ended.push(one),
+            Ok(Some(ManagerInput::Ended(one))) => ended.push(one),
             Ok(Some(_)) => {}
             Ok(None) | Err(_) => break,
         }
@@ -134,7 +134,7 @@ async fn stop_all(
     }
 }
 
-fn id(shared: &Shared, place: usize) -> InstanceId {
+fn id(shared: &ManagerShared, place: usize) -> InstanceId {
     let map = shared.history.borrow().map().clone();
     let node = map.node(shared.node.get());
     let found = node.and_then(|node| node.instances().nth(place));
@@ -142,18 +142,18 @@ fn id(shared: &Shared, place: usize) -> InstanceId {
 }
 
 /// Has other nodes take over, and then answers what Redis clients have asked here.
-async fn leave_in_order(shared: &Rc<Shared>) {
-    if shared.phase() != Phase::Serving {
+async fn leave_in_order(shared: &Rc<ManagerShared>) {
+    if shared.phase() != NodePhase::Serving {
         return;
     }
     hand_over(shared).await;
-    if !told_all(shared.instances(), Notice::EndClients, END_CLIENTS_WAIT).await {
+    if !told_all(shared.instances(), InstanceNotice::EndClients, END_CLIENTS_WAIT).await {
         warn!(waited = ?END_CLIENTS_WAIT, "not all commands of Redis clients could be answered before the end");
     }
 }
 
 /// Has other nodes take over what this one is primary of, while it still serves; for a while, as they may not be there.
-async fn hand_over(shared: &Rc<Shared>) {
+async fn hand_over(shared: &Rc<ManagerShared>) {
     let Some(cluster) = shared.cluster_handle() else { return };
     let me = shared.node.get();
     let map = || Arc::clone(shared.history.borrow().map());
@@ -164,7 +164,7 @@ async fn hand_over(shared: &Rc<Shared>) {
     info!("handing over to the other nodes");
     let handed_over = async {
         // Writes that are under way when others take over would end in doubt.
-        told_all(shared.instances(), Notice::Yield, YIELD_WAIT).await;
+        told_all(shared.instances(), InstanceNotice::Yield, YIELD_WAIT).await;
         if cluster.inputs.send(Input::Leave).await.is_err() {
             return;
         }

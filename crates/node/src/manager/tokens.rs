@@ -1,9 +1,9 @@
 //! Control requests about tokens, and what a token may ask the manager.
 
-use zerohop_placement::{Change, ClusterMap, Grant, KeyspaceName, Permissions, TokenEntry};
+use zerohop_placement::{ClusterMap, Grant, KeyspaceName, MapChange, Permissions, TokenEntry};
 use zerohop_wire::admin::{
-    AdminAnswer, Answer, Ask, REFUSED_FORBIDDEN, REFUSED_SETTING, REFUSED_UNKNOWN, REFUSED_UNKNOWN_TOKEN,
-    TokenGrant, TokenLend, TokenPut, TokenRevoke, TokenStatus, Tokens,
+    AdminAnswer, AdminQuestion, AdminReply, REFUSED_FORBIDDEN, REFUSED_SETTING, REFUSED_UNKNOWN,
+    REFUSED_UNKNOWN_TOKEN, TokenGrant, TokenLend, TokenPut, TokenRevoke, TokenStatus, Tokens,
 };
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::KeyspaceId;
@@ -12,20 +12,24 @@ use zerohop_wire::{Failure, Permission};
 use crate::access::permits;
 
 /// Whether whoever has this access may ask this.
-pub(super) fn may_ask(map: &ClusterMap, access: Access, ask: &Ask) -> Result<(), AdminAnswer> {
+pub(super) fn may_ask(map: &ClusterMap, access: Access, ask: &AdminQuestion) -> Result<(), AdminAnswer> {
     let named = |name: &str| map.keyspace_named(name).map_or(KeyspaceId::NONE, |(id, _)| id);
     let permitted = match ask {
         // Whoever is let in may see how the cluster is.
-        Ask::Status(_) | Ask::ListPartitions(_) => {
+        AdminQuestion::Status(_) | AdminQuestion::ListPartitions(_) => {
             let any = Permission::ALL.iter().any(|one| {
                 map.keyspaces().any(|(id, _)| permits(map, access, id, *one).is_ok())
                     || permits(map, access, KeyspaceId::NONE, *one).is_ok()
             });
             if any { Ok(()) } else { permits(map, access, KeyspaceId::NONE, Permission::Read) }
         }
-        Ask::AlterKeyspace(settings) => permits(map, access, named(&settings.name), Permission::Admin),
-        Ask::DropKeyspace(dropped) => permits(map, access, named(&dropped.name), Permission::Admin),
-        Ask::AcknowledgeLosses(one) => permits(map, access, named(&one.keyspace), Permission::Admin),
+        AdminQuestion::AlterKeyspace(settings) => {
+            permits(map, access, named(&settings.name), Permission::Admin)
+        }
+        AdminQuestion::DropKeyspace(dropped) => permits(map, access, named(&dropped.name), Permission::Admin),
+        AdminQuestion::AcknowledgeLosses(one) => {
+            permits(map, access, named(&one.keyspace), Permission::Admin)
+        }
         // All else is about the whole cluster.
         _ => permits(map, access, KeyspaceId::NONE, Permission::Admin),
     };
@@ -46,10 +50,14 @@ fn lacking(map: &ClusterMap, failure: &Failure<'_>) -> String {
 }
 
 /// What a request about tokens makes of the map at this time, in milliseconds since 1970; `None`: it is about something else.
-pub(super) fn change(map: &ClusterMap, ask: &Ask, unix_ms: u64) -> Option<Result<Change, AdminAnswer>> {
+pub(super) fn change(
+    map: &ClusterMap,
+    ask: &AdminQuestion,
+    unix_ms: u64,
+) -> Option<Result<MapChange, AdminAnswer>> {
     match ask {
-        Ask::PutToken(asked) => Some(put(map, asked).map(Change::PutToken)),
-        Ask::LendToken(TokenLend { put: asked, lasts_ms }) => {
+        AdminQuestion::PutToken(asked) => Some(put(map, asked).map(MapChange::PutToken)),
+        AdminQuestion::LendToken(TokenLend { put: asked, lasts_ms }) => {
             let at_ms = unix_ms.checked_add(*lasts_ms).filter(|at_ms| *at_ms > unix_ms);
             let wrong = || {
                 let reason = format!(
@@ -58,12 +66,14 @@ pub(super) fn change(map: &ClusterMap, ask: &Ask, unix_ms: u64) -> Option<Result
                 AdminAnswer::refused(REFUSED_SETTING, reason)
             };
             Some(
-                at_ms.ok_or_else(wrong).and_then(|at_ms| Ok(Change::PutToken(put(map, asked)?.until(at_ms)))),
+                at_ms
+                    .ok_or_else(wrong)
+                    .and_then(|at_ms| Ok(MapChange::PutToken(put(map, asked)?.until(at_ms)))),
             )
         }
-        Ask::RevokeToken(TokenRevoke { name }) => {
+        AdminQuestion::RevokeToken(TokenRevoke { name }) => {
             let found = map.tokens().find(|token| token.name.as_str() == name);
-            Some(found.map(|token| Change::RemoveToken(token.id)).ok_or_else(|| {
+            Some(found.map(|token| MapChange::RemoveToken(token.id)).ok_or_else(|| {
                 let reason =
                     format!("there is no token {name:?}: `zerohop token list` has those that there are");
                 AdminAnswer::refused(REFUSED_UNKNOWN_TOKEN, reason)
@@ -94,10 +104,10 @@ fn put(map: &ClusterMap, asked: &TokenPut) -> Result<TokenEntry, AdminAnswer> {
 }
 
 /// The tokens whose time is over, as they are from now on.
-pub(super) fn expired(map: &ClusterMap, unix_ms: u64) -> Vec<Change> {
+pub(super) fn expired(map: &ClusterMap, unix_ms: u64) -> Vec<MapChange> {
     let due: Vec<u64> = map.expiring().filter(|(_, at_ms)| *at_ms <= unix_ms).map(|(id, _)| id).collect();
     let tokens = map.tokens().filter(|token| due.contains(&token.id));
-    tokens.map(|token| Change::PutToken(token.clone().expired())).collect()
+    tokens.map(|token| MapChange::PutToken(token.clone().expired())).collect()
 }
 
 /// All tokens.
@@ -109,7 +119,7 @@ pub(super) fn list(map: &ClusterMap) -> AdminAnswer {
         expires_ms: token.expiry.map(|expiry| expiry.at_ms),
         has_expired: token.has_expired(),
     };
-    AdminAnswer::of(Answer::Tokens(Tokens { tokens: map.tokens().map(shown).collect() }))
+    AdminAnswer::of(AdminReply::Tokens(Tokens { tokens: map.tokens().map(shown).collect() }))
 }
 
 /// `None`: the keyspace is gone.

@@ -3,37 +3,38 @@
 
 use std::collections::BTreeSet;
 
-use zerohop_control::agent::Standing;
+use zerohop_control::agent::ClusterStanding;
 use zerohop_placement::{ClusterMap, Group, GroupState, NodeState};
 use zerohop_wire::admin;
 use zerohop_wire::ids::{InstanceId, NodeId};
 
 use super::clustered;
-use super::shared::{Phase, Shared};
+use super::shared::{ManagerShared, NodePhase};
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
-pub(super) struct View {
-    pub(super) told: admin::View,
+pub(super) struct ClusterView {
+    pub(super) told: admin::NodeView,
     /// All replica groups.
     groups: u32,
     /// Of those without a primary, a log to go on with is only being chosen.
     choosing: u32,
 }
 
-impl View {
+impl ClusterView {
     /// As it is now.
-    pub(super) async fn of(shared: &Shared) -> View {
+    pub(super) async fn of(shared: &ManagerShared) -> ClusterView {
         let map = shared.history.borrow().map().clone();
         let standing = clustered::standing(shared).await;
-        View::from(&map, standing, shared.node.get())
+        ClusterView::from(&map, standing, shared.node.get())
     }
 
-    fn from(map: &ClusterMap, standing: Option<Standing>, node: NodeId) -> View {
+    fn from(map: &ClusterMap, standing: Option<ClusterStanding>, node: NodeId) -> ClusterView {
         let Some(standing) = standing else {
             // It stands alone, and decides by itself.
-            let told = admin::View { node: node.0, leader: node.0, quorum: true, ..admin::View::default() };
-            return View { told, groups: count(map, |_| true), choosing: 0 };
+            let told =
+                admin::NodeView { node: node.0, leader: node.0, quorum: true, ..admin::NodeView::default() };
+            return ClusterView { told, groups: count(map, |_| true), choosing: 0 };
         };
         let silent: BTreeSet<NodeId> = standing.silent.iter().copied().collect();
         let is_gone = |instance: InstanceId| match map.instance(instance) {
@@ -50,7 +51,7 @@ impl View {
         let choosing = count(map, |group| !is_chosen(group) && !map.is_lost(*group));
         let groups = count(map, |_| true);
         let (answering, managers) = standing.answering();
-        let mut told = admin::View {
+        let mut told = admin::NodeView {
             node: standing.node.map_or(0, |node| node.0),
             leader: standing.leader_node.map_or(0, |node| node.0),
             age_ms: standing.leaderless_ms,
@@ -64,12 +65,12 @@ impl View {
             warnings: Vec::new(),
         };
         told.warnings = warnings(map, &standing, &told, groups);
-        View { told, groups, choosing }
+        ClusterView { told, groups, choosing }
     }
 
     /// Nothing can be served, and nobody is about to change that: why.
     pub(super) fn why_nothing_is_served(&self) -> Option<String> {
-        let admin::View { quorum, no_primary, stuck, .. } = self.told;
+        let admin::NodeView { quorum, no_primary, stuck, .. } = self.told;
         let is_all = no_primary + stuck == self.groups && (self.groups > 0 || !quorum);
         // A log is chosen within a moment, if there is somebody to choose it.
         let is_soon = quorum && self.choosing > 0;
@@ -78,7 +79,12 @@ impl View {
 }
 
 /// What is to be said first, with what to do about it.
-fn warnings(map: &ClusterMap, standing: &Standing, told: &admin::View, groups: u32) -> Vec<String> {
+fn warnings(
+    map: &ClusterMap,
+    standing: &ClusterStanding,
+    told: &admin::NodeView,
+    groups: u32,
+) -> Vec<String> {
     let mut warnings = Vec::new();
     if !told.quorum {
         warnings.push(format!(
@@ -122,9 +128,9 @@ fn count(map: &ClusterMap, is_so: impl Fn(&Group<'_>) -> bool) -> u32 {
 }
 
 /// Why the node does not serve, under the name of that; `None` if it does.
-pub(super) fn why_not(shared: &Shared, view: &View) -> Option<(&'static str, String)> {
+pub(super) fn why_not(shared: &ManagerShared, view: &ClusterView) -> Option<(&'static str, String)> {
     let phase = shared.phase();
-    if phase == Phase::Recovering
+    if phase == NodePhase::Recovering
         && let Some(waits_for) = shared.waits.borrow().as_ref()
     {
         return Some(("waiting", format!("the node waits for {waits_for}")));

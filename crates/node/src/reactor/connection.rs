@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use zerohop_wire::auth::{Access, Caller, Challenge};
 use zerohop_wire::ids::RequestId;
 use zerohop_wire::messages::HelloAck;
-use zerohop_wire::{Decoder, Encoder, Features, Gathering};
+use zerohop_wire::{AnswerGathering, Decoder, Encoder, Features};
 
-use super::counters::Ending;
-use super::driver::Ready;
+use super::counters::CloseReason;
+use super::driver::IoReadiness;
 use super::limits::{FRAME_BYTES_PER_MS_MIN, Limits};
-use super::waiting::Load;
-use crate::strangers::Place;
+use super::waiting::WaitingLoad;
+use crate::unproven::UnprovenSlot;
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum ConnectionStage {
     /// No byte has come: it may be of any protocol.
     Fresh,
     /// This side has connected and greeted, and waits for the answer, and then for its proof to be taken.
@@ -29,18 +29,18 @@ pub(super) enum Stage {
     /// It speaks another protocol.
     Foreign,
     /// Its last answer is on its way; what it sends is read and thrown away.
-    Closing(Ending),
+    Closing(CloseReason),
 }
 
 /// Bytes received and not yet taken. The front is moved away only when more is read, so that taking requests one by
 /// one does not move what is behind them each time.
 #[derive(Debug, Default)]
-pub(super) struct Received {
+pub(super) struct ReceiveBuffer {
     pub(super) bytes: Vec<u8>,
     pub(super) at: usize,
 }
 
-impl Received {
+impl ReceiveBuffer {
     pub(super) fn rest(&self) -> &[u8] {
         &self.bytes[self.at..]
     }
@@ -66,7 +66,7 @@ impl Received {
 
 /// A greeting that was answered, and what both have agreed on once its proof has come.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct AnsweredGreeting {
     pub(super) challenge: Challenge,
     pub(super) features: Features,
     pub(super) is_peer: bool,
@@ -75,7 +75,7 @@ pub(super) struct Asked {
 /// The state of one connection.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) stage: Stage,
+    pub(super) stage: ConnectionStage,
     /// When it came to this stage.
     pub(super) stage_since_ms: u64,
     /// When it was accepted, or begun.
@@ -89,18 +89,18 @@ pub(super) struct Connection {
     /// What it may do, once it has proved who it is; or if there is nothing to prove.
     pub(super) access: Access,
     /// Its place among those that have not been greeted or have proved nothing.
-    pub(super) stranger: Option<Place>,
+    pub(super) stranger: Option<UnprovenSlot>,
     /// Bytes of another protocol that were taken from it while it was a stranger.
     pub(super) stranger_bytes: usize,
     /// What it has to prove, and what comes of that.
-    pub(super) asked: Option<Asked>,
+    pub(super) asked: Option<AnsweredGreeting>,
     /// What this side has to prove, of a connection that it has begun, and then what it was answered.
     pub(super) caller: Option<Caller>,
     pub(super) proving: Option<Box<HelloAck>>,
     pub(super) decoder: Decoder,
     pub(super) encoder: Encoder,
 
-    pub(super) received: Received,
+    pub(super) received: ReceiveBuffer,
     /// Bytes that must have been received before the next frame is whole; zero: not known, look.
     pub(super) need: usize,
     /// When the frame at the front of what was received began to come.
@@ -122,7 +122,7 @@ pub(super) struct Connection {
     /// It takes several answers in one frame.
     pub(super) gathers: bool,
     /// Whether `out` ends with answers that others may join. Frames are ended before `out` is sent.
-    pub(super) gathering: Gathering,
+    pub(super) gathering: AnswerGathering,
     /// Bytes of `out` that are sent.
     pub(super) sent: usize,
     /// A write may take something.
@@ -137,11 +137,11 @@ pub(super) struct Connection {
     /// Bytes that its service keeps for it.
     pub(super) kept_bytes: usize,
     /// Its requests that wait for a record, each with the bytes that this takes; those of one id together.
-    pub(super) waits: BTreeMap<RequestId, Vec<Load>>,
+    pub(super) waits: BTreeMap<RequestId, Vec<WaitingLoad>>,
     /// All of these.
-    pub(super) waits_load: Load,
+    pub(super) waits_load: WaitingLoad,
     /// What of it is counted as waiting.
-    pub(super) load: Load,
+    pub(super) load: WaitingLoad,
     /// The connections of its token have much waiting.
     pub(super) is_crowded: bool,
 
@@ -150,13 +150,13 @@ pub(super) struct Connection {
     /// It is in the list of those that have something to send.
     pub(super) dirty: bool,
     /// It cannot go on: it is closed, with this reason, before this turn ends.
-    pub(super) doomed: Option<Ending>,
+    pub(super) doomed: Option<CloseReason>,
 }
 
 impl Connection {
     pub(super) fn new(now_ms: u64, refused: bool) -> Self {
         Connection {
-            stage: Stage::Fresh,
+            stage: ConnectionStage::Fresh,
             stage_since_ms: now_ms,
             since_ms: now_ms,
             refused,
@@ -170,7 +170,7 @@ impl Connection {
             proving: None,
             decoder: Decoder::before_hello(),
             encoder: Encoder::default(),
-            received: Received::default(),
+            received: ReceiveBuffer::default(),
             need: 0,
             frame_since_ms: now_ms,
             pass_by: 0,
@@ -181,7 +181,7 @@ impl Connection {
             last_ms: now_ms,
             out: Vec::new(),
             gathers: false,
-            gathering: Gathering::default(),
+            gathering: AnswerGathering::default(),
             sent: 0,
             writable: true,
             send_since_ms: now_ms,
@@ -189,8 +189,8 @@ impl Connection {
             held: false,
             kept_bytes: 0,
             waits: BTreeMap::new(),
-            waits_load: Load::default(),
-            load: Load::default(),
+            waits_load: WaitingLoad::default(),
+            load: WaitingLoad::default(),
             is_crowded: false,
             queued: false,
             dirty: false,
@@ -201,15 +201,15 @@ impl Connection {
     /// One that this side has begun to open: nothing can be sent before the system says so.
     pub(super) fn calling(now_ms: u64) -> Self {
         let calling = Connection::new(now_ms, false);
-        Connection { stage: Stage::Calling, is_ours: true, writable: false, ..calling }
+        Connection { stage: ConnectionStage::Calling, is_ours: true, writable: false, ..calling }
     }
 
-    pub(super) fn told(&mut self, ready: Ready) {
+    pub(super) fn told(&mut self, ready: IoReadiness) {
         self.readable |= ready.readable || ready.read_closed;
         self.read_closed |= ready.read_closed;
         self.writable |= ready.writable;
         if ready.dead {
-            self.doomed.get_or_insert(Ending::Broken);
+            self.doomed.get_or_insert(CloseReason::Broken);
         }
     }
 
@@ -235,20 +235,22 @@ impl Connection {
     }
 
     /// What waits here.
-    pub(super) fn waiting(&self) -> Load {
+    pub(super) fn waiting(&self) -> WaitingLoad {
         if self.is_ours || self.is_peer {
-            return Load::default();
+            return WaitingLoad::default();
         }
         let received = self.received.len().max(self.large_bytes);
-        let Load { bytes, waits } = self.waits_load;
-        Load { bytes: received + self.unsent() + self.kept_bytes + bytes, waits }
+        let WaitingLoad { bytes, waits } = self.waits_load;
+        WaitingLoad { bytes: received + self.unsent() + self.kept_bytes + bytes, waits }
     }
 
     /// A request waits for a record, which takes so much.
-    pub(super) fn begin_wait(&mut self, request: RequestId, load: Load) {
+    pub(super) fn begin_wait(&mut self, request: RequestId, load: WaitingLoad) {
         self.waits.entry(request).or_default().push(load);
-        self.waits_load =
-            Load { bytes: self.waits_load.bytes + load.bytes, waits: self.waits_load.waits + load.waits };
+        self.waits_load = WaitingLoad {
+            bytes: self.waits_load.bytes + load.bytes,
+            waits: self.waits_load.waits + load.waits,
+        };
     }
 
     /// A request is answered. Whether it was one that waited.
@@ -258,13 +260,15 @@ impl Connection {
         if of_id.is_empty() {
             self.waits.remove(&request);
         }
-        self.waits_load =
-            Load { bytes: self.waits_load.bytes - load.bytes, waits: self.waits_load.waits - load.waits };
+        self.waits_load = WaitingLoad {
+            bytes: self.waits_load.bytes - load.bytes,
+            waits: self.waits_load.waits - load.waits,
+        };
         true
     }
 
     pub(super) fn is_closing(&self) -> bool {
-        matches!(self.stage, Stage::Closing(_))
+        matches!(self.stage, ConnectionStage::Closing(_))
     }
 
     /// Whether a whole frame may have been received.
@@ -304,44 +308,44 @@ impl Connection {
     }
 
     /// When patience with it ends if nothing happens, and what it is closed for then.
-    pub(super) fn deadline(&self, limits: &Limits, unsent_total: usize) -> Option<(u64, Ending)> {
-        if let Stage::Closing(why) = self.stage {
+    pub(super) fn deadline(&self, limits: &Limits, unsent_total: usize) -> Option<(u64, CloseReason)> {
+        if let ConnectionStage::Closing(why) = self.stage {
             return Some((self.stage_since_ms + limits.linger_ms, why));
         }
-        if self.stage == Stage::Calling {
-            return Some((self.stage_since_ms + limits.call_time_out_ms, Ending::NoAnswer));
+        if self.stage == ConnectionStage::Calling {
+            return Some((self.stage_since_ms + limits.call_time_out_ms, CloseReason::NoAnswer));
         }
         if self.is_stranger() {
             // Whatever it sends, and whether or not it takes what it is told.
-            let is_foreign = self.stage == Stage::Foreign;
-            let why = if is_foreign { Ending::NotProved } else { Ending::HelloTimeOut };
+            let is_foreign = self.stage == ConnectionStage::Foreign;
+            let why = if is_foreign { CloseReason::NotProved } else { CloseReason::HelloTimeOut };
             return Some((self.since_ms + limits.hello_time_out_ms, why));
         }
         if self.unsent() > 0 {
-            return Some((self.send_since_ms + limits.send_time_out_ms, Ending::SendTimeOut));
+            return Some((self.send_since_ms + limits.send_time_out_ms, CloseReason::SendTimeOut));
         }
         if let Some(ended_ms) = self.ended_ms {
-            return Some((ended_ms + limits.half_closed_time_out_ms, Ending::HalfClosedTimeOut));
+            return Some((ended_ms + limits.half_closed_time_out_ms, CloseReason::HalfClosedTimeOut));
         }
         let frame_begun = self.received.len() > 0 || self.pass_by > 0;
         if frame_begun && !self.has_frame() && !self.is_blocked(limits, unsent_total) {
             let frame_bytes = self.need.max(self.pass_by) as u64;
             let time_out_ms = limits.frame_time_out_ms + frame_bytes / FRAME_BYTES_PER_MS_MIN;
-            return Some((self.frame_since_ms + time_out_ms, Ending::FrameTimeOut));
+            return Some((self.frame_since_ms + time_out_ms, CloseReason::FrameTimeOut));
         }
-        if self.stage == Stage::Foreign {
+        if self.stage == ConnectionStage::Foreign {
             // Clients of such protocols keep connections that they do not use, and are not used to losing them. The
             // system's keep-alive finds those whose machine is gone.
             return None;
         }
-        (self.in_flight == 0).then_some((self.last_ms + limits.idle_time_out_ms, Ending::Idle))
+        (self.in_flight == 0).then_some((self.last_ms + limits.idle_time_out_ms, CloseReason::Idle))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strangers::{Bounds, Origin, Strangers};
+    use crate::unproven::{Origin, UnprovenBounds, UnprovenConnections};
 
     const LIMITS: Limits = Limits {
         unsent_bytes_max: 100,
@@ -357,46 +361,50 @@ mod tests {
         ..Limits::DEFAULT
     };
 
-    fn place() -> Place {
-        Strangers::new(Bounds { all_max: 1, origin_max: 1 }).enter((), Origin::of(None, false))
+    fn place() -> UnprovenSlot {
+        UnprovenConnections::new(UnprovenBounds { all_max: 1, origin_max: 1 })
+            .enter((), Origin::of(None, false))
     }
 
     fn talking() -> Connection {
-        Connection { stage: Stage::Talking, ..Connection::new(1000, false) }
+        Connection { stage: ConnectionStage::Talking, ..Connection::new(1000, false) }
     }
 
     #[test]
     fn every_state_in_which_only_the_peer_can_act_has_a_deadline() {
         let deadline = |connection: Connection| connection.deadline(&LIMITS, 0);
         let stranger = |connection| Connection { stranger: Some(place()), ..connection };
-        assert_eq!(deadline(stranger(Connection::new(1000, false))), Some((1005, Ending::HelloTimeOut)));
+        assert_eq!(deadline(stranger(Connection::new(1000, false))), Some((1005, CloseReason::HelloTimeOut)));
         let calling = Connection { out: vec![0], ..Connection::calling(1000) };
-        assert_eq!(deadline(calling), Some((1003, Ending::NoAnswer)));
-        assert_eq!(deadline(talking()), Some((1013, Ending::Idle)));
-        let received = Received { bytes: vec![0; 10], at: 0 };
+        assert_eq!(deadline(calling), Some((1003, CloseReason::NoAnswer)));
+        assert_eq!(deadline(talking()), Some((1013, CloseReason::Idle)));
+        let received = ReceiveBuffer { bytes: vec![0; 10], at: 0 };
         let begun = Connection { received, need: 48 + 2560, ..talking() };
-        assert_eq!(deadline(begun), Some((1000 + 7 + 10, Ending::FrameTimeOut)));
-        assert_eq!(deadline(Connection { out: vec![0], ..talking() }), Some((1011, Ending::SendTimeOut)));
+        assert_eq!(deadline(begun), Some((1000 + 7 + 10, CloseReason::FrameTimeOut)));
+        assert_eq!(
+            deadline(Connection { out: vec![0], ..talking() }),
+            Some((1011, CloseReason::SendTimeOut))
+        );
         assert_eq!(
             deadline(Connection { ended_ms: Some(1001), in_flight: 1, ..talking() }),
-            Some((1018, Ending::HalfClosedTimeOut))
+            Some((1018, CloseReason::HalfClosedTimeOut))
         );
-        let foreign = || Connection { stage: Stage::Foreign, ..talking() };
+        let foreign = || Connection { stage: ConnectionStage::Foreign, ..talking() };
         assert_eq!(deadline(foreign()), None, "clients of such protocols keep what they do not use");
-        let closing = Connection { stage: Stage::Closing(Ending::Misbehaved), ..talking() };
-        assert_eq!(deadline(closing), Some((1019, Ending::Misbehaved)));
+        let closing = Connection { stage: ConnectionStage::Closing(CloseReason::Misbehaved), ..talking() };
+        assert_eq!(deadline(closing), Some((1019, CloseReason::Misbehaved)));
     }
 
     #[test]
     fn a_stranger_has_so_long_from_its_accept_whatever_it_sends() {
         let deadline = |connection: Connection| connection.deadline(&LIMITS, 0);
         let at = |stage| Connection { stage, stranger: Some(place()), ..Connection::new(1000, false) };
-        let begun = || Received { bytes: vec![0; 10], at: 0 };
+        let begun = || ReceiveBuffer { bytes: vec![0; 10], at: 0 };
         for (stage, why) in [
-            (Stage::Fresh, Ending::HelloTimeOut),
-            (Stage::Greeting, Ending::HelloTimeOut),
-            (Stage::Proving, Ending::HelloTimeOut),
-            (Stage::Foreign, Ending::NotProved),
+            (ConnectionStage::Fresh, CloseReason::HelloTimeOut),
+            (ConnectionStage::Greeting, CloseReason::HelloTimeOut),
+            (ConnectionStage::Proving, CloseReason::HelloTimeOut),
+            (ConnectionStage::Foreign, CloseReason::NotProved),
         ] {
             assert_eq!(deadline(at(stage)), Some((1005, why)));
             let later = Connection { stage_since_ms: 1004, last_ms: 1004, ..at(stage) };
@@ -428,7 +436,7 @@ mod tests {
 
     #[test]
     fn what_is_left_is_kept_when_the_front_is_moved_away() {
-        let mut received = Received { bytes: vec![1, 2, 3, 4], at: 3 };
+        let mut received = ReceiveBuffer { bytes: vec![1, 2, 3, 4], at: 3 };
         received.compact();
         assert_eq!((received.rest(), received.len()), (&[4][..], 1));
     }

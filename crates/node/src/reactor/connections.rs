@@ -7,26 +7,26 @@ use zerohop_wire::auth::Access;
 use zerohop_wire::ids::PartitionEpoch;
 use zerohop_wire::{Envelope, Failure, Message, Tail};
 
-use super::connection::{Connection, Stage};
-use super::counters::{Counters, Ending};
+use super::connection::{Connection, ConnectionStage};
+use super::counters::{CloseReason, ReactorCounters};
 use super::driver::{ConnectionId, Driver};
 use super::limits::{
     KEPT_BUFFER_BYTES_MAX, KEPT_BYTES_MAX, KEPT_LARGE_BYTES_MAX, LARGE_BUFFER_STEP_BYTES, Limits, PIECES_MAX,
     SEND_BYTES,
 };
-use super::waiting::{self, Load, Waiting};
+use super::waiting::{self, WaitingLoad, WaitingShares};
 use crate::proofs::Proofs;
-use crate::strangers::{Bounds, Origin, Strangers};
+use crate::unproven::{Origin, UnprovenBounds, UnprovenConnections};
 
 /// The table of connections and what is counted over all of them.
 #[derive(Debug)]
 pub(super) struct Connections {
-    slots: Vec<Slot>,
+    slots: Vec<ConnectionSlot>,
     /// Slots that are free, the last one freed on top.
     free: Vec<u32>,
     pub(super) open: usize,
     /// Those of them that have not been greeted, or have not proved what they must.
-    pub(super) strangers: Strangers<ConnectionId>,
+    pub(super) strangers: UnprovenConnections<ConnectionId>,
     /// The cluster's secret, if it has one: both ends prove that they know it.
     pub(super) proofs: Option<Proofs>,
     /// Connections that have something to send, or must be closed, when the batch ends; each once.
@@ -34,14 +34,14 @@ pub(super) struct Connections {
     pub(super) unsent_total: usize,
     pub(super) large_total: usize,
     /// What waits in memory for all of them.
-    waiting: Waiting,
+    waiting: WaitingShares,
     pub(super) buffers: Buffers,
-    pub(super) counters: Counters,
+    pub(super) counters: ReactorCounters,
     pub(super) limits: Limits,
 }
 
 #[derive(Debug, Default)]
-struct Slot {
+struct ConnectionSlot {
     generation: u32,
     connection: Option<Connection>,
 }
@@ -58,21 +58,22 @@ pub(super) struct Buffers {
 
 impl Connections {
     pub(super) fn new(limits: Limits) -> Self {
-        let bounds = Bounds { all_max: limits.strangers_max, origin_max: limits.strangers_per_address_max };
-        let of_token = Load { bytes: limits.token_waiting_bytes_max, waits: limits.token_waits_max };
-        let waiting = waiting::Bounds { bytes_max: limits.waiting_bytes_max, of_token };
+        let bounds =
+            UnprovenBounds { all_max: limits.strangers_max, origin_max: limits.strangers_per_address_max };
+        let of_token = WaitingLoad { bytes: limits.token_waiting_bytes_max, waits: limits.token_waits_max };
+        let waiting = waiting::WaitingBounds { bytes_max: limits.waiting_bytes_max, of_token };
         Connections {
             slots: Vec::new(),
             free: Vec::new(),
             open: 0,
-            strangers: Strangers::new(bounds),
+            strangers: UnprovenConnections::new(bounds),
             proofs: None,
             dirty: Vec::new(),
             unsent_total: 0,
             large_total: 0,
-            waiting: Waiting::new(waiting),
+            waiting: WaitingShares::new(waiting),
             buffers: Buffers::default(),
-            counters: Counters::default(),
+            counters: ReactorCounters::default(),
             limits,
         }
     }
@@ -81,7 +82,7 @@ impl Connections {
     pub(super) fn next_id(&mut self) -> ConnectionId {
         if self.free.is_empty() {
             self.free.push(self.slots.len() as u32);
-            self.slots.push(Slot::default());
+            self.slots.push(ConnectionSlot::default());
         }
         let slot = self.free[self.free.len() - 1];
         ConnectionId { slot, generation: self.slots[slot as usize].generation }
@@ -115,7 +116,7 @@ impl Connections {
     }
 
     /// Forgets a connection. Its name is never given again.
-    pub(super) fn forget(&mut self, id: ConnectionId, why: Ending) -> bool {
+    pub(super) fn forget(&mut self, id: ConnectionId, why: CloseReason) -> bool {
         let Some(slot) = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation)
         else {
             return false;
@@ -124,7 +125,7 @@ impl Connections {
         slot.generation = slot.generation.wrapping_add(1);
         self.unsent_total -= connection.unsent();
         self.large_total -= connection.large_bytes;
-        self.waiting.change(connection.access, connection.load, Load::default());
+        self.waiting.change(connection.access, connection.load, WaitingLoad::default());
         connection.stranger.take().into_iter().for_each(|place| self.strangers.leave(place));
         self.buffers.give(std::mem::take(&mut connection.out));
         self.buffers.give(connection.received.empty());
@@ -234,7 +235,7 @@ impl Connections {
         if connection.unsent() > self.limits.unsent_bytes_end
             || self.unsent_total > self.limits.unsent_bytes_total_max
         {
-            connection.doomed.get_or_insert(Ending::Flooded);
+            connection.doomed.get_or_insert(CloseReason::Flooded);
         }
         if connection.doomed.is_some() {
             // Nobody will send it any more: make room for others at once.
@@ -270,10 +271,10 @@ impl Connections {
     }
 
     /// Whether a connection may have so much more waiting that is kept for it by choice.
-    pub(super) fn has_room(&self, id: ConnectionId, more: Load) -> bool {
+    pub(super) fn has_room(&self, id: ConnectionId, more: WaitingLoad) -> bool {
         let Some(connection) = self.get(id) else { return true };
         let now = connection.waiting();
-        let after = Load { bytes: now.bytes + more.bytes, waits: now.waits + more.waits };
+        let after = WaitingLoad { bytes: now.bytes + more.bytes, waits: now.waits + more.waits };
         // What has come since it was counted is looked at with what is to come.
         self.waiting.has_room(connection.access, connection.load, after)
     }
@@ -282,9 +283,9 @@ impl Connections {
     pub(super) fn set_access(&mut self, id: ConnectionId, access: Access) {
         let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation);
         let Some(connection) = slot.and_then(|slot| slot.connection.as_mut()) else { return };
-        self.waiting.change(connection.access, connection.load, Load::default());
+        self.waiting.change(connection.access, connection.load, WaitingLoad::default());
         connection.access = access;
-        self.waiting.change(access, Load::default(), connection.load);
+        self.waiting.change(access, WaitingLoad::default(), connection.load);
     }
 
     /// Whether nothing is to be taken from this connection until answers are sent.
@@ -307,13 +308,13 @@ impl Connections {
     }
 
     /// Lets a connection end once what is queued is sent. What it has sent and will send is thrown away.
-    pub(super) fn close_gently(&mut self, id: ConnectionId, why: Ending, now_ms: u64) {
+    pub(super) fn close_gently(&mut self, id: ConnectionId, why: CloseReason, now_ms: u64) {
         self.release_large(id);
         let Some(connection) = self.get_mut(id) else { return };
         if connection.is_closing() {
             return;
         }
-        connection.stage = Stage::Closing(why);
+        connection.stage = ConnectionStage::Closing(why);
         connection.stage_since_ms = now_ms;
         let buffer = connection.received.empty();
         self.buffers.give(buffer);
@@ -331,7 +332,7 @@ impl Connections {
 
 /// A connection to which something may be sent, with a buffer for it, and how much it has to send already.
 fn open_for_sending<'c>(
-    slots: &'c mut [Slot],
+    slots: &'c mut [ConnectionSlot],
     buffers: &mut Buffers,
     id: ConnectionId,
     now_ms: u64,
@@ -370,7 +371,7 @@ fn write_through(
             Ok(bytes) => written = bytes,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(_) => {
-                connection.doomed.get_or_insert(Ending::Broken);
+                connection.doomed.get_or_insert(CloseReason::Broken);
                 return 0;
             }
         }
@@ -464,13 +465,15 @@ mod tests {
         let first = connections.next_id();
         connections.open(first, Connection::new(0, false));
         assert!(connections.get(first).is_some());
-        assert!(connections.forget(first, Ending::Peer) && !connections.forget(first, Ending::Peer));
+        assert!(
+            connections.forget(first, CloseReason::Peer) && !connections.forget(first, CloseReason::Peer)
+        );
         let second = connections.next_id();
         connections.open(second, Connection::new(0, false));
         assert_eq!((second.slot, connections.open), (first.slot, 1));
         assert!(connections.get(first).is_none() && connections.get_mut(second).is_some());
         assert_eq!(connections.iter().map(|(id, _)| id).collect::<Vec<_>>(), [second]);
-        assert_eq!(connections.counters.ended(Ending::Peer), 1);
+        assert_eq!(connections.counters.ended(CloseReason::Peer), 1);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt;
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Ending {
+pub enum CloseReason {
     /// The peer closed it.
     Peer,
     /// It broke, or the peer's machine is gone.
@@ -40,52 +40,52 @@ pub enum Ending {
     NoAnswer,
 }
 
-impl Ending {
+impl CloseReason {
     /// All of them.
-    pub const ALL: [Ending; 16] = [
-        Ending::Peer,
-        Ending::Broken,
-        Ending::Misbehaved,
-        Ending::Foreign,
-        Ending::TooMany,
-        Ending::Displaced,
-        Ending::Revoked,
-        Ending::NotProved,
-        Ending::HelloTimeOut,
-        Ending::FrameTimeOut,
-        Ending::SendTimeOut,
-        Ending::Idle,
-        Ending::HalfClosedTimeOut,
-        Ending::Flooded,
-        Ending::Stopped,
-        Ending::NoAnswer,
+    pub const ALL: [CloseReason; 16] = [
+        CloseReason::Peer,
+        CloseReason::Broken,
+        CloseReason::Misbehaved,
+        CloseReason::Foreign,
+        CloseReason::TooMany,
+        CloseReason::Displaced,
+        CloseReason::Revoked,
+        CloseReason::NotProved,
+        CloseReason::HelloTimeOut,
+        CloseReason::FrameTimeOut,
+        CloseReason::SendTimeOut,
+        CloseReason::Idle,
+        CloseReason::HalfClosedTimeOut,
+        CloseReason::Flooded,
+        CloseReason::Stopped,
+        CloseReason::NoAnswer,
     ];
 
     /// Its name in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Ending::Peer => "peer",
-            Ending::Broken => "broken",
-            Ending::Misbehaved => "misbehaved",
-            Ending::Foreign => "foreign",
-            Ending::TooMany => "too_many",
-            Ending::Displaced => "displaced",
-            Ending::Revoked => "revoked",
-            Ending::NotProved => "not_proved",
-            Ending::HelloTimeOut => "hello_time_out",
-            Ending::FrameTimeOut => "frame_time_out",
-            Ending::SendTimeOut => "send_time_out",
-            Ending::Idle => "idle",
-            Ending::HalfClosedTimeOut => "half_closed_time_out",
-            Ending::Flooded => "flooded",
-            Ending::Stopped => "stopped",
-            Ending::NoAnswer => "no_answer",
+            CloseReason::Peer => "peer",
+            CloseReason::Broken => "broken",
+            CloseReason::Misbehaved => "misbehaved",
+            CloseReason::Foreign => "foreign",
+            CloseReason::TooMany => "too_many",
+            CloseReason::Displaced => "displaced",
+            CloseReason::Revoked => "revoked",
+            CloseReason::NotProved => "not_proved",
+            CloseReason::HelloTimeOut => "hello_time_out",
+            CloseReason::FrameTimeOut => "frame_time_out",
+            CloseReason::SendTimeOut => "send_time_out",
+            CloseReason::Idle => "idle",
+            CloseReason::HalfClosedTimeOut => "half_closed_time_out",
+            CloseReason::Flooded => "flooded",
+            CloseReason::Stopped => "stopped",
+            CloseReason::NoAnswer => "no_answer",
         }
     }
 }
 
-impl fmt::Display for Ending {
+impl fmt::Display for CloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -93,7 +93,7 @@ impl fmt::Display for Ending {
 
 /// Counts since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct ReactorCounters {
     /// Connections taken up.
     pub accepted: u64,
     /// Connections begun to other instances.
@@ -102,8 +102,8 @@ pub struct Counters {
     pub peer_messages: u64,
     /// Times that the system would give no socket.
     pub accept_errors: u64,
-    /// Connections that ended, by reason; see [`Counters::ended`].
-    pub endings: [u64; Ending::ALL.len()],
+    /// Connections that ended, by reason; see [`ReactorCounters::ended`].
+    pub endings: [u64; CloseReason::ALL.len()],
     /// Requests handed to the service.
     pub requests: u64,
     /// Requests answered with an error before they reached the service.
@@ -126,14 +126,14 @@ pub struct Counters {
     pub writes: u64,
 }
 
-impl Counters {
+impl ReactorCounters {
     /// Connections that ended for this reason.
     #[must_use]
-    pub fn ended(&self, why: Ending) -> u64 {
+    pub fn ended(&self, why: CloseReason) -> u64 {
         self.endings[why as usize]
     }
 
-    pub(super) fn count_ending(&mut self, why: Ending) {
+    pub(super) fn count_ending(&mut self, why: CloseReason) {
         self.endings[why as usize] += 1;
     }
 }
@@ -144,10 +144,10 @@ mod tests {
 
     #[test]
     fn every_ending_is_counted_by_itself() {
-        let mut counters = Counters::default();
-        for (times, why) in (1..).zip(Ending::ALL) {
+        let mut counters = ReactorCounters::default();
+        for (times, why) in (1..).zip(CloseReason::ALL) {
             (0..times).for_each(|_| counters.count_ending(why));
         }
-        assert!((1..).zip(Ending::ALL).all(|(times, why)| counters.ended(why) == times));
+        assert!((1..).zip(CloseReason::ALL).all(|(times, why)| counters.ended(why) == times));
     }
 }

@@ -40,7 +40,7 @@ pub struct Now {
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum DriverEvent {
     /// Somebody wants to connect.
     Accept,
     /// The waker was called.
@@ -50,13 +50,13 @@ pub enum Event {
         /// Which.
         id: ConnectionId,
         /// What about it.
-        ready: Ready,
+        ready: IoReadiness,
     },
 }
 
 /// What a connection has become ready for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ready {
+pub struct IoReadiness {
     /// Bytes have come.
     pub readable: bool,
     /// There is room for bytes again.
@@ -75,7 +75,7 @@ pub struct Ready {
 pub trait Driver {
     /// Waits until something happens, at most `time_out` (`None`: for ever), and adds what did to `events`.
     /// Errors: the loop cannot go on.
-    fn wait(&mut self, time_out: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()>;
+    fn wait(&mut self, time_out: Option<Duration>, events: &mut Vec<DriverEvent>) -> io::Result<()>;
 
     /// Hears in how many frames others have asked for something since the last [`Driver::wait`].
     fn asked(&mut self, _frames: usize) {}

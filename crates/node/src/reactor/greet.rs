@@ -5,8 +5,8 @@ use zerohop_wire::limits::{VERSION_MAX, VERSION_MIN};
 use zerohop_wire::messages::{Hello, HelloAck, Prove};
 use zerohop_wire::{AuthFault, Decoder, Encoder, Envelope, Failure, Features, Message, What, choose_version};
 
-use super::connection::{Asked, Stage};
-use super::counters::Ending;
+use super::connection::{AnsweredGreeting, ConnectionStage};
+use super::counters::CloseReason;
 use super::driver::{ConnectionId, Driver};
 use super::limits::REFUSED_RETRY_MS;
 use super::service::Service;
@@ -36,7 +36,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                 self.connections.queue(&mut self.driver, id, &Envelope::default(), &prove, now_ms);
                 return;
             }
-            connection.stage = Stage::Talking;
+            connection.stage = ConnectionStage::Talking;
             connection.stage_since_ms = now_ms;
             connection.decoder = Decoder::agreed(ack.version, ack.features);
         }
@@ -45,7 +45,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         let mut replies = replies(&mut self.connections, &mut self.driver, self.now);
         self.service.linked(id, answer.map(|(ack, _)| ack), self.now, &mut replies);
         if is_refused {
-            self.close(id, Ending::NoAnswer);
+            self.close(id, CloseReason::NoAnswer);
         }
     }
 
@@ -57,17 +57,17 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         let refused = self.connections.get(id).is_some_and(|connection| connection.refused);
         if refused && !claims_peer {
             let failure = Failure::Busy { retry_after_ms: REFUSED_RETRY_MS };
-            return self.refuse_and_end(id, envelope, failure, Ending::TooMany);
+            return self.refuse_and_end(id, envelope, failure, CloseReason::TooMany);
         }
         if self.driver.wants_tls(id) {
             let failure = Failure::AuthFailed { fault: AuthFault::TlsWanted };
-            return self.refuse_and_end(id, envelope, failure, Ending::NotProved);
+            return self.refuse_and_end(id, envelope, failure, CloseReason::NotProved);
         }
         let (ack, challenge) = match self.answer_hello(id, hello) {
             Ok(answer) => answer,
             Err(failure) => {
                 let is_about_proof = matches!(failure, Failure::AuthRequired | Failure::AuthFailed { .. });
-                let why = if is_about_proof { Ending::NotProved } else { Ending::Misbehaved };
+                let why = if is_about_proof { CloseReason::NotProved } else { CloseReason::Misbehaved };
                 return self.refuse_and_end(id, envelope, failure, why);
             }
         };
@@ -81,12 +81,12 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         connection.encoder = Encoder { version: ack.version, ..Encoder::default() };
         match challenge {
             Some(challenge) => {
-                connection.stage = Stage::Proving;
-                connection.asked = Some(Asked { challenge, features: ack.features, is_peer });
+                connection.stage = ConnectionStage::Proving;
+                connection.asked = Some(AnsweredGreeting { challenge, features: ack.features, is_peer });
                 connection.decoder = Decoder::before_proof(ack.version);
             }
             None => {
-                (connection.stage, connection.is_peer) = (Stage::Talking, is_peer);
+                (connection.stage, connection.is_peer) = (ConnectionStage::Talking, is_peer);
                 connection.agree(ack.version, ack.features);
                 self.connections.is_known(id);
             }
@@ -115,22 +115,22 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         let now_ms = self.now.elapsed_ms;
         let Some(connection) = self.connections.get_mut(id) else { return };
         let accepted = match connection.asked.take() {
-            Some(Asked { challenge, features, is_peer }) => {
+            Some(AnsweredGreeting { challenge, features, is_peer }) => {
                 challenge.accept(prove).map(|access| (features, is_peer, access))
             }
             None => Err(What::Unexpected.into()),
         };
         let (features, is_peer, access) = match accepted {
             Ok(accepted) => accepted,
-            Err(failure) => return self.refuse_and_end(id, envelope, failure, Ending::NotProved),
+            Err(failure) => return self.refuse_and_end(id, envelope, failure, CloseReason::NotProved),
         };
         // Tokens are for clients.
         connection.is_peer = is_peer && access == Access::All;
         if connection.refused && !connection.is_peer {
             let failure = Failure::Busy { retry_after_ms: REFUSED_RETRY_MS };
-            return self.refuse_and_end(id, envelope, failure, Ending::TooMany);
+            return self.refuse_and_end(id, envelope, failure, CloseReason::TooMany);
         }
-        connection.stage = Stage::Talking;
+        connection.stage = ConnectionStage::Talking;
         connection.stage_since_ms = now_ms;
         connection.agree(connection.encoder.version, features);
         self.connections.is_known(id);

@@ -8,14 +8,14 @@ use super::limits::INBOX_MAX;
 
 /// Where other threads leave what a reactor's service is to know. Clones lead to the same reactor.
 #[derive(Debug)]
-pub struct Mailbox<N> {
+pub struct ReactorMailbox<N> {
     queue: SyncSender<N>,
     waker: Waker,
 }
 
 /// Why a notice was not taken; it is handed back.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum NotTaken<N> {
+pub enum NoticeError<N> {
     /// [`INBOX_MAX`] notices wait already: tell it again later.
     Full(N),
     /// The reactor has ended.
@@ -28,15 +28,15 @@ pub(crate) struct Inbox<N> {
     queue: Receiver<N>,
 }
 
-impl<N> Mailbox<N> {
+impl<N> ReactorMailbox<N> {
     /// Leaves a notice and wakes the reactor. Never waits.
     ///
     /// # Errors
-    /// [`NotTaken`], with the notice.
-    pub fn leave(&self, notice: N) -> Result<(), NotTaken<N>> {
+    /// [`NoticeError`], with the notice.
+    pub fn leave(&self, notice: N) -> Result<(), NoticeError<N>> {
         self.queue.try_send(notice).map_err(|error| match error {
-            TrySendError::Full(notice) => NotTaken::Full(notice),
-            TrySendError::Disconnected(notice) => NotTaken::Ended(notice),
+            TrySendError::Full(notice) => NoticeError::Full(notice),
+            TrySendError::Disconnected(notice) => NoticeError::Ended(notice),
         })?;
         self.waker.wake_by_ref();
         Ok(())
@@ -44,9 +44,9 @@ impl<N> Mailbox<N> {
 }
 
 impl<N> Inbox<N> {
-    pub(crate) fn new(waker: Waker) -> (Mailbox<N>, Inbox<N>) {
+    pub(crate) fn new(waker: Waker) -> (ReactorMailbox<N>, Inbox<N>) {
         let (sender, receiver) = sync_channel(INBOX_MAX);
-        (Mailbox { queue: sender, waker }, Inbox { queue: receiver })
+        (ReactorMailbox { queue: sender, waker }, Inbox { queue: receiver })
     }
 
     /// The next notice; `None` if there is none now, also if nobody is left to leave one.
@@ -55,33 +55,33 @@ impl<N> Inbox<N> {
     }
 }
 
-impl<N> Clone for Mailbox<N> {
+impl<N> Clone for ReactorMailbox<N> {
     fn clone(&self) -> Self {
-        Mailbox { queue: self.queue.clone(), waker: self.waker.clone() }
+        ReactorMailbox { queue: self.queue.clone(), waker: self.waker.clone() }
     }
 }
 
-impl<N> fmt::Debug for NotTaken<N> {
+impl<N> fmt::Debug for NoticeError<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            NotTaken::Full(_) => "Full",
-            NotTaken::Ended(_) => "Ended",
+            NoticeError::Full(_) => "Full",
+            NoticeError::Ended(_) => "Ended",
         })
     }
 }
 
-impl<N> fmt::Display for NotTaken<N> {
+impl<N> fmt::Display for NoticeError<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NotTaken::Full(_) => {
+            NoticeError::Full(_) => {
                 write!(f, "{INBOX_MAX} messages already wait for this instance: tell it again later")
             }
-            NotTaken::Ended(_) => f.write_str("the instance has ended"),
+            NoticeError::Ended(_) => f.write_str("the instance has ended"),
         }
     }
 }
 
-impl<N> std::error::Error for NotTaken<N> {}
+impl<N> std::error::Error for NoticeError<N> {}
 
 #[cfg(test)]
 mod tests {
@@ -93,10 +93,10 @@ mod tests {
         for notice in 0..INBOX_MAX {
             mailbox.leave(notice).unwrap();
         }
-        assert_eq!(mailbox.clone().leave(7), Err(NotTaken::Full(7)));
+        assert_eq!(mailbox.clone().leave(7), Err(NoticeError::Full(7)));
         assert_eq!(inbox.take(), Some(0));
         mailbox.leave(INBOX_MAX).unwrap();
         drop(inbox);
-        assert_eq!(mailbox.leave(8), Err(NotTaken::Ended(8)));
+        assert_eq!(mailbox.leave(8), Err(NoticeError::Ended(8)));
     }
 }

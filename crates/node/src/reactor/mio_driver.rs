@@ -13,10 +13,10 @@ use mio::{Events, Interest, Poll, Token};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use tracing::warn;
-use zerohop_looking::Looking;
+use zerohop_busy_poll::BusyPoll;
 use zerohop_tls::Tls;
 
-use super::driver::{ConnectionId, Driver, Event, Now, Ready};
+use super::driver::{ConnectionId, Driver, DriverEvent, IoReadiness, Now};
 use super::limits::{BACKLOG, EVENTS_MAX, KEEP_ALIVE_S};
 use super::secured::Socket;
 use crate::clock::unix_ms;
@@ -41,7 +41,7 @@ pub struct MioDriver {
     sockets: Vec<Option<Socket>>,
     waker: Arc<PollWaker>,
     started: Instant,
-    looking: Looking,
+    looking: BusyPoll,
     /// Whether TLS is spoken, and with whom.
     tls: Option<TlsOptions>,
     descriptors: Descriptors,
@@ -71,7 +71,7 @@ impl MioDriver {
             sockets: Vec::new(),
             waker,
             started: Instant::now(),
-            looking: Looking::default(),
+            looking: BusyPoll::default(),
             tls: None,
             descriptors: Descriptors::here(),
             refused_told: None,
@@ -141,9 +141,9 @@ impl MioDriver {
     }
 
     /// What TLS has kept for want of room goes first when there is some.
-    fn send_kept(&mut self, events: &[Event]) {
+    fn send_kept(&mut self, events: &[DriverEvent]) {
         for event in events {
-            if let Event::Connection { id, ready } = event
+            if let DriverEvent::Connection { id, ready } = event
                 && ready.writable
                 && let Ok(socket) = self.socket(*id)
             {
@@ -159,17 +159,17 @@ impl MioDriver {
 }
 
 impl Driver for MioDriver {
-    fn wait(&mut self, time_out: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+    fn wait(&mut self, time_out: Option<Duration>, events: &mut Vec<DriverEvent>) -> io::Result<()> {
         match self.wait_for_events(time_out) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             other => other?,
         }
         events.extend(self.events.iter().map(|event| match event.token() {
-            LISTENER => Event::Accept,
-            WAKER => Event::Woken,
-            Token(token) => Event::Connection {
+            LISTENER => DriverEvent::Accept,
+            WAKER => DriverEvent::Woken,
+            Token(token) => DriverEvent::Connection {
                 id: ConnectionId::from_u64(token as u64),
-                ready: Ready {
+                ready: IoReadiness {
                     readable: event.is_readable(),
                     writable: event.is_writable(),
                     read_closed: event.is_read_closed(),
@@ -341,6 +341,6 @@ mod tests {
         let mut events = Vec::new();
         driver.wait(Some(Duration::from_secs(10)), &mut events).unwrap();
         other.join().unwrap();
-        assert_eq!(events, [Event::Woken]);
+        assert_eq!(events, [DriverEvent::Woken]);
     }
 }

@@ -43,10 +43,10 @@ use std::time::Duration;
 
 use zerohop_wire::Features;
 
-pub use self::counters::{Counters, Ending};
-pub use self::driver::{ConnectionId, Driver, Event, Now, Ready};
+pub use self::counters::{CloseReason, ReactorCounters};
+pub use self::driver::{ConnectionId, Driver, DriverEvent, IoReadiness, Now};
 pub(crate) use self::inbox::Inbox;
-pub use self::inbox::{Mailbox, NotTaken};
+pub use self::inbox::{NoticeError, ReactorMailbox};
 pub use self::limits::{CONNECTIONS_MAX, Limits, UNSENT_BYTES_MAX};
 pub use self::mio_driver::MioDriver;
 pub use self::replies::Replies;
@@ -56,7 +56,7 @@ use self::connection::Connection;
 use self::connections::Connections;
 use self::limits::{ACCEPT_RETRY_MS, ACCEPTS_PER_TURN_MAX, NOTICES_PER_TURN_MAX, RECEIVE_BYTES};
 use crate::proofs::Proofs;
-use crate::strangers::Origin;
+use crate::unproven::Origin;
 
 /// What this side can do beyond the version of the wire.
 const FEATURES: Features = Features(
@@ -72,20 +72,20 @@ pub struct Reactor<D, S: Service> {
     inbox: Inbox<S::Notice>,
     now: Now,
     /// Of the last wait; emptied in every turn and kept for its room.
-    events: Vec<Event>,
+    events: Vec<DriverEvent>,
     /// Connections that have something to do in this turn, each once.
     ready: VecDeque<ConnectionId>,
     /// The buffer that all reads share, and the one into which compressed bodies are expanded.
     shared: Vec<u8>,
     expanded: Vec<u8>,
     /// Connections found overdue; kept for its room.
-    overdue: Vec<(ConnectionId, Ending)>,
+    overdue: Vec<(ConnectionId, CloseReason)>,
     accept_ready: bool,
     accept_again_ms: Option<u64>,
     notices_ready: bool,
     /// No connection's patience ends before.
     sweep_ms: u64,
-    batch: Batch,
+    batch: TurnBatch,
     upkeep: Upkeep,
     /// Set once it was told to stop: when it ends even if answers are missing.
     stop_ms: Option<u64>,
@@ -93,7 +93,7 @@ pub struct Reactor<D, S: Service> {
 
 /// What one turn has handed to the service.
 #[derive(Clone, Copy, Debug, Default)]
-struct Batch {
+struct TurnBatch {
     /// Frames that came: a batch of requests is one.
     frames: usize,
     requests: u32,
@@ -104,7 +104,7 @@ struct Batch {
 impl<D: Driver, S: Service> Reactor<D, S> {
     /// A reactor, and the way for other threads to reach its service.
     #[must_use]
-    pub fn new(mut driver: D, service: S, limits: Limits) -> (Self, Mailbox<S::Notice>) {
+    pub fn new(mut driver: D, service: S, limits: Limits) -> (Self, ReactorMailbox<S::Notice>) {
         let (mailbox, inbox) = Inbox::new(driver.waker());
         let reactor = Reactor {
             now: driver.now(),
@@ -121,7 +121,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             accept_again_ms: None,
             notices_ready: false,
             sweep_ms: u64::MAX,
-            batch: Batch::default(),
+            batch: TurnBatch::default(),
             upkeep: Upkeep::Done,
             stop_ms: None,
         };
@@ -155,7 +155,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         self.driver.asked(self.batch.frames);
         self.driver.wait(time_out, &mut self.events)?;
         self.now = self.driver.now();
-        self.batch = Batch::default();
+        self.batch = TurnBatch::default();
         self.take_events();
         self.accept();
         self.take_notices();
@@ -188,10 +188,10 @@ impl<D: Driver, S: Service> Reactor<D, S> {
     fn take_events(&mut self) {
         for index in 0..self.events.len() {
             match self.events[index] {
-                Event::Accept => self.accept_ready = true,
+                DriverEvent::Accept => self.accept_ready = true,
                 // Without a notice something that the service has begun has ended.
-                Event::Woken => (self.notices_ready, self.batch.touched) = (true, true),
-                Event::Connection { id, ready } => {
+                DriverEvent::Woken => (self.notices_ready, self.batch.touched) = (true, true),
+                DriverEvent::Connection { id, ready } => {
                     let Some(connection) = self.connections.get_mut(id) else { continue };
                     connection.told(ready);
                     // What waits to be sent goes at the end of the turn, with what this turn adds to it.
@@ -248,12 +248,12 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                     let connection = Connection::new(self.now.elapsed_ms, refused);
                     self.connections.open_stranger(id, origin, connection);
                     if beyond_words {
-                        self.close(id, Ending::TooMany);
+                        self.close(id, CloseReason::TooMany);
                         continue;
                     }
                     self.watch(id);
                     if let Some(displaced) = displaced {
-                        self.close(displaced, Ending::Displaced);
+                        self.close(displaced, CloseReason::Displaced);
                     }
                 }
                 Err(error) => match error.kind() {
@@ -267,7 +267,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                         self.connections.counters.accept_errors += 1;
                         // Descriptors are used up, maybe: a stranger gives its own back.
                         if let Some(oldest) = self.connections.strangers.oldest() {
-                            self.close(oldest, Ending::Displaced);
+                            self.close(oldest, CloseReason::Displaced);
                         }
                         self.accept_again_ms = Some(self.now.elapsed_ms + ACCEPT_RETRY_MS);
                         return;
@@ -384,12 +384,12 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         let all: Vec<ConnectionId> = self.connections.iter().map(|(id, _)| id).collect();
         for id in all {
             self.driver.shutdown_write(id);
-            self.close(id, Ending::Stopped);
+            self.close(id, CloseReason::Stopped);
         }
     }
 
     /// Ends a connection now.
-    fn close(&mut self, id: ConnectionId, why: Ending) {
+    fn close(&mut self, id: ConnectionId, why: CloseReason) {
         if self.connections.forget(id, why) {
             self.driver.close(id);
             self.service.closed(id);

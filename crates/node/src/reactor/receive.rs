@@ -4,10 +4,10 @@ use std::io::ErrorKind;
 
 use zerohop_tls::fault_of;
 use zerohop_wire::auth::Access;
-use zerohop_wire::{Broken, Decoded, Envelope, Failure, Frame, MAGIC, Message, What};
+use zerohop_wire::{BrokenStream, DecodeResult, Envelope, Failure, Frame, MAGIC, Message, What};
 
-use super::connection::{Connection, Received, Stage};
-use super::counters::Ending;
+use super::connection::{Connection, ConnectionStage, ReceiveBuffer};
+use super::counters::CloseReason;
 use super::driver::{ConnectionId, Driver};
 use super::limits::{
     LARGE_BUFFER_STEP_BYTES, NO_ROOM_RETRY_MS, RECEIVE_BYTES, RECEIVE_STEP_BYTES, SMALL_FRAME_BYTES_MAX,
@@ -15,7 +15,7 @@ use super::limits::{
 use super::service::{
     FOREIGN_NO_ROOM, FOREIGN_REFUSED, FOREIGN_TLS, FOREIGN_UNKNOWN, Foreign, RequestToken, Service,
 };
-use super::waiting::Load;
+use super::waiting::WaitingLoad;
 use super::{Reactor, replies};
 
 impl<D: Driver, S: Service> Reactor<D, S> {
@@ -41,12 +41,13 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         let fits = self.connections.recount(id);
         let is_of_token = |connection: &&Connection| matches!(connection.access, Access::Token(_));
         if !fits && self.connections.get(id).filter(is_of_token).is_some() {
-            return self.close(id, Ending::Flooded);
+            return self.close(id, CloseReason::Flooded);
         }
         if let Some(connection) = self.connections.get(id)
             && connection.is_finished()
         {
-            let why = if let Stage::Closing(why) = connection.stage { why } else { Ending::Peer };
+            let why =
+                if let ConnectionStage::Closing(why) = connection.stage { why } else { CloseReason::Peer };
             self.close(id, why);
         }
     }
@@ -74,7 +75,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                         if used > 0 || held == 0 {
                             connection.frame_since_ms = self.now.elapsed_ms;
                         }
-                        connection.received = Received { bytes: buffer, at: 0 };
+                        connection.received = ReceiveBuffer { bytes: buffer, at: 0 };
                     }
                 }
             }
@@ -87,11 +88,11 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         let large_frames_bytes_max = self.connections.limits.large_frames_bytes_max;
         let Some(connection) = self.connections.get_mut(id) else { return };
         let (need, held_before) = (connection.need, connection.large_bytes);
-        let is_foreign = connection.stage == Stage::Foreign;
+        let is_foreign = connection.stage == ConnectionStage::Foreign;
         if is_foreign && connection.is_stranger() {
             // Strangers get no large buffers.
             self.connections.queue_bytes(id, FOREIGN_UNKNOWN, self.now.elapsed_ms);
-            return self.connections.close_gently(id, Ending::NotProved, self.now.elapsed_ms);
+            return self.connections.close_gently(id, CloseReason::NotProved, self.now.elapsed_ms);
         }
         let mut received = std::mem::take(&mut connection.received);
         received.compact();
@@ -111,14 +112,14 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             };
             let step = left.min(held.max(RECEIVE_BYTES)).min(RECEIVE_STEP_BYTES);
             let will_hold = received.bytes.capacity().max(held + step);
-            let more = Load { bytes: will_hold - held_before, waits: 0 };
+            let more = WaitingLoad { bytes: will_hold - held_before, waits: 0 };
             if self.connections.large_total - held_before + will_hold > large_frames_bytes_max
                 || !self.connections.has_room(id, more)
             {
                 if is_foreign {
                     self.connections.buffers.give(received.empty());
                     self.connections.queue_bytes(id, FOREIGN_NO_ROOM, self.now.elapsed_ms);
-                    return self.connections.close_gently(id, Ending::Foreign, self.now.elapsed_ms);
+                    return self.connections.close_gently(id, CloseReason::Foreign, self.now.elapsed_ms);
                 }
                 return self.pass_by(id, received, need);
             }
@@ -136,7 +137,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
     }
 
     /// There is no room for a large frame: refuses it and lets its bytes pass.
-    fn pass_by(&mut self, id: ConnectionId, mut received: Received, need: usize) {
+    fn pass_by(&mut self, id: ConnectionId, mut received: ReceiveBuffer, need: usize) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         let envelope = connection.decoder.envelope(received.rest());
         connection.pass_by = need - received.len();
@@ -177,7 +178,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             Err(error) if error.kind() == ErrorKind::Interrupted => 0,
             Err(error) => {
                 if let Some(fault) = fault_of(&error)
-                    && connection.stage == Stage::Calling
+                    && connection.stage == ConnectionStage::Calling
                 {
                     self.batch.touched = true;
                     let mut replies = replies(&mut self.connections, &mut self.driver, self.now);
@@ -185,14 +186,14 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                 }
                 // Data that is none: TLS, or what should have been.
                 let is_wrong = error.kind() == ErrorKind::InvalidData;
-                self.close(id, if is_wrong { Ending::Misbehaved } else { Ending::Broken });
+                self.close(id, if is_wrong { CloseReason::Misbehaved } else { CloseReason::Broken });
                 0
             }
         }
     }
 
     /// Puts back the buffer of a connection whose frames were taken from it, if it is still there and wants it.
-    fn keep(&mut self, id: ConnectionId, mut received: Received) {
+    fn keep(&mut self, id: ConnectionId, mut received: ReceiveBuffer) {
         let now_ms = self.now.elapsed_ms;
         let done = received.len() == 0;
         if received.at > 0 || done {
@@ -202,7 +203,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             // The large frame is taken; what is left is the beginning of another.
             let rest = received.rest().to_vec();
             self.connections.buffers.give(received.empty());
-            received = Received { bytes: rest, at: 0 };
+            received = ReceiveBuffer { bytes: rest, at: 0 };
             if let Some(connection) = self.connections.get_mut(id) {
                 connection.frame_since_ms = now_ms;
             }
@@ -211,7 +212,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         {
             connection.frame_since_ms = now_ms;
         }
-        let keeps = |stage| !matches!(stage, Stage::Closing(_));
+        let keeps = |stage| !matches!(stage, ConnectionStage::Closing(_));
         match self.connections.get_mut(id) {
             Some(connection) if !done && keeps(connection.stage) => connection.received = received,
             _ => self.connections.buffers.give(received.empty()),
@@ -236,12 +237,13 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                     connection.need = 0;
                     return at;
                 }
-                (Stage::Fresh, Some(first)) => {
+                (ConnectionStage::Fresh, Some(first)) => {
                     let is_foreign = *first != MAGIC[0];
-                    connection.stage = if is_foreign { Stage::Foreign } else { Stage::Greeting };
+                    connection.stage =
+                        if is_foreign { ConnectionStage::Foreign } else { ConnectionStage::Greeting };
                     if is_foreign && self.driver.wants_tls(id) {
                         self.connections.queue_bytes(id, FOREIGN_TLS, self.now.elapsed_ms);
-                        self.connections.close_gently(id, Ending::NotProved, self.now.elapsed_ms);
+                        self.connections.close_gently(id, CloseReason::NotProved, self.now.elapsed_ms);
                         return bytes.len();
                     }
                     if is_foreign && self.connections.proofs.is_none() {
@@ -255,28 +257,28 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                 connection.need = 0;
                 return at;
             }
-            if connection.stage == Stage::Foreign {
+            if connection.stage == ConnectionStage::Foreign {
                 return at + self.take_foreign(id, rest);
             }
             let decoder = connection.decoder;
             match decoder.decode(rest) {
-                Decoded::Need(need) => {
+                DecodeResult::Need(need) => {
                     connection.need = need;
                     return at;
                 }
-                Decoded::Frame { frame, used } => {
+                DecodeResult::Frame { frame, used } => {
                     self.batch.bytes += used;
                     at += used;
                     self.take_frame(id, &frame);
                 }
-                Decoded::Refused { envelope, is_answer, failure, used } => {
+                DecodeResult::Refused { envelope, is_answer, failure, used } => {
                     self.batch.bytes += used;
                     at += used;
                     if !is_answer {
                         self.refuse(id, &envelope, failure);
                     }
                 }
-                Decoded::Broken(broken) => {
+                DecodeResult::Broken(broken) => {
                     self.end_broken(id, broken);
                     return bytes.len();
                 }
@@ -296,17 +298,27 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         let (is_ours, is_peer) = (connection.is_ours, connection.is_peer);
         match frame.message(&mut expanded) {
             // What another instance says on a connection that this side has begun.
-            Ok(message) if is_ours && stage == Stage::Talking && message.kind().is_between_instances() => {
+            Ok(message)
+                if is_ours && stage == ConnectionStage::Talking && message.kind().is_between_instances() =>
+            {
                 self.take_from_instance(id, &envelope, message);
             }
-            _ if is_ours && stage == Stage::Talking => self.take_complaint(id),
+            _ if is_ours && stage == ConnectionStage::Talking => self.take_complaint(id),
             Ok(message) if is_ours => self.take_greeting(id, &message),
-            Err(_) if is_ours => self.close(id, Ending::NoAnswer),
+            Err(_) if is_ours => self.close(id, CloseReason::NoAnswer),
             Err(failure) => self.refuse(id, &envelope, failure),
-            Ok(Message::Hello(hello)) if stage == Stage::Greeting => self.greet(id, &envelope, &hello),
-            Ok(_) if stage == Stage::Greeting => self.refuse(id, &envelope, What::HelloExpected.into()),
-            Ok(Message::Prove(prove)) if stage == Stage::Proving => self.take_proof(id, &envelope, &prove),
-            Ok(_) if stage == Stage::Proving => self.refuse(id, &envelope, What::ProofExpected.into()),
+            Ok(Message::Hello(hello)) if stage == ConnectionStage::Greeting => {
+                self.greet(id, &envelope, &hello)
+            }
+            Ok(_) if stage == ConnectionStage::Greeting => {
+                self.refuse(id, &envelope, What::HelloExpected.into())
+            }
+            Ok(Message::Prove(prove)) if stage == ConnectionStage::Proving => {
+                self.take_proof(id, &envelope, &prove)
+            }
+            Ok(_) if stage == ConnectionStage::Proving => {
+                self.refuse(id, &envelope, What::ProofExpected.into())
+            }
             Ok(Message::Prove(_)) => self.refuse(id, &envelope, What::Unexpected.into()),
             Ok(Message::Hello(_)) => self.refuse(id, &envelope, What::Unexpected.into()),
             Ok(message) if message.kind().is_answer() => {
@@ -356,13 +368,13 @@ impl<D: Driver, S: Service> Reactor<D, S> {
     /// What instances tell each other is answered by no answer but a complaint: one that has been made once would be made for
     /// ever.
     fn take_complaint(&mut self, id: ConnectionId) {
-        self.close(id, Ending::Misbehaved);
+        self.close(id, CloseReason::Misbehaved);
     }
 
     fn take_foreign(&mut self, id: ConnectionId, bytes: &[u8]) -> usize {
         if self.connections.get(id).is_some_and(|connection| connection.refused) {
             self.connections.queue_bytes(id, FOREIGN_REFUSED, self.now.elapsed_ms);
-            self.connections.close_gently(id, Ending::TooMany, self.now.elapsed_ms);
+            self.connections.close_gently(id, CloseReason::TooMany, self.now.elapsed_ms);
             return bytes.len();
         }
         let mut out = self.connections.buffers.take();
@@ -378,7 +390,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         match result {
             Foreign::Used { used, .. } if is_stranger && self.is_too_much(id, used, bytes.len()) => {
                 self.connections.queue_bytes(id, FOREIGN_UNKNOWN, self.now.elapsed_ms);
-                self.connections.close_gently(id, Ending::NotProved, self.now.elapsed_ms);
+                self.connections.close_gently(id, CloseReason::NotProved, self.now.elapsed_ms);
                 bytes.len()
             }
             Foreign::Used { used, need, holds, waits } => {
@@ -391,7 +403,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                 used
             }
             Foreign::Close => {
-                let why = if is_stranger { Ending::NotProved } else { Ending::Foreign };
+                let why = if is_stranger { CloseReason::NotProved } else { CloseReason::Foreign };
                 self.connections.close_gently(id, why, self.now.elapsed_ms);
                 bytes.len()
             }
@@ -408,10 +420,12 @@ impl<D: Driver, S: Service> Reactor<D, S> {
 
     /// Answers a frame that never became a request. Before the greeting that is the end.
     fn refuse(&mut self, id: ConnectionId, of: &Envelope, failure: Failure<'_>) {
-        let is_stage = |connection: &Connection| matches!(connection.stage, Stage::Greeting | Stage::Proving);
+        let is_stage = |connection: &Connection| {
+            matches!(connection.stage, ConnectionStage::Greeting | ConnectionStage::Proving)
+        };
         let is_greeting = self.connections.get(id).is_some_and(is_stage);
         if is_greeting {
-            return self.refuse_and_end(id, of, failure, Ending::Misbehaved);
+            return self.refuse_and_end(id, of, failure, CloseReason::Misbehaved);
         }
         self.connections.queue_failure(&mut self.driver, id, of, failure, self.now.elapsed_ms);
         // It costs a batch as much as a request.
@@ -423,17 +437,17 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         id: ConnectionId,
         of: &Envelope,
         failure: Failure<'_>,
-        why: Ending,
+        why: CloseReason,
     ) {
         self.connections.queue_failure(&mut self.driver, id, of, failure, self.now.elapsed_ms);
         self.connections.close_gently(id, why, self.now.elapsed_ms);
     }
 
     /// Nobody knows where the next frame begins.
-    fn end_broken(&mut self, id: ConnectionId, broken: Broken) {
+    fn end_broken(&mut self, id: ConnectionId, broken: BrokenStream) {
         match broken.last_answer() {
-            Some((envelope, failure)) => self.refuse_and_end(id, &envelope, failure, Ending::Misbehaved),
-            None => self.connections.close_gently(id, Ending::Misbehaved, self.now.elapsed_ms),
+            Some((envelope, failure)) => self.refuse_and_end(id, &envelope, failure, CloseReason::Misbehaved),
+            None => self.connections.close_gently(id, CloseReason::Misbehaved, self.now.elapsed_ms),
         }
     }
 }

@@ -9,12 +9,12 @@ use zerohop_wire::messages::Hello;
 use zerohop_wire::{Envelope, Failure, Features, Message};
 
 use super::FEATURES;
-use super::connection::{Connection, Stage};
+use super::connection::{Connection, ConnectionStage};
 use super::connections::Connections;
-use super::counters::{Counters, Ending};
+use super::counters::{CloseReason, ReactorCounters};
 use super::driver::{ConnectionId, Driver, Now};
 use super::service::RequestToken;
-use super::waiting::Load;
+use super::waiting::WaitingLoad;
 
 /// Takes the answers of a service. They are written when the batch ends, with one call of the system for each
 /// connection.
@@ -100,7 +100,7 @@ impl Replies<'_> {
     /// Whether so many bytes may be kept for a connection, in place of those kept until now; if so, they are counted.
     pub(crate) fn may_keep(&mut self, id: ConnectionId, bytes: usize) -> bool {
         let kept = self.connections.get(id).map_or(0, |connection| connection.kept_bytes);
-        let more = Load { bytes: bytes.saturating_sub(kept), waits: 0 };
+        let more = WaitingLoad { bytes: bytes.saturating_sub(kept), waits: 0 };
         let has_room = more.bytes == 0 || self.connections.has_room(id, more);
         if has_room {
             self.keeps(id, bytes);
@@ -120,9 +120,9 @@ impl Replies<'_> {
     /// Whether a request may wait for a record, which takes so many bytes; if so, it is counted until it is answered.
     pub(crate) fn may_wait(&mut self, token: RequestToken, bytes: usize, waits: usize) -> bool {
         let id = token.connection;
-        let has_room = self.connections.has_room(id, Load { bytes, waits });
+        let has_room = self.connections.has_room(id, WaitingLoad { bytes, waits });
         if has_room && let Some(connection) = self.connections.get_mut(id) {
-            connection.begin_wait(token.request, Load { bytes, waits });
+            connection.begin_wait(token.request, WaitingLoad { bytes, waits });
             self.connections.recount(id);
         }
         has_room
@@ -135,23 +135,22 @@ impl Replies<'_> {
             Access::Token(id) if !connection.is_closing() => over(id),
             _ => None,
         };
-        let all = self
-            .connections
-            .iter()
-            .filter_map(|(id, connection)| Some((id, connection.stage == Stage::Foreign, last(connection)?)));
+        let all = self.connections.iter().filter_map(|(id, connection)| {
+            Some((id, connection.stage == ConnectionStage::Foreign, last(connection)?))
+        });
         let all: Vec<(ConnectionId, bool, &[u8])> = all.collect();
         for (id, is_foreign, last) in all {
             if is_foreign {
                 self.connections.queue_bytes(id, last, self.now.elapsed_ms);
             }
-            self.connections.close_gently(id, Ending::Revoked, self.now.elapsed_ms);
+            self.connections.close_gently(id, CloseReason::Revoked, self.now.elapsed_ms);
         }
     }
 
     /// Closes a connection that speaks another protocol, once these bytes and those before them are sent.
     pub fn close(&mut self, id: ConnectionId, bytes: &[u8]) {
         self.connections.queue_bytes(id, bytes, self.now.elapsed_ms);
-        self.connections.close_gently(id, Ending::Foreign, self.now.elapsed_ms);
+        self.connections.close_gently(id, CloseReason::Foreign, self.now.elapsed_ms);
     }
 
     /// Begins to connect to another instance, and greets it. [`super::Service::linked`] says that it has answered, and
@@ -188,7 +187,7 @@ impl Replies<'_> {
     /// Ends a connection that this side has begun, when the batch ends.
     pub fn hang_up(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id) {
-            connection.doomed.get_or_insert(Ending::NoAnswer);
+            connection.doomed.get_or_insert(CloseReason::NoAnswer);
             self.connections.mark_dirty(id);
         }
     }
@@ -213,7 +212,7 @@ impl Replies<'_> {
 
     /// What the reactor has counted.
     #[must_use]
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &ReactorCounters {
         &self.connections.counters
     }
 

@@ -20,11 +20,11 @@ enum Security {
     Bare,
     /// No byte has come, and the first one tells.
     Unknown(ServerTls),
-    Secured(Box<Secured>),
+    Secured(Box<TlsStream>),
 }
 
 #[derive(Debug)]
-struct Secured {
+struct TlsStream {
     tls: Tls,
     /// Nothing more is said once what waits is sent.
     ends: bool,
@@ -40,7 +40,7 @@ impl Socket {
     /// One that this side has opened.
     pub(super) fn opened(stream: TcpStream, tls: Option<Tls>) -> Socket {
         let security =
-            tls.map_or(Security::Bare, |tls| Security::Secured(Box::new(Secured { tls, ends: false })));
+            tls.map_or(Security::Bare, |tls| Security::Secured(Box::new(TlsStream { tls, ends: false })));
         Socket { stream, security }
     }
 
@@ -56,7 +56,7 @@ impl Socket {
             match self.stream.peek(&mut first)? {
                 0 => return Ok(0),
                 _ if first[0] == FIRST_BYTE => {
-                    let secured = Secured { tls: Tls::server(config)?, ends: false };
+                    let secured = TlsStream { tls: Tls::server(config)?, ends: false };
                     self.security = Security::Secured(Box::new(secured));
                 }
                 _ => self.security = Security::Bare,

@@ -3,9 +3,9 @@
 use std::io::{ErrorKind, IoSlice};
 
 use super::Reactor;
-use super::connection::Stage;
+use super::connection::ConnectionStage;
 use super::connections::Connections;
-use super::counters::Ending;
+use super::counters::CloseReason;
 use super::driver::{ConnectionId, Driver};
 use super::service::Service;
 
@@ -30,12 +30,12 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         let fits = self.connections.recount(id);
         let Some(connection) = self.connections.get_mut(id) else { return };
         if !fits && connection.unsent() > 0 {
-            connection.doomed.get_or_insert(Ending::Flooded);
+            connection.doomed.get_or_insert(CloseReason::Flooded);
         }
         if let Some(why) = connection.doomed {
             return self.close(id, why);
         }
-        if let Stage::Closing(why) = connection.stage
+        if let ConnectionStage::Closing(why) = connection.stage
             && connection.unsent() == 0
         {
             if connection.ended_ms.is_some() {
@@ -43,7 +43,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             }
             self.driver.shutdown_write(id);
         } else if connection.is_finished() {
-            return self.close(id, Ending::Peer);
+            return self.close(id, CloseReason::Peer);
         }
         self.enqueue(id);
         self.watch(id);
@@ -64,7 +64,7 @@ impl Connections {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break 0,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => {
-                    connection.doomed = Some(Ending::Broken);
+                    connection.doomed = Some(CloseReason::Broken);
                     return;
                 }
             }

@@ -9,7 +9,7 @@ use zerohop_wire::auth::Access;
 
 /// What one connection, or all of a token, has waiting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Load {
+pub(super) struct WaitingLoad {
     pub(super) bytes: usize,
     /// Requests that wait for a record.
     pub(super) waits: usize,
@@ -17,42 +17,42 @@ pub(super) struct Load {
 
 /// The bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Bounds {
+pub(super) struct WaitingBounds {
     /// Bytes over all connections.
     pub(super) bytes_max: usize,
     /// Of one token.
-    pub(super) of_token: Load,
+    pub(super) of_token: WaitingLoad,
 }
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Waiting {
-    bounds: Bounds,
+pub(super) struct WaitingShares {
+    bounds: WaitingBounds,
     bytes: usize,
-    by_token: BTreeMap<u64, Load>,
+    by_token: BTreeMap<u64, WaitingLoad>,
 }
 
-impl Waiting {
-    pub(super) fn new(bounds: Bounds) -> Waiting {
-        Waiting { bounds, bytes: 0, by_token: BTreeMap::new() }
+impl WaitingShares {
+    pub(super) fn new(bounds: WaitingBounds) -> WaitingShares {
+        WaitingShares { bounds, bytes: 0, by_token: BTreeMap::new() }
     }
 
     /// Whether a connection may have `after` waiting, that has `before`. What is chosen to be kept leaves a quarter of the room of
     /// all to replies.
-    pub(super) fn has_room(&self, access: Access, before: Load, after: Load) -> bool {
+    pub(super) fn has_room(&self, access: Access, before: WaitingLoad, after: WaitingLoad) -> bool {
         let bytes_max = self.bounds.bytes_max - self.bounds.bytes_max / 4;
         self.fits(access, (before, after), bytes_max)
     }
 
     /// Counts that a connection has `after` waiting, that had `before`. Whether all of that is within the bounds.
-    pub(super) fn change(&mut self, access: Access, before: Load, after: Load) -> bool {
+    pub(super) fn change(&mut self, access: Access, before: WaitingLoad, after: WaitingLoad) -> bool {
         let fits = self.fits(access, (before, after), self.bounds.bytes_max);
         self.bytes = self.bytes - before.bytes + after.bytes;
         if let Access::Token(id) = access {
             let load = self.by_token.entry(id).or_default();
             load.bytes = load.bytes - before.bytes + after.bytes;
             load.waits = load.waits - before.waits + after.waits;
-            if *load == Load::default() {
+            if *load == WaitingLoad::default() {
                 self.by_token.remove(&id);
             }
         }
@@ -64,18 +64,18 @@ impl Waiting {
         self.of(access).bytes > self.bounds.of_token.bytes / 2
     }
 
-    fn of(&self, access: Access) -> Load {
+    fn of(&self, access: Access) -> WaitingLoad {
         match access {
             Access::Token(id) => self.by_token.get(&id).copied().unwrap_or_default(),
-            Access::All => Load::default(),
+            Access::All => WaitingLoad::default(),
         }
     }
 
-    fn fits(&self, access: Access, (before, after): (Load, Load), bytes_max: usize) -> bool {
+    fn fits(&self, access: Access, (before, after): (WaitingLoad, WaitingLoad), bytes_max: usize) -> bool {
         let (grows, waits_more) = (after.bytes > before.bytes, after.waits > before.waits);
         let has_token = matches!(access, Access::Token(_));
-        let Load { bytes, waits } = self.of(access);
-        let Bounds { of_token, .. } = self.bounds;
+        let WaitingLoad { bytes, waits } = self.of(access);
+        let WaitingBounds { of_token, .. } = self.bounds;
         let all_fit = self.bytes - before.bytes + after.bytes <= bytes_max;
         let bytes_fit = !has_token || bytes - before.bytes + after.bytes <= of_token.bytes;
         let waits_fit = !has_token || waits - before.waits + after.waits <= of_token.waits;
@@ -87,18 +87,19 @@ impl Waiting {
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { bytes_max: 1000, of_token: Load { bytes: 300, waits: 2 } };
+    const BOUNDS: WaitingBounds =
+        WaitingBounds { bytes_max: 1000, of_token: WaitingLoad { bytes: 300, waits: 2 } };
     const ONE: Access = Access::Token(1);
     const OTHER: Access = Access::Token(2);
 
-    fn bytes(bytes: usize) -> Load {
-        Load { bytes, waits: 0 }
+    fn bytes(bytes: usize) -> WaitingLoad {
+        WaitingLoad { bytes, waits: 0 }
     }
 
     #[test]
     fn a_token_has_a_share_and_all_together_have_a_bound() {
-        let mut waiting = Waiting::new(BOUNDS);
-        let none = Load::default();
+        let mut waiting = WaitingShares::new(BOUNDS);
+        let none = WaitingLoad::default();
         assert!(waiting.has_room(ONE, none, bytes(300)) && !waiting.has_room(ONE, none, bytes(301)));
         assert!(
             waiting.change(ONE, none, bytes(200)) && waiting.is_crowded(ONE) && !waiting.is_crowded(OTHER)
@@ -116,10 +117,10 @@ mod tests {
 
     #[test]
     fn what_shrinks_always_fits_and_waits_are_counted_apart() {
-        let mut waiting = Waiting::new(BOUNDS);
+        let mut waiting = WaitingShares::new(BOUNDS);
         assert!(!waiting.change(ONE, bytes(0), bytes(400)));
         assert!(waiting.change(ONE, bytes(400), bytes(350)), "it is still too much, and less");
-        let load = |waits| Load { bytes: 0, waits };
+        let load = |waits| WaitingLoad { bytes: 0, waits };
         assert!(waiting.change(OTHER, load(0), load(2)));
         assert!(!waiting.has_room(OTHER, load(2), load(3)) && waiting.has_room(OTHER, load(2), load(1)));
     }

@@ -5,22 +5,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use zerohop_engine::disk::Disk;
-use zerohop_partition::instance::{Instance, Time};
+use zerohop_partition::instance::{ClockReading, Instance};
 use zerohop_placement::NodeState;
 use zerohop_placement::map::DEFAULT_KEYSPACE;
-use zerohop_resp::{Connection, Place, Then, Ticket, Unit};
+use zerohop_resp::{Connection, NextStep, PartitionPlace, Ticket, Unit};
 use zerohop_wire::ids::{PartitionId, Timestamp};
-use zerohop_wire::messages::{Member, UnitAsk, UnitTold, Verdict};
+use zerohop_wire::messages::{Member, UnitReport, UnitRequest, UnitVerdict};
 use zerohop_wire::{Envelope, Failure};
 
+use super::client_queues::{ClientLane, ClientQueues, UnitTarget};
+use super::cross_partition::Spanning;
 use super::delays::{Delays, tell};
-use super::desk::{Asker, At, Desk, Step, TOKEN_MARK, UnderWay, may_come_again, with_wait};
-use super::forward::{Replied, Siblings, Units};
-use super::lanes::{Lane, Lanes, Target};
+use super::forward::{ReplyBatch, Siblings, Units};
 use super::limits::{BUSY_RETRY_MS, STEPS_PER_TURN_MAX};
-use super::spans::Spanning;
-use super::wires::Head;
-use super::world::Here;
+use super::remote::Head;
+use super::scheduler::{
+    InstanceContext, RunningUnit, ScheduledStep, TOKEN_MARK, UnitOrigin, UnitScheduler, may_come_again,
+    with_wait,
+};
+use super::world::ClientWorld;
 use crate::instance::Outlet;
 use crate::reactor::{ConnectionId, Foreign, Now, Replies};
 
@@ -28,22 +31,22 @@ use crate::reactor::{ConnectionId, Foreign, Now, Replies};
 #[derive(Debug)]
 pub(crate) struct Clients {
     /// By the slot of their connection.
-    table: Vec<Option<Client>>,
+    table: Vec<Option<RedisClient>>,
     next_client: u64,
     /// Those that have shown a wrong password a moment ago.
     delays: Delays,
-    pub(super) desk: Desk,
+    pub(super) scheduler: UnitScheduler,
 }
 
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct RedisClient {
     pub(super) id: ConnectionId,
     pub(super) connection: Connection,
 }
 
 /// What an instance answers to a unit that was held, or to a wait.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum UnitAnswer {
     /// The reply of its program.
     Reply(Vec<u8>),
     /// What it waited for has come, or the time has.
@@ -55,30 +58,30 @@ pub(crate) enum Answer {
 impl Clients {
     /// None yet; this is the instance at a place among those of its node. Units wait for so long for their partition.
     pub(crate) fn new(place: usize, outlet: Outlet, time_out: Duration) -> Clients {
-        let desk = Desk::new(place, outlet, time_out);
+        let scheduler = UnitScheduler::new(place, outlet, time_out);
         // Numbers of clients are unique in the process, whose instances count alternately.
-        Clients { table: Vec::new(), next_client: place as u64 + 1, delays: Delays::default(), desk }
+        Clients { table: Vec::new(), next_client: place as u64 + 1, delays: Delays::default(), scheduler }
     }
 
     /// Where the effects of the instance go, among them what answers units.
     pub(crate) fn outlet(&mut self) -> &mut Outlet {
-        &mut self.desk.outlet
+        &mut self.scheduler.outlet
     }
 
     /// All instances of the node are there.
     pub(crate) fn meet(&mut self, siblings: Siblings) {
-        self.desk.outgoing.meet(siblings);
+        self.scheduler.outgoing.meet(siblings);
     }
 
     /// [`Clients::set_spanning`] comes soon.
     pub(crate) fn await_spanning(&mut self) {
-        self.desk.awaits_spanning = true;
+        self.scheduler.awaits_spanning = true;
     }
 
     /// From now on units may have keys in several partitions.
     pub(crate) fn set_spanning(&mut self, spanning: Arc<dyn Spanning>) {
-        self.desk.spanning = Some(spanning);
-        self.desk.awaits_spanning = false;
+        self.scheduler.spanning = Some(spanning);
+        self.scheduler.awaits_spanning = false;
     }
 
     /// The reply to a unit over several partitions has come.
@@ -87,13 +90,13 @@ impl Clients {
         (connection, ticket, reply): (ConnectionId, Ticket, &[u8]),
         (instance, now, replies): (&mut Instance<D>, Now, &mut Replies<'_>),
     ) {
-        let mut at = At { instance, now, replies };
-        self.desk.spanning_count = self.desk.spanning_count.saturating_sub(1);
+        let mut at = InstanceContext { instance, now, replies };
+        self.scheduler.spanning_count = self.scheduler.spanning_count.saturating_sub(1);
         self.deliver(&mut at, connection, ticket, reply);
     }
 
     /// All of them, in the order of their connections.
-    pub(super) fn clients(&self) -> impl Iterator<Item = &Client> {
+    pub(super) fn clients(&self) -> impl Iterator<Item = &RedisClient> {
         self.table.iter().flatten()
     }
 
@@ -109,14 +112,15 @@ impl Clients {
             Some(client) => client,
             None => self.welcome(id, instance, now, replies.peer(id)),
         };
-        if self.desk.farewell.ends {
+        if self.scheduler.farewell.ends {
             let waits = client.connection.is_waiting();
             self.table[id.slot as usize] = Some(client);
             let held = Foreign::Used { used: 0, need: 0, holds: true, waits };
             return if waits { held } else { Foreign::Close };
         }
-        let at = At { instance, now, replies };
-        let mut here = Here { at, desk: &mut self.desk, others: &self.table, connection: id };
+        let at = InstanceContext { instance, now, replies };
+        let mut here =
+            ClientWorld { at, scheduler: &mut self.scheduler, others: &self.table, connection: id };
         let received = client.connection.receive(bytes, &mut here, out);
         let (waits, is_delayed) = (client.connection.is_waiting(), client.connection.is_delayed());
         replies.keeps(id, client.connection.held_bytes());
@@ -124,12 +128,14 @@ impl Clients {
             tell(times, replies.peer(id));
         }
         let result = match received.then {
-            Then::More => {
+            NextStep::More => {
                 let need = bytes.len() - received.used + 1;
                 Foreign::Used { used: received.used, need, holds: false, waits }
             }
-            Then::Hold => Foreign::Used { used: received.used, need: 0, holds: waits || is_delayed, waits },
-            Then::Close => Foreign::Close,
+            NextStep::Hold => {
+                Foreign::Used { used: received.used, need: 0, holds: waits || is_delayed, waits }
+            }
+            NextStep::Close => Foreign::Close,
         };
         self.table[id.slot as usize] = Some(client);
         result
@@ -138,28 +144,29 @@ impl Clients {
     /// A connection has closed: a client's, or one to or from another instance.
     pub(crate) fn closed<D: Disk>(&mut self, id: ConnectionId, instance: &mut Instance<D>, now_ms: u64) {
         if self.out_of_table(id).is_some() {
-            self.desk.clients -= 1;
-            self.desk.lanes.closed(id);
+            self.scheduler.clients -= 1;
+            self.scheduler.lanes.closed(id);
             return instance.disconnected(id.to_u64() | TOKEN_MARK);
         }
-        let target = Target::Wire(id);
+        let target = UnitTarget::Wire(id);
         let mut over = Vec::new();
-        self.desk.lanes.lost(target, now_ms, &mut over);
-        self.desk.over(over);
-        self.desk.wires.closed(id);
-        self.desk.turned.closed(target);
+        self.scheduler.lanes.lost(target, now_ms, &mut over);
+        self.scheduler.over(over);
+        self.scheduler.wires.closed(id);
+        self.scheduler.turned.closed(target);
         // Nobody hears of what waits on its behalf; what is held ends by itself.
-        let is_of_it = |one: &UnderWay| matches!(one.asker, Asker::Other { source, .. } if source == target);
-        self.desk.under_way.retain(|_, one| one.parked.is_none() || !is_of_it(one));
+        let is_of_it =
+            |one: &RunningUnit| matches!(one.asker, UnitOrigin::Other { source, .. } if source == target);
+        self.scheduler.under_way.retain(|_, one| one.parked.is_none() || !is_of_it(one));
     }
 
     /// The map has changed: units go where their partitions are served now.
     pub(crate) fn map_changed<D: Disk>(&mut self, instance: &Instance<D>, now: Now) {
         let map = instance.map();
         let mut over = Vec::new();
-        let mut lanes = std::mem::replace(&mut self.desk.lanes, Lanes::new(Duration::ZERO));
-        let desk = &self.desk;
-        let primary = |lane: Lane| {
+        let mut lanes = std::mem::replace(&mut self.scheduler.lanes, ClientQueues::new(Duration::ZERO));
+        let scheduler = &self.scheduler;
+        let primary = |lane: ClientLane| {
             let found = map.keyspace(lane.keyspace)?;
             // All that its partition has become, if the keyspace was split since.
             let further = found.config().partitions.bits().checked_sub(lane.bits)?;
@@ -167,19 +174,19 @@ impl Clients {
             let mut parts = (first..first + (1 << further)).map(|part| found.group(PartitionId(part)));
             let primary = parts.next()??.primary;
             let has_all = parts.all(|group| group.is_some_and(|group| group.primary == primary));
-            desk.target(primary).filter(|_| has_all)
+            scheduler.target(primary).filter(|_| has_all)
         };
         let is_down = |target| match target {
-            Target::Sibling(_) => false,
-            Target::Wire(connection) => {
-                let at_it = desk.outlet.links.instance_at(connection).and_then(|id| map.instance(id));
+            UnitTarget::Sibling(_) => false,
+            UnitTarget::Wire(connection) => {
+                let at_it = scheduler.outlet.links.instance_at(connection).and_then(|id| map.instance(id));
                 let node = at_it.and_then(|instance| map.node(instance.node));
                 node.is_none_or(|node| node.state() == NodeState::Down)
             }
         };
         lanes.map_changed(now.elapsed_ms, primary, is_down, &mut over);
-        self.desk.lanes = lanes;
-        self.desk.over(over);
+        self.scheduler.lanes = lanes;
+        self.scheduler.over(over);
     }
 
     /// Runs units of the clients of another instance of this node.
@@ -188,12 +195,12 @@ impl Clients {
         units: &Units,
         (instance, now, replies): (&mut Instance<D>, Now, &mut Replies<'_>),
     ) {
-        let mut at = At { instance, now, replies };
+        let mut at = InstanceContext { instance, now, replies };
         let mut begin = 0;
         for item in &units.items {
             let bytes = &units.bytes[begin..item.end];
             begin = item.end;
-            let source = Target::Sibling(units.from);
+            let source = UnitTarget::Sibling(units.from);
             self.run_of_other(&mut at, (source, item.number, item.behind), item.to, bytes);
         }
     }
@@ -203,56 +210,58 @@ impl Clients {
         &mut self,
         connection: ConnectionId,
         from: Member,
-        (envelope, ask): (&Envelope, &UnitAsk<'_>),
+        (envelope, ask): (&Envelope, &UnitRequest<'_>),
         (instance, now, replies): (&mut Instance<D>, Now, &mut Replies<'_>),
     ) {
-        let to = Place { keyspace: envelope.keyspace, partition: envelope.partition };
-        let UnitAsk { number, behind, total, at, piece } = *ask;
+        let to = PartitionPlace { keyspace: envelope.keyspace, partition: envelope.partition };
+        let UnitRequest { number, behind, total, at, piece } = *ask;
         let head = Head::Ask { number, behind, to };
-        let Some(unit) = self.desk.wires.take(connection, from, head, (total, at, piece)) else { return };
-        let source = Target::Wire(connection);
-        if !self.desk.wires.has_room(connection) {
-            return self.desk.turn_back(source, number);
+        let Some(unit) = self.scheduler.wires.take(connection, from, head, (total, at, piece)) else {
+            return;
+        };
+        let source = UnitTarget::Wire(connection);
+        if !self.scheduler.wires.has_room(connection) {
+            return self.scheduler.turn_back(source, number);
         }
-        let mut at = At { instance, now, replies };
+        let mut at = InstanceContext { instance, now, replies };
         self.run_of_other(&mut at, (source, number, behind), to, &unit);
     }
 
     fn run_of_other<D: Disk>(
         &mut self,
-        at: &mut At<'_, '_, D>,
-        (source, number, behind): (Target, u64, u64),
-        to: Place,
+        at: &mut InstanceContext<'_, '_, D>,
+        (source, number, behind): (UnitTarget, u64, u64),
+        to: PartitionPlace,
         bytes: &[u8],
     ) {
-        let asker = Asker::Other { source, number };
-        if self.desk.turned.follows_one(source, behind) {
-            return self.desk.turn_back(source, number);
+        let asker = UnitOrigin::Other { source, number };
+        if self.scheduler.turned.follows_one(source, behind) {
+            return self.scheduler.turn_back(source, number);
         }
         let ran = match Unit::decode(bytes) {
-            Ok(unit) if unit.is_page() && self.desk.put_off(to, asker, &unit) => return,
-            Ok(unit) if !unit.is_page() && !self.desk.is_full() => {
+            Ok(unit) if unit.is_page() && self.scheduler.put_off(to, asker, &unit) => return,
+            Ok(unit) if !unit.is_page() && !self.scheduler.is_full() => {
                 let mut reply = Vec::new();
-                let ran = self.desk.run(at, to, asker, &unit, &mut reply);
+                let ran = self.scheduler.run(at, to, asker, &unit, &mut reply);
                 ran.map(|is_done| is_done.then_some(reply))
             }
             Ok(_) => Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }),
             Err(_) => Err(zerohop_wire::What::Unexpected.into()),
         };
         match ran {
-            Ok(reply) => reply.into_iter().for_each(|reply| self.desk.reply(asker, reply)),
-            Err(failure) if may_come_again(&failure) => self.desk.turn_back(source, number),
-            Err(failure) => self.desk.fail(asker, &failure),
+            Ok(reply) => reply.into_iter().for_each(|reply| self.scheduler.reply(asker, reply)),
+            Err(failure) if may_come_again(&failure) => self.scheduler.turn_back(source, number),
+            Err(failure) => self.scheduler.fail(asker, &failure),
         }
     }
 
     /// Hears what became of units that another instance of this node was to run.
     pub(crate) fn ran<D: Disk>(
         &mut self,
-        replied: &Replied,
+        replied: &ReplyBatch,
         (instance, now, replies): (&mut Instance<D>, Now, &mut Replies<'_>),
     ) {
-        let mut at = At { instance, now, replies };
+        let mut at = InstanceContext { instance, now, replies };
         let mut begin = 0;
         for item in &replied.items {
             let bytes = &replied.bytes[begin..item.end];
@@ -266,36 +275,44 @@ impl Clients {
         &mut self,
         connection: ConnectionId,
         from: Member,
-        told: &UnitTold<'_>,
+        told: &UnitReport<'_>,
         (instance, now, replies): (&mut Instance<D>, Now, &mut Replies<'_>),
     ) {
-        let UnitTold { number, verdict, total, at, piece } = *told;
-        if self.desk.lanes.target_of(number) != Some(Target::Wire(connection)) {
+        let UnitReport { number, verdict, total, at, piece } = *told;
+        if self.scheduler.lanes.target_of(number) != Some(UnitTarget::Wire(connection)) {
             // It was given up.
             return;
         }
         let head = Head::Told { number, verdict };
-        let Some(reply) = self.desk.wires.take(connection, from, head, (total, at, piece)) else { return };
-        let mut at = At { instance, now, replies };
+        let Some(reply) = self.scheduler.wires.take(connection, from, head, (total, at, piece)) else {
+            return;
+        };
+        let mut at = InstanceContext { instance, now, replies };
         self.hear(&mut at, number, verdict, &reply);
     }
 
-    fn hear<D: Disk>(&mut self, at: &mut At<'_, '_, D>, number: u64, verdict: Verdict, reply: &[u8]) {
-        let (lanes, now) = (&mut self.desk.lanes, at.now);
+    fn hear<D: Disk>(
+        &mut self,
+        at: &mut InstanceContext<'_, '_, D>,
+        number: u64,
+        verdict: UnitVerdict,
+        reply: &[u8],
+    ) {
+        let (lanes, now) = (&mut self.scheduler.lanes, at.now);
         if lanes.target_of(number).is_none() {
             return;
         }
         match verdict {
-            Verdict::Replied => {
+            UnitVerdict::Replied => {
                 if let Some(flight) = lanes.take(number, now.elapsed_ms) {
                     if flight.may_write {
-                        self.desk.written(now.elapsed_ms, flight.lane, flight.ticket);
+                        self.scheduler.written(now.elapsed_ms, flight.lane, flight.ticket);
                     }
                     self.deliver(at, flight.lane.connection, flight.ticket, reply);
                 }
             }
-            Verdict::NotRun => lanes.not_run(number, now.elapsed_ms),
-            Verdict::Waits(until_ms) => {
+            UnitVerdict::NotRun => lanes.not_run(number, now.elapsed_ms),
+            UnitVerdict::Waits(until_ms) => {
                 let Some(unit) = lanes.unit_of(number) else { return };
                 let unit = with_wait(unit, until_ms);
                 let left_ms = until_ms.saturating_sub(now.unix_ms);
@@ -309,19 +326,21 @@ impl Clients {
         &mut self,
         (instance, now, replies): (&mut Instance<D>, Now, &mut Replies<'_>),
     ) {
-        let mut at = At { instance, now, replies };
-        self.desk.pump(&mut at);
+        let mut at = InstanceContext { instance, now, replies };
+        self.scheduler.pump(&mut at);
         for _ in 0..STEPS_PER_TURN_MAX {
-            let Some(Step { to, asker, unit: bytes }) = self.desk.steps.pop_front() else { return };
+            let Some(ScheduledStep { to, asker, unit: bytes }) = self.scheduler.steps.pop_front() else {
+                return;
+            };
             let mut reply = Vec::new();
             let (ran, may_write) = match Unit::decode(&bytes) {
-                Ok(unit) => (self.desk.run(&mut at, to, asker, &unit, &mut reply), unit.may_write()),
+                Ok(unit) => (self.scheduler.run(&mut at, to, asker, &unit, &mut reply), unit.may_write()),
                 Err(_) => (Err(zerohop_wire::What::Unexpected.into()), true),
             };
             match ran {
-                Ok(true) => self.desk.reply(asker, reply),
+                Ok(true) => self.scheduler.reply(asker, reply),
                 Ok(false) => {}
-                Err(failure) => self.desk.refused(&at, to, asker, (bytes, may_write), &failure),
+                Err(failure) => self.scheduler.refused(&at, to, asker, (bytes, may_write), &failure),
             }
         }
     }
@@ -332,17 +351,17 @@ impl Clients {
         &mut self,
         (instance, now, replies): (&mut Instance<D>, Now, &mut Replies<'_>),
     ) -> bool {
-        let mut at = At { instance, now, replies };
+        let mut at = InstanceContext { instance, now, replies };
         let mut has_run = false;
         while let Some(id) = self.delays.take_due(now.elapsed_ms) {
             self.end_delay(&mut at, id);
         }
         let mut over = Vec::new();
-        self.desk.lanes.overdue(now.elapsed_ms, &mut over);
-        self.desk.over(over);
-        self.desk.end_overdue(&at);
-        while !self.desk.outlet.answered.is_empty() || !self.desk.ready.is_empty() {
-            for (number, answer) in std::mem::take(&mut self.desk.outlet.answered) {
+        self.scheduler.lanes.overdue(now.elapsed_ms, &mut over);
+        self.scheduler.over(over);
+        self.scheduler.end_overdue(&at);
+        while !self.scheduler.outlet.answered.is_empty() || !self.scheduler.ready.is_empty() {
+            for (number, answer) in std::mem::take(&mut self.scheduler.outlet.answered) {
                 has_run |= self.take_answer(&mut at, number, answer);
             }
             self.deliver_ready(&mut at);
@@ -355,24 +374,29 @@ impl Clients {
         &mut self,
         (instance, now, replies): (&mut Instance<D>, Now, &mut Replies<'_>),
     ) {
-        let mut at = At { instance, now, replies };
-        self.desk.pump(&mut at);
+        let mut at = InstanceContext { instance, now, replies };
+        self.scheduler.pump(&mut at);
         let mut refused = Vec::new();
-        self.desk.is_stuck = self.desk.outgoing.send(|number| refused.push(number));
-        refused.into_iter().for_each(|number| self.desk.lanes.not_run(number, now.elapsed_ms));
-        self.desk.is_stuck |= self.desk.wires.flush(at.me(), at.replies);
+        self.scheduler.is_stuck = self.scheduler.outgoing.send(|number| refused.push(number));
+        refused.into_iter().for_each(|number| self.scheduler.lanes.not_run(number, now.elapsed_ms));
+        self.scheduler.is_stuck |= self.scheduler.wires.flush(at.me(), at.replies);
         self.end_on(now.elapsed_ms, at.replies);
     }
 
     /// When [`Clients::settle`] and [`Clients::send`] have something to do though nothing comes.
     pub(crate) fn next_deadline_ms(&self, now_ms: u64) -> Option<u64> {
-        let desk = &self.desk;
-        if !desk.steps.is_empty() || !desk.outlet.answered.is_empty() || !desk.ready.is_empty() {
+        let scheduler = &self.scheduler;
+        if !scheduler.steps.is_empty() || !scheduler.outlet.answered.is_empty() || !scheduler.ready.is_empty()
+        {
             return Some(now_ms);
         }
-        let retry_ms = desk.is_stuck.then_some(now_ms + 1);
-        let other_ms =
-            [desk.lanes.next_ms(), desk.overdue.next_ms(), self.delays.next_ms(), self.next_end_ms()];
+        let retry_ms = scheduler.is_stuck.then_some(now_ms + 1);
+        let other_ms = [
+            scheduler.lanes.next_ms(),
+            scheduler.overdue.next_ms(),
+            self.delays.next_ms(),
+            self.next_end_ms(),
+        ];
         retry_ms.into_iter().chain(other_ms.into_iter().flatten()).min()
     }
 
@@ -381,63 +405,68 @@ impl Clients {
         &mut self,
         (instance, now, replies): (&mut Instance<D>, Now, &mut Replies<'_>),
     ) {
-        let mut at = At { instance, now, replies };
-        for Step { asker, .. } in std::mem::take(&mut self.desk.steps) {
-            if let Asker::Other { source, number } = asker {
-                self.desk.turn_back(source, number);
+        let mut at = InstanceContext { instance, now, replies };
+        for ScheduledStep { asker, .. } in std::mem::take(&mut self.scheduler.steps) {
+            if let UnitOrigin::Other { source, number } = asker {
+                self.scheduler.turn_back(source, number);
             }
         }
-        for under_way in std::mem::take(&mut self.desk.under_way).into_values() {
-            self.desk.failed(&at, under_way, &Failure::TimedOut { version: Timestamp::ZERO });
+        for under_way in std::mem::take(&mut self.scheduler.under_way).into_values() {
+            self.scheduler.failed(&at, under_way, &Failure::TimedOut { version: Timestamp::ZERO });
         }
         let mut over = Vec::new();
-        self.desk.lanes.stop(&mut over);
-        self.desk.over(over);
+        self.scheduler.lanes.stop(&mut over);
+        self.scheduler.over(over);
         self.deliver_ready(&mut at);
-        self.desk.outgoing.send(|_| ());
-        self.desk.wires.flush(at.me(), at.replies);
+        self.scheduler.outgoing.send(|_| ());
+        self.scheduler.wires.flush(at.me(), at.replies);
     }
 
     /// An answer of the instance. Whether a unit has run again because of it.
-    fn take_answer<D: Disk>(&mut self, at: &mut At<'_, '_, D>, number: u64, answer: Answer) -> bool {
-        let Some(mut under_way) = self.desk.under_way.remove(&number) else { return false };
+    fn take_answer<D: Disk>(
+        &mut self,
+        at: &mut InstanceContext<'_, '_, D>,
+        number: u64,
+        answer: UnitAnswer,
+    ) -> bool {
+        let Some(mut under_way) = self.scheduler.under_way.remove(&number) else { return false };
         let asker = under_way.asker;
         let parked = match answer {
-            Answer::Failed(failure) => {
+            UnitAnswer::Failed(failure) => {
                 if under_way.may_write && !self.is_newest(asker) {
                     // What came behind it may have been run elsewhere.
                     under_way.kept = None;
                 }
-                self.desk.failed(at, under_way, &failure);
+                self.scheduler.failed(at, under_way, &failure);
                 return false;
             }
-            Answer::Reply(bytes) if under_way.parked.is_none() => {
-                self.desk.reply(asker, bytes);
+            UnitAnswer::Reply(bytes) if under_way.parked.is_none() => {
+                self.scheduler.reply(asker, bytes);
                 return false;
             }
             // Nothing waits here for a record: the time-out says that nobody knows what became of it.
-            Answer::Woken if under_way.parked.is_none() => {
-                self.desk.failed(at, under_way, &Failure::TimedOut { version: Timestamp::ZERO });
+            UnitAnswer::Woken if under_way.parked.is_none() => {
+                self.scheduler.failed(at, under_way, &Failure::TimedOut { version: Timestamp::ZERO });
                 return false;
             }
-            Answer::Reply(_) | Answer::Woken => under_way.parked.take(),
+            UnitAnswer::Reply(_) | UnitAnswer::Woken => under_way.parked.take(),
         };
         match parked {
             Some(parked) if !parked.is_waiting => {
-                self.desk.park(at, number, asker, parked);
+                self.scheduler.park(at, number, asker, parked);
                 false
             }
             Some(parked) => {
                 let unit = with_wait(&parked.unit, parked.waits.until_ms);
                 let mut reply = Vec::new();
                 let ran = match Unit::decode(&unit) {
-                    Ok(unit) => self.desk.run(at, parked.to, asker, &unit, &mut reply),
+                    Ok(unit) => self.scheduler.run(at, parked.to, asker, &unit, &mut reply),
                     Err(_) => Err(zerohop_wire::What::Unexpected.into()),
                 };
                 match ran {
-                    Ok(true) => self.desk.reply(asker, reply),
+                    Ok(true) => self.scheduler.reply(asker, reply),
                     Ok(false) => {}
-                    Err(failure) => self.desk.refused(at, parked.to, asker, (unit, false), &failure),
+                    Err(failure) => self.scheduler.refused(at, parked.to, asker, (unit, false), &failure),
                 }
                 true
             }
@@ -446,28 +475,34 @@ impl Clients {
     }
 
     /// Whether a client has sent nothing behind this unit.
-    fn is_newest(&self, asker: Asker) -> bool {
-        let Asker::Client { connection, ticket } = asker else { return true };
+    fn is_newest(&self, asker: UnitOrigin) -> bool {
+        let UnitOrigin::Client { connection, ticket } = asker else { return true };
         let client = self.table.get(connection.slot as usize).and_then(Option::as_ref);
         client.is_some_and(|client| client.id == connection && client.connection.is_newest(ticket))
     }
 
-    fn deliver_ready<D: Disk>(&mut self, at: &mut At<'_, '_, D>) {
-        while let Some((connection, ticket, reply)) = self.desk.ready.pop_front() {
+    fn deliver_ready<D: Disk>(&mut self, at: &mut InstanceContext<'_, '_, D>) {
+        while let Some((connection, ticket, reply)) = self.scheduler.ready.pop_front() {
             self.deliver(at, connection, ticket, &reply);
         }
     }
 
     /// Hands a reply to a client.
-    fn deliver<D: Disk>(&mut self, at: &mut At<'_, '_, D>, id: ConnectionId, ticket: Ticket, reply: &[u8]) {
-        let complete = |client: &mut Client, here: &mut Here<'_, '_, D>, out: &mut Vec<u8>| {
+    fn deliver<D: Disk>(
+        &mut self,
+        at: &mut InstanceContext<'_, '_, D>,
+        id: ConnectionId,
+        ticket: Ticket,
+        reply: &[u8],
+    ) {
+        let complete = |client: &mut RedisClient, here: &mut ClientWorld<'_, '_, D>, out: &mut Vec<u8>| {
             client.connection.complete(ticket, reply, here, out)
         };
         self.serve(at, id, complete);
     }
 
     /// A client has waited long enough after a wrong password.
-    fn end_delay<D: Disk>(&mut self, at: &mut At<'_, '_, D>, id: ConnectionId) {
+    fn end_delay<D: Disk>(&mut self, at: &mut InstanceContext<'_, '_, D>, id: ConnectionId) {
         self.serve(at, id, |client, _, _| {
             client.connection.end_delay();
             true
@@ -477,16 +512,17 @@ impl Clients {
     /// Lets a client hear something, which tells whether more of it is to be taken up.
     fn serve<D: Disk>(
         &mut self,
-        at: &mut At<'_, '_, D>,
+        at: &mut InstanceContext<'_, '_, D>,
         id: ConnectionId,
-        hear: impl FnOnce(&mut Client, &mut Here<'_, '_, D>, &mut Vec<u8>) -> bool,
+        hear: impl FnOnce(&mut RedisClient, &mut ClientWorld<'_, '_, D>, &mut Vec<u8>) -> bool,
     ) {
         let Some(mut client) = self.out_of_table(id) else { return };
         let mut out = Vec::new();
-        let At { instance, now, replies } = at;
-        let ends = self.desk.farewell.ends;
-        let at = At { instance, now: *now, replies };
-        let mut here = Here { at, desk: &mut self.desk, others: &self.table, connection: id };
+        let InstanceContext { instance, now, replies } = at;
+        let ends = self.scheduler.farewell.ends;
+        let at = InstanceContext { instance, now: *now, replies };
+        let mut here =
+            ClientWorld { at, scheduler: &mut self.scheduler, others: &self.table, connection: id };
         let mut goes_on = hear(&mut client, &mut here, &mut out);
         let mut closes = ends && !client.connection.is_waiting();
         if ends {
@@ -494,9 +530,11 @@ impl Clients {
         } else if goes_on {
             // It may have been waiting to close, and what it was sent is all taken.
             match client.connection.receive(&[], &mut here, &mut out).then {
-                Then::More => {}
-                Then::Hold => goes_on = !(client.connection.is_waiting() || client.connection.is_delayed()),
-                Then::Close => closes = true,
+                NextStep::More => {}
+                NextStep::Hold => {
+                    goes_on = !(client.connection.is_waiting() || client.connection.is_delayed())
+                }
+                NextStep::Close => closes = true,
             }
         }
         let (waits, held_bytes) = (client.connection.is_waiting(), client.connection.held_bytes());
@@ -515,29 +553,29 @@ impl Clients {
         instance: &Instance<D>,
         now: Now,
         peer: Option<SocketAddr>,
-    ) -> Client {
+    ) -> RedisClient {
         let slot = id.slot as usize;
         if self.table.len() <= slot {
             self.table.resize_with(slot + 1, || None);
         }
         let number = self.next_client;
         self.next_client += crate::server::limits::INSTANCES_MAX as u64;
-        self.desk.clients += 1;
+        self.scheduler.clients += 1;
         let me = instance.identity().instance;
         let local = instance.map().instance(me).map_or("", |instance| instance.addr);
         let now_us = now.unix_ms * 1000;
         // A peer that has gone meanwhile has no address any more.
         let address = peer.map_or_else(|| "?:0".to_owned(), |peer| peer.to_string());
         let connection = Connection::new(number, DEFAULT_KEYSPACE, &address, local, now_us);
-        Client { id, connection }
+        RedisClient { id, connection }
     }
 
-    fn out_of_table(&mut self, id: ConnectionId) -> Option<Client> {
+    fn out_of_table(&mut self, id: ConnectionId) -> Option<RedisClient> {
         let entry = self.table.get_mut(id.slot as usize)?;
         entry.take_if(|client| client.id == id)
     }
 }
 
-pub(super) fn time(now: Now) -> Time {
-    Time { unix_ms: now.unix_ms, elapsed_ms: now.elapsed_ms }
+pub(super) fn time(now: Now) -> ClockReading {
+    ClockReading { unix_ms: now.unix_ms, elapsed_ms: now.elapsed_ms }
 }

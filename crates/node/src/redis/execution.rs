@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use zerohop_engine::disk::Disk;
 use zerohop_partition::{Program, Unit};
-use zerohop_resp::{Args, Deadline, Info, Outcome, RecordType, Records, Scratch, execute};
+use zerohop_resp::{Args, Deadline, ExecutionOutcome, Info, RecordType, Records, Scratch, execute};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::Expiry;
@@ -14,12 +14,12 @@ pub(super) struct Execution<'e> {
     pub(super) unit: &'e zerohop_resp::Unit<'e>,
     pub(super) scratch: &'e mut Scratch,
     /// What it waits for, if it has ended so: nothing has changed then, and nothing was answered.
-    pub(super) waits: Option<Waits>,
+    pub(super) waits: Option<RecordWait>,
 }
 
 /// What a unit waits for: this record to be another than of this version.
 #[derive(Clone, Debug)]
-pub(super) struct Waits {
+pub(super) struct RecordWait {
     pub(super) key: Vec<u8>,
     pub(super) version: Timestamp,
     /// When the wait is over, in milliseconds since 1970.
@@ -38,13 +38,13 @@ impl Program for Execution<'_> {
         reply: &mut Vec<u8>,
     ) -> Result<bool, Failure<'static>> {
         match execute(self.unit, &mut Adapter(unit), self.scratch, reply) {
-            Outcome::Done => Ok(true),
+            ExecutionOutcome::Done => Ok(true),
             // Its reply stands, and its changes are taken back.
-            Outcome::Refused => Ok(false),
-            Outcome::Aborted(failure) => Err(failure),
-            Outcome::Wait { key, until_ms } => {
+            ExecutionOutcome::Refused => Ok(false),
+            ExecutionOutcome::Aborted(failure) => Err(failure),
+            ExecutionOutcome::Wait { key, until_ms } => {
                 let version = unit.inspect(&key)?.map_or(Timestamp::ZERO, |found| found.version);
-                self.waits = Some(Waits { key, version, until_ms });
+                self.waits = Some(RecordWait { key, version, until_ms });
                 Ok(false)
             }
         }

@@ -1,54 +1,54 @@
 //! Units that another instance of this node has to run, and their replies: one notice each way for all of a batch.
 //!
-//! Every unit that is sent has a number, under which what became of it comes back ([`super::lanes`]).
+//! Every unit that is sent has a number, under which what became of it comes back ([`super::client_queues`]).
 
 use std::sync::Arc;
 
-use zerohop_resp::Place;
+use zerohop_resp::PartitionPlace;
 use zerohop_wire::ids::InstanceId;
-use zerohop_wire::messages::Verdict;
+use zerohop_wire::messages::UnitVerdict;
 
 use super::limits::OUTGOING_BYTES_MAX;
-use crate::instance::Notice;
-use crate::reactor::{Mailbox, NotTaken};
+use crate::instance::InstanceNotice;
+use crate::reactor::{NoticeError, ReactorMailbox};
 
 /// Units for one instance, back to back.
 #[derive(Debug, Default)]
 pub(crate) struct Units {
     /// Who asks: its place among the node's instances.
     pub(super) from: usize,
-    pub(super) items: Vec<Item>,
+    pub(super) items: Vec<ForwardItem>,
     pub(super) bytes: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Item {
+pub(super) struct ForwardItem {
     pub(super) number: u64,
     /// It is not run if this one was not; 0: it stands alone.
     pub(super) behind: u64,
-    pub(super) to: Place,
+    pub(super) to: PartitionPlace,
     /// Where its bytes end.
     pub(super) end: usize,
 }
 
 /// Replies of one instance, back to back.
 #[derive(Debug, Default)]
-pub(crate) struct Replied {
-    pub(super) items: Vec<Answered>,
+pub(crate) struct ReplyBatch {
+    pub(super) items: Vec<AnsweredUnit>,
     pub(super) bytes: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answered {
+pub(super) struct AnsweredUnit {
     pub(super) number: u64,
     /// What became of it: only a reply has bytes.
-    pub(super) verdict: Verdict,
+    pub(super) verdict: UnitVerdict,
     pub(super) end: usize,
 }
 
 /// All instances of a node, by their place.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Siblings(pub(crate) Arc<[(InstanceId, Mailbox<Notice>)]>);
+pub(crate) struct Siblings(pub(crate) Arc<[(InstanceId, ReactorMailbox<InstanceNotice>)]>);
 
 /// What is to be told to the other instances at the end of this turn.
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ pub(super) struct Outgoing {
     me: usize,
     /// By place.
     units: Vec<Units>,
-    replies: Vec<Replied>,
+    replies: Vec<ReplyBatch>,
 }
 
 impl Outgoing {
@@ -69,12 +69,12 @@ impl Outgoing {
         let count = siblings.0.len();
         let from = self.me;
         self.units.resize_with(count, || Units { from, ..Units::default() });
-        self.replies.resize_with(count, Replied::default);
+        self.replies.resize_with(count, ReplyBatch::default);
         self.siblings = siblings;
     }
 
     /// The way to the instance itself.
-    pub(super) fn own(&self) -> Option<&Mailbox<Notice>> {
+    pub(super) fn own(&self) -> Option<&ReactorMailbox<InstanceNotice>> {
         self.siblings.0.get(self.me).map(|(_, mailbox)| mailbox)
     }
 
@@ -89,17 +89,23 @@ impl Outgoing {
     }
 
     /// Takes a unit for the instance at a place.
-    pub(super) fn unit(&mut self, place: usize, (number, behind): (u64, u64), to: Place, unit: &[u8]) {
+    pub(super) fn unit(
+        &mut self,
+        place: usize,
+        (number, behind): (u64, u64),
+        to: PartitionPlace,
+        unit: &[u8],
+    ) {
         let Some(units) = self.units.get_mut(place) else { return };
         units.bytes.extend_from_slice(unit);
-        units.items.push(Item { number, behind, to, end: units.bytes.len() });
+        units.items.push(ForwardItem { number, behind, to, end: units.bytes.len() });
     }
 
     /// Takes what is told to the instance at a place of a unit of its clients.
-    pub(super) fn tell(&mut self, place: usize, number: u64, verdict: Verdict, bytes: &[u8]) {
+    pub(super) fn tell(&mut self, place: usize, number: u64, verdict: UnitVerdict, bytes: &[u8]) {
         let Some(replies) = self.replies.get_mut(place) else { return };
         replies.bytes.extend_from_slice(bytes);
-        replies.items.push(Answered { number, verdict, end: replies.bytes.len() });
+        replies.items.push(AnsweredUnit { number, verdict, end: replies.bytes.len() });
     }
 
     /// Sends all of it. What finds no room stays here if it is replies, which the asker waits for, and is handed to
@@ -109,23 +115,23 @@ impl Outgoing {
         for (place, (_, mailbox)) in self.siblings.0.iter().enumerate() {
             let replies = &mut self.replies[place];
             if !replies.items.is_empty() {
-                match mailbox.leave(Notice::Ran(std::mem::take(replies))) {
-                    Ok(()) | Err(NotTaken::Ended(_)) => {}
-                    Err(NotTaken::Full(Notice::Ran(kept))) => {
+                match mailbox.leave(InstanceNotice::Ran(std::mem::take(replies))) {
+                    Ok(()) | Err(NoticeError::Ended(_)) => {}
+                    Err(NoticeError::Full(InstanceNotice::Ran(kept))) => {
                         *replies = kept;
                         stays = true;
                     }
-                    Err(NotTaken::Full(_)) => {}
+                    Err(NoticeError::Full(_)) => {}
                 }
             }
             let units = &mut self.units[place];
             if !units.items.is_empty() {
                 let sent = std::mem::replace(units, Units { from: self.me, ..Units::default() });
-                let back = match mailbox.leave(Notice::Run(sent)) {
+                let back = match mailbox.leave(InstanceNotice::Run(sent)) {
                     Ok(()) => continue,
-                    Err(NotTaken::Ended(back) | NotTaken::Full(back)) => back,
+                    Err(NoticeError::Ended(back) | NoticeError::Full(back)) => back,
                 };
-                if let Notice::Run(units) = back {
+                if let InstanceNotice::Run(units) = back {
                     units.items.iter().for_each(|item| refused(item.number));
                 }
             }
@@ -148,17 +154,17 @@ mod tests {
         let (mailbox, inbox) = Inbox::new(Waker::noop().clone());
         let mut outgoing = Outgoing::new(0);
         outgoing.meet(Siblings([(InstanceId(1), mailbox.clone()), (InstanceId(2), mailbox.clone())].into()));
-        while mailbox.leave(Notice::Stop).is_ok() {}
-        let to = Place { keyspace: KeyspaceId(1), partition: PartitionId(0) };
+        while mailbox.leave(InstanceNotice::Stop).is_ok() {}
+        let to = PartitionPlace { keyspace: KeyspaceId(1), partition: PartitionId(0) };
         let bytes = [1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         outgoing.unit(1, (7, 0), to, &bytes);
-        outgoing.tell(1, 8, Verdict::Replied, b"+OK\r\n");
+        outgoing.tell(1, 8, UnitVerdict::Replied, b"+OK\r\n");
         let mut refused = Vec::new();
         assert!(outgoing.send(|number| refused.push(number)));
         assert_eq!(refused, [7]);
         while inbox.take().is_some() {}
         assert!(!outgoing.send(|_| ()));
-        let Some(Notice::Ran(replied)) = inbox.take() else { panic!("the reply comes") };
+        let Some(InstanceNotice::Ran(replied)) = inbox.take() else { panic!("the reply comes") };
         assert_eq!((replied.items[0].number, &replied.bytes[..]), (8, &b"+OK\r\n"[..]));
     }
 }

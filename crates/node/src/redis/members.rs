@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use zerohop_placement::hash::SLOTS;
 use zerohop_placement::{ClusterMap, HashKind, Keyspace, NodeState};
-use zerohop_resp::{Layout, Member, Slots};
+use zerohop_resp::{Layout, RedisMember, Slots};
 use zerohop_wire::ids::{InstanceId, PartitionId};
 use zerohop_wire::messages::ClusterId;
 
@@ -46,7 +46,7 @@ pub(super) fn layout(
             let id = format!("{id}{:08x}", instance.id.0);
             places.insert(instance.id, members.len());
             let is_up = node.state() != NodeState::Down;
-            members.push(Member { id, host, port, is_self: instance.id == me, is_up });
+            members.push(RedisMember { id, host, port, is_self: instance.id == me, is_up });
         }
     }
     let mut slots: Vec<Slots> = Vec::new();

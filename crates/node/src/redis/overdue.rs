@@ -8,8 +8,8 @@ use zerohop_engine::disk::Disk;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 
-use super::desk::{Asker, At, Desk, UnderWay, unavailable};
-use super::lanes::Lane;
+use super::client_queues::ClientLane;
+use super::scheduler::{InstanceContext, RunningUnit, UnitOrigin, UnitScheduler, unavailable};
 
 /// The ends of all waits, which come in the order in which these began: each lasts as long as any.
 #[derive(Debug)]
@@ -54,21 +54,21 @@ impl Overdue {
     }
 }
 
-impl Desk {
+impl UnitScheduler {
     /// Answers clients whose units have waited for too long: a read was not done, and of a write nobody knows. What becomes of it
     /// later is not told any more.
-    pub(super) fn end_overdue<D: Disk>(&mut self, at: &At<'_, '_, D>) {
+    pub(super) fn end_overdue<D: Disk>(&mut self, at: &InstanceContext<'_, '_, D>) {
         let now_ms = at.now.elapsed_ms;
-        // One that waits for a record says itself for how long.
-        let waits = |one: &UnderWay| one.parked.as_ref().is_none_or(|parked| !parked.is_waiting);
+        // InstanceMetrics that waits for a record says itself for how long.
+        let waits = |one: &RunningUnit| one.parked.as_ref().is_none_or(|parked| !parked.is_waiting);
         while let Some(number) =
             self.overdue.take(now_ms, |number| self.under_way.get(&number).is_some_and(waits))
         {
             let Some(one) = self.under_way.remove(&number) else { continue };
             let asker = one.asker;
             match (one.is_write(), asker) {
-                (true, Asker::Client { connection, ticket }) => {
-                    self.written(now_ms, Lane::of(connection, one.to, one.bits), ticket);
+                (true, UnitOrigin::Client { connection, ticket }) => {
+                    self.written(now_ms, ClientLane::of(connection, one.to, one.bits), ticket);
                     self.fail(asker, &Failure::TimedOut { version: Timestamp::ZERO });
                 }
                 _ => self.fail(asker, &unavailable()),

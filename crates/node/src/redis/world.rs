@@ -2,32 +2,35 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_placement::hash::key_slot;
-use zerohop_resp::{Layout, Place, Ran, ServerInfo, Ticket, Unit, World, WrongPassword, failure_reply};
+use zerohop_resp::{
+    ConnectionWorld, Layout, PartitionPlace, ServerInfo, Ticket, Unit, UnitResult, WrongPassword,
+    failure_reply,
+};
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use zerohop_wire::{Failure, Permission};
 
-use super::clients::Client;
-use super::desk::{Asker, At, Desk, encoded, may_come_again};
-use super::lanes::Lane;
+use super::client_queues::ClientLane;
+use super::clients::RedisClient;
 use super::limits::BUSY_RETRY_MS;
 use super::members::{has_slots, layout, partition_of_slot, split};
+use super::scheduler::{InstanceContext, UnitOrigin, UnitScheduler, encoded, may_come_again};
 use crate::access::permits;
 use crate::manager::resident_bytes;
 use crate::reactor::{CONNECTIONS_MAX, ConnectionId};
 
 /// The instance while one of its clients is being served.
-pub(super) struct Here<'h, 'r, D: Disk> {
-    pub(super) at: At<'h, 'r, D>,
-    pub(super) desk: &'h mut Desk,
+pub(super) struct ClientWorld<'h, 'r, D: Disk> {
+    pub(super) at: InstanceContext<'h, 'r, D>,
+    pub(super) scheduler: &'h mut UnitScheduler,
     /// All clients but the one that is served.
-    pub(super) others: &'h [Option<Client>],
+    pub(super) others: &'h [Option<RedisClient>],
     pub(super) connection: ConnectionId,
 }
 
 /// Whether the client may do what a unit does.
 fn may_run<D: Disk>(
-    at: &At<'_, '_, D>,
+    at: &InstanceContext<'_, '_, D>,
     connection: ConnectionId,
     keyspace: KeyspaceId,
     unit: &Unit<'_>,
@@ -44,40 +47,46 @@ fn needed(may_write: bool) -> &'static [Permission] {
     if may_write { &[Permission::Write, Permission::Read] } else { &[Permission::Read] }
 }
 
-impl<D: Disk> World for Here<'_, '_, D> {
+impl<D: Disk> ConnectionWorld for ClientWorld<'_, '_, D> {
     #[inline]
-    fn run(&mut self, to: Place, ticket: Ticket, unit: &Unit<'_>, reply: &mut Vec<u8>) -> Ran {
-        self.desk.commands += 1;
-        let Here { at, desk, connection, .. } = self;
-        let asker = Asker::Client { connection: *connection, ticket };
+    fn run(
+        &mut self,
+        to: PartitionPlace,
+        ticket: Ticket,
+        unit: &Unit<'_>,
+        reply: &mut Vec<u8>,
+    ) -> UnitResult {
+        self.scheduler.commands += 1;
+        let ClientWorld { at, scheduler, connection, .. } = self;
+        let asker = UnitOrigin::Client { connection: *connection, ticket };
         let (map, me) = (at.instance.map(), at.instance.identity().instance);
         let Some(found) = map.keyspace(to.keyspace) else {
             failure_reply(&Failure::UnknownKeyspace { keyspace: to.keyspace }, reply);
-            return Ran::Done;
+            return UnitResult::Done;
         };
         if at.replies.access(*connection) != Access::All
             && let Err(failure) = may_run(at, *connection, to.keyspace, unit)
         {
             failure_reply(&failure, reply);
-            return Ran::Done;
+            return UnitResult::Done;
         }
         let busy = Failure::Busy { retry_after_ms: BUSY_RETRY_MS };
-        let lane = Lane::of(*connection, to, found.config().partitions.bits());
-        let lane = desk.lanes.lane_of(lane);
+        let lane = ClientLane::of(*connection, to, found.config().partitions.bits());
+        let lane = scheduler.lanes.lane_of(lane);
         // One that is not in the map is of a split of which somebody else has heard. What it has asked of this partition before and what waits still goes first.
-        let is_here =
-            found.group(to.partition).is_some_and(|group| group.primary == me) && desk.lanes.is_free(lane);
-        let refused = if is_here && desk.is_full() {
+        let is_here = found.group(to.partition).is_some_and(|group| group.primary == me)
+            && scheduler.lanes.is_free(lane);
+        let refused = if is_here && scheduler.is_full() {
             busy
         } else if is_here && (unit.is_page() || ticket.part > 0) {
-            if desk.put_off(to, asker, unit) {
-                return Ran::Later;
+            if scheduler.put_off(to, asker, unit) {
+                return UnitResult::Later;
             }
             busy
         } else if is_here {
-            match desk.run(at, to, asker, unit, reply) {
-                Ok(true) => return Ran::Done,
-                Ok(false) => return Ran::Later,
+            match scheduler.run(at, to, asker, unit, reply) {
+                Ok(true) => return UnitResult::Done,
+                Ok(false) => return UnitResult::Later,
                 Err(failure) => failure,
             }
         } else {
@@ -86,24 +95,24 @@ impl<D: Disk> World for Here<'_, '_, D> {
         if may_come_again(&refused) {
             let (kept, now_ms) = ((encoded(unit), unit.may_write()), at.now.elapsed_ms);
             let is_taken = if is_here {
-                desk.lanes.push_first(lane, ticket, kept, now_ms)
+                scheduler.lanes.push_first(lane, ticket, kept, now_ms)
             } else {
-                desk.lanes.push(lane, ticket, kept, now_ms)
+                scheduler.lanes.push(lane, ticket, kept, now_ms)
             };
             if is_taken {
-                return Ran::Later;
+                return UnitResult::Later;
             }
         }
         failure_reply(&refused, reply);
-        Ran::Done
+        UnitResult::Done
     }
 
     fn spans(&self) -> bool {
-        self.desk.spanning.is_some()
+        self.scheduler.spanning.is_some()
     }
 
     fn spans_later(&self) -> bool {
-        self.desk.awaits_spanning
+        self.scheduler.awaits_spanning
     }
 
     fn run_over(
@@ -112,24 +121,24 @@ impl<D: Disk> World for Here<'_, '_, D> {
         ticket: Ticket,
         unit: &Unit<'_>,
         reply: &mut Vec<u8>,
-    ) -> Ran {
-        self.desk.commands += 1;
+    ) -> UnitResult {
+        self.scheduler.commands += 1;
         if let Err(failure) = may_run(&self.at, self.connection, keyspace, unit) {
             failure_reply(&failure, reply);
-            return Ran::Done;
+            return UnitResult::Done;
         }
         let name = self.keyspace_name(keyspace);
-        let (spanning, own) = (self.desk.spanning.as_ref(), self.desk.outgoing.own());
+        let (spanning, own) = (self.scheduler.spanning.as_ref(), self.scheduler.outgoing.own());
         let taken = spanning.zip(own).is_some_and(|(spanning, own)| {
-            let asker = super::spans::Asker::new(own.clone(), self.connection, ticket);
+            let asker = super::cross_partition::ReplyAddress::new(own.clone(), self.connection, ticket);
             spanning.take(&name, encoded(unit), asker).is_ok()
         });
         if taken {
-            self.desk.spanning_count += 1;
-            return Ran::Later;
+            self.scheduler.spanning_count += 1;
+            return UnitResult::Later;
         }
         failure_reply(&Failure::Busy { retry_after_ms: BUSY_RETRY_MS }, reply);
-        Ran::Done
+        UnitResult::Done
     }
 
     fn keyspace(&self, name: &[u8]) -> Option<KeyspaceId> {
@@ -160,7 +169,7 @@ impl<D: Disk> World for Here<'_, '_, D> {
         Some(partition_of_slot(slot, found.config().partitions.get()))
     }
 
-    fn moved(&self, place: Place) -> Option<(String, u16)> {
+    fn moved(&self, place: PartitionPlace) -> Option<(String, u16)> {
         let (map, me) = (self.at.instance.map(), self.at.instance.identity().instance);
         let keyspace = map.keyspace(place.keyspace).filter(|keyspace| has_slots(keyspace))?;
         let primary = keyspace.group(place.partition)?.primary;
@@ -186,11 +195,11 @@ impl<D: Disk> World for Here<'_, '_, D> {
             run_id: format!("{:016x}{:024x}", identity.incarnation.0, identity.instance.0),
             port: split(address).1,
             uptime_s: self.at.now.elapsed_ms / 1000,
-            connected_clients: self.desk.clients,
+            connected_clients: self.scheduler.clients,
             clients_max: CONNECTIONS_MAX as u64,
             used_memory_bytes: resident_bytes().unwrap_or(0),
             total_connections: counters.accepted,
-            total_commands: self.desk.commands,
+            total_commands: self.scheduler.commands,
             received_bytes: counters.bytes_in,
             sent_bytes: counters.bytes_out,
             keys: 0,

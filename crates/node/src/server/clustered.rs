@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 use tracing::info;
-use zerohop_control::agent::{Control as ControlPart, Settings};
+use zerohop_control::agent::{AgentSettings, ControlRole as ControlPart};
 use zerohop_control::command::{ManagerId, ManagerInfo};
-use zerohop_control::manager::Manager;
+use zerohop_control::manager::RaftManager;
 use zerohop_engine::EngineOptions;
 use zerohop_partition::instance::Identity;
 use zerohop_placement::hash::HashKind;
@@ -25,13 +25,16 @@ use zerohop_wire::messages::ClusterId;
 use super::limits::{JOBS_MAX, JOIN_WAIT, START_FAILED_WAIT, WORDS_MAX};
 use super::listen::Listeners;
 use super::{
-    Found, Instances, NodeFolder, Running, SavedMember, Server, ServerOptions, StartError, instance_count,
-    no_thread, open_all, proofs, random, share_descriptors,
+    Instances, NodeFolder, OpenedInstances, RunningNode, SavedMember, Server, ServerOptions, StartError,
+    instance_count, no_thread, open_all, proofs, random, share_descriptors,
 };
 use crate::clock::{Stopwatch, unix_ms};
 use crate::entropy::random_u64;
-use crate::instance::{OpenedHow, Plan};
-use crate::manager::{self, About, ClusterPlan, Control, First, ManagerPlan, Opening, Serve, Standing};
+use crate::instance::{InstancePlan, OpenResult};
+use crate::manager::{
+    self, ClusterMode, ClusterPlan, FirstKeyspace, ManagerInput, ManagerPlan, NodeIdentity, OpeningOrder,
+    Serve,
+};
 use crate::proofs::Proofs;
 use crate::reactor::MioDriver;
 
@@ -39,7 +42,7 @@ use crate::reactor::MioDriver;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterOptions {
     /// How it comes into it.
-    pub way: Way,
+    pub way: JoinMethod,
     /// What fails together with it, as a number that those of one domain share.
     pub domain: u32,
     /// How much it can take, beside others.
@@ -48,7 +51,7 @@ pub struct ClusterOptions {
 
 /// How a node comes into its cluster. A node that has been in one finds it again whatever is said here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum JoinMethod {
     /// All start together, with the same list.
     Together {
         /// Where the managers of all listen; the first of them found the control group.
@@ -63,10 +66,10 @@ pub enum Way {
 }
 
 /// A listener, the instance that it is for, and its proofs.
-type Placed<'a> = (((MioDriver, SocketAddr), &'a InstanceId), Option<Proofs>);
+type PlacedListener<'a> = (((MioDriver, SocketAddr), &'a InstanceId), Option<Proofs>);
 
 /// How long a manager must have been silent until another node takes its place in the control group: as long as a node must
-/// have been down until its copies are made anew.
+/// have been down until its copies are made again.
 const MANAGER_AFTER: Duration = Duration::from_secs(30);
 
 /// Between two looks whether the manager is there still.
@@ -117,7 +120,7 @@ pub(super) fn start(
     let (outcome_out, outcome) = sync_channel(1);
     let Listeners { manager: (listener, manager_at), instances: drivers } = listeners;
     let warning = folder.warning();
-    let about = About {
+    let about = NodeIdentity {
         cluster: settings.cluster,
         node: settings.node.unwrap_or(NodeId(0)),
         incarnation,
@@ -135,7 +138,7 @@ pub(super) fn start(
         about,
         proofs: proofs(options)?,
         folder,
-        standing: Standing::InCluster(Box::new(plan)),
+        standing: ClusterMode::InCluster(Box::new(plan)),
         history,
         listener,
         jobs: (jobs.clone(), jobs_in),
@@ -143,7 +146,7 @@ pub(super) fn start(
         stop: Arc::clone(&stop),
     };
     let thread = manager::start(manager_plan, outcome_out).map_err(|error| no_thread(&error))?;
-    let (opened_out, opened) = sync_channel::<OpenedHow>(2 * instances);
+    let (opened_out, opened) = sync_channel::<OpenResult>(2 * instances);
     let mut server = Server {
         node: NodeId(0),
         manager: manager_at,
@@ -152,7 +155,7 @@ pub(super) fn start(
         ready_after: Duration::ZERO,
         stop,
         control,
-        running: Some(Running {
+        running: Some(RunningNode {
             outcome,
             ended: None,
             manager: Some(thread),
@@ -163,7 +166,7 @@ pub(super) fn start(
     // Let go before the server, which waits until nobody is left who could open an instance.
     let opened_out = opened_out;
     // Should any of this fail, dropping the server stops what runs.
-    let Opening::Instances { cluster, node, first_instance, map } = wait(&mut server, &opening)? else {
+    let OpeningOrder::Instances { cluster, node, first_instance, map } = wait(&mut server, &opening)? else {
         return Err(StartError::Cluster { reason: "it joined before its instances were open".to_owned() });
     };
     let ids: Vec<InstanceId> = (first_instance..).map(InstanceId).take(instances).collect();
@@ -172,7 +175,7 @@ pub(super) fn start(
     let history = MapHistory::new(Arc::clone(&map));
     let asked: Vec<Option<Proofs>> =
         ids.iter().map(|_| proofs(options)).collect::<Result<_, StartError>>()?;
-    let plan_of = |(place, (((driver, _), id), proofs)): (usize, Placed<'_>)| Plan {
+    let plan_of = |(place, (((driver, _), id), proofs)): (usize, PlacedListener<'_>)| InstancePlan {
         place,
         identity: Identity { cluster, instance: *id, incarnation },
         root: options.data.clone(),
@@ -188,11 +191,12 @@ pub(super) fn start(
         redis_time_out: options.redis_time_out,
         limits: options.connections.of_instance(),
     };
-    let plans: Vec<Plan> = drivers.into_iter().zip(&ids).zip(asked).enumerate().map(plan_of).collect();
+    let plans: Vec<InstancePlan> =
+        drivers.into_iter().zip(&ids).zip(asked).enumerate().map(plan_of).collect();
     let Some(running) = &mut server.running else {
         return Err(StartError::Cluster { reason: "it has been stopped".to_owned() });
     };
-    let Found { handles, lived, closed } =
+    let OpenedInstances { handles, lived, closed } =
         open_all(plans.into_iter(), opened_out, &ids, &mut running.instances)?;
     // The start that the map names: if these disks have not lived through it, they are others, or have been replaced.
     let named = map.node(node).map(|found| found.incarnation());
@@ -204,12 +208,12 @@ pub(super) fn start(
     // What follows waits for more than that.
     let (taken, _) = sync_channel(1);
     let serving = Serve { handles, epoch: map.epoch(), is_intact, is_closed, taken };
-    if server.control.try_send(Control::Serve(serving)).is_err() {
+    if server.control.try_send(ManagerInput::Serve(serving)).is_err() {
         return Err(ended(&mut server));
     }
     match wait(&mut server, &opening)? {
-        Opening::Joined => {}
-        Opening::Instances { .. } => {
+        OpeningOrder::Joined => {}
+        OpeningOrder::Instances { .. } => {
             return Err(StartError::Cluster { reason: "its instances were to be opened twice".to_owned() });
         }
     }
@@ -218,7 +222,7 @@ pub(super) fn start(
 }
 
 /// Waits for the manager's word.
-fn wait(server: &mut Server, opening: &Receiver<Opening>) -> Result<Opening, StartError> {
+fn wait(server: &mut Server, opening: &Receiver<OpeningOrder>) -> Result<OpeningOrder, StartError> {
     let stopwatch = Stopwatch::start();
     while stopwatch.elapsed() < JOIN_WAIT {
         match opening.recv_timeout(LOOK) {
@@ -264,9 +268,10 @@ fn settings(
     log: Option<Vec<u8>>,
     incarnation: Incarnation,
     listeners: &Listeners,
-) -> Result<(Settings, Option<First>), StartError> {
+) -> Result<(AgentSettings, Option<FirstKeyspace>), StartError> {
     let own = address(listeners.manager.1)?;
-    let mut settings = Settings::new(random(random_u64())?, ClusterId::default(), incarnation, own.clone());
+    let mut settings =
+        AgentSettings::new(random(random_u64())?, ClusterId::default(), incarnation, own.clone());
     settings.lead.manager_after_ms = MANAGER_AFTER.as_millis() as u64;
     settings.instances =
         listeners.instances.iter().map(|(_, at)| address(*at)).collect::<Result<_, StartError>>()?;
@@ -276,7 +281,7 @@ fn settings(
     if let Some(cluster) = &options.cluster {
         (settings.domain, settings.capacity) = (cluster.domain, cluster.capacity.max(1));
         match &cluster.way {
-            Way::Together { hosts, me, name } => {
+            JoinMethod::Together { hosts, me, name } => {
                 let all = hosts.iter().map(|host| address(*host)).collect::<Result<Vec<_>, StartError>>()?;
                 if all.get(*me) != Some(&own) {
                     let said = all.get(*me).map_or("nobody", Address::as_str);
@@ -294,12 +299,12 @@ fn settings(
                 });
                 contacts.extend(founders.iter().map(|one| one.addr.clone()).filter(|addr| *addr != own));
                 if *me < founders.len() {
-                    first = Some(First { nodes: all.len(), place: *me as u32 });
+                    first = Some(FirstKeyspace { nodes: all.len(), place: *me as u32 });
                     let id = ManagerId(*me as u64 + 1);
                     founding = Some(ControlPart::Found { id, founders, places: all });
                 }
             }
-            Way::Join(hosts) => {
+            JoinMethod::Join(hosts) => {
                 for host in hosts {
                     contacts.push(address(*host)?);
                 }
@@ -320,7 +325,7 @@ fn settings(
         contacts.extend(saved.contacts);
     }
     contacts.dedup();
-    contacts.truncate(super::member::CONTACTS_MAX);
+    contacts.truncate(super::identity::CONTACTS_MAX);
     settings.contacts = contacts;
     settings.control = match (log, founding) {
         (Some(log), _) => ControlPart::Log(log),
@@ -353,7 +358,8 @@ fn founded_now(
     member: Option<&SavedMember>,
     log: Option<&[u8]>,
 ) -> Result<Option<Vec<u8>>, StartError> {
-    let Some(Way::Together { hosts, me, .. }) = options.cluster.as_ref().map(|cluster| &cluster.way) else {
+    let Some(JoinMethod::Together { hosts, me, .. }) = options.cluster.as_ref().map(|cluster| &cluster.way)
+    else {
         return Ok(None);
     };
     let is_first = options.local.as_ref().is_some_and(|local| local.is_first);
@@ -365,14 +371,14 @@ fn founded_now(
     }
     let all = hosts.iter().map(|host| address(*host)).collect::<Result<Vec<_>, StartError>>()?;
     let founders = founders_of(&founded_at(options, &all)?);
-    Ok(founders.get(*me).map(|own| Manager::found(own.id, &founders)))
+    Ok(founders.get(*me).map(|own| RaftManager::found(own.id, &founders)))
 }
 
 /// Where managers listen whose place the control group may not know yet.
 fn moved(options: &ServerOptions) -> Result<Vec<ManagerInfo>, StartError> {
     let Some(local) = &options.local else { return Ok(Vec::new()) };
     let mut moved = local.managers.clone();
-    if let (true, Some(Way::Together { hosts, .. })) =
+    if let (true, Some(JoinMethod::Together { hosts, .. })) =
         (local.is_first, options.cluster.as_ref().map(|cluster| &cluster.way))
     {
         // Those that found it now have the numbers of their places.

@@ -9,7 +9,7 @@ use zerohop_engine::disk::DiskError;
 use zerohop_placement::MapError;
 use zerohop_wire::ids::InstanceId;
 
-use super::saved::SavedError;
+use super::persisted::SavedError;
 use crate::disk::OpenDiskError;
 
 /// Why a node does not start. Nothing was changed but what recovery itself repairs.

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   DATA/node/lock       locked while a process has the folder
-//!   DATA/node/state      who a node that stands alone is, and its map    (saved.rs, docs/formats/node-folder.md)
-//!   DATA/node/member     who a node in a cluster is, and its map         (member.rs, the same)
+//!   DATA/node/state      who a node that stands alone is, and its map    (persisted.rs, docs/formats/node-folder.md)
+//!   DATA/node/member     who a node in a cluster is, and its map         (identity.rs, the same)
 //!   DATA/node/control.log    its part in the control group               (docs/formats/control-log.md)
 //!   DATA/instance-00/    the engine of its first instance         (docs/formats/README.md), and its `life`
 //! ```
@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use zerohop_engine::disk::{Disk, DiskError, DiskResult, FileId, OpenMode};
 
 use super::error::StartError;
-use super::member::{MEMBER_BYTES_MAX, SavedMember};
-use super::saved::{SAVED_BYTES_MAX, SavedNode};
+use super::identity::{MEMBER_BYTES_MAX, SavedMember};
+use super::persisted::{SAVED_BYTES_MAX, SavedNode};
 use crate::disk::{LOCK_FILE, NodeDisk, OpenDiskError};
 use crate::embedded::SETTINGS_FILE;
 
@@ -237,7 +237,7 @@ pub(super) fn names(root: &Path) -> Vec<String> {
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests put files where they do not belong")]
 mod tests {
-    use super::super::saved::tests::sample;
+    use super::super::persisted::tests::sample;
     use super::*;
 
     fn reason(root: &Path) -> String {

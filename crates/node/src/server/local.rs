@@ -9,15 +9,15 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use zerohop_control::command::ManagerId;
-use zerohop_control::manager::Manager;
+use zerohop_control::manager::RaftManager;
 use zerohop_wire::checksum::crc32c;
 use zerohop_wire::ids::NodeId;
 use zerohop_wire::messages::ClusterId;
 
 use super::error::StartError;
 use super::folder::{CONTROL_LOG, INSTANCE_PREFIX, MEMBER_FILE, NODE_FOLDER, STATE_FILE};
-use super::member::SavedMember;
-use super::saved::SavedNode;
+use super::identity::SavedMember;
+use super::persisted::SavedNode;
 use crate::disk::replace_file;
 use crate::entropy::random_bytes;
 
@@ -188,7 +188,7 @@ pub fn owner(root: &Path) -> Result<Option<FolderOwner>, StartError> {
     }
     let log = read(&folder.join(CONTROL_LOG), u64::MAX)?.filter(|log| !log.is_empty());
     // A log that cannot be read is told by the node itself.
-    let manager = log.and_then(|log| Manager::id_in(&log)).map(|ManagerId(id)| id);
+    let manager = log.and_then(|log| RaftManager::id_in(&log)).map(|ManagerId(id)| id);
     let Some(bytes) = read(&folder.join(MEMBER_FILE), u64::MAX)? else {
         let owner = |_| FolderOwner { cluster: ClusterId::default(), node: None, manager, listened_at: None };
         return Ok(manager.map(owner));

@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use zerohop_placement::{
-    Address, Change, ClusterMap, Durability, MapDelta, MapError, Node, NodeState, ReplicaGroup,
+    Address, ClusterMap, Durability, MapChange, MapDelta, MapError, Node, NodeState, ReplicaGroup,
 };
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId};
 use zerohop_wire::messages::ClusterId;
 
 use super::error::StartError;
-use super::saved::SavedNode;
+use super::persisted::SavedNode;
 
 /// The id of the node that founds a cluster.
 const FIRST_NODE: NodeId = NodeId(1);
@@ -62,8 +62,8 @@ impl Start<'_> {
         let mut delta = MapDelta { to: saved.map.epoch().next(), ..saved.map.to_delta() };
         for change in &mut delta.changes {
             match change {
-                Change::PutNode(node) if node.id == now.id => *node = now.clone(),
-                Change::CreateKeyspace { groups, .. } => *groups = groups.iter().map(raised).collect(),
+                MapChange::PutNode(node) if node.id == now.id => *node = now.clone(),
+                MapChange::CreateKeyspace { groups, .. } => *groups = groups.iter().map(raised).collect(),
                 _ => {}
             }
         }
@@ -85,7 +85,7 @@ impl Start<'_> {
 
 /// The same with no keyspace that wants a disk.
 fn kept_in_memory(map: &ClusterMap) -> Result<ClusterMap, MapError> {
-    let changes = map.keyspaces().map(|(id, keyspace)| Change::AlterKeyspace {
+    let changes = map.keyspaces().map(|(id, keyspace)| MapChange::AlterKeyspace {
         id,
         config: zerohop_placement::KeyspaceConfig {
             durability: Durability::Memory,

@@ -9,17 +9,17 @@
 //! The node ends as a whole: when an instance or the manager comes to a bad end, the others are stopped, and
 //! [`Server::wait`] says why. A half of a node would look alive and serve half of the keys.
 
-mod anew;
 mod clustered;
 mod error;
 mod folder;
+mod force_new_cluster;
+mod identity;
 pub mod limits;
 mod listen;
 mod local;
 mod maps;
-mod member;
 mod new_cluster;
-mod saved;
+mod persisted;
 #[cfg(test)]
 mod tests;
 
@@ -41,15 +41,15 @@ use zerohop_wire::auth::Secret;
 use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 use zerohop_wire::messages::ClusterId;
 
-pub use self::anew::{FoundedAnew, found_anew};
-pub use self::clustered::{ClusterOptions, Way};
+pub use self::clustered::{ClusterOptions, JoinMethod};
 pub use self::error::{ServeError, StartError};
 pub(crate) use self::folder::NodeFolder;
+pub use self::force_new_cluster::{ForcedCluster, found_again};
+pub(crate) use self::identity::SavedMember;
 pub use self::limits::ConnectionLimits;
 pub use self::local::{FolderOwner, LocalCluster, LocalStart, holds_data, node_folder, owner};
-pub(crate) use self::member::SavedMember;
 pub use self::new_cluster::new_cluster;
-pub use self::saved::{SAVED_BYTES_MAX, SavedError, SavedNode};
+pub use self::persisted::{SAVED_BYTES_MAX, SavedError, SavedNode};
 
 use self::limits::{
     INSTANCES_DEFAULT_MAX, INSTANCES_MAX, JOBS_MAX, MEMORY_BYTES_DEFAULT, OPEN_WAIT, SERVE_WAIT,
@@ -60,16 +60,16 @@ use self::maps::Start;
 use crate::clock::{Stopwatch, unix_ms};
 use crate::descriptors::Descriptors;
 use crate::entropy::{random_bytes, random_u64};
-use crate::instance::{self, Notice, OpenedHow, Plan, Ready};
-use crate::manager::{self, About, Control, InstanceHandle, ManagerPlan, Serve, Standing};
+use crate::instance::{self, InstanceNotice, InstancePlan, OpenResult, ReadyToServe};
+use crate::manager::{self, ClusterMode, InstanceHandle, ManagerInput, ManagerPlan, NodeIdentity, Serve};
 use crate::proofs::Proofs;
-use crate::reactor::Mailbox;
+use crate::reactor::ReactorMailbox;
 use crate::redis::Siblings;
 pub use crate::redis::limits::{
     TIME_OUT_DEFAULT as REDIS_TIME_OUT_DEFAULT, TIME_OUT_MAX as REDIS_TIME_OUT_MAX,
     TIME_OUT_MIN as REDIS_TIME_OUT_MIN,
 };
-pub use crate::redis::{Asker, NoRoom, Spanning};
+pub use crate::redis::{NoRoom, ReplyAddress, Spanning};
 pub use crate::tls::TlsOptions;
 
 /// What a node is started with.
@@ -139,8 +139,8 @@ pub struct Server {
     warning: Option<&'static str>,
     ready_after: Duration,
     stop: Arc<Notify>,
-    control: mpsc::Sender<Control>,
-    running: Option<Running>,
+    control: mpsc::Sender<ManagerInput>,
+    running: Option<RunningNode>,
     /// How long the instances are waited for when it ends.
     end_wait: Duration,
 }
@@ -150,7 +150,7 @@ pub struct Server {
 pub struct StopHandle(Arc<Notify>);
 
 /// What is left to be waited for.
-struct Running {
+struct RunningNode {
     outcome: Receiver<Result<(), ServeError>>,
     /// What was heard of it.
     ended: Option<Result<(), ServeError>>,
@@ -161,9 +161,9 @@ struct Running {
 /// The threads of the instances.
 struct Instances {
     /// Disconnected once all have ended.
-    opened: Receiver<OpenedHow>,
+    opened: Receiver<OpenResult>,
     threads: Vec<JoinHandle<()>>,
-    mailboxes: Vec<Mailbox<Notice>>,
+    mailboxes: Vec<ReactorMailbox<InstanceNotice>>,
 }
 
 impl Server {
@@ -235,7 +235,7 @@ impl Server {
     pub fn span(&self, spanning: &Arc<dyn Spanning>) {
         for mailbox in self.running.iter().flat_map(|running| &running.instances.mailboxes) {
             // One that has no room now refuses such commands, as before; it was told nothing yet.
-            drop(mailbox.leave(Notice::Spanning(Arc::clone(spanning))));
+            drop(mailbox.leave(InstanceNotice::Spanning(Arc::clone(spanning))));
         }
     }
 
@@ -265,7 +265,7 @@ impl Server {
     pub fn stop_on_signals(&self) -> io::Result<()> {
         let (asker, answer) = sync_channel(1);
         let gone = || io::Error::other("the manager has ended, or does not answer");
-        self.control.try_send(Control::Signals(asker)).map_err(|_| gone())?;
+        self.control.try_send(ManagerInput::Signals(asker)).map_err(|_| gone())?;
         answer.recv_timeout(SIGNALS_WAIT).map_err(|_| gone())?
     }
 
@@ -338,7 +338,7 @@ impl StopHandle {
     }
 }
 
-impl Running {
+impl RunningNode {
     /// How the manager has ended, if it says so in time; the same each time it is asked.
     fn ended_within(&mut self, wait: Duration) -> Option<&Result<(), ServeError>> {
         if self.ended.is_none() {
@@ -353,13 +353,13 @@ impl Instances {
     fn end(&mut self, wait: Duration) -> bool {
         for mailbox in &self.mailboxes {
             // One whose inbox is full, or that has ended, has been told or needs no telling.
-            drop(mailbox.leave(Notice::Stop));
+            drop(mailbox.leave(InstanceNotice::Stop));
         }
         let stopwatch = Stopwatch::start();
         loop {
             match self.opened.recv_timeout(wait.saturating_sub(stopwatch.elapsed())) {
                 // It was opening its data when the start of another failed.
-                Ok((_, Ok(ready))) => drop(ready.mailbox.leave(Notice::Stop)),
+                Ok((_, Ok(ready))) => drop(ready.mailbox.leave(InstanceNotice::Stop)),
                 Ok((_, Err(_))) => {}
                 Err(RecvTimeoutError::Timeout) => return false,
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -401,7 +401,7 @@ impl Assembly<'_> {
         let Listeners { manager: (listener, manager), instances: drivers } = listeners;
         let addresses: Vec<SocketAddr> = drivers.iter().map(|(_, address)| *address).collect();
         let warning = folder.warning();
-        let about = About {
+        let about = NodeIdentity {
             cluster: saved.cluster,
             node: saved.node,
             incarnation,
@@ -417,7 +417,7 @@ impl Assembly<'_> {
             about,
             proofs: proofs(options)?,
             folder,
-            standing: Standing::Alone(saved.next_keyspace),
+            standing: ClusterMode::Alone(saved.next_keyspace),
             history: history.clone(),
             listener,
             jobs: (jobs.clone(), jobs_in),
@@ -425,13 +425,13 @@ impl Assembly<'_> {
             stop: Arc::clone(&stop),
         };
         let thread = manager::start(manager_plan, outcome_out).map_err(|error| no_thread(&error))?;
-        let (opened_out, opened) = sync_channel::<OpenedHow>(2 * ids.len());
+        let (opened_out, opened) = sync_channel::<OpenResult>(2 * ids.len());
         let mut instances = Instances { opened, threads: Vec::new(), mailboxes: Vec::new() };
         let memory_bytes = options.memory_bytes / ids.len().max(1) as u64;
         let asked: Vec<Option<Proofs>> =
             ids.iter().map(|_| proofs(options)).collect::<Result<_, StartError>>()?;
         let plans = drivers.into_iter().zip(&ids).zip(asked).enumerate();
-        let plans = plans.map(|(place, (((driver, _), id), proofs))| Plan {
+        let plans = plans.map(|(place, (((driver, _), id), proofs))| InstancePlan {
             place,
             identity: Identity { cluster: saved.cluster, instance: *id, incarnation },
             root: options.data.clone(),
@@ -448,7 +448,7 @@ impl Assembly<'_> {
             limits: options.connections.of_instance(),
         });
         let serving = open_all(plans, opened_out, &ids, &mut instances);
-        let running = Running { outcome, ended: None, manager: Some(thread), instances };
+        let running = RunningNode { outcome, ended: None, manager: Some(thread), instances };
         let mut server = Server {
             node: saved.node,
             manager,
@@ -464,7 +464,7 @@ impl Assembly<'_> {
         let handles = serving?.handles;
         let (taken, is_taken) = sync_channel(1);
         let serving = Serve { handles, epoch: saved.map.epoch(), is_intact: true, is_closed: false, taken };
-        let told = server.control.try_send(Control::Serve(serving));
+        let told = server.control.try_send(ManagerInput::Serve(serving));
         // A control request that came before would be refused.
         if told.is_err() || is_taken.recv_timeout(SERVE_WAIT).is_err() {
             let reason = "the manager has ended, or does not answer; the log says why".to_owned();
@@ -481,7 +481,7 @@ fn proofs(options: &ServerOptions) -> Result<Option<Proofs>, StartError> {
 }
 
 /// Instances that have opened their data.
-struct Found {
+struct OpenedInstances {
     handles: Vec<InstanceHandle>,
     /// The starts that the disks of all of them have lived through.
     lived: Vec<Incarnation>,
@@ -491,18 +491,18 @@ struct Found {
 
 /// Starts the instances' threads, and waits until all have opened their data.
 fn open_all(
-    plans: impl Iterator<Item = Plan>,
-    opened: SyncSender<OpenedHow>,
+    plans: impl Iterator<Item = InstancePlan>,
+    opened: SyncSender<OpenResult>,
     ids: &[InstanceId],
     instances: &mut Instances,
-) -> Result<Found, StartError> {
+) -> Result<OpenedInstances, StartError> {
     for plan in plans {
         let thread = instance::start(plan, opened.clone()).map_err(|error| no_thread(&error))?;
         instances.threads.push(thread);
     }
     drop(opened);
     let stopwatch = Stopwatch::start();
-    let mut ready: Vec<Option<Ready>> = ids.iter().map(|_| None).collect();
+    let mut ready: Vec<Option<ReadyToServe>> = ids.iter().map(|_| None).collect();
     while ready.iter().any(Option::is_none) {
         match instances.opened.recv_timeout(OPEN_WAIT.saturating_sub(stopwatch.elapsed())) {
             Ok((place, Ok(one))) => {
@@ -517,19 +517,20 @@ fn open_all(
             }
         }
     }
-    let ready: Vec<Ready> = ready.into_iter().flatten().collect();
+    let ready: Vec<ReadyToServe> = ready.into_iter().flatten().collect();
     let siblings: Vec<_> = ids.iter().copied().zip(ready.iter().map(|one| one.mailbox.clone())).collect();
     let siblings = Siblings(siblings.into());
     let newest = ready.iter().map(|one| one.newest).max().unwrap_or_default();
     for one in &ready {
         // Nothing else was told yet, so that there is room; an instance that has ended already is reported by itself.
-        drop(one.mailbox.leave(Notice::Siblings(siblings.clone(), newest)));
+        drop(one.mailbox.leave(InstanceNotice::Siblings(siblings.clone(), newest)));
     }
     let closed = alike(ready.iter().map(|one| one.closed));
     let mut lived = ready.first().map(|one| one.lived.clone()).unwrap_or_default();
     lived.retain(|start| ready.iter().all(|one| one.lived.contains(start)));
-    let handle = |(id, one): (&InstanceId, Ready)| InstanceHandle::new(*id, one.mailbox, one.recovered);
-    Ok(Found { handles: ids.iter().zip(ready).map(handle).collect(), lived, closed })
+    let handle =
+        |(id, one): (&InstanceId, ReadyToServe)| InstanceHandle::new(*id, one.mailbox, one.recovered);
+    Ok(OpenedInstances { handles: ids.iter().zip(ready).map(handle).collect(), lived, closed })
 }
 
 /// The start of which all disks say that it ended in order: of one without its mark, or with another's, nobody knows.
@@ -556,7 +557,7 @@ fn instance_count(options: &ServerOptions, made_with: Option<usize>) -> Result<u
 }
 
 /// Instances of a node with new data that is not told how many: one for each core, at most
-/// [`INSTANCES_DEFAULT_MAX`](limits::INSTANCES_DEFAULT_MAX).
+/// [`INSTANCES_DEFAULT_MAX`].
 pub fn instances_default() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get()).min(INSTANCES_DEFAULT_MAX)
 }

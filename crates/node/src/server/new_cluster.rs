@@ -8,16 +8,16 @@ use zerohop_wire::messages::ClusterId;
 use super::clustered::{address, name_of};
 use super::error::StartError;
 use super::folder::NodeFolder;
+use super::identity::SavedMember;
 use super::local::{LocalCluster, holds_data, node_folder};
-use super::member::SavedMember;
-use super::saved::SavedNode;
+use super::persisted::SavedNode;
 use crate::entropy::random_bytes;
 
 /// The most folders of nodes that are looked for in the folder of a local cluster.
 const FOLDERS_MAX: usize = 64;
 
 /// What a node's folder remembers.
-enum Saved {
+enum SavedFolder {
     Alone(SavedNode),
     Member(SavedMember),
 }
@@ -42,8 +42,8 @@ pub fn new_cluster(root: &Path, id: Option<ClusterId>) -> Result<(usize, Cluster
     for root in &roots {
         let (mut folder, saved) = NodeFolder::open(root)?;
         let saved = match folder.read_member()? {
-            Some(member) => Some(Saved::Member(member)),
-            None => saved.map(Saved::Alone),
+            Some(member) => Some(SavedFolder::Member(member)),
+            None => saved.map(SavedFolder::Alone),
         };
         folders.push((folder, saved));
     }
@@ -62,8 +62,8 @@ pub fn new_cluster(root: &Path, id: Option<ClusterId>) -> Result<(usize, Cluster
     };
     for (folder, saved) in &mut folders {
         match saved {
-            Some(Saved::Alone(saved)) => folder.save(&SavedNode { cluster, ..saved.clone() }),
-            Some(Saved::Member(saved)) => folder.save_member(&SavedMember { cluster, ..saved.clone() }),
+            Some(SavedFolder::Alone(saved)) => folder.save(&SavedNode { cluster, ..saved.clone() }),
+            Some(SavedFolder::Member(saved)) => folder.save_member(&SavedMember { cluster, ..saved.clone() }),
             None => Ok(()),
         }
         .map_err(StartError::NotSaved)?;

@@ -7,14 +7,14 @@ fn in_memory(instances: usize) -> Server {
     Server::start(ServerOptions { instances: Some(instances), ..ServerOptions::new(listen) }).unwrap()
 }
 
-fn mailboxes(server: &Server) -> &[Mailbox<Notice>] {
+fn mailboxes(server: &Server) -> &[ReactorMailbox<InstanceNotice>] {
     &server.running.as_ref().unwrap().instances.mailboxes
 }
 
 #[test]
 fn an_instance_that_ends_by_a_fault_ends_the_node_with_its_reason() {
     let server = in_memory(3);
-    mailboxes(&server)[1].leave(Notice::Panic).unwrap();
+    mailboxes(&server)[1].leave(InstanceNotice::Panic).unwrap();
     match server.wait() {
         Err(ServeError::Instance { instance, reason }) => {
             // Mailboxes are in the order in which instances opened their data.
@@ -41,7 +41,7 @@ fn dropping_it_ends_its_threads() {
     let server = in_memory(2);
     let mailbox = mailboxes(&server)[0].clone();
     drop(server);
-    assert!(matches!(mailbox.leave(Notice::Stop), Err(crate::reactor::NotTaken::Ended(_))));
+    assert!(matches!(mailbox.leave(InstanceNotice::Stop), Err(crate::reactor::NoticeError::Ended(_))));
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use zerohop_engine::EngineError;
 use zerohop_engine::disk::Disk;
 
-use super::clock::Time;
-use super::{Effects, Instance, relay};
-use crate::event::Event;
+use super::clock::ClockReading;
+use super::{Instance, InstanceEffects, relay};
+use crate::event::PartitionEvent;
 use crate::limits::{
     FLUSH_ROUNDS_MAX, PRESSED_TICK_MS, TRANSIT_ROUNDS_MAX, UPKEEP_BUSY_MS, UPKEEP_EVERY_MS, UPKEEP_IDLE_MS,
 };
@@ -13,7 +13,7 @@ use crate::limits::{
 impl<D: Disk> Instance<D> {
     /// All requests of a batch have been handed over, or [`Instance::next_wake_ms`] has come: flushes once for all that
     /// want it, answers what waited for that, and does what is due.
-    pub fn end_of_batch(&mut self, now: Time, effects: &mut dyn Effects) {
+    pub fn end_of_batch(&mut self, now: ClockReading, effects: &mut dyn InstanceEffects) {
         self.clock.advance(now);
         self.flush(effects);
         self.tick_due(effects);
@@ -36,7 +36,7 @@ impl<D: Disk> Instance<D> {
     }
 
     /// When [`Instance::end_of_batch`] and [`Instance::maintain`] want to be called though nothing has come, in
-    /// [`Time::elapsed_ms`].
+    /// [`ClockReading::elapsed_ms`].
     pub fn next_wake_ms(&self) -> u64 {
         let tick_ms = self.table.next_wake_ms().map_or(u64::MAX, |wake_ms| self.clock.elapsed_at(wake_ms));
         let elapsed_ms = self.clock.elapsed_ms();
@@ -56,7 +56,7 @@ impl<D: Disk> Instance<D> {
 
     /// Does a bounded piece of work that nobody waits for. `true`: there is more of it; call again after the next
     /// batch, without sleeping before.
-    pub fn maintain(&mut self, now: Time) -> bool {
+    pub fn maintain(&mut self, now: ClockReading) -> bool {
         self.clock.advance(now);
         let now_ms = self.clock.elapsed_ms();
         let Instance { engine, upkeep, counters, .. } = self;
@@ -84,7 +84,7 @@ impl<D: Disk> Instance<D> {
         has_more
     }
 
-    fn flush(&mut self, effects: &mut dyn Effects) {
+    fn flush(&mut self, effects: &mut dyn InstanceEffects) {
         let mut slots = Vec::new();
         for _ in 0..FLUSH_ROUNDS_MAX {
             if !self.table.has_unflushed() {
@@ -94,7 +94,7 @@ impl<D: Disk> Instance<D> {
             let Instance { engine, table, history, connections, counters, transit, clock, .. } = self;
             counters.flushes += 1;
             let event = match engine.flush() {
-                Ok(()) => Event::Flushed,
+                Ok(()) => PartitionEvent::Flushed,
                 // Space may be freed: tried again a little later, while new writes are refused.
                 Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => {
                     table.put_unflushed(&mut slots);
@@ -102,7 +102,7 @@ impl<D: Disk> Instance<D> {
                 }
                 Err(error) => {
                     counters.trouble(&error);
-                    Event::FlushFailed
+                    PartitionEvent::FlushFailed
                 }
             };
             let mut relay = relay(history, connections, counters, transit, effects);
@@ -112,7 +112,7 @@ impl<D: Disk> Instance<D> {
         }
     }
 
-    fn tick_due(&mut self, effects: &mut dyn Effects) {
+    fn tick_due(&mut self, effects: &mut dyn InstanceEffects) {
         let now = self.clock.now();
         let Instance { engine, table, history, connections, counters, transit, .. } = self;
         if table.next_wake_ms().is_none_or(|wake_ms| wake_ms > now.ms) {
@@ -122,7 +122,7 @@ impl<D: Disk> Instance<D> {
         table.take_due(now, &mut due);
         let mut relay = relay(history, connections, counters, transit, effects);
         for slot in due {
-            table.step(slot, (engine, now), Event::Tick, &mut relay);
+            table.step(slot, (engine, now), PartitionEvent::Tick, &mut relay);
             table.ticked(slot, now);
         }
     }

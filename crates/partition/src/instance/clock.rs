@@ -7,7 +7,7 @@ use crate::planted::{Bug, is_planted};
 
 /// What the owner's clocks show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Time {
+pub struct ClockReading {
     /// Milliseconds since 1970. May be set back.
     pub unix_ms: u64,
     /// Milliseconds since some start. Never runs backwards: [`crate::instance::Instance::next_wake_ms`] is told in it.
@@ -50,7 +50,7 @@ const COUNTED_FAR_AHEAD: u64 = 15;
 const CATCHES_UP_MS: u64 = 10_000;
 
 impl InstanceClock {
-    pub(super) fn new(now: Time, newest: Timestamp) -> InstanceClock {
+    pub(super) fn new(now: ClockReading, newest: Timestamp) -> InstanceClock {
         InstanceClock {
             unix_ms: now.unix_ms.max(newest.millis()),
             elapsed_ms: now.elapsed_ms,
@@ -71,7 +71,7 @@ impl InstanceClock {
         self.unix_ms = self.unix_ms.max(ceiling.millis());
     }
 
-    pub(super) fn advance(&mut self, now: Time) {
+    pub(super) fn advance(&mut self, now: ClockReading) {
         let passed_ms = now.elapsed_ms.saturating_sub(self.elapsed_ms);
         self.elapsed_ms = self.elapsed_ms.max(now.elapsed_ms);
         self.shown_ms = now.unix_ms;
@@ -151,8 +151,8 @@ impl InstanceClock {
 mod tests {
     use super::*;
 
-    fn at(unix_ms: u64, elapsed_ms: u64) -> Time {
-        Time { unix_ms, elapsed_ms }
+    fn at(unix_ms: u64, elapsed_ms: u64) -> ClockReading {
+        ClockReading { unix_ms, elapsed_ms }
     }
 
     #[test]

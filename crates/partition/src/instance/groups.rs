@@ -6,20 +6,22 @@ use zerohop_engine::EngineError;
 use zerohop_engine::disk::Disk;
 use zerohop_placement::{ClusterMap, Group, GroupState, Keyspace, KeyspaceConfig, NodeState};
 use zerohop_wire::ids::{Incarnation, KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, Timestamp};
-use zerohop_wire::messages::{Call, Member, Peer, Slice};
+use zerohop_wire::messages::{Call, Member, PeerMessage, Slice};
 use zerohop_wire::{Envelope, Failure, Message};
 
-use super::clock::Time;
+use super::clock::ClockReading;
+use super::effects_adapter::Relay;
 use super::open::options_of;
-use super::relay::Relay;
 use super::splits::engine_id;
-use super::{Effects, Identity, Instance, OpenError, Place, relay};
-use crate::event::{Request, Token};
+use super::{AnswerOrigin, Identity, Instance, InstanceEffects, InstanceOpenError, relay};
+use crate::event::{RecordRequest, Token};
 use crate::limits::FLUSH_ROUNDS_MAX;
 use crate::partition::Partition;
 use crate::replica::limits::CEILING_AHEAD_MS;
-use crate::replica::{Change, Context, Digest, EffectsOf, Leases, Replica, Replicas, Told, View};
-use crate::{Program, Ran};
+use crate::replica::{
+    Context, Digest, EffectsOf, GroupChange, GroupView, Leases, Replica, ReplicaEvent, Replicas,
+};
+use crate::{Program, ProgramResult};
 
 /// How often leases and the ceiling are looked at while batches come: renewals are some tens of milliseconds.
 const TICK_MS: u64 = 5;
@@ -30,23 +32,23 @@ const IDLE_TICK_MS: u64 = 25;
 /// How often the disk is asked how much room it has.
 const ROOM_LOOK_MS: u64 = 100;
 
-type Key = (KeyspaceId, PartitionId);
+type PartitionKey = (KeyspaceId, PartitionId);
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Groups {
-    pub(super) by: Replicas<Key>,
+    pub(super) by: Replicas<PartitionKey>,
     leases: Leases,
     ticked_ms: u64,
     room_ms: u64,
     /// The ceiling that the owner was asked to sync.
     asked_ceiling: Timestamp,
     /// Those whose flush is under way.
-    flushing: Vec<Key>,
+    flushing: Vec<PartitionKey>,
 }
 
 impl Groups {
-    pub(super) fn new(identity: Identity, now: Time, ceiling: Timestamp) -> Groups {
+    pub(super) fn new(identity: Identity, now: ClockReading, ceiling: Timestamp) -> Groups {
         let me = member(identity);
         Groups {
             by: Replicas::default(),
@@ -134,8 +136,8 @@ impl Groups {
 }
 
 /// A member of a group as a map names it: an instance that it does not know is of no incarnation.
-pub(super) fn view_of(map: &ClusterMap, config: &KeyspaceConfig, group: Group<'_>) -> View {
-    View::of(group, map.epoch(), config.min_in_sync, |instance| {
+pub(super) fn view_of(map: &ClusterMap, config: &KeyspaceConfig, group: Group<'_>) -> GroupView {
+    GroupView::of(group, map.epoch(), config.min_in_sync, |instance| {
         map.instance(instance).map_or(Incarnation(0), |found| found.incarnation)
     })
 }
@@ -160,7 +162,7 @@ fn micros(elapsed_ms: u64) -> u64 {
 
 impl<D: Disk> Instance<D> {
     /// What the owner has found on its disk as the ceiling that was synced last: to be told before anything else.
-    pub fn begin_above(&mut self, now: Time, ceiling: Timestamp) {
+    pub fn begin_above(&mut self, now: ClockReading, ceiling: Timestamp) {
         self.groups =
             Groups { by: std::mem::take(&mut self.groups.by), ..Groups::new(self.identity, now, ceiling) };
         self.groups.set_map(self.history.map().epoch());
@@ -168,7 +170,7 @@ impl<D: Disk> Instance<D> {
         self.clock.begin_above(ceiling);
     }
 
-    /// The ceiling that [`Effects::sync_ceiling`] asked for is on disk.
+    /// The ceiling that [`InstanceEffects::sync_ceiling`] asked for is on disk.
     pub fn ceiling_synced(&mut self, ceiling: Timestamp) {
         self.groups.leases.synced(ceiling);
     }
@@ -179,7 +181,7 @@ impl<D: Disk> Instance<D> {
         self.groups.by.set_copy_rate(bytes_per_s);
     }
 
-    /// How many bytes of the logs of shared partitions are read in a second in search of rot; 0: none. At first
+    /// How many bytes of the logs of shared partitions are read in a second in search of corruption; 0: none. At first
     /// [`crate::replica::limits::SCRUB_BYTES_PER_S`].
     pub fn set_scrub(&mut self, bytes_per_s: u64) {
         self.groups.by.set_scrub(bytes_per_s);
@@ -188,13 +190,13 @@ impl<D: Disk> Instance<D> {
     /// The control group wants a follower of a partition in sync, for a move.
     pub fn admission_wanted(
         &mut self,
-        now: Time,
+        now: ClockReading,
         (keyspace, partition): (KeyspaceId, PartitionId),
         follower: Member,
-        effects: &mut dyn Effects,
+        effects: &mut dyn InstanceEffects,
     ) {
         self.clock.advance(now);
-        self.tell((keyspace, partition), Told::Asked(follower), effects);
+        self.tell((keyspace, partition), ReplicaEvent::Asked(follower), effects);
     }
 
     /// What is told to the control group about the logs that are here, after a start.
@@ -252,7 +254,12 @@ impl<D: Disk> Instance<D> {
     }
 
     /// Something that another instance says. `false`: it is not meant for this process, or is about nothing here.
-    pub(super) fn peer(&mut self, envelope: &Envelope, peer: &Peer<'_>, effects: &mut dyn Effects) -> bool {
+    pub(super) fn peer(
+        &mut self,
+        envelope: &Envelope,
+        peer: &PeerMessage<'_>,
+        effects: &mut dyn InstanceEffects,
+    ) -> bool {
         let me = member(self.identity);
         if let Call::Transaction(bytes) = peer.call {
             // Late ones do no harm, not even those to an earlier start of this process.
@@ -280,25 +287,25 @@ impl<D: Disk> Instance<D> {
             return true;
         }
         let key = (envelope.keyspace, envelope.partition);
-        let told = Told::Peer { from: peer.from, epoch: envelope.partition_epoch, call: &peer.call };
+        let told = ReplicaEvent::Peer { from: peer.from, epoch: envelope.partition_epoch, call: &peer.call };
         self.tell(key, told, effects);
         true
     }
 
     /// Takes up a request for a partition that is held together with others.
-    pub(super) fn request_shared(&mut self, request: Request<'_>, effects: &mut dyn Effects) {
+    pub(super) fn request_shared(&mut self, request: RecordRequest<'_>, effects: &mut dyn InstanceEffects) {
         let key = (request.envelope.keyspace, request.envelope.partition);
-        self.tell(key, Told::Request(request), effects);
+        self.tell(key, ReplicaEvent::Request(request), effects);
     }
 
     /// Runs a unit over the records of a partition that is held together with others.
     pub(super) fn run_shared<P: Program>(
         &mut self,
-        key: Key,
+        key: PartitionKey,
         to: Token,
         (program, reply): (&mut P, &mut Vec<u8>),
-        effects: &mut dyn Effects,
-    ) -> Result<Ran, Failure<'static>> {
+        effects: &mut dyn InstanceEffects,
+    ) -> Result<ProgramResult, Failure<'static>> {
         let Instance { identity, engine, groups, history, connections, counters, transit, clock, .. } = self;
         let Groups { by, leases, .. } = groups;
         let mut relay = relay(history, connections, counters, transit, effects);
@@ -309,7 +316,12 @@ impl<D: Disk> Instance<D> {
     }
 
     /// Hands something to one partition.
-    pub(super) fn tell(&mut self, key: Key, told: Told<'_>, effects: &mut dyn Effects) {
+    pub(super) fn tell(
+        &mut self,
+        key: PartitionKey,
+        told: ReplicaEvent<'_>,
+        effects: &mut dyn InstanceEffects,
+    ) {
         self.with_groups(effects, |by, context, relay| {
             if let Err(error) = by.step(key, context, told, relay) {
                 relay.counters.trouble(&error);
@@ -319,8 +331,8 @@ impl<D: Disk> Instance<D> {
 
     fn with_groups<T>(
         &mut self,
-        effects: &mut dyn Effects,
-        act: impl FnOnce(&mut Replicas<Key>, &mut Context<'_, D>, &mut Relay<'_>) -> T,
+        effects: &mut dyn InstanceEffects,
+        act: impl FnOnce(&mut Replicas<PartitionKey>, &mut Context<'_, D>, &mut Relay<'_>) -> T,
     ) -> T {
         let Instance { identity, engine, groups, history, connections, counters, transit, clock, .. } = self;
         let Groups { by, leases, .. } = groups;
@@ -331,21 +343,21 @@ impl<D: Disk> Instance<D> {
     }
 
     /// Answers all that waits at partitions held together with others.
-    pub(super) fn release_shared(&mut self, failure: &Failure<'static>, effects: &mut dyn Effects) {
-        let held: Vec<Key> = self.groups.by.iter().map(|(key, _)| key).collect();
+    pub(super) fn release_shared(&mut self, failure: &Failure<'static>, effects: &mut dyn InstanceEffects) {
+        let held: Vec<PartitionKey> = self.groups.by.iter().map(|(key, _)| key).collect();
         for key in held {
-            self.tell(key, Told::Gone(failure.clone()), effects);
+            self.tell(key, ReplicaEvent::Gone(failure.clone()), effects);
         }
     }
 
     pub(super) fn disconnected_shared(&mut self, connection: u64) {
         for key in self.groups.by.with_waits() {
-            self.tell(key, Told::Disconnected { connection }, &mut super::Nobody);
+            self.tell(key, ReplicaEvent::Disconnected { connection }, &mut super::DiscardAnswers);
         }
     }
 
     /// Has a flush begun of what groups have appended.
-    pub(super) fn flush_ahead_shared(&mut self, effects: &mut dyn Effects) {
+    pub(super) fn flush_ahead_shared(&mut self, effects: &mut dyn InstanceEffects) {
         if self.groups.by.has_unflushed() {
             self.flush_shared(effects);
         }
@@ -353,7 +365,7 @@ impl<D: Disk> Instance<D> {
 
     /// The end of a batch, for groups: one flush, leases and ceiling every few milliseconds, then what is to be sent.
     /// `true`: some were touched.
-    pub(super) fn end_of_batch_shared(&mut self, effects: &mut dyn Effects) -> bool {
+    pub(super) fn end_of_batch_shared(&mut self, effects: &mut dyn InstanceEffects) -> bool {
         self.clock.set_shared(!self.groups.is_empty());
         if self.groups.is_empty() {
             return false;
@@ -371,7 +383,7 @@ impl<D: Disk> Instance<D> {
 
     /// Tells those whose flush has ended, and begins the next for all that want one. It goes on while others are served: what they
     /// append meanwhile is of the next, and goes out to other members at once, so that all flush at the same time.
-    fn flush_shared(&mut self, effects: &mut dyn Effects) {
+    fn flush_shared(&mut self, effects: &mut dyn InstanceEffects) {
         for _ in 0..FLUSH_ROUNDS_MAX {
             if !self.groups.awaits_flush() || !self.end_flush(effects) || !self.groups.by.has_unflushed() {
                 return;
@@ -388,42 +400,43 @@ impl<D: Disk> Instance<D> {
                 Ok(false) => {}
                 Err(error) => {
                     self.counters.trouble(&error);
-                    self.tell_flushed(&Told::FlushFailed, effects);
+                    self.tell_flushed(&ReplicaEvent::FlushFailed, effects);
                 }
             }
         }
     }
 
     /// Waits for the flush that is under way, and tells whom it concerns.
-    pub(super) fn wait_flush_shared(&mut self, effects: &mut dyn Effects) {
+    pub(super) fn wait_flush_shared(&mut self, effects: &mut dyn InstanceEffects) {
         if !self.groups.flushing.is_empty() {
-            let told = if self.engine.flush().is_ok() { Told::Flushed } else { Told::FlushFailed };
+            let told =
+                if self.engine.flush().is_ok() { ReplicaEvent::Flushed } else { ReplicaEvent::FlushFailed };
             self.tell_flushed(&told, effects);
         }
     }
 
     /// Whether no flush is under way any more.
-    fn end_flush(&mut self, effects: &mut dyn Effects) -> bool {
+    fn end_flush(&mut self, effects: &mut dyn InstanceEffects) -> bool {
         match self.engine.flush_done() {
             Ok(false) => return false,
-            Ok(true) => self.tell_flushed(&Told::Flushed, effects),
+            Ok(true) => self.tell_flushed(&ReplicaEvent::Flushed, effects),
             Err(error) => {
                 if !self.groups.flushing.is_empty() {
                     self.counters.trouble(&error);
                 }
-                self.tell_flushed(&Told::FlushFailed, effects);
+                self.tell_flushed(&ReplicaEvent::FlushFailed, effects);
             }
         }
         true
     }
 
-    fn tell_flushed(&mut self, told: &Told<'_>, effects: &mut dyn Effects) {
+    fn tell_flushed(&mut self, told: &ReplicaEvent<'_>, effects: &mut dyn InstanceEffects) {
         for key in std::mem::take(&mut self.groups.flushing) {
             self.tell(key, told.clone(), effects);
         }
     }
 
-    fn look_after_leases(&mut self, effects: &mut dyn Effects) {
+    fn look_after_leases(&mut self, effects: &mut dyn InstanceEffects) {
         let elapsed_ms = self.clock.elapsed_ms();
         let Instance { identity, engine, groups, clock, .. } = self;
         if elapsed_ms < groups.ticked_ms + TICK_MS {
@@ -452,14 +465,14 @@ impl<D: Disk> Instance<D> {
         id: PartitionId,
         found: &Keyspace,
         group: Group<'_>,
-    ) -> Result<(), OpenError> {
+    ) -> Result<(), InstanceOpenError> {
         let me = member(self.identity);
         let options = options_of(found, id, group.epoch);
         let name = engine_id(keyspace, found.splits(), id);
         let mut replica = Replica::open(&mut self.engine, me, name, options)
-            .map_err(|error| OpenError::of_partition(keyspace, id, error))?;
-        if let Some(bequest) = self.splits.bequest(keyspace, id) {
-            replica.inherit(bequest, group.epoch);
+            .map_err(|error| InstanceOpenError::of_partition(keyspace, id, error))?;
+        if let Some(inherited) = self.splits.inherited_state(keyspace, id) {
+            replica.inherit(inherited, group.epoch);
         }
         replica.set_slice(crate::Slice::of(keyspace, found, id));
         replica.await_holds(self.holding.ends_ms);
@@ -471,46 +484,57 @@ impl<D: Disk> Instance<D> {
     /// A partition of a group of one gets company.
     pub(super) fn share(
         &mut self,
-        (keyspace, id): Key,
+        (keyspace, id): PartitionKey,
         (partition, epoch): (Partition, PartitionEpoch),
         found: &Keyspace,
     ) {
         let me = member(self.identity);
         let options = options_of(found, id, epoch);
-        let alone = View { epoch, map_epoch: self.groups.leases.map_epoch(), primary: me, ..View::default() };
+        let alone = GroupView {
+            epoch,
+            map_epoch: self.groups.leases.map_epoch(),
+            primary: me,
+            ..GroupView::default()
+        };
         let name = engine_id(keyspace, found.splits(), id);
         let replica = Replica::adopt(partition, alone, name, options);
         self.groups.insert(keyspace, id, replica);
     }
 }
 
-fn send_peer(effects: &mut dyn Effects, envelope: &Envelope, from: Member, to: Member, call: &Call<'_>) {
-    effects.send(to, envelope, &Message::Peer(Peer { from, to, call: call.clone() }));
+fn send_peer(
+    effects: &mut dyn InstanceEffects,
+    envelope: &Envelope,
+    from: Member,
+    to: Member,
+    call: &Call<'_>,
+) {
+    effects.send(to, envelope, &Message::Peer(PeerMessage { from, to, call: call.clone() }));
 }
 
-impl EffectsOf<Key> for Relay<'_> {
-    fn of(&mut self, (keyspace, partition): Key, epoch: PartitionEpoch) {
-        self.place = Place { keyspace, partition, epoch, held_us: 0 };
+impl EffectsOf<PartitionKey> for Relay<'_> {
+    fn of(&mut self, (keyspace, partition): PartitionKey, epoch: PartitionEpoch) {
+        self.place = AnswerOrigin { keyspace, partition, epoch, held_us: 0 };
     }
 }
 
-impl crate::replica::Effects for Relay<'_> {
+impl crate::replica::ReplicaEffects for Relay<'_> {
     fn send(&mut self, to: Member, epoch: PartitionEpoch, call: &Call<'_>) {
-        let Place { keyspace, partition, .. } = self.place;
+        let AnswerOrigin { keyspace, partition, .. } = self.place;
         let envelope = Envelope { keyspace, partition, partition_epoch: epoch, ..Envelope::default() };
         send_peer(self.out, &envelope, self.me, to, call);
     }
 
-    fn ask(&mut self, epoch: PartitionEpoch, change: Change) {
-        self.out.ask_control(Place { epoch, ..self.place }, change);
+    fn ask(&mut self, epoch: PartitionEpoch, change: GroupChange) {
+        self.out.ask_control(AnswerOrigin { epoch, ..self.place }, change);
     }
 
     fn differs(&mut self, who: Member, slice: Slice) {
-        let Place { keyspace, partition, .. } = self.place;
+        let AnswerOrigin { keyspace, partition, .. } = self.place;
         let Slice { as_of, from, through, .. } = slice;
         self.counters.trouble_text(format!(
             "keyspace {keyspace}, partition {partition}: instance {} holds other records than the others (hash fragments \
-             {from} to {through} as of entry {} of epoch {}); it takes them anew",
+             {from} to {through} as of entry {} of epoch {}); it takes them again",
             who.instance, as_of.index, as_of.epoch
         ));
     }

@@ -5,27 +5,27 @@ use std::fmt;
 
 use zerohop_engine::EngineError;
 use zerohop_engine::disk::Disk;
-use zerohop_placement::{Change, ClusterMap, GroupState, Keyspace, KeyspaceConfig, MapDelta, MapError};
+use zerohop_placement::{ClusterMap, GroupState, Keyspace, KeyspaceConfig, MapChange, MapDelta, MapError};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
-use super::clock::Time;
+use super::clock::ClockReading;
 use super::groups::{is_shared, view_of};
-use super::open::{OpenError, durability, newest_keyspace, open_partition};
+use super::open::{InstanceOpenError, durability, newest_keyspace, open_partition};
 use super::splits::engine_id;
-use super::table::Found;
-use super::{Effects, Instance, relay};
+use super::table::PartitionLookup;
+use super::{Instance, InstanceEffects, relay};
 use crate::limits::FOLLOW_AGAIN_MS;
-use crate::replica::Told;
+use crate::replica::ReplicaEvent;
 
 /// Keyspaces that could not be followed to the map, and when they are tried again, on the clock that is never set.
 #[derive(Debug, Default)]
-pub(super) struct Unfollowed {
+pub(super) struct MapBacklog {
     keyspaces: BTreeSet<KeyspaceId>,
     again_ms: u64,
 }
 
-impl Unfollowed {
+impl MapBacklog {
     pub(super) fn next_wake_ms(&self, elapsed_ms: u64) -> u64 {
         if self.keyspaces.is_empty() { u64::MAX } else { self.again_ms.max(elapsed_ms + 1) }
     }
@@ -37,7 +37,7 @@ pub enum MapChangeError {
     /// The change does not follow the map that it has: nothing was done; send the whole map.
     Map(MapError),
     /// The map was changed, but a partition could not be opened, altered or removed; it is not served.
-    Partition(OpenError),
+    Partition(InstanceOpenError),
 }
 
 impl fmt::Display for MapChangeError {
@@ -53,7 +53,7 @@ impl std::error::Error for MapChangeError {}
 
 impl From<EngineError> for MapChangeError {
     fn from(error: EngineError) -> MapChangeError {
-        MapChangeError::Partition(OpenError::Engine(error))
+        MapChangeError::Partition(InstanceOpenError::Engine(error))
     }
 }
 
@@ -65,9 +65,9 @@ impl<D: Disk> Instance<D> {
     /// See [`MapChangeError`].
     pub fn apply_map(
         &mut self,
-        now: Time,
+        now: ClockReading,
         delta: &MapDelta,
-        effects: &mut dyn Effects,
+        effects: &mut dyn InstanceEffects,
     ) -> Result<(), MapChangeError> {
         self.clock.advance(now);
         // What is held back is answered under the map that it came under.
@@ -109,7 +109,7 @@ impl<D: Disk> Instance<D> {
         self.unfollowed.keyspaces.insert(keyspace);
         self.unfollowed.again_ms = self.clock.elapsed_ms() + FOLLOW_AGAIN_MS;
         match error {
-            MapChangeError::Partition(OpenError::Engine(
+            MapChangeError::Partition(InstanceOpenError::Engine(
                 error @ (EngineError::DiskFull { .. } | EngineError::Scarce { .. }),
             )) => {
                 self.counters.trouble(&error);
@@ -120,7 +120,7 @@ impl<D: Disk> Instance<D> {
     }
 
     /// Tries again what could not be followed; at the end of each batch.
-    pub(super) fn follow_again(&mut self, effects: &mut dyn Effects) {
+    pub(super) fn follow_again(&mut self, effects: &mut dyn InstanceEffects) {
         if self.unfollowed.keyspaces.is_empty() || self.clock.elapsed_ms() < self.unfollowed.again_ms {
             return;
         }
@@ -147,7 +147,11 @@ impl<D: Disk> Instance<D> {
     }
 
     /// Brings what is held of one keyspace in line with the map.
-    fn follow(&mut self, keyspace: KeyspaceId, effects: &mut dyn Effects) -> Result<(), MapChangeError> {
+    fn follow(
+        &mut self,
+        keyspace: KeyspaceId,
+        effects: &mut dyn InstanceEffects,
+    ) -> Result<(), MapChangeError> {
         let map = self.map().clone();
         let Some(found) = map.keyspace(keyspace) else { return self.give_up(keyspace, effects) };
         let config = found.config();
@@ -164,23 +168,24 @@ impl<D: Disk> Instance<D> {
         &mut self,
         (keyspace, id): (KeyspaceId, PartitionId),
         found: &Keyspace,
-        effects: &mut dyn Effects,
+        effects: &mut dyn InstanceEffects,
     ) -> Result<(), MapChangeError> {
         let Some(group) = found.group(id).filter(|_| !self.splits.awaits(keyspace, id)) else {
             return Ok(());
         };
         let is_ours = group.primary == self.identity.instance;
         let is_member = group.members().any(|member| member == self.identity.instance);
-        let was_shared = self.groups.holds(keyspace, id) || self.splits.bequest(keyspace, id).is_some();
+        let was_shared =
+            self.groups.holds(keyspace, id) || self.splits.inherited_state(keyspace, id).is_some();
         if was_shared || is_member && is_shared(self.map(), self.identity, group) {
             return self.follow_shared((keyspace, id), found, (group, is_member), effects);
         }
         match self.table.find(keyspace, id) {
-            Found::Here(slot, _) if is_ours => {
+            PartitionLookup::Here(slot, _) if is_ours => {
                 self.table.set_epoch(slot, group.epoch);
                 Ok(())
             }
-            Found::Here(..) => self.drop_partition(keyspace, id, effects),
+            PartitionLookup::Here(..) => self.drop_partition(keyspace, id, effects),
             _ if is_ours => self.take_up(keyspace, id, found, group),
             _ => Ok(()),
         }
@@ -192,10 +197,10 @@ impl<D: Disk> Instance<D> {
         (keyspace, id): (KeyspaceId, PartitionId),
         found: &Keyspace,
         (group, is_member): (zerohop_placement::Group<'_>, bool),
-        effects: &mut dyn Effects,
+        effects: &mut dyn InstanceEffects,
     ) -> Result<(), MapChangeError> {
         let map = self.map().clone();
-        if let Found::Here(slot, epoch) = self.table.find(keyspace, id)
+        if let PartitionLookup::Here(slot, epoch) = self.table.find(keyspace, id)
             && let Some((_, partition)) = self.table.remove(slot)
         {
             self.share((keyspace, id), (partition, epoch), found);
@@ -212,7 +217,10 @@ impl<D: Disk> Instance<D> {
     }
 
     /// Opens, at a start, what the map gives to this instance and others. It is in no group before one names this start.
-    pub(super) fn open_all_shared(&mut self, all: &[(KeyspaceId, PartitionId)]) -> Result<(), OpenError> {
+    pub(super) fn open_all_shared(
+        &mut self,
+        all: &[(KeyspaceId, PartitionId)],
+    ) -> Result<(), InstanceOpenError> {
         let map = self.map().clone();
         self.groups.set_map(map.epoch());
         self.groups.set_nodes(&map);
@@ -220,7 +228,7 @@ impl<D: Disk> Instance<D> {
             let Some(found) = map.keyspace(keyspace) else { continue };
             let Some(group) = found.group(id) else { continue };
             self.open_shared(keyspace, id, found, group)?;
-            self.tell_group((keyspace, id), (&map, found.config(), group), &mut super::Nobody);
+            self.tell_group((keyspace, id), (&map, found.config(), group), &mut super::DiscardAnswers);
         }
         Ok(())
     }
@@ -230,13 +238,13 @@ impl<D: Disk> Instance<D> {
         &mut self,
         key: (KeyspaceId, PartitionId),
         (map, config, group): (&ClusterMap, &KeyspaceConfig, zerohop_placement::Group<'_>),
-        effects: &mut dyn Effects,
+        effects: &mut dyn InstanceEffects,
     ) {
         let view = view_of(map, config, group);
         let target = view.followers.first().copied();
-        self.tell(key, Told::Group(view), effects);
+        self.tell(key, ReplicaEvent::Group(view), effects);
         if let Some(target) = target.filter(|_| group.state == GroupState::Admitting) {
-            self.tell(key, Told::Asked(target), effects);
+            self.tell(key, ReplicaEvent::Asked(target), effects);
         }
     }
 
@@ -258,7 +266,7 @@ impl<D: Disk> Instance<D> {
         &mut self,
         keyspace: KeyspaceId,
         config: &KeyspaceConfig,
-        effects: &mut dyn Effects,
+        effects: &mut dyn InstanceEffects,
     ) -> Result<(), MapChangeError> {
         let Instance { engine, table, history, connections, counters, transit, .. } = self;
         let mut relay = relay(history, connections, counters, transit, effects);
@@ -269,14 +277,18 @@ impl<D: Disk> Instance<D> {
     }
 
     /// The keyspace is gone, and all that is in it.
-    fn give_up(&mut self, keyspace: KeyspaceId, effects: &mut dyn Effects) -> Result<(), MapChangeError> {
+    fn give_up(
+        &mut self,
+        keyspace: KeyspaceId,
+        effects: &mut dyn InstanceEffects,
+    ) -> Result<(), MapChangeError> {
         let mut result = Ok(());
         for slot in self.table.of(keyspace) {
             let id = self.table.place(slot).partition;
             result = result.and(self.drop_partition(keyspace, id, effects));
         }
         for id in self.groups.of(keyspace) {
-            self.tell((keyspace, id), Told::Gone(Failure::UnknownKeyspace { keyspace }), effects);
+            self.tell((keyspace, id), ReplicaEvent::Gone(Failure::UnknownKeyspace { keyspace }), effects);
             result = result.and(self.drop_shared(keyspace, id));
         }
         result.and(self.forget_splits(keyspace).map_err(MapChangeError::from))
@@ -287,9 +299,9 @@ impl<D: Disk> Instance<D> {
         &mut self,
         keyspace: KeyspaceId,
         id: PartitionId,
-        effects: &mut dyn Effects,
+        effects: &mut dyn InstanceEffects,
     ) -> Result<(), MapChangeError> {
-        let Found::Here(slot, _) = self.table.find(keyspace, id) else { return Ok(()) };
+        let PartitionLookup::Here(slot, _) = self.table.find(keyspace, id) else { return Ok(()) };
         let failure = match self.map().keyspace(keyspace) {
             None => Failure::UnknownKeyspace { keyspace },
             Some(_) => Failure::Unavailable { retry_after_ms: crate::limits::UNAVAILABLE_RETRY_MS },
@@ -303,20 +315,23 @@ impl<D: Disk> Instance<D> {
 
 /// Whether nodes may be down, or up again, that were not.
 fn tells_of_nodes(delta: &MapDelta) -> bool {
-    let of_node = |change: &Change| matches!(change, Change::PutNode(_) | Change::RemoveNode(_));
+    let of_node = |change: &MapChange| matches!(change, MapChange::PutNode(_) | MapChange::RemoveNode(_));
     delta.is_whole() || delta.changes.iter().any(of_node)
 }
 
 /// The keyspaces that a change tells of, each once.
 fn touched(delta: &MapDelta) -> Vec<KeyspaceId> {
-    let of = |change: &Change| match change {
-        Change::CreateKeyspace { id, .. }
-        | Change::AlterKeyspace { id, .. }
-        | Change::DropKeyspace(id)
-        | Change::CloseKeyspace(id)
-        | Change::SplitKeyspace(id) => Some(*id),
-        Change::SetGroup { keyspace, .. } | Change::HasSplit { keyspace, .. } => Some(*keyspace),
-        Change::PutNode(_) | Change::RemoveNode(_) | Change::PutToken(_) | Change::RemoveToken(_) => None,
+    let of = |change: &MapChange| match change {
+        MapChange::CreateKeyspace { id, .. }
+        | MapChange::AlterKeyspace { id, .. }
+        | MapChange::DropKeyspace(id)
+        | MapChange::CloseKeyspace(id)
+        | MapChange::SplitKeyspace(id) => Some(*id),
+        MapChange::SetGroup { keyspace, .. } | MapChange::HasSplit { keyspace, .. } => Some(*keyspace),
+        MapChange::PutNode(_)
+        | MapChange::RemoveNode(_)
+        | MapChange::PutToken(_)
+        | MapChange::RemoveToken(_) => None,
     };
     let mut ids: Vec<KeyspaceId> = delta.changes.iter().filter_map(of).collect();
     ids.sort_unstable();

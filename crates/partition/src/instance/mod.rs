@@ -10,18 +10,18 @@
 //! ```
 //!
 //! A pure state machine like the partitions below it: the owner tells it what came and when it is, and carries out its
-//! [`Effects`] at once. `node` puts it on a reactor, `sim` on a simulated network. One thread owns it (ARCHITECTURE.md,
+//! [`InstanceEffects`] at once. `node` puts it on a reactor, `sim` on a simulated network. One thread owns it (ARCHITECTURE.md,
 //! "Rules that carry the structure"); nothing in it is shared.
 
 mod batch;
 mod clock;
-mod closing;
 mod connections;
+mod effects_adapter;
 mod groups;
-mod holds;
+mod keyspace_drop;
 mod mapping;
 mod open;
-mod relay;
+mod read_locks;
 mod requests;
 mod splits;
 mod stats;
@@ -45,17 +45,17 @@ use zerohop_wire::{Envelope, Failure, Message};
 use crate::event::Token;
 use crate::limits::UNAVAILABLE_RETRY_MS;
 
-pub use clock::Time;
+pub use clock::ClockReading;
 pub use mapping::MapChangeError;
-pub use open::{OpenError, Opened, Options};
-pub use stats::Stats;
+pub use open::{InstanceOpenError, InstanceOptions, OpenReport};
+pub use stats::InstanceStats;
 
 use clock::InstanceClock;
 use connections::Connections;
+use effects_adapter::Relay;
 use groups::Groups;
-use relay::Relay;
 use splits::Splits;
-use stats::Counters;
+use stats::RequestCounters;
 use table::Table;
 use transactions::Transit;
 
@@ -72,7 +72,7 @@ pub struct Identity {
 
 /// What an answer says about where it comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct AnswerOrigin {
     /// The keyspace that the request named.
     pub keyspace: KeyspaceId,
     /// The partition that the request named.
@@ -84,11 +84,11 @@ pub struct Place {
 }
 
 /// What an instance asks of its owner, to be done at once and in order.
-pub trait Effects {
+pub trait InstanceEffects {
     /// Sends an answer.
-    fn answer(&mut self, to: Token, place: Place, message: &Message<'_>);
+    fn answer(&mut self, to: Token, place: AnswerOrigin, message: &Message<'_>);
 
-    /// Sends the reply of a unit that was answered [`crate::Ran::Later`].
+    /// Sends the reply of a unit that was answered [`crate::ProgramResult::Later`].
     fn reply(&mut self, to: Token, bytes: &[u8]);
 
     /// Lets a request go without an answer: its asker has it already.
@@ -100,7 +100,7 @@ pub trait Effects {
 
     /// Asks the control group for a change of the group at this place, if its epoch is still this one. Repeated until the
     /// map has another.
-    fn ask_control(&mut self, _place: Place, _change: crate::replica::Change) {}
+    fn ask_control(&mut self, _place: AnswerOrigin, _change: crate::replica::GroupChange) {}
 
     /// Fetches the map: another instance has a newer one.
     fn fetch_map(&mut self) {}
@@ -121,18 +121,18 @@ pub struct Instance<D: Disk> {
     table: Table,
     groups: Groups,
     splits: Splits,
-    unfollowed: mapping::Unfollowed,
-    closing: closing::Closing,
+    unfollowed: mapping::MapBacklog,
+    closing: keyspace_drop::DroppingKeyspaces,
     history: MapHistory,
     /// The newest keyspace of any map that it has known: one of an id above is still to come, one below that the map
     /// does not have is gone.
     newest_keyspace: KeyspaceId,
     connections: Connections,
     clock: InstanceClock,
-    counters: Counters,
+    counters: RequestCounters,
     transit: Transit,
     upkeep: Upkeep,
-    holding: holds::Holding,
+    holding: read_locks::ReadLocks,
 }
 
 /// When the engine's upkeep is due.
@@ -156,11 +156,11 @@ impl<D: Disk> Instance<D> {
         let now = self.clock.now();
         for slot in self.table.with_waits() {
             let Instance { engine, table, history, connections, counters, transit, .. } = self;
-            let mut nobody = Nobody;
+            let mut nobody = DiscardAnswers;
             table.step(
                 slot,
                 (engine, now),
-                crate::Event::Disconnected { connection },
+                crate::PartitionEvent::Disconnected { connection },
                 &mut relay(history, connections, counters, transit, &mut nobody),
             );
         }
@@ -168,7 +168,7 @@ impl<D: Disk> Instance<D> {
 
     /// Answers all that waits for something to happen: nothing more will. Requests that come later are answered the
     /// same.
-    pub fn stop(&mut self, now: Time, effects: &mut dyn Effects) {
+    pub fn stop(&mut self, now: ClockReading, effects: &mut dyn InstanceEffects) {
         self.end_of_batch(now, effects);
         self.wait_flush_shared(effects);
         let failure = Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS };
@@ -235,19 +235,19 @@ impl<D: Disk> fmt::Debug for Instance<D> {
 fn relay<'r>(
     history: &'r MapHistory,
     connections: &'r mut Connections,
-    counters: &'r mut Counters,
+    counters: &'r mut RequestCounters,
     transit: &'r mut Transit,
-    out: &'r mut dyn Effects,
+    out: &'r mut dyn InstanceEffects,
 ) -> Relay<'r> {
-    let (place, me) = (Place::default(), Member::default());
+    let (place, me) = (AnswerOrigin::default(), Member::default());
     Relay { history, connections, counters, transit, out, place, me, wants_flush: false }
 }
 
 /// For events that bring no answers.
-struct Nobody;
+struct DiscardAnswers;
 
-impl Effects for Nobody {
-    fn answer(&mut self, _to: Token, _place: Place, _message: &Message<'_>) {}
+impl InstanceEffects for DiscardAnswers {
+    fn answer(&mut self, _to: Token, _place: AnswerOrigin, _message: &Message<'_>) {}
 
     fn reply(&mut self, _to: Token, _bytes: &[u8]) {}
 

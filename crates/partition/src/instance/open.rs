@@ -7,22 +7,22 @@ use zerohop_engine::{Engine, EngineError, EngineOptions, RecoveryReport};
 use zerohop_placement::{ClusterMap, Group, Keyspace, KeyspaceConfig, MapHistory};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, Timestamp};
 
-use super::clock::{InstanceClock, Time};
-use super::closing::Closing;
+use super::clock::{ClockReading, InstanceClock};
 use super::connections::Connections;
 use super::groups::{Groups, is_shared};
-use super::holds::Holding;
+use super::keyspace_drop::DroppingKeyspaces;
+use super::read_locks::ReadLocks;
 use super::splits::{Splits, engine_id, named, split_stored};
-use super::stats::Counters;
+use super::stats::RequestCounters;
 use super::table::Table;
 use super::{Identity, Instance, Upkeep};
+use crate::hash_range::Slice;
 use crate::partition::Partition;
 use crate::partition::open as partition;
-use crate::slice::Slice;
 
 /// Options of an instance.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct InstanceOptions {
     /// Who it is.
     pub identity: Identity,
     /// Of its engine. Checkpoints never begin alone here, whatever this says.
@@ -31,7 +31,7 @@ pub struct Options {
 
 /// What opening found.
 #[derive(Clone, Debug, Default)]
-pub struct Opened {
+pub struct OpenReport {
     /// By the engine.
     pub engine: RecoveryReport,
     /// Partitions held.
@@ -46,7 +46,7 @@ pub struct Opened {
 
 /// Why an instance cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OpenError {
+pub enum InstanceOpenError {
     /// The engine says why.
     Engine(EngineError),
     /// A partition says why.
@@ -56,39 +56,39 @@ pub enum OpenError {
         /// Its number.
         partition: PartitionId,
         /// The reason.
-        error: partition::OpenError,
+        error: partition::PartitionOpenError,
     },
 }
 
-impl fmt::Display for OpenError {
+impl fmt::Display for InstanceOpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OpenError::Engine(error) => error.fmt(f),
-            OpenError::Partition { keyspace, partition, error } => {
+            InstanceOpenError::Engine(error) => error.fmt(f),
+            InstanceOpenError::Partition { keyspace, partition, error } => {
                 write!(f, "partition {partition} of keyspace {keyspace}: {error}")
             }
         }
     }
 }
 
-impl std::error::Error for OpenError {}
+impl std::error::Error for InstanceOpenError {}
 
-impl OpenError {
+impl InstanceOpenError {
     pub(super) fn of_partition(
         keyspace: KeyspaceId,
         partition: PartitionId,
-        error: partition::OpenError,
-    ) -> OpenError {
+        error: partition::PartitionOpenError,
+    ) -> InstanceOpenError {
         match error {
-            partition::OpenError::Engine(error) => OpenError::Engine(error),
-            error => OpenError::Partition { keyspace, partition, error },
+            partition::PartitionOpenError::Engine(error) => InstanceOpenError::Engine(error),
+            error => InstanceOpenError::Partition { keyspace, partition, error },
         }
     }
 }
 
-impl From<EngineError> for OpenError {
-    fn from(error: EngineError) -> OpenError {
-        OpenError::Engine(error)
+impl From<EngineError> for InstanceOpenError {
+    fn from(error: EngineError) -> InstanceOpenError {
+        InstanceOpenError::Engine(error)
     }
 }
 
@@ -98,22 +98,22 @@ impl<D: Disk> Instance<D> {
     /// go. An empty map says nothing about what is here.
     ///
     /// # Errors
-    /// See [`OpenError`].
+    /// See [`InstanceOpenError`].
     pub fn open(
         disk: D,
-        options: Options,
+        options: InstanceOptions,
         history: MapHistory,
-        now: Time,
-    ) -> Result<(Instance<D>, Opened), OpenError> {
+        now: ClockReading,
+    ) -> Result<(Instance<D>, OpenReport), InstanceOpenError> {
         let identity = options.identity;
         let engine_options = EngineOptions { checkpoints_begin_alone: false, ..options.engine };
         let (mut engine, report) = Engine::open(disk, engine_options)?;
-        let mut opened = Opened { engine: report, ..Opened::default() };
+        let mut opened = OpenReport { engine: report, ..OpenReport::default() };
         let splits = split_stored(&mut engine, history.map(), identity.instance)?;
         opened.removed = remove_strangers(&mut engine, &history, identity.instance, &splits)?;
         let mut table = Table::default();
         // What the process before this one held: it has held nothing since.
-        let holding = Holding::begun_at(now.elapsed_ms);
+        let holding = ReadLocks::begun_at(now.elapsed_ms);
         let mut newest = Timestamp::ZERO;
         let mut shared = Vec::new();
         for (keyspace, id, group) in history.map().partitions_of(identity.instance) {
@@ -139,12 +139,12 @@ impl<D: Disk> Instance<D> {
             table,
             splits,
             unfollowed: Default::default(),
-            closing: Closing::of(history.map()),
+            closing: DroppingKeyspaces::of(history.map()),
             newest_keyspace: newest_keyspace(history.map()),
             history,
             connections: Connections::default(),
             clock: InstanceClock::new(now, newest),
-            counters: Counters::default(),
+            counters: RequestCounters::default(),
             transit: Default::default(),
             upkeep: Upkeep::default(),
             holding,
@@ -163,21 +163,25 @@ pub(super) fn open_partition<D: Disk>(
     id: PartitionId,
     found: &Keyspace,
     group: Group<'_>,
-) -> Result<(Partition, bool), OpenError> {
+) -> Result<(Partition, bool), InstanceOpenError> {
     let name = engine_id(keyspace, found.splits(), id);
     match Partition::open(engine, name, options_of(found, id, group.epoch)) {
         Ok((mut partition, restored)) => {
             partition.set_slice(Slice::of(keyspace, found, id));
             Ok((partition, restored.is_state_lost))
         }
-        Err(error) => Err(OpenError::of_partition(keyspace, id, error)),
+        Err(error) => Err(InstanceOpenError::of_partition(keyspace, id, error)),
     }
 }
 
 /// How a partition of a keyspace is opened.
-pub(super) fn options_of(found: &Keyspace, id: PartitionId, epoch: PartitionEpoch) -> partition::Options {
+pub(super) fn options_of(
+    found: &Keyspace,
+    id: PartitionId,
+    epoch: PartitionEpoch,
+) -> partition::MemberOptions {
     let config = found.config();
-    partition::Options {
+    partition::MemberOptions {
         durability: durability(config),
         // Partitions of one keyspace share no pattern of collisions; those that were one do, so that a cursor of a scan
         // leads on in each, and each member has the same.
@@ -218,7 +222,7 @@ fn remove_strangers<D: Disk>(
     history: &MapHistory,
     instance: InstanceId,
     splits: &Splits,
-) -> Result<usize, OpenError> {
+) -> Result<usize, InstanceOpenError> {
     if history.map().epoch() == MapEpoch(0) {
         return Ok(0);
     }

@@ -8,13 +8,13 @@ use zerohop_wire::ids::{KeyspaceId, PartitionId, SessionId, Timestamp};
 use zerohop_wire::messages::{ClusterId, Hello, HelloAck, Pong, SessionOpened};
 use zerohop_wire::{Envelope, Failure, Kind, Message, What};
 
-use super::clock::Time;
-use super::relay::Relay;
-use super::table::Found;
-use super::{Effects, Instance, Place, relay};
-use crate::event::{Request, Token};
+use super::clock::ClockReading;
+use super::effects_adapter::Relay;
+use super::table::PartitionLookup;
+use super::{AnswerOrigin, Instance, InstanceEffects, relay};
+use crate::atomic_batch::{Program, ProgramResult};
+use crate::event::{RecordRequest, Token};
 use crate::limits::{SESSION_IDLE_MS, UNAVAILABLE_RETRY_MS};
-use crate::unit::{Program, Ran};
 
 impl<D: Disk> Instance<D> {
     /// A client introduces itself. Version, features and the proof are the owner's to fill in.
@@ -25,7 +25,7 @@ impl<D: Disk> Instance<D> {
         &mut self,
         connection: u64,
         hello: &Hello<'_>,
-        now: Time,
+        now: ClockReading,
     ) -> Result<HelloAck, Failure<'static>> {
         self.clock.advance(now);
         let identity = self.identity;
@@ -47,11 +47,11 @@ impl<D: Disk> Instance<D> {
     #[inline]
     pub fn request(
         &mut self,
-        now: Time,
+        now: ClockReading,
         to: Token,
         envelope: &Envelope,
         message: &Message<'_>,
-        effects: &mut dyn Effects,
+        effects: &mut dyn InstanceEffects,
     ) {
         self.clock.advance(now);
         let envelope = &self.timely(envelope);
@@ -62,7 +62,7 @@ impl<D: Disk> Instance<D> {
         } = self;
         let Envelope { keyspace, partition, partition_epoch, .. } = *envelope;
         let mut relay = relay(history, connections, counters, transit, effects);
-        relay.place = Place { keyspace, partition, ..Place::default() };
+        relay.place = AnswerOrigin { keyspace, partition, ..AnswerOrigin::default() };
         if let Message::Peer(peer) = message {
             self.peer(envelope, peer, effects);
             return;
@@ -76,25 +76,29 @@ impl<D: Disk> Instance<D> {
         }
         match table.find(keyspace, partition) {
             // The asker has heard of a change that has not come here yet.
-            Found::Here(_, epoch) if partition_epoch > epoch => unavailable(&mut relay, to),
-            Found::Here(slot, _) => {
-                let request = Request { token: to, envelope: *envelope, message };
+            PartitionLookup::Here(_, epoch) if partition_epoch > epoch => unavailable(&mut relay, to),
+            PartitionLookup::Here(slot, _) => {
+                let request = RecordRequest { token: to, envelope: *envelope, message };
                 table.request(slot, (engine, clock.now()), request, &mut relay);
             }
             _ if self.groups.holds(keyspace, partition) => {
-                let request = Request { token: to, envelope: *envelope, message };
+                let request = RecordRequest { token: to, envelope: *envelope, message };
                 self.request_shared(request, effects);
             }
-            Found::NotHere | Found::NoKeyspace => match relay.history.map().keyspace(keyspace) {
-                Some(found) if self.splits.awaits(keyspace, partition) && is_of_now(found, envelope) => {
-                    unavailable(&mut relay, to);
+            PartitionLookup::NotHere | PartitionLookup::NoKeyspace => {
+                match relay.history.map().keyspace(keyspace) {
+                    Some(found) if self.splits.awaits(keyspace, partition) && is_of_now(found, envelope) => {
+                        unavailable(&mut relay, to);
+                    }
+                    Some(found) if partition.0 < found.config().partitions.get() => relay.wrong_owner(to),
+                    Some(_) => relay.fail(to, What::NoSuchPartition.into()),
+                    // Its client may know a newer map than this.
+                    None if partition_epoch.0 != 0 && keyspace > *newest_keyspace => {
+                        unavailable(&mut relay, to)
+                    }
+                    None => relay.fail(to, Failure::UnknownKeyspace { keyspace }),
                 }
-                Some(found) if partition.0 < found.config().partitions.get() => relay.wrong_owner(to),
-                Some(_) => relay.fail(to, What::NoSuchPartition.into()),
-                // Its client may know a newer map than this.
-                None if partition_epoch.0 != 0 && keyspace > *newest_keyspace => unavailable(&mut relay, to),
-                None => relay.fail(to, Failure::UnknownKeyspace { keyspace }),
-            },
+            }
         }
     }
 
@@ -107,33 +111,35 @@ impl<D: Disk> Instance<D> {
     #[inline]
     pub fn run<P: Program>(
         &mut self,
-        now: Time,
+        now: ClockReading,
         to: Token,
         (keyspace, partition): (KeyspaceId, PartitionId),
         (program, reply): (&mut P, &mut Vec<u8>),
-        effects: &mut dyn Effects,
-    ) -> Result<Ran, Failure<'static>> {
+        effects: &mut dyn InstanceEffects,
+    ) -> Result<ProgramResult, Failure<'static>> {
         self.clock.advance(now);
         self.counters.units += 1;
         let Instance { engine, table, history, connections, counters, transit, clock, .. } = self;
         let result = match table.find(keyspace, partition) {
             _ if self.closing.has(keyspace) => Err(Failure::UnknownKeyspace { keyspace }),
-            Found::Here(slot, _) => {
+            PartitionLookup::Here(slot, _) => {
                 let mut relay = relay(history, connections, counters, transit, effects);
                 table.run(slot, (engine, clock.now()), to, (program, reply), &mut relay)
             }
             _ if self.groups.holds(keyspace, partition) => {
                 self.run_shared((keyspace, partition), to, (program, reply), effects)
             }
-            Found::NotHere | Found::NoKeyspace => match history.map().keyspace(keyspace) {
-                Some(_) if self.splits.awaits(keyspace, partition) => {
-                    Err(Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS })
+            PartitionLookup::NotHere | PartitionLookup::NoKeyspace => {
+                match history.map().keyspace(keyspace) {
+                    Some(_) if self.splits.awaits(keyspace, partition) => {
+                        Err(Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS })
+                    }
+                    Some(_) => {
+                        Err(Failure::WrongOwner { epoch: history.map().epoch(), delta: Cow::Borrowed(&[]) })
+                    }
+                    None => Err(Failure::UnknownKeyspace { keyspace }),
                 }
-                Some(_) => {
-                    Err(Failure::WrongOwner { epoch: history.map().epoch(), delta: Cow::Borrowed(&[]) })
-                }
-                None => Err(Failure::UnknownKeyspace { keyspace }),
-            },
+            }
         };
         if let Err(failure) = &result {
             self.counters.failed(failure.code());
@@ -141,7 +147,13 @@ impl<D: Disk> Instance<D> {
         result
     }
 
-    fn about_cluster(&mut self, to: Token, message: &Message<'_>, effects: &mut dyn Effects, place: Place) {
+    fn about_cluster(
+        &mut self,
+        to: Token,
+        message: &Message<'_>,
+        effects: &mut dyn InstanceEffects,
+        place: AnswerOrigin,
+    ) {
         let map_epoch = self.map().epoch();
         let now = Timestamp::from_millis(self.clock.now().ms);
         match message {
@@ -173,8 +185,8 @@ impl<D: Disk> Instance<D> {
     }
 }
 
-fn relay_place(envelope: &Envelope) -> Place {
-    Place { keyspace: envelope.keyspace, partition: envelope.partition, ..Place::default() }
+fn relay_place(envelope: &Envelope) -> AnswerOrigin {
+    AnswerOrigin { keyspace: envelope.keyspace, partition: envelope.partition, ..AnswerOrigin::default() }
 }
 
 fn unavailable(relay: &mut Relay<'_>, to: Token) {

@@ -5,27 +5,27 @@
 //!   map: keyspace split ──> parents serve no more, whoever waits asks again ──> begun, a few a batch
 //!        (at a start: found in the engine, of an older level)                      │ segments ahead, then the rest
 //!                                                                                  v
-//!                                daughters open, each with the parent's log, records, sessions and deadlines
+//!                                children open, each with the parent's log, records, sessions and deadlines
 //! ```
 //!
-//! The engine knows a partition by keyspace, how often that was split, and number: so a daughter is never taken for the
-//! older partition of its number. What is split is never dropped before its daughters are there; until then requests for them are
+//! The engine knows a partition by keyspace, how often that was split, and number: so a child is never taken for the
+//! older partition of its number. What is split is never dropped before its children are there; until then requests for them are
 //! `Unavailable`, and their clients ask again.
 
 use std::collections::BTreeMap;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineError, EngineResult};
-use zerohop_placement::{Change, ClusterMap, Keyspace, MapDelta};
+use zerohop_placement::{ClusterMap, Keyspace, MapChange, MapDelta};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 
-use super::clock::Time;
+use super::clock::ClockReading;
 use super::open::drop_stored;
-use super::{Effects, Instance, relay};
+use super::{Instance, InstanceEffects, relay};
 use crate::limits::{SPLIT_AGAIN_MS, SPLIT_STEPS_PER_BATCH, UNAVAILABLE_RETRY_MS};
 use crate::planted::{Bug, is_planted};
-use crate::replica::{Bequest, Context};
+use crate::replica::{Context, InheritedState};
 
 /// Bits of the engine's name of a partition that hold its number; above them stands how often its keyspace was split.
 const NUMBER_BITS: u32 = 24;
@@ -55,8 +55,8 @@ pub(super) struct Splits {
     levels: BTreeMap<KeyspaceId, u8>,
     /// Parents that serve no more, by keyspace, its splits at that time, and number.
     pending: BTreeMap<(KeyspaceId, u8, PartitionId), Parent>,
-    /// Of daughters that are to be opened: what their parents, which others held too, hand down.
-    bequests: BTreeMap<(KeyspaceId, PartitionId), Bequest>,
+    /// Of children that are to be opened: what their parents, which others held too, hand down.
+    inherited_states: BTreeMap<(KeyspaceId, PartitionId), InheritedState>,
     again_ms: u64,
     completed: u64,
 }
@@ -66,7 +66,7 @@ pub(super) struct Splits {
 struct Parent {
     /// The log index that its state is as of, and the state; `None`: it was not open, and its log has it.
     state: Option<(u64, Vec<u8>)>,
-    bequest: Option<Bequest>,
+    inherited: Option<InheritedState>,
 }
 
 impl Splits {
@@ -99,13 +99,17 @@ impl Splits {
         })
     }
 
-    pub(super) fn bequest(&self, keyspace: KeyspaceId, partition: PartitionId) -> Option<&Bequest> {
-        self.bequests.get(&(keyspace, partition))
+    pub(super) fn inherited_state(
+        &self,
+        keyspace: KeyspaceId,
+        partition: PartitionId,
+    ) -> Option<&InheritedState> {
+        self.inherited_states.get(&(keyspace, partition))
     }
 
-    /// A daughter is open.
+    /// A child is open.
     pub(super) fn inherited(&mut self, keyspace: KeyspaceId, partition: PartitionId) {
-        self.bequests.remove(&(keyspace, partition));
+        self.inherited_states.remove(&(keyspace, partition));
     }
 
     /// When there is something to do, on the clock that is never set.
@@ -116,21 +120,23 @@ impl Splits {
 
 /// Whether a change says of this keyspace no more than that it is split, once.
 fn is_split_alone(delta: &MapDelta, keyspace: KeyspaceId) -> bool {
-    let about = |change: &&Change| match change {
-        Change::CreateKeyspace { id, .. }
-        | Change::AlterKeyspace { id, .. }
-        | Change::DropKeyspace(id)
-        | Change::CloseKeyspace(id)
-        | Change::SplitKeyspace(id) => *id == keyspace,
-        Change::SetGroup { keyspace: of, .. } | Change::HasSplit { keyspace: of, .. } => *of == keyspace,
-        Change::PutNode(_) | Change::RemoveNode(_) => true,
-        Change::PutToken(_) | Change::RemoveToken(_) => false,
+    let about = |change: &&MapChange| match change {
+        MapChange::CreateKeyspace { id, .. }
+        | MapChange::AlterKeyspace { id, .. }
+        | MapChange::DropKeyspace(id)
+        | MapChange::CloseKeyspace(id)
+        | MapChange::SplitKeyspace(id) => *id == keyspace,
+        MapChange::SetGroup { keyspace: of, .. } | MapChange::HasSplit { keyspace: of, .. } => {
+            *of == keyspace
+        }
+        MapChange::PutNode(_) | MapChange::RemoveNode(_) => true,
+        MapChange::PutToken(_) | MapChange::RemoveToken(_) => false,
     };
     delta.changes.iter().filter(about).count() == 1
 }
 
 /// The partitions that this one has become and that this instance is to hold.
-fn daughters_of(found: &Keyspace, me: InstanceId, (splits, parent): (u8, PartitionId)) -> Vec<PartitionId> {
+fn children_of(found: &Keyspace, me: InstanceId, (splits, parent): (u8, PartitionId)) -> Vec<PartitionId> {
     let Some(further) = found.splits().checked_sub(splits) else { return Vec::new() };
     let first = parent.0 << further;
     let all = (first..first + (1 << further)).map(PartitionId);
@@ -155,19 +161,19 @@ pub(super) fn split_stored<D: Disk>(
         if found.config().durability == zerohop_placement::Durability::Memory {
             continue;
         }
-        let daughters = daughters_of(found, me, (level, parent));
-        let daughters: Vec<_> =
-            daughters.into_iter().map(|daughter| engine_id(keyspace, found.splits(), daughter)).collect();
+        let children = children_of(found, me, (level, parent));
+        let children: Vec<_> =
+            children.into_iter().map(|child| engine_id(keyspace, found.splits(), child)).collect();
         if engine.partition_stats(handle)?.last.1 == 0 {
             // There is nothing to hand down. It was split and is what is left of a folder that a crash kept from going, with
-            // daughters that may have taken entries since, or it was never written.
+            // children that may have taken entries since, or it was never written.
             drop_stored(engine, id)?;
-        } else if !daughters.is_empty() {
-            drop_empty(engine, &daughters)?;
-            match engine.split_partition(id, &daughters, None) {
+        } else if !children.is_empty() {
+            drop_empty(engine, &children)?;
+            match engine.split_partition(id, &children, None) {
                 Ok(None) => splits.completed += 1,
                 Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => {
-                    splits.pending.insert(name, Parent { state: None, bequest: None });
+                    splits.pending.insert(name, Parent { state: None, inherited: None });
                 }
                 Ok(Some(error)) | Err(error) => return Err(error),
             }
@@ -177,11 +183,8 @@ pub(super) fn split_stored<D: Disk>(
 }
 
 /// An attempt that failed may have left folders without entries.
-fn drop_empty<D: Disk>(
-    engine: &mut Engine<D>,
-    daughters: &[zerohop_engine::PartitionId],
-) -> EngineResult<()> {
-    for (id, handle) in engine.partitions().filter(|(id, _)| daughters.contains(id)).collect::<Vec<_>>() {
+fn drop_empty<D: Disk>(engine: &mut Engine<D>, children: &[zerohop_engine::PartitionId]) -> EngineResult<()> {
+    for (id, handle) in engine.partitions().filter(|(id, _)| children.contains(id)).collect::<Vec<_>>() {
         if engine.partition_stats(handle)?.last.1 == 0 {
             engine.drop_partition(id)?;
         }
@@ -191,7 +194,12 @@ fn drop_empty<D: Disk>(
 
 impl<D: Disk> Instance<D> {
     /// The map has split keyspaces: what is held of them serves no more, and waits for its split.
-    pub(super) fn begin_splits(&mut self, before: &ClusterMap, delta: &MapDelta, effects: &mut dyn Effects) {
+    pub(super) fn begin_splits(
+        &mut self,
+        before: &ClusterMap,
+        delta: &MapDelta,
+        effects: &mut dyn InstanceEffects,
+    ) {
         let map = self.map().clone();
         for (keyspace, found) in map.keyspaces() {
             let Some(old) = before.keyspace(keyspace) else {
@@ -209,19 +217,19 @@ impl<D: Disk> Instance<D> {
                 table.release(slot, &unavailable(), &mut relay);
                 let Some((_, partition)) = table.remove(slot) else { continue };
                 self.holding.ends_ms = self.holding.ends_ms.max(partition.holds_end_ms());
-                let parent = Parent { state: Some(partition.bequeath()), bequest: None };
+                let parent = Parent { state: Some(partition.pass_on()), inherited: None };
                 self.splits.pending.insert((keyspace, old.splits(), place.partition), parent);
             }
             for id in self.groups.of(keyspace) {
-                let Some(mut bequest) = self.bequeath_shared((keyspace, id), effects) else { continue };
-                let daughters = found.group(PartitionId(id.0 << 1)).filter(|_| follows);
-                if let Some(daughters) = daughters
-                    && old.group(id).is_some_and(|group| group.epoch == bequest.epoch())
+                let Some(mut inherited) = self.pass_on_shared((keyspace, id), effects) else { continue };
+                let children = found.group(PartitionId(id.0 << 1)).filter(|_| follows);
+                if let Some(children) = children
+                    && old.group(id).is_some_and(|group| group.epoch == inherited.epoch())
                 {
-                    bequest.follows_at_once(daughters.epoch);
+                    inherited.follows_at_once(children.epoch);
                 }
-                let state = Some((bequest.applied, std::mem::take(&mut bequest.state)));
-                let parent = Parent { state, bequest: Some(bequest) };
+                let state = Some((inherited.applied, std::mem::take(&mut inherited.state)));
+                let parent = Parent { state, inherited: Some(inherited) };
                 self.splits.pending.insert((keyspace, old.splits(), id), parent);
             }
             self.split_unopened(keyspace, found.splits());
@@ -229,38 +237,38 @@ impl<D: Disk> Instance<D> {
         }
     }
 
-    /// What is stored of a keyspace and could not be opened is split as well: its daughters begin with what it holds.
+    /// What is stored of a keyspace and could not be opened is split as well: its children begin with what it holds.
     fn split_unopened(&mut self, keyspace: KeyspaceId, splits: u8) {
         for (id, _) in self.engine.partitions() {
             let (of, level, partition) = named(id);
             let name = (keyspace, level, partition);
             if of == keyspace && level < splits && !self.splits.pending.contains_key(&name) {
                 let is_last = level == self.splits.level(keyspace);
-                let bequest =
-                    if is_last { self.splits.bequests.remove(&(keyspace, partition)) } else { None };
-                self.splits.pending.insert(name, Parent { state: None, bequest });
+                let inherited =
+                    if is_last { self.splits.inherited_states.remove(&(keyspace, partition)) } else { None };
+                self.splits.pending.insert(name, Parent { state: None, inherited });
             }
         }
     }
 
-    fn bequeath_shared(
+    fn pass_on_shared(
         &mut self,
         key: (KeyspaceId, PartitionId),
-        effects: &mut dyn Effects,
-    ) -> Option<Bequest> {
+        effects: &mut dyn InstanceEffects,
+    ) -> Option<InheritedState> {
         let Instance { engine, groups, history, connections, counters, transit, clock, .. } = self;
         let mut replica = groups.take(key.0, key.1)?;
         let mut relay = relay(history, connections, counters, transit, effects);
         let epoch = replica.view().epoch;
-        relay.place = super::Place { keyspace: key.0, partition: key.1, epoch, held_us: 0 };
+        relay.place = super::AnswerOrigin { keyspace: key.0, partition: key.1, epoch, held_us: 0 };
         let now_us = clock.elapsed_ms().saturating_mul(1_000);
         let mut context = Context { engine, now: clock.now(), now_us, leases: groups.leases() };
         self.holding.ends_ms = self.holding.ends_ms.max(replica.holds_end_ms());
-        Some(replica.bequeath(&mut context, &unavailable(), &mut relay))
+        Some(replica.pass_on(&mut context, &unavailable(), &mut relay))
     }
 
     /// Does a bounded piece of what is to be split; at the end of each batch.
-    pub(super) fn step_splits(&mut self, effects: &mut dyn Effects) {
+    pub(super) fn step_splits(&mut self, effects: &mut dyn InstanceEffects) {
         let elapsed_ms = self.clock.elapsed_ms();
         for _ in 0..SPLIT_STEPS_PER_BATCH {
             if elapsed_ms < self.splits.again_ms {
@@ -278,7 +286,7 @@ impl<D: Disk> Instance<D> {
     fn step_split(
         &mut self,
         (keyspace, splits, parent): (KeyspaceId, u8, PartitionId),
-        effects: &mut dyn Effects,
+        effects: &mut dyn InstanceEffects,
     ) -> EngineResult<()> {
         let map = self.map().clone();
         let name = (keyspace, splits, parent);
@@ -287,19 +295,18 @@ impl<D: Disk> Instance<D> {
             self.splits.pending.remove(&name);
             return self.engine.drop_partition(id);
         };
-        let daughters = daughters_of(found, self.identity.instance, (splits, parent));
-        if daughters.is_empty() {
+        let children = children_of(found, self.identity.instance, (splits, parent));
+        if children.is_empty() {
             self.splits.pending.remove(&name);
             return self.engine.drop_partition(id);
         }
-        let ids: Vec<_> =
-            daughters.iter().map(|daughter| engine_id(keyspace, found.splits(), *daughter)).collect();
+        let ids: Vec<_> = children.iter().map(|child| engine_id(keyspace, found.splits(), *child)).collect();
         if !self.engine.split_ahead(id, &ids)? {
             return Ok(());
         }
         let Some(waiting) = self.splits.pending.get(&name) else { return Ok(()) };
         drop_empty(&mut self.engine, &ids)?;
-        let nothing = crate::state::State::default().encode();
+        let nothing = crate::state::PartitionState::default().encode();
         let state = waiting.state.as_ref().map(|(applied, state)| match is_planted(Bug::SessionsNotSplit) {
             true => (*applied, nothing.as_slice()),
             false => (*applied, state.as_slice()),
@@ -308,13 +315,13 @@ impl<D: Disk> Instance<D> {
             self.counters.trouble(&error);
         }
         self.splits.completed += 1;
-        let bequest = self.splits.pending.remove(&name).and_then(|parent| parent.bequest);
-        for daughter in daughters {
-            if let Some(bequest) = &bequest {
-                self.splits.bequests.insert((keyspace, daughter), bequest.clone());
+        let inherited = self.splits.pending.remove(&name).and_then(|parent| parent.inherited);
+        for child in children {
+            if let Some(inherited) = &inherited {
+                self.splits.inherited_states.insert((keyspace, child), inherited.clone());
             }
-            // One that cannot be opened must not keep its sister from it.
-            if let Err(error) = self.follow_one((keyspace, daughter), found, effects) {
+            // One that cannot be opened must not keep its sibling from it.
+            if let Err(error) = self.follow_one((keyspace, child), found, effects) {
                 self.follow_later(keyspace, &error);
             }
         }
@@ -322,7 +329,7 @@ impl<D: Disk> Instance<D> {
     }
 
     /// Splits all that waits for it, however long that takes: for an owner that has nobody to serve meanwhile.
-    pub fn split_all(&mut self, now: Time, effects: &mut dyn Effects) {
+    pub fn split_all(&mut self, now: ClockReading, effects: &mut dyn InstanceEffects) {
         self.clock.advance(now);
         while !self.splits.pending.is_empty() && self.splits.again_ms <= self.clock.elapsed_ms() {
             self.step_splits(effects);
@@ -349,7 +356,7 @@ impl<D: Disk> Instance<D> {
             self.splits.pending.remove(&name);
             result = result.and(self.engine.drop_partition(engine_id(name.0, name.1, name.2)));
         }
-        self.splits.bequests.retain(|(of, _), _| *of != keyspace);
+        self.splits.inherited_states.retain(|(of, _), _| *of != keyspace);
         self.splits.set_level(keyspace, 0);
         result
     }

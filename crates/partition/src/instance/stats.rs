@@ -7,11 +7,11 @@ use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::Instance;
 use crate::limits::{DAMAGED_TOLD_MAX, TROUBLES_MAX};
-use crate::replica::{Damaged, Replica};
+use crate::replica::{CopyDamage, Replica};
 
 /// How an instance stands. Counts begin at its start.
 #[derive(Clone, Debug, Default)]
-pub struct Stats {
+pub struct InstanceStats {
     /// Requests by kind; kinds that were never asked are left out. The operations of a batch are not counted one by one.
     pub requests: Vec<(Kind, u64)>,
     /// Failures answered, by error code.
@@ -27,7 +27,7 @@ pub struct Stats {
     /// Those of the engine.
     pub engine: EngineStats,
     /// All partitions together: sizes and counts are sums. While partitions that were split let go of what went to their
-    /// sisters, their records are an estimate.
+    /// siblings, their records are an estimate.
     pub records: u64,
     /// Pieces staged for transactions to come, and their bytes.
     pub staged: u64,
@@ -67,16 +67,16 @@ pub struct Stats {
     /// of them what was found.
     pub damaged: u64,
     /// See `damaged`.
-    pub damaged_told: Vec<(KeyspaceId, PartitionId, Damaged)>,
+    pub damaged_told: Vec<(KeyspaceId, PartitionId, CopyDamage)>,
     /// Those that have gone on without what was found damaged, on an operator's word, since the start; the first of them.
-    pub given_up: Vec<(KeyspaceId, PartitionId, Damaged)>,
+    pub given_up: Vec<(KeyspaceId, PartitionId, CopyDamage)>,
     /// What went wrong where no request was at fault, the newest last: syncs that failed, writes that stopped.
     pub troubles: Vec<String>,
 }
 
 /// Counts of requests and failures: two additions for each.
 #[derive(Debug)]
-pub(super) struct Counters {
+pub(super) struct RequestCounters {
     requests: [u64; KINDS],
     failures: [u64; CODES],
     pub(super) let_go: u64,
@@ -92,9 +92,9 @@ const KINDS: usize = 4 * KINDS_OF_CLASS;
 /// Error codes are below this.
 const CODES: usize = 512;
 
-impl Default for Counters {
-    fn default() -> Counters {
-        Counters {
+impl Default for RequestCounters {
+    fn default() -> RequestCounters {
+        RequestCounters {
             requests: [0; KINDS],
             failures: [0; CODES],
             let_go: 0,
@@ -105,7 +105,7 @@ impl Default for Counters {
     }
 }
 
-impl Counters {
+impl RequestCounters {
     #[inline]
     pub(super) fn asked(&mut self, kind: Kind) {
         if let Some(count) = self.requests.get_mut(place_of(kind)) {
@@ -147,13 +147,13 @@ impl<D: Disk> Instance<D> {
     }
 
     /// How it stands. Walks over all partitions: for reports, not for every request.
-    pub fn stats(&mut self) -> Stats {
+    pub fn stats(&mut self) -> InstanceStats {
         let drained = self.drained();
         let Instance { engine, table, groups, counters, clock, .. } = self;
         engine.look_at_room();
         let asked = Kind::ALL.iter().filter(|kind| !kind.is_answer());
         let asked = asked.map(|kind| (*kind, counters.requests[place_of(*kind)]));
-        let mut stats = Stats {
+        let mut stats = InstanceStats {
             requests: asked.filter(|(_, count)| *count > 0).collect(),
             failures: (0..).zip(counters.failures).filter(|(_, count)| *count > 0).collect(),
             let_go: counters.let_go,
@@ -166,14 +166,14 @@ impl<D: Disk> Instance<D> {
             clock_distrusted_ms: clock.distrusted_ms(),
             is_full: !engine.has_room(),
             free_bytes: engine.disk().free_bytes().unwrap_or(u64::MAX),
-            ..Stats::default()
+            ..InstanceStats::default()
         };
         for copying in groups.replicas().flat_map(Replica::copies) {
             stats.copies += 1;
             stats.copies_left_bytes += copying.total_bytes.saturating_sub(copying.done_bytes);
         }
         for (place, replica) in groups.by.iter() {
-            let told = |damaged: Damaged| (place.0, place.1, damaged);
+            let told = |damaged: CopyDamage| (place.0, place.1, damaged);
             if let Some(damaged) = replica.damaged_alone() {
                 stats.damaged += 1;
                 if stats.damaged_told.len() < DAMAGED_TOLD_MAX {

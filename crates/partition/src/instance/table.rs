@@ -7,12 +7,12 @@ use zerohop_engine::{Durability, Engine, EngineResult};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId};
 
-use super::Place;
-use super::relay::Relay;
-use crate::event::{Event, Now, Request, Token};
+use super::AnswerOrigin;
+use super::effects_adapter::Relay;
+use crate::atomic_batch::{Program, ProgramResult};
+use crate::event::{Now, PartitionEvent, RecordRequest, Token};
 use crate::limits::TOUCHED_TICK_MS;
 use crate::partition::Partition;
-use crate::unit::{Program, Ran};
 
 /// A partition's place in the table.
 pub(super) type SlotId = u32;
@@ -23,7 +23,7 @@ const ELSEWHERE: SlotId = SlotId::MAX;
 /// All partitions held here.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Option<TableSlot>>,
     free: Vec<SlotId>,
     /// By id; of each the slots of all its partitions, [`ELSEWHERE`] for those that others hold.
     keyspaces: Vec<(KeyspaceId, Box<[SlotId]>)>,
@@ -36,9 +36,9 @@ pub(super) struct Table {
 }
 
 #[derive(Debug)]
-struct Slot {
+struct TableSlot {
     partition: Partition,
-    place: Place,
+    place: AnswerOrigin,
     /// What stands in `wakes`; [`u64::MAX`]: nothing.
     wake_ms: u64,
     is_unflushed: bool,
@@ -47,7 +47,7 @@ struct Slot {
 
 /// What is known of a partition that a request names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum PartitionLookup {
     /// It is held here.
     Here(SlotId, PartitionEpoch),
     /// Others hold it, or there is none of this number.
@@ -58,14 +58,14 @@ pub(super) enum Found {
 
 impl Table {
     #[inline]
-    pub(super) fn find(&self, keyspace: KeyspaceId, partition: PartitionId) -> Found {
+    pub(super) fn find(&self, keyspace: KeyspaceId, partition: PartitionId) -> PartitionLookup {
         // A few keyspaces at most: a search through them is as fast as any table.
         let Some((_, slots)) = self.keyspaces.iter().find(|(id, _)| *id == keyspace) else {
-            return Found::NoKeyspace;
+            return PartitionLookup::NoKeyspace;
         };
         match slots.get(partition.0 as usize) {
-            Some(&slot) if slot != ELSEWHERE => Found::Here(slot, self.slot(slot).place.epoch),
-            _ => Found::NotHere,
+            Some(&slot) if slot != ELSEWHERE => PartitionLookup::Here(slot, self.slot(slot).place.epoch),
+            _ => PartitionLookup::NotHere,
         }
     }
 
@@ -77,8 +77,8 @@ impl Table {
         id: PartitionId,
         partition: Partition,
     ) {
-        let place = Place { keyspace, partition: id, epoch: partition.epoch(), held_us: 0 };
-        let slot = Slot { partition, place, wake_ms: u64::MAX, is_unflushed: false, is_touched: false };
+        let place = AnswerOrigin { keyspace, partition: id, epoch: partition.epoch(), held_us: 0 };
+        let slot = TableSlot { partition, place, wake_ms: u64::MAX, is_unflushed: false, is_touched: false };
         let at = match self.free.pop() {
             Some(at) => {
                 self.slots[at as usize] = Some(slot);
@@ -100,13 +100,13 @@ impl Table {
     }
 
     /// Takes a partition out. What it held for an answer must have been released.
-    pub(super) fn remove(&mut self, at: SlotId) -> Option<(Place, Partition)> {
+    pub(super) fn remove(&mut self, at: SlotId) -> Option<(AnswerOrigin, Partition)> {
         let slot = self.slots.get_mut(at as usize)?.take()?;
         self.free.push(at);
         self.wakes.remove(&(slot.wake_ms, at));
         self.unflushed.retain(|other| *other != at);
         self.touched.retain(|other| *other != at);
-        let Place { keyspace, partition, .. } = slot.place;
+        let AnswerOrigin { keyspace, partition, .. } = slot.place;
         if let Some(known) = self.keyspaces.iter().position(|(id, _)| *id == keyspace) {
             let slots = &mut self.keyspaces[known].1;
             slots[partition.0 as usize] = ELSEWHERE;
@@ -146,7 +146,7 @@ impl Table {
         &self.slot(at).partition
     }
 
-    pub(super) fn place(&self, at: SlotId) -> Place {
+    pub(super) fn place(&self, at: SlotId) -> AnswerOrigin {
         self.slot(at).place
     }
 
@@ -156,10 +156,10 @@ impl Table {
         &mut self,
         at: SlotId,
         (engine, now): (&mut Engine<D>, Now),
-        request: Request<'_>,
+        request: RecordRequest<'_>,
         relay: &mut Relay<'_>,
     ) {
-        self.step(at, (engine, now), Event::Request(request), relay);
+        self.step(at, (engine, now), PartitionEvent::Request(request), relay);
         self.touch(at);
     }
 
@@ -172,7 +172,7 @@ impl Table {
         token: Token,
         (program, reply): (&mut P, &mut Vec<u8>),
         relay: &mut Relay<'_>,
-    ) -> Result<Ran, Failure<'static>> {
+    ) -> Result<ProgramResult, Failure<'static>> {
         let slot = self.slot_mut(at);
         relay.place = slot.place;
         relay.wants_flush = false;
@@ -190,7 +190,7 @@ impl Table {
         &mut self,
         at: SlotId,
         (engine, now): (&mut Engine<D>, Now),
-        event: Event<'_>,
+        event: PartitionEvent<'_>,
         relay: &mut Relay<'_>,
     ) {
         let slot = self.slot_mut(at);
@@ -271,7 +271,7 @@ impl Table {
 
     /// Has those ticked soon whose dead space waits for a checkpoint.
     pub(super) fn touch_pressed<D: Disk>(&mut self, engine: &Engine<D>) {
-        let is_pressed = |slot: &Option<Slot>| {
+        let is_pressed = |slot: &Option<TableSlot>| {
             slot.as_ref().is_some_and(|slot| engine.is_pressed(slot.partition.handle()))
         };
         let pressed = (0..).zip(&self.slots).filter(|(_, slot)| is_pressed(slot));
@@ -328,11 +328,11 @@ impl Table {
         }
     }
 
-    fn slot(&self, at: SlotId) -> &Slot {
+    fn slot(&self, at: SlotId) -> &TableSlot {
         self.slots[at as usize].as_ref().expect("names a partition that is held")
     }
 
-    fn slot_mut(&mut self, at: SlotId) -> &mut Slot {
+    fn slot_mut(&mut self, at: SlotId) -> &mut TableSlot {
         self.slots[at as usize].as_mut().expect("names a partition that is held")
     }
 }

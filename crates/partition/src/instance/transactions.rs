@@ -6,16 +6,16 @@ use std::collections::VecDeque;
 
 use zerohop_engine::disk::Disk;
 use zerohop_placement::{ClusterMap, Durability as OfKeyspace, partition_of};
-use zerohop_transaction::{Durability, Message as Told, Part};
+use zerohop_transaction::{Durability, Message as Told, TransactionPart};
 use zerohop_wire::ids::{Incarnation, PartitionId};
-use zerohop_wire::messages::{Call, Member, Peer};
+use zerohop_wire::messages::{Call, Member, PeerMessage};
 use zerohop_wire::{Envelope, Message};
 
-use super::table::Found;
-use super::{Effects, Instance, relay};
-use crate::event::Event;
+use super::table::PartitionLookup;
+use super::{Instance, InstanceEffects, relay};
+use crate::event::PartitionEvent;
 use crate::limits::{TRANSIT_MAX, TRANSIT_PER_BATCH_MAX};
-use crate::replica::Told as ToMember;
+use crate::replica::ReplicaEvent as ToMember;
 
 /// Messages that have yet to be passed on.
 #[derive(Debug, Default)]
@@ -37,8 +37,8 @@ impl Transit {
 }
 
 /// The first of these parts that a map does not have so.
-pub(super) fn misplaced(map: &ClusterMap, parts: &[Part]) -> Option<u32> {
-    let is_so = |part: &Part| {
+pub(super) fn misplaced(map: &ClusterMap, parts: &[TransactionPart]) -> Option<u32> {
+    let is_so = |part: &TransactionPart| {
         map.keyspace(part.place.keyspace).filter(|found| !found.is_closing()).is_some_and(|found| {
             part.durability
                 == match found.config().durability {
@@ -53,7 +53,7 @@ pub(super) fn misplaced(map: &ClusterMap, parts: &[Part]) -> Option<u32> {
 
 impl<D: Disk> Instance<D> {
     /// Passes on what partitions have said, and what those that are held here say to it. `true`: there was something.
-    pub(super) fn pass_on(&mut self, effects: &mut dyn Effects) -> bool {
+    pub(super) fn pass_on(&mut self, effects: &mut dyn InstanceEffects) -> bool {
         let any = !self.transit.is_empty();
         for _ in 0..TRANSIT_PER_BATCH_MAX {
             let Some(message) = self.transit.queue.pop_front() else { break };
@@ -78,7 +78,7 @@ impl<D: Disk> Instance<D> {
         }
     }
 
-    fn route(&mut self, message: &Told, effects: &mut dyn Effects) {
+    fn route(&mut self, message: &Told, effects: &mut dyn InstanceEffects) {
         let (keyspace, map) = (message.to.keyspace, self.map().clone());
         let Some(found) = map.keyspace(keyspace) else { return };
         let id = partition_of(message.to.point, found.config().partitions);
@@ -94,16 +94,16 @@ impl<D: Disk> Instance<D> {
             Envelope { keyspace, partition: id, partition_epoch: group.epoch, ..Envelope::default() };
         let bytes = message.encode();
         let call = Call::Transaction(&bytes);
-        effects.send(to, &envelope, &Message::Peer(Peer { from, to, call }));
+        effects.send(to, &envelope, &Message::Peer(PeerMessage { from, to, call }));
     }
 
     /// Hands a message to a partition that is held here.
-    fn deliver(&mut self, id: PartitionId, message: &Told, effects: &mut dyn Effects) {
+    fn deliver(&mut self, id: PartitionId, message: &Told, effects: &mut dyn InstanceEffects) {
         let keyspace = message.to.keyspace;
-        if let Found::Here(slot, _) = self.table.find(keyspace, id) {
+        if let PartitionLookup::Here(slot, _) = self.table.find(keyspace, id) {
             let Instance { engine, table, history, connections, counters, transit, clock, .. } = self;
             let mut relay = relay(history, connections, counters, transit, effects);
-            table.step(slot, (engine, clock.now()), Event::Transaction(message), &mut relay);
+            table.step(slot, (engine, clock.now()), PartitionEvent::Transaction(message), &mut relay);
             table.touch(slot);
         } else if self.groups.holds(keyspace, id) {
             self.tell((keyspace, id), ToMember::Transaction(message), effects);
@@ -111,7 +111,7 @@ impl<D: Disk> Instance<D> {
     }
 
     /// A message has come from another instance.
-    pub(super) fn transaction(&mut self, bytes: &[u8], effects: &mut dyn Effects) {
+    pub(super) fn transaction(&mut self, bytes: &[u8], effects: &mut dyn InstanceEffects) {
         let Ok(message) = Told::decode(bytes) else { return };
         let found = self.map().keyspace(message.to.keyspace);
         let Some(partitions) = found.map(|found| found.config().partitions) else { return };

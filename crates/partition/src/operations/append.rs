@@ -3,21 +3,21 @@
 use zerohop_engine::disk::Disk;
 use zerohop_wire::messages::RecordType;
 
-use super::{Action, Cell, Contents, Plan, Planned};
+use super::{Cell, EntryContents, LogAction, PlanResult, WritePlan};
 use crate::limits::LIST_ENTRY_BYTES_MAX;
-use crate::outcome::Outcome;
+use crate::outcome::WriteOutcome;
 
 pub(crate) fn plan<'a, 'v, D: Disk>(
     cell: &mut Cell<'_, '_, D>,
     (count, values): (usize, impl Iterator<Item = &'v [u8]>),
-) -> Planned<'a> {
+) -> PlanResult<'a> {
     let length = match cell.of_type(RecordType::List) {
         Ok(shape) => shape.map_or(0, |shape| shape.length()),
-        Err(wrong) => return Ok(Plan::leave(wrong)),
+        Err(wrong) => return Ok(WritePlan::leave(wrong)),
     };
     if count == 0 {
         // A list has a value at least: none is made of nothing.
-        return Ok(Plan::leave(cell.unchanged(length)));
+        return Ok(WritePlan::leave(cell.unchanged(length)));
     }
     // A part of a list: how many values, then each with its length.
     cell.buffer.extend_from_slice(&(count as u32).to_le_bytes());
@@ -27,11 +27,11 @@ pub(crate) fn plan<'a, 'v, D: Disk>(
     }
     if cell.buffer.len() > LIST_ENTRY_BYTES_MAX + 8 {
         let (length, limit) = (cell.buffer.len() as u64, LIST_ENTRY_BYTES_MAX as u32);
-        return Ok(Plan::leave(Outcome::ValueTooLong { length, limit }));
+        return Ok(WritePlan::leave(WriteOutcome::ValueTooLong { length, limit }));
     }
     let units = count as u64;
-    let action = Action::Append { record: RecordType::List, units, contents: Contents::Made };
-    Ok(Plan { action, outcome: cell.done(length + units) })
+    let action = LogAction::Append { record: RecordType::List, units, contents: EntryContents::Made };
+    Ok(WritePlan { action, outcome: cell.done(length + units) })
 }
 
 #[cfg(test)]
@@ -39,11 +39,11 @@ mod tests {
     use zerohop_wire::Failure;
     use zerohop_wire::messages::RecordType;
 
-    use crate::testing::{Bench, append, insert};
+    use crate::testing::{PartitionBench, append, insert};
 
     #[test]
     fn appending_makes_a_list_and_lengthens_it() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         assert_eq!(bench.write(b"k", append(&[])).number(), Ok(0));
         assert_eq!(bench.list(b"k"), None);
         assert_eq!(bench.write(b"k", append(&[b"a", b""])).number(), Ok(2));
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn appending_to_bytes_is_a_typed_error() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         bench.write(b"k", insert(b"v")).number().expect("is done");
         let wrong = Err(Failure::WrongType { found: RecordType::Bytes });
         assert_eq!(bench.write(b"k", append(&[b"a"])).number(), wrong);
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn an_append_costs_its_own_bytes_however_long_the_list() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         let mut before = 0;
         for n in 0..2_000u64 {
             assert_eq!(bench.write(b"k", append(&[b"0123456789"])).number(), Ok(n + 1));

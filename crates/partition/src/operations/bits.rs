@@ -2,16 +2,16 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_wire::Failure;
-use zerohop_wire::messages::{Answer, Outcome as Brought, Range, RecordType};
+use zerohop_wire::messages::{OperationAnswer, Outcome as Brought, Range, RecordType};
 
-use super::{Action, Cell, Contents, OrFail, Plan, Planned};
+use super::{Cell, EngineResultExt, EntryContents, LogAction, PlanResult, WritePlan};
 use crate::overlay::Shape;
-use crate::view::View;
+use crate::view::RecordView;
 
-/// `set_bit`. It writes the whole record anew: many bits of large records belong into blobs.
-pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, offset: u64, on: bool) -> Planned<'a> {
+/// `set_bit`. It writes the whole record again: many bits of large records belong into blobs.
+pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, offset: u64, on: bool) -> PlanResult<'a> {
     if let Err(wrong) = cell.of_type(RecordType::Bytes) {
-        return Ok(Plan::leave(wrong));
+        return Ok(WritePlan::leave(wrong));
     }
     let is_there = cell.shape.is_some();
     cell.load()?;
@@ -23,22 +23,22 @@ pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, offset: u64, on: boo
     }
     let was = cell.buffer[byte] & mask != 0;
     if is_there && was == on && byte < before {
-        return Ok(Plan::leave(cell.unchanged(u64::from(was))));
+        return Ok(WritePlan::leave(cell.unchanged(u64::from(was))));
     }
     cell.buffer[byte] = if on { cell.buffer[byte] | mask } else { cell.buffer[byte] & !mask };
     let (record, units, deadline) = (RecordType::Bytes, cell.buffer.len() as u64, cell.deadline());
-    let action = Action::Put { record, units, contents: Contents::Made, deadline };
-    Ok(Plan { action, outcome: cell.done(u64::from(was)) })
+    let action = LogAction::Put { record, units, contents: EntryContents::Made, deadline };
+    Ok(WritePlan { action, outcome: cell.done(u64::from(was)) })
 }
 
 /// `get_bit`.
 pub(super) fn get<'o, D: Disk>(
-    view: &mut View<'_, D>,
+    view: &mut RecordView<'_, D>,
     key: &[u8],
     shape: Option<&Shape>,
     offset: u64,
     out: &mut Vec<u8>,
-) -> Answer<'o> {
+) -> OperationAnswer<'o> {
     let byte = offset / 8;
     load(view, key, shape, |length| byte.min(length)..(byte + 1).min(length), out)?;
     let is_on = out.first().is_some_and(|byte| byte & (0x80 >> (offset % 8)) != 0);
@@ -47,18 +47,18 @@ pub(super) fn get<'o, D: Disk>(
 
 /// `count_bits`.
 pub(super) fn count<'o, D: Disk>(
-    view: &mut View<'_, D>,
+    view: &mut RecordView<'_, D>,
     key: &[u8],
     shape: Option<&Shape>,
     range: Range,
     out: &mut Vec<u8>,
-) -> Answer<'o> {
+) -> OperationAnswer<'o> {
     load(view, key, shape, |length| range.clip(length), out)?;
     Ok(done(shape, out.iter().map(|byte| u64::from(byte.count_ones())).sum()))
 }
 
 fn load<D: Disk>(
-    view: &mut View<'_, D>,
+    view: &mut RecordView<'_, D>,
     key: &[u8],
     shape: Option<&Shape>,
     range: impl FnOnce(u64) -> std::ops::Range<u64>,
@@ -78,14 +78,14 @@ fn done<'o>(shape: Option<&Shape>, number: u64) -> Brought<'o> {
 #[cfg(test)]
 mod tests {
     use zerohop_wire::Failure;
-    use zerohop_wire::messages::{Change, Query, Range, RecordType};
+    use zerohop_wire::messages::{Query, Range, RecordType, WriteChange};
 
-    use crate::testing::{Bench, append, insert};
+    use crate::testing::{PartitionBench, append, insert};
 
     #[test]
     fn setting_a_bit_grows_the_record_and_tells_what_it_was() {
-        let mut bench = Bench::new();
-        let set = |offset, on| Change::SetBit { offset, on };
+        let mut bench = PartitionBench::new();
+        let set = |offset, on| WriteChange::SetBit { offset, on };
         assert_eq!(bench.write(b"k", set(10, true)).number(), Ok(0));
         assert_eq!(bench.bytes(b"k"), Some(vec![0, 0x20]));
         let version = bench.write(b"k", set(10, true)).version();
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn bits_are_read_and_counted_and_those_beyond_the_end_are_zero() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         assert_eq!(bench.read(b"k", Query::GetBit { offset: 5 }).number(), Ok(0));
         assert_eq!(bench.read(b"k", Query::CountBits { range: Range::ALL }).number(), Ok(0));
         bench.write(b"k", insert(&[0x81, 0xFF, 0x01])).number().expect("is done");
@@ -113,10 +113,10 @@ mod tests {
 
     #[test]
     fn a_list_has_no_bits() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         bench.write(b"k", append(&[b"a"])).number().expect("is done");
         let wrong = Err(Failure::WrongType { found: RecordType::List });
         assert_eq!(bench.read(b"k", Query::GetBit { offset: 5 }).number(), wrong);
-        assert_eq!(bench.write(b"k", Change::SetBit { offset: 1, on: true }).number(), wrong);
+        assert_eq!(bench.write(b"k", WriteChange::SetBit { offset: 1, on: true }).number(), wrong);
     }
 }

@@ -1,14 +1,14 @@
 //! Headers of blobs: bytes records that these writes understand. Those of chunks go to [`super::chunk`].
 
 use zerohop_engine::disk::Disk;
-use zerohop_wire::blob::{BlobHeader, BlobStamp, Filling, bytes_max, is_of_blob, name_of_header};
+use zerohop_wire::blob::{BlobHeader, BlobStamp, FillState, bytes_max, is_of_blob, name_of_header};
 use zerohop_wire::messages::{BlobChange, RecordType};
 use zerohop_wire::{Failure, What};
 
-use super::{Action, Cell, Contents, Plan, Planned, chunk};
-use crate::outcome::Outcome;
+use super::{Cell, EntryContents, LogAction, PlanResult, WritePlan, chunk};
+use crate::outcome::WriteOutcome;
 
-pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> Planned<'a> {
+pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> PlanResult<'a> {
     let is_header = name_of_header(cell.key).is_some();
     // Only a transaction that makes a blob can say which is its own: it has put an id there.
     check_key(change.stamp().id != BlobStamp::OWN)?;
@@ -40,41 +40,41 @@ fn check_key(is_right: bool) -> Result<(), Failure<'static>> {
     if is_right { Ok(()) } else { Err(What::Chunk.into()) }
 }
 
-fn header<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> Planned<'a> {
+fn header<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> PlanResult<'a> {
     if let Err(wrong) = cell.of_type(RecordType::Bytes) {
-        return Ok(Plan::leave(wrong));
+        return Ok(WritePlan::leave(wrong));
     }
     if let BlobChange::Create { chunk_bits, attributes } = *change {
         if let Some(shape) = &cell.shape {
             let (version, found) = (shape.version, Some(shape.record));
-            return Ok(Plan::leave(Outcome::ConditionFailed { version, found }));
+            return Ok(WritePlan::leave(WriteOutcome::ConditionFailed { version, found }));
         }
         // Of one name, a later blob has a greater id: timestamps of a partition never repeat.
         let stamp = BlobStamp { id: cell.at.0, generation: 0 };
         return put(
             cell,
-            &BlobHeader { chunk_bits, stamp, size: 0, uncut: 0, filling: Filling::Not, attributes },
+            &BlobHeader { chunk_bits, stamp, size: 0, uncut: 0, filling: FillState::Not, attributes },
             stamp.id,
         );
     }
     if cell.shape.is_none() {
-        return Ok(Plan::leave(Outcome::NotFound));
+        return Ok(WritePlan::leave(WriteOutcome::NotFound));
     }
     cell.load()?;
     let bytes = std::mem::take(cell.buffer);
     let Some(found) = BlobHeader::decode(&bytes) else {
-        return Ok(Plan::leave(Outcome::WrongType(RecordType::Bytes)));
+        return Ok(WritePlan::leave(WriteOutcome::WrongType(RecordType::Bytes)));
     };
     let asked = change.stamp();
     let is_description = matches!(change, BlobChange::Describe { .. });
     if asked.id != found.stamp.id || !is_description && asked.generation != found.stamp.generation {
-        return Ok(Plan::leave(Outcome::StaleBlob(found.stamp)));
+        return Ok(WritePlan::leave(WriteOutcome::StaleBlob(found.stamp)));
     }
-    let is_filling = found.filling == Filling::UnderWay;
+    let is_filling = found.filling == FillState::UnderWay;
     let next = BlobStamp { generation: found.stamp.generation + 1, ..found.stamp };
     let (new, number) = match *change {
         BlobChange::Grow { .. } if found.uncut > 0 => {
-            return Ok(Plan::leave(Outcome::StaleBlob(found.stamp)));
+            return Ok(WritePlan::leave(WriteOutcome::StaleBlob(found.stamp)));
         }
         BlobChange::Grow { size, .. } => {
             let size = size.max(found.size);
@@ -83,52 +83,52 @@ fn header<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> P
         // What is being filled is cut off with the rest: its writer must not publish it.
         BlobChange::Cut { size, .. } if size < found.size || is_filling => {
             let uncut = found.uncut.max(found.size);
-            let filling = if found.filling == Filling::Not { Filling::Not } else { Filling::CutOff };
+            let filling = if found.filling == FillState::Not { FillState::Not } else { FillState::CutOff };
             (BlobHeader { size, stamp: next, uncut, filling, ..found }, next.generation)
         }
         BlobChange::Cut { .. } if found.uncut > 0 => {
             // Made larger, it would have bytes again that were cut off.
-            return Ok(Plan::leave(Outcome::StaleBlob(found.stamp)));
+            return Ok(WritePlan::leave(WriteOutcome::StaleBlob(found.stamp)));
         }
         BlobChange::Cut { size, .. } => (BlobHeader { size, ..found }, found.stamp.generation),
         BlobChange::Settle { .. } if is_filling => {
-            return Ok(Plan::leave(Outcome::StaleBlob(found.stamp)));
+            return Ok(WritePlan::leave(WriteOutcome::StaleBlob(found.stamp)));
         }
-        BlobChange::Settle { .. } => (BlobHeader { uncut: 0, filling: Filling::Not, ..found }, 0),
+        BlobChange::Settle { .. } => (BlobHeader { uncut: 0, filling: FillState::Not, ..found }, 0),
         BlobChange::Fill { .. } if found.uncut > 0 && !is_filling => {
-            return Ok(Plan::leave(Outcome::StaleBlob(found.stamp)));
+            return Ok(WritePlan::leave(WriteOutcome::StaleBlob(found.stamp)));
         }
         BlobChange::Fill { until, .. } => {
             let stamp = if is_filling { found.stamp } else { next };
             let uncut = found.uncut.max(until).max(found.size).max(1);
-            (BlobHeader { stamp, uncut, filling: Filling::UnderWay, ..found }, stamp.generation)
+            (BlobHeader { stamp, uncut, filling: FillState::UnderWay, ..found }, stamp.generation)
         }
         BlobChange::Publish { .. } if !is_filling => {
-            return Ok(Plan::leave(Outcome::StaleBlob(found.stamp)));
+            return Ok(WritePlan::leave(WriteOutcome::StaleBlob(found.stamp)));
         }
         BlobChange::Publish { size, .. } => {
             let size = size.max(found.size);
-            (BlobHeader { size, uncut: 0, filling: Filling::Not, ..found }, size)
+            (BlobHeader { size, uncut: 0, filling: FillState::Not, ..found }, size)
         }
         BlobChange::Describe { attributes, .. } => (BlobHeader { attributes, ..found }, 0),
         _ => return Err(What::Chunk.into()),
     };
     if new == found {
-        return Ok(Plan::leave(cell.unchanged(number)));
+        return Ok(WritePlan::leave(cell.unchanged(number)));
     }
     // Up to there somebody has to look for chunks one day.
     let reach = |header: &BlobHeader<'_>| header.size.max(header.uncut);
     if reach(&new) > reach(&found).max(bytes_max(found.chunk_bits)) {
         let (length, limit) = (reach(&new), bytes_max(found.chunk_bits).min(u32::MAX.into()) as u32);
-        return Ok(Plan::leave(Outcome::ValueTooLong { length, limit }));
+        return Ok(WritePlan::leave(WriteOutcome::ValueTooLong { length, limit }));
     }
     put(cell, &new, number)
 }
 
-fn put<D>(cell: &mut Cell<'_, '_, D>, header: &BlobHeader<'_>, number: u64) -> Planned<'static> {
+fn put<D>(cell: &mut Cell<'_, '_, D>, header: &BlobHeader<'_>, number: u64) -> PlanResult<'static> {
     cell.buffer.clear();
     header.encode(cell.buffer);
     let (record, units, deadline) = (RecordType::Bytes, cell.buffer.len() as u64, cell.deadline());
-    let action = Action::Put { record, units, contents: Contents::Made, deadline };
-    Ok(Plan { action, outcome: cell.done(number) })
+    let action = LogAction::Put { record, units, contents: EntryContents::Made, deadline };
+    Ok(WritePlan { action, outcome: cell.done(number) })
 }

@@ -7,17 +7,17 @@ use zerohop_engine::disk::Disk;
 use zerohop_engine::{CHUNK_HEAD_BYTES, ChunkHead};
 use zerohop_wire::Failure;
 use zerohop_wire::blob::BlobStamp;
-use zerohop_wire::messages::{Answer, Brings, Outcome as Brought, RecordType, Transform};
+use zerohop_wire::messages::{Brings, OperationAnswer, Outcome as Brought, RecordType, Transform};
 
-use super::{Action, Cell, OrFail, Plan, Planned};
+use super::{Cell, EngineResultExt, LogAction, PlanResult, WritePlan};
 use crate::limits::{
     APART_BYTES_MIN, CHUNK_COVER_FACTOR_MAX, CHUNK_COVER_SLACK_BYTES, CHUNK_PART_BYTES_MIN, CHUNK_PARTS_MAX,
     TRAILER_BYTES_MAX,
 };
-use crate::outcome::Outcome;
-use crate::overlay::{ChunkShape, Shape, Written};
+use crate::outcome::WriteOutcome;
+use crate::overlay::{ChunkShape, ChunkWrite, Shape};
 use crate::planted::{Bug, is_planted};
-use crate::view::View;
+use crate::view::RecordView;
 
 /// What is written into a chunk: none stands for zeros.
 #[derive(Clone, Copy)]
@@ -39,7 +39,7 @@ impl Bytes<'_, '_> {
 }
 
 /// What a write of this blob finds.
-enum Found {
+enum ChunkLookup {
     /// Nothing that counts: the write makes the chunk.
     Nothing,
     Chunk(ChunkShape),
@@ -50,10 +50,10 @@ pub(super) fn write<'a, D: Disk>(
     asked: (BlobStamp, bool),
     (offset, length): (u32, u32),
     bytes: &'a [u8],
-) -> Planned<'a> {
+) -> PlanResult<'a> {
     match admit(cell, asked) {
         Ok(found) => lay(cell, found, (asked.0, offset, length), Bytes::Given(bytes), 0),
-        Err(outcome) => Ok(Plan::leave(outcome)),
+        Err(outcome) => Ok(WritePlan::leave(outcome)),
     }
 }
 
@@ -61,15 +61,15 @@ pub(super) fn transform<'a, D: Disk>(
     cell: &mut Cell<'_, '_, D>,
     asked: (BlobStamp, bool),
     transform: Transform,
-) -> Planned<'a> {
+) -> PlanResult<'a> {
     let found = match admit(cell, asked) {
         Ok(found) => found,
-        Err(outcome) => return Ok(Plan::leave(outcome)),
+        Err(outcome) => return Ok(WritePlan::leave(outcome)),
     };
     let width = transform.number.bytes();
     let mut number = Vec::with_capacity(8);
     match (&found, &cell.shape) {
-        (Found::Chunk(_), Some(shape)) => {
+        (ChunkLookup::Chunk(_), Some(shape)) => {
             let range = transform.offset..transform.offset + width as u64;
             cell.view.chunk(cell.key, shape, range, &mut number).or_fail()?;
         }
@@ -85,8 +85,8 @@ pub(super) fn transform<'a, D: Disk>(
         Brings::Old => old,
         Brings::New => new,
     };
-    if new == old && matches!(found, Found::Chunk(_)) {
-        return Ok(Plan::leave(cell.unchanged(told)));
+    if new == old && matches!(found, ChunkLookup::Chunk(_)) {
+        return Ok(WritePlan::leave(cell.unchanged(told)));
     }
     // The wire bounds it by the largest chunk.
     let (offset, length) = (transform.offset as u32, width as u32);
@@ -97,48 +97,52 @@ pub(super) fn cut<'a, D: Disk>(
     cell: &mut Cell<'_, '_, D>,
     (stamp, marks): (BlobStamp, bool),
     keep: u32,
-) -> Planned<'a> {
+) -> PlanResult<'a> {
     if let Err(wrong) = cell.of_type(RecordType::Chunk) {
-        return Ok(Plan::leave(wrong));
+        return Ok(WritePlan::leave(wrong));
     }
     let chunk = match cell.shape.as_ref().and_then(|shape| shape.chunk) {
-        Some(chunk) if chunk.stamp.id > stamp.id => return Ok(Plan::leave(Outcome::StaleBlob(chunk.stamp))),
+        Some(chunk) if chunk.stamp.id > stamp.id => {
+            return Ok(WritePlan::leave(WriteOutcome::StaleBlob(chunk.stamp)));
+        }
         // What is left of an older blob nobody reads.
         Some(chunk) if chunk.stamp.id == stamp.id => chunk,
-        _ if marks => return Ok(put(cell, Written { stamp, offset: 0, length: 0 }, Bytes::NONE, 1)),
-        _ => return Ok(Plan::leave(cell.unchanged(0))),
+        _ if marks => return Ok(put(cell, ChunkWrite { stamp, offset: 0, length: 0 }, Bytes::NONE, 1)),
+        _ => return Ok(WritePlan::leave(cell.unchanged(0))),
     };
     if chunk.stamp.generation >= stamp.generation {
-        return Ok(Plan::leave(cell.unchanged(1)));
+        return Ok(WritePlan::leave(cell.unchanged(1)));
     }
     let end = chunk.end.min(u64::from(u32::MAX)) as u32;
     if keep == 0 {
-        return Ok(put(cell, Written { stamp, offset: 0, length: 0 }, Bytes::NONE, 1));
+        return Ok(put(cell, ChunkWrite { stamp, offset: 0, length: 0 }, Bytes::NONE, 1));
     }
     let length = end.saturating_sub(keep);
-    Ok(made(cell, Written { stamp, offset: keep, length }, Bytes::NONE, 1, Action::LayChunk))
+    Ok(made(cell, ChunkWrite { stamp, offset: keep, length }, Bytes::NONE, 1, LogAction::LayChunk))
 }
 
 /// With its blob: whoever comes late with a write of it reads the header first, and finds that there is none.
-pub(super) fn remove<'a, D>(cell: &Cell<'_, '_, D>, stamp: BlobStamp) -> Planned<'a> {
+pub(super) fn remove<'a, D>(cell: &Cell<'_, '_, D>, stamp: BlobStamp) -> PlanResult<'a> {
     if let Err(wrong) = cell.of_type(RecordType::Chunk) {
-        return Ok(Plan::leave(wrong));
+        return Ok(WritePlan::leave(wrong));
     }
     match cell.shape.as_ref().and_then(|shape| shape.chunk) {
-        Some(chunk) if chunk.stamp.id > stamp.id => Ok(Plan::leave(Outcome::StaleBlob(chunk.stamp))),
+        Some(chunk) if chunk.stamp.id > stamp.id => {
+            Ok(WritePlan::leave(WriteOutcome::StaleBlob(chunk.stamp)))
+        }
         Some(_) => super::remove::plan(cell),
-        None => Ok(Plan::leave(cell.unchanged(0))),
+        None => Ok(WritePlan::leave(cell.unchanged(0))),
     }
 }
 
 /// Answers a read of a part of a chunk: as much of it as was written.
 pub(super) fn answer<'o, D: Disk>(
-    view: &mut View<'_, D>,
+    view: &mut RecordView<'_, D>,
     key: &[u8],
     shape: Option<&Shape>,
     (offset, length): (u32, u32),
     out: &'o mut Vec<u8>,
-) -> Answer<'o> {
+) -> OperationAnswer<'o> {
     let shape = shape.ok_or(Failure::NotFound)?;
     let chunk = shape.chunk.ok_or(Failure::WrongType { found: shape.record })?;
     let (begin, asked_end) = (u64::from(offset), u64::from(offset) + u64::from(length));
@@ -148,31 +152,33 @@ pub(super) fn answer<'o, D: Disk>(
 }
 
 /// Whether a write may be done, and over what.
-fn admit<D>(cell: &Cell<'_, '_, D>, (stamp, makes): (BlobStamp, bool)) -> Result<Found, Outcome> {
+fn admit<D>(cell: &Cell<'_, '_, D>, (stamp, makes): (BlobStamp, bool)) -> Result<ChunkLookup, WriteOutcome> {
     cell.of_type(RecordType::Chunk)?;
     let chunk = cell.shape.as_ref().and_then(|shape| shape.chunk);
     match chunk {
         Some(chunk) if chunk.stamp > stamp && !is_planted(Bug::OldGenerationTaken) => {
-            Err(Outcome::StaleBlob(chunk.stamp))
+            Err(WriteOutcome::StaleBlob(chunk.stamp))
         }
-        Some(chunk) if chunk.stamp.id == stamp.id && (chunk.end > 0 || makes) => Ok(Found::Chunk(chunk)),
-        _ if makes => Ok(Found::Nothing),
-        _ => Err(Outcome::NeedHeader),
+        Some(chunk) if chunk.stamp.id == stamp.id && (chunk.end > 0 || makes) => {
+            Ok(ChunkLookup::Chunk(chunk))
+        }
+        _ if makes => Ok(ChunkLookup::Nothing),
+        _ => Err(WriteOutcome::NeedHeader),
     }
 }
 
 fn lay<'a, D: Disk>(
     cell: &mut Cell<'_, '_, D>,
-    found: Found,
+    found: ChunkLookup,
     (stamp, offset, length): (BlobStamp, u32, u32),
     bytes: Bytes<'a, '_>,
     number: u64,
-) -> Planned<'a> {
+) -> PlanResult<'a> {
     let chunk = match found {
-        Found::Nothing => return Ok(put(cell, Written { stamp, offset, length }, bytes, number)),
-        Found::Chunk(chunk) => chunk,
+        ChunkLookup::Nothing => return Ok(put(cell, ChunkWrite { stamp, offset, length }, bytes, number)),
+        ChunkLookup::Chunk(chunk) => chunk,
     };
-    let written = Written { stamp: chunk.stamp, offset, length };
+    let written = ChunkWrite { stamp: chunk.stamp, offset, length };
     if offset == 0 && u64::from(length) >= chunk.end {
         // Nothing of it stays: as a part it would keep what it hides until compaction has read that.
         return Ok(put(cell, written, bytes, number));
@@ -181,10 +187,10 @@ fn lay<'a, D: Disk>(
     let is_worn = chunk.parts >= parts_max(end)
         || chunk.covered > CHUNK_COVER_FACTOR_MAX * end + CHUNK_COVER_SLACK_BYTES;
     if !is_worn {
-        return Ok(made(cell, written, bytes, number, Action::LayChunk));
+        return Ok(made(cell, written, bytes, number, LogAction::LayChunk));
     }
-    // Written anew as a whole: what is hidden becomes dead space, and reads go to one entry again.
-    let whole = Written { offset: 0, length: end as u32, ..written };
+    // Written again as a whole: what is hidden becomes dead space, and reads go to one entry again.
+    let whole = ChunkWrite { offset: 0, length: end as u32, ..written };
     cell.buffer.clear();
     cell.buffer.extend_from_slice(&head_of(whole));
     let before = cell.buffer.len();
@@ -196,7 +202,7 @@ fn lay<'a, D: Disk>(
         [] => cell.buffer[place].fill(0),
         bytes => cell.buffer[place].copy_from_slice(bytes),
     }
-    Ok(Plan { action: Action::PutChunk(whole, &[]), outcome: cell.done(number) })
+    Ok(WritePlan { action: LogAction::PutChunk(whole, &[]), outcome: cell.done(number) })
 }
 
 /// Writes that a chunk of so many bytes may consist of.
@@ -204,17 +210,22 @@ fn parts_max(bytes: u64) -> u64 {
     CHUNK_PARTS_MAX.max(bytes / CHUNK_PART_BYTES_MIN)
 }
 
-fn put<'a, D>(cell: &mut Cell<'_, '_, D>, written: Written, bytes: Bytes<'a, '_>, number: u64) -> Plan<'a> {
-    made(cell, written, bytes, number, Action::PutChunk)
+fn put<'a, D>(
+    cell: &mut Cell<'_, '_, D>,
+    written: ChunkWrite,
+    bytes: Bytes<'a, '_>,
+    number: u64,
+) -> WritePlan<'a> {
+    made(cell, written, bytes, number, LogAction::PutChunk)
 }
 
 fn made<'a, D>(
     cell: &mut Cell<'_, '_, D>,
-    written: Written,
+    written: ChunkWrite,
     bytes: Bytes<'a, '_>,
     number: u64,
-    action: fn(Written, &'a [u8]) -> Action<'a>,
-) -> Plan<'a> {
+    action: fn(ChunkWrite, &'a [u8]) -> LogAction<'a>,
+) -> WritePlan<'a> {
     let (bytes, apart): (&[u8], &'a [u8]) = match bytes {
         // From where they lie into the log.
         Bytes::Given(bytes) if bytes.len() >= APART_BYTES_MIN => (&[], bytes),
@@ -225,10 +236,10 @@ fn made<'a, D>(
     cell.buffer.reserve(CHUNK_HEAD_BYTES + bytes.len() + TRAILER_BYTES_MAX);
     cell.buffer.extend_from_slice(&head_of(written));
     cell.buffer.extend_from_slice(bytes);
-    Plan { action: action(written, apart), outcome: cell.done(number) }
+    WritePlan { action: action(written, apart), outcome: cell.done(number) }
 }
 
-fn head_of(written: Written) -> [u8; CHUNK_HEAD_BYTES] {
-    let Written { stamp, offset, length } = written;
+fn head_of(written: ChunkWrite) -> [u8; CHUNK_HEAD_BYTES] {
+    let ChunkWrite { stamp, offset, length } = written;
     ChunkHead { offset, length, stamp: stamp.encode() }.encode()
 }

@@ -4,33 +4,33 @@ use zerohop_engine::disk::Disk;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::RecordType;
 
-use super::{Action, Cell, Contents, Plan, Planned};
-use crate::outcome::Outcome;
+use super::{Cell, EntryContents, LogAction, PlanResult, WritePlan};
+use crate::outcome::WriteOutcome;
 
 pub(super) fn plan<'a, D: Disk>(
     cell: &mut Cell<'_, '_, D>,
     expected: Option<&[u8]>,
     new: Option<&'a [u8]>,
-) -> Planned<'a> {
+) -> PlanResult<'a> {
     if let Err(wrong) = cell.of_type(RecordType::Bytes) {
-        return Ok(Plan::leave(wrong));
+        return Ok(WritePlan::leave(wrong));
     }
     let is_there = cell.shape.is_some();
     cell.load()?;
     let seen = is_there.then_some(&cell.buffer[..]);
     if seen != expected {
         let (version, seen) = (cell.version(), seen.map(Into::into));
-        return Ok(Plan::leave(Outcome::CompareFailed { version, seen }));
+        return Ok(WritePlan::leave(WriteOutcome::CompareFailed { version, seen }));
     }
     Ok(match new {
         Some(value) => {
             let (record, units, deadline) = (RecordType::Bytes, value.len() as u64, cell.deadline());
-            let action = Action::Put { record, units, contents: Contents::Given(value), deadline };
-            Plan { action, outcome: cell.done(0) }
+            let action = LogAction::Put { record, units, contents: EntryContents::Given(value), deadline };
+            WritePlan { action, outcome: cell.done(0) }
         }
         None => {
-            let action = if is_there { Action::Remove } else { Action::Nothing };
-            Plan { action, outcome: Outcome::Done { version: Timestamp::ZERO, number: 0 } }
+            let action = if is_there { LogAction::Remove } else { LogAction::Nothing };
+            WritePlan { action, outcome: WriteOutcome::Done { version: Timestamp::ZERO, number: 0 } }
         }
     })
 }
@@ -41,17 +41,17 @@ mod tests {
 
     use zerohop_wire::Failure;
     use zerohop_wire::ids::Timestamp;
-    use zerohop_wire::messages::{Change, Expiry, RecordType};
+    use zerohop_wire::messages::{Expiry, RecordType, WriteChange};
 
-    use crate::testing::{Bench, append};
+    use crate::testing::{PartitionBench, append};
 
-    fn swap<'a>(expected: Option<&'a [u8]>, new: Option<&'a [u8]>) -> Change<'a> {
-        Change::CompareSwap { expected, new }
+    fn swap<'a>(expected: Option<&'a [u8]>, new: Option<&'a [u8]>) -> WriteChange<'a> {
+        WriteChange::CompareSwap { expected, new }
     }
 
     #[test]
     fn it_swaps_what_is_expected_and_returns_what_is_not() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         let none = Err(Failure::CompareFailed { version: Timestamp::ZERO, seen: None });
         assert_eq!(bench.write(b"k", swap(Some(b"a"), Some(b"b"))).number(), none);
         let first = bench.write(b"k", swap(None, Some(b"a"))).version();
@@ -69,8 +69,8 @@ mod tests {
 
     #[test]
     fn a_replaced_record_keeps_its_expiry() {
-        let mut bench = Bench::new();
-        let insert = Change::Insert { value: b"a", expiry: Expiry::AfterMs(20) };
+        let mut bench = PartitionBench::new();
+        let insert = WriteChange::Insert { value: b"a", expiry: Expiry::AfterMs(20) };
         bench.write(b"k", insert).number().expect("is done");
         bench.write(b"k", swap(Some(b"a"), Some(b"b"))).number().expect("is done");
         bench.pass_ms(20);
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_list_is_never_what_is_expected() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         bench.write(b"k", append(&[b"a"])).number().expect("is done");
         let wrong = Err(Failure::WrongType { found: RecordType::List });
         assert_eq!(bench.write(b"k", swap(None, Some(b"b"))).number(), wrong);

@@ -6,11 +6,11 @@
 
 use zerohop_wire::blob::is_of_blob;
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::messages::{Answer, Outcome as Brought};
+use zerohop_wire::messages::{OperationAnswer, Outcome as Brought};
 
 use crate::overlay::Shape;
 
-pub(super) fn answer<'o>(key: &[u8], shape: Option<&Shape>, seen: Timestamp) -> Answer<'o> {
+pub(super) fn answer<'o>(key: &[u8], shape: Option<&Shape>, seen: Timestamp) -> OperationAnswer<'o> {
     let version = shape.map_or(Timestamp::ZERO, |shape| shape.version);
     let is_lasting = seen != Timestamp::ZERO || is_of_blob(key);
     Ok(Brought::Done { version, number: u64::from(version == seen && is_lasting) })
@@ -21,13 +21,13 @@ mod tests {
     use zerohop_wire::Failure;
     use zerohop_wire::blob::chunk_key;
     use zerohop_wire::ids::Timestamp;
-    use zerohop_wire::messages::{Change, Query};
+    use zerohop_wire::messages::{Query, WriteChange};
 
-    use crate::testing::{Bench, insert};
+    use crate::testing::{PartitionBench, insert};
 
     #[test]
     fn only_the_version_that_is_there_is_confirmed() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         let version = bench.write(b"k", insert(b"value")).version();
         assert_eq!(bench.read(b"k", Query::Confirm { version }).number(), Ok(1));
         bench.write(b"k", insert(b"value")).number().expect("is done");
@@ -36,10 +36,10 @@ mod tests {
 
     #[test]
     fn an_absence_is_not_confirmed_as_the_record_may_have_come_and_gone() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         assert_eq!(bench.read(b"k", Query::Lookup).number(), Err(Failure::NotFound));
         bench.write(b"k", insert(b"value")).number().expect("is done");
-        bench.write(b"k", Change::Remove).number().expect("is done");
+        bench.write(b"k", WriteChange::Remove).number().expect("is done");
         let absent = Query::Confirm { version: Timestamp::ZERO };
         assert_eq!(bench.read(b"k", absent).number(), Ok(0));
         let chunk = chunk_key(b"name", 1).expect("is a key");

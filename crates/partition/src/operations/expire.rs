@@ -2,32 +2,32 @@
 
 use zerohop_wire::messages::Expiry;
 
-use super::{Action, Cell, Plan, Planned};
-use crate::outcome::Outcome;
+use super::{Cell, LogAction, PlanResult, WritePlan};
+use crate::outcome::WriteOutcome;
 
-pub(super) fn plan<'a, D>(cell: &Cell<'_, '_, D>, expiry: Expiry) -> Planned<'a> {
+pub(super) fn plan<'a, D>(cell: &Cell<'_, '_, D>, expiry: Expiry) -> PlanResult<'a> {
     if cell.shape.is_none() {
-        return Ok(Plan::leave(Outcome::NotFound));
+        return Ok(WritePlan::leave(WriteOutcome::NotFound));
     }
     let deadline = cell.deadline_of(expiry)?;
-    let action = if deadline == cell.deadline() { Action::Nothing } else { Action::Deadline(deadline) };
-    Ok(Plan { action, outcome: cell.unchanged(0) })
+    let action = if deadline == cell.deadline() { LogAction::Nothing } else { LogAction::Deadline(deadline) };
+    Ok(WritePlan { action, outcome: cell.unchanged(0) })
 }
 
 #[cfg(test)]
 mod tests {
     use zerohop_wire::Failure;
-    use zerohop_wire::messages::{Change, Expiry};
+    use zerohop_wire::messages::{Expiry, WriteChange};
 
-    use crate::testing::{Bench, append, insert};
+    use crate::testing::{PartitionBench, append, insert};
 
-    fn expire(expiry: Expiry) -> Change<'static> {
-        Change::Expire { expiry }
+    fn expire(expiry: Expiry) -> WriteChange<'static> {
+        WriteChange::Expire { expiry }
     }
 
     #[test]
     fn a_record_gets_an_expiry_loses_it_and_is_gone_when_it_has_come() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         assert_eq!(bench.write(b"k", expire(Expiry::AfterMs(10))).number(), Err(Failure::NotFound));
         let version = bench.write(b"k", insert(b"v")).version();
         assert_eq!(bench.write(b"k", expire(Expiry::AfterMs(10))).version(), version);
@@ -48,8 +48,10 @@ mod tests {
 
     #[test]
     fn what_lengthens_a_record_leaves_its_expiry() {
-        let mut bench = Bench::new();
-        for (key, change) in [(&b"list"[..], append(&[b"a"])), (b"bytes", Change::Extend { bytes: b"a" })] {
+        let mut bench = PartitionBench::new();
+        for (key, change) in
+            [(&b"list"[..], append(&[b"a"])), (b"bytes", WriteChange::Extend { bytes: b"a" })]
+        {
             bench.write(key, change).number().expect("is done");
             bench.write(key, expire(Expiry::AfterMs(10))).number().expect("is done");
             bench.write(key, change).number().expect("is done");
@@ -59,9 +61,9 @@ mod tests {
 
     #[test]
     fn expired_records_are_removed_though_nobody_asks_for_them() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         for n in 0..1_000u32 {
-            let change = Change::Insert { value: b"v", expiry: Expiry::AfterMs(10 + u64::from(n % 7)) };
+            let change = WriteChange::Insert { value: b"v", expiry: Expiry::AfterMs(10 + u64::from(n % 7)) };
             bench.write(&n.to_le_bytes(), change).number().expect("is done");
         }
         bench.pass_ms(20);

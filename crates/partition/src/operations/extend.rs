@@ -3,43 +3,43 @@
 use zerohop_wire::limits::VALUE_BYTES_MAX;
 use zerohop_wire::messages::RecordType;
 
-use super::{Action, Cell, Contents, Plan, Planned};
-use crate::outcome::Outcome;
+use super::{Cell, EntryContents, LogAction, PlanResult, WritePlan};
+use crate::outcome::WriteOutcome;
 
-pub(super) fn plan<'a, D>(cell: &Cell<'_, '_, D>, bytes: &'a [u8]) -> Planned<'a> {
+pub(super) fn plan<'a, D>(cell: &Cell<'_, '_, D>, bytes: &'a [u8]) -> PlanResult<'a> {
     let record = RecordType::Bytes;
     let before = match cell.of_type(record) {
         Ok(shape) => shape.map(|shape| shape.length()),
-        Err(wrong) => return Ok(Plan::leave(wrong)),
+        Err(wrong) => return Ok(WritePlan::leave(wrong)),
     };
-    let (units, contents) = (bytes.len() as u64, Contents::Given(bytes));
+    let (units, contents) = (bytes.len() as u64, EntryContents::Given(bytes));
     let length = before.unwrap_or(0) + units;
     if length > VALUE_BYTES_MAX as u64 {
-        return Ok(Plan::leave(Outcome::ValueTooLong { length, limit: VALUE_BYTES_MAX as u32 }));
+        return Ok(WritePlan::leave(WriteOutcome::ValueTooLong { length, limit: VALUE_BYTES_MAX as u32 }));
     }
     let action = match before {
-        None => Action::Put { record, units, contents, deadline: None },
-        Some(length) if bytes.is_empty() => return Ok(Plan::leave(cell.unchanged(length))),
-        Some(_) => Action::Append { record, units, contents },
+        None => LogAction::Put { record, units, contents, deadline: None },
+        Some(length) if bytes.is_empty() => return Ok(WritePlan::leave(cell.unchanged(length))),
+        Some(_) => LogAction::Append { record, units, contents },
     };
-    Ok(Plan { action, outcome: cell.done(length) })
+    Ok(WritePlan { action, outcome: cell.done(length) })
 }
 
 #[cfg(test)]
 mod tests {
     use zerohop_wire::Failure;
     use zerohop_wire::limits::VALUE_BYTES_MAX;
-    use zerohop_wire::messages::{Change, Query, Range, RecordType};
+    use zerohop_wire::messages::{Query, Range, RecordType, WriteChange};
 
-    use crate::testing::{Bench, append, insert};
+    use crate::testing::{PartitionBench, append, insert};
 
-    fn extend(bytes: &[u8]) -> Change<'_> {
-        Change::Extend { bytes }
+    fn extend(bytes: &[u8]) -> WriteChange<'_> {
+        WriteChange::Extend { bytes }
     }
 
     #[test]
     fn extending_makes_a_record_and_lengthens_it() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         assert_eq!(bench.write(b"k", extend(b"")).number(), Ok(0));
         assert_eq!(bench.bytes(b"k").as_deref(), Some(&b""[..]));
         assert_eq!(bench.write(b"k", extend(b"ab")).number(), Ok(2));
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn what_would_become_too_long_or_is_a_list_is_refused() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         let most = vec![7; VALUE_BYTES_MAX];
         bench.write(b"k", insert(&most)).number().expect("is done");
         let (length, limit) = (VALUE_BYTES_MAX as u64 + 1, VALUE_BYTES_MAX as u32);

@@ -5,16 +5,16 @@ use std::io::Write as _;
 use zerohop_engine::disk::Disk;
 use zerohop_wire::messages::RecordType;
 
-use super::{Action, Cell, Contents, Plan, Planned};
-use crate::outcome::Outcome;
+use super::{Cell, EntryContents, LogAction, PlanResult, WritePlan};
+use crate::outcome::WriteOutcome;
 
 /// The longest number: a sign and nineteen digits.
 const DIGITS_MAX: u64 = 20;
 
-pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, delta: i64) -> Planned<'a> {
+pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, delta: i64) -> PlanResult<'a> {
     let length = match cell.of_type(RecordType::Bytes) {
         Ok(shape) => shape.map(|shape| shape.length()),
-        Err(wrong) => return Ok(Plan::leave(wrong)),
+        Err(wrong) => return Ok(WritePlan::leave(wrong)),
     };
     let before = match length {
         None => Some(0),
@@ -24,14 +24,14 @@ pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, delta: i64) -> Plann
             number(cell.buffer)
         }
     };
-    let Some(before) = before else { return Ok(Plan::leave(Outcome::NotANumber)) };
-    let Some(value) = before.checked_add(delta) else { return Ok(Plan::leave(Outcome::Overflow)) };
+    let Some(before) = before else { return Ok(WritePlan::leave(WriteOutcome::NotANumber)) };
+    let Some(value) = before.checked_add(delta) else { return Ok(WritePlan::leave(WriteOutcome::Overflow)) };
     cell.buffer.clear();
     let written = write!(cell.buffer, "{value}");
     debug_assert!(written.is_ok(), "a vector takes what is written");
     let (record, units, deadline) = (RecordType::Bytes, cell.buffer.len() as u64, cell.deadline());
-    let action = Action::Put { record, units, contents: Contents::Made, deadline };
-    Ok(Plan { action, outcome: Outcome::Counter { version: cell.at, value } })
+    let action = LogAction::Put { record, units, contents: EntryContents::Made, deadline };
+    Ok(WritePlan { action, outcome: WriteOutcome::Counter { version: cell.at, value } })
 }
 
 /// The number that bytes spell, in the one way of spelling it.
@@ -48,18 +48,18 @@ fn number(bytes: &[u8]) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use zerohop_wire::Failure;
-    use zerohop_wire::messages::{Change, RecordType};
+    use zerohop_wire::messages::{RecordType, WriteChange};
 
     use super::number;
-    use crate::testing::{Bench, append, insert};
+    use crate::testing::{PartitionBench, append, insert};
 
-    fn add(delta: i64) -> Change<'static> {
-        Change::Increment { delta }
+    fn add(delta: i64) -> WriteChange<'static> {
+        WriteChange::Increment { delta }
     }
 
     #[test]
     fn a_counter_begins_at_zero_and_is_decimal_text() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         assert_eq!(bench.write(b"k", add(5)).counter(), Ok(5));
         assert_eq!(bench.write(b"k", add(-8)).counter(), Ok(-3));
         assert_eq!(bench.bytes(b"k").as_deref(), Some(&b"-3"[..]));
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn only_numbers_are_counted() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         for text in ["", "x", "1 ", "+1", "01", "-0", "-", "9223372036854775808", "123456789012345678901"] {
             bench.write(b"k", insert(text.as_bytes())).number().expect("is done");
             assert_eq!(bench.write(b"k", add(1)).counter(), Err(Failure::NotANumber), "{text}");

@@ -2,26 +2,26 @@
 
 use zerohop_wire::messages::{Expiry, RecordType};
 
-use super::{Action, Cell, Contents, Plan, Planned};
+use super::{Cell, EntryContents, LogAction, PlanResult, WritePlan};
 
-pub(super) fn plan<'a, D>(cell: &Cell<'_, '_, D>, value: &'a [u8], expiry: Expiry) -> Planned<'a> {
+pub(super) fn plan<'a, D>(cell: &Cell<'_, '_, D>, value: &'a [u8], expiry: Expiry) -> PlanResult<'a> {
     let deadline = cell.deadline_of(expiry)?;
     let (record, units) = (RecordType::Bytes, value.len() as u64);
-    let action = Action::Put { record, units, contents: Contents::Given(value), deadline };
-    Ok(Plan { action, outcome: cell.done(0) })
+    let action = LogAction::Put { record, units, contents: EntryContents::Given(value), deadline };
+    Ok(WritePlan { action, outcome: cell.done(0) })
 }
 
 #[cfg(test)]
 mod tests {
     use zerohop_wire::Failure;
     use zerohop_wire::ids::Timestamp;
-    use zerohop_wire::messages::{Change, Condition, Expiry, RecordType};
+    use zerohop_wire::messages::{Condition, Expiry, RecordType, WriteChange};
 
-    use crate::testing::{Bench, append, insert};
+    use crate::testing::{PartitionBench, append, insert};
 
     #[test]
     fn an_insert_replaces_whatever_was_there() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         assert_eq!(bench.write(b"k", insert(b"one")).number(), Ok(0));
         assert_eq!(bench.bytes(b"k").as_deref(), Some(&b"one"[..]));
         bench.write(b"list", append(&[b"a"])).number().expect("is done");
@@ -31,7 +31,7 @@ mod tests {
 
     #[test]
     fn conditions_on_presence_and_version_hold_or_nothing_changes() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         let mut when = |condition, value| bench.write_if(b"k", condition, insert(value));
         let none = Err(Failure::ConditionFailed { version: Timestamp::ZERO, found: None });
         assert_eq!(when(Condition::IfPresent, b"x").number(), none);
@@ -49,8 +49,8 @@ mod tests {
 
     #[test]
     fn an_expiry_counts_from_when_the_request_is_taken_up_and_a_plain_insert_takes_it_away() {
-        let mut bench = Bench::new();
-        let insert_with = |expiry| Change::Insert { value: b"v", expiry };
+        let mut bench = PartitionBench::new();
+        let insert_with = |expiry| WriteChange::Insert { value: b"v", expiry };
         bench.write(b"k", insert_with(Expiry::AfterMs(50))).number().expect("is done");
         bench.write(b"k", insert_with(Expiry::Keep)).number().expect("is done");
         bench.pass_ms(49);

@@ -1,11 +1,11 @@
 //! `inspect`: all but a record's contents.
 
 use zerohop_wire::Failure;
-use zerohop_wire::messages::{Answer, Outcome as Brought};
+use zerohop_wire::messages::{OperationAnswer, Outcome as Brought};
 
 use crate::overlay::Shape;
 
-pub(super) fn answer<'o>(shape: Option<&Shape>) -> Answer<'o> {
+pub(super) fn answer<'o>(shape: Option<&Shape>) -> OperationAnswer<'o> {
     let Some(shape) = shape else { return Err(Failure::NotFound) };
     Ok(Brought::Info {
         version: shape.version,
@@ -20,11 +20,11 @@ mod tests {
     use zerohop_wire::Failure;
     use zerohop_wire::messages::{Query, RecordType};
 
-    use crate::testing::{Bench, append, insert};
+    use crate::testing::{PartitionBench, append, insert};
 
     #[test]
     fn it_tells_type_length_and_version_of_either_type() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         assert_eq!(bench.read(b"k", Query::Inspect).number(), Err(Failure::NotFound));
         let version = bench.write(b"k", insert(b"value")).version();
         let info = bench.read(b"k", Query::Inspect);

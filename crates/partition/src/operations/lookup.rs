@@ -2,20 +2,20 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_wire::limits::{LIST_PAGE_VALUES_MAX, PAGE_BYTES_MAX};
-use zerohop_wire::messages::{Answer, Outcome as Brought, Range, RecordType};
-use zerohop_wire::{Failure, Many};
+use zerohop_wire::messages::{OperationAnswer, Outcome as Brought, Range, RecordType};
+use zerohop_wire::{Elements, Failure};
 
-use super::OrFail;
+use super::EngineResultExt;
 use crate::overlay::Shape;
-use crate::view::View;
+use crate::view::RecordView;
 
 pub(super) fn answer<'o, D: Disk>(
-    view: &mut View<'_, D>,
+    view: &mut RecordView<'_, D>,
     key: &[u8],
     shape: Option<&Shape>,
     range: Range,
     out: &'o mut Vec<u8>,
-) -> Answer<'o> {
+) -> OperationAnswer<'o> {
     let Some(shape) = shape else { return Err(Failure::NotFound) };
     let (version, length) = (shape.version, shape.length());
     let part = range.clip(length);
@@ -28,7 +28,7 @@ pub(super) fn answer<'o, D: Disk>(
         RecordType::List => {
             let (first, bounds) = (part.start, (LIST_PAGE_VALUES_MAX, PAGE_BYTES_MAX));
             let packed = view.values(key, shape, part, bounds, out).or_fail()?;
-            let values = Many::packed(packed.count, &out[..packed.bytes])?;
+            let values = Elements::packed(packed.count, &out[..packed.bytes])?;
             Ok(Brought::List { version, length, first, values })
         }
     }
@@ -40,11 +40,11 @@ mod tests {
     use zerohop_wire::limits::LIST_PAGE_VALUES_MAX;
     use zerohop_wire::messages::{Query, Range};
 
-    use crate::testing::{Bench, append, insert};
+    use crate::testing::{PartitionBench, append, insert};
 
     #[test]
     fn a_lookup_of_nothing_says_so() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         assert_eq!(bench.read(b"k", Query::Lookup).number(), Err(Failure::NotFound));
         let range = Range::ALL;
         assert_eq!(bench.read(b"k", Query::LookupRange { range }).number(), Err(Failure::NotFound));
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn a_range_of_bytes_comes_with_the_length_of_all() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         bench.write(b"k", insert(b"0123456789")).number().expect("is done");
         for (start, stop, wanted) in [(0, 3, &b"012"[..]), (-3, i64::MAX, b"789"), (5, 5, b""), (20, 30, b"")]
         {
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_long_list_comes_page_by_page_by_count_and_by_bytes() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         for n in 0..6_000u32 {
             bench.write(b"k", append(&[&n.to_le_bytes()])).number().expect("is done");
         }
@@ -88,11 +88,11 @@ mod tests {
 
     #[test]
     fn the_empty_key_is_refused_in_words_by_every_read_as_by_writes() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         let limit = zerohop_wire::limits::KEY_BYTES_MAX as u32;
         let empty = Failure::KeyTooLong { length: 0, limit };
         assert_eq!(bench.write(b"", insert(b"v")).number(), Err(empty.clone()));
-        let wait = Query::Wait { until: zerohop_wire::messages::Until::Absent };
+        let wait = Query::Wait { until: zerohop_wire::messages::WaitUntil::Absent };
         let range = Query::LookupRange { range: zerohop_wire::messages::Range::ALL };
         for query in [Query::Lookup, Query::Inspect, range, wait] {
             assert_eq!(bench.read(b"", query).number(), Err(empty.clone()), "{query:?}");

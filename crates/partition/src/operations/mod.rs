@@ -22,19 +22,21 @@ use zerohop_engine::disk::Disk;
 use zerohop_engine::{EngineResult, TrimTo};
 use zerohop_wire::blob::{is_of_blob, is_staged};
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::messages::Change as Asked;
-use zerohop_wire::messages::{Answer, Condition, Expiry, Query, Range, Read, RecordType, Write};
+use zerohop_wire::messages::WriteChange as Asked;
+use zerohop_wire::messages::{
+    Condition, Expiry, OperationAnswer, Query, Range, RecordRead, RecordType, RecordWrite,
+};
 use zerohop_wire::{Failure, What};
 
 use crate::failure::failure_of;
 use crate::limits::DEADLINE_BYTES_MAX;
-use crate::outcome::Outcome;
-use crate::overlay::{Shape, Written};
-use crate::view::View;
+use crate::outcome::WriteOutcome;
+use crate::overlay::{ChunkWrite, Shape};
+use crate::view::RecordView;
 
 /// A record about to be written, and what its evaluation may use.
 pub(crate) struct Cell<'c, 'v, D> {
-    pub(crate) view: View<'v, D>,
+    pub(crate) view: RecordView<'v, D>,
     pub(crate) key: &'c [u8],
     /// The record as it is; not looked up for a write that does not depend on it.
     pub(crate) shape: Option<Shape>,
@@ -47,7 +49,7 @@ pub(crate) struct Cell<'c, 'v, D> {
 
 /// Contents of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Contents<'a> {
+pub(crate) enum EntryContents<'a> {
     /// As they came.
     Given(&'a [u8]),
     /// In the cell's buffer.
@@ -56,18 +58,18 @@ pub(crate) enum Contents<'a> {
 
 /// What to write into the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action<'a> {
+pub(crate) enum LogAction<'a> {
     Put {
         record: RecordType,
         units: u64,
-        contents: Contents<'a>,
+        contents: EntryContents<'a>,
         deadline: Option<u64>,
     },
     Remove,
     Append {
         record: RecordType,
         units: u64,
-        contents: Contents<'a>,
+        contents: EntryContents<'a>,
     },
     Trim {
         to: TrimTo,
@@ -75,28 +77,28 @@ pub(crate) enum Action<'a> {
     },
     Deadline(Option<u64>),
     /// The chunk becomes this one write, whose entry is in the cell's buffer, but for bytes that stay where they came.
-    PutChunk(Written, &'a [u8]),
+    PutChunk(ChunkWrite, &'a [u8]),
     /// The write, whose entry is in the cell's buffer, but for bytes that stay where they came, lies over what the chunk was.
-    LayChunk(Written, &'a [u8]),
+    LayChunk(ChunkWrite, &'a [u8]),
     /// The record stays as it is.
     Nothing,
 }
 
 /// What a write does and what is answered once that is committed.
 #[derive(Debug)]
-pub(crate) struct Plan<'a> {
-    pub(crate) action: Action<'a>,
-    pub(crate) outcome: Outcome,
+pub(crate) struct WritePlan<'a> {
+    pub(crate) action: LogAction<'a>,
+    pub(crate) outcome: WriteOutcome,
 }
 
 /// A plan, or why none could be made: such a failure is not an outcome, and the write may be sent again.
-pub(crate) type Planned<'a> = Result<Plan<'a>, Failure<'static>>;
+pub(crate) type PlanResult<'a> = Result<WritePlan<'a>, Failure<'static>>;
 
-impl Action<'_> {
+impl LogAction<'_> {
     /// Bytes of a chunk that are not in the cell's buffer: they belong behind the head that is.
     pub(crate) fn bytes_apart(&self) -> &[u8] {
         match self {
-            Action::PutChunk(_, bytes) | Action::LayChunk(_, bytes) => bytes,
+            LogAction::PutChunk(_, bytes) | LogAction::LayChunk(_, bytes) => bytes,
             _ => &[],
         }
     }
@@ -104,17 +106,17 @@ impl Action<'_> {
     /// The deadline that its entry tells; zero takes one away.
     pub(crate) fn noted_deadline(&self) -> Option<u64> {
         match self {
-            Action::Put { deadline, .. } => *deadline,
-            Action::Deadline(deadline) => Some(deadline.unwrap_or(0)),
+            LogAction::Put { deadline, .. } => *deadline,
+            LogAction::Deadline(deadline) => Some(deadline.unwrap_or(0)),
             _ => None,
         }
     }
 }
 
-impl Plan<'_> {
+impl WritePlan<'_> {
     /// The record stays as it is: it says no, or there is nothing to do.
-    fn leave(outcome: Outcome) -> Plan<'static> {
-        Plan { action: Action::Nothing, outcome }
+    fn leave(outcome: WriteOutcome) -> WritePlan<'static> {
+        WritePlan { action: LogAction::Nothing, outcome }
     }
 }
 
@@ -128,19 +130,19 @@ impl<D> Cell<'_, '_, D> {
     }
 
     /// The outcome of a write that changed the record.
-    fn done(&self, number: u64) -> Outcome {
-        Outcome::Done { version: self.at, number }
+    fn done(&self, number: u64) -> WriteOutcome {
+        WriteOutcome::Done { version: self.at, number }
     }
 
     /// The outcome of one that found it as it should be, or not there.
-    fn unchanged(&self, number: u64) -> Outcome {
-        Outcome::Done { version: self.version(), number }
+    fn unchanged(&self, number: u64) -> WriteOutcome {
+        WriteOutcome::Done { version: self.version(), number }
     }
 
     /// The record, if it is of this type or absent.
-    fn of_type(&self, wanted: RecordType) -> Result<Option<&Shape>, Outcome> {
+    fn of_type(&self, wanted: RecordType) -> Result<Option<&Shape>, WriteOutcome> {
         match &self.shape {
-            Some(shape) if shape.record != wanted => Err(Outcome::WrongType(shape.record)),
+            Some(shape) if shape.record != wanted => Err(WriteOutcome::WrongType(shape.record)),
             shape => Ok(shape.as_ref()),
         }
     }
@@ -173,10 +175,10 @@ impl<D: Disk> Cell<'_, '_, D> {
 }
 
 /// Whether a write's plan depends on the record at all.
-pub(crate) fn depends_on_record(write: &Write<'_>) -> bool {
+pub(crate) fn depends_on_record(write: &RecordWrite<'_>) -> bool {
     !matches!(
         write,
-        Write {
+        RecordWrite {
             condition: Condition::Always,
             change: Asked::Insert { expiry: Expiry::Never | Expiry::AfterMs(_) | Expiry::AtMs(_), .. },
             ..
@@ -185,7 +187,7 @@ pub(crate) fn depends_on_record(write: &Write<'_>) -> bool {
 }
 
 /// Finds out what a write does.
-pub(crate) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, write: &Write<'a>) -> Planned<'a> {
+pub(crate) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, write: &RecordWrite<'a>) -> PlanResult<'a> {
     check_reserved(write)?;
     let (version, found) = (cell.version(), cell.shape.as_ref().map(|shape| shape.record));
     let holds = match write.condition {
@@ -195,7 +197,7 @@ pub(crate) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, write: &Write<'a>) -
         Condition::IfVersion(wanted) => found.is_some() && version == wanted,
     };
     if !holds {
-        return Ok(Plan::leave(Outcome::ConditionFailed { version, found }));
+        return Ok(WritePlan::leave(WriteOutcome::ConditionFailed { version, found }));
     }
     match write.change {
         Asked::Insert { value, expiry } => insert::plan(cell, value, expiry),
@@ -215,7 +217,7 @@ pub(crate) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, write: &Write<'a>) -
 /// Headers and chunks of blobs are written by the operations of blobs, and removed by whoever knows the version; what is staged
 /// is the partition's own.
 #[inline]
-pub(crate) fn check_reserved(write: &Write<'_>) -> Result<(), Failure<'static>> {
+pub(crate) fn check_reserved(write: &RecordWrite<'_>) -> Result<(), Failure<'static>> {
     let is_of_blobs = matches!(write.change, Asked::Blob(_))
         || matches!((write.condition, write.change), (Condition::IfVersion(_), Asked::Remove));
     if is_of_blob(write.key) && (!is_of_blobs || is_staged(write.key)) {
@@ -227,11 +229,11 @@ pub(crate) fn check_reserved(write: &Write<'_>) -> Result<(), Failure<'static>> 
 
 /// Answers a read of a record that is seen so. `out` is empty, and holds what the answer borrows.
 pub(crate) fn read<'o, D: Disk>(
-    view: &mut View<'_, D>,
-    read: &Read<'_>,
+    view: &mut RecordView<'_, D>,
+    read: &RecordRead<'_>,
     shape: Option<&Shape>,
     out: &'o mut Vec<u8>,
-) -> Answer<'o> {
+) -> OperationAnswer<'o> {
     match read.query {
         Query::Lookup | Query::Wait { .. } => lookup::answer(view, read.key, shape, Range::ALL, out),
         Query::LookupRange { range } => lookup::answer(view, read.key, shape, range, out),
@@ -244,11 +246,11 @@ pub(crate) fn read<'o, D: Disk>(
 }
 
 /// Engine errors as failures.
-pub(crate) trait OrFail<T> {
+pub(crate) trait EngineResultExt<T> {
     fn or_fail(self) -> Result<T, Failure<'static>>;
 }
 
-impl<T> OrFail<T> for EngineResult<T> {
+impl<T> EngineResultExt<T> for EngineResult<T> {
     fn or_fail(self) -> Result<T, Failure<'static>> {
         self.map_err(|error| failure_of(&error))
     }

@@ -8,14 +8,14 @@ use zerohop_engine::disk::Disk;
 use zerohop_wire::blob::{header_key, is_of_blob};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::PAGE_BYTES_MAX;
-use zerohop_wire::messages::{Answer, Outcome as Brought, RecordType, Scan, ScannedKey};
-use zerohop_wire::{Failure, Many, What, pack};
+use zerohop_wire::messages::{OperationAnswer, Outcome as Brought, RecordType, Scan, ScannedKey};
+use zerohop_wire::{Elements, Failure, What, pack};
 
-use super::OrFail;
+use super::EngineResultExt;
+use crate::hash_range::Slice;
 use crate::limits::SCAN_INDEX_PAGES_MAX;
 use crate::planted::{Bug, is_planted};
-use crate::slice::Slice;
-use crate::view::View;
+use crate::view::RecordView;
 
 /// Bytes of a key on a page beside the key.
 const ITEM_BYTES: usize = 16;
@@ -24,7 +24,7 @@ const ITEM_BYTES: usize = 16;
 pub(crate) type IndexPage = (Vec<(u32, Vec<u8>)>, Option<u32>);
 
 /// What a scan goes through.
-pub(crate) trait Keys {
+pub(crate) trait KeySource {
     /// Keys of the index page that holds a fragment, in any order, and where the next page begins.
     fn page(&mut self, from: u32) -> Result<IndexPage, Failure<'static>>;
 
@@ -33,12 +33,12 @@ pub(crate) trait Keys {
 }
 
 /// Those that are there now.
-struct Present<'p, 'v, D> {
-    view: &'p mut View<'v, D>,
+struct CurrentKeys<'p, 'v, D> {
+    view: &'p mut RecordView<'v, D>,
     now_ms: u64,
 }
 
-impl<D: Disk> Keys for Present<'_, '_, D> {
+impl<D: Disk> KeySource for CurrentKeys<'_, '_, D> {
     fn page(&mut self, from: u32) -> Result<IndexPage, Failure<'static>> {
         let (keys, next) = self.view.engine.scan(self.view.handle, from).or_fail()?;
         let mut found = Vec::with_capacity(keys.len());
@@ -58,21 +58,21 @@ impl<D: Disk> Keys for Present<'_, '_, D> {
 
 /// Answers with a page; of a partition that may hold what others own, only what is in its slice. `out` and `next` are empty, and hold what the answer borrows.
 pub(crate) fn answer<'o, D: Disk>(
-    view: &mut View<'_, D>,
+    view: &mut RecordView<'_, D>,
     scan: &Scan<'_>,
     (now_ms, foreign): (u64, Option<Slice>),
     out: (&'o mut Vec<u8>, &'o mut Vec<u8>),
-) -> Answer<'o> {
-    keys(&mut Present { view, now_ms }, scan, foreign, out)
+) -> OperationAnswer<'o> {
+    keys(&mut CurrentKeys { view, now_ms }, scan, foreign, out)
 }
 
 /// The same of whatever there is to go through.
 pub(crate) fn keys<'o>(
-    all: &mut impl Keys,
+    all: &mut impl KeySource,
     scan: &Scan<'_>,
     foreign: Option<Slice>,
     (out, next): (&'o mut Vec<u8>, &'o mut Vec<u8>),
-) -> Answer<'o> {
+) -> OperationAnswer<'o> {
     let (mut from, mut after) = match scan.cursor.split_first_chunk::<4>() {
         Some((fragment, key)) => (u32::from_le_bytes(*fragment), Some(key)),
         None if scan.cursor.is_empty() => (0, None),
@@ -118,7 +118,7 @@ pub(crate) fn keys<'o>(
             }
         }
     }
-    Ok(Brought::Page { next, keys: Many::packed(count, out)? })
+    Ok(Brought::Page { next, keys: Elements::packed(count, out)? })
 }
 
 /// Answers with a page of these names of blobs, which are in order and behind the cursor. Its cost is that of what it returns.
@@ -129,12 +129,12 @@ pub(crate) fn names<'o, 'n>(
     foreign: Option<Slice>,
     mut look: impl FnMut(&[u8]) -> Result<Option<(RecordType, Timestamp)>, Failure<'static>>,
     (out, next): (&'o mut Vec<u8>, &'o mut Vec<u8>),
-) -> Answer<'o> {
+) -> OperationAnswer<'o> {
     let mut count = 0;
     for name in names {
         let is_full = count == scan.keys_max || out.len() + name.len() + ITEM_BYTES > PAGE_BYTES_MAX;
         if is_full && count > 0 {
-            return Ok(Brought::Page { next, keys: Many::packed(count, out)? });
+            return Ok(Brought::Page { next, keys: Elements::packed(count, out)? });
         }
         next.clear();
         next.extend_from_slice(name);
@@ -146,7 +146,7 @@ pub(crate) fn names<'o, 'n>(
         }
     }
     next.clear();
-    Ok(Brought::Page { next, keys: Many::packed(count, out)? })
+    Ok(Brought::Page { next, keys: Elements::packed(count, out)? })
 }
 
 fn set_cursor(next: &mut Vec<u8>, fragment: u32, key: &[u8]) {
@@ -159,14 +159,14 @@ fn set_cursor(next: &mut Vec<u8>, fragment: u32, key: &[u8]) {
 mod tests {
     use std::collections::BTreeSet;
 
-    use zerohop_wire::messages::{Change, Expiry};
+    use zerohop_wire::messages::{Expiry, WriteChange};
     use zerohop_wire::{Failure, What};
 
-    use crate::testing::{Bench, append, insert};
+    use crate::testing::{PartitionBench, append, insert};
 
     #[test]
     fn a_key_that_is_there_throughout_comes_exactly_once_though_others_come_and_go() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         let key = |n: u32| format!("key-{n}").into_bytes();
         for n in 0..3_000 {
             bench.write(&key(n), insert(b"v")).number().expect("is done");
@@ -193,12 +193,12 @@ mod tests {
 
     #[test]
     fn only_keys_with_the_prefix_that_have_not_expired_come() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         for n in 0..50u8 {
             bench.write(&[b'a', n], insert(b"v")).number().expect("is done");
             bench.write(&[b'b', n], append(&[b"v"])).number().expect("is done");
         }
-        let change = Change::Insert { value: b"v", expiry: Expiry::AfterMs(5) };
+        let change = WriteChange::Insert { value: b"v", expiry: Expiry::AfterMs(5) };
         bench.write(b"b-soon-gone", change).number().expect("is done");
         bench.skip_ms(5);
         let (keys, next) = bench.scan(b"", b"b", 4096);
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_cursor_that_no_page_gave_is_refused_or_taken_for_a_place() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         bench.write(b"k", insert(b"v")).number().expect("is done");
         let refused = bench.scan_answer(b"abc", b"", 1);
         assert_eq!(refused.number(), Err(Failure::BadRequest { what: What::Lengths }));

@@ -3,12 +3,12 @@
 use zerohop_engine::disk::Disk;
 use zerohop_wire::messages::{Brings, RecordType, Transform};
 
-use super::{Action, Cell, Contents, Plan, Planned};
+use super::{Cell, EntryContents, LogAction, PlanResult, WritePlan};
 
-/// It writes the whole record anew: numbers of large records belong into blobs.
-pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, transform: Transform) -> Planned<'a> {
+/// It writes the whole record again: numbers of large records belong into blobs.
+pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, transform: Transform) -> PlanResult<'a> {
     if let Err(wrong) = cell.of_type(RecordType::Bytes) {
-        return Ok(Plan::leave(wrong));
+        return Ok(WritePlan::leave(wrong));
     }
     let is_there = cell.shape.is_some();
     cell.load()?;
@@ -30,24 +30,29 @@ pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, transform: Transform
         Brings::New => new,
     };
     if is_there && new == old && place.end <= length {
-        return Ok(Plan::leave(cell.unchanged(number)));
+        return Ok(WritePlan::leave(cell.unchanged(number)));
     }
     bytes.copy_from_slice(&new.to_le_bytes()[..bytes.len()]);
     let (record, units, deadline) = (RecordType::Bytes, cell.buffer.len() as u64, cell.deadline());
-    let action = Action::Put { record, units, contents: Contents::Made, deadline };
-    Ok(Plan { action, outcome: cell.done(number) })
+    let action = LogAction::Put { record, units, contents: EntryContents::Made, deadline };
+    Ok(WritePlan { action, outcome: cell.done(number) })
 }
 
 #[cfg(test)]
 mod tests {
     use zerohop_wire::Failure;
-    use zerohop_wire::messages::{Brings, Change, Number, Operator, RecordType, Transform};
+    use zerohop_wire::messages::{Brings, Number, Operator, RecordType, Transform, WriteChange};
 
-    use crate::testing::{Bench, append, insert};
+    use crate::testing::{PartitionBench, append, insert};
 
-    fn transform<N: Number>(operator: Operator, offset: u64, operand: N, brings: Brings) -> Change<'static> {
+    fn transform<N: Number>(
+        operator: Operator,
+        offset: u64,
+        operand: N,
+        brings: Brings,
+    ) -> WriteChange<'static> {
         let (number, operand) = (N::TYPE, operand.bits());
-        Change::Transform(Transform { operator, number, operand, offset, brings })
+        WriteChange::Transform(Transform { operator, number, operand, offset, brings })
     }
 
     fn result<N: Number>(operator: Operator, old: N, operand: N) -> N {
@@ -56,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_number_is_changed_in_its_place_and_no_byte_beside_it() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         bench.write(b"k", insert(&[1, 2, 3, 4, 5, 6])).number().expect("is done");
         let add = transform(Operator::Add, 2, 0x0102_u16, Brings::New);
         assert_eq!(bench.write(b"k", add).number(), Ok(0x0505));
@@ -71,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_record_grows_with_zeros_and_an_absent_one_is_all_zeros() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         let min = transform(Operator::Min, 3, -7_i32, Brings::New);
         assert_eq!(bench.write(b"k", min).number(), Ok(Number::bits(-7_i32)));
         assert_eq!(bench.bytes(b"k"), Some(vec![0, 0, 0, 0xF9, 0xFF, 0xFF, 0xFF]));
@@ -85,7 +90,7 @@ mod tests {
 
     #[test]
     fn one_that_changes_nothing_leaves_the_version() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         let version = bench.write(b"k", transform(Operator::Max, 0, 9_u64, Brings::New)).version();
         let lower = bench.write(b"k", transform(Operator::Max, 0, 8_u64, Brings::New));
         assert_eq!((lower.number(), lower.version()), (Ok(9), version));
@@ -120,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_list_has_no_numbers() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         bench.write(b"k", append(&[b"a"])).number().expect("is done");
         let wrong = Err(Failure::WrongType { found: RecordType::List });
         assert_eq!(bench.write(b"k", transform(Operator::Add, 0, 1_u8, Brings::New)).number(), wrong);

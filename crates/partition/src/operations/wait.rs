@@ -3,31 +3,31 @@
 use zerohop_engine::disk::Disk;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::messages::{RecordType, Until};
+use zerohop_wire::messages::{RecordType, WaitUntil};
 
-use super::OrFail;
+use super::EngineResultExt;
 use crate::overlay::Shape;
-use crate::view::View;
+use crate::view::RecordView;
 
 /// Whether it is. `out` is empty, and is used.
 pub(crate) fn holds<D: Disk>(
-    view: &mut View<'_, D>,
+    view: &mut RecordView<'_, D>,
     key: &[u8],
     shape: Option<&Shape>,
-    until: &Until<'_>,
+    until: &WaitUntil<'_>,
     out: &mut Vec<u8>,
 ) -> Result<bool, Failure<'static>> {
     Ok(match until {
-        Until::Absent => shape.is_none(),
-        Until::Present => shape.is_some(),
-        Until::Changed(version) => shape.map_or(Timestamp::ZERO, |shape| shape.version) != *version,
-        Until::Equals(value) => is(view, key, shape, value, out)?,
-        Until::Differs(value) => !is(view, key, shape, value, out)?,
+        WaitUntil::Absent => shape.is_none(),
+        WaitUntil::Present => shape.is_some(),
+        WaitUntil::Changed(version) => shape.map_or(Timestamp::ZERO, |shape| shape.version) != *version,
+        WaitUntil::Equals(value) => is(view, key, shape, value, out)?,
+        WaitUntil::Differs(value) => !is(view, key, shape, value, out)?,
     })
 }
 
 fn is<D: Disk>(
-    view: &mut View<'_, D>,
+    view: &mut RecordView<'_, D>,
     key: &[u8],
     shape: Option<&Shape>,
     value: &[u8],
@@ -47,47 +47,47 @@ fn is<D: Disk>(
 mod tests {
     use zerohop_wire::Failure;
     use zerohop_wire::ids::Timestamp;
-    use zerohop_wire::messages::{Change, Expiry, Query, Until};
+    use zerohop_wire::messages::{Expiry, Query, WaitUntil, WriteChange};
 
-    use crate::testing::{Bench, append, insert};
+    use crate::testing::{PartitionBench, append, insert};
 
-    fn wait(until: Until<'_>) -> Query<'_> {
+    fn wait(until: WaitUntil<'_>) -> Query<'_> {
         Query::Wait { until }
     }
 
     #[test]
     fn what_holds_already_is_answered_at_once() {
-        let mut bench = Bench::new();
-        assert_eq!(bench.read(b"k", wait(Until::Absent)).number(), Err(Failure::NotFound));
-        assert_eq!(bench.read(b"k", wait(Until::Differs(b"v"))).number(), Err(Failure::NotFound));
+        let mut bench = PartitionBench::new();
+        assert_eq!(bench.read(b"k", wait(WaitUntil::Absent)).number(), Err(Failure::NotFound));
+        assert_eq!(bench.read(b"k", wait(WaitUntil::Differs(b"v"))).number(), Err(Failure::NotFound));
         let version = bench.write(b"k", insert(b"v")).version();
         for until in [
-            Until::Equals(b"v"),
-            Until::Differs(b"w"),
-            Until::Present,
-            Until::Changed(Timestamp::ZERO),
-            Until::Changed(version.next()),
+            WaitUntil::Equals(b"v"),
+            WaitUntil::Differs(b"w"),
+            WaitUntil::Present,
+            WaitUntil::Changed(Timestamp::ZERO),
+            WaitUntil::Changed(version.next()),
         ] {
             assert_eq!(bench.read(b"k", wait(until)).bytes(), Some(b"v".to_vec()));
         }
         bench.write(b"list", append(&[b"v"])).number().expect("is done");
-        assert!(bench.read(b"list", wait(Until::Differs(b"v"))).list().is_some());
+        assert!(bench.read(b"list", wait(WaitUntil::Differs(b"v"))).list().is_some());
     }
 
     #[test]
     fn a_parked_wait_is_answered_by_the_write_that_makes_it_hold_and_by_no_other() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         let version = bench.write(b"k", insert(b"one")).version();
-        let equals = bench.ask(b"k", wait(Until::Equals(b"three")), 1_000);
-        let differs = bench.ask(b"k", wait(Until::Differs(b"one")), 1_000);
-        let absent = bench.ask(b"k", wait(Until::Absent), 1_000);
-        let changed = bench.ask(b"k", wait(Until::Changed(version)), 1_000);
-        let other = bench.ask(b"other", wait(Until::Present), 1_000);
+        let equals = bench.ask(b"k", wait(WaitUntil::Equals(b"three")), 1_000);
+        let differs = bench.ask(b"k", wait(WaitUntil::Differs(b"one")), 1_000);
+        let absent = bench.ask(b"k", wait(WaitUntil::Absent), 1_000);
+        let changed = bench.ask(b"k", wait(WaitUntil::Changed(version)), 1_000);
+        let other = bench.ask(b"other", wait(WaitUntil::Present), 1_000);
         bench.write(b"k", insert(b"two")).number().expect("is done");
         assert_eq!(bench.answer(differs).and_then(|a| a.bytes()), Some(b"two".to_vec()));
         assert_eq!(bench.answer(changed).and_then(|a| a.bytes()), Some(b"two".to_vec()));
         assert!(bench.answer(equals).is_none() && bench.answer(absent).is_none());
-        bench.write(b"k", Change::Remove).number().expect("is done");
+        bench.write(b"k", WriteChange::Remove).number().expect("is done");
         assert_eq!(bench.answer(absent).map(|a| a.number()), Some(Err(Failure::NotFound)));
         bench.write(b"k", insert(b"three")).number().expect("is done");
         assert_eq!(bench.answer(equals).and_then(|a| a.bytes()), Some(b"three".to_vec()));
@@ -97,10 +97,10 @@ mod tests {
 
     #[test]
     fn a_wait_ends_with_its_time_out_and_the_version_last_seen() {
-        let mut bench = Bench::new();
+        let mut bench = PartitionBench::new();
         let version = bench.write(b"k", insert(b"v")).version();
-        let soon = bench.ask(b"k", wait(Until::Absent), 10);
-        let later = bench.ask(b"none", wait(Until::Present), 20);
+        let soon = bench.ask(b"k", wait(WaitUntil::Absent), 10);
+        let later = bench.ask(b"none", wait(WaitUntil::Present), 20);
         assert_eq!(bench.next_wake_ms(), Some(bench.now_ms() + 10));
         bench.pass_ms(10);
         assert_eq!(bench.answer(soon).map(|a| a.number()), Some(Err(Failure::TimedOut { version })));
@@ -113,18 +113,18 @@ mod tests {
 
     #[test]
     fn expiry_wakes_whoever_waits_for_absence() {
-        let mut bench = Bench::new();
-        let change = Change::Insert { value: b"v", expiry: Expiry::AfterMs(5) };
+        let mut bench = PartitionBench::new();
+        let change = WriteChange::Insert { value: b"v", expiry: Expiry::AfterMs(5) };
         bench.write(b"k", change).number().expect("is done");
-        let absent = bench.ask(b"k", wait(Until::Absent), 1_000);
+        let absent = bench.ask(b"k", wait(WaitUntil::Absent), 1_000);
         bench.pass_ms(5);
         assert_eq!(bench.answer(absent).map(|a| a.number()), Some(Err(Failure::NotFound)));
     }
 
     #[test]
     fn a_closed_connection_leaves_nothing_parked() {
-        let mut bench = Bench::new();
-        bench.ask(b"k", wait(Until::Present), 1_000);
+        let mut bench = PartitionBench::new();
+        bench.ask(b"k", wait(WaitUntil::Present), 1_000);
         bench.disconnect();
         assert_eq!((bench.stats().waits, bench.next_wake_ms()), (0, None));
         bench.write(b"k", insert(b"v")).number().expect("is done");

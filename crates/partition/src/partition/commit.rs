@@ -1,21 +1,21 @@
 //! The commit index moves: entries are applied, waits looked at, answers sent.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineResult, Kind, Meta};
+use zerohop_engine::{Engine, EngineResult, EntryKind, Meta};
 
 use super::Partition;
-use crate::event::Effects;
+use crate::entry_metadata::{MARK_EPOCH, MARK_SNAPSHOT};
+use crate::event::PartitionEffects;
 use crate::failure::failure_of;
-use crate::note::{MARK_EPOCH, MARK_SNAPSHOT};
-use crate::state::Told;
-use crate::view::View;
+use crate::state::TransactionEvent;
+use crate::view::RecordView;
 
 impl Partition {
     /// Commits what the group holds.
     pub(super) fn commit<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        effects: &mut dyn Effects,
+        effects: &mut dyn PartitionEffects,
     ) -> EngineResult<()> {
         let through = self.group.committed(engine)?;
         let result = self.commit_through(engine, through, effects);
@@ -31,7 +31,7 @@ impl Partition {
         &mut self,
         engine: &mut Engine<D>,
         through: u64,
-        effects: &mut dyn Effects,
+        effects: &mut dyn PartitionEffects,
     ) -> EngineResult<()> {
         let handle = self.handle();
         let mut entries_left_over = Vec::new();
@@ -45,7 +45,7 @@ impl Partition {
                 let entry = engine.read_entry(handle, index)?;
                 let meta = entry.head.meta;
                 self.apply(&meta, entry.key, entry.payload);
-                let is_mark = meta.kind == Kind::Mark;
+                let is_mark = meta.kind == EntryKind::Mark;
                 if is_mark && matches!(entry.payload.first(), Some(&MARK_SNAPSHOT | &MARK_EPOCH)) {
                     snapshots.push((meta, entry.payload.to_vec()));
                 }
@@ -65,7 +65,7 @@ impl Partition {
             }
         }
         for key in entries_left_over {
-            let mut view = View { engine, handle, overlay: None, deadlines: &self.state.deadlines };
+            let mut view = RecordView { engine, handle, overlay: None, deadlines: &self.state.deadlines };
             let base = view.shape(&key)?;
             self.overlay.rebase(&key, base);
         }
@@ -87,7 +87,7 @@ impl Partition {
             self.keep_past(before, meta, key);
         }
         match applied {
-            Ok(Told::Nothing) => {}
+            Ok(TransactionEvent::Nothing) => {}
             Ok(told) => self.note_committed(meta.index, told),
             Err(_) => panic!("entry {} has a note that cannot be read", meta.index),
         }

@@ -2,12 +2,12 @@
 
 use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
-use zerohop_wire::messages::{Answer, Compare, Compared, Outcome};
-use zerohop_wire::{Failure, Many, Message};
+use zerohop_wire::messages::{Compare, OperationAnswer, Outcome, SliceComparison};
+use zerohop_wire::{Elements, Failure, Message};
 
 use super::Partition;
-use crate::digest::{self, Digested, Undigested};
-use crate::event::{Effects, Token};
+use crate::digest::{self, DigestError, RecordDigest};
+use crate::event::{PartitionEffects, Token};
 use crate::failure::failure_of;
 use crate::limits::{BUSY_RETRY_MS, COMPARED_BYTES, COMPARED_RECORDS};
 
@@ -17,25 +17,31 @@ impl Partition {
         engine: &mut Engine<D>,
         compare: &Compare,
         token: Token,
-        effects: &mut dyn Effects,
+        effects: &mut dyn PartitionEffects,
     ) {
         effects.answer(token, &Message::Answer(self.look_through(engine, compare.from)));
     }
 
-    fn look_through<D: Disk>(&mut self, engine: &mut Engine<D>, from: u32) -> Answer<'static> {
+    fn look_through<D: Disk>(&mut self, engine: &mut Engine<D>, from: u32) -> OperationAnswer<'static> {
         let mut records = COMPARED_RECORDS;
         loop {
             let end = engine.slice_end(self.handle(), from, records, COMPARED_BYTES);
             let through = end.map_err(|error| failure_of(&error))?;
             match self.digest(engine, (from, through), (4 * COMPARED_RECORDS, true)) {
                 Ok(digested) if digested.is_cut && records > 1 => records /= 2,
-                Ok(Digested { records, bytes, .. }) => {
-                    let (next, differing) = (through.wrapping_add(1), Many::given(&[]));
-                    return Ok(Outcome::Compared(Compared { next, records, bytes, copies: 1, differing }));
+                Ok(RecordDigest { records, bytes, .. }) => {
+                    let (next, differing) = (through.wrapping_add(1), Elements::given(&[]));
+                    return Ok(Outcome::Compared(SliceComparison {
+                        next,
+                        records,
+                        bytes,
+                        copies: 1,
+                        differing,
+                    }));
                 }
-                Err(Undigested::TooMany) => return Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }),
-                Err(Undigested::Rotten(_)) => return Err(Failure::Rotten),
-                Err(Undigested::Engine(error)) => return Err(failure_of(&error)),
+                Err(DigestError::TooMany) => return Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }),
+                Err(DigestError::Corrupt(_)) => return Err(Failure::DataCorrupt),
+                Err(DigestError::Engine(error)) => return Err(failure_of(&error)),
             }
         }
     }
@@ -46,7 +52,7 @@ impl Partition {
         engine: &mut Engine<D>,
         slice: (u32, u32),
         bounds: (usize, bool),
-    ) -> Result<Digested, Undigested> {
+    ) -> Result<RecordDigest, DigestError> {
         digest::of_slice(engine, (self.handle(), &self.state.deadlines), slice, bounds)
     }
 }

@@ -2,19 +2,19 @@
 //! or arrive as a whole state.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Durability, Engine, EngineError, EngineResult, Kind, Meta, PartitionId};
+use zerohop_engine::{Durability, Engine, EngineError, EngineResult, EntryKind, Meta, PartitionId};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 
 use super::Partition;
 use super::transactions::is_let_in_mark;
-use crate::event::{Effects, Now};
-use crate::group::Entry;
-use crate::note::Mark;
+use crate::entry_metadata::Mark;
+use crate::event::{Now, PartitionEffects};
+use crate::log_writer::NewLogEntry;
 use crate::overlay::Overlay;
-use crate::partition::open::Options;
+use crate::partition::open::MemberOptions;
 use crate::planted::{Bug, is_planted};
-use crate::state::{State, StateError};
+use crate::state::{PartitionState, StateError};
 
 impl Partition {
     /// Acts in this epoch from now on. Alone it commits by itself; what is appended must be committed by then.
@@ -27,7 +27,7 @@ impl Partition {
         &mut self,
         engine: &mut Engine<D>,
         index: u64,
-        effects: &mut dyn Effects,
+        effects: &mut dyn PartitionEffects,
     ) -> EngineResult<()> {
         self.group.agree(index);
         if self.group.committed(engine)? > self.state.applied { self.commit(engine, effects) } else { Ok(()) }
@@ -48,7 +48,8 @@ impl Partition {
         let at = self.clock.next();
         let mut payload = Vec::new();
         Mark::Epoch { snapshots: self.snapshots_kept() }.encode(at, &mut payload);
-        let entry = Entry { kind: Kind::Mark, flags: 0, at, key: &[], payload: &payload, hint: None };
+        let entry =
+            NewLogEntry { kind: EntryKind::Mark, flags: 0, at, key: &[], payload: &payload, hint: None };
         Ok(self.group.append(engine, &entry)?.index)
     }
 
@@ -96,18 +97,23 @@ impl Partition {
 
     /// It is primary no more: whoever waits is told so, and what was evaluated and is not committed is forgotten; the
     /// entries stay in the log until a primary says otherwise.
-    pub(crate) fn stand_down(&mut self, failure: &Failure<'static>, effects: &mut dyn Effects) {
+    pub(crate) fn stand_down(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
         self.let_go(failure, effects);
         self.forget_work(failure, effects);
     }
 
     /// The same of a member that goes on in its group: units wait until then for what becomes of their entries.
-    pub(crate) fn stand_by(&mut self, until_us: u64, failure: &Failure<'static>, effects: &mut dyn Effects) {
+    pub(crate) fn stand_by(
+        &mut self,
+        until_us: u64,
+        failure: &Failure<'static>,
+        effects: &mut dyn PartitionEffects,
+    ) {
         self.keep_units(until_us, failure, effects);
         self.forget_work(failure, effects);
     }
 
-    fn forget_work(&mut self, failure: &Failure<'static>, effects: &mut dyn Effects) {
+    fn forget_work(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
         while let Some(wait) = self.waits.take_overdue(u64::MAX) {
             self.deliver_wait(wait.asker, &Err(failure.clone()), effects);
         }
@@ -128,7 +134,7 @@ impl Partition {
     }
 
     /// Answers what is held with a failure: the writes may have happened and are not known to be safe.
-    pub(crate) fn let_go(&mut self, failure: &Failure<'static>, effects: &mut dyn Effects) {
+    pub(crate) fn let_go(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
         self.held.let_go(failure, effects);
     }
 
@@ -137,18 +143,18 @@ impl Partition {
         &mut self,
         until_us: u64,
         failure: &Failure<'static>,
-        effects: &mut dyn Effects,
+        effects: &mut dyn PartitionEffects,
     ) {
         self.held.keep(until_us, failure, effects);
     }
 
     /// Enough members hold the log up to this index, and it is committed.
-    pub(crate) fn settle_kept(&mut self, index: u64, effects: &mut dyn Effects) {
+    pub(crate) fn settle_kept(&mut self, index: u64, effects: &mut dyn PartitionEffects) {
         self.held.settle(index.min(self.state.applied), effects);
     }
 
     /// Answers what is kept with a failure.
-    pub(crate) fn let_kept_go(&mut self, failure: &Failure<'static>, effects: &mut dyn Effects) {
+    pub(crate) fn let_kept_go(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
         self.held.let_kept_go(failure, effects);
     }
 
@@ -203,7 +209,7 @@ impl Partition {
         self.group.durability()
     }
 
-    pub(crate) fn state(&self) -> &State {
+    pub(crate) fn state(&self) -> &PartitionState {
         &self.state
     }
 
@@ -216,7 +222,7 @@ impl Partition {
     pub(crate) fn wipe<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        (id, options): (PartitionId, Options),
+        (id, options): (PartitionId, MemberOptions),
     ) -> EngineResult<()> {
         self.held.lose_track();
         match engine.drop_partition(id) {
@@ -224,8 +230,8 @@ impl Partition {
             Err(error) => return Err(error),
         }
         let (handle, _) = Partition::prepare(engine, id, options)?;
-        self.group.begin_anew(handle);
-        self.state = State::default();
+        self.group.begin_again(handle);
+        self.state = PartitionState::default();
         self.transacting = None;
         self.snapshots = None;
         self.overlay = Overlay::default();
@@ -262,7 +268,7 @@ impl Partition {
         engine: &mut Engine<D>,
         state: &[u8],
     ) -> Result<(), StateError> {
-        let mut state = State::decode(state)?;
+        let mut state = PartitionState::decode(state)?;
         self.held.lose_track();
         let last = self.group.last();
         if engine.commit(self.handle(), last).is_err() {

@@ -1,60 +1,60 @@
 //! The partition itself: events in, effects out.
 
+mod atomic_batch;
 mod commit;
 mod compare;
-mod holds;
 mod member;
 pub(crate) mod open;
 mod read;
-mod sieve;
+mod read_locks;
 mod snapshots;
+mod split_cleanup;
 #[cfg(test)]
 mod tests;
 mod transactions;
-mod unit;
 mod upkeep;
 mod write;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Durability, Engine, EngineResult, Handle};
 use zerohop_wire::ids::{PartitionEpoch, Timestamp};
-use zerohop_wire::messages::{Answer, Batch, Operation, Stage, Transact};
+use zerohop_wire::messages::{OperationAnswer, OperationBatch, RecordOperation, StageBytes, Transact};
 use zerohop_wire::{Failure, Message, What};
 
 use crate::batch::Collector;
 use crate::clock::Clock;
-use crate::event::{Effects, Event, Now, Request, Token};
-use crate::group::Group;
-use crate::held::{Held, Reply};
+use crate::event::{Now, PartitionEffects, PartitionEvent, RecordRequest, Token};
 use crate::limits::{BUFFER_KEPT_BYTES, BUSY_RETRY_MS, SHARED_BUFFER_KEPT_BYTES};
+use crate::log_writer::LogWriter;
 use crate::overlay::Overlay;
+use crate::pending_replies::{PendingReplies, Reply};
 use crate::planted::{Bug, is_planted};
-use crate::staged::Staged;
-use crate::state::State;
-use crate::view::View;
-use crate::waits::{Asker, Waits};
-use holds::Wish;
+use crate::state::PartitionState;
+use crate::view::RecordView;
+use crate::waits::{WaitTable, WaitTarget};
+use crate::write_buffer::UnitWriteBuffer;
+use read_locks::ReadLockRequest;
 
 pub(crate) use transactions::Intents;
 
 /// One partition of a keyspace, of which this is the primary.
 #[derive(Debug)]
 pub struct Partition {
-    group: Group,
+    group: LogWriter,
     clock: Clock,
     /// As of the last committed entry.
-    state: State,
+    state: PartitionState,
     /// What is appended behind it.
     overlay: Overlay,
-    held: Held,
-    waits: Waits,
+    held: PendingReplies,
+    waits: WaitTable,
     sweep_at_ms: u64,
     answered_again: u64,
     staged_expired: u64,
     horizons_moved: u64,
-    sieve: sieve::Sieve,
+    split_cleanup: split_cleanup::SplitCleanup,
     /// As primary, of transactions over several partitions; `None` until one comes.
-    transacting: Option<Box<transactions::Transacting>>,
+    transacting: Option<Box<transactions::PrimaryTransactions>>,
     /// They are not taken up before this log index is committed.
     transactions_after: u64,
     /// When all that was ever held for readers may be changed.
@@ -75,12 +75,12 @@ struct Buffers {
     cursor: Vec<u8>,
     batch: Vec<u8>,
     /// Away while a unit runs.
-    staged: Option<Box<Staged>>,
+    staged: Option<Box<UnitWriteBuffer>>,
 }
 
 /// How a partition stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct PartitionFigures {
     /// Sessions remembered.
     pub sessions: usize,
     /// Memory of the session table.
@@ -95,8 +95,8 @@ pub struct Stats {
     pub last: u64,
     /// Log index of the last entry committed.
     pub commit: u64,
-    /// Records removed as its sister's since it was opened, as long as there may be more; see [`Stats::own_of`].
-    pub removed_of_sisters: Option<u64>,
+    /// Records removed as its sibling's since it was opened, as long as there may be more; see [`PartitionFigures::own_of`].
+    pub removed_of_siblings: Option<u64>,
     /// Writes that came again since it was opened, and were answered with their first outcome.
     pub answered_again: u64,
     /// Pieces staged for transactions that have expired since it was opened, as its primary.
@@ -113,27 +113,27 @@ pub struct Stats {
     pub horizons_moved: u64,
 }
 
-impl Stats {
-    /// Records of its own, of so many that it holds: while a sister's are being removed an estimate, which of sisters together
+impl PartitionFigures {
+    /// Records of its own, of so many that it holds: while a sibling's are being removed an estimate, which of siblings together
     /// is right for what was there at the split.
     #[must_use]
     pub fn own_of(&self, held: u64) -> u64 {
-        self.removed_of_sisters.map_or(held, |removed| (held + removed) / 2)
+        self.removed_of_siblings.map_or(held, |removed| (held + removed) / 2)
     }
 }
 
 /// Where an answer goes.
-enum To<'t> {
+enum AnswerTarget<'t> {
     One(Token),
     /// An operation of a batch, by its place.
     Item(&'t mut Collector, u32),
 }
 
-impl To<'_> {
+impl AnswerTarget<'_> {
     fn token(&self) -> Token {
         match self {
-            To::One(token) => *token,
-            To::Item(collector, _) => collector.token,
+            AnswerTarget::One(token) => *token,
+            AnswerTarget::Item(collector, _) => collector.token,
         }
     }
 }
@@ -147,29 +147,30 @@ impl Partition {
         &mut self,
         engine: &mut Engine<D>,
         now: Now,
-        event: Event<'_>,
-        effects: &mut dyn Effects,
+        event: PartitionEvent<'_>,
+        effects: &mut dyn PartitionEffects,
     ) -> EngineResult<()> {
         self.clock.advance(now);
-        if matches!(event, Event::Request(_) | Event::Transaction(_) | Event::Tick) {
+        if matches!(event, PartitionEvent::Request(_) | PartitionEvent::Transaction(_) | PartitionEvent::Tick)
+        {
             self.lapse(engine, effects);
         }
         match event {
-            Event::Request(request) => {
+            PartitionEvent::Request(request) => {
                 self.request(engine, &request, effects);
                 Ok(())
             }
-            Event::Flushed => self.commit(engine, effects),
-            Event::FlushFailed => {
+            PartitionEvent::Flushed => self.commit(engine, effects),
+            PartitionEvent::FlushFailed => {
                 self.held.fail(Failure::DiskFailed, effects);
                 Ok(())
             }
-            Event::Transaction(message) => {
+            PartitionEvent::Transaction(message) => {
                 self.transaction(engine, message, effects);
                 Ok(())
             }
-            Event::Tick => self.tick(engine, effects),
-            Event::Disconnected { connection } => {
+            PartitionEvent::Tick => self.tick(engine, effects),
+            PartitionEvent::Disconnected { connection } => {
                 self.waits.disconnect(connection);
                 self.disconnect_transactions(connection);
                 Ok(())
@@ -177,7 +178,7 @@ impl Partition {
         }
     }
 
-    /// When [`Event::Tick`] has something to do, in milliseconds since 1970.
+    /// When [`PartitionEvent::Tick`] has something to do, in milliseconds since 1970.
     #[must_use]
     pub fn next_wake_ms(&self) -> Option<u64> {
         let transactions_ms = self.next_transactions_ms();
@@ -211,22 +212,22 @@ impl Partition {
         self.clock.newest()
     }
 
-    /// Whether requests are parked in it, so that [`Event::Disconnected`] has something to do.
+    /// Whether requests are parked in it, so that [`PartitionEvent::Disconnected`] has something to do.
     #[must_use]
     pub fn has_waits(&self) -> bool {
         !self.waits.is_empty() || self.has_parked()
     }
 
-    /// When [`Event::Tick`] has something to do though no request comes: a deadline, or sessions to be forgotten.
+    /// When [`PartitionEvent::Tick`] has something to do though no request comes: a deadline, or sessions to be forgotten.
     #[must_use]
     pub fn next_upkeep_ms(&self) -> Option<u64> {
         let sweep = (self.state.sessions.len() > 0).then_some(self.sweep_at_ms);
-        [self.next_wake_ms(), sweep, self.next_sieve_ms()].into_iter().flatten().min()
+        [self.next_wake_ms(), sweep, self.next_split_cleanup_ms()].into_iter().flatten().min()
     }
 
     /// Answers everything that is held back or parked with a failure: it will not be answered otherwise. The partition
     /// takes requests still, and answers those alike that would be held.
-    pub fn release(&mut self, failure: &Failure<'static>, effects: &mut dyn Effects) {
+    pub fn release(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
         self.held.fail(failure.clone(), effects);
         self.forget_transactions(failure, effects);
         while let Some(wait) = self.waits.take_overdue(u64::MAX) {
@@ -236,9 +237,9 @@ impl Partition {
 
     /// How it stands.
     #[must_use]
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> PartitionFigures {
         let (staged, staged_bytes) = self.state.transacted.as_ref().map_or((0, 0), |one| one.state.staged());
-        Stats {
+        PartitionFigures {
             sessions: self.state.sessions.len(),
             session_bytes: self.state.sessions.bytes(),
             deadlines: self.state.deadlines.len(),
@@ -246,7 +247,7 @@ impl Partition {
             held: self.held.len(),
             last: self.group.last(),
             commit: self.state.applied,
-            removed_of_sisters: self.removed_of_sisters(),
+            removed_of_siblings: self.removed_of_siblings(),
             answered_again: self.answered_again,
             staged_expired: self.staged_expired,
             staged: staged as u64,
@@ -266,7 +267,7 @@ impl Partition {
         &mut self,
         engine: &mut Engine<D>,
         durability: Durability,
-        effects: &mut dyn Effects,
+        effects: &mut dyn PartitionEffects,
     ) -> EngineResult<()> {
         let was_in_memory = !self.group.reaches_disk();
         self.group.set_durability(engine.set_durability(self.handle(), durability)?);
@@ -278,8 +279,13 @@ impl Partition {
         Ok(())
     }
 
-    fn request<D: Disk>(&mut self, engine: &mut Engine<D>, request: &Request<'_>, effects: &mut dyn Effects) {
-        let Request { token, envelope, message } = *request;
+    fn request<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        request: &RecordRequest<'_>,
+        effects: &mut dyn PartitionEffects,
+    ) {
+        let RecordRequest { token, envelope, message } = *request;
         let names_other = envelope.partition_epoch.0 != 0 && envelope.partition_epoch != self.epoch();
         if names_other && !is_planted(Bug::EpochNotChecked) {
             effects.wrong_owner(token);
@@ -305,9 +311,14 @@ impl Partition {
     }
 
     /// Evaluates a request in whose way nothing stands.
-    fn take_up<D: Disk>(&mut self, engine: &mut Engine<D>, request: &Request<'_>, effects: &mut dyn Effects) {
-        let Request { token, envelope, message } = *request;
-        let mut to = To::One(token);
+    fn take_up<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        request: &RecordRequest<'_>,
+        effects: &mut dyn PartitionEffects,
+    ) {
+        let RecordRequest { token, envelope, message } = *request;
+        let mut to = AnswerTarget::One(token);
         let wish = self.wish(&envelope);
         // Hundreds of partitions with a long buffer each would fill memory beside all budgets, and no cache would hold them.
         std::mem::swap(&mut self.buffers.contents, engine.scratch());
@@ -325,7 +336,7 @@ impl Partition {
                     self.write(engine, stamp, stamp.sequence.0, write, &mut to, effects);
                 }
             }
-            Message::Transact(Transact { stamp, .. }) | Message::Stage(Stage { stamp, .. })
+            Message::Transact(Transact { stamp, .. }) | Message::Stage(StageBytes { stamp, .. })
                 if self.is_answered(stamp) =>
             {
                 effects.dropped(token);
@@ -349,9 +360,9 @@ impl Partition {
             Message::Scan(scan) => (scan.seen, Timestamp::ZERO),
             Message::Snapshot(snapshot) => (snapshot.newest(), Timestamp::ZERO),
             Message::Write { stamp, .. }
-            | Message::Batch(Batch { stamp, .. })
+            | Message::Batch(OperationBatch { stamp, .. })
             | Message::Transact(Transact { stamp, .. })
-            | Message::Stage(Stage { stamp, .. }) => (stamp.seen, stamp.session.issued),
+            | Message::Stage(StageBytes { stamp, .. }) => (stamp.seen, stamp.session.issued),
             _ => return Ok(()),
         };
         // A session from the future would, once evicted, shut out all others.
@@ -366,12 +377,13 @@ impl Partition {
     fn batch<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        (batch, wish): (&Batch<'_>, Option<Wish>),
+        (batch, wish): (&OperationBatch<'_>, Option<ReadLockRequest>),
         time_out_ms: u32,
         token: Token,
-        effects: &mut dyn Effects,
+        effects: &mut dyn PartitionEffects,
     ) {
-        let has_writes = batch.operations.iter().any(|operation| matches!(operation, Operation::Write(_)));
+        let has_writes =
+            batch.operations.iter().any(|operation| matches!(operation, RecordOperation::Write(_)));
         if has_writes && self.is_answered(&batch.stamp) {
             effects.dropped(token);
             return;
@@ -379,10 +391,12 @@ impl Partition {
         let count = batch.operations.len() as u32;
         let mut collector = Collector::new(token, count, std::mem::take(&mut self.buffers.batch));
         for (place, (sequence, operation)) in (0u32..).zip(batch.numbered()) {
-            let mut to = To::Item(&mut collector, place);
+            let mut to = AnswerTarget::Item(&mut collector, place);
             match operation {
-                Operation::Read(read) => self.read(engine, (&read, wish), time_out_ms, &mut to, effects),
-                Operation::Write(write) => {
+                RecordOperation::Read(read) => {
+                    self.read(engine, (&read, wish), time_out_ms, &mut to, effects)
+                }
+                RecordOperation::Write(write) => {
                     self.write(engine, &batch.stamp, sequence.0, &write, &mut to, effects);
                 }
             }
@@ -395,7 +409,7 @@ impl Partition {
         }
     }
 
-    fn send_batch(&mut self, collector: Collector, effects: &mut dyn Effects) {
+    fn send_batch(&mut self, collector: Collector, effects: &mut dyn PartitionEffects) {
         let Collector { token, count, index, .. } = collector;
         let held_us = collector.held_us();
         let reply = Reply::Batch { count, packed: collector.finish() };
@@ -411,15 +425,26 @@ impl Partition {
     }
 
     /// Sends an answer once the entry of this index is committed.
-    fn deliver(&mut self, to: &mut To<'_>, index: u64, answer: &Answer<'_>, effects: &mut dyn Effects) {
+    fn deliver(
+        &mut self,
+        to: &mut AnswerTarget<'_>,
+        index: u64,
+        answer: &OperationAnswer<'_>,
+        effects: &mut dyn PartitionEffects,
+    ) {
         deliver(&mut self.held, self.state.applied, to, index, answer, effects);
     }
 
     /// Sends the answer of a wait, which is committed.
-    fn deliver_wait(&mut self, asker: Asker, answer: &Answer<'_>, effects: &mut dyn Effects) {
+    fn deliver_wait(
+        &mut self,
+        asker: WaitTarget,
+        answer: &OperationAnswer<'_>,
+        effects: &mut dyn PartitionEffects,
+    ) {
         match asker {
-            Asker::One(token) => effects.answer(token, &Message::Answer(answer.clone())),
-            Asker::Item(batch, place) => {
+            WaitTarget::One(token) => effects.answer(token, &Message::Answer(answer.clone())),
+            WaitTarget::Item(batch, place) => {
                 if let Some(collector) = self.waits.fill_batch(batch, place, answer) {
                     self.send_batch(collector, effects);
                 }
@@ -427,37 +452,37 @@ impl Partition {
         }
     }
 
-    fn view<'v, D>(&'v self, engine: &'v mut Engine<D>) -> View<'v, D> {
+    fn view<'v, D>(&'v self, engine: &'v mut Engine<D>) -> RecordView<'v, D> {
         let overlay = Some(&self.overlay).filter(|overlay| !overlay.is_empty());
-        View { engine, handle: self.handle(), overlay, deadlines: &self.state.deadlines }
+        RecordView { engine, handle: self.handle(), overlay, deadlines: &self.state.deadlines }
     }
 }
 
 /// See [`Partition::deliver`]; for answers that borrow from the rest of the partition.
 fn deliver(
-    held: &mut Held,
+    held: &mut PendingReplies,
     commit: u64,
-    to: &mut To<'_>,
+    to: &mut AnswerTarget<'_>,
     index: u64,
-    answer: &Answer<'_>,
-    effects: &mut dyn Effects,
+    answer: &OperationAnswer<'_>,
+    effects: &mut dyn PartitionEffects,
 ) {
     deliver_held(held, commit, to, (index, 0), answer, effects);
 }
 
 /// The same of what was read, and is held for so many microseconds.
 fn deliver_held(
-    held: &mut Held,
+    held: &mut PendingReplies,
     commit: u64,
-    to: &mut To<'_>,
+    to: &mut AnswerTarget<'_>,
     (index, held_us): (u64, u32),
-    answer: &Answer<'_>,
-    effects: &mut dyn Effects,
+    answer: &OperationAnswer<'_>,
+    effects: &mut dyn PartitionEffects,
 ) {
     match to {
-        To::One(token) if index > commit => held.push(index, *token, Reply::of(answer), effects),
-        To::One(token) => effects.answer_held(*token, &Message::Answer(answer.clone()), held_us),
-        To::Item(collector, place) => {
+        AnswerTarget::One(token) if index > commit => held.push(index, *token, Reply::of(answer), effects),
+        AnswerTarget::One(token) => effects.answer_held(*token, &Message::Answer(answer.clone()), held_us),
+        AnswerTarget::Item(collector, place) => {
             collector.put(*place, index, answer);
             collector.note_held(held_us);
         }

@@ -3,22 +3,22 @@
 use std::fmt;
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Durability, Engine, EngineError, Handle, Kind, PartitionId, PartitionOptions};
+use zerohop_engine::{Durability, Engine, EngineError, EntryKind, Handle, PartitionId, PartitionOptions};
 use zerohop_wire::ids::{PartitionEpoch, Timestamp};
 
 use super::{Buffers, Partition};
 use crate::clock::Clock;
-use crate::group::Group;
-use crate::held::Held;
-use crate::note::Mark;
+use crate::entry_metadata::Mark;
+use crate::log_writer::LogWriter;
 use crate::overlay::Overlay;
+use crate::pending_replies::PendingReplies;
 use crate::planted::{Bug, is_planted};
-use crate::state::{State, StateError};
-use crate::waits::Waits;
+use crate::state::{PartitionState, StateError};
+use crate::waits::WaitTable;
 
 /// Options of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct MemberOptions {
     /// When its entries survive a crash.
     pub durability: Durability,
     /// Seed of the engine's index.
@@ -29,19 +29,19 @@ pub struct Options {
 
 /// What opening found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestoreReport {
     /// Log index that the checkpoint's state was as of; 0 without one.
     pub from_checkpoint: u64,
     /// Entries read behind it.
     pub from_log: u64,
-    /// Whether entries that tell of sessions or deadlines are missing or rotten. Then all sessions are expired, so that
+    /// Whether entries that tell of sessions or deadlines are missing or corrupt. Then all sessions are expired, so that
     /// nothing is done twice, and records may have lost their deadlines.
     pub is_state_lost: bool,
 }
 
 /// Why a partition cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OpenError {
+pub enum PartitionOpenError {
     /// The engine says why.
     Engine(EngineError),
     /// The state in its checkpoint cannot be read.
@@ -60,28 +60,28 @@ pub enum OpenError {
     },
 }
 
-impl fmt::Display for OpenError {
+impl fmt::Display for PartitionOpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OpenError::Engine(error) => write!(f, "{error}"),
-            OpenError::State(error) => write!(f, "{error}"),
-            OpenError::Entry { index } => {
+            PartitionOpenError::Engine(error) => write!(f, "{error}"),
+            PartitionOpenError::State(error) => write!(f, "{error}"),
+            PartitionOpenError::Entry { index } => {
                 write!(f, "log entry {index} is of a kind that is not known here; use a newer zerohop")
             }
-            OpenError::Epoch { found, given } => write!(
+            PartitionOpenError::Epoch { found, given } => write!(
                 f,
                 "the log has entries of epoch {found}, later than epoch {given} that it is to be served in: \
-                 fetch the cluster map anew"
+                 fetch the cluster map again"
             ),
         }
     }
 }
 
-impl std::error::Error for OpenError {}
+impl std::error::Error for PartitionOpenError {}
 
-impl From<EngineError> for OpenError {
-    fn from(error: EngineError) -> OpenError {
-        OpenError::Engine(error)
+impl From<EngineError> for PartitionOpenError {
+    fn from(error: EngineError) -> PartitionOpenError {
+        PartitionOpenError::Engine(error)
     }
 }
 
@@ -91,15 +91,15 @@ impl Partition {
     /// ([`zerohop_engine::EngineOptions::checkpoints_begin_alone`]), since they would lack the state.
     ///
     /// # Errors
-    /// See [`OpenError`].
+    /// See [`PartitionOpenError`].
     pub fn open<D: Disk>(
         engine: &mut Engine<D>,
         id: PartitionId,
-        options: Options,
-    ) -> Result<(Partition, Restored), OpenError> {
+        options: MemberOptions,
+    ) -> Result<(Partition, RestoreReport), PartitionOpenError> {
         let last = Partition::prepare(engine, id, options)?.1;
         if u64::from(last.0) > options.epoch.0.max(1) {
-            return Err(OpenError::Epoch { found: last.0, given: options.epoch });
+            return Err(PartitionOpenError::Epoch { found: last.0, given: options.epoch });
         }
         Partition::restore(engine, id, options, u64::MAX)
     }
@@ -109,8 +109,8 @@ impl Partition {
     pub(crate) fn open_as_member<D: Disk>(
         engine: &mut Engine<D>,
         id: PartitionId,
-        options: Options,
-    ) -> Result<(Partition, Restored), OpenError> {
+        options: MemberOptions,
+    ) -> Result<(Partition, RestoreReport), PartitionOpenError> {
         let (mut partition, restored) = Partition::restore(engine, id, options, 0)?;
         partition.group.may_be_joined(partition.group.last());
         Ok((partition, restored))
@@ -120,9 +120,9 @@ impl Partition {
     pub(crate) fn prepare<D: Disk>(
         engine: &mut Engine<D>,
         id: PartitionId,
-        options: Options,
+        options: MemberOptions,
     ) -> Result<(Handle, (u32, u64)), EngineError> {
-        let Options { durability, index_seed, .. } = options;
+        let MemberOptions { durability, index_seed, .. } = options;
         let handle = engine.partition(id, PartitionOptions { durability, index_seed })?;
         engine.hold_state_in_log(handle)?;
         // Nobody knows of snapshots here any more: what a parent of this partition kept for them goes.
@@ -134,18 +134,18 @@ impl Partition {
     fn restore<D: Disk>(
         engine: &mut Engine<D>,
         id: PartitionId,
-        options: Options,
+        options: MemberOptions,
         commit_through: u64,
-    ) -> Result<(Partition, Restored), OpenError> {
-        let Options { durability, epoch, .. } = options;
+    ) -> Result<(Partition, RestoreReport), PartitionOpenError> {
+        let MemberOptions { durability, epoch, .. } = options;
         let (handle, last) = Partition::prepare(engine, id, options)?;
         engine.commit(handle, commit_through)?;
         let commit = engine.partition_stats(handle)?.commit;
         let epoch_given = u32::try_from(epoch.0).unwrap_or(u32::MAX);
-        let mut restored = Restored::default();
-        let mut state = State::default();
+        let mut restored = RestoreReport::default();
+        let mut state = PartitionState::default();
         if let Some((commit, extra)) = engine.recovered_extra(handle)? {
-            state = State::decode(&extra).map_err(OpenError::State)?;
+            state = PartitionState::decode(&extra).map_err(PartitionOpenError::State)?;
             // A checkpoint says itself what it is as of.
             (state.applied, restored.from_checkpoint) = (commit, commit);
         }
@@ -156,7 +156,7 @@ impl Partition {
                 return;
             }
             restored.from_log += 1;
-            let is_filler = meta.kind == Kind::Mark
+            let is_filler = meta.kind == EntryKind::Mark
                 && Mark::decode(entry.payload, Timestamp(meta.timestamp)) == Some(Mark::Filler);
             restored.is_state_lost |= !is_good || is_filler || meta.index != state.applied + 1;
             if !is_good {
@@ -166,7 +166,7 @@ impl Partition {
             }
         })?;
         if let Some(index) = unknown {
-            return Err(OpenError::Entry { index });
+            return Err(PartitionOpenError::Entry { index });
         }
         restored.is_state_lost |= state.applied != commit;
         state.applied = commit;
@@ -180,17 +180,17 @@ impl Partition {
         clock.witness(state.newest);
         clock.witness(state.sessions.mark());
         let partition = Partition {
-            group: Group::new(handle, epoch_given, durability, last),
+            group: LogWriter::new(handle, epoch_given, durability, last),
             clock,
             state,
             overlay: Overlay::default(),
-            held: Held::default(),
-            waits: Waits::default(),
+            held: PendingReplies::default(),
+            waits: WaitTable::default(),
             sweep_at_ms: 0,
             answered_again: 0,
             staged_expired: 0,
             horizons_moved: 0,
-            sieve: Default::default(),
+            split_cleanup: Default::default(),
             transacting: None,
             transactions_after: 0,
             holds_end_ms: 0,

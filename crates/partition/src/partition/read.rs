@@ -6,19 +6,19 @@ use zerohop_wire::blob::{BlobStamp, header_key};
 use zerohop_wire::checksum::crc32c_of_middle;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::KEY_BYTES_MAX;
-use zerohop_wire::messages::{Outcome as Brought, Query, Read, Scan, Until};
+use zerohop_wire::messages::{Outcome as Brought, Query, RecordRead, Scan, WaitUntil};
 use zerohop_wire::{Failure, Message};
 
-use super::holds::Wish;
-use super::{Partition, To, deliver, deliver_held};
-use crate::event::{Effects, Token};
+use super::read_locks::ReadLockRequest;
+use super::{AnswerTarget, Partition, deliver, deliver_held};
+use crate::event::{PartitionEffects, Token};
 use crate::failure::failure_of;
 use crate::limits::WAIT_DEFAULT_MS;
 use crate::operations;
-use crate::operations::OrFail;
+use crate::operations::EngineResultExt;
 use crate::planted::{Bug, is_planted};
-use crate::view::{View, Whole};
-use crate::waits::{Asker, Wait};
+use crate::view::{RecordView, WholeBytes};
+use crate::waits::{Wait, WaitTarget};
 
 /// The key is empty, which none is: reads are told so as writes are.
 pub(super) fn no_key() -> Failure<'static> {
@@ -29,10 +29,10 @@ impl Partition {
     pub(super) fn read<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        (read, wish): (&Read<'_>, Option<Wish>),
+        (read, wish): (&RecordRead<'_>, Option<ReadLockRequest>),
         time_out_ms: u32,
-        to: &mut To<'_>,
-        effects: &mut dyn Effects,
+        to: &mut AnswerTarget<'_>,
+        effects: &mut dyn PartitionEffects,
     ) {
         if read.key.is_empty() {
             return self.deliver(to, 0, &Err(no_key()), effects);
@@ -63,10 +63,10 @@ impl Partition {
                 wish.grant(transacting.as_deref_mut(), (overlay, state, clock), (read.key, version))
             })
         };
-        let mut view = View { engine, handle, overlay: Some(overlay), deadlines: &state.deadlines };
+        let mut view = RecordView { engine, handle, overlay: Some(overlay), deadlines: &state.deadlines };
         // One entry that holds all of it, committed: answered from where it lies.
         if let Query::Lookup | Query::LookupRange { .. } = read.query
-            && let Ok(Some(Whole { version, bytes: whole, .. })) = view.whole(read.key)
+            && let Ok(Some(WholeBytes { version, bytes: whole, .. })) = view.whole(read.key)
         {
             let length = whole.len() as u64;
             let bytes = match read.query {
@@ -110,14 +110,14 @@ impl Partition {
     fn wait<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        (read, until): (&Read<'_>, &Until<'_>),
+        (read, until): (&RecordRead<'_>, &WaitUntil<'_>),
         time_out_ms: u32,
-        to: &mut To<'_>,
-        effects: &mut dyn Effects,
+        to: &mut AnswerTarget<'_>,
+        effects: &mut dyn PartitionEffects,
     ) {
         let Partition { state, overlay, held, group, buffers, .. } = &mut *self;
         let (commit, handle) = (state.applied, group.handle());
-        let mut view = View { engine, handle, overlay: Some(overlay), deadlines: &state.deadlines };
+        let mut view = RecordView { engine, handle, overlay: Some(overlay), deadlines: &state.deadlines };
         let index = overlay.record(read.key).map_or(0, |known| known.newest());
         buffers.contents.clear();
         let found = view.shape(read.key).or_fail().and_then(|shape| {
@@ -134,8 +134,8 @@ impl Partition {
                 let time_out_ms = if time_out_ms == 0 { WAIT_DEFAULT_MS } else { time_out_ms };
                 let deadline_ms = self.clock.now_ms() + u64::from(time_out_ms);
                 let asker = match to {
-                    To::One(token) => Asker::One(*token),
-                    To::Item(_, place) => Asker::Item(self.waits.batch_number(), *place),
+                    AnswerTarget::One(token) => WaitTarget::One(*token),
+                    AnswerTarget::Item(_, place) => WaitTarget::Item(self.waits.batch_number(), *place),
                 };
                 let parked = self.waits.park(read.key, until, (asker, to.token().connection), deadline_ms);
                 if let Err(failure) = parked {
@@ -148,7 +148,12 @@ impl Partition {
 
     /// Answers those who wait for a record that has just been committed, by what is committed alone: a wait sees every
     /// state that a record is in.
-    pub(super) fn wake<D: Disk>(&mut self, engine: &mut Engine<D>, key: &[u8], effects: &mut dyn Effects) {
+    pub(super) fn wake<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        key: &[u8],
+        effects: &mut dyn PartitionEffects,
+    ) {
         if is_planted(Bug::WaitsNotWoken) {
             return;
         }
@@ -156,7 +161,7 @@ impl Partition {
             let Partition { state, group, buffers, waits, .. } = &mut *self;
             let Some(wait) = waits.get(number) else { continue };
             let mut view =
-                View { engine, handle: group.handle(), overlay: None, deadlines: &state.deadlines };
+                RecordView { engine, handle: group.handle(), overlay: None, deadlines: &state.deadlines };
             buffers.contents.clear();
             let found = view.shape(key).or_fail().and_then(|shape| {
                 let until = wait.awaited.until();
@@ -171,7 +176,7 @@ impl Partition {
                     continue;
                 }
                 Ok(Some(shape)) => {
-                    let read = Read { key, query: Query::Lookup };
+                    let read = RecordRead { key, query: Query::Lookup };
                     operations::read(&mut view, &read, shape.as_ref(), &mut contents)
                 }
                 Err(failure) => Err(failure.clone()),
@@ -189,10 +194,11 @@ impl Partition {
         &mut self,
         engine: &mut Engine<D>,
         wait: &Wait,
-        effects: &mut dyn Effects,
+        effects: &mut dyn PartitionEffects,
     ) {
         let Partition { state, group, buffers, .. } = &mut *self;
-        let mut view = View { engine, handle: group.handle(), overlay: None, deadlines: &state.deadlines };
+        let mut view =
+            RecordView { engine, handle: group.handle(), overlay: None, deadlines: &state.deadlines };
         buffers.contents.clear();
         let (key, until) = (&*wait.key, wait.awaited.until());
         let found = view.shape(key).or_fail().and_then(|shape| {
@@ -203,7 +209,7 @@ impl Partition {
         let mut contents = std::mem::take(&mut buffers.contents);
         let answer = match found {
             Ok((shape, true)) => {
-                let read = Read { key, query: Query::Lookup };
+                let read = RecordRead { key, query: Query::Lookup };
                 operations::read(&mut view, &read, shape.as_ref(), &mut contents)
             }
             Ok((shape, false)) => {
@@ -220,13 +226,14 @@ impl Partition {
         engine: &mut Engine<D>,
         scan: &Scan<'_>,
         token: Token,
-        effects: &mut dyn Effects,
+        effects: &mut dyn PartitionEffects,
     ) {
         let foreign = self.foreign();
         let Partition { state, group, buffers, clock, .. } = self;
         buffers.contents.clear();
         buffers.cursor.clear();
-        let mut view = View { engine, handle: group.handle(), overlay: None, deadlines: &state.deadlines };
+        let mut view =
+            RecordView { engine, handle: group.handle(), overlay: None, deadlines: &state.deadlines };
         let out = (&mut buffers.contents, &mut buffers.cursor);
         let answer = match scan.blobs {
             true => {

@@ -2,33 +2,35 @@
 //! holds.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineError, EngineResult, Kind, Meta};
+use zerohop_engine::{Engine, EngineError, EngineResult, EntryKind, Meta};
 use zerohop_wire::blob::name_of_header;
 use zerohop_wire::ids::{SnapshotId, Timestamp};
-use zerohop_wire::messages::{Answer, Outcome as Brought, Read, Scan, Snapshot, SnapshotAsk};
+use zerohop_wire::messages::{
+    OperationAnswer, Outcome as Brought, RecordRead, Scan, SnapshotAsk, SnapshotRequest,
+};
 use zerohop_wire::{Failure, Message, What};
 
-use super::{Partition, To};
-use crate::event::{Effects, Token};
-use crate::group::Entry;
+use super::{AnswerTarget, Partition};
+use crate::entry_metadata::{MARK_EPOCH, MARK_SNAPSHOT, Mark, SnapshotMark};
+use crate::event::{PartitionEffects, Token};
 use crate::limits::{BUSY_RETRY_MS, SNAPSHOT_VERSIONS_MAX, SNAPSHOTS_MAX};
-use crate::note::{MARK_EPOCH, MARK_SNAPSHOT, Mark, SnapshotMark};
-use crate::operations::{self, OrFail};
+use crate::log_writer::NewLogEntry;
+use crate::operations::{self, EngineResultExt};
 use crate::planted::{Bug, is_planted};
 use crate::snapshots::view::PastView;
-use crate::snapshots::{Kept, Past};
-use crate::state::State;
+use crate::snapshots::{PastVersions, SnapshotRetention};
+use crate::state::PartitionState;
 
 /// The log index that an answer waits for, and the earliest time that can be read.
-type Opened = (u64, Timestamp);
+type SnapshotPosition = (u64, Timestamp);
 
 impl Partition {
     pub(super) fn snapshot<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        snapshot: &Snapshot<'_>,
+        snapshot: &SnapshotRequest<'_>,
         token: Token,
-        effects: &mut dyn Effects,
+        effects: &mut dyn PartitionEffects,
     ) {
         let id = snapshot.id;
         let opened = match &snapshot.ask {
@@ -40,7 +42,7 @@ impl Partition {
             SnapshotAsk::Read { at, read } => return self.read_at(engine, (id, *at), read, token, effects),
             SnapshotAsk::Scan { at, scan } => return self.scan_at(engine, (id, *at), scan, token, effects),
         };
-        let mut to = To::One(token);
+        let mut to = AnswerTarget::One(token);
         match opened {
             Ok((index, version)) => {
                 self.deliver(&mut to, index, &Ok(Brought::Done { version, number: 0 }), effects);
@@ -54,8 +56,8 @@ impl Partition {
         engine: &mut Engine<D>,
         id: SnapshotId,
         (lease_ms, age_ms): (u32, u64),
-        effects: &mut dyn Effects,
-    ) -> Result<Opened, Failure<'static>> {
+        effects: &mut dyn PartitionEffects,
+    ) -> Result<SnapshotPosition, Failure<'static>> {
         let now_ms = self.clock.now_ms();
         let snapshots = self.snapshots.get_or_insert_default();
         if let Some(kept) = snapshots.get(id) {
@@ -70,13 +72,17 @@ impl Partition {
             return Err(What::Snapshots.into());
         }
         let (floor, ends_ms) = (self.clock.next(), now_ms.saturating_add(age_ms));
-        let kept = Kept { floor, lease_ms, ends_ms };
+        let kept = SnapshotRetention { floor, lease_ms, ends_ms };
         let mark = SnapshotMark::Open { id, lease_ms, ends_ms };
         let index = self.append_snapshot_mark(engine, (floor, mark), Some((id, kept)), effects)?;
         Ok((index, floor))
     }
 
-    fn renew_snapshot(&mut self, id: SnapshotId, lease_ms: u32) -> Result<Opened, Failure<'static>> {
+    fn renew_snapshot(
+        &mut self,
+        id: SnapshotId,
+        lease_ms: u32,
+    ) -> Result<SnapshotPosition, Failure<'static>> {
         let now_ms = self.clock.now_ms();
         let snapshots = self.snapshots.as_deref_mut().ok_or(Failure::SnapshotExpired)?;
         let floor = snapshots.get(id).ok_or(Failure::SnapshotExpired)?.floor;
@@ -88,8 +94,8 @@ impl Partition {
         &mut self,
         engine: &mut Engine<D>,
         ids: &[SnapshotId],
-        effects: &mut dyn Effects,
-    ) -> Result<Opened, Failure<'static>> {
+        effects: &mut dyn PartitionEffects,
+    ) -> Result<SnapshotPosition, Failure<'static>> {
         let Some(snapshots) = self.snapshots.as_deref() else { return Ok((0, Timestamp::ZERO)) };
         let is_there = |id: &&SnapshotId| snapshots.get(**id).is_some() || snapshots.appended(**id).is_some();
         let ids: Vec<SnapshotId> = ids.iter().filter(is_there).copied().collect();
@@ -106,8 +112,8 @@ impl Partition {
         &mut self,
         engine: &mut Engine<D>,
         (at, mark): (Timestamp, SnapshotMark),
-        opens: Option<(SnapshotId, Kept)>,
-        effects: &mut dyn Effects,
+        opens: Option<(SnapshotId, SnapshotRetention)>,
+        effects: &mut dyn PartitionEffects,
     ) -> Result<u64, Failure<'static>> {
         let before = self.group.last();
         if let Some((id, kept)) = opens {
@@ -116,7 +122,8 @@ impl Partition {
         }
         let mut payload = Vec::new();
         Mark::Snapshot(mark).encode(at, &mut payload);
-        let entry = Entry { kind: Kind::Mark, flags: 0, at, key: &[], payload: &payload, hint: None };
+        let entry =
+            NewLogEntry { kind: EntryKind::Mark, flags: 0, at, key: &[], payload: &payload, hint: None };
         let meta = match self.group.append(engine, &entry) {
             Ok(meta) => meta,
             Err(error) => {
@@ -150,7 +157,7 @@ impl Partition {
         if let Some(Mark::Snapshot(SnapshotMark::Open { id, lease_ms, ends_ms })) = mark_of(meta, payload)
             && !is_planted(Bug::SnapshotsNotFollowed)
         {
-            let kept = Kept { floor: at, lease_ms, ends_ms };
+            let kept = SnapshotRetention { floor: at, lease_ms, ends_ms };
             self.snapshots.get_or_insert_default().append(meta.index, id, kept);
             self.follow_horizon(engine)?;
         }
@@ -211,7 +218,7 @@ impl Partition {
         if self.state.deadlines.get(key) != before {
             past.deadline_ended(key, before, at);
         }
-        if meta.kind == Kind::Remove
+        if meta.kind == EntryKind::Remove
             && let Some(name) = name_of_header(key)
         {
             past.name_ended(name, at);
@@ -222,7 +229,7 @@ impl Partition {
     pub(super) fn tick_snapshots<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        effects: &mut dyn Effects,
+        effects: &mut dyn PartitionEffects,
     ) -> EngineResult<()> {
         let now_ms = self.clock.now_ms();
         let handle = self.handle();
@@ -279,9 +286,9 @@ impl Partition {
         &mut self,
         engine: &mut Engine<D>,
         (id, at): (SnapshotId, Timestamp),
-        read: &Read<'_>,
+        read: &RecordRead<'_>,
         token: Token,
-        effects: &mut dyn Effects,
+        effects: &mut dyn PartitionEffects,
     ) {
         let mut contents = std::mem::take(&mut self.buffers.contents);
         contents.clear();
@@ -303,12 +310,12 @@ impl Partition {
         (id, at): (SnapshotId, Timestamp),
         scan: &Scan<'_>,
         token: Token,
-        effects: &mut dyn Effects,
+        effects: &mut dyn PartitionEffects,
     ) {
         let foreign = self.foreign();
         let (mut contents, mut next) = (Vec::new(), Vec::new());
         let out = (&mut contents, &mut next);
-        let answer: Answer<'_> = match self.may_read_at(id, at) {
+        let answer: OperationAnswer<'_> = match self.may_read_at(id, at) {
             Ok(()) => match self.past_view(engine, at) {
                 Some(mut view) if scan.blobs => {
                     let names = view.names(scan.prefix, scan.cursor);
@@ -324,8 +331,8 @@ impl Partition {
     }
 
     fn past_view<'v, D>(&'v self, engine: &'v mut Engine<D>, at: Timestamp) -> Option<PastView<'v, D>> {
-        let (handle, state): (_, &State) = (self.handle(), &self.state);
-        let past: &Past = self.snapshots.as_ref()?.past();
+        let (handle, state): (_, &PartitionState) = (self.handle(), &self.state);
+        let past: &PastVersions = self.snapshots.as_ref()?.past();
         Some(PastView { engine, handle, state, past, at })
     }
 
@@ -347,5 +354,5 @@ impl Partition {
 /// What an entry says of snapshots: one look at all but those.
 fn mark_of(meta: &Meta, payload: &[u8]) -> Option<Mark> {
     let is_one = matches!(payload.first(), Some(&MARK_SNAPSHOT | &MARK_EPOCH));
-    (meta.kind == Kind::Mark && is_one).then(|| Mark::decode(payload, Timestamp(meta.timestamp)))?
+    (meta.kind == EntryKind::Mark && is_one).then(|| Mark::decode(payload, Timestamp(meta.timestamp)))?
 }

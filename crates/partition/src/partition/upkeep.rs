@@ -1,21 +1,21 @@
 //! What time brings: time-outs, expiry, forgotten sessions, checkpoints.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineError, EngineResult, Kind};
+use zerohop_engine::{Engine, EngineError, EngineResult, EntryKind};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{SessionId, Timestamp};
 
 use super::Partition;
-use crate::event::Effects;
-use crate::group::Entry;
+use crate::entry_metadata::Mark;
+use crate::event::PartitionEffects;
 use crate::limits::{EVICTED_PER_ENTRY_MAX, EXPIRED_PER_TICK_MAX, SESSION_IDLE_MS, SESSION_SWEEP_MS};
-use crate::note::Mark;
+use crate::log_writer::NewLogEntry;
 
 impl Partition {
     pub(super) fn tick<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        effects: &mut dyn Effects,
+        effects: &mut dyn PartitionEffects,
     ) -> EngineResult<()> {
         let now_ms = self.clock.now_ms();
         while let Some(wait) = self.waits.take_overdue(now_ms) {
@@ -27,7 +27,7 @@ impl Partition {
         if now_ms >= self.sweep_at_ms && !self.overlay.is_evicting() {
             self.evict_idle(engine, effects)?;
         }
-        self.sieve(engine, effects)?;
+        self.clean_up_split(engine, effects)?;
         self.tick_snapshots(engine, effects)?;
         self.append_if_pressed(engine, effects)?;
         if engine.checkpoint_is_due(self.handle())? {
@@ -53,7 +53,11 @@ impl Partition {
         engine.checkpoint_begin(self.handle(), &self.state.encode())
     }
 
-    fn expire_due<D: Disk>(&mut self, engine: &mut Engine<D>, effects: &mut dyn Effects) -> EngineResult<()> {
+    fn expire_due<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        effects: &mut dyn PartitionEffects,
+    ) -> EngineResult<()> {
         let due = self.state.deadlines.due(self.clock.now_ms());
         let may = |key: &&std::sync::Arc<[u8]>| !self.has_transactions() || self.may_expire(key);
         let due: Vec<_> = due.filter(may).take(EXPIRED_PER_TICK_MAX).cloned().collect();
@@ -69,7 +73,11 @@ impl Partition {
     }
 
     /// Forgets sessions that nobody has used for long, by a log entry that raises the mark.
-    fn evict_idle<D: Disk>(&mut self, engine: &mut Engine<D>, effects: &mut dyn Effects) -> EngineResult<()> {
+    fn evict_idle<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        effects: &mut dyn PartitionEffects,
+    ) -> EngineResult<()> {
         let since_ms = self.clock.now_ms().saturating_sub(SESSION_IDLE_MS);
         let (sessions, mark) = self.state.sessions.idle(since_ms, EVICTED_PER_ENTRY_MAX);
         if sessions.len() < EVICTED_PER_ENTRY_MAX {
@@ -86,7 +94,7 @@ impl Partition {
     fn append_if_pressed<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        effects: &mut dyn Effects,
+        effects: &mut dyn PartitionEffects,
     ) -> EngineResult<()> {
         if !engine.wants_entry(self.handle())? || self.overlay.is_evicting() {
             return Ok(());
@@ -104,13 +112,14 @@ impl Partition {
         &mut self,
         engine: &mut Engine<D>,
         (sessions, mark): (Vec<SessionId>, Timestamp),
-        effects: &mut dyn Effects,
+        effects: &mut dyn PartitionEffects,
     ) -> EngineResult<()> {
         let at = self.clock.next();
         let eviction = Mark::Eviction { mark, sessions };
         let mut payload = Vec::new();
         eviction.encode(at, &mut payload);
-        let entry = Entry { kind: Kind::Mark, flags: 0, at, key: &[], payload: &payload, hint: None };
+        let entry =
+            NewLogEntry { kind: EntryKind::Mark, flags: 0, at, key: &[], payload: &payload, hint: None };
         let meta = self.group.append(engine, &entry)?;
         if self.group.commits_at_once() {
             self.apply(&meta, &[], &payload);

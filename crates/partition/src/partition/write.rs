@@ -1,22 +1,22 @@
 //! Writes: recognised if they come again, else evaluated, logged with their outcome, and answered once committed.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineResult, FLAG_CHUNK, FLAG_LIST, FLAG_TRAILER, Hint, Kind, Meta};
+use zerohop_engine::{Engine, EngineResult, EntryKind, FLAG_CHUNK, FLAG_LIST, FLAG_TRAILER, Hint, Meta};
 use zerohop_wire::ids::{SessionId, Timestamp};
-use zerohop_wire::messages::{BlobChange, Change as Asked, RecordType, Stamp, Write};
+use zerohop_wire::messages::{BlobChange, RecordType, RecordWrite, Stamp, WriteChange as Asked};
 use zerohop_wire::{Failure, What};
 
-use super::{Partition, To};
-use crate::event::Effects;
+use super::{AnswerTarget, Partition};
+use crate::entry_metadata::{Note, SessionNote};
+use crate::event::PartitionEffects;
 use crate::failure::failure_of;
-use crate::group::Entry;
 use crate::limits::{BUSY_RETRY_MS, NAMES_BYTES_MAX, SESSION_BYTES_MAX, SESSIONS_MAX};
-use crate::note::{Note, SessionNote};
-use crate::operations::{self, Action, Cell, Contents, Plan};
-use crate::outcome::Outcome;
-use crate::overlay::{Change, Shape};
+use crate::log_writer::NewLogEntry;
+use crate::operations::{self, Cell, EntryContents, LogAction, WritePlan};
+use crate::outcome::WriteOutcome;
+use crate::overlay::{RecordChange, Shape};
 use crate::planted::{Bug, is_planted};
-use crate::staged::Seen;
+use crate::write_buffer::RecordGlimpse;
 
 impl Partition {
     /// Whether the session has told that it has the answer of this request already.
@@ -31,9 +31,9 @@ impl Partition {
         engine: &mut Engine<D>,
         stamp: &Stamp,
         sequence: u64,
-        write: &Write<'_>,
-        to: &mut To<'_>,
-        effects: &mut dyn Effects,
+        write: &RecordWrite<'_>,
+        to: &mut AnswerTarget<'_>,
+        effects: &mut dyn PartitionEffects,
     ) {
         if stamp.session.is_some() {
             if let Some((index, outcome)) = self.first_outcome(stamp.session, sequence) {
@@ -53,7 +53,7 @@ impl Partition {
     }
 
     /// What a write came to that was done before, and the index of its entry.
-    pub(super) fn first_outcome(&self, session: SessionId, sequence: u64) -> Option<(u64, Outcome)> {
+    pub(super) fn first_outcome(&self, session: SessionId, sequence: u64) -> Option<(u64, WriteOutcome)> {
         if self.overlay.eviction(session).1 || is_planted(Bug::SessionsNotConsulted) {
             return None;
         }
@@ -88,9 +88,9 @@ impl Partition {
         engine: &mut Engine<D>,
         stamp: &Stamp,
         sequence: u64,
-        write: &Write<'_>,
-        effects: &mut dyn Effects,
-    ) -> Result<(u64, Outcome), Failure<'static>> {
+        write: &RecordWrite<'_>,
+        effects: &mut dyn PartitionEffects,
+    ) -> Result<(u64, WriteOutcome), Failure<'static>> {
         if write.key.is_empty() {
             return Err(super::read::no_key());
         }
@@ -109,7 +109,7 @@ impl Partition {
         if is_planted(Bug::OverlayNotSeen) {
             view.overlay = None;
         }
-        let Seen { shape, hint } = match view.find_if(depends_on_record, write.key) {
+        let RecordGlimpse { shape, hint } = match view.find_if(depends_on_record, write.key) {
             Ok(seen) => seen,
             Err(error) => return Err(failure_of(&error)),
         };
@@ -117,7 +117,7 @@ impl Partition {
         let mut cell = Cell { view, key: write.key, shape, at, now_ms, buffer: &mut buffer };
         let planned = operations::plan(&mut cell, write);
         let before = cell.shape.take();
-        let result = planned.and_then(|Plan { action, outcome }| {
+        let result = planned.and_then(|WritePlan { action, outcome }| {
             let what = (at, write.key, hint.as_ref());
             let index = self.log(engine, (stamp, sequence), what, &action, &outcome, &mut buffer);
             match index.map_err(|error| failure_of(&error))? {
@@ -128,7 +128,7 @@ impl Partition {
                     Ok((newest, outcome))
                 }
                 Some(meta) => {
-                    let is_refused = matches!(action, Action::Nothing);
+                    let is_refused = matches!(action, LogAction::Nothing);
                     self.logged(engine, &meta, write.key, (action, before), effects)?;
                     let answers_at_once = is_planted(Bug::AnswersBeforeFlush)
                         || is_planted(Bug::ReadsUncommitted) && is_refused;
@@ -146,8 +146,8 @@ impl Partition {
         engine: &mut Engine<D>,
         (stamp, sequence): (&Stamp, u64),
         (at, key, hint): (Timestamp, &[u8], Option<&Hint>),
-        action: &Action<'_>,
-        outcome: &Outcome,
+        action: &LogAction<'_>,
+        outcome: &WriteOutcome,
         buffer: &mut Vec<u8>,
     ) -> EngineResult<Option<Meta>> {
         let kept = || outcome.kept();
@@ -161,34 +161,34 @@ impl Partition {
         let note = Note { deadline: action.noted_deadline(), session };
         let list = |record: &RecordType| if *record == RecordType::List { FLAG_LIST } else { 0 };
         let (kind, flags, contents) = match action {
-            Action::Put { record, contents, .. } => (Kind::Put, list(record), *contents),
-            Action::Append { record, contents, .. } => (Kind::Append, list(record), *contents),
-            Action::PutChunk(..) => (Kind::Put, FLAG_CHUNK, Contents::Made),
-            Action::LayChunk(..) => (Kind::Append, FLAG_CHUNK, Contents::Made),
-            Action::Remove => (Kind::Remove, 0, Contents::Given(&[])),
-            Action::Trim { to, .. } => {
+            LogAction::Put { record, contents, .. } => (EntryKind::Put, list(record), *contents),
+            LogAction::Append { record, contents, .. } => (EntryKind::Append, list(record), *contents),
+            LogAction::PutChunk(..) => (EntryKind::Put, FLAG_CHUNK, EntryContents::Made),
+            LogAction::LayChunk(..) => (EntryKind::Append, FLAG_CHUNK, EntryContents::Made),
+            LogAction::Remove => (EntryKind::Remove, 0, EntryContents::Given(&[])),
+            LogAction::Trim { to, .. } => {
                 buffer.clear();
                 buffer.extend_from_slice(&to.encode());
-                (Kind::Trim, 0, Contents::Made)
+                (EntryKind::Trim, 0, EntryContents::Made)
             }
-            Action::Nothing if note.is_empty() => return Ok(None),
-            Action::Nothing | Action::Deadline(_) => {
+            LogAction::Nothing if note.is_empty() => return Ok(None),
+            LogAction::Nothing | LogAction::Deadline(_) => {
                 buffer.clear();
                 note.push_mark(at, buffer);
-                (Kind::Mark, 0, Contents::Made)
+                (EntryKind::Mark, 0, EntryContents::Made)
             }
         };
-        let has_trailer = kind != Kind::Mark && !note.is_empty();
+        let has_trailer = kind != EntryKind::Mark && !note.is_empty();
         let payload = match contents {
             // From where it lies.
-            Contents::Given(bytes) if !has_trailer => bytes,
-            Contents::Given(bytes) => {
+            EntryContents::Given(bytes) if !has_trailer => bytes,
+            EntryContents::Given(bytes) => {
                 buffer.clear();
                 buffer.extend_from_slice(bytes);
                 note.push_trailer(at, buffer);
                 &buffer[..]
             }
-            Contents::Made => {
+            EntryContents::Made => {
                 if has_trailer {
                     note.push_trailer(at, buffer);
                 }
@@ -196,8 +196,8 @@ impl Partition {
             }
         };
         let flags = if has_trailer { flags | FLAG_TRAILER } else { flags };
-        let key = if matches!(action, Action::Nothing) { &[] } else { key };
-        let entry = Entry { kind, flags, at, key, payload, hint };
+        let key = if matches!(action, LogAction::Nothing) { &[] } else { key };
+        let entry = NewLogEntry { kind, flags, at, key, payload, hint };
         let meta = self.group.append_with(engine, &entry, action.bytes_apart())?;
         if self.group.commits_at_once() {
             self.apply(&meta, key, payload);
@@ -212,7 +212,7 @@ impl Partition {
         meta: &Meta,
         session: SessionId,
         sequence: u64,
-        outcome: impl FnOnce() -> Outcome,
+        outcome: impl FnOnce() -> WriteOutcome,
     ) {
         if session.is_some() && !self.group.commits_at_once() {
             self.overlay.add_outcome(meta.index, session, sequence, outcome());
@@ -225,8 +225,8 @@ impl Partition {
         engine: &mut Engine<D>,
         meta: &Meta,
         key: &[u8],
-        (action, before): (Action<'_>, Option<Shape>),
-        effects: &mut dyn Effects,
+        (action, before): (LogAction<'_>, Option<Shape>),
+        effects: &mut dyn PartitionEffects,
     ) -> Result<(), Failure<'static>> {
         if self.group.commits_at_once() {
             if self.waits.has(key) {
@@ -237,14 +237,16 @@ impl Partition {
         effects.flush_wanted();
         let version = Timestamp(meta.timestamp);
         let change = match action {
-            Action::Put { record, units, deadline, .. } => Change::Put { record, units, version, deadline },
-            Action::Remove => Change::Remove,
-            Action::Append { record, units, .. } => Change::Append { record, units, version },
-            Action::Trim { units, .. } => Change::Trim { units, version },
-            Action::Deadline(deadline) => Change::Deadline(deadline),
-            Action::PutChunk(written, _) => Change::PutChunk { written, version },
-            Action::LayChunk(written, _) => Change::LayChunk { written, version },
-            Action::Nothing => return Ok(()),
+            LogAction::Put { record, units, deadline, .. } => {
+                RecordChange::Put { record, units, version, deadline }
+            }
+            LogAction::Remove => RecordChange::Remove,
+            LogAction::Append { record, units, .. } => RecordChange::Append { record, units, version },
+            LogAction::Trim { units, .. } => RecordChange::Trim { units, version },
+            LogAction::Deadline(deadline) => RecordChange::Deadline(deadline),
+            LogAction::PutChunk(written, _) => RecordChange::PutChunk { written, version },
+            LogAction::LayChunk(written, _) => RecordChange::LayChunk { written, version },
+            LogAction::Nothing => return Ok(()),
         };
         self.overlay.change(meta.index, key, change, before);
         Ok(())
@@ -265,7 +267,7 @@ impl Partition {
         &mut self,
         engine: &mut Engine<D>,
         key: &[u8],
-        effects: &mut dyn Effects,
+        effects: &mut dyn PartitionEffects,
     ) -> Result<bool, Failure<'static>> {
         if !self.is_due(key) {
             return Ok(false);
@@ -274,12 +276,12 @@ impl Partition {
         Ok(true)
     }
 
-    /// Removes a record that its sister owns. Nobody can have asked for anything of it since the split.
+    /// Removes a record that its sibling owns. Nobody can have asked for anything of it since the split.
     pub(super) fn remove_foreign<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
         key: &[u8],
-        effects: &mut dyn Effects,
+        effects: &mut dyn PartitionEffects,
     ) -> Result<(), Failure<'static>> {
         // Gone by an entry that is not committed yet.
         let is_gone = self.overlay.record(key).is_some_and(|known| known.shape().is_none());
@@ -290,11 +292,11 @@ impl Partition {
         &mut self,
         engine: &mut Engine<D>,
         key: &[u8],
-        effects: &mut dyn Effects,
+        effects: &mut dyn PartitionEffects,
     ) -> Result<(), Failure<'static>> {
         let at = self.clock.next();
-        let (stamp, action) = (Stamp::default(), Action::Remove);
-        let outcome = Outcome::Done { version: Timestamp::ZERO, number: 1 };
+        let (stamp, action) = (Stamp::default(), LogAction::Remove);
+        let outcome = WriteOutcome::Done { version: Timestamp::ZERO, number: 1 };
         let logged = self.log(engine, (&stamp, 0), (at, key, None), &action, &outcome, &mut Vec::new());
         if let Some(meta) = logged.map_err(|error| failure_of(&error))? {
             self.logged(engine, &meta, key, (action, None), effects)?;

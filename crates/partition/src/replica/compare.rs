@@ -10,18 +10,18 @@
 use zerohop_engine::EngineResult;
 use zerohop_engine::disk::Disk;
 use zerohop_wire::ids::InstanceId;
-use zerohop_wire::messages::{Compare, Compared, Member, Outcome, Slice};
-use zerohop_wire::{Failure, Many, Message};
+use zerohop_wire::messages::{Compare, Member, Outcome, Slice, SliceComparison};
+use zerohop_wire::{Elements, Failure, Message};
 
 use super::limits::{AUDIT_ROUND_US, COMPARE_RETRY_US, COMPARE_US, COMPARES_MAX};
-use super::{Context, Effects, Replica, failed, unavailable};
-use crate::digest::Digested;
-use crate::event::{Event, Request, Token};
+use super::{Context, Replica, ReplicaEffects, failed, unavailable};
+use crate::digest::RecordDigest;
+use crate::event::{PartitionEvent, RecordRequest, Token};
 use crate::limits::{BUSY_RETRY_MS, COMPARED_BYTES, COMPARED_RECORDS};
 
 /// A slice that somebody wants compared.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct ComparisonRequest {
     pub(super) token: Token,
     from: u32,
     /// Records of a slice at most: fewer if those were too much for one step.
@@ -36,11 +36,11 @@ impl Replica {
     pub(super) fn take_compare<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
-        request: &Request<'_>,
+        request: &RecordRequest<'_>,
         compare: Compare,
-        effects: &mut dyn Effects,
+        effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        let Request { token, envelope, .. } = *request;
+        let RecordRequest { token, envelope, .. } = *request;
         if envelope.partition_epoch.0 != 0 && envelope.partition_epoch != self.view.epoch {
             effects.wrong_owner(token);
             return Ok(());
@@ -57,7 +57,7 @@ impl Replica {
             0 => COMPARE_US,
             ms => COMPARE_US.min(u64::from(ms) * 1_000),
         };
-        self.audit.wanted.push_back(Wanted {
+        self.audit.wanted.push_back(ComparisonRequest {
             token,
             from: compare.from,
             records: COMPARED_RECORDS,
@@ -71,9 +71,11 @@ impl Replica {
     pub(super) fn compare_on<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
-        effects: &mut dyn Effects,
+        effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        while let Some(&Wanted { token, from, records, next_us, until_us }) = self.audit.wanted.front() {
+        while let Some(&ComparisonRequest { token, from, records, next_us, until_us }) =
+            self.audit.wanted.front()
+        {
             if let Some(failure) = self.cannot_compare() {
                 self.audit.wanted.pop_front();
                 effects.answer(token, &failed(failure));
@@ -109,10 +111,10 @@ impl Replica {
         Ok(())
     }
 
-    /// What it tells if it cannot read what it holds, nor have it mended: another takes over, if there is one.
+    /// What it tells if it cannot read what it holds, nor have it repaired: another takes over, if there is one.
     fn cannot_compare(&self) -> Option<Failure<'static>> {
         let is_alone = self.view.others().next().is_none();
-        self.has_rot.then(|| if is_alone { Failure::Rotten } else { unavailable() })
+        self.has_corruption.then(|| if is_alone { Failure::DataCorrupt } else { unavailable() })
     }
 
     /// Only what this member holds: the others' logs are of another hash seed.
@@ -120,15 +122,15 @@ impl Replica {
         &mut self,
         context: &mut Context<'_, D>,
         (token, from): (Token, u32),
-        effects: &mut dyn Effects,
+        effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         let message = Message::Compare(Compare { from });
-        let request = Request { token, envelope: Default::default(), message: &message };
-        self.partition.step(context.engine, context.now, Event::Request(request), effects)
+        let request = RecordRequest { token, envelope: Default::default(), message: &message };
+        self.partition.step(context.engine, context.now, PartitionEvent::Request(request), effects)
     }
 
     /// Whether the slice of a round was too much for one step: then a smaller one is begun instead.
-    pub(super) fn looks_closer(&mut self, slice: &Slice, digested: &Digested) -> bool {
+    pub(super) fn looks_closer(&mut self, slice: &Slice, digested: &RecordDigest) -> bool {
         let Some(one) = self.audit.wanted.front_mut().filter(|one| one.from == slice.from) else {
             return false;
         };
@@ -143,21 +145,21 @@ impl Replica {
     pub(super) fn tell_compared(
         &mut self,
         slice: &Slice,
-        (digested, others): (&Digested, usize),
+        (digested, others): (&RecordDigest, usize),
         differing: &[Member],
-        effects: &mut dyn Effects,
+        effects: &mut dyn ReplicaEffects,
     ) {
         if !self.audit.wanted.front().is_some_and(|one| slice.contents && one.from == slice.from) {
             return;
         }
         let Some(one) = self.audit.wanted.pop_front() else { return };
         let differing: Vec<InstanceId> = differing.iter().map(|member| member.instance).collect();
-        let compared = Compared {
+        let compared = SliceComparison {
             next: slice.through.wrapping_add(1),
             records: digested.records,
             bytes: digested.bytes,
             copies: others as u32 + 1,
-            differing: Many::given(&differing),
+            differing: Elements::given(&differing),
         };
         effects.answer(one.token, &Message::Answer(Ok(Outcome::Compared(compared))));
     }
@@ -165,7 +167,7 @@ impl Replica {
     /// When it wants a tick for what is to be compared.
     pub(super) fn compare_wake_us(&self) -> u64 {
         let round_us = self.audit.round.as_ref().map_or(0, |round| round.begun_us + AUDIT_ROUND_US);
-        let soonest = |one: &Wanted| one.until_us.min(one.next_us.max(round_us));
+        let soonest = |one: &ComparisonRequest| one.until_us.min(one.next_us.max(round_us));
         self.audit.wanted.front().map_or(u64::MAX, soonest)
     }
 }

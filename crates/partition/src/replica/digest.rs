@@ -25,7 +25,7 @@ impl Replica {
     /// The digest of what is committed here. Reads all of it: for tests, and for an operator who asks.
     ///
     /// # Errors
-    /// [`zerohop_engine::EngineError::Rotten`] if a record cannot be read.
+    /// [`zerohop_engine::EngineError::Corrupt`] if a record cannot be read.
     pub fn digest<D: Disk>(&self, engine: &mut Engine<D>) -> EngineResult<Digest> {
         let handle = self.partition.handle();
         let state = hash(0, &self.partition.state().encode());

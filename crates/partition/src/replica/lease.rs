@@ -22,15 +22,15 @@ pub struct Leases {
     map_epoch: MapEpoch,
     /// Instances of nodes that are down in that map.
     absent: BTreeSet<InstanceId>,
-    held: BTreeMap<InstanceId, Held>,
+    held: BTreeMap<InstanceId, HeldLease>,
     asked_us: BTreeMap<InstanceId, u64>,
-    given: BTreeMap<InstanceId, Vec<Given>>,
+    given: BTreeMap<InstanceId, Vec<LastGrant>>,
     wanted: Timestamp,
     synced: Timestamp,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldLease {
     from: Member,
     until_us: u64,
     map_epoch: MapEpoch,
@@ -39,7 +39,7 @@ struct Held {
 
 /// The last grant under one map.
 #[derive(Clone, Copy, Debug)]
-struct Given {
+struct LastGrant {
     map_epoch: MapEpoch,
     at_us: u64,
 }
@@ -115,7 +115,7 @@ impl Leases {
                 let held = self.held.get(&from.instance).filter(|held| held.from == from);
                 if held.is_none_or(|held| held.until_us < until_us) {
                     let ceiling = ceiling.max(held.map_or(Timestamp::ZERO, |held| held.ceiling));
-                    self.held.insert(from.instance, Held { from, until_us, map_epoch, ceiling });
+                    self.held.insert(from.instance, HeldLease { from, until_us, map_epoch, ceiling });
                 }
                 None
             }
@@ -126,7 +126,7 @@ impl Leases {
     fn give(&mut self, now_us: u64, to: InstanceId) {
         let given = self.given.entry(to).or_default();
         given.retain(|one| one.map_epoch != self.map_epoch && now_us < one.at_us + LEASE_WAIT_US);
-        given.push(Given { map_epoch: self.map_epoch, at_us: now_us });
+        given.push(LastGrant { map_epoch: self.map_epoch, at_us: now_us });
     }
 
     /// Whether a member's grant may be used now.

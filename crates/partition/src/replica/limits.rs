@@ -119,25 +119,25 @@ pub const EARLY_MAX: usize = 16;
 /// Bytes of them; a larger one is let lie, and comes again.
 pub const EARLY_BYTES_MAX: usize = 1 << 20;
 
-/// Entries of one partition that are being mended; with more the whole state is taken.
-pub const MENDING_MAX: usize = 256;
+/// Entries of one partition that are being repaired; with more the whole state is taken.
+pub const REPAIR_MAX: usize = 256;
 
-/// How long one member is given to send an entry that has rotted here before another is asked.
-pub const MEND_ASK_US: u64 = 100_000;
+/// How long one member is given to send an entry that is corrupt here before another is asked.
+pub const REPAIR_ASK_US: u64 = 100_000;
 
 /// So often each other member is asked before a whole state is taken, or another becomes primary.
-pub const MEND_ROUNDS: u32 = 3;
+pub const REPAIR_ROUNDS: u32 = 3;
 
 /// How often they are asked after that by a primary that nobody can take over from.
-pub const MEND_SLOW_US: u64 = 1_000_000;
+pub const REPAIR_SLOW_US: u64 = 1_000_000;
 
-/// For how long a read waits for what it reads to be mended: some rounds.
-pub const MEND_WAIT_US: u64 = 1_000_000;
+/// For how long a read waits for what it reads to be repaired: some rounds.
+pub const REPAIR_WAIT_US: u64 = 1_000_000;
 
-/// What one step of reading a log in search of rot reads, about: some ten microseconds where the system has it in memory.
+/// What one step of reading a log in search of corruption reads, about: some ten microseconds where the system has it in memory.
 pub const SCRUB_BYTES: usize = 64 << 10;
 
-/// So much an instance reads in search of rot, a second, if not told otherwise: a terabyte takes a week and a half, and costs
+/// So much an instance reads in search of corruption, a second, if not told otherwise: a terabyte takes a week and a half, and costs
 /// a thousandth of a disk.
 pub const SCRUB_BYTES_PER_S: u64 = 1 << 20;
 
@@ -159,7 +159,7 @@ pub const COMPARES_MAX: usize = 8;
 /// After so long without a part acknowledged a whole state is sent no more: what is dead in the log stays while it is.
 pub const SENDING_US: u64 = 5_000_000;
 
-/// After so long without a part it is waited for no more: sooner, so that whoever sends has not begun anew meanwhile.
+/// After so long without a part it is waited for no more: sooner, so that whoever sends has not begun again meanwhile.
 pub const TAKING_US: u64 = 3_000_000;
 
 /// Bytes in one part of a whole state; one entry may pass it. They are read, checked and copied while the processor's cache has

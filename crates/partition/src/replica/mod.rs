@@ -6,36 +6,37 @@
 //!   ack ──> stream: what each member holds ──> what all hold who must ──> Partition::agree   │
 //!                                                                                            │
 //!   Replicate ──> matched? cut? append ──> ack once durable          <──── streams ─────────┘
-//!   Group ──> role, streams, what waits: settled anew
+//!   Group ──> role, streams, what waits: settled again
 //! ```
 //!
 //! Primary-backup replication in the manner of PacificA (Lin and others, 2008): only the control group changes a group, by
 //! compare-and-set on its epoch. `docs/protocols/replication.md` tells every rule and what is lost without it. Pure: an
-//! event and a time go in, [`Effects`] come out.
+//! event and a time go in, [`ReplicaEffects`] come out.
 
-mod audit;
-mod backup;
+mod admission;
+mod anti_entropy;
 mod compare;
-mod damaged;
+mod copy_throttle;
+mod counts;
 mod digest;
-mod gate;
+mod disk_full;
+mod entry_repair;
+mod follower;
+mod follower_progress;
 pub mod lease;
 pub mod limits;
-mod mending;
-mod pace;
-mod parked;
 mod primary;
-mod room;
-mod set;
-mod settle;
+mod replica_table;
+mod role_change;
+mod snapshot_install;
+mod snapshot_send;
+mod sole_copy_corrupt;
 mod split;
-mod stream;
-mod taking;
 #[cfg(test)]
 mod tests;
+mod timers;
 pub mod view;
-mod wake;
-mod whole;
+mod wait_queue;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -46,26 +47,27 @@ pub use zerohop_wire::messages::Member;
 use zerohop_wire::messages::{Call, EntryName, Slice};
 use zerohop_wire::{Failure, Message};
 
-use crate::event::{Event, Now, Request};
+use crate::event::{Now, PartitionEvent, RecordRequest};
 use crate::limits::UNAVAILABLE_RETRY_MS;
-use crate::partition::open::{OpenError, Options};
-use crate::partition::{Partition, Stats};
-use damaged::Damage;
+use crate::partition::open::{MemberOptions, PartitionOpenError};
+use crate::partition::{Partition, PartitionFigures};
+use sole_copy_corrupt::Damage;
 
-pub use damaged::Damaged;
+pub use counts::ReplicaCounts;
 pub use digest::Digest;
 pub use lease::Leases;
-pub use set::{EffectsOf, Replicas, Steps};
-pub use view::{Change, Role, View};
-pub use whole::Copying;
+pub use replica_table::{EffectsOf, Replicas, Steps};
+pub use snapshot_send::CopyProgress;
+pub use sole_copy_corrupt::CopyDamage;
+pub use view::{GroupChange, GroupView, Role};
 
-pub(crate) use split::Bequest;
+pub(crate) use split::InheritedState;
 
-use audit::Audit;
-use mending::Mending;
-use parked::Parked;
-use stream::Stream;
-use taking::Taking;
+use anti_entropy::Audit;
+use entry_repair::EntryRepair;
+use follower_progress::Stream;
+use snapshot_install::SnapshotInstall;
+use wait_queue::WaitQueue;
 
 /// What a step is taken with.
 #[expect(missing_debug_implementations, reason = "an engine has none")]
@@ -82,9 +84,9 @@ pub struct Context<'c, D: Disk> {
 
 /// What a member is told.
 #[derive(Clone, Debug)]
-pub enum Told<'a> {
+pub enum ReplicaEvent<'a> {
     /// A client asks for something.
-    Request(Request<'a>),
+    Request(RecordRequest<'a>),
     /// Another member says something about this partition.
     Peer {
         /// Who. That it is meant for this process was looked at.
@@ -97,23 +99,23 @@ pub enum Told<'a> {
     /// Another partition says something about a transaction.
     Transaction(&'a zerohop_transaction::Message),
     /// The map names this group.
-    Group(View),
+    Group(GroupView),
     /// The control group wants a follower in sync once it has caught up, beyond the copies needed: for a move.
     Asked(Member),
-    /// See [`Event::Flushed`].
+    /// See [`PartitionEvent::Flushed`].
     Flushed,
-    /// See [`Event::FlushFailed`].
+    /// See [`PartitionEvent::FlushFailed`].
     FlushFailed,
     /// The partition will not be here any more: whoever waits is answered so.
     Gone(Failure<'static>),
     /// Time has passed, or a batch of events has ended in which it was told something.
     Tick,
-    /// There is time to read about so many bytes of its log in search of rot, and to compare a few records with others.
+    /// There is time to read about so many bytes of its log in search of corruption, and to compare a few records with others.
     Scrub {
         /// One entry may be more.
         bytes: usize,
     },
-    /// See [`Event::Disconnected`].
+    /// See [`PartitionEvent::Disconnected`].
     Disconnected {
         /// Which.
         connection: u64,
@@ -121,12 +123,12 @@ pub enum Told<'a> {
 }
 
 /// What a member asks its owner to do, beside what its partition does. All may be done at once, lost, or done twice.
-pub trait Effects: crate::Effects {
+pub trait ReplicaEffects: crate::PartitionEffects {
     /// Send a message about this partition, in this epoch.
     fn send(&mut self, to: Member, epoch: PartitionEpoch, call: &Call<'_>);
 
     /// Ask the control group for a change of this group, if its epoch is still this one.
-    fn ask(&mut self, epoch: PartitionEpoch, change: Change);
+    fn ask(&mut self, epoch: PartitionEpoch, change: GroupChange);
 
     /// This member holds something else than the others, as of one entry: for whoever looks after the cluster. It takes a
     /// whole state, or another becomes primary; that is seen to.
@@ -147,53 +149,24 @@ pub struct LogEnd {
     pub is_whole: bool,
 }
 
-/// Things that happened, for whoever judges a test by them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// It became primary.
-    pub promotions: u64,
-    /// It cut entries off.
-    pub truncations: u64,
-    /// It took a whole state.
-    pub states_taken: u64,
-    /// It stopped answering because a lease had lapsed.
-    pub lapses: u64,
-    /// As primary it asked that another take over, as its disk had no room.
-    pub hand_overs: u64,
-    /// It told its primary that its disk has no room.
-    pub told_full: u64,
-    /// Requests that waited.
-    pub parked: u64,
-    /// Bytes of its log that were read in search of rot.
-    pub scrubbed_bytes: u64,
-    /// Entries, or places in its files, that were found rotten so.
-    pub rot_found: u64,
-    /// Entries that were mended with what another member had.
-    pub mended: u64,
-    /// Slices that it has compared, as primary, with what all others hold.
-    pub audits: u64,
-    /// Times that it was found to hold something else than the others.
-    pub differed: u64,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub struct Replica {
     me: Member,
     id: PartitionId,
-    options: Options,
+    options: MemberOptions,
     partition: Partition,
-    view: View,
+    view: GroupView,
     role: Role,
-    counts: Counts,
+    counts: ReplicaCounts,
     /// Its log does not stand for a state: it must take a whole one.
     needs_state: bool,
     /// Its log was found without damage.
     is_intact: bool,
-    /// It has met an entry that has rotted, and that nobody can mend.
-    has_rot: bool,
-    /// What has rotted and is being mended.
-    mending: Mending,
+    /// It has met an entry that is corrupt, and that nobody can repair.
+    has_corruption: bool,
+    /// What is corrupt and is being repaired.
+    repair: EntryRepair,
     damage: Damage,
     audit: Audit,
     /// Compaction of its log waits.
@@ -212,13 +185,13 @@ pub struct Replica {
     waits: BTreeMap<InstanceId, u64>,
     /// The same for whom it may not know.
     wait_us: u64,
-    asked: Option<Asked>,
+    asked: Option<PendingChange>,
     /// All whom requests of this epoch ask to admit: they may be in sync already.
     admitting: Vec<Member>,
     /// Whom those of this epoch ask to remove.
     removing: Vec<Member>,
     wished: Option<Member>,
-    parked: Parked,
+    parked: WaitQueue,
     is_lapsed: bool,
     settled_us: u64,
     /// It was primary, and has not said yet that it yields: readers may count on what it holds.
@@ -234,7 +207,7 @@ pub struct Replica {
     told_durable: u64,
     /// When it last said that it needs a whole state.
     reported_us: u64,
-    taking: Option<Taking>,
+    taking: Option<SnapshotInstall>,
     /// Since when its disk has no room.
     full_since_us: Option<u64>,
     /// When it last told the primary that; 0: this one has not heard it.
@@ -251,8 +224,8 @@ pub struct Replica {
 
 /// A change that was asked for and is not known to be decided.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
-    change: Change,
+struct PendingChange {
+    change: GroupChange,
     since_us: u64,
     sent_us: u64,
 }
@@ -261,43 +234,43 @@ impl Replica {
     /// Opens a partition of an instance that has just started: it is in no group until the map says so.
     ///
     /// # Errors
-    /// See [`OpenError`].
+    /// See [`PartitionOpenError`].
     pub fn open<D: Disk>(
         engine: &mut Engine<D>,
         me: Member,
         id: PartitionId,
-        options: Options,
-    ) -> Result<Replica, OpenError> {
+        options: MemberOptions,
+    ) -> Result<Replica, PartitionOpenError> {
         let (partition, restored) = Partition::open_as_member(engine, id, options)?;
         let is_intact = engine.damage(partition.handle())?.is_empty() && !restored.is_state_lost;
-        let mending = Mending::of_start(engine, partition.handle())?.filter(|_| !restored.is_state_lost);
+        let repair = EntryRepair::of_start(engine, partition.handle())?.filter(|_| !restored.is_state_lost);
         let replica = Replica::new(partition, me, id, options);
-        let (needs_state, has_rot) = (restored.is_state_lost, mending.is_none());
+        let (needs_state, has_corruption) = (restored.is_state_lost, repair.is_none());
         let damage =
             if needs_state { Damage::of_start(engine, replica.handle())? } else { Damage::default() };
-        let mending = mending.unwrap_or_default();
-        Ok(Replica { needs_state, is_intact, has_rot, mending, damage, ..replica })
+        let repair = repair.unwrap_or_default();
+        Ok(Replica { needs_state, is_intact, has_corruption, repair, damage, ..replica })
     }
 
     /// Takes over a partition of which this is the only member, as `alone` says, because others are to join.
-    pub fn adopt(partition: Partition, alone: View, id: PartitionId, options: Options) -> Replica {
+    pub fn adopt(partition: Partition, alone: GroupView, id: PartitionId, options: MemberOptions) -> Replica {
         let replica = Replica::new(partition, alone.primary, id, options);
         Replica { view: alone, role: Role::Primary, has_unknown_former: false, ..replica }
     }
 
-    fn new(partition: Partition, me: Member, id: PartitionId, options: Options) -> Replica {
+    fn new(partition: Partition, me: Member, id: PartitionId, options: MemberOptions) -> Replica {
         Replica {
             me,
             id,
             options,
             partition,
-            view: View::default(),
+            view: GroupView::default(),
             role: Role::Removed,
-            counts: Counts::default(),
+            counts: ReplicaCounts::default(),
             needs_state: false,
             is_intact: true,
-            has_rot: false,
-            mending: Mending::default(),
+            has_corruption: false,
+            repair: EntryRepair::default(),
             damage: Damage::default(),
             audit: Audit::default(),
             holds_log: false,
@@ -312,7 +285,7 @@ impl Replica {
             admitting: Vec::new(),
             removing: Vec::new(),
             wished: None,
-            parked: Parked::default(),
+            parked: WaitQueue::default(),
             is_lapsed: false,
             settled_us: 0,
             owes_yield: false,
@@ -338,14 +311,14 @@ impl Replica {
     pub fn step<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
-        told: Told<'_>,
-        effects: &mut dyn Effects,
+        told: ReplicaEvent<'_>,
+        effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         self.partition.advance_clock(context.now);
         let result = self.take(context, told, effects);
-        if let Err(EngineError::Rotten { .. }) = result {
+        if let Err(EngineError::Corrupt { .. }) = result {
             // What was to be committed, or looked at by its own: which entry it is is not known.
-            self.suspect_rot(true);
+            self.suspect_corruption(true);
         }
         let held = self.hold_log(context.engine);
         result.and(held)
@@ -354,42 +327,42 @@ impl Replica {
     fn take<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
-        told: Told<'_>,
-        effects: &mut dyn Effects,
+        told: ReplicaEvent<'_>,
+        effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         match told {
-            Told::Request(request) => self.request(context, &request, effects),
-            Told::Transaction(message) => self.transaction(context, message, effects),
-            Told::Peer { from, epoch, call } => self.peer(context, (from, epoch), call, effects),
-            Told::Group(view) => {
+            ReplicaEvent::Request(request) => self.request(context, &request, effects),
+            ReplicaEvent::Transaction(message) => self.transaction(context, message, effects),
+            ReplicaEvent::Peer { from, epoch, call } => self.peer(context, (from, epoch), call, effects),
+            ReplicaEvent::Group(view) => {
                 self.set_group(context, view, effects)?;
                 self.take_early(context, effects)
             }
-            Told::Asked(member) => {
+            ReplicaEvent::Asked(member) => {
                 self.wished = Some(member);
                 Ok(())
             }
-            Told::Flushed => self.flushed(context, effects),
-            Told::FlushFailed => {
+            ReplicaEvent::Flushed => self.flushed(context, effects),
+            ReplicaEvent::FlushFailed => {
                 if self.role == Role::Primary {
-                    self.partition.step(context.engine, context.now, Event::FlushFailed, effects)?;
+                    self.partition.step(context.engine, context.now, PartitionEvent::FlushFailed, effects)?;
                 }
                 Ok(())
             }
-            Told::Gone(failure) => {
+            ReplicaEvent::Gone(failure) => {
                 self.partition.stand_down(&failure, effects);
                 self.refuse_all(&failure, effects);
                 Ok(())
             }
-            Told::Tick => self.tick(context, effects),
-            Told::Scrub { bytes } => {
+            ReplicaEvent::Tick => self.tick(context, effects),
+            ReplicaEvent::Scrub { bytes } => {
                 self.scrub(context, bytes)?;
                 self.begin_audit(context, effects)
             }
-            Told::Disconnected { connection } => {
+            ReplicaEvent::Disconnected { connection } => {
                 self.parked.disconnect(connection);
                 self.audit.wanted.retain(|one| one.token.connection != connection);
-                let event = Event::Disconnected { connection };
+                let event = PartitionEvent::Disconnected { connection };
                 self.partition.step(context.engine, context.now, event, effects)
             }
         }
@@ -398,7 +371,7 @@ impl Replica {
     fn flushed<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
-        effects: &mut dyn Effects,
+        effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         match self.role {
             Role::Primary => self.advance(context, effects),
@@ -406,7 +379,11 @@ impl Replica {
         }
     }
 
-    fn tick<D: Disk>(&mut self, context: &mut Context<'_, D>, effects: &mut dyn Effects) -> EngineResult<()> {
+    fn tick<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
         self.look_at_room(context, effects);
         match self.role {
             Role::Primary => {
@@ -417,7 +394,7 @@ impl Replica {
         }
         self.settle_kept(0, context.now_us, effects);
         self.say_yield(context.now_us, effects);
-        self.mend_on(context, effects)?;
+        self.repair_on(context, effects)?;
         self.cover_damage(context)?;
         // Of one that lacks something a checkpoint would say that it does not.
         let is_whole = self.role != Role::Primary && !self.needs_state;
@@ -432,7 +409,7 @@ impl Replica {
         context: &mut Context<'_, D>,
         (from, epoch): (Member, PartitionEpoch),
         call: &Call<'_>,
-        effects: &mut dyn Effects,
+        effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         use crate::planted::{Bug, is_planted};
         if let Call::Yield = call {
@@ -490,7 +467,7 @@ impl Replica {
 
     /// The group that it acts in.
     #[must_use]
-    pub fn view(&self) -> &View {
+    pub fn view(&self) -> &GroupView {
         &self.view
     }
 
@@ -503,7 +480,7 @@ impl Replica {
     /// Whether it is primary, has begun its epoch, and nothing of a transaction is under way.
     pub(crate) fn is_drained(&self) -> bool {
         self.role == Role::Primary
-            && self.mark != settle::NO_MARK
+            && self.mark != role_change::NO_MARK
             && self.mark <= self.partition.applied()
             && self.partition.is_drained()
     }
@@ -516,13 +493,13 @@ impl Replica {
 
     /// What has happened to it.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> ReplicaCounts {
         self.counts
     }
 
     /// How its partition stands.
     #[must_use]
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> PartitionFigures {
         self.partition.stats()
     }
 
@@ -553,19 +530,19 @@ impl Replica {
         }
     }
 
-    /// Whether something of its log has rotted and is being looked for or mended.
+    /// Whether something of its log is corrupt and is being looked for or repaired.
     #[must_use]
-    pub fn is_mending(&self) -> bool {
-        !self.mending.is_idle()
+    pub fn is_repair(&self) -> bool {
+        !self.repair.is_idle()
     }
 
-    /// Whether all of its log has been read in search of rot since that was begun, and nothing is being mended.
+    /// Whether all of its log has been read in search of corruption since that was begun, and nothing is being repaired.
     #[must_use]
     pub fn is_between_scrubs(&self) -> bool {
-        self.mending.is_between_scrubs()
+        self.repair.is_between_scrubs()
     }
 
-    /// Whether requests wait in it, so that [`Told::Disconnected`] has something to do.
+    /// Whether requests wait in it, so that [`ReplicaEvent::Disconnected`] has something to do.
     #[must_use]
     pub fn has_waits(&self) -> bool {
         self.parked.len() > 0 || !self.audit.wanted.is_empty() || self.partition.has_waits()

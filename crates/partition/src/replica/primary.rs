@@ -1,34 +1,34 @@
 //! The primary: streams its log to the others, counts what they hold, and asks for changes of its group.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineError, EngineResult, Handle, Kind, Rotten};
+use zerohop_engine::{CorruptEntry, Engine, EngineError, EngineResult, EntryKind, Handle};
 use zerohop_wire::ids::{LogIndex, Timestamp};
-use zerohop_wire::messages::{Call, EntryName, LogEntry, Member, Report};
-use zerohop_wire::{Many, pack};
+use zerohop_wire::messages::{Call, EntryName, FollowerReport, LogEntry, Member};
+use zerohop_wire::{Elements, pack};
 
+use super::follower_progress::Stream;
 use super::limits::{
     ADMIT_LAG_ENTRIES, ASK_AGAIN_US, COMMIT_US, IDLE_US, LAG_SURE_US, LAG_US, MESSAGE_BYTES, MESSAGE_ENTRIES,
     NO_ROOM_US, REWIND_US, STEP_BYTES, WINDOW_ENTRIES,
 };
-use super::settle::NO_MARK;
-use super::stream::Stream;
-use super::{Asked, Change, Context, Effects, Replica, Role};
-use crate::event::Event;
-use crate::note::is_filler;
+use super::role_change::NO_MARK;
+use super::{Context, GroupChange, PendingChange, Replica, ReplicaEffects, Role};
+use crate::entry_metadata::is_filler;
+use crate::event::PartitionEvent;
 use crate::planted::{Bug, is_planted};
 
 /// Consecutive entries as one message carries them.
-pub(super) struct Packed {
+pub(super) struct PackedEntries {
     pub(super) count: u32,
     pub(super) bytes: Vec<u8>,
 }
 
 /// Why entries cannot be sent.
-pub(super) enum Unsent {
+pub(super) enum UnsendableEntry {
     /// The log does not have them any more, or never had: fillers stand in their place.
     Gap,
-    /// They have rotted.
-    Rot,
+    /// They are corrupt.
+    Corruption,
 }
 
 impl Replica {
@@ -36,7 +36,7 @@ impl Replica {
     pub(super) fn lead<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
-        effects: &mut dyn Effects,
+        effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         // What fails here, on a disk that is full, keeps nobody from sending what is there, and from asking for who can go on.
         let marked = self.log_mark(context, effects);
@@ -44,7 +44,8 @@ impl Replica {
         self.partition.set_has_copies(self.has_copies());
         self.refuse_without_room(context);
         if self.role == Role::Primary && self.may_answer(context) {
-            result = result.and(self.partition.step(context.engine, context.now, Event::Tick, effects));
+            result =
+                result.and(self.partition.step(context.engine, context.now, PartitionEvent::Tick, effects));
         }
         let mut streams = std::mem::take(&mut self.streams);
         for stream in &mut streams {
@@ -59,7 +60,7 @@ impl Replica {
     pub(super) fn advance<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
-        effects: &mut dyn Effects,
+        effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         let has_leases = self.has_leases(context);
         let is_starting = self.partition.applied() < self.mark;
@@ -69,7 +70,7 @@ impl Replica {
         self.is_lapsed &= !has_leases;
         if self.has_waited(context.now_us) && (is_starting || has_leases) {
             if self.partition.is_alone() {
-                self.partition.step(context.engine, context.now, Event::Flushed, effects)?;
+                self.partition.step(context.engine, context.now, PartitionEvent::Flushed, effects)?;
             } else {
                 let index = self.agreed(context.engine)?;
                 self.agree_in_steps(context, index, effects)?;
@@ -105,8 +106,8 @@ impl Replica {
         &mut self,
         context: &mut Context<'_, D>,
         from: Member,
-        report: Report,
-        effects: &mut dyn Effects,
+        report: FollowerReport,
+        effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         let last = self.last();
         let Some(at) = self.streams.iter().position(|stream| stream.member == from) else { return Ok(()) };
@@ -114,24 +115,24 @@ impl Replica {
         stream.unanswered = 0;
         let result = match report {
             // Nobody holds in this epoch what this log does not have.
-            Report::Holds { matched, .. } if matched.0 > last => Ok(()),
-            Report::Holds { matched, durable, applied } => {
+            FollowerReport::Holds { matched, .. } if matched.0 > last => Ok(()),
+            FollowerReport::Holds { matched, durable, applied } => {
                 stream.held(matched.0, durable.0.min(matched.0), context.now_us);
                 stream.applied = stream.applied.max(applied.0);
                 Ok(())
             }
-            Report::Differs { at } => self.step_back_to(context, &mut stream, at),
+            FollowerReport::Differs { at } => self.step_back_to(context, &mut stream, at),
             // One that counts must not drop what it has before the map says that it counts no more.
-            Report::NeedsState if self.view.in_sync.contains(&from) => {
+            FollowerReport::NeedsState if self.view.in_sync.contains(&from) => {
                 stream.is_damaged = true;
                 Ok(())
             }
-            Report::NeedsState if stream.sending.is_none() => {
+            FollowerReport::NeedsState if stream.sending.is_none() => {
                 self.begin_state(context, &mut stream);
                 Ok(())
             }
-            Report::NeedsState => Ok(()),
-            Report::NoRoom => {
+            FollowerReport::NeedsState => Ok(()),
+            FollowerReport::NoRoom => {
                 stream.full_until_us = context.now_us + NO_ROOM_US;
                 Ok(())
             }
@@ -180,7 +181,7 @@ impl Replica {
         &mut self,
         context: &mut Context<'_, D>,
         stream: &mut Stream,
-        effects: &mut dyn Effects,
+        effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         if stream.sending.is_some() {
             return self.send_state(context, stream, effects);
@@ -222,7 +223,7 @@ impl Replica {
             (stream.sent_us, stream.told_commit) = (now_us, commit);
         }
         if sent_bytes == 0 && now_us >= self.beat_due_us(stream, is_there) {
-            let nothing = Packed { count: 0, bytes: Vec::new() };
+            let nothing = PackedEntries { count: 0, bytes: Vec::new() };
             if self.replicate(context.engine, stream, commit, &nothing, effects)? {
                 (stream.sent_us, stream.told_commit) = (now_us.max(1), commit);
                 stream.unanswered = stream.unanswered.saturating_add(1);
@@ -266,14 +267,14 @@ impl Replica {
         &mut self,
         context: &mut Context<'_, D>,
         stream: &mut Stream,
-        (index, unsent): (u64, Unsent),
+        (index, unsent): (u64, UnsendableEntry),
     ) -> EngineResult<()> {
         match unsent {
-            Unsent::Gap => self.begin_state(context, stream),
-            // It is sent once it is mended, never before, and never left out.
-            Unsent::Rot => match context.engine.epoch_at(self.partition.handle(), index) {
-                Ok(Some(epoch)) => self.note_rot([Rotten { epoch, index }]),
-                Ok(None) | Err(EngineError::Rotten { .. }) => self.has_rot = true,
+            UnsendableEntry::Gap => self.begin_state(context, stream),
+            // It is sent once it is repaired, never before, and never left out.
+            UnsendableEntry::Corruption => match context.engine.epoch_at(self.partition.handle(), index) {
+                Ok(Some(epoch)) => self.note_corruption([CorruptEntry { epoch, index }]),
+                Ok(None) | Err(EngineError::Corrupt { .. }) => self.has_corruption = true,
                 Err(error) => return Err(error),
             },
         }
@@ -286,13 +287,13 @@ impl Replica {
         engine: &mut Engine<D>,
         stream: &Stream,
         commit: u64,
-        packed: &Packed,
-        effects: &mut dyn Effects,
+        packed: &PackedEntries,
+        effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<bool> {
         let Some(preceding) = name_at(engine, self.partition.handle(), stream.next - 1)? else {
             return Ok(false);
         };
-        let Ok(entries) = Many::packed(packed.count, &packed.bytes) else { return Ok(false) };
+        let Ok(entries) = Elements::packed(packed.count, &packed.bytes) else { return Ok(false) };
         let call = Call::Replicate { preceding, commit: LogIndex(commit), entries };
         effects.send(stream.member, self.view.epoch, &call);
         Ok(true)
@@ -304,8 +305,8 @@ impl Replica {
         engine: &mut Engine<D>,
         from: u64,
         last: u64,
-    ) -> EngineResult<Result<Packed, Unsent>> {
-        let mut packed = Packed { count: 0, bytes: Vec::new() };
+    ) -> EngineResult<Result<PackedEntries, UnsendableEntry>> {
+        let mut packed = PackedEntries { count: 0, bytes: Vec::new() };
         for index in from..=last {
             if packed.count as usize == MESSAGE_ENTRIES || packed.bytes.len() >= MESSAGE_BYTES {
                 break;
@@ -319,7 +320,7 @@ impl Replica {
         Ok(Ok(packed))
     }
 
-    fn ask_for_changes<D: Disk>(&mut self, context: &Context<'_, D>, effects: &mut dyn Effects) {
+    fn ask_for_changes<D: Disk>(&mut self, context: &Context<'_, D>, effects: &mut dyn ReplicaEffects) {
         let now_us = context.now_us;
         let (is_sync, last) = (self.is_sync(), self.last());
         self.streams.iter_mut().for_each(|stream| stream.look(is_sync, last, now_us));
@@ -328,14 +329,14 @@ impl Replica {
             && self.asked.is_none_or(|asked| asked.change != change)
         {
             match change {
-                Change::Admit(member) => self.admitting.push(member),
-                Change::Remove(member) => {
-                    self.counts.hand_overs += u64::from(member == self.me && !self.has_rot);
+                GroupChange::Admit(member) => self.admitting.push(member),
+                GroupChange::Remove(member) => {
+                    self.counts.hand_overs += u64::from(member == self.me && !self.has_corruption);
                     self.removing.push(member);
                 }
-                Change::Keep => {}
+                GroupChange::Keep => {}
             }
-            self.asked = Some(Asked { change, since_us: now_us, sent_us: 0 });
+            self.asked = Some(PendingChange { change, since_us: now_us, sent_us: 0 });
             if self.needed().next().is_some() && self.partition.is_alone() {
                 // From the moment it asks, and not from the next time it looks: what is appended before that would be
                 // committed by itself alone.
@@ -352,15 +353,15 @@ impl Replica {
     }
 
     /// What this group needs now; `None` leaves what is asked for as it is.
-    fn change_wanted<D: Disk>(&self, context: &Context<'_, D>) -> Option<Change> {
+    fn change_wanted<D: Disk>(&self, context: &Context<'_, D>) -> Option<GroupChange> {
         let now_us = context.now_us;
-        if self.has_rot && !self.view.in_sync.is_empty() {
-            return Some(Change::Remove(self.me));
+        if self.has_corruption && !self.view.in_sync.is_empty() {
+            return Some(GroupChange::Remove(self.me));
         }
         let for_room = self.change_for_room(context);
-        if let Some(Asked { change: Change::Remove(member), .. }) = self.asked {
+        if let Some(PendingChange { change: GroupChange::Remove(member), .. }) = self.asked {
             // There is room again: it was asked for, and perhaps decided, so that only another epoch settles it.
-            return (member == self.me && for_room.is_none()).then_some(Change::Keep);
+            return (member == self.me && for_room.is_none()).then_some(GroupChange::Keep);
         }
         if for_room.is_some() {
             return for_room;
@@ -370,12 +371,12 @@ impl Replica {
             self.view.in_sync.contains(&stream.member) && (is_late || stream.is_damaged)
         });
         if let Some(laggard) = laggard {
-            return Some(Change::Remove(laggard.member));
+            return Some(GroupChange::Remove(laggard.member));
         }
         if let Some(asked) = self.asked {
             // Whom it asked to admit has gone, or the control group will not have it.
             let is_stuck = now_us >= asked.since_us + LAG_US;
-            return is_stuck.then_some(Change::Keep);
+            return is_stuck.then_some(GroupChange::Keep);
         }
         if self.partition.applied() < self.mark {
             return None;
@@ -389,7 +390,7 @@ impl Replica {
                 && (is_planted(Bug::AdmittedBeforeCaughtUp)
                     || context.leases.holds(now_us, stream.member) && self.is_caught_up(stream))
         });
-        candidate.map(|stream| Change::Admit(stream.member))
+        candidate.map(|stream| GroupChange::Admit(stream.member))
     }
 
     /// When an in-sync replica is to be reported, as things stand: once it has granted nothing that was asked for within
@@ -425,14 +426,14 @@ pub(super) fn push_entry<D: Disk>(
     engine: &mut Engine<D>,
     handle: Handle,
     index: u64,
-    packed: &mut Packed,
-) -> EngineResult<Result<(), Unsent>> {
+    packed: &mut PackedEntries,
+) -> EngineResult<Result<(), UnsendableEntry>> {
     match engine.read_entry(handle, index) {
         Ok(entry) => {
             let meta = entry.head.meta;
-            if meta.kind == Kind::Mark && is_filler(entry.payload) {
+            if meta.kind == EntryKind::Mark && is_filler(entry.payload) {
                 // It stands for what only the state has that was taken with it.
-                return Ok(Err(Unsent::Gap));
+                return Ok(Err(UnsendableEntry::Gap));
             }
             let entry = LogEntry {
                 name: EntryName { epoch: meta.epoch, index: LogIndex(index) },
@@ -447,14 +448,16 @@ pub(super) fn push_entry<D: Disk>(
             packed.count += 1;
             return Ok(Ok(()));
         }
-        Err(EngineError::Rotten { .. }) => {}
+        Err(EngineError::Corrupt { .. }) => {}
         Err(error) => return Err(error),
     }
-    // The engine says the same of what has rotted and of what it dropped.
+    // The engine says the same of what is corrupt and of what it dropped.
     match engine.holds_entry(handle, index) {
-        Ok(false) => Ok(Err(Unsent::Gap)),
-        Ok(true) | Err(EngineError::Rotten { .. }) if is_planted(Bug::RottenLeftOut) => Ok(Err(Unsent::Gap)),
-        Ok(true) | Err(EngineError::Rotten { .. }) => Ok(Err(Unsent::Rot)),
+        Ok(false) => Ok(Err(UnsendableEntry::Gap)),
+        Ok(true) | Err(EngineError::Corrupt { .. }) if is_planted(Bug::CorruptLeftOut) => {
+            Ok(Err(UnsendableEntry::Gap))
+        }
+        Ok(true) | Err(EngineError::Corrupt { .. }) => Ok(Err(UnsendableEntry::Corruption)),
         Err(error) => Err(error),
     }
 }

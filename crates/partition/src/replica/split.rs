@@ -1,4 +1,4 @@
-//! What a member of a group that is split hands down: each daughter is a member of a group of its own, with the same log.
+//! What a member of a group that is split hands down: each child is a member of a group of its own, with the same log.
 
 use std::collections::BTreeSet;
 
@@ -6,31 +6,31 @@ use zerohop_engine::disk::Disk;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{InstanceId, PartitionEpoch};
 
-use super::{Context, Effects, Replica, Role, View, failed};
+use super::{Context, GroupView, Replica, ReplicaEffects, Role, failed};
 
-/// What daughters must know beside their log.
+/// What children must know beside their log.
 #[derive(Debug, Clone)]
-pub(crate) struct Bequest {
+pub(crate) struct InheritedState {
     /// The log index that the state is as of, and the state.
     pub(crate) applied: u64,
     pub(crate) state: Vec<u8>,
-    /// The log does not stand for the state, is damaged, has rot.
+    /// The log does not stand for the state, is damaged, has corruption.
     needs_state: bool,
     is_intact: bool,
-    has_rot: bool,
+    has_corruption: bool,
     /// The group that it was in.
-    view: View,
+    view: GroupView,
     former: BTreeSet<InstanceId>,
     has_unknown_former: bool,
-    /// See [`Bequest::follows_at_once`].
+    /// See [`InheritedState::follows_at_once`].
     born_in: Option<PartitionEpoch>,
 }
 
-impl Bequest {
-    /// The split is the very next change of the group that was told: no primary in between is unknown. Daughters begin in this
+impl InheritedState {
+    /// The split is the very next change of the group that was told: no primary in between is unknown. Children begin in this
     /// epoch; whoever is opened in a later one has missed some.
-    pub(crate) fn follows_at_once(&mut self, daughters: PartitionEpoch) {
-        self.born_in = Some(daughters);
+    pub(crate) fn follows_at_once(&mut self, children: PartitionEpoch) {
+        self.born_in = Some(children);
     }
 
     /// The epoch of the group that it was in.
@@ -40,13 +40,13 @@ impl Bequest {
 }
 
 impl Replica {
-    /// Ends as a partition that is split: whoever waits is answered so, and asks the daughters.
-    pub(crate) fn bequeath<D: Disk>(
+    /// Ends as a partition that is split: whoever waits is answered so, and asks the children.
+    pub(crate) fn pass_on<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         failure: &Failure<'static>,
-        effects: &mut dyn Effects,
-    ) -> Bequest {
+        effects: &mut dyn ReplicaEffects,
+    ) -> InheritedState {
         self.partition.stand_down(failure, effects);
         while let Some(one) = self.parked.take_first(|_| true) {
             effects.answer(one.token, &failed(failure.clone()));
@@ -60,12 +60,12 @@ impl Replica {
         }
         // Promoted, it was still waiting for these: so must whoever takes over from it.
         former.extend(self.unwaited(context.now_us));
-        Bequest {
+        InheritedState {
             applied: self.partition.applied(),
             state: self.partition.state().encode(),
             needs_state: self.needs_state || self.taking.is_some(),
             is_intact: self.is_intact,
-            has_rot: self.has_rot,
+            has_corruption: self.has_corruption,
             view: self.view.clone(),
             former,
             has_unknown_former: self.has_unknown_former && !has_settled,
@@ -74,15 +74,15 @@ impl Replica {
     }
 
     /// Takes over what the parent handed down, before the map's group is told.
-    pub(crate) fn inherit(&mut self, bequest: &Bequest, epoch: PartitionEpoch) {
-        self.needs_state |= bequest.needs_state;
-        self.is_intact &= bequest.is_intact;
-        self.has_rot |= bequest.has_rot;
-        if bequest.born_in == Some(epoch) && bequest.view.epoch.0 != 0 {
+    pub(crate) fn inherit(&mut self, inherited: &InheritedState, epoch: PartitionEpoch) {
+        self.needs_state |= inherited.needs_state;
+        self.is_intact &= inherited.is_intact;
+        self.has_corruption |= inherited.has_corruption;
+        if inherited.born_in == Some(epoch) && inherited.view.epoch.0 != 0 {
             // As if the group before had been this partition's: its primary, unless it is this member, may not know yet.
-            self.former.clone_from(&bequest.former);
-            self.has_unknown_former = bequest.has_unknown_former;
-            self.view = View { epoch: PartitionEpoch(epoch.0 - 1), ..bequest.view.clone() };
+            self.former.clone_from(&inherited.former);
+            self.has_unknown_former = inherited.has_unknown_former;
+            self.view = GroupView { epoch: PartitionEpoch(epoch.0 - 1), ..inherited.view.clone() };
         }
     }
 

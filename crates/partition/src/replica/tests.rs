@@ -9,7 +9,7 @@ mod damaged;
 mod gather;
 mod held;
 mod holds;
-mod mending;
+mod repair;
 mod room;
 mod splits;
 mod steady;
@@ -19,35 +19,35 @@ use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{Durability, Engine, EngineOptions, PartitionId};
 use zerohop_wire::ids::{Incarnation, InstanceId, LogIndex, MapEpoch, PartitionEpoch, RequestId, Timestamp};
 use zerohop_wire::messages::{
-    self as wire, Call, Condition, EntryName, Expiry, LogEntry, Member, Outcome, Peer, Query, Read, Report,
-    Stamp, Write,
+    self as wire, Call, Condition, EntryName, Expiry, FollowerReport, LogEntry, Member, Outcome, PeerMessage,
+    Query, RecordRead, RecordWrite, Stamp,
 };
-use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Many, Message};
+use zerohop_wire::{DecodeResult, Decoder, Elements, Encoder, Envelope, Features, Message};
 
 use super::limits::{IDLE_US, KEEPS_UP_US, LAG_US, LEASE_WAIT_US};
-use super::{Change, Context, Effects, Leases, Replica, Role, Told, View};
-use crate::event::{Now, Request, Token};
-use crate::partition::open::Options;
+use super::{Context, GroupChange, GroupView, Leases, Replica, ReplicaEffects, ReplicaEvent, Role};
+use crate::event::{Now, RecordRequest, Token};
+use crate::partition::open::MemberOptions;
 
 /// Synced by all, once they are promoted.
 const CEILING: Timestamp = Timestamp::from_millis(1 << 40);
 
 /// What came out of a member.
 #[derive(Default)]
-struct Out {
+struct MemberOutput {
     sent: Vec<(Member, PartitionEpoch, Vec<u8>)>,
     answered: Vec<(u64, bool)>,
     held_us: u32,
-    asked: Vec<Change>,
+    asked: Vec<GroupChange>,
     wrong_owner: usize,
     maps: usize,
     differing: Vec<Member>,
-    compared: Vec<Compared>,
+    compared: Vec<ComparisonAnswer>,
 }
 
 /// What a comparison was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Compared {
+struct ComparisonAnswer {
     next: u32,
     records: u64,
     bytes: u64,
@@ -55,22 +55,22 @@ struct Compared {
     differing: Vec<InstanceId>,
 }
 
-struct Node {
+struct TestNode {
     disk: SimulatedDisk,
     engine: Engine<SimulatedDisk>,
     replica: Replica,
     leases: Leases,
-    out: Out,
+    out: MemberOutput,
     now_us: u64,
     now_ms: u64,
 }
 
-impl crate::Effects for Out {
+impl crate::PartitionEffects for MemberOutput {
     fn answer(&mut self, to: Token, message: &Message<'_>) {
         self.answered.push((to.request.0, matches!(message, Message::Answer(Ok(_)))));
         if let Message::Answer(Ok(Outcome::Compared(found))) = message {
-            let wire::Compared { next, records, bytes, copies, differing } = *found;
-            self.compared.push(Compared {
+            let wire::SliceComparison { next, records, bytes, copies, differing } = *found;
+            self.compared.push(ComparisonAnswer {
                 next,
                 records,
                 bytes,
@@ -98,11 +98,11 @@ impl crate::Effects for Out {
     fn transaction_lost(
         &mut self,
         _id: zerohop_transaction::TransactionId,
-        _place: zerohop_transaction::Place,
+        _place: zerohop_transaction::RoutingKey,
     ) {
     }
 
-    fn misplaced(&mut self, _parts: &[zerohop_transaction::Part]) -> Option<u32> {
+    fn misplaced(&mut self, _parts: &[zerohop_transaction::TransactionPart]) -> Option<u32> {
         None
     }
 
@@ -117,15 +117,15 @@ impl crate::Effects for Out {
     fn flush_wanted(&mut self) {}
 }
 
-impl Effects for Out {
+impl ReplicaEffects for MemberOutput {
     fn send(&mut self, to: Member, epoch: PartitionEpoch, call: &Call<'_>) {
         let (from, mut frame) = (to, Vec::new());
-        let message = Message::Peer(Peer { from, to, call: call.clone() });
+        let message = Message::Peer(PeerMessage { from, to, call: call.clone() });
         Encoder::default().encode(&Envelope::default(), &message, &mut frame).expect("fits");
         self.sent.push((to, epoch, frame));
     }
 
-    fn ask(&mut self, _epoch: PartitionEpoch, change: Change) {
+    fn ask(&mut self, _epoch: PartitionEpoch, change: GroupChange) {
         self.asked.push(change);
     }
 
@@ -146,9 +146,9 @@ fn name(epoch: u32, index: u64) -> EntryName {
     EntryName { epoch, index: LogIndex(index) }
 }
 
-fn view(epoch: u64, primary: u32, in_sync: &[u32], followers: &[u32]) -> View {
+fn view(epoch: u64, primary: u32, in_sync: &[u32], followers: &[u32]) -> GroupView {
     let members = |list: &[u32]| list.iter().map(|one| member(*one)).collect();
-    View {
+    GroupView {
         epoch: PartitionEpoch(epoch),
         map_epoch: MapEpoch(epoch),
         primary: member(primary),
@@ -163,12 +163,12 @@ fn entry(epoch: u32, index: u64) -> LogEntry<'static> {
     LogEntry { name: name(epoch, index), timestamp, kind: 1, flags: 0, key: b"key", payload: b"value" }
 }
 
-impl Node {
-    fn new(instance: u32) -> Node {
-        Node::with(instance, SimulatedDisk::new(u64::from(instance)), 64 << 20)
+impl TestNode {
+    fn new(instance: u32) -> TestNode {
+        TestNode::with(instance, SimulatedDisk::new(u64::from(instance)), 64 << 20)
     }
 
-    fn with(instance: u32, disk: SimulatedDisk, memory_bytes: u64) -> Node {
+    fn with(instance: u32, disk: SimulatedDisk, memory_bytes: u64) -> TestNode {
         let options = EngineOptions {
             disk_reserve_bytes: 0,
             checkpoints_begin_alone: false,
@@ -180,14 +180,22 @@ impl Node {
         };
         let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
         let durability = Durability::Interval { ms: 50 };
-        let options = Options { durability, index_seed: 7, epoch: PartitionEpoch(1) };
+        let options = MemberOptions { durability, index_seed: 7, epoch: PartitionEpoch(1) };
         let replica = Replica::open(&mut engine, member(instance), PartitionId(1), options).expect("opens");
         let leases = Leases::new(member(instance), 1, Timestamp::ZERO);
-        Node { disk, engine, replica, leases, out: Out::default(), now_us: 10_000_000, now_ms: 5_000 }
+        TestNode {
+            disk,
+            engine,
+            replica,
+            leases,
+            out: MemberOutput::default(),
+            now_us: 10_000_000,
+            now_ms: 5_000,
+        }
     }
 
-    fn tell(&mut self, told: Told<'_>) {
-        if let Told::Group(view) = &told {
+    fn tell(&mut self, told: ReplicaEvent<'_>) {
+        if let ReplicaEvent::Group(view) = &told {
             self.leases.set_map(view.map_epoch);
         }
         let mut context = Context {
@@ -211,7 +219,7 @@ impl Node {
     }
 
     fn hear(&mut self, from: u32, epoch: u64, call: &Call<'_>) {
-        self.tell(Told::Peer { from: member(from), epoch: PartitionEpoch(epoch), call });
+        self.tell(ReplicaEvent::Peer { from: member(from), epoch: PartitionEpoch(epoch), call });
     }
 
     fn entries(
@@ -221,7 +229,7 @@ impl Node {
         (preceding, commit): (EntryName, u64),
         entries: &[LogEntry<'_>],
     ) {
-        let (commit, entries) = (LogIndex(commit), Many::given(entries));
+        let (commit, entries) = (LogIndex(commit), Elements::given(entries));
         self.hear(from, epoch, &Call::Replicate { preceding, commit, entries });
     }
 
@@ -235,17 +243,17 @@ impl Node {
     fn ask(&mut self, request: u64, message: &Message<'_>) {
         self.leases.synced(CEILING);
         let token = Token { connection: 1, request: RequestId(request) };
-        self.tell(Told::Request(Request { token, envelope: Envelope::default(), message }));
+        self.tell(ReplicaEvent::Request(RecordRequest { token, envelope: Envelope::default(), message }));
     }
 
     fn read(&mut self, request: u64) {
-        let read = Read { key: b"key", query: Query::Lookup };
+        let read = RecordRead { key: b"key", query: Query::Lookup };
         self.ask(request, &Message::Read { seen: Timestamp::ZERO, read });
     }
 
     fn write(&mut self, request: u64, key: &[u8], value: &[u8]) {
-        let change = zerohop_wire::messages::Change::Insert { value, expiry: Expiry::Never };
-        let write = Write { key, condition: Condition::Always, change };
+        let change = zerohop_wire::messages::WriteChange::Insert { value, expiry: Expiry::Never };
+        let write = RecordWrite { key, condition: Condition::Always, change };
         self.ask(request, &Message::Write { stamp: Stamp::default(), write });
     }
 
@@ -267,9 +275,9 @@ impl Node {
     fn each_sent(&mut self, mut each: impl FnMut(&Call<'_>)) {
         let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
         for (_, _, bytes) in std::mem::take(&mut self.out.sent) {
-            let Decoded::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
+            let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
             match frame.message(&mut Vec::new()) {
-                Ok(Message::Peer(Peer { call, .. })) => each(&call),
+                Ok(Message::Peer(PeerMessage { call, .. })) => each(&call),
                 other => panic!("{other:?}"),
             };
         }
@@ -277,7 +285,7 @@ impl Node {
 }
 
 fn holds(index: u64) -> Call<'static> {
-    Call::ReplicateAck(Report::Holds {
+    Call::ReplicateAck(FollowerReport::Holds {
         matched: LogIndex(index),
         durable: LogIndex(index),
         applied: LogIndex(0),
@@ -286,14 +294,14 @@ fn holds(index: u64) -> Call<'static> {
 
 #[test]
 fn a_gap_is_refused_with_a_hint_and_a_conflict_cuts_but_an_empty_append_does_not() {
-    let mut b = Node::new(2);
-    b.tell(Told::Group(view(1, 1, &[2], &[])));
+    let mut b = TestNode::new(2);
+    b.tell(ReplicaEvent::Group(view(1, 1, &[2], &[])));
     b.entries(1, 1, (name(0, 0), 0), &[entry(1, 1), entry(1, 2), entry(1, 3)]);
     b.said();
     b.entries(1, 1, (name(1, 4), 0), &[entry(1, 5)]);
-    assert_eq!(b.said(), [format!("{:?}", Report::Differs { at: name(1, 3) })]);
+    assert_eq!(b.said(), [format!("{:?}", FollowerReport::Differs { at: name(1, 3) })]);
     // A new primary whose log ends at 1: its empty append cuts nothing, its own entry 2 does.
-    b.tell(Told::Group(view(2, 3, &[2], &[])));
+    b.tell(ReplicaEvent::Group(view(2, 3, &[2], &[])));
     b.entries(3, 2, (name(1, 1), 0), &[]);
     assert_eq!(b.replica.log_end().last, name(1, 3));
     b.entries(3, 2, (name(1, 1), 0), &[entry(2, 2)]);
@@ -302,11 +310,11 @@ fn a_gap_is_refused_with_a_hint_and_a_conflict_cuts_but_an_empty_append_does_not
 
 #[test]
 fn a_commit_index_counts_only_for_what_was_matched_in_this_epoch() {
-    let mut b = Node::new(2);
-    b.tell(Told::Group(view(1, 1, &[2], &[])));
+    let mut b = TestNode::new(2);
+    b.tell(ReplicaEvent::Group(view(1, 1, &[2], &[])));
     b.entries(1, 1, (name(0, 0), 1), &[entry(1, 1), entry(1, 2), entry(1, 3)]);
     assert_eq!(b.replica.stats().commit, 1);
-    b.tell(Told::Group(view(2, 3, &[2], &[])));
+    b.tell(ReplicaEvent::Group(view(2, 3, &[2], &[])));
     b.entries(3, 2, (name(1, 1), 3), &[]);
     assert_eq!(b.replica.stats().commit, 1, "its own 2 and 3 are not the primary's");
     b.entries(3, 2, (name(1, 1), 3), &[entry(2, 2), entry(2, 3)]);
@@ -315,122 +323,122 @@ fn a_commit_index_counts_only_for_what_was_matched_in_this_epoch() {
 
 #[test]
 fn older_epochs_are_refused_and_newer_ones_wait_for_the_map() {
-    let mut b = Node::new(2);
-    b.tell(Told::Group(view(2, 1, &[2], &[])));
+    let mut b = TestNode::new(2);
+    b.tell(ReplicaEvent::Group(view(2, 1, &[2], &[])));
     b.entries(1, 1, (name(0, 0), 0), &[entry(1, 1)]);
     assert_eq!(b.said(), [format!("{:?}", Call::Stale)]);
     assert_eq!(b.replica.log_end().last, name(0, 0));
     b.entries(3, 3, (name(0, 0), 0), &[entry(3, 1)]);
     assert_eq!((b.replica.log_end().last, b.out.maps), (name(0, 0), 1));
-    b.tell(Told::Group(view(3, 3, &[2], &[])));
+    b.tell(ReplicaEvent::Group(view(3, 3, &[2], &[])));
     assert_eq!(b.replica.log_end().last, name(3, 1), "what was held is taken up");
 }
 
 #[test]
 fn a_new_primary_answers_nothing_before_its_mark_is_committed_and_its_lease_is_there() {
-    let mut b = Node::new(2);
-    b.tell(Told::Group(view(1, 1, &[2, 3], &[])));
+    let mut b = TestNode::new(2);
+    b.tell(ReplicaEvent::Group(view(1, 1, &[2, 3], &[])));
     b.entries(1, 1, (name(0, 0), 0), &[entry(1, 1)]);
-    b.tell(Told::Group(view(2, 2, &[3], &[])));
+    b.tell(ReplicaEvent::Group(view(2, 2, &[3], &[])));
     b.read(1);
     b.granted_by(3);
-    b.tell(Told::Tick);
+    b.tell(ReplicaEvent::Tick);
     assert!(b.out.answered.is_empty(), "neither the mark nor what stands before it is committed");
     b.hear(3, 2, &holds(2));
     assert_eq!(b.out.answered, [(1, true)], "the entry of the old primary counts now");
     // Without the lease, nothing is answered, until those who wait have waited too long.
     b.now_us += 450_000;
     b.read(2);
-    b.tell(Told::Tick);
+    b.tell(ReplicaEvent::Tick);
     assert_eq!(b.out.answered.len(), 1);
     b.granted_by(3);
-    b.tell(Told::Tick);
+    b.tell(ReplicaEvent::Tick);
     assert_eq!(b.out.answered.last(), Some(&(2, true)));
 }
 
 #[test]
 fn a_release_counts_for_the_epoch_that_it_names() {
     for (yielded, is_released) in [(2, false), (3, true)] {
-        let mut b = Node::new(2);
-        b.tell(Told::Group(view(2, 1, &[2], &[])));
+        let mut b = TestNode::new(2);
+        b.tell(ReplicaEvent::Group(view(2, 1, &[2], &[])));
         let ask = Call::LeaseAsk { sent_us: 5, map_epoch: MapEpoch(2), ceiling: Timestamp::ZERO };
         b.leases.take(b.now_us, member(1), &ask);
         b.hear(1, yielded, &Call::Yield);
-        b.tell(Told::Group(view(3, 2, &[], &[])));
+        b.tell(ReplicaEvent::Group(view(3, 2, &[], &[])));
         b.read(1);
         assert_eq!(!b.out.answered.is_empty(), is_released, "yields to epoch {yielded}");
         b.now_us += LEASE_WAIT_US;
-        b.tell(Told::Tick);
+        b.tell(ReplicaEvent::Tick);
         assert_eq!(b.out.answered.len(), 1, "it has waited");
     }
 }
 
 /// B, in sync with A as the primary of epoch 1, which has started; it grants A under the map of this epoch.
-fn replica_that_granted_its_primary_in(epoch: u64) -> Node {
-    let mut b = Node::new(2);
-    b.tell(Told::Group(view(1, 1, &[2, 3], &[])));
+fn replica_that_granted_its_primary_in(epoch: u64) -> TestNode {
+    let mut b = TestNode::new(2);
+    b.tell(ReplicaEvent::Group(view(1, 1, &[2, 3], &[])));
     b.entries(1, 1, (name(0, 0), 1), &[entry(1, 1)]);
     if epoch > 1 {
-        b.tell(Told::Group(view(epoch, 2, &[1], &[])));
+        b.tell(ReplicaEvent::Group(view(epoch, 2, &[1], &[])));
     }
     let ask = Call::LeaseAsk { sent_us: 5, map_epoch: MapEpoch(epoch), ceiling: Timestamp::ZERO };
     b.leases.take(b.now_us, member(1), &ask);
     b
 }
 
-fn answers_only_after_waiting(mut b: Node) {
+fn answers_only_after_waiting(mut b: TestNode) {
     b.read(1);
-    b.tell(Told::Tick);
+    b.tell(ReplicaEvent::Tick);
     assert!(b.out.answered.is_empty(), "A may use its grant");
     b.now_us += LEASE_WAIT_US;
-    b.tell(Told::Tick);
+    b.tell(ReplicaEvent::Tick);
     assert_eq!(b.out.answered.len(), 1, "it has waited");
 }
 
 #[test]
 fn who_is_deposed_before_it_has_waited_still_waits_when_it_is_promoted_again() {
     let mut b = replica_that_granted_its_primary_in(1);
-    b.tell(Told::Group(view(2, 2, &[3], &[1])));
-    b.tell(Told::Group(view(3, 3, &[2], &[1])));
-    b.tell(Told::Group(view(4, 2, &[], &[3, 1])));
+    b.tell(ReplicaEvent::Group(view(2, 2, &[3], &[1])));
+    b.tell(ReplicaEvent::Group(view(3, 3, &[2], &[1])));
+    b.tell(ReplicaEvent::Group(view(4, 2, &[], &[3, 1])));
     answers_only_after_waiting(b);
 }
 
 #[test]
 fn a_primary_that_missed_an_epoch_waits_for_who_may_have_been_primary_in_it() {
     let mut b = replica_that_granted_its_primary_in(2);
-    b.tell(Told::Group(view(4, 2, &[], &[1])));
+    b.tell(ReplicaEvent::Group(view(4, 2, &[], &[1])));
     answers_only_after_waiting(b);
 }
 
 #[test]
 fn whom_it_asks_to_admit_counts_until_the_epoch_is_another() {
-    let mut a = Node::new(1);
-    a.tell(Told::Group(View { min_in_sync: 2, ..view(1, 1, &[], &[2]) }));
+    let mut a = TestNode::new(1);
+    a.tell(ReplicaEvent::Group(GroupView { min_in_sync: 2, ..view(1, 1, &[], &[2]) }));
     a.now_us += LEASE_WAIT_US;
     a.write(1, b"key", b"value");
-    a.tell(Told::Tick);
+    a.tell(ReplicaEvent::Tick);
     assert!(a.out.answered.is_empty(), "two copies must hold it");
     a.granted_by(2);
-    a.tell(Told::Tick);
+    a.tell(ReplicaEvent::Tick);
     assert!(a.out.asked.is_empty(), "it does not have what is committed");
     let last = a.replica.log_end().last.index.0;
     a.hear(2, 1, &holds(last));
-    a.tell(Told::Tick);
-    assert_eq!(a.out.asked, [Change::Admit(member(2))]);
+    a.tell(ReplicaEvent::Tick);
+    assert_eq!(a.out.asked, [GroupChange::Admit(member(2))]);
     // It may be in sync already, and primary soon: reads need it too.
     a.now_us += 450_000;
     a.read(2);
     assert!(a.out.answered.is_empty());
     // Nothing comes of it: the group is settled by a change that leaves it as it is.
     a.now_us += LAG_US;
-    a.tell(Told::Tick);
-    assert_eq!(a.out.asked.last(), Some(&Change::Keep));
-    a.tell(Told::Group(View { min_in_sync: 2, ..view(2, 1, &[2], &[]) }));
+    a.tell(ReplicaEvent::Tick);
+    assert_eq!(a.out.asked.last(), Some(&GroupChange::Keep));
+    a.tell(ReplicaEvent::Group(GroupView { min_in_sync: 2, ..view(2, 1, &[2], &[]) }));
     a.granted_by(2);
     a.hear(2, 2, &holds(last));
     a.write(3, b"key", b"value");
-    a.tell(Told::Tick);
+    a.tell(ReplicaEvent::Tick);
     assert!(a.out.answered.iter().all(|(request, _)| *request != 3));
     a.hear(2, 2, &holds(last + 2));
     assert_eq!(a.out.answered.last(), Some(&(3, true)));
@@ -438,24 +446,24 @@ fn whom_it_asks_to_admit_counts_until_the_epoch_is_another() {
 
 #[test]
 fn a_primary_alone_commits_nothing_alone_once_it_has_asked_to_admit_another() {
-    let mut a = Node::new(1);
-    a.tell(Told::Group(view(1, 1, &[], &[2])));
+    let mut a = TestNode::new(1);
+    a.tell(ReplicaEvent::Group(view(1, 1, &[], &[2])));
     a.now_us += LEASE_WAIT_US;
     a.leases.synced(CEILING);
-    a.tell(Told::Tick);
+    a.tell(ReplicaEvent::Tick);
     a.write(1, b"key", b"value");
-    a.tell(Told::Tick);
+    a.tell(ReplicaEvent::Tick);
     assert_eq!(a.out.answered, [(1, true)], "nobody else must hold it");
     // A move: the follower has caught up, and may be in sync and primary before the answer is here.
-    a.tell(Told::Asked(member(2)));
+    a.tell(ReplicaEvent::Asked(member(2)));
     a.granted_by(2);
     let last = a.replica.log_end().last.index.0;
     a.hear(2, 1, &holds(last));
-    a.tell(Told::Tick);
-    assert_eq!(a.out.asked, [Change::Admit(member(2))]);
+    a.tell(ReplicaEvent::Tick);
+    assert_eq!(a.out.asked, [GroupChange::Admit(member(2))]);
     a.write(2, b"key", b"other");
-    a.tell(Told::Flushed);
-    a.tell(Told::Tick);
+    a.tell(ReplicaEvent::Flushed);
+    a.tell(ReplicaEvent::Tick);
     assert_eq!(a.out.answered.len(), 1, "the other may be in sync by now, and does not have it");
     a.hear(2, 1, &holds(last + 1));
     assert_eq!(a.out.answered.last(), Some(&(2, true)));
@@ -463,8 +471,8 @@ fn a_primary_alone_commits_nothing_alone_once_it_has_asked_to_admit_another() {
 
 #[test]
 fn a_follower_that_the_log_cannot_bring_up_takes_the_whole_state() {
-    let mut a = Node::new(1);
-    a.tell(Told::Group(view(1, 1, &[], &[])));
+    let mut a = TestNode::new(1);
+    a.tell(ReplicaEvent::Group(view(1, 1, &[], &[])));
     a.now_us += LEASE_WAIT_US;
     let mut ms = 0;
     for round in 0..6_000u64 {
@@ -472,7 +480,7 @@ fn a_follower_that_the_log_cannot_bring_up_takes_the_whole_state() {
         if round % 50 == 0 {
             ms += 20;
             a.engine.maintain(ms).expect("goes on");
-            a.tell(Told::Tick);
+            a.tell(ReplicaEvent::Tick);
         }
     }
     for _ in 0..500 {
@@ -481,9 +489,9 @@ fn a_follower_that_the_log_cannot_bring_up_takes_the_whole_state() {
     }
     let handle = a.replica.partition.handle();
     assert!(!a.engine.holds_entry(handle, 9).expect("can be looked for"), "compaction has dropped it");
-    let mut c = Node::new(3);
+    let mut c = TestNode::new(3);
     for node in [&mut a, &mut c] {
-        node.tell(Told::Group(view(2, 1, &[], &[3])));
+        node.tell(ReplicaEvent::Group(view(2, 1, &[], &[3])));
     }
     assert_eq!(c.replica.role(), Role::Follower);
     let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
@@ -493,10 +501,10 @@ fn a_follower_that_the_log_cannot_bring_up_takes_the_whole_state() {
         c.now_us += 20_000;
         for from in [1, 3] {
             let (sender, taker) = if from == 1 { (&mut a, &mut c) } else { (&mut c, &mut a) };
-            sender.tell(Told::Tick);
+            sender.tell(ReplicaEvent::Tick);
             for (_, epoch, bytes) in std::mem::take(&mut sender.out.sent) {
-                let Decoded::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
-                if let Ok(Message::Peer(Peer { call, .. })) = frame.message(&mut Vec::new()) {
+                let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
+                if let Ok(Message::Peer(PeerMessage { call, .. })) = frame.message(&mut Vec::new()) {
                     taker.hear(from, epoch.0, &call);
                 }
             }
@@ -517,11 +525,11 @@ fn each_rule_broken_is_seen_by_its_test() {
 
     let tests: [(Bug, fn()); 16] = [
         (Bug::HoldIgnored, holds::who_is_deposed_yields_once_what_it_has_held_may_be_changed),
-        (Bug::RottenLeftOut, mending::what_has_rotted_is_not_left_out_of_what_is_sent),
+        (Bug::CorruptLeftOut, repair::what_has_corrupt_is_not_left_out_of_what_is_sent),
         (Bug::LogNotHeld, held::what_is_removed_stays_removed_though_the_log_is_compacted_while_it_is_sent),
         (Bug::DigestOfAnyIndex, audit::those_that_hold_the_same_find_it_so_though_more_is_written_meanwhile),
-        (Bug::RotNotMended, mending::a_read_waits_until_another_member_has_sent_what_has_rotted),
-        (Bug::RottenCounts, mending::a_follower_that_was_found_rotten_says_nothing_before_it_is_mended),
+        (Bug::CorruptionNotRepaired, repair::a_read_waits_until_another_member_has_sent_what_is_corrupt),
+        (Bug::CorruptCounts, repair::a_follower_that_was_found_corrupt_says_nothing_before_it_is_repaired),
         (
             Bug::PrecedingNotMatched,
             a_gap_is_refused_with_a_hint_and_a_conflict_cuts_but_an_empty_append_does_not,

@@ -6,7 +6,7 @@ pub use zerohop_wire::messages::Member;
 
 /// A group in one epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct View {
+pub struct GroupView {
     /// Of the partition; 0 before any map is known.
     pub epoch: PartitionEpoch,
     /// Of the map that says so.
@@ -27,17 +27,17 @@ pub enum Role {
     /// Not in it, or with another incarnation.
     #[default]
     Removed,
-    /// See [`View::followers`].
+    /// See [`GroupView::followers`].
     Follower,
-    /// See [`View::in_sync`].
+    /// See [`GroupView::in_sync`].
     InSync,
-    /// See [`View::primary`].
+    /// See [`GroupView::primary`].
     Primary,
 }
 
 /// A change of a group that its primary asks for. The control group makes it only if the epoch is still the one named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum GroupChange {
     /// This follower is in sync.
     Admit(Member),
     /// This in-sync replica is one no more; it may follow, if it can.
@@ -46,7 +46,7 @@ pub enum Change {
     Keep,
 }
 
-impl View {
+impl GroupView {
     /// The group of a map. `incarnation` tells that of an instance in this map; the map names it for each node. While the
     /// group recovers nobody is a member: nobody serves, and no log changes before one is chosen.
     pub fn of(
@@ -54,13 +54,13 @@ impl View {
         map_epoch: MapEpoch,
         min_in_sync: u8,
         mut incarnation: impl FnMut(InstanceId) -> Incarnation,
-    ) -> View {
+    ) -> GroupView {
         if group.state == GroupState::Recovering {
             let primary = Member { instance: group.primary, incarnation: Incarnation(0) };
-            return View { epoch: group.epoch, map_epoch, primary, min_in_sync, ..View::default() };
+            return GroupView { epoch: group.epoch, map_epoch, primary, min_in_sync, ..GroupView::default() };
         }
         let mut member = |instance| Member { instance, incarnation: incarnation(instance) };
-        View {
+        GroupView {
             epoch: group.epoch,
             map_epoch,
             primary: member(group.primary),

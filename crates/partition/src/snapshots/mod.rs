@@ -20,15 +20,15 @@ use zerohop_wire::ids::{SnapshotId, Timestamp};
 use crate::limits::SNAPSHOTS_CLOSING_MAX;
 use crate::planted::{Bug, is_planted};
 
-pub(crate) use past::Past;
+pub(crate) use past::PastVersions;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
     /// Those whose marks are appended here and not committed, by log index.
-    appended: BTreeMap<u64, (SnapshotId, Kept)>,
-    open: BTreeMap<SnapshotId, Kept>,
-    past: Past,
+    appended: BTreeMap<u64, (SnapshotId, SnapshotRetention)>,
+    open: BTreeMap<SnapshotId, SnapshotRetention>,
+    past: PastVersions,
     /// When the lease of each is over, in milliseconds since 1970, as far as this member knows: only a primary acts on it.
     leases: BTreeMap<SnapshotId, u64>,
     /// As primary: nothing is committed at or below this any more that readers do not see.
@@ -39,7 +39,7 @@ pub(crate) struct Snapshots {
 
 /// How a snapshot is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct SnapshotRetention {
     /// Any time from here on can be read.
     pub(crate) floor: Timestamp,
     /// What its client has asked for.
@@ -61,17 +61,17 @@ impl Snapshots {
         self.open.len() + self.appended.len()
     }
 
-    pub(crate) fn get(&self, id: SnapshotId) -> Option<&Kept> {
+    pub(crate) fn get(&self, id: SnapshotId) -> Option<&SnapshotRetention> {
         self.open.get(&id)
     }
 
     /// The log index of its mark, if that is not committed.
-    pub(crate) fn appended(&self, id: SnapshotId) -> Option<(u64, Kept)> {
+    pub(crate) fn appended(&self, id: SnapshotId) -> Option<(u64, SnapshotRetention)> {
         self.appended.iter().find(|(_, (other, _))| *other == id).map(|(index, (_, kept))| (*index, *kept))
     }
 
     /// A mark is about to be appended, here or by the primary.
-    pub(crate) fn append(&mut self, index: u64, id: SnapshotId, kept: Kept) {
+    pub(crate) fn append(&mut self, index: u64, id: SnapshotId, kept: SnapshotRetention) {
         self.appended.insert(index, (id, kept));
     }
 
@@ -126,7 +126,7 @@ impl Snapshots {
         self.open.iter().map(|(id, kept)| self.ends_ms(*id, kept)).min()
     }
 
-    fn ends_ms(&self, id: SnapshotId, kept: &Kept) -> u64 {
+    fn ends_ms(&self, id: SnapshotId, kept: &SnapshotRetention) -> u64 {
         self.leases.get(&id).map_or(kept.ends_ms, |until_ms| kept.ends_ms.min(*until_ms))
     }
 
@@ -135,15 +135,15 @@ impl Snapshots {
         self.open.iter().min_by_key(|(_, kept)| kept.floor).map(|(id, _)| *id)
     }
 
-    pub(crate) fn past(&self) -> &Past {
+    pub(crate) fn past(&self) -> &PastVersions {
         &self.past
     }
 
-    pub(crate) fn past_mut(&mut self) -> &mut Past {
+    pub(crate) fn past_mut(&mut self) -> &mut PastVersions {
         &mut self.past
     }
 
-    /// It is primary from now on: what is closed is to be found out, and every lease begins anew.
+    /// It is primary from now on: what is closed is to be found out, and every lease begins again.
     pub(crate) fn lead(&mut self, now_ms: u64) {
         (self.closed, self.closing) = (Timestamp::ZERO, BTreeMap::new());
         let Snapshots { open, leases, .. } = self;

@@ -6,21 +6,21 @@ use std::ops::Bound;
 
 use zerohop_wire::ids::Timestamp;
 
-use crate::state::State;
+use crate::state::PartitionState;
 
 /// Deadlines of one key: until when which.
-type Was = Vec<(Timestamp, Option<u64>)>;
+type DeadlineHistory = Vec<(Timestamp, Option<u64>)>;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Past {
-    deadlines: BTreeMap<Box<[u8]>, Was>,
+pub(crate) struct PastVersions {
+    deadlines: BTreeMap<Box<[u8]>, DeadlineHistory>,
     /// Names that were removed, and when last.
     names: BTreeMap<Box<[u8]>, Timestamp>,
     kept: usize,
 }
 
-impl Past {
+impl PastVersions {
     /// The deadline of a key is no longer what it was.
     pub(crate) fn deadline_ended(&mut self, key: &[u8], was: Option<u64>, until: Timestamp) {
         self.deadlines.entry(key.into()).or_default().push((until, was));
@@ -35,7 +35,7 @@ impl Past {
     }
 
     /// The deadline that a key had.
-    pub(crate) fn deadline(&self, key: &[u8], at: Timestamp, state: &State) -> Option<u64> {
+    pub(crate) fn deadline(&self, key: &[u8], at: Timestamp, state: &PartitionState) -> Option<u64> {
         let was = self.deadlines.get(key).into_iter().flatten();
         match was.clone().find(|(until, _)| *until > at) {
             Some((_, deadline)) => *deadline,
@@ -62,7 +62,7 @@ impl Past {
     /// Nobody asks for anything before the horizon; without one, for nothing at all.
     pub(crate) fn forget(&mut self, horizon: Option<Timestamp>) {
         let Some(horizon) = horizon else {
-            *self = Past::default();
+            *self = PastVersions::default();
             return;
         };
         for was in self.deadlines.values_mut() {

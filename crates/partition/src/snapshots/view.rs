@@ -4,43 +4,43 @@
 use std::collections::BTreeSet;
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Body, ChunkHead, Engine, Handle, Parts, Record, lay_over, split_trailer};
+use zerohop_engine::{ChunkHead, Engine, Handle, Parts, RecordBody, StoredRecord, lay_over, split_trailer};
 use zerohop_wire::blob::{BlobStamp, header_key};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::{LIST_PAGE_VALUES_MAX, PAGE_BYTES_MAX};
-use zerohop_wire::messages::{Answer, Outcome as Brought, Query, Range, Read, RecordType};
-use zerohop_wire::{Failure, Many, What};
+use zerohop_wire::messages::{OperationAnswer, Outcome as Brought, Query, Range, RecordRead, RecordType};
+use zerohop_wire::{Elements, Failure, What};
 
-use super::Past;
-use crate::operations::OrFail;
-use crate::operations::scan::{IndexPage, Keys};
-use crate::state::State;
+use super::PastVersions;
+use crate::operations::EngineResultExt;
+use crate::operations::scan::{IndexPage, KeySource};
+use crate::state::PartitionState;
 use crate::view::Values;
 
 /// See the module.
 pub(crate) struct PastView<'v, D> {
     pub(crate) engine: &'v mut Engine<D>,
     pub(crate) handle: Handle,
-    pub(crate) state: &'v State,
-    pub(crate) past: &'v Past,
+    pub(crate) state: &'v PartitionState,
+    pub(crate) past: &'v PastVersions,
     pub(crate) at: Timestamp,
 }
 
 /// A record without its contents, or with them if they are one entry's.
-enum Was {
+enum RecordState {
     Whole(Vec<u8>),
     Parts(Parts),
 }
 
 impl<D: Disk> PastView<'_, D> {
     /// Answers a read. `out` is empty, and holds what the answer borrows.
-    pub(crate) fn answer<'o>(&mut self, read: &Read<'_>, out: &'o mut Vec<u8>) -> Answer<'o> {
+    pub(crate) fn answer<'o>(&mut self, read: &RecordRead<'_>, out: &'o mut Vec<u8>) -> OperationAnswer<'o> {
         let found = self.engine.lookup_at(self.handle, read.key, self.at.0).or_fail()?;
         let Some(record) = found else { return Err(Failure::NotFound) };
         let (version, kind) = (Timestamp(record.timestamp), type_of(&record));
         let was = match record.body {
-            Body::Whole(bytes) => Was::Whole(bytes.to_vec()),
-            Body::Parts(parts) => Was::Parts(parts),
+            RecordBody::Whole(bytes) => RecordState::Whole(bytes.to_vec()),
+            RecordBody::Parts(parts) => RecordState::Parts(parts),
         };
         match read.query {
             Query::Inspect => {
@@ -65,10 +65,10 @@ impl<D: Disk> PastView<'_, D> {
 
     fn contents<'o>(
         &mut self,
-        (was, kind, version): (&Was, RecordType, Timestamp),
+        (was, kind, version): (&RecordState, RecordType, Timestamp),
         range: Range,
         out: &'o mut Vec<u8>,
-    ) -> Answer<'o> {
+    ) -> OperationAnswer<'o> {
         let length = units_of(was, kind);
         let part = range.clip(length);
         match kind {
@@ -103,7 +103,12 @@ impl<D: Disk> PastView<'_, D> {
                         }
                     }
                 })?;
-                Ok(Brought::List { version, length, first: part.start, values: Many::packed(count, out)? })
+                Ok(Brought::List {
+                    version,
+                    length,
+                    first: part.start,
+                    values: Elements::packed(count, out)?,
+                })
             }
         }
     }
@@ -111,11 +116,11 @@ impl<D: Disk> PastView<'_, D> {
     /// A part of a chunk: what its writes have laid over one another, in their order.
     fn chunk<'o>(
         &mut self,
-        was: &Was,
+        was: &RecordState,
         version: Timestamp,
         (offset, length): (u32, u32),
         out: &'o mut Vec<u8>,
-    ) -> Answer<'o> {
+    ) -> OperationAnswer<'o> {
         let begin = u64::from(offset);
         out.resize(length as usize, 0);
         let (mut end, mut stamp) = (0, [0; 16]);
@@ -130,7 +135,7 @@ impl<D: Disk> PastView<'_, D> {
     }
 
     /// Where a chunk's last write ends.
-    fn end_of(&mut self, was: &Was) -> Result<u64, Failure<'static>> {
+    fn end_of(&mut self, was: &RecordState) -> Result<u64, Failure<'static>> {
         let mut end = 0;
         self.each_part(was, &mut |body, _| {
             end = end.max(ChunkHead::decode(body).map_or(0, |head| head.range().end));
@@ -139,10 +144,14 @@ impl<D: Disk> PastView<'_, D> {
     }
 
     /// Hands over the body of each part, and how much of its beginning does not count.
-    fn each_part(&mut self, was: &Was, each: &mut dyn FnMut(&[u8], usize)) -> Result<(), Failure<'static>> {
+    fn each_part(
+        &mut self,
+        was: &RecordState,
+        each: &mut dyn FnMut(&[u8], usize),
+    ) -> Result<(), Failure<'static>> {
         match was {
-            Was::Whole(bytes) => each(bytes, 0),
-            Was::Parts(parts) => {
+            RecordState::Whole(bytes) => each(bytes, 0),
+            RecordState::Parts(parts) => {
                 let mut skip = parts.skipped as usize;
                 for part in &parts.parts {
                     let entry = self.engine.read_entry(self.handle, part.index).or_fail()?;
@@ -172,7 +181,7 @@ impl<D: Disk> PastView<'_, D> {
     }
 }
 
-impl<D: Disk> Keys for PastView<'_, D> {
+impl<D: Disk> KeySource for PastView<'_, D> {
     fn page(&mut self, from: u32) -> Result<IndexPage, Failure<'static>> {
         let (keys, next) = self.engine.scan_at(self.handle, from, self.at.0).or_fail()?;
         let mut found = Vec::with_capacity(keys.len());
@@ -188,7 +197,7 @@ impl<D: Disk> Keys for PastView<'_, D> {
     }
 }
 
-fn type_of(record: &Record<'_>) -> RecordType {
+fn type_of(record: &StoredRecord<'_>) -> RecordType {
     match (record.is_list, record.is_chunk) {
         (true, _) => RecordType::List,
         (_, true) => RecordType::Chunk,
@@ -196,12 +205,12 @@ fn type_of(record: &Record<'_>) -> RecordType {
     }
 }
 
-fn units_of(was: &Was, kind: RecordType) -> u64 {
+fn units_of(was: &RecordState, kind: RecordType) -> u64 {
     match was {
-        Was::Parts(parts) => parts.units,
-        Was::Whole(bytes) if kind == RecordType::List => {
+        RecordState::Parts(parts) => parts.units,
+        RecordState::Whole(bytes) if kind == RecordType::List => {
             bytes.first_chunk::<4>().map_or(0, |count| u64::from(u32::from_le_bytes(*count)))
         }
-        Was::Whole(bytes) => bytes.len() as u64,
+        RecordState::Whole(bytes) => bytes.len() as u64,
     }
 }

@@ -5,14 +5,14 @@ use std::fmt;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::{BLOB_NAME_BYTES_MAX, KEY_BYTES_MAX};
 
-use super::reader::Reader;
-use super::{Outcomes, Session, State, Transacted};
-use crate::outcome::Outcome;
+use super::reader::StateReader;
+use super::{Outcomes, PartitionState, ReplicatedTransactions, SessionRecord};
+use crate::outcome::WriteOutcome;
 
 /// Bytes say the lowest version that can say it.
 const VERSION: u32 = 1;
 /// Of a keyspace that was split, once what went to others is gone.
-const VERSION_SIEVED: u32 = 2;
+const VERSION_SPLIT_CLEANED: u32 = 2;
 /// With transactions over several partitions, or outcomes of them.
 const VERSION_TRANSACTED: u32 = 3;
 /// With blobs: their names.
@@ -44,7 +44,7 @@ impl fmt::Display for StateError {
 
 impl std::error::Error for StateError {}
 
-impl State {
+impl PartitionState {
     /// The state as bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -65,7 +65,7 @@ impl State {
             for (sequence, outcome) in session.outcomes.iter() {
                 out.extend_from_slice(&sequence.to_le_bytes());
                 outcome.encode(Timestamp::ZERO, &mut out);
-                has_ended |= matches!(outcome, Outcome::Ended(_));
+                has_ended |= matches!(outcome, WriteOutcome::Ended(_));
             }
         }
         for (key, deadline) in self.deadlines.iter() {
@@ -74,14 +74,14 @@ impl State {
             out.extend_from_slice(key);
         }
         let has_names = self.names.len() > 0;
-        let version = match (&self.transacted, self.sieved) {
+        let version = match (&self.transacted, self.cleaned_splits) {
             _ if has_names => VERSION_NAMES,
             (None, 0) if !has_ended => VERSION,
-            (None, _) if !has_ended => VERSION_SIEVED,
+            (None, _) if !has_ended => VERSION_SPLIT_CLEANED,
             _ => VERSION_TRANSACTED,
         };
         out[..4].copy_from_slice(&version.to_le_bytes());
-        out.extend((version > VERSION).then_some(self.sieved));
+        out.extend((version > VERSION).then_some(self.cleaned_splits));
         if version >= VERSION_TRANSACTED {
             match &self.transacted {
                 Some(transacted) => transacted.encode(&mut out),
@@ -102,8 +102,8 @@ impl State {
     ///
     /// # Errors
     /// See [`StateError`].
-    pub fn decode(bytes: &[u8]) -> Result<State, StateError> {
-        let mut from = Reader::new(bytes);
+    pub fn decode(bytes: &[u8]) -> Result<PartitionState, StateError> {
+        let mut from = StateReader::new(bytes);
         let version = match from.u32() {
             Some(version @ VERSION..=VERSION_NAMES) => version,
             Some(found) => return Err(StateError::Version { found }),
@@ -111,11 +111,13 @@ impl State {
         };
         let mut state = read(&mut from).ok_or(StateError::Damaged)?;
         if version > VERSION {
-            let sieved = from.u8().filter(|sieved| *sieved > 0 || version >= VERSION_TRANSACTED);
-            state.sieved = sieved.ok_or(StateError::Damaged)?;
+            let cleaned_splits =
+                from.u8().filter(|cleaned_splits| *cleaned_splits > 0 || version >= VERSION_TRANSACTED);
+            state.cleaned_splits = cleaned_splits.ok_or(StateError::Damaged)?;
         }
         if version >= VERSION_TRANSACTED {
-            let transacted = Transacted::decode(&mut from, state.applied).ok_or(StateError::Damaged)?;
+            let transacted =
+                ReplicatedTransactions::decode(&mut from, state.applied).ok_or(StateError::Damaged)?;
             state.transacted = Some(transacted).filter(|one| !one.is_empty()).map(Box::new);
         }
         if version == VERSION_NAMES {
@@ -125,9 +127,10 @@ impl State {
     }
 }
 
-fn read(from: &mut Reader<'_>) -> Option<State> {
+fn read(from: &mut StateReader<'_>) -> Option<PartitionState> {
     let sessions = from.u32()?;
-    let mut state = State { applied: from.u64()?, newest: Timestamp(from.u64()?), ..State::default() };
+    let mut state =
+        PartitionState { applied: from.u64()?, newest: Timestamp(from.u64()?), ..PartitionState::default() };
     state.sessions.evict(&[], Timestamp(from.u64()?));
     let deadlines = from.u64()?;
     for _ in 0..sessions {
@@ -149,7 +152,7 @@ fn read(from: &mut Reader<'_>) -> Option<State> {
     Some(state)
 }
 
-fn read_names(from: &mut Reader<'_>, state: &mut State) -> Option<()> {
+fn read_names(from: &mut StateReader<'_>, state: &mut PartitionState) -> Option<()> {
     let count = from.u64()?;
     let mut last: &[u8] = &[];
     for _ in 0..count {
@@ -161,7 +164,7 @@ fn read_names(from: &mut Reader<'_>, state: &mut State) -> Option<()> {
     (count > 0).then_some(())
 }
 
-fn read_session(from: &mut Reader<'_>) -> Option<Session> {
+fn read_session(from: &mut StateReader<'_>) -> Option<SessionRecord> {
     let (lowest, last_used_ms) = (from.u64()?, from.u64()?);
     let count = from.u32()? as usize;
     // Nothing is believed that the bytes cannot hold: an outcome takes nine at least.
@@ -174,10 +177,10 @@ fn read_session(from: &mut Reader<'_>) -> Option<Session> {
         if sequence < lowest || before.is_some_and(|before| before >= sequence) {
             return None;
         }
-        outcomes.add(sequence, Outcome::decode(from, Timestamp::ZERO)?);
+        outcomes.add(sequence, WriteOutcome::decode(from, Timestamp::ZERO)?);
         before = Some(sequence);
     }
-    Some(Session { lowest, last_used_ms, outcomes })
+    Some(SessionRecord { lowest, last_used_ms, outcomes })
 }
 
 #[cfg(test)]
@@ -185,15 +188,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::note::SessionNote;
+    use crate::entry_metadata::SessionNote;
     use zerohop_wire::ids::SessionId;
 
-    fn state(writes: &[(u64, u64)], keys: &[(Vec<u8>, u64)]) -> State {
-        let mut state = State { applied: 9, newest: Timestamp(8), ..State::default() };
+    fn state(writes: &[(u64, u64)], keys: &[(Vec<u8>, u64)]) -> PartitionState {
+        let mut state = PartitionState { applied: 9, newest: Timestamp(8), ..PartitionState::default() };
         state.sessions.evict(&[], Timestamp(7));
         for &(nonce, sequence) in writes {
             let session = SessionId { issued: Timestamp(100), nonce };
-            let outcome = Outcome::Done { version: Timestamp(sequence), number: nonce };
+            let outcome = WriteOutcome::Done { version: Timestamp(sequence), number: nonce };
             state.sessions.record(SessionNote { session, sequence, lowest: 1, outcome }, 3);
         }
         for (key, deadline) in keys {
@@ -210,18 +213,18 @@ mod tests {
         ) {
             let state = state(&writes, &keys);
             let bytes = state.encode();
-            prop_assert_eq!(State::decode(&bytes), Ok(state));
+            prop_assert_eq!(PartitionState::decode(&bytes), Ok(state));
             for length in 0..bytes.len() {
-                prop_assert_eq!(State::decode(&bytes[..length]), Err(StateError::Damaged));
+                prop_assert_eq!(PartitionState::decode(&bytes[..length]), Err(StateError::Damaged));
             }
         }
 
         #[test]
         fn any_bytes_are_a_state_or_an_error(mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = State::decode(&bytes);
+            let _ = PartitionState::decode(&bytes);
             bytes.splice(0..0, VERSION.to_le_bytes());
-            if let Ok(state) = State::decode(&bytes) {
-                prop_assert_eq!(State::decode(&state.encode()), Ok(state));
+            if let Ok(state) = PartitionState::decode(&bytes) {
+                prop_assert_eq!(PartitionState::decode(&state.encode()), Ok(state));
             }
         }
 
@@ -230,57 +233,57 @@ mod tests {
             let mut bytes = state(&[(1, 1), (1, 2), (2, 1)], &[(b"key".to_vec(), 5)]).encode();
             let at = at % bytes.len();
             bytes[at] ^= mask;
-            let _ = State::decode(&bytes);
+            let _ = PartitionState::decode(&bytes);
         }
     }
 
     #[test]
     fn a_later_version_is_refused_by_name() {
-        let mut bytes = State::default().encode();
+        let mut bytes = PartitionState::default().encode();
         bytes[0] = 5;
-        assert_eq!(State::decode(&bytes), Err(StateError::Version { found: 5 }));
+        assert_eq!(PartitionState::decode(&bytes), Err(StateError::Version { found: 5 }));
     }
 
     #[test]
     fn names_of_blobs_are_in_version_4_in_order_and_once() {
-        let mut state = State { sieved: 1, ..State::default() };
+        let mut state = PartitionState { cleaned_splits: 1, ..PartitionState::default() };
         for name in [&b"b"[..], b"a/film", b"c"] {
             state.names.add(name);
         }
         let bytes = state.encode();
         assert_eq!(bytes[0], 4);
-        assert_eq!(State::decode(&bytes), Ok(state));
+        assert_eq!(PartitionState::decode(&bytes), Ok(state));
         let mut twice = bytes.clone();
         let last = twice.len() - 1;
         twice[last] = b'b';
-        assert_eq!(State::decode(&twice), Err(StateError::Damaged), "a name comes twice");
-        assert_eq!(State::decode(&bytes[..last]), Err(StateError::Damaged));
+        assert_eq!(PartitionState::decode(&twice), Err(StateError::Damaged), "a name comes twice");
+        assert_eq!(PartitionState::decode(&bytes[..last]), Err(StateError::Damaged));
     }
 
     #[test]
     fn what_was_let_go_of_after_a_split_is_in_version_2_only() {
-        let state = State { sieved: 2, ..State::default() };
+        let state = PartitionState { cleaned_splits: 2, ..PartitionState::default() };
         let bytes = state.encode();
-        assert_eq!((bytes[0], State::decode(&bytes)), (2, Ok(state)));
+        assert_eq!((bytes[0], PartitionState::decode(&bytes)), (2, Ok(state)));
         let mut zero = bytes.clone();
         *zero.last_mut().expect("has bytes") = 0;
-        assert_eq!(State::decode(&zero), Err(StateError::Damaged), "one value, one form");
-        assert_eq!(State::decode(&bytes[..bytes.len() - 1]), Err(StateError::Damaged));
-        assert_eq!(State::default().encode()[0], 1);
+        assert_eq!(PartitionState::decode(&zero), Err(StateError::Damaged), "one value, one form");
+        assert_eq!(PartitionState::decode(&bytes[..bytes.len() - 1]), Err(StateError::Damaged));
+        assert_eq!(PartitionState::default().encode()[0], 1);
     }
 
     #[test]
     fn transactions_and_their_outcomes_are_in_version_3_and_read_back() {
         use bytes::Bytes;
-        use zerohop_transaction::{Entry, Outcome as Ended, StageId, TransactionId};
+        use zerohop_transaction::{StageId, TransactionEntry, TransactionId, TransactionOutcome as Ended};
         use zerohop_wire::ids::{LogIndex, Sequence};
 
         let session = SessionId { issued: Timestamp(100), nonce: 1 };
         let id = TransactionId { session, sequence: Sequence(3), ..TransactionId::default() };
         let piece = StageId { session, sequence: Sequence(2) };
-        let mut transacted = Transacted::default();
-        transacted.apply(3, &Entry::Stage { id: piece, bytes: Bytes::from_static(b"piece") });
-        let prepare = Entry::Prepare {
+        let mut transacted = ReplicatedTransactions::default();
+        transacted.apply(3, &TransactionEntry::Stage { id: piece, bytes: Bytes::from_static(b"piece") });
+        let prepare = TransactionEntry::Prepare {
             id,
             attempt: Default::default(),
             place: Default::default(),
@@ -293,22 +296,22 @@ mod tests {
         };
         transacted.apply(9, &prepare);
         // Whoever reads it back takes it to be as of the last entry applied.
-        let mut state = State { applied: 9, ..State::default() };
+        let mut state = PartitionState { applied: 9, ..PartitionState::default() };
         let outcome =
-            Outcome::Ended(Box::new(Ended::Committed { timestamp: Timestamp(5), results: Vec::new() }));
+            WriteOutcome::Ended(Box::new(Ended::Committed { timestamp: Timestamp(5), results: Vec::new() }));
         let note = SessionNote { session, sequence: 1, lowest: 1, outcome };
         state.sessions.record(note, 3);
         let with_outcome = state.encode();
-        assert_eq!((with_outcome[0], State::decode(&with_outcome)), (3, Ok(state.clone())));
+        assert_eq!((with_outcome[0], PartitionState::decode(&with_outcome)), (3, Ok(state.clone())));
         state.transacted = Some(Box::new(transacted));
         let bytes = state.encode();
-        let read = State::decode(&bytes).expect("reads back");
+        let read = PartitionState::decode(&bytes).expect("reads back");
         assert_eq!((bytes[0], &read), (3, &state));
         let held = read.transacted.expect("is there");
         assert_eq!(held.state.effect_of(&id, LogIndex(9)).as_deref(), Some(&b"effect"[..]));
         assert_eq!(held.staged(&piece).as_deref(), Some(&b"piece"[..]));
         for length in 0..bytes.len() {
-            assert_eq!(State::decode(&bytes[..length]), Err(StateError::Damaged));
+            assert_eq!(PartitionState::decode(&bytes[..length]), Err(StateError::Damaged));
         }
     }
 
@@ -322,6 +325,6 @@ mod tests {
             .chunks(2)
             .map(|pair| u8::from_str_radix(&String::from_utf8_lossy(pair), 16).expect("is hex"))
             .collect();
-        assert_eq!(State::decode(&bytes), Ok(state(&[(2, 3)], &[(b"key".to_vec(), 5)])));
+        assert_eq!(PartitionState::decode(&bytes), Ok(state(&[(2, 3)], &[(b"key".to_vec(), 5)])));
     }
 }

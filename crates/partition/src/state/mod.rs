@@ -8,32 +8,32 @@ pub(crate) mod reader;
 mod sessions;
 mod transactions;
 
-use zerohop_engine::{Kind, Meta, split_trailer};
+use zerohop_engine::{EntryKind, Meta, split_trailer};
 use zerohop_wire::blob::name_of_header;
 use zerohop_wire::ids::{SessionId, Timestamp};
 
 pub use codec::StateError;
 pub(crate) use deadlines::Deadlines;
-pub(crate) use names::Names;
-pub(crate) use sessions::{Outcomes, Session, Sessions};
-pub(crate) use transactions::Transacted;
+pub(crate) use names::HeaderNames;
+pub(crate) use sessions::{Outcomes, SessionRecord, Sessions};
+pub(crate) use transactions::ReplicatedTransactions;
 
-use crate::note::{Mark, Note, SessionNote};
+use crate::entry_metadata::{Mark, Note, SessionNote};
 
 /// The committed state of a partition, as of a log index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct State {
+pub struct PartitionState {
     /// The last entry applied.
     pub(crate) applied: u64,
     /// The highest timestamp among the entries applied.
     pub(crate) newest: Timestamp,
     pub(crate) sessions: Sessions,
     pub(crate) deadlines: Deadlines,
-    pub(crate) names: Names,
+    pub(crate) names: HeaderNames,
     /// Up to so many splits of the keyspace, it holds no records that went to others.
-    pub(crate) sieved: u8,
+    pub(crate) cleaned_splits: u8,
     /// `None` of a partition that no transaction over several concerns.
-    pub(crate) transacted: Option<Box<Transacted>>,
+    pub(crate) transacted: Option<Box<ReplicatedTransactions>>,
 }
 
 /// An entry that this version cannot have written.
@@ -42,13 +42,13 @@ pub struct UnknownEntry;
 
 /// What an entry says to whoever has transactions under way.
 #[derive(Debug)]
-pub(crate) enum Told {
+pub(crate) enum TransactionEvent {
     Nothing,
-    Transaction(zerohop_transaction::Entry),
+    Transaction(zerohop_transaction::TransactionEntry),
     Evicted(Vec<SessionId>),
 }
 
-impl State {
+impl PartitionState {
     /// Applies a committed entry, the one after the last. Applying one again changes nothing but what a later one says
     /// again.
     ///
@@ -58,17 +58,17 @@ impl State {
         self.apply_telling(meta, key, payload).map(drop)
     }
 
-    /// [`State::apply`], and what the entry says to transactions.
+    /// [`PartitionState::apply`], and what the entry says to transactions.
     pub(crate) fn apply_telling(
         &mut self,
         meta: &Meta,
         key: &[u8],
         payload: &[u8],
-    ) -> Result<Told, UnknownEntry> {
+    ) -> Result<TransactionEvent, UnknownEntry> {
         let at = Timestamp(meta.timestamp);
-        let mut told = Told::Nothing;
+        let mut told = TransactionEvent::Nothing;
         let note = match meta.kind {
-            Kind::Mark => match Mark::decode(payload, at).ok_or(UnknownEntry)? {
+            EntryKind::Mark => match Mark::decode(payload, at).ok_or(UnknownEntry)? {
                 Mark::Note(note) => {
                     if let Some(deadline) = note.deadline {
                         self.deadlines.set(key, Some(deadline).filter(|ms| *ms != 0));
@@ -80,11 +80,11 @@ impl State {
                     if let Some(transacted) = &mut self.transacted {
                         transacted.state.evict(&sessions);
                     }
-                    told = Told::Evicted(sessions);
+                    told = TransactionEvent::Evicted(sessions);
                     Note::default()
                 }
-                Mark::Sieved { splits } => {
-                    self.sieved = self.sieved.max(splits);
+                Mark::SplitCleanedUp { splits } => {
+                    self.cleaned_splits = self.cleaned_splits.max(splits);
                     Note::default()
                 }
                 Mark::Transaction { lowest, entry } => {
@@ -94,7 +94,7 @@ impl State {
                     if transacted.is_empty() {
                         self.transacted = None;
                     }
-                    told = Told::Transaction(entry);
+                    told = TransactionEvent::Transaction(entry);
                     Note { session, ..Note::default() }
                 }
                 // What is kept for snapshots is no part of the state: it does not outlive the process.
@@ -104,13 +104,13 @@ impl State {
                 let (_, trailer) = split_trailer(meta.flags, payload);
                 let note = Note::of_trailer(meta, trailer).ok_or(UnknownEntry)?;
                 match kind {
-                    Kind::Put => {
+                    EntryKind::Put => {
                         self.deadlines.set(key, note.deadline);
                         if let Some(name) = name_of_header(key) {
                             self.names.add(name);
                         }
                     }
-                    Kind::Remove => {
+                    EntryKind::Remove => {
                         self.deadlines.set(key, None);
                         if let Some(name) = name_of_header(key) {
                             self.names.remove(name);

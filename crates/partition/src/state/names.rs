@@ -8,12 +8,12 @@ const ENTRY_BYTES: usize = 32;
 
 /// The names of those headers that are committed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Names {
+pub(crate) struct HeaderNames {
     names: BTreeSet<Box<[u8]>>,
     bytes: usize,
 }
 
-impl Names {
+impl HeaderNames {
     /// There is a blob of this name now.
     pub(crate) fn add(&mut self, name: &[u8]) -> bool {
         let is_new = !self.names.contains(name) && self.names.insert(name.into());
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn names_come_in_order_from_where_the_last_page_ended() {
-        let mut names = Names::default();
+        let mut names = HeaderNames::default();
         for name in ["b/2", "a", "b/1", "b/3", "c", "b/1"] {
             names.add(name.as_bytes());
         }

@@ -3,13 +3,13 @@
 use zerohop_wire::ids::{SessionId, Timestamp};
 
 /// Fields are little-endian; each is `None` where the bytes end too soon.
-pub(crate) struct Reader<'a> {
+pub(crate) struct StateReader<'a> {
     bytes: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { bytes }
+impl<'a> StateReader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> StateReader<'a> {
+        StateReader { bytes }
     }
 
     pub(crate) fn is_at_end(&self) -> bool {

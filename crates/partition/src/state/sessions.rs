@@ -5,17 +5,17 @@ use std::collections::{BTreeMap, VecDeque};
 
 use zerohop_wire::ids::{SessionId, Timestamp};
 
-use crate::note::SessionNote;
-use crate::outcome::Outcome;
+use crate::entry_metadata::SessionNote;
+use crate::outcome::WriteOutcome;
 use crate::planted::{Bug, is_planted};
 
 /// Memory of one session without outcomes, and of one outcome.
 const SESSION_BYTES: usize = 112;
-const OUTCOME_BYTES: usize = size_of::<(u64, Outcome)>();
+const OUTCOME_BYTES: usize = size_of::<(u64, WriteOutcome)>();
 
 /// What is remembered of one session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Session {
+pub(crate) struct SessionRecord {
     /// Its client has the answers of all below.
     pub(crate) lowest: u64,
     pub(crate) last_used_ms: u64,
@@ -27,16 +27,16 @@ pub(crate) struct Session {
 /// for it touches no other memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcomes {
-    newest: Option<(u64, Outcome)>,
+    newest: Option<(u64, WriteOutcome)>,
     /// All of lower sequences, in order.
-    older: VecDeque<(u64, Outcome)>,
+    older: VecDeque<(u64, WriteOutcome)>,
 }
 
 /// The committed session table of a partition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sessions {
     by_id: BTreeMap<SessionId, u32>,
-    slots: Vec<Option<(SessionId, Session)>>,
+    slots: Vec<Option<(SessionId, SessionRecord)>>,
     free: Vec<u32>,
     /// The slot found last: one write asks for its session several times, and each search would go through memory that is
     /// in no cache.
@@ -46,7 +46,7 @@ pub(crate) struct Sessions {
 }
 
 impl Outcomes {
-    pub(crate) fn get(&self, sequence: u64) -> Option<&Outcome> {
+    pub(crate) fn get(&self, sequence: u64) -> Option<&WriteOutcome> {
         match &self.newest {
             Some((newest, outcome)) if *newest == sequence => Some(outcome),
             Some((newest, _)) if *newest > sequence => {
@@ -62,7 +62,7 @@ impl Outcomes {
     }
 
     /// In the order of their sequences.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &(u64, Outcome)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &(u64, WriteOutcome)> {
         self.older.iter().chain(&self.newest)
     }
 
@@ -71,7 +71,7 @@ impl Outcomes {
     }
 
     /// Adds an outcome; one that is there stays. Whether it was added.
-    pub(crate) fn add(&mut self, sequence: u64, outcome: Outcome) -> bool {
+    pub(crate) fn add(&mut self, sequence: u64, outcome: WriteOutcome) -> bool {
         match &self.newest {
             Some((newest, _)) if *newest == sequence => false,
             Some((newest, _)) if *newest > sequence => {
@@ -89,7 +89,7 @@ impl Outcomes {
     }
 
     /// Takes the first out if it is below `lowest`.
-    fn take_below(&mut self, lowest: u64) -> Option<Outcome> {
+    fn take_below(&mut self, lowest: u64) -> Option<WriteOutcome> {
         if self.first()? >= lowest {
             return None;
         }
@@ -97,8 +97,8 @@ impl Outcomes {
     }
 }
 
-impl Session {
-    pub(crate) fn outcome(&self, sequence: u64) -> Option<&Outcome> {
+impl SessionRecord {
+    pub(crate) fn outcome(&self, sequence: u64) -> Option<&WriteOutcome> {
         self.outcomes.get(sequence)
     }
 
@@ -122,7 +122,7 @@ impl Eq for Sessions {}
 
 impl Sessions {
     #[inline]
-    pub(crate) fn get(&self, id: SessionId) -> Option<&Session> {
+    pub(crate) fn get(&self, id: SessionId) -> Option<&SessionRecord> {
         if let Some(Some((held, session))) = self.slots.get(self.recent.get() as usize)
             && *held == id
         {
@@ -148,7 +148,7 @@ impl Sessions {
     }
 
     /// By id.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&SessionId, &Session)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&SessionId, &SessionRecord)> {
         let slot = |slot: &u32| self.slots[*slot as usize].as_ref();
         self.by_id.values().filter_map(slot).map(|(id, session)| (id, session))
     }
@@ -157,7 +157,7 @@ impl Sessions {
     pub(crate) fn record(&mut self, note: SessionNote, at_ms: u64) {
         let SessionNote { session: id, sequence, lowest, outcome } = note;
         if self.get(id).is_none() {
-            self.put(id, Session::default());
+            self.put(id, SessionRecord::default());
         }
         let bytes = &mut self.bytes;
         let Some(Some((_, session))) = self.slots.get_mut(self.recent.get() as usize) else { return };
@@ -174,7 +174,7 @@ impl Sessions {
     }
 
     /// Puts a session in as a checkpoint had it. Whether it was not there.
-    pub(crate) fn restore(&mut self, id: SessionId, session: Session) -> bool {
+    pub(crate) fn restore(&mut self, id: SessionId, session: SessionRecord) -> bool {
         let is_new = !self.by_id.contains_key(&id);
         if is_new {
             self.put(id, session);
@@ -208,7 +208,7 @@ impl Sessions {
     }
 
     /// Adds a session that is not there.
-    fn put(&mut self, id: SessionId, session: Session) {
+    fn put(&mut self, id: SessionId, session: SessionRecord) {
         self.bytes += session.bytes();
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -233,7 +233,7 @@ mod tests {
     const ID: SessionId = SessionId { issued: Timestamp(50), nonce: 1 };
 
     fn note(sequence: u64, lowest: u64) -> SessionNote {
-        let outcome = Outcome::Done { version: Timestamp(sequence), number: 0 };
+        let outcome = WriteOutcome::Done { version: Timestamp(sequence), number: 0 };
         SessionNote { session: ID, sequence, lowest, outcome }
     }
 
@@ -259,7 +259,7 @@ mod tests {
         ) {
             let (mut outcomes, mut model) = (Outcomes::default(), BTreeMap::new());
             for (sequence, lowest, takes) in steps {
-                let outcome = Outcome::Done { version: Timestamp(sequence), number: lowest };
+                let outcome = WriteOutcome::Done { version: Timestamp(sequence), number: lowest };
                 let is_new = !model.contains_key(&sequence);
                 prop_assert_eq!(outcomes.add(sequence, outcome.clone()), is_new);
                 model.entry(sequence).or_insert(outcome);
@@ -300,10 +300,10 @@ mod tests {
     fn the_first_outcome_of_a_sequence_stays() {
         let mut sessions = Sessions::default();
         sessions.record(note(1, 1), 10);
-        let second = SessionNote { outcome: Outcome::NotFound, ..note(1, 1) };
+        let second = SessionNote { outcome: WriteOutcome::NotFound, ..note(1, 1) };
         sessions.record(second, 10);
         let kept = sessions.get(ID).expect("is known").outcome(1);
-        assert_eq!(kept, Some(&Outcome::Done { version: Timestamp(1), number: 0 }));
+        assert_eq!(kept, Some(&WriteOutcome::Done { version: Timestamp(1), number: 0 }));
     }
 
     #[test]

@@ -7,30 +7,30 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use zerohop_transaction::{Entry, StageId, State};
+use zerohop_transaction::{ParticipantState, StageId, TransactionEntry};
 use zerohop_wire::ids::LogIndex;
 
-use super::reader::Reader;
+use super::reader::StateReader;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Transacted {
-    pub(crate) state: State,
+pub(crate) struct ReplicatedTransactions {
+    pub(crate) state: ParticipantState,
     /// The bytes of what the state says is staged and no record.
     staged: BTreeMap<StageId, Bytes>,
 }
 
-impl Transacted {
+impl ReplicatedTransactions {
     /// Applies a committed entry.
-    pub(crate) fn apply(&mut self, index: u64, entry: &Entry) {
+    pub(crate) fn apply(&mut self, index: u64, entry: &TransactionEntry) {
         let installed = self.state.apply(LogIndex(index), entry);
         // What records become stands in the log behind the entry.
         for id in installed.iter().flat_map(|install| &install.pinned) {
             self.staged.remove(id);
         }
         match entry {
-            Entry::Stage { id, bytes } => drop(self.staged.insert(*id, bytes.clone())),
-            Entry::Expire { ids } => {
+            TransactionEntry::Stage { id, bytes } => drop(self.staged.insert(*id, bytes.clone())),
+            TransactionEntry::Expire { ids } => {
                 for id in ids.iter().filter(|id| !self.state.has_staged(id)) {
                     self.staged.remove(id);
                 }
@@ -54,8 +54,8 @@ impl Transacted {
         let pieces = self
             .staged
             .iter()
-            .map(|(id, bytes)| (LogIndex(0), Entry::Stage { id: *id, bytes: bytes.clone() }));
-        let entries: Vec<(LogIndex, Entry)> = pieces.chain(self.state.entries()).collect();
+            .map(|(id, bytes)| (LogIndex(0), TransactionEntry::Stage { id: *id, bytes: bytes.clone() }));
+        let entries: Vec<(LogIndex, TransactionEntry)> = pieces.chain(self.state.entries()).collect();
         out.extend_from_slice(&(entries.len() as u32).to_le_bytes());
         for (index, entry) in &entries {
             let bytes = entry.encode();
@@ -65,21 +65,24 @@ impl Transacted {
         }
     }
 
-    /// Reads what [`Transacted::encode`] wrote, of a state as of this log index; `None` if it is damaged.
-    pub(super) fn decode(from: &mut Reader<'_>, applied: u64) -> Option<Transacted> {
+    /// Reads what [`ReplicatedTransactions::encode`] wrote, of a state as of this log index; `None` if it is damaged.
+    pub(super) fn decode(from: &mut StateReader<'_>, applied: u64) -> Option<ReplicatedTransactions> {
         let count = from.u32()?;
         let mut entries = Vec::new();
         for _ in 0..count {
             let index = LogIndex(from.u64()?);
             let length = from.u32()? as usize;
-            entries.push((index, Entry::decode(from.bytes(length)?).ok()?));
+            entries.push((index, TransactionEntry::decode(from.bytes(length)?).ok()?));
         }
         let staged = entries.iter().filter_map(|(_, entry)| match entry {
-            Entry::Stage { id, bytes } => Some((*id, bytes.clone())),
+            TransactionEntry::Stage { id, bytes } => Some((*id, bytes.clone())),
             _ => None,
         });
         let staged = staged.collect();
-        let state = State::restore(LogIndex(applied), entries.iter().map(|(index, entry)| (*index, entry)));
-        Some(Transacted { state, staged })
+        let state = ParticipantState::restore(
+            LogIndex(applied),
+            entries.iter().map(|(index, entry)| (*index, entry)),
+        );
+        Some(ReplicatedTransactions { state, staged })
     }
 }

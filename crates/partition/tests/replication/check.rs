@@ -10,7 +10,7 @@ use zerohop_wire::ids::{PartitionEpoch, Timestamp};
 
 /// What was seen of one key.
 #[derive(Debug, Default)]
-struct Key {
+struct KeyHistory {
     /// Values by when they were acknowledged; the last time counts.
     acknowledged: BTreeMap<u64, u64>,
     /// When each value was first sent.
@@ -28,7 +28,7 @@ struct Key {
 
 #[derive(Debug, Default)]
 pub struct Checker {
-    keys: BTreeMap<(usize, String), Key>,
+    keys: BTreeMap<(usize, String), KeyHistory>,
     /// Of each partition, the newest epoch that has answered, and by whom.
     answered: BTreeMap<usize, (PartitionEpoch, u32)>,
     /// When something of a partition may have been lost.
@@ -46,7 +46,7 @@ impl Checker {
         }
     }
 
-    fn key(&mut self, partition: usize, key: &str) -> &mut Key {
+    fn key(&mut self, partition: usize, key: &str) -> &mut KeyHistory {
         self.keys.entry((partition, key.to_owned())).or_default()
     }
 
@@ -61,7 +61,7 @@ impl Checker {
                 let versions = std::mem::take(&mut key.versions);
                 let versions = if is_all_gone { BTreeMap::new() } else { versions };
                 let sent = std::mem::take(&mut key.sent);
-                *key = Key { versions, sent, ..Key::default() };
+                *key = KeyHistory { versions, sent, ..KeyHistory::default() };
             }
         }
     }

@@ -3,8 +3,10 @@
 use zerohop_engine::random::Random;
 use zerohop_partition::Token;
 use zerohop_wire::ids::{InstanceId, RequestId, Sequence, SessionId, Timestamp};
-use zerohop_wire::messages::{Answer, Change, Condition, Expiry, Outcome, Query, Read, Stamp, Write};
-use zerohop_wire::{Encoder, Failure, Many, Message};
+use zerohop_wire::messages::{
+    Condition, Expiry, OperationAnswer, Outcome, Query, RecordRead, RecordWrite, Stamp, WriteChange,
+};
+use zerohop_wire::{Elements, Encoder, Failure, Message};
 
 use super::check::Checker;
 use super::control::Map;
@@ -13,7 +15,7 @@ use super::host::envelope;
 const TIME_OUT_US: u64 = 120_000;
 
 #[derive(Clone, Debug)]
-enum Doing {
+enum ClientOperation {
     Append { key: String, value: u64 },
     Count { key: String },
     Lock { key: String },
@@ -22,14 +24,14 @@ enum Doing {
 }
 
 #[derive(Debug)]
-pub struct Client {
+pub struct SimulatedClient {
     pub number: u64,
     session: SessionId,
     sequences: Vec<u64>,
     seen: Timestamp,
     random: Random,
     map: Map,
-    doing: Option<(usize, Doing)>,
+    doing: Option<(usize, ClientOperation)>,
     begun: u64,
     sent: u64,
     attempt: u64,
@@ -39,11 +41,11 @@ pub struct Client {
     pub is_stopping: bool,
 }
 
-impl Client {
-    pub fn new(number: u64, random: Random, map: Map) -> Client {
+impl SimulatedClient {
+    pub fn new(number: u64, random: Random, map: Map) -> SimulatedClient {
         // Issued long before anything happens.
         let session = SessionId { issued: Timestamp::from_millis(1_600_000_000_000 + number), nonce: number };
-        Client {
+        SimulatedClient {
             number,
             session,
             sequences: vec![0; map.groups.len()],
@@ -101,17 +103,17 @@ impl Client {
         let doing = match sort {
             0..=2 => {
                 self.next_value += 1;
-                Doing::Append { key: key("list", n), value: self.next_value }
+                ClientOperation::Append { key: key("list", n), value: self.next_value }
             }
-            3..=5 => Doing::ReadList { key: key("list", n) },
-            6 | 7 => Doing::Count { key: key("count", n) },
-            8 => Doing::Lock { key: key("lock", of_late / 300_000) },
-            _ => Doing::ReadLock { key: key("lock", of_late / 300_000) },
+            3..=5 => ClientOperation::ReadList { key: key("list", n) },
+            6 | 7 => ClientOperation::Count { key: key("count", n) },
+            8 => ClientOperation::Lock { key: key("lock", of_late / 300_000) },
+            _ => ClientOperation::ReadLock { key: key("lock", of_late / 300_000) },
         };
-        if let Doing::Append { key, value } = &doing {
+        if let ClientOperation::Append { key, value } = &doing {
             check.append_sent(partition, key, *value, now);
         }
-        if !matches!(doing, Doing::ReadList { .. } | Doing::ReadLock { .. }) {
+        if !matches!(doing, ClientOperation::ReadList { .. } | ClientOperation::ReadLock { .. }) {
             self.sequences[partition] += 1;
         }
         self.doing = Some((partition, doing));
@@ -125,24 +127,26 @@ impl Client {
         let sequence = Sequence(self.sequences[*partition]);
         let stamp = Stamp { session: self.session, sequence, lowest_unanswered: sequence, seen: self.seen };
         let write =
-            |key, condition, change| Message::Write { stamp, write: Write { key, condition, change } };
-        let read = |key| Message::Read { seen: self.seen, read: Read { key, query: Query::Lookup } };
+            |key, condition, change| Message::Write { stamp, write: RecordWrite { key, condition, change } };
+        let read = |key| Message::Read { seen: self.seen, read: RecordRead { key, query: Query::Lookup } };
         let text;
         let values: [&[u8]; 1];
         let message = match doing {
-            Doing::Append { key, value } => {
+            ClientOperation::Append { key, value } => {
                 // Long enough for segments to fill.
                 text = format!("{value:>100}");
                 values = [text.as_bytes()];
-                let change = Change::Append { values: Many::given(&values) };
+                let change = WriteChange::Append { values: Elements::given(&values) };
                 write(key.as_bytes(), Condition::Always, change)
             }
-            Doing::Count { key } => write(key.as_bytes(), Condition::Always, Change::Increment { delta: 1 }),
-            Doing::Lock { key } => {
-                let change = Change::Insert { value: b"held", expiry: Expiry::Never };
+            ClientOperation::Count { key } => {
+                write(key.as_bytes(), Condition::Always, WriteChange::Increment { delta: 1 })
+            }
+            ClientOperation::Lock { key } => {
+                let change = WriteChange::Insert { value: b"held", expiry: Expiry::Never };
                 write(key.as_bytes(), Condition::IfAbsent, change)
             }
-            Doing::ReadList { key } | Doing::ReadLock { key } => read(key.as_bytes()),
+            ClientOperation::ReadList { key } | ClientOperation::ReadLock { key } => read(key.as_bytes()),
         };
         let group = self.map.groups.get(*partition)?;
         let request = RequestId(self.attempt);
@@ -160,7 +164,7 @@ impl Client {
         }
     }
 
-    pub fn take(&mut self, now: u64, token: Token, answer: &Answer<'_>, check: &mut Checker) {
+    pub fn take(&mut self, now: u64, token: Token, answer: &OperationAnswer<'_>, check: &mut Checker) {
         if token.request.0 != self.attempt {
             return;
         }
@@ -172,7 +176,7 @@ impl Client {
                 | Failure::TimedOut { .. }
                 | Failure::Busy { .. }
                 | Failure::ClockAhead { .. }
-                | Failure::Rotten
+                | Failure::DataCorrupt
                 | Failure::DiskFull
                 | Failure::DiskFailed,
             ) => {
@@ -191,24 +195,26 @@ impl Client {
             }
             Err(_) => {}
         }
-        if !matches!(doing, Doing::ReadList { .. } | Doing::ReadLock { .. })
+        if !matches!(doing, ClientOperation::ReadList { .. } | ClientOperation::ReadLock { .. })
             && let Ok(Outcome::Done { version, .. } | Outcome::Counter { version, .. }) = answer
         {
             check.wrote(partition, *version, span);
         }
         match (doing, answer) {
-            (Doing::Append { key, value }, Ok(_)) => check.append_done(partition, key, *value, span),
-            (Doing::Count { key }, Ok(Outcome::Counter { value, .. })) => {
+            (ClientOperation::Append { key, value }, Ok(_)) => {
+                check.append_done(partition, key, *value, span)
+            }
+            (ClientOperation::Count { key }, Ok(Outcome::Counter { value, .. })) => {
                 check.counted(partition, key, *value, span);
             }
-            (Doing::Lock { key }, Ok(_)) => {
+            (ClientOperation::Lock { key }, Ok(_)) => {
                 let by = self.number << 32 | self.sequences[partition];
                 check.lock_there(partition, key, Some(by), span);
             }
-            (Doing::Lock { key }, Err(Failure::ConditionFailed { .. })) => {
+            (ClientOperation::Lock { key }, Err(Failure::ConditionFailed { .. })) => {
                 check.lock_there(partition, key, None, span);
             }
-            (Doing::ReadList { key }, Ok(Outcome::List { version, values, length, .. })) => {
+            (ClientOperation::ReadList { key }, Ok(Outcome::List { version, values, length, .. })) => {
                 let list = values.iter().map(|value| {
                     std::str::from_utf8(value).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
                 });
@@ -217,11 +223,13 @@ impl Client {
                     check.list_read(partition, key, &list, *version, span);
                 }
             }
-            (Doing::ReadList { key }, Err(Failure::NotFound)) => {
+            (ClientOperation::ReadList { key }, Err(Failure::NotFound)) => {
                 check.list_read(partition, key, &[], Timestamp::ZERO, span);
             }
-            (Doing::ReadLock { key }, Ok(_)) => check.lock_there(partition, key, None, span),
-            (Doing::ReadLock { key }, Err(Failure::NotFound)) => check.lock_absent(partition, key, span),
+            (ClientOperation::ReadLock { key }, Ok(_)) => check.lock_there(partition, key, None, span),
+            (ClientOperation::ReadLock { key }, Err(Failure::NotFound)) => {
+                check.lock_absent(partition, key, span)
+            }
             // After a loss that an operator was told of, what a session has done may be forgotten.
             (_, Err(Failure::SessionExpired { .. })) => self.session.issued = self.seen.next(),
             (doing, answer) => panic!("client {}: {answer:?} to {doing:?}", self.number),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use zerohop_partition::replica::{Change, LogEnd, Member, Role, View};
+use zerohop_partition::replica::{GroupChange, GroupView, LogEnd, Member, Role};
 use zerohop_wire::ids::{Incarnation, InstanceId, MapEpoch, PartitionEpoch};
 
 const DEAD_US: u64 = 700_000;
@@ -11,7 +11,7 @@ const COPIES: usize = 3;
 #[derive(Clone, Debug, Default)]
 pub struct Map {
     pub epoch: u64,
-    pub groups: Vec<View>,
+    pub groups: Vec<GroupView>,
 }
 
 /// Bugs of a control group.
@@ -24,7 +24,7 @@ pub enum ControlBug {
 }
 
 #[derive(Clone, Debug)]
-struct Known {
+struct KnownInstance {
     incarnation: Incarnation,
     heard_us: u64,
     /// Of each partition, and the first start that the disk has lived through.
@@ -33,13 +33,13 @@ struct Known {
 
 /// A partition on its way to another instance.
 #[derive(Clone, Copy, Debug)]
-pub struct Move {
+pub struct ReplicaMove {
     pub partition: usize,
     pub to: InstanceId,
 }
 
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct ControlCounts {
     pub promotions: u64,
     pub admissions: u64,
     pub removals: u64,
@@ -49,22 +49,22 @@ pub struct Counts {
     pub moves: u64,
 }
 
-pub struct Control {
+pub struct ControlModel {
     pub map: Map,
     pub is_sync: bool,
     pub bug: Option<ControlBug>,
-    pub moving: Option<Move>,
-    pub counts: Counts,
+    pub moving: Option<ReplicaMove>,
+    pub counts: ControlCounts,
     /// Partitions of which up to an interval may be missing since the last look, or all, as the disks are gone.
     pub losses: Vec<(usize, bool)>,
-    known: BTreeMap<InstanceId, Known>,
+    known: BTreeMap<InstanceId, KnownInstance>,
 }
 
-impl Control {
+impl ControlModel {
     /// Groups of three of four instances, with incarnations as of their first start.
-    pub fn new(is_sync: bool, partitions: usize) -> Control {
+    pub fn new(is_sync: bool, partitions: usize) -> ControlModel {
         let member = |n: usize| Member { instance: InstanceId(n as u32), incarnation: Incarnation(1) };
-        let groups = (0..partitions).map(|p| View {
+        let groups = (0..partitions).map(|p| GroupView {
             epoch: PartitionEpoch(1),
             map_epoch: MapEpoch(1),
             primary: member(p % 3),
@@ -73,12 +73,12 @@ impl Control {
             min_in_sync: 2,
         });
         let map = Map { epoch: 1, groups: groups.collect() };
-        Control {
+        ControlModel {
             map,
             is_sync,
             bug: None,
             moving: None,
-            counts: Counts::default(),
+            counts: ControlCounts::default(),
             losses: Vec::new(),
             known: BTreeMap::new(),
         }
@@ -87,20 +87,20 @@ impl Control {
     pub fn heard(&mut self, now_us: u64, from: Member, ends: Vec<(LogEnd, u64)>) {
         let known = self.known.get(&from.instance);
         if known.is_none_or(|known| known.incarnation <= from.incarnation) {
-            let known = Known { incarnation: from.incarnation, heard_us: now_us, ends };
+            let known = KnownInstance { incarnation: from.incarnation, heard_us: now_us, ends };
             self.known.insert(from.instance, known);
         }
     }
 
     /// A primary asks for a change of its group.
-    pub fn asked(&mut self, partition: usize, from: Member, epoch: PartitionEpoch, change: Change) {
+    pub fn asked(&mut self, partition: usize, from: Member, epoch: PartitionEpoch, change: GroupChange) {
         let group = &self.map.groups[partition];
         if group.epoch != epoch || group.primary != from {
             return;
         }
         let mut group = group.clone();
         match change {
-            Change::Admit(member) => {
+            GroupChange::Admit(member) => {
                 let Some(at) = group.followers.iter().position(|one| *one == member) else { return };
                 if self.is_stale(member) {
                     return;
@@ -109,23 +109,23 @@ impl Control {
                 group.in_sync.push(member);
                 self.counts.admissions += 1;
             }
-            Change::Remove(member) if member == group.primary => {
+            GroupChange::Remove(member) if member == group.primary => {
                 let Some(heir) = group.in_sync.pop() else { return };
                 group.followers.push(std::mem::replace(&mut group.primary, heir));
                 self.counts.promotions += 1;
             }
-            Change::Remove(member) => {
+            GroupChange::Remove(member) => {
                 let Some(at) = group.in_sync.iter().position(|one| *one == member) else { return };
                 group.in_sync.remove(at);
                 group.followers.push(member);
                 self.counts.removals += 1;
             }
-            Change::Keep => self.counts.keeps += 1,
+            GroupChange::Keep => self.counts.keeps += 1,
         }
         self.set(partition, group);
     }
 
-    fn set(&mut self, partition: usize, mut group: View) {
+    fn set(&mut self, partition: usize, mut group: GroupView) {
         self.map.epoch += 1;
         group.epoch = group.epoch.next();
         group.map_epoch = MapEpoch(self.map.epoch);
@@ -142,7 +142,7 @@ impl Control {
         known.is_some_and(|k| k.incarnation == member.incarnation && now_us < k.heard_us + DEAD_US)
     }
 
-    fn present(&self, now_us: u64, instance: InstanceId) -> Option<(Member, &Known)> {
+    fn present(&self, now_us: u64, instance: InstanceId) -> Option<(Member, &KnownInstance)> {
         let known = self.known.get(&instance).filter(|known| now_us < known.heard_us + DEAD_US)?;
         Some((Member { instance, incarnation: known.incarnation }, known))
     }
@@ -172,7 +172,7 @@ impl Control {
     }
 
     /// A group that names a process which has gone, though its instance is there again.
-    fn restarted(&mut self, now_us: u64, partition: usize) -> Option<View> {
+    fn restarted(&mut self, now_us: u64, partition: usize) -> Option<GroupView> {
         let mut group = self.map.groups[partition].clone();
         let members = std::iter::once(group.primary).chain(group.others()).collect::<Vec<_>>();
         for member in members {
@@ -227,12 +227,12 @@ impl Control {
         None
     }
 
-    fn has_live_copy(&self, now_us: u64, group: &View, but: Member) -> bool {
+    fn has_live_copy(&self, now_us: u64, group: &GroupView, but: Member) -> bool {
         group.in_sync.iter().any(|one| *one != but && self.is_alive(now_us, *one))
     }
 
     /// All who held everything have restarted: the highest log is what there is.
-    fn restart_of_all(&mut self, now_us: u64, partition: usize, group: &View) -> Option<View> {
+    fn restart_of_all(&mut self, now_us: u64, partition: usize, group: &GroupView) -> Option<GroupView> {
         let holders = std::iter::once(group.primary).chain(group.in_sync.iter().copied());
         let mut best: Option<(LogEnd, bool, Member)> = None;
         let mut all = Vec::new();
@@ -263,9 +263,9 @@ impl Control {
     }
 
     /// Brings a group to full strength, or a move on.
-    fn rebuild(&mut self, now_us: u64, partition: usize, mut group: View) -> Option<Member> {
+    fn rebuild(&mut self, now_us: u64, partition: usize, mut group: GroupView) -> Option<Member> {
         let count = 1 + group.others().count();
-        if let Some(Move { to, .. }) = self.moving.filter(|moving| moving.partition == partition) {
+        if let Some(ReplicaMove { to, .. }) = self.moving.filter(|moving| moving.partition == partition) {
             let Some((target, _)) = self.present(now_us, to) else {
                 self.moving = None;
                 return None;

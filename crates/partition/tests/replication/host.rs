@@ -4,12 +4,13 @@ use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::disk::{Disk, DiskResult, OpenMode};
 use zerohop_engine::{Durability, Engine, EngineError, EngineOptions, PartitionId};
 use zerohop_partition::replica::{
-    Change, Context, Effects, EffectsOf, Leases, LogEnd, Replica, Replicas, Told, View,
+    Context, EffectsOf, GroupChange, GroupView, Leases, LogEnd, Replica, ReplicaEffects, ReplicaEvent,
+    Replicas,
 };
-use zerohop_partition::{Now, Options, Request, Token};
+use zerohop_partition::{MemberOptions, Now, RecordRequest, Token};
 use zerohop_wire::ids::{MapEpoch, PartitionEpoch, Timestamp};
-use zerohop_wire::messages::{Call, Member, Peer, Slice};
-use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Message};
+use zerohop_wire::messages::{Call, Member, PeerMessage, Slice};
+use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Features, Message};
 
 use super::control::Map;
 
@@ -19,21 +20,21 @@ const CEILING: &str = "ceiling";
 
 /// What leaves an instance.
 #[derive(Debug)]
-pub enum Out {
+pub enum HostOutput {
     Peer(Member, Vec<u8>),
     /// An answer, with the epoch of the group that gives it, and whether that has the copies it must have.
     Answer(Token, usize, (PartitionEpoch, bool), Vec<u8>),
     WrongOwner(Token),
-    Ask(usize, PartitionEpoch, Change),
+    Ask(usize, PartitionEpoch, GroupChange),
     FetchMap,
     /// A member holds something else than the others.
     Differs(usize, Member),
 }
 
-pub struct Host {
+pub struct SimulatedHost {
     pub me: Member,
     pub disk: SimulatedDisk,
-    pub live: Option<Live>,
+    pub live: Option<LiveHost>,
     pub paused_until_us: u64,
     /// Parts per million by which its clock is fast.
     pub rate_ppm: i64,
@@ -46,7 +47,7 @@ pub struct Host {
     partitions: usize,
 }
 
-pub struct Live {
+pub struct LiveHost {
     pub engine: Engine<SimulatedDisk>,
     pub replicas: Replicas<usize>,
     pub leases: Leases,
@@ -61,15 +62,15 @@ struct Gather<'o> {
     epoch: (PartitionEpoch, bool),
     me: Member,
     map: &'o Map,
-    out: &'o mut Vec<Out>,
+    out: &'o mut Vec<HostOutput>,
 }
 
-impl zerohop_partition::Effects for Gather<'_> {
+impl zerohop_partition::PartitionEffects for Gather<'_> {
     fn answer(&mut self, to: Token, message: &Message<'_>) {
         let mut bytes = Vec::new();
         let envelope = Envelope { request: to.request, ..Envelope::default() };
         Encoder::default().encode(&envelope, message, &mut bytes).expect("fits");
-        self.out.push(Out::Answer(to, self.partition, self.epoch, bytes));
+        self.out.push(HostOutput::Answer(to, self.partition, self.epoch, bytes));
     }
 
     fn answer_held(&mut self, to: Token, message: &Message<'_>, _held_us: u32) {
@@ -81,7 +82,7 @@ impl zerohop_partition::Effects for Gather<'_> {
     }
 
     fn wrong_owner(&mut self, to: Token) {
-        self.out.push(Out::WrongOwner(to));
+        self.out.push(HostOutput::WrongOwner(to));
     }
 
     fn dropped(&mut self, _to: Token) {}
@@ -93,11 +94,11 @@ impl zerohop_partition::Effects for Gather<'_> {
     fn transaction_lost(
         &mut self,
         _id: zerohop_transaction::TransactionId,
-        _place: zerohop_transaction::Place,
+        _place: zerohop_transaction::RoutingKey,
     ) {
     }
 
-    fn misplaced(&mut self, _parts: &[zerohop_transaction::Part]) -> Option<u32> {
+    fn misplaced(&mut self, _parts: &[zerohop_transaction::TransactionPart]) -> Option<u32> {
         None
     }
 
@@ -120,22 +121,22 @@ impl EffectsOf<usize> for Gather<'_> {
     }
 }
 
-impl Effects for Gather<'_> {
+impl ReplicaEffects for Gather<'_> {
     fn send(&mut self, to: Member, epoch: PartitionEpoch, call: &Call<'_>) {
         let envelope = envelope(self.partition, epoch);
-        self.out.push(Out::Peer(to, peer_frame(&envelope, self.me, to, call)));
+        self.out.push(HostOutput::Peer(to, peer_frame(&envelope, self.me, to, call)));
     }
 
-    fn ask(&mut self, epoch: PartitionEpoch, change: Change) {
-        self.out.push(Out::Ask(self.partition, epoch, change));
+    fn ask(&mut self, epoch: PartitionEpoch, change: GroupChange) {
+        self.out.push(HostOutput::Ask(self.partition, epoch, change));
     }
 
     fn differs(&mut self, who: Member, _slice: Slice) {
-        self.out.push(Out::Differs(self.partition, who));
+        self.out.push(HostOutput::Differs(self.partition, who));
     }
 
     fn fetch_map(&mut self, _epoch: PartitionEpoch) {
-        self.out.push(Out::FetchMap);
+        self.out.push(HostOutput::FetchMap);
     }
 }
 
@@ -146,22 +147,22 @@ pub fn envelope(partition: usize, partition_epoch: PartitionEpoch) -> Envelope {
 
 fn peer_frame(envelope: &Envelope, from: Member, to: Member, call: &Call<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let message = Message::Peer(Peer { from, to, call: call.clone() });
+    let message = Message::Peer(PeerMessage { from, to, call: call.clone() });
     Encoder::default().encode(envelope, &message, &mut bytes).expect("fits");
     bytes
 }
 
 pub fn with_frame<T>(bytes: &[u8], take: impl FnOnce(Envelope, &Message<'_>) -> T) -> T {
     let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
-    let Decoded::Frame { frame, .. } = decoder.decode(bytes) else { panic!("not a frame") };
+    let DecodeResult::Frame { frame, .. } = decoder.decode(bytes) else { panic!("not a frame") };
     let mut scratch = Vec::new();
     let message = frame.message(&mut scratch).expect("was encoded so");
     take(frame.envelope, &message)
 }
 
-impl Host {
-    pub fn new(me: Member, seed: u64, durability: Durability, partitions: usize) -> Host {
-        Host {
+impl SimulatedHost {
+    pub fn new(me: Member, seed: u64, durability: Durability, partitions: usize) -> SimulatedHost {
+        SimulatedHost {
             me,
             disk: SimulatedDisk::new(seed),
             live: None,
@@ -196,14 +197,14 @@ impl Host {
             checkpoint_tail_bytes: 64 << 10,
             collect_every_ms: 500,
             memory_bytes: if self.is_short_of_memory { 128 << 10 } else { 64 << 20 },
-            // Segments are synced, and so may rot, when the journal is cut.
+            // Segments are synced, and so may become corrupt, when the journal is cut.
             journal_file_bytes: if self.is_short_of_memory { 16 << 10 } else { 16 << 20 },
             ..EngineOptions::default()
         };
         let (mut engine, _) = Engine::open(self.disk.clone(), options).expect("opens");
         let (ceiling, disk_since) =
             read_ceiling(engine.disk()).unwrap_or((Timestamp::ZERO, self.me.incarnation.0));
-        let options = Options { durability: self.durability, index_seed: 7, epoch: PartitionEpoch(1) };
+        let options = MemberOptions { durability: self.durability, index_seed: 7, epoch: PartitionEpoch(1) };
         let mut replicas = Replicas::default();
         for id in 0..self.partitions {
             let partition = PartitionId(id as u64);
@@ -211,7 +212,7 @@ impl Host {
             replicas.insert(id, replica);
         }
         let leases = Leases::new(self.me, self.clock_us(now_us), ceiling);
-        self.live = Some(Live {
+        self.live = Some(LiveHost {
             engine,
             replicas,
             leases,
@@ -230,7 +231,7 @@ impl Host {
     }
 
     /// A map that the control group has sent.
-    pub fn apply_map(&mut self, now_us: u64, map: &Map, out: &mut Vec<Out>) {
+    pub fn apply_map(&mut self, now_us: u64, map: &Map, out: &mut Vec<HostOutput>) {
         let Some(live) = &mut self.live else { return };
         if map.epoch <= live.map.epoch {
             return;
@@ -238,54 +239,54 @@ impl Host {
         live.map = map.clone();
         live.leases.set_map(MapEpoch(map.epoch));
         for partition in 0..self.partitions {
-            let view = View { map_epoch: MapEpoch(map.epoch), ..map.groups[partition].clone() };
-            self.step(now_us, partition, Told::Group(view), out);
+            let view = GroupView { map_epoch: MapEpoch(map.epoch), ..map.groups[partition].clone() };
+            self.step(now_us, partition, ReplicaEvent::Group(view), out);
         }
         self.end_of_batch(now_us, out);
     }
 
     /// A frame of another instance.
-    pub fn take_frame(&mut self, now_us: u64, bytes: &[u8], out: &mut Vec<Out>) {
+    pub fn take_frame(&mut self, now_us: u64, bytes: &[u8], out: &mut Vec<HostOutput>) {
         let clock_us = self.clock_us(now_us);
         let me = self.me;
         with_frame(bytes, |envelope, message| {
-            let Message::Peer(Peer { from, to, call }) = message else { panic!("of no peer") };
+            let Message::Peer(PeerMessage { from, to, call }) = message else { panic!("of no peer") };
             let Some(live) = &mut self.live else { return };
             if *to != me {
                 return;
             }
             if let Call::LeaseAsk { map_epoch, .. } | Call::LeaseGrant { map_epoch, .. } = call {
                 if *map_epoch > live.leases.map_epoch() {
-                    out.push(Out::FetchMap);
+                    out.push(HostOutput::FetchMap);
                 }
                 if let Some(answer) = live.leases.take(clock_us, *from, call) {
-                    out.push(Out::Peer(*from, peer_frame(&envelope, me, *from, &answer)));
+                    out.push(HostOutput::Peer(*from, peer_frame(&envelope, me, *from, &answer)));
                 }
                 return;
             }
             let partition = envelope.partition.0 as usize;
-            let told = Told::Peer { from: *from, epoch: envelope.partition_epoch, call };
+            let told = ReplicaEvent::Peer { from: *from, epoch: envelope.partition_epoch, call };
             self.step(now_us, partition, told, out);
         });
         self.end_of_batch(now_us, out);
     }
 
     /// A client's request.
-    pub fn take_request(&mut self, now_us: u64, token: Token, bytes: &[u8], out: &mut Vec<Out>) {
+    pub fn take_request(&mut self, now_us: u64, token: Token, bytes: &[u8], out: &mut Vec<HostOutput>) {
         with_frame(bytes, |envelope, message| {
-            let request = Request { token, envelope, message };
-            self.step(now_us, envelope.partition.0 as usize, Told::Request(request), out);
+            let request = RecordRequest { token, envelope, message };
+            self.step(now_us, envelope.partition.0 as usize, ReplicaEvent::Request(request), out);
         });
         self.end_of_batch(now_us, out);
     }
 
     /// The control group wants a follower in sync.
-    pub fn take_wish(&mut self, now_us: u64, partition: usize, member: Member, out: &mut Vec<Out>) {
-        self.step(now_us, partition, Told::Asked(member), out);
+    pub fn take_wish(&mut self, now_us: u64, partition: usize, member: Member, out: &mut Vec<HostOutput>) {
+        self.step(now_us, partition, ReplicaEvent::Asked(member), out);
     }
 
     /// A few milliseconds have passed.
-    pub fn tick(&mut self, now_us: u64, out: &mut Vec<Out>) {
+    pub fn tick(&mut self, now_us: u64, out: &mut Vec<HostOutput>) {
         let (clock_us, me) = (self.clock_us(now_us), self.me);
         let day_ms = self.day_ms(now_us);
         let Some(live) = &mut self.live else { return };
@@ -299,7 +300,7 @@ impl Host {
         }
         live.engine.look_at_room();
         for (to, call) in live.leases.ask(clock_us, live.replicas.lease_wanted_of()) {
-            out.push(Out::Peer(to, peer_frame(&Envelope::default(), me, to, &call)));
+            out.push(HostOutput::Peer(to, peer_frame(&Envelope::default(), me, to, &call)));
         }
         if let Err(error) = live.engine.maintain(clock_us / 1_000) {
             self.went_wrong(&error);
@@ -307,18 +308,18 @@ impl Host {
         self.end_of_batch(now_us, out);
     }
 
-    fn end_of_batch(&mut self, now_us: u64, out: &mut Vec<Out>) {
+    fn end_of_batch(&mut self, now_us: u64, out: &mut Vec<HostOutput>) {
         let Some(live) = &mut self.live else { return };
         let keys = live.replicas.take_unflushed();
         let told = match live.engine.flush() {
-            Ok(()) => Told::Flushed,
+            Ok(()) => ReplicaEvent::Flushed,
             Err(EngineError::DiskFull { .. }) => {
                 live.replicas.put_unflushed(keys);
                 return self.settle(now_us, out);
             }
             Err(error) => {
                 self.went_wrong(&error);
-                Told::FlushFailed
+                ReplicaEvent::FlushFailed
             }
         };
         for partition in keys {
@@ -327,7 +328,7 @@ impl Host {
         self.settle(now_us, out);
     }
 
-    fn settle(&mut self, now_us: u64, out: &mut Vec<Out>) {
+    fn settle(&mut self, now_us: u64, out: &mut Vec<HostOutput>) {
         let mut errors = Vec::new();
         self.with_replicas(now_us, out, |replicas, context, gather| {
             replicas.settle(context, gather, |_, error| errors.push(error));
@@ -335,7 +336,7 @@ impl Host {
         errors.iter().for_each(|error| self.went_wrong(error));
     }
 
-    fn step(&mut self, now_us: u64, partition: usize, told: Told<'_>, out: &mut Vec<Out>) {
+    fn step(&mut self, now_us: u64, partition: usize, told: ReplicaEvent<'_>, out: &mut Vec<HostOutput>) {
         let mut result = Ok(());
         self.with_replicas(now_us, out, |replicas, context, gather| {
             result = replicas.step(partition, context, told, gather);
@@ -345,15 +346,15 @@ impl Host {
         }
     }
 
-    /// Rot is mended, and room comes back; after anything else nothing more can be made durable.
+    /// Corruption is repaired, and room comes back; after anything else nothing more can be made durable.
     fn went_wrong(&mut self, error: &EngineError) {
-        self.has_failed |= !matches!(error, EngineError::Rotten { .. } | EngineError::DiskFull { .. });
+        self.has_failed |= !matches!(error, EngineError::Corrupt { .. } | EngineError::DiskFull { .. });
     }
 
     fn with_replicas(
         &mut self,
         now_us: u64,
-        out: &mut Vec<Out>,
+        out: &mut Vec<HostOutput>,
         act: impl FnOnce(&mut Replicas<usize>, &mut Context<'_, SimulatedDisk>, &mut Gather<'_>),
     ) {
         let (clock_us, day_ms, me) = (self.clock_us(now_us), self.day_ms(now_us), self.me);

@@ -18,21 +18,21 @@ mod world;
 
 use control::ControlBug;
 use totals::Totals;
-use world::{Scenario, World};
+use world::{ReplicationScenario, ReplicationWorld};
 
 const FAULTS_US: u64 = 12_000_000;
 const HEAL_US: u64 = 20_000_000;
 
 /// What a run came to.
-pub struct Ended {
+pub struct RunResult {
     pub violations: Vec<String>,
     pub totals: Totals,
     pub trace: u64,
 }
 
 /// Plays one seed to its end.
-pub fn play(seed: u64, control_bug: Option<ControlBug>) -> Ended {
-    let mut world = World::new(Scenario { seed, faults_us: FAULTS_US, control_bug });
+pub fn play(seed: u64, control_bug: Option<ControlBug>) -> RunResult {
+    let mut world = ReplicationWorld::new(ReplicationScenario { seed, faults_us: FAULTS_US, control_bug });
     world.run_until(FAULTS_US, |_| false);
     world.heal();
     world.run_until(FAULTS_US + 4_000_000, |_| false);
@@ -40,7 +40,7 @@ pub fn play(seed: u64, control_bug: Option<ControlBug>) -> Ended {
         client.is_stopping = true;
     }
     let end = FAULTS_US + HEAL_US;
-    world.run_until(end, |world| world.clients.iter().all(client::Client::is_idle));
+    world.run_until(end, |world| world.clients.iter().all(client::SimulatedClient::is_idle));
     let stuck = world.clients.iter().find(|client| !client.is_idle());
     if let Some(client) = stuck.filter(|_| world.check.violations.is_empty()) {
         world.check.violations.push(format!("no progress: {client:?}"));
@@ -56,7 +56,7 @@ pub fn play(seed: u64, control_bug: Option<ControlBug>) -> Ended {
     }
     let violations = world.check.violations.clone();
     let totals = world.sum();
-    Ended { violations, totals, trace: world.trace }
+    RunResult { violations, totals, trace: world.trace }
 }
 
 fn seeds() -> std::ops::Range<u64> {
@@ -85,7 +85,7 @@ fn nothing_acknowledged_is_lost_and_one_answers_at_a_time() {
     if count >= 60 {
         let Totals { promotions, truncations, states, lapses, admissions, removals, .. } = totals;
         let Totals { readmissions, restarts_of_all, moves, operations, .. } = totals;
-        let Totals { rot_found, mended, disk_failures, audits, .. } = totals;
+        let Totals { corruption_found, repaired, disk_failures, audits, .. } = totals;
         for (name, seen) in [
             ("operations", operations / 10_000),
             ("promotions", promotions),
@@ -97,9 +97,9 @@ fn nothing_acknowledged_is_lost_and_one_answers_at_a_time() {
             ("readmissions", readmissions),
             ("restarts of all", restarts_of_all),
             ("moves", moves),
-            ("rot found", rot_found),
+            ("corruption found", corruption_found),
             ("slices compared", audits),
-            ("entries mended", mended),
+            ("entries repaired", repaired),
             ("disks that failed", disk_failures),
         ] {
             assert!(seen > 0, "no {name} in {count} seeds: {totals:?}");

@@ -18,8 +18,8 @@ pub struct Totals {
     pub crashes: u64,
     pub audits: u64,
     pub disk_failures: u64,
-    pub mended: u64,
-    pub rot_found: u64,
+    pub repaired: u64,
+    pub corruption_found: u64,
     pub rots: u64,
 }
 
@@ -40,8 +40,8 @@ impl Totals {
         self.crashes += other.crashes;
         self.audits += other.audits;
         self.disk_failures += other.disk_failures;
-        self.mended += other.mended;
-        self.rot_found += other.rot_found;
+        self.repaired += other.repaired;
+        self.corruption_found += other.corruption_found;
         self.rots += other.rots;
     }
 }

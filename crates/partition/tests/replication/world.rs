@@ -7,15 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use zerohop_engine::Durability;
 use zerohop_engine::random::Random;
 use zerohop_partition::Token;
-use zerohop_partition::replica::{Change, Digest, LogEnd, Member, Role};
+use zerohop_partition::replica::{Digest, GroupChange, LogEnd, Member, Role};
 use zerohop_wire::Message;
 use zerohop_wire::ids::{Incarnation, InstanceId, PartitionEpoch};
 use zerohop_wire::messages::Outcome;
 
 use super::check::Checker;
-use super::client::Client;
-use super::control::{Control, ControlBug, Map};
-use super::host::{Host, Out, with_frame};
+use super::client::SimulatedClient;
+use super::control::{ControlBug, ControlModel, Map};
+use super::host::{HostOutput, SimulatedHost, with_frame};
 use super::totals::Totals;
 
 /// Events that wait at most: what sound members have under way is far less.
@@ -27,14 +27,14 @@ const CONTROL_US: u64 = 50_000;
 
 /// What a run is made of.
 #[derive(Clone, Copy, Debug)]
-pub struct Scenario {
+pub struct ReplicationScenario {
     pub seed: u64,
     pub faults_us: u64,
     pub control_bug: Option<ControlBug>,
 }
 
 #[derive(Debug)]
-enum Event {
+enum WorldEvent {
     Tick(usize),
     Control,
     Fault,
@@ -45,7 +45,7 @@ enum Event {
     /// These two hear nothing of each other until the network is whole again.
     Cut(usize, usize),
     /// The network is whole again.
-    Mend,
+    Repair,
     /// A disk has room again.
     Room(usize),
     Frame {
@@ -80,7 +80,7 @@ enum Event {
         partition: usize,
         from: Member,
         epoch: PartitionEpoch,
-        change: Change,
+        change: GroupChange,
     },
     Wish {
         host: usize,
@@ -104,22 +104,22 @@ struct Kinds {
     moves: bool,
     empties: bool,
     /// Bytes of one host's disk change.
-    rot: bool,
+    corruption: bool,
     /// Disks are full for a while.
     full: bool,
     /// Syncs fail, and are slow.
     syncs: bool,
 }
 
-pub struct World {
+pub struct ReplicationWorld {
     pub now: u64,
-    pub control: Control,
+    pub control: ControlModel,
     pub check: Checker,
-    pub hosts: Vec<Host>,
-    pub clients: Vec<Client>,
+    pub hosts: Vec<SimulatedHost>,
+    pub clients: Vec<SimulatedClient>,
     pub trace: u64,
     pub events: u64,
-    queue: BTreeMap<(u64, u64), Event>,
+    queue: BTreeMap<(u64, u64), WorldEvent>,
     next: u64,
     net: Random,
     faults: Random,
@@ -127,7 +127,7 @@ pub struct World {
     is_healed: bool,
     cut: BTreeSet<(usize, usize)>,
     faults_end: u64,
-    /// Whose disk rots, in this run.
+    /// Whose disk becomes corrupt, in this run.
     rots_at: Option<usize>,
     partitions: usize,
     pub totals: Totals,
@@ -135,13 +135,13 @@ pub struct World {
     past: Totals,
 }
 
-impl World {
-    pub fn new(scenario: Scenario) -> World {
+impl ReplicationWorld {
+    pub fn new(scenario: ReplicationScenario) -> ReplicationWorld {
         let random = Random::new(scenario.seed);
         let mut draw = random.fork(1);
         let rots = scenario.seed % 5 == 3;
         let partitions = if scenario.seed % 5 == 4 { 16 } else { 2 };
-        // What rots must be held by another: whatever was acknowledged is on two disks.
+        // What becomes corrupt must be held by another: whatever was acknowledged is on two disks.
         let is_sync = draw.chance(1, 2) | rots;
         let mut on = || draw.chance(1, 2);
         // Most of what may go wrong with leases takes a cut.
@@ -158,16 +158,17 @@ impl World {
             rates: on(),
             moves: on(),
             empties: on() && !rots,
-            rot: rots,
+            corruption: rots,
             full: on() && scenario.seed.is_multiple_of(3),
             syncs: on() && scenario.seed.is_multiple_of(3) && !rots,
         };
         let durability = if is_sync { Durability::Sync } else { Durability::Interval { ms: 100 } };
-        let mut control = Control::new(is_sync, partitions);
+        let mut control = ControlModel::new(is_sync, partitions);
         control.bug = scenario.control_bug;
         let hosts = (0..HOSTS).map(|n| {
             let me = Member { instance: InstanceId(n as u32), incarnation: Incarnation(0) };
-            let mut host = Host::new(me, scenario.seed ^ (n as u64 + 1) << 32, durability, partitions);
+            let mut host =
+                SimulatedHost::new(me, scenario.seed ^ (n as u64 + 1) << 32, durability, partitions);
             host.is_short_of_memory = rots;
             if kinds.rates {
                 host.rate_ppm = draw.below(60_000) as i64 - 30_000;
@@ -177,8 +178,8 @@ impl World {
         });
         let hosts = hosts.collect();
         let map = control.map.clone();
-        let clients = (1..=CLIENTS).map(|n| Client::new(n, random.fork(100 + n), map.clone()));
-        let mut world = World {
+        let clients = (1..=CLIENTS).map(|n| SimulatedClient::new(n, random.fork(100 + n), map.clone()));
+        let mut world = ReplicationWorld {
             now: 0,
             control,
             check: Checker::default(),
@@ -200,22 +201,22 @@ impl World {
             past: Totals::default(),
         };
         for host in 0..HOSTS {
-            world.at(1, Event::Start(host));
-            world.at(2 + host as u64 * 1_000, Event::Tick(host));
+            world.at(1, WorldEvent::Start(host));
+            world.at(2 + host as u64 * 1_000, WorldEvent::Tick(host));
         }
-        world.at(10, Event::Control);
-        world.at(20_000, Event::ClientPoll);
-        world.at(500_000, Event::Fault);
+        world.at(10, WorldEvent::Control);
+        world.at(20_000, WorldEvent::ClientPoll);
+        world.at(500_000, WorldEvent::Fault);
         world
     }
 
-    fn at(&mut self, after: u64, event: Event) {
+    fn at(&mut self, after: u64, event: WorldEvent) {
         self.next += 1;
         self.queue.insert((self.now + after, self.next), event);
     }
 
     /// Puts something on the way. The control group counts as host 4, clients have no faults of their own.
-    fn send(&mut self, from: usize, to: usize, event: impl Fn() -> Event) {
+    fn send(&mut self, from: usize, to: usize, event: impl Fn() -> WorldEvent) {
         let is_cut = self.cut.contains(&(from, to));
         let Kinds { loss, repeats, delays, .. } = self.kinds;
         let lost = loss && !self.is_healed && self.net.chance(1, 25);
@@ -234,7 +235,7 @@ impl World {
     }
 
     /// Plays until this time, or until something is wrong.
-    pub fn run_until(&mut self, end: u64, mut stop: impl FnMut(&World) -> bool) {
+    pub fn run_until(&mut self, end: u64, mut stop: impl FnMut(&ReplicationWorld) -> bool) {
         while let Some((&(at, _), _)) = self.queue.first_key_value()
             && at <= end
             && self.check.violations.is_empty()
@@ -254,13 +255,13 @@ impl World {
     }
 
     /// Mixes an event into the trace of the run.
-    fn note(&mut self, event: &Event) {
+    fn note(&mut self, event: &WorldEvent) {
         let (sort, bytes): (u64, &[u8]) = match event {
-            Event::Frame { bytes, .. } => (1, bytes),
-            Event::Request { bytes, .. } => (2, bytes),
-            Event::Answer { bytes, .. } => (3, bytes),
-            Event::Asked { .. } => (4, &[]),
-            Event::MapFor { .. } => (5, &[]),
+            WorldEvent::Frame { bytes, .. } => (1, bytes),
+            WorldEvent::Request { bytes, .. } => (2, bytes),
+            WorldEvent::Answer { bytes, .. } => (3, bytes),
+            WorldEvent::Asked { .. } => (4, &[]),
+            WorldEvent::MapFor { .. } => (5, &[]),
             _ => (6, &[]),
         };
         for word in
@@ -270,12 +271,12 @@ impl World {
         }
     }
 
-    fn play(&mut self, event: Event) {
+    fn play(&mut self, event: WorldEvent) {
         let now = self.now;
         let mut out = Vec::new();
         match event {
-            Event::Tick(host) => {
-                self.at(TICK_US, Event::Tick(host));
+            WorldEvent::Tick(host) => {
+                self.at(TICK_US, WorldEvent::Tick(host));
                 if now >= self.hosts[host].paused_until_us {
                     self.hosts[host].tick(now, &mut out);
                     self.carry_out(host, out);
@@ -283,42 +284,42 @@ impl World {
                         // Its disk is in an unknown state: it ends, and reads what there is.
                         self.stop(host, true);
                         self.past.disk_failures += 1;
-                        self.at(50_000, Event::Start(host));
+                        self.at(50_000, WorldEvent::Start(host));
                     }
                     if self.events.is_multiple_of(3) {
                         self.tell_control(host);
                     }
                 }
             }
-            Event::Start(host) => {
+            WorldEvent::Start(host) => {
                 if self.hosts[host].live.is_none() {
                     self.hosts[host].start(now);
                     self.tell_control(host);
                 }
             }
-            Event::Cut(one, other) => {
+            WorldEvent::Cut(one, other) => {
                 if !self.is_healed && !self.cut.is_empty() {
                     self.cut.extend([(one, other), (other, one)]);
                 }
             }
-            Event::Mend => self.cut.clear(),
-            Event::Room(host) => self.hosts[host].disk.set_capacity(None),
-            Event::Restart(host) => {
+            WorldEvent::Repair => self.cut.clear(),
+            WorldEvent::Room(host) => self.hosts[host].disk.set_capacity(None),
+            WorldEvent::Restart(host) => {
                 if !self.is_healed && self.hosts[host].live.is_some() {
                     self.stop(host, false);
-                    self.at(10_000, Event::Start(host));
+                    self.at(10_000, WorldEvent::Start(host));
                 }
             }
-            Event::Frame { to, bytes } => {
+            WorldEvent::Frame { to, bytes } => {
                 let host = to.instance.0 as usize;
-                if self.put_off(host, || Event::Frame { to, bytes: bytes.clone() }) {
+                if self.put_off(host, || WorldEvent::Frame { to, bytes: bytes.clone() }) {
                     return;
                 }
                 self.hosts[host].take_frame(now, &bytes, &mut out);
                 self.carry_out(host, out);
             }
-            Event::Request { host, token, bytes } => {
-                if self.put_off(host, || Event::Request { host, token, bytes: bytes.clone() }) {
+            WorldEvent::Request { host, token, bytes } => {
+                if self.put_off(host, || WorldEvent::Request { host, token, bytes: bytes.clone() }) {
                     return;
                 }
                 if self.hosts[host].live.is_some() {
@@ -326,27 +327,27 @@ impl World {
                     self.carry_out(host, out);
                 }
             }
-            Event::MapFor { host, map } => {
-                if self.put_off(host, || Event::MapFor { host, map: map.clone() }) {
+            WorldEvent::MapFor { host, map } => {
+                if self.put_off(host, || WorldEvent::MapFor { host, map: map.clone() }) {
                     return;
                 }
                 self.hosts[host].apply_map(now, &map, &mut out);
                 self.carry_out(host, out);
             }
-            Event::Wish { host, partition, member } => {
+            WorldEvent::Wish { host, partition, member } => {
                 self.hosts[host].take_wish(now, partition, member, &mut out);
             }
-            Event::WantsMap { host } => self.send_map(host),
-            Event::Heard { from, ends, map_epoch } => {
+            WorldEvent::WantsMap { host } => self.send_map(host),
+            WorldEvent::Heard { from, ends, map_epoch } => {
                 self.control.heard(now, from, ends);
                 if map_epoch < self.control.map.epoch {
                     self.send_map(from.instance.0 as usize);
                 }
             }
-            Event::Asked { partition, from, epoch, change } => {
+            WorldEvent::Asked { partition, from, epoch, change } => {
                 self.control.asked(partition, from, epoch, change);
             }
-            Event::Answer { token, bytes } => {
+            WorldEvent::Answer { token, bytes } => {
                 let client = &mut self.clients[token.connection as usize - 1];
                 let check = &mut self.check;
                 with_frame(&bytes, |_, message| {
@@ -354,25 +355,25 @@ impl World {
                     client.take(now, token, answer, check);
                 });
             }
-            Event::Refused { token } => self.clients[token.connection as usize - 1].refused(now, token),
-            Event::ClientPoll => {
-                self.at(1_000, Event::ClientPoll);
+            WorldEvent::Refused { token } => self.clients[token.connection as usize - 1].refused(now, token),
+            WorldEvent::ClientPoll => {
+                self.at(1_000, WorldEvent::ClientPoll);
                 for client in 0..self.clients.len() {
                     let polled = self.clients[client].poll(now, &self.control.map, &mut self.check);
                     if let Some((to, token, bytes)) = polled {
                         let host = to.0 as usize;
-                        self.send(5, host, || Event::Request { host, token, bytes: bytes.clone() });
+                        self.send(5, host, || WorldEvent::Request { host, token, bytes: bytes.clone() });
                     }
                 }
             }
-            Event::Control => {
-                self.at(CONTROL_US, Event::Control);
+            WorldEvent::Control => {
+                self.at(CONTROL_US, WorldEvent::Control);
                 self.control_looks();
             }
-            Event::Fault => {
+            WorldEvent::Fault => {
                 if now < self.faults_end {
                     let after = 80_000 + self.faults.below(600_000);
-                    self.at(after, Event::Fault);
+                    self.at(after, WorldEvent::Fault);
                     self.fault();
                 }
             }
@@ -380,7 +381,7 @@ impl World {
     }
 
     /// Keeps what comes to a process that stands still until that goes on.
-    fn put_off(&mut self, host: usize, event: impl FnOnce() -> Event) -> bool {
+    fn put_off(&mut self, host: usize, event: impl FnOnce() -> WorldEvent) -> bool {
         let until = self.hosts[host].paused_until_us;
         let is_paused = self.now < until && self.hosts[host].live.is_some();
         if is_paused {
@@ -392,13 +393,13 @@ impl World {
 
     fn send_map(&mut self, host: usize) {
         let map = self.control.map.clone();
-        self.send(4, host, || Event::MapFor { host, map: map.clone() });
+        self.send(4, host, || WorldEvent::MapFor { host, map: map.clone() });
     }
 
     fn tell_control(&mut self, host: usize) {
         let Some(live) = &self.hosts[host].live else { return };
         let (from, map_epoch, ends) = (self.hosts[host].me, live.map.epoch, self.hosts[host].log_ends());
-        self.send(host, 4, || Event::Heard { from, ends: ends.clone(), map_epoch });
+        self.send(host, 4, || WorldEvent::Heard { from, ends: ends.clone(), map_epoch });
     }
 
     fn control_looks(&mut self) {
@@ -406,7 +407,7 @@ impl World {
         for partition in 0..self.partitions {
             if let Some(member) = self.control.look(self.now, partition) {
                 let host = self.control.map.groups[partition].primary.instance.0 as usize;
-                self.send(4, host, || Event::Wish { host, partition, member });
+                self.send(4, host, || WorldEvent::Wish { host, partition, member });
             }
         }
         for (partition, is_all_gone) in std::mem::take(&mut self.control.losses) {
@@ -417,15 +418,15 @@ impl World {
         }
     }
 
-    fn carry_out(&mut self, host: usize, out: Vec<Out>) {
+    fn carry_out(&mut self, host: usize, out: Vec<HostOutput>) {
         let me = self.hosts[host].me;
         for one in out {
             match one {
-                Out::Peer(to, bytes) => {
+                HostOutput::Peer(to, bytes) => {
                     let target = to.instance.0 as usize;
-                    self.send(host, target, || Event::Frame { to, bytes: bytes.clone() });
+                    self.send(host, target, || WorldEvent::Frame { to, bytes: bytes.clone() });
                 }
-                Out::Answer(token, partition, (epoch, has_copies), bytes) => {
+                HostOutput::Answer(token, partition, (epoch, has_copies), bytes) => {
                     let is_write = with_frame(&bytes, |_, message| {
                         matches!(message, Message::Answer(Ok(Outcome::Done { .. } | Outcome::Counter { .. })))
                     });
@@ -441,16 +442,16 @@ impl World {
                     if tells {
                         self.check.answered(partition, epoch, me.instance.0, self.now);
                     }
-                    self.send(host, 5, || Event::Answer { token, bytes: bytes.clone() });
+                    self.send(host, 5, || WorldEvent::Answer { token, bytes: bytes.clone() });
                 }
-                Out::WrongOwner(token) => self.send(host, 5, || Event::Refused { token }),
-                Out::Ask(partition, epoch, change) => {
-                    self.send(host, 4, || Event::Asked { partition, from: me, epoch, change });
+                HostOutput::WrongOwner(token) => self.send(host, 5, || WorldEvent::Refused { token }),
+                HostOutput::Ask(partition, epoch, change) => {
+                    self.send(host, 4, || WorldEvent::Asked { partition, from: me, epoch, change });
                 }
-                Out::Differs(partition, who) => {
+                HostOutput::Differs(partition, who) => {
                     self.check.violations.push(format!("I6: {who:?} differs from the others in {partition}"));
                 }
-                Out::FetchMap => self.send(host, 4, || Event::WantsMap { host }),
+                HostOutput::FetchMap => self.send(host, 4, || WorldEvent::WantsMap { host }),
             }
         }
     }
@@ -459,9 +460,9 @@ impl World {
         if let Some(live) = self.hosts[host].live.take() {
             for (_, replica) in live.replicas.iter() {
                 let counts = replica.counts();
-                self.past.mended += counts.mended;
+                self.past.repaired += counts.repaired;
                 self.past.audits += counts.audits;
-                self.past.rot_found += counts.rot_found;
+                self.past.corruption_found += counts.corruption_found;
                 self.past.truncations += counts.truncations;
                 self.past.states += counts.states_taken;
                 self.past.lapses += counts.lapses;
@@ -498,7 +499,7 @@ impl World {
                 if replica.role() == Role::Removed || replica.view().epoch != group.epoch {
                     return false;
                 }
-                // What has rotted is on its way to be mended.
+                // What is corrupt is on its way to be repaired.
                 let Ok(digest) = replica.digest(&mut live.engine) else { return false };
                 digests.push(digest);
             }
@@ -545,7 +546,7 @@ fn is_outcome(failure: &zerohop_wire::Failure<'_>) -> bool {
             | Failure::Busy { .. }
             | Failure::ClockAhead { .. }
             | Failure::SessionExpired { .. }
-            | Failure::Rotten
+            | Failure::DataCorrupt
             | Failure::DiskFull
             | Failure::DiskFailed
             // Nobody waits for a change here: a write may have happened, or not.

@@ -9,7 +9,7 @@ use zerohop_wire::ids::{InstanceId, MapEpoch};
 use crate::hash::HashKind;
 use crate::keyspace::{Durability, KeyspaceConfig};
 use crate::limits::CHANGES_MAX;
-use crate::map::{Change, ClusterMap, Group, GroupState, MapDelta, Members, Node, NodeState, Placed};
+use crate::map::{ClusterMap, Group, GroupShape, GroupState, MapChange, MapDelta, Members, Node, NodeState};
 
 mod error;
 mod read;
@@ -118,7 +118,7 @@ impl MapDelta {
     /// Reads what [`MapDelta::encode`] wrote. Of any other bytes, however chosen, it says what is wrong with them.
     /// Whether the changes make sense, only [`ClusterMap::apply`] can say.
     pub fn decode(bytes: &[u8]) -> Result<MapDelta, DecodeError> {
-        let mut reader = read::Reader::new(bytes)?;
+        let mut reader = read::MapReader::new(bytes)?;
         if reader.array()? != MAGIC {
             return Err(DecodeError::Magic);
         }
@@ -144,33 +144,33 @@ impl MapDelta {
     }
 }
 
-fn version_needed(changes: &[Change]) -> u16 {
-    let expires = |change: &Change| matches!(change, Change::PutToken(token) if token.expiry.is_some());
+fn version_needed(changes: &[MapChange]) -> u16 {
+    let expires = |change: &MapChange| matches!(change, MapChange::PutToken(token) if token.expiry.is_some());
     if changes.iter().any(expires) {
         return VERSION_EXPIRY;
     }
-    if changes.iter().any(|change| matches!(change, Change::CloseKeyspace(_))) {
+    if changes.iter().any(|change| matches!(change, MapChange::CloseKeyspace(_))) {
         return VERSION_CLOSING;
     }
-    if changes.iter().any(|change| matches!(change, Change::PutToken(_) | Change::RemoveToken(_))) {
+    if changes.iter().any(|change| matches!(change, MapChange::PutToken(_) | MapChange::RemoveToken(_))) {
         return VERSION_TOKENS;
     }
-    let placed = |change: &Change| match change {
-        Change::CreateKeyspace { groups, .. } => groups.table().parts().0.is_some(),
+    let placed = |change: &MapChange| match change {
+        MapChange::CreateKeyspace { groups, .. } => groups.table().parts().0.is_some(),
         _ => false,
     };
     if changes.iter().any(placed) {
         return VERSION_PLACED;
     }
-    if changes.iter().any(|change| matches!(change, Change::HasSplit { .. })) {
+    if changes.iter().any(|change| matches!(change, MapChange::HasSplit { .. })) {
         return VERSION_HAS_SPLIT;
     }
     let old = changes.iter().all(|change| match change {
-        Change::CreateKeyspace { groups, .. } => {
+        MapChange::CreateKeyspace { groups, .. } => {
             groups.table().parts().1.all(|(_, group)| group.state == GroupState::Settled)
         }
-        Change::SetGroup { group, .. } => group.state == GroupState::Settled,
-        Change::SplitKeyspace(_) => false,
+        MapChange::SetGroup { group, .. } => group.state == GroupState::Settled,
+        MapChange::SplitKeyspace(_) => false,
         _ => true,
     });
     if old { VERSION } else { VERSION_GROUP_STATES }
@@ -206,14 +206,14 @@ pub(crate) fn map_bytes(map: &ClusterMap) -> usize {
     HEADER_BYTES + nodes * NODE_BYTES_FIXED + addresses + keyspaces.sum::<usize>() + tokens.sum::<usize>()
 }
 
-fn write_change(bytes: &mut Vec<u8>, change: &Change) {
+fn write_change(bytes: &mut Vec<u8>, change: &MapChange) {
     match change {
-        Change::PutNode(node) => write_node(bytes, node),
-        Change::RemoveNode(id) => {
+        MapChange::PutNode(node) => write_node(bytes, node),
+        MapChange::RemoveNode(id) => {
             bytes.push(REMOVE_NODE);
             bytes.extend_from_slice(&id.get().to_le_bytes());
         }
-        Change::CreateKeyspace { id, config, groups } => {
+        MapChange::CreateKeyspace { id, config, groups } => {
             let (placed, listed) = groups.table().parts();
             bytes.push(if placed.is_some() { CREATE_PLACED } else { CREATE_KEYSPACE });
             bytes.extend_from_slice(&id.get().to_le_bytes());
@@ -228,35 +228,35 @@ fn write_change(bytes: &mut Vec<u8>, change: &Change) {
                 write_group(bytes, group);
             }
         }
-        Change::AlterKeyspace { id, config } => {
+        MapChange::AlterKeyspace { id, config } => {
             bytes.push(ALTER_KEYSPACE);
             bytes.extend_from_slice(&id.get().to_le_bytes());
             write_config(bytes, config);
         }
-        Change::DropKeyspace(id) => {
+        MapChange::DropKeyspace(id) => {
             bytes.push(DROP_KEYSPACE);
             bytes.extend_from_slice(&id.get().to_le_bytes());
         }
-        Change::SetGroup { keyspace, partition, group } => {
+        MapChange::SetGroup { keyspace, partition, group } => {
             bytes.push(SET_GROUP);
             bytes.extend_from_slice(&keyspace.get().to_le_bytes());
             bytes.extend_from_slice(&partition.get().to_le_bytes());
             write_group(bytes, group.as_group());
         }
-        Change::SplitKeyspace(id) => {
+        MapChange::SplitKeyspace(id) => {
             bytes.push(SPLIT_KEYSPACE);
             bytes.extend_from_slice(&id.get().to_le_bytes());
         }
-        Change::HasSplit { keyspace, splits } => {
+        MapChange::HasSplit { keyspace, splits } => {
             bytes.push(HAS_SPLIT);
             bytes.extend_from_slice(&keyspace.get().to_le_bytes());
             bytes.push(*splits);
         }
-        Change::CloseKeyspace(id) => {
+        MapChange::CloseKeyspace(id) => {
             bytes.push(CLOSE_KEYSPACE);
             bytes.extend_from_slice(&id.get().to_le_bytes());
         }
-        Change::PutToken(token) => {
+        MapChange::PutToken(token) => {
             bytes.push(if token.expiry.is_some() { PUT_EXPIRING } else { PUT_TOKEN });
             bytes.extend_from_slice(&token.id.to_le_bytes());
             if let Some(expiry) = token.expiry {
@@ -270,14 +270,14 @@ fn write_change(bytes: &mut Vec<u8>, change: &Change) {
                 bytes.push(grant.permissions.bits());
             }
         }
-        Change::RemoveToken(id) => {
+        MapChange::RemoveToken(id) => {
             bytes.push(REMOVE_TOKEN);
             bytes.extend_from_slice(&id.to_le_bytes());
         }
     }
 }
 
-fn write_placed(bytes: &mut Vec<u8>, placed: &Placed) {
+fn write_placed(bytes: &mut Vec<u8>, placed: &GroupShape) {
     bytes.extend_from_slice(&placed.epoch.get().to_le_bytes());
     bytes.extend_from_slice(&[placed.in_sync, placed.followers]);
     match &placed.members {

@@ -11,22 +11,22 @@ use super::{
 use crate::keyspace::{Durability, KeyspaceConfig, KeyspaceName};
 use crate::limits::{GROUP_MEMBERS_MAX, INSTANCES_PER_NODE_MAX, MAP_BYTES_MAX, PLACED_PARTITIONS_MIN};
 use crate::map::{
-    Address, Change, Grant, GroupFault, Groups, Members, Node, Permissions, Placed, ReplicaGroup, Ring,
-    Table, TokenEntry, TokenExpiry,
+    Address, Grant, GroupFault, GroupShape, Groups, MapChange, Members, Node, Permissions, ReplicaGroup,
+    Ring, Table, TokenEntry, TokenExpiry,
 };
 use crate::partitions::PartitionCount;
 
 /// A place in the bytes.
-pub(super) struct Reader<'a> {
+pub(super) struct MapReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Result<Reader<'a>, DecodeError> {
+impl<'a> MapReader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Result<MapReader<'a>, DecodeError> {
         match bytes.len() {
             length if length > MAP_BYTES_MAX => Err(DecodeError::TooLong { bytes: length }),
-            _ => Ok(Reader { bytes, at: 0 }),
+            _ => Ok(MapReader { bytes, at: 0 }),
         }
     }
 
@@ -98,10 +98,10 @@ impl<'a> Reader<'a> {
     }
 }
 
-pub(super) fn change(reader: &mut Reader<'_>) -> Result<Change, DecodeError> {
+pub(super) fn change(reader: &mut MapReader<'_>) -> Result<MapChange, DecodeError> {
     Ok(match reader.u8()? {
-        PUT_NODE => Change::PutNode(node(reader)?),
-        REMOVE_NODE => Change::RemoveNode(NodeId(reader.u32()?)),
+        PUT_NODE => MapChange::PutNode(node(reader)?),
+        REMOVE_NODE => MapChange::RemoveNode(NodeId(reader.u32()?)),
         CREATE_KEYSPACE => {
             let id = KeyspaceId(reader.u32()?);
             let config = config(reader)?;
@@ -111,32 +111,32 @@ pub(super) fn change(reader: &mut Reader<'_>) -> Result<Change, DecodeError> {
                 .ids()
                 .map(|partition| group(reader, partition))
                 .collect::<Result<Vec<_>, _>>()?;
-            Change::CreateKeyspace { id, config, groups: Groups::of_table(Table::listed(&groups)) }
+            MapChange::CreateKeyspace { id, config, groups: Groups::of_table(Table::listed(&groups)) }
         }
         CREATE_PLACED => {
             let id = KeyspaceId(reader.u32()?);
             let config = config(reader)?;
             let groups = placed(reader, config.partitions.get())?;
-            Change::CreateKeyspace { id, config, groups }
+            MapChange::CreateKeyspace { id, config, groups }
         }
-        ALTER_KEYSPACE => Change::AlterKeyspace { id: KeyspaceId(reader.u32()?), config: config(reader)? },
-        DROP_KEYSPACE => Change::DropKeyspace(KeyspaceId(reader.u32()?)),
+        ALTER_KEYSPACE => MapChange::AlterKeyspace { id: KeyspaceId(reader.u32()?), config: config(reader)? },
+        DROP_KEYSPACE => MapChange::DropKeyspace(KeyspaceId(reader.u32()?)),
         SET_GROUP => {
             let keyspace = KeyspaceId(reader.u32()?);
             let partition = PartitionId(reader.u32()?);
-            Change::SetGroup { keyspace, partition, group: group(reader, partition)? }
+            MapChange::SetGroup { keyspace, partition, group: group(reader, partition)? }
         }
-        SPLIT_KEYSPACE => Change::SplitKeyspace(KeyspaceId(reader.u32()?)),
-        HAS_SPLIT => Change::HasSplit { keyspace: KeyspaceId(reader.u32()?), splits: reader.u8()? },
-        CLOSE_KEYSPACE => Change::CloseKeyspace(KeyspaceId(reader.u32()?)),
-        PUT_TOKEN => Change::PutToken(token(reader, false)?),
-        PUT_EXPIRING => Change::PutToken(token(reader, true)?),
-        REMOVE_TOKEN => Change::RemoveToken(reader.u64()?),
+        SPLIT_KEYSPACE => MapChange::SplitKeyspace(KeyspaceId(reader.u32()?)),
+        HAS_SPLIT => MapChange::HasSplit { keyspace: KeyspaceId(reader.u32()?), splits: reader.u8()? },
+        CLOSE_KEYSPACE => MapChange::CloseKeyspace(KeyspaceId(reader.u32()?)),
+        PUT_TOKEN => MapChange::PutToken(token(reader, false)?),
+        PUT_EXPIRING => MapChange::PutToken(token(reader, true)?),
+        REMOVE_TOKEN => MapChange::RemoveToken(reader.u64()?),
         number => return Err(DecodeError::Unknown { what: "kind of change", number: u32::from(number) }),
     })
 }
 
-fn token(reader: &mut Reader<'_>, expires: bool) -> Result<TokenEntry, DecodeError> {
+fn token(reader: &mut MapReader<'_>, expires: bool) -> Result<TokenEntry, DecodeError> {
     let id = reader.u64()?;
     let expiry = if expires { Some(expiry(reader)?) } else { None };
     let name = KeyspaceName::new(reader.text()?).map_err(DecodeError::Name)?;
@@ -155,7 +155,7 @@ fn token(reader: &mut Reader<'_>, expires: bool) -> Result<TokenEntry, DecodeErr
     Ok(token)
 }
 
-fn expiry(reader: &mut Reader<'_>) -> Result<TokenExpiry, DecodeError> {
+fn expiry(reader: &mut MapReader<'_>) -> Result<TokenExpiry, DecodeError> {
     let at_ms = reader.u64()?;
     match reader.u8()? {
         passed @ 0..=1 => Ok(TokenExpiry { at_ms, has_passed: passed == 1 }),
@@ -163,7 +163,7 @@ fn expiry(reader: &mut Reader<'_>) -> Result<TokenExpiry, DecodeError> {
     }
 }
 
-fn placed(reader: &mut Reader<'_>, partitions: u32) -> Result<Groups, DecodeError> {
+fn placed(reader: &mut MapReader<'_>, partitions: u32) -> Result<Groups, DecodeError> {
     let epoch = PartitionEpoch(reader.u64()?);
     let [in_sync, followers, told] = reader.array()?;
     let members = 1 + usize::from(in_sync) + usize::from(followers);
@@ -208,11 +208,11 @@ fn placed(reader: &mut Reader<'_>, partitions: u32) -> Result<Groups, DecodeErro
         changed.push(partition);
         exceptions.push(exception);
     }
-    let placed = Placed { partitions, epoch, in_sync, followers, members: told, changed };
+    let placed = GroupShape { partitions, epoch, in_sync, followers, members: told, changed };
     Ok(Groups::of_table(Table::placed(placed, &exceptions)))
 }
 
-fn node(reader: &mut Reader<'_>) -> Result<Node, DecodeError> {
+fn node(reader: &mut MapReader<'_>) -> Result<Node, DecodeError> {
     let id = NodeId(reader.u32()?);
     let incarnation = Incarnation(reader.u64()?);
     let first_instance = InstanceId(reader.u32()?);
@@ -225,11 +225,11 @@ fn node(reader: &mut Reader<'_>) -> Result<Node, DecodeError> {
     Ok(Node { id, state, incarnation, manager, first_instance, instances })
 }
 
-fn address(reader: &mut Reader<'_>) -> Result<Address, DecodeError> {
+fn address(reader: &mut MapReader<'_>) -> Result<Address, DecodeError> {
     Address::new(reader.text()?).map_err(DecodeError::Address)
 }
 
-fn config(reader: &mut Reader<'_>) -> Result<KeyspaceConfig, DecodeError> {
+fn config(reader: &mut MapReader<'_>) -> Result<KeyspaceConfig, DecodeError> {
     let name = KeyspaceName::new(reader.text()?).map_err(DecodeError::Name)?;
     let partitions = partitions(reader.u8()?)?;
     let hash = reader.known("hash function", &HASHES)?;
@@ -264,7 +264,7 @@ fn partitions(bits: u8) -> Result<PartitionCount, DecodeError> {
     PartitionCount::new(asked).map_err(DecodeError::Partitions)
 }
 
-fn group(reader: &mut Reader<'_>, partition: PartitionId) -> Result<ReplicaGroup, DecodeError> {
+fn group(reader: &mut MapReader<'_>, partition: PartitionId) -> Result<ReplicaGroup, DecodeError> {
     let epoch = PartitionEpoch(reader.u64()?);
     let (in_sync, byte) = (usize::from(reader.u8()?), reader.u8()?);
     let number = byte >> GROUP_STATE_SHIFT;

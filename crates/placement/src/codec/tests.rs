@@ -35,19 +35,19 @@ fn sample() -> MapDelta {
         from: MapEpoch(5),
         to: MapEpoch(9),
         changes: vec![
-            Change::PutNode(node),
-            Change::RemoveNode(NodeId(6)),
-            Change::CreateKeyspace {
+            MapChange::PutNode(node),
+            MapChange::RemoveNode(NodeId(6)),
+            MapChange::CreateKeyspace {
                 id: KeyspaceId(2),
                 config: config.clone(),
                 groups: vec![group(1, 7), group(1, 8)].into(),
             },
-            Change::AlterKeyspace {
+            MapChange::AlterKeyspace {
                 id: KeyspaceId(3),
                 config: KeyspaceConfig { durability: Durability::Sync, ..config },
             },
-            Change::DropKeyspace(KeyspaceId(4)),
-            Change::SetGroup {
+            MapChange::DropKeyspace(KeyspaceId(4)),
+            MapChange::SetGroup {
                 keyspace: KeyspaceId(2),
                 partition: PartitionId(1),
                 group: ReplicaGroup {
@@ -93,7 +93,7 @@ fn states_of_groups_and_splits_are_version_2() {
         06 02000000 01000000 0302000000000000 01 41 07000000 08000000 09000000
         06 02000000 02000000 0100000000000000 00 80 07000000
         07 02000000";
-    let set = |partition, group| Change::SetGroup {
+    let set = |partition, group| MapChange::SetGroup {
         keyspace: KeyspaceId(2),
         partition: PartitionId(partition),
         group,
@@ -108,7 +108,7 @@ fn states_of_groups_and_splits_are_version_2() {
         state: GroupState::Recovering,
         ..ReplicaGroup::of_one(PartitionEpoch(1), InstanceId(7))
     };
-    let changes = vec![set(1, moving), set(2, lost), Change::SplitKeyspace(KeyspaceId(2))];
+    let changes = vec![set(1, moving), set(2, lost), MapChange::SplitKeyspace(KeyspaceId(2))];
     let delta = MapDelta { from: MapEpoch(5), to: MapEpoch(9), changes };
     let digits: Vec<u32> = GOLDEN_2.chars().filter_map(|c| c.to_digit(16)).collect();
     let bytes: Vec<u8> = digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect();
@@ -121,7 +121,7 @@ fn states_of_groups_and_splits_are_version_2() {
 
 #[test]
 fn how_often_a_keyspace_was_split_takes_the_third_version() {
-    let told = Change::HasSplit { keyspace: KeyspaceId(0x0102), splits: 3 };
+    let told = MapChange::HasSplit { keyspace: KeyspaceId(0x0102), splits: 3 };
     let delta = MapDelta { from: MapEpoch(0), to: MapEpoch(9), changes: vec![told] };
     let mut bytes = delta.encode();
     assert_eq!((bytes[4], &bytes[HEADER_BYTES..]), (3, &[8, 2, 1, 0, 0, 3][..]));
@@ -132,7 +132,7 @@ fn how_often_a_keyspace_was_split_takes_the_third_version() {
 
 #[test]
 fn keyspaces_that_are_being_dropped_take_the_sixth_version() {
-    let closed = Change::CloseKeyspace(KeyspaceId(0x0102));
+    let closed = MapChange::CloseKeyspace(KeyspaceId(0x0102));
     let delta = MapDelta { from: MapEpoch(5), to: MapEpoch(9), changes: vec![closed] };
     let mut bytes = delta.encode();
     assert_eq!((bytes[4], &bytes[HEADER_BYTES..]), (6, &[12, 2, 1, 0, 0][..]));
@@ -153,7 +153,7 @@ fn tokens_take_the_fifth_version() {
     };
     let name: crate::KeyspaceName = "robot".parse().unwrap();
     let put = TokenEntry::new(0x1122_3344_5566_7788, name.clone(), vec![grant(3, 6), grant(0, 1)]).unwrap();
-    let changes = vec![Change::PutToken(put), Change::RemoveToken(9)];
+    let changes = vec![MapChange::PutToken(put), MapChange::RemoveToken(9)];
     let delta = MapDelta { from: MapEpoch(5), to: MapEpoch(9), changes };
     let digits: Vec<u32> = GOLDEN_5.chars().filter_map(|c| c.to_digit(16)).collect();
     let bytes: Vec<u8> = digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect();
@@ -172,13 +172,13 @@ fn tokens_take_the_fifth_version() {
     assert!(matches!(with(grants_at + 4, 8), DecodeError::Unknown { number: 8, .. }));
     assert!(matches!(with(grants_at - 1, 200), DecodeError::Cut { .. }));
     // A name is one token's.
-    let put = |id| Change::PutToken(TokenEntry::new(id, name.clone(), vec![grant(0, 1)]).unwrap());
+    let put = |id| MapChange::PutToken(TokenEntry::new(id, name.clone(), vec![grant(0, 1)]).unwrap());
     let delta = |changes| MapDelta { from: MapEpoch(0), to: MapEpoch(1), changes };
     let taken = ClusterMap::default().apply(&delta(vec![put(1), put(2)]));
     assert_eq!(taken, Err(MapError::TokenNameTaken { name: name.clone() }));
     let map = ClusterMap::default().apply(&delta(vec![put(1), put(1)])).unwrap();
     assert_eq!((map.tokens().len(), map.token(1).is_ok()), (1, true));
-    let gone = ClusterMap::default().apply(&delta(vec![Change::RemoveToken(1)]));
+    let gone = ClusterMap::default().apply(&delta(vec![MapChange::RemoveToken(1)]));
     assert_eq!(gone, Err(MapError::UnknownToken { token: 1 }));
 }
 
@@ -191,7 +191,7 @@ fn tokens_that_expire_take_the_seventh_version() {
     let grant = Grant { keyspace: KeyspaceId(0), permissions: Permissions::from_bits(1).unwrap() };
     let token = TokenEntry::new(0x1122_3344_5566_7788, "robot".parse().unwrap(), vec![grant]).unwrap();
     let token = token.until(0x0102_0304_0506_0708);
-    let changes = vec![Change::PutToken(token.clone()), Change::PutToken(token.clone().expired())];
+    let changes = vec![MapChange::PutToken(token.clone()), MapChange::PutToken(token.clone().expired())];
     let delta = MapDelta { from: MapEpoch(5), to: MapEpoch(9), changes };
     let digits: Vec<u32> = GOLDEN_7.chars().filter_map(|c| c.to_digit(16)).collect();
     let bytes: Vec<u8> = digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect();
@@ -206,7 +206,8 @@ fn tokens_that_expire_take_the_seventh_version() {
     let passed_at = HEADER_BYTES + 1 + 8 + 8;
     assert_eq!(with(passed_at, 2), DecodeError::Unknown { what: "state of a token", number: 2 });
     // A whole map says so too, and an expired token is told from one that there never was.
-    let put = |token| MapDelta { from: MapEpoch(0), to: MapEpoch(1), changes: vec![Change::PutToken(token)] };
+    let put =
+        |token| MapDelta { from: MapEpoch(0), to: MapEpoch(1), changes: vec![MapChange::PutToken(token)] };
     let map = ClusterMap::default().apply(&put(token.clone())).unwrap();
     assert!(map.token(token.id).is_ok());
     let map = ClusterMap::default().apply(&put(token.clone().expired())).unwrap();
@@ -278,11 +279,11 @@ fn placed() -> Vec<u8> {
     };
     let ring = crate::map::Ring { first: InstanceId(10), count: 5, step: 2, turn: 3, splits: 1 };
     let groups = crate::map::Groups::in_ring(ring, 512, 1, 1).unwrap();
-    let nodes = [node(1, 10, 2), node(2, 12, 3)].map(Change::PutNode);
-    let create = Change::CreateKeyspace { id: KeyspaceId(7), config, groups };
+    let nodes = [node(1, 10, 2), node(2, 12, 3)].map(MapChange::PutNode);
+    let create = MapChange::CreateKeyspace { id: KeyspaceId(7), config, groups };
     let changes = nodes.into_iter().chain([create]).collect();
     let map = ClusterMap::default().apply(&MapDelta { from: MapEpoch(0), to: MapEpoch(1), changes }).unwrap();
-    let set = |partition| Change::SetGroup {
+    let set = |partition| MapChange::SetGroup {
         keyspace: KeyspaceId(7),
         partition: PartitionId(partition),
         group: ReplicaGroup::of_one(PartitionEpoch(5), InstanceId(12)),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionId};
 
 use super::{
-    Change, ClusterMap, Group, Groups, Keyspace, MapDelta, MapError, Node, NodeTable, ReplicaGroup,
+    ClusterMap, Group, Groups, Keyspace, MapChange, MapDelta, MapError, Node, NodeTable, ReplicaGroup,
     TokenEntry,
 };
 use crate::codec;
@@ -16,7 +16,7 @@ use crate::limits::{CHANGES_MAX, KEYSPACES_MAX, MAP_BYTES_MAX, NODES_MAX, TOKENS
 /// How large a map may be. Everything that travels keeps to the defaults; others are for measuring what larger maps would
 /// cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct MapBounds {
     /// Most nodes.
     pub nodes: usize,
     /// Most changes in one delta.
@@ -25,20 +25,20 @@ pub struct Bounds {
     pub bytes: usize,
 }
 
-impl Default for Bounds {
-    fn default() -> Bounds {
-        Bounds { nodes: NODES_MAX, changes: CHANGES_MAX, bytes: MAP_BYTES_MAX }
+impl Default for MapBounds {
+    fn default() -> MapBounds {
+        MapBounds { nodes: NODES_MAX, changes: CHANGES_MAX, bytes: MAP_BYTES_MAX }
     }
 }
 
 impl ClusterMap {
     /// The map after `delta`, which must start at this map's epoch, or be a whole, newer map.
     pub fn apply(&self, delta: &MapDelta) -> Result<ClusterMap, MapError> {
-        self.apply_within(delta, Bounds::default())
+        self.apply_within(delta, MapBounds::default())
     }
 
     /// [`ClusterMap::apply`] with other bounds.
-    pub fn apply_within(&self, delta: &MapDelta, bounds: Bounds) -> Result<ClusterMap, MapError> {
+    pub fn apply_within(&self, delta: &MapDelta, bounds: MapBounds) -> Result<ClusterMap, MapError> {
         if delta.to <= self.epoch || delta.to <= delta.from {
             return Err(MapError::NotNewer { map: self.epoch.max(delta.from), to: delta.to });
         }
@@ -46,17 +46,17 @@ impl ClusterMap {
             return Err(MapError::TooManyChanges { changes: delta.changes.len() });
         }
         if delta.is_whole() {
-            return Draft::of(&ClusterMap::default()).change(&delta.changes)?.finish(delta.to, bounds);
+            return MapBuilder::of(&ClusterMap::default()).change(&delta.changes)?.finish(delta.to, bounds);
         }
         if delta.from != self.epoch {
             return Err(MapError::WrongBase { map: self.epoch, delta: delta.from });
         }
-        Draft::of(self).change(&delta.changes)?.finish(delta.to, bounds)
+        MapBuilder::of(self).change(&delta.changes)?.finish(delta.to, bounds)
     }
 }
 
 /// A map in the making.
-struct Draft<'a> {
+struct MapBuilder<'a> {
     old: &'a ClusterMap,
     /// Nodes that change, or go.
     nodes: BTreeMap<NodeId, Option<Node>>,
@@ -70,9 +70,9 @@ struct Draft<'a> {
     loose: BTreeSet<KeyspaceId>,
 }
 
-impl<'a> Draft<'a> {
-    fn of(old: &'a ClusterMap) -> Draft<'a> {
-        Draft {
+impl<'a> MapBuilder<'a> {
+    fn of(old: &'a ClusterMap) -> MapBuilder<'a> {
+        MapBuilder {
             old,
             nodes: BTreeMap::new(),
             keyspaces: old.keyspaces.clone(),
@@ -83,13 +83,13 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn change(mut self, changes: &[Change]) -> Result<Draft<'a>, MapError> {
+    fn change(mut self, changes: &[MapChange]) -> Result<MapBuilder<'a>, MapError> {
         for change in changes {
             match change {
-                Change::PutNode(node) => {
+                MapChange::PutNode(node) => {
                     self.nodes.insert(node.id, Some(node.clone()));
                 }
-                Change::RemoveNode(id) => {
+                MapChange::RemoveNode(id) => {
                     let is_there = match self.nodes.get(id) {
                         Some(changed) => changed.is_some(),
                         None => self.old.nodes.get(*id).is_some(),
@@ -99,19 +99,21 @@ impl<'a> Draft<'a> {
                     }
                     self.nodes.insert(*id, None);
                 }
-                Change::CreateKeyspace { id, config, groups } => self.create(*id, config, groups)?,
-                Change::AlterKeyspace { id, config } => self.alter(*id, config)?,
-                Change::DropKeyspace(id) => {
+                MapChange::CreateKeyspace { id, config, groups } => self.create(*id, config, groups)?,
+                MapChange::AlterKeyspace { id, config } => self.alter(*id, config)?,
+                MapChange::DropKeyspace(id) => {
                     self.keyspaces.remove(id).ok_or(MapError::UnknownKeyspace { keyspace: *id })?;
                     self.renewed.remove(id);
                     self.loose.remove(id);
                 }
-                Change::SetGroup { keyspace, partition, group } => self.set(*keyspace, *partition, group)?,
-                Change::SplitKeyspace(id) => self.split(*id)?,
-                Change::HasSplit { keyspace, splits } => self.has_split(*keyspace, *splits)?,
-                Change::CloseKeyspace(id) => self.keyspace(*id)?.is_closing = true,
-                Change::PutToken(token) => self.put_token(token)?,
-                Change::RemoveToken(id) => {
+                MapChange::SetGroup { keyspace, partition, group } => {
+                    self.set(*keyspace, *partition, group)?
+                }
+                MapChange::SplitKeyspace(id) => self.split(*id)?,
+                MapChange::HasSplit { keyspace, splits } => self.has_split(*keyspace, *splits)?,
+                MapChange::CloseKeyspace(id) => self.keyspace(*id)?.is_closing = true,
+                MapChange::PutToken(token) => self.put_token(token)?,
+                MapChange::RemoveToken(id) => {
                     let gone = Arc::make_mut(&mut self.tokens).remove(id);
                     gone.ok_or(MapError::UnknownToken { token: *id })?;
                 }
@@ -247,7 +249,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    fn finish(mut self, epoch: MapEpoch, bounds: Bounds) -> Result<ClusterMap, MapError> {
+    fn finish(mut self, epoch: MapEpoch, bounds: MapBounds) -> Result<ClusterMap, MapError> {
         for id in std::mem::take(&mut self.loose) {
             self.keyspace(id)?.groups.compact();
         }

@@ -14,12 +14,12 @@ pub struct MapDelta {
     /// The epoch that they lead to.
     pub to: MapEpoch,
     /// The changes.
-    pub changes: Vec<Change>,
+    pub changes: Vec<MapChange>,
 }
 
 /// One change of the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum MapChange {
     /// A node is new, or is now like this.
     PutNode(Node),
     /// A node is gone; no group may name its instances any more.
@@ -51,7 +51,7 @@ pub enum Change {
         /// Its group now.
         group: ReplicaGroup,
     },
-    /// A keyspace has twice as many partitions: each is cut by the next bit of the hashes, and both daughters have the
+    /// A keyspace has twice as many partitions: each is cut by the next bit of the hashes, and both children have the
     /// members of their parent, at an epoch above that of any partition before.
     SplitKeyspace(KeyspaceId),
     /// A keyspace that this delta creates was split so often before. Part of whole maps.
@@ -92,19 +92,19 @@ impl MapDelta {
 impl ClusterMap {
     /// The whole map as a delta from nothing.
     pub fn to_delta(&self) -> MapDelta {
-        let nodes = self.nodes().map(|node| Change::PutNode(node.to_node()));
+        let nodes = self.nodes().map(|node| MapChange::PutNode(node.to_node()));
         let keyspaces = self.keyspaces().flat_map(|(id, keyspace)| {
-            let create = Change::CreateKeyspace {
+            let create = MapChange::CreateKeyspace {
                 id,
                 config: keyspace.config().clone(),
                 groups: Groups::of(&keyspace.groups),
             };
             let splits = keyspace.splits();
-            let has_split = (splits > 0).then_some(Change::HasSplit { keyspace: id, splits });
-            let close = keyspace.is_closing().then_some(Change::CloseKeyspace(id));
+            let has_split = (splits > 0).then_some(MapChange::HasSplit { keyspace: id, splits });
+            let close = keyspace.is_closing().then_some(MapChange::CloseKeyspace(id));
             std::iter::once(create).chain(has_split).chain(close)
         });
-        let tokens = self.tokens().map(|token| Change::PutToken(token.clone()));
+        let tokens = self.tokens().map(|token| MapChange::PutToken(token.clone()));
         MapDelta {
             from: MapEpoch(0),
             to: self.epoch(),

@@ -2,7 +2,7 @@
 
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, PartitionEpoch};
 
-use super::{Change, ClusterMap, MapDelta, MapError, Node, ReplicaGroup};
+use super::{ClusterMap, MapChange, MapDelta, MapError, Node, ReplicaGroup};
 use crate::hash::finalise;
 use crate::keyspace::KeyspaceConfig;
 
@@ -15,8 +15,8 @@ impl ClusterMap {
     pub fn of_one_node(node: Node, seed: u64) -> Result<ClusterMap, MapError> {
         let config = KeyspaceConfig::default_keyspace(seed).fitted_to(1);
         let groups = ReplicaGroup::spread(&config, &node).into();
-        let create = Change::CreateKeyspace { id: DEFAULT_KEYSPACE, config, groups };
-        let changes = vec![Change::PutNode(node), create];
+        let create = MapChange::CreateKeyspace { id: DEFAULT_KEYSPACE, config, groups };
+        let changes = vec![MapChange::PutNode(node), create];
         ClusterMap::default().apply(&MapDelta { from: MapEpoch(0), to: MapEpoch(1), changes })
     }
 }

@@ -132,7 +132,7 @@ impl std::fmt::Display for GroupFault {
 
 /// Where a group's members lie, in 16 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
+struct GroupEntry {
     epoch: PartitionEpoch,
     start: u32,
     in_sync: u8,
@@ -144,7 +144,7 @@ struct Entry {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct GroupList {
     /// By partition.
-    entries: Vec<Entry>,
+    entries: Vec<GroupEntry>,
     /// Of each group, from its start: primary, in-sync replicas, followers. Compact, in the order of partitions, but
     /// between [`GroupList::set`] and [`GroupList::compact`].
     members: Vec<InstanceId>,
@@ -163,7 +163,8 @@ impl GroupList {
     }
 
     pub(super) fn get(&self, partition: PartitionId) -> Option<Group<'_>> {
-        let Entry { epoch, start, in_sync, followers, state } = self.entries.get(partition.get() as usize)?;
+        let GroupEntry { epoch, start, in_sync, followers, state } =
+            self.entries.get(partition.get() as usize)?;
         let (in_sync, followers) = (usize::from(*in_sync), usize::from(*followers));
         let [primary, others @ ..] = &self.members[*start as usize..][..1 + in_sync + followers] else {
             unreachable!("the slice has a length of at least one");
@@ -222,10 +223,10 @@ impl GroupList {
 
     /// Bytes on the heap.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.entries.capacity() * size_of::<Entry>() + self.members.capacity() * size_of::<InstanceId>()
+        self.entries.capacity() * size_of::<GroupEntry>() + self.members.capacity() * size_of::<InstanceId>()
     }
 
-    fn stored(&mut self, group: Group<'_>) -> Entry {
+    fn stored(&mut self, group: Group<'_>) -> GroupEntry {
         // Deltas are bounded (`CHANGES_MAX` groups of `GROUP_MEMBERS_MAX`), so a table being changed stays far below.
         let start = u32::try_from(self.members.len()).expect("a table has fewer than 2^32 members");
         self.members.extend(group.members());
@@ -234,9 +235,9 @@ impl GroupList {
 }
 
 /// The entry of a group whose members lie from `start` on.
-fn counts(group: Group<'_>, start: u32) -> Entry {
+fn counts(group: Group<'_>, start: u32) -> GroupEntry {
     // At most `GROUP_MEMBERS_MAX` each: the group has been checked.
-    Entry {
+    GroupEntry {
         epoch: group.epoch,
         start,
         in_sync: group.in_sync.len() as u8,

@@ -2,7 +2,7 @@
 
 use zerohop_wire::ids::{PartitionEpoch, PartitionId};
 
-use super::table::{GroupTable, Members, Placed};
+use super::table::{GroupShape, GroupTable, Members};
 use super::{ReplicaGroup, Ring};
 use crate::limits::PLACED_PARTITIONS_MIN;
 
@@ -26,7 +26,7 @@ impl Groups {
     /// Groups of a primary, in-sync replicas and followers, as they stand in a ring; each in epoch 1. `None` if there is no
     /// such ring, or fewer than [`PLACED_PARTITIONS_MIN`] partitions.
     pub fn in_ring(ring: Ring, partitions: u32, in_sync: u8, followers: u8) -> Option<Groups> {
-        let placed = Placed {
+        let placed = GroupShape {
             partitions,
             epoch: PartitionEpoch(1),
             in_sync,

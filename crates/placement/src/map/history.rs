@@ -14,12 +14,12 @@ use crate::limits::{HISTORY_BYTES_MAX, HISTORY_DELTAS_MAX};
 pub struct MapHistory {
     map: Arc<ClusterMap>,
     /// The newest changes, encoded, in order; each begins where the one before ended.
-    deltas: VecDeque<Step>,
+    deltas: VecDeque<HistoryStep>,
     bytes: usize,
 }
 
 #[derive(Clone, Debug)]
-struct Step {
+struct HistoryStep {
     from: MapEpoch,
     delta: Arc<MapDelta>,
     bytes: usize,
@@ -27,7 +27,7 @@ struct Step {
 
 /// What a client lacks, owning its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Since {
+pub struct MapDifference {
     /// The epoch of the map, after the changes.
     pub epoch: MapEpoch,
     /// The epoch to which the changes apply; zero if this is the whole map.
@@ -61,7 +61,7 @@ impl MapHistory {
             return Ok(());
         }
         let bytes = delta.encode().len();
-        self.deltas.push_back(Step { from: delta.from, delta: Arc::new(delta.clone()), bytes });
+        self.deltas.push_back(HistoryStep { from: delta.from, delta: Arc::new(delta.clone()), bytes });
         self.bytes += bytes;
         while self.deltas.len() > HISTORY_DELTAS_MAX || self.bytes > HISTORY_BYTES_MAX {
             let Some(oldest) = self.deltas.pop_front() else { break };
@@ -73,14 +73,14 @@ impl MapHistory {
     /// What whoever has the map of `epoch` lacks: nothing if it is as new as this one or newer, the changes if they are
     /// known, else the whole map.
     #[must_use]
-    pub fn since(&self, epoch: MapEpoch) -> Since {
+    pub fn since(&self, epoch: MapEpoch) -> MapDifference {
         let to = self.map.epoch();
         if epoch >= to {
-            return Since { epoch: to, since: epoch, encoded: Vec::new() };
+            return MapDifference { epoch: to, since: epoch, encoded: Vec::new() };
         }
         match self.joined(epoch) {
-            Some(delta) => Since { epoch: to, since: epoch, encoded: delta.encode() },
-            None => Since { epoch: to, since: MapEpoch(0), encoded: self.map.encode() },
+            Some(delta) => MapDifference { epoch: to, since: epoch, encoded: delta.encode() },
+            None => MapDifference { epoch: to, since: MapEpoch(0), encoded: self.map.encode() },
         }
     }
 
@@ -101,7 +101,7 @@ impl MapHistory {
     }
 }
 
-impl Since {
+impl MapDifference {
     /// As the answer to `MapGet`.
     #[must_use]
     pub fn as_message(&self) -> Map<'_> {
@@ -114,7 +114,7 @@ mod tests {
     use super::super::testing::node;
     use super::*;
     use crate::keyspace::KeyspaceConfig;
-    use crate::map::Change;
+    use crate::map::MapChange;
     use crate::map::ReplicaGroup;
     use zerohop_wire::ids::KeyspaceId;
 
@@ -125,7 +125,7 @@ mod tests {
         MapDelta {
             from: map.epoch(),
             to: map.epoch().next(),
-            changes: vec![Change::CreateKeyspace { id: KeyspaceId(id), config, groups: groups.into() }],
+            changes: vec![MapChange::CreateKeyspace { id: KeyspaceId(id), config, groups: groups.into() }],
         }
     }
 

@@ -31,20 +31,20 @@ mod table;
 mod token;
 
 pub use address::{Address, AddressError};
-pub use apply::Bounds;
-pub use delta::{Change, MapDelta};
+pub use apply::MapBounds;
+pub use delta::{MapChange, MapDelta};
 pub use error::MapError;
 pub use first::DEFAULT_KEYSPACE;
 pub use group::{Group, GroupFault, GroupState, ReplicaGroup};
 pub use groups::Groups;
-pub use history::{MapHistory, Since};
+pub use history::{MapDifference, MapHistory};
 pub use node::{InstanceRef, Node, NodeRef, NodeState};
 pub use placed::Ring;
 pub use token::{Grant, Permissions, TokenEntry, TokenExpiry};
 
 use node::NodeTable;
 use table::GroupTable;
-pub(crate) use table::{GroupTable as Table, Members, Placed};
+pub(crate) use table::{GroupShape, GroupTable as Table, Members};
 
 /// Everything that is needed to send a request straight to the instance that owns the data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -59,7 +59,7 @@ pub struct Node {
 /// A node in a map.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeRef<'a> {
-    entry: &'a Entry,
+    entry: &'a NodeEntry,
     texts: &'a str,
 }
 
@@ -99,7 +99,7 @@ impl<'a> NodeRef<'a> {
 
     /// Its instances, in the order of their ids.
     pub fn instances(self) -> impl Iterator<Item = InstanceRef<'a>> {
-        let Entry { id: node, incarnation, first_instance, .. } = *self.entry;
+        let NodeEntry { id: node, incarnation, first_instance, .. } = *self.entry;
         self.addresses().skip(1).zip(first_instance.get()..).map(move |(addr, id)| InstanceRef {
             id: InstanceId(id),
             node,
@@ -133,7 +133,7 @@ const SEPARATOR: char = '\n';
 
 /// One node in 24 bytes; its addresses lie in the table's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
+struct NodeEntry {
     incarnation: Incarnation,
     id: NodeId,
     first_instance: InstanceId,
@@ -147,7 +147,7 @@ struct Entry {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct NodeTable {
     /// By node id.
-    entries: Box<[Entry]>,
+    entries: Box<[NodeEntry]>,
     /// Positions in `entries`, by first instance. Ranges of instances do not overlap.
     by_instance: Box<[u32]>,
     /// The addresses of every node, manager first, with separators between.
@@ -164,7 +164,7 @@ impl NodeTable {
     ) -> Result<NodeTable, MapError> {
         let mut entries = Vec::with_capacity(self.entries.len() + changes.len());
         let mut texts = String::with_capacity(self.texts.len());
-        let keep = |old: &[Entry], entries: &mut Vec<Entry>, texts: &mut String| {
+        let keep = |old: &[NodeEntry], entries: &mut Vec<NodeEntry>, texts: &mut String| {
             let (Some(first), Some(last)) = (old.first(), old.last()) else { return Ok(()) };
             let (from, to) = (first.text_at as usize, last.text_at as usize + usize::from(last.text_bytes));
             let at = text_place(texts)?;
@@ -172,7 +172,8 @@ impl NodeTable {
             texts.push_str(&self.texts[from..to]);
             text_place(texts)?;
             entries.extend(
-                old.iter().map(|one| Entry { text_at: at + (one.text_at - first.text_at), ..one.clone() }),
+                old.iter()
+                    .map(|one| NodeEntry { text_at: at + (one.text_at - first.text_at), ..one.clone() }),
             );
             Ok(())
         };
@@ -237,7 +238,7 @@ impl NodeTable {
         (size_of_val(&*self.entries) + size_of_val(&*self.by_instance), self.texts.len())
     }
 
-    fn view<'a>(&'a self, entry: &'a Entry) -> NodeRef<'a> {
+    fn view<'a>(&'a self, entry: &'a NodeEntry) -> NodeRef<'a> {
         NodeRef { entry, texts: &self.texts }
     }
 
@@ -258,7 +259,7 @@ impl NodeTable {
 }
 
 /// A node's entry; its addresses are put behind the others.
-fn entry(node: &Node, texts: &mut String) -> Result<Entry, MapError> {
+fn entry(node: &Node, texts: &mut String) -> Result<NodeEntry, MapError> {
     let text_at = text_place(texts)?;
     let before = texts.len();
     texts.push_str(node.manager.as_str());
@@ -266,7 +267,7 @@ fn entry(node: &Node, texts: &mut String) -> Result<Entry, MapError> {
         texts.push(SEPARATOR);
         texts.push_str(instance.as_str());
     }
-    Ok(Entry {
+    Ok(NodeEntry {
         incarnation: node.incarnation,
         id: node.id,
         first_instance: node.first_instance,

@@ -21,7 +21,7 @@ pub struct Ring {
     pub step: u32,
     /// Where partition 0 stands, in instances from the beginning of the ring.
     pub turn: u32,
-    /// How often partitions have been split since they were placed: daughters stand where their parent stood.
+    /// How often partitions have been split since they were placed: children stand where their parent stood.
     pub splits: u8,
 }
 

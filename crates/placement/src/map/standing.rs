@@ -28,7 +28,7 @@ impl ClusterMap {
 mod tests {
     use zerohop_wire::ids::{Incarnation, MapEpoch, NodeId, PartitionEpoch};
 
-    use super::super::{Address, Change, MapDelta, Node, ReplicaGroup};
+    use super::super::{Address, MapChange, MapDelta, Node, ReplicaGroup};
     use super::*;
 
     #[test]
@@ -42,7 +42,7 @@ mod tests {
             instances: vec![Address::new(&format!("n{id}:2")).unwrap()],
         };
         let states = [NodeState::Down, NodeState::Up, NodeState::Draining];
-        let put = |(id, state)| Change::PutNode(node(id, state));
+        let put = |(id, state)| MapChange::PutNode(node(id, state));
         let changes = (1..).zip(states).map(put).collect();
         let delta = MapDelta { from: MapEpoch(0), to: MapEpoch(1), changes };
         let map = ClusterMap::default().apply(&delta).unwrap();

@@ -19,14 +19,14 @@ use crate::limits::PLACED_PARTITIONS_MIN;
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GroupTable {
-    placed: Option<Placed>,
+    placed: Option<GroupShape>,
     /// By partition: all groups; or if there is `placed`, those that differ from it.
     list: GroupList,
 }
 
 /// Groups that are alike but for their members.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Placed {
+pub(crate) struct GroupShape {
     pub(crate) partitions: u32,
     pub(crate) epoch: PartitionEpoch,
     pub(crate) in_sync: u8,
@@ -45,7 +45,7 @@ pub(crate) enum Members {
     Ring(Ring, Arc<[InstanceId]>),
 }
 
-impl Placed {
+impl GroupShape {
     pub(crate) fn size(&self) -> usize {
         1 + usize::from(self.in_sync) + usize::from(self.followers)
     }
@@ -95,7 +95,7 @@ impl GroupTable {
             rows.extend(members.take(size));
         }
         let exceptions: Vec<ReplicaGroup> = changed.iter().map(|at| groups[*at as usize].clone()).collect();
-        let placed = Placed {
+        let placed = GroupShape {
             partitions: groups.len() as u32,
             epoch: first.epoch,
             in_sync: first.in_sync.len() as u8,
@@ -112,12 +112,12 @@ impl GroupTable {
     }
 
     /// Groups that are placed but for exceptions, one for each of the partitions that differ.
-    pub(crate) fn placed(placed: Placed, exceptions: &[ReplicaGroup]) -> GroupTable {
+    pub(crate) fn placed(placed: GroupShape, exceptions: &[ReplicaGroup]) -> GroupTable {
         GroupTable { placed: Some(placed), list: GroupList::new(exceptions) }
     }
 
     /// What it has in common, and the groups beside it; all groups, if they have nothing in common.
-    pub(crate) fn parts(&self) -> (Option<&Placed>, impl Iterator<Item = (PartitionId, Group<'_>)>) {
+    pub(crate) fn parts(&self) -> (Option<&GroupShape>, impl Iterator<Item = (PartitionId, Group<'_>)>) {
         let changed = |at: PartitionId| match &self.placed {
             Some(placed) => PartitionId(placed.changed[at.get() as usize]),
             None => at,
@@ -173,7 +173,7 @@ impl GroupTable {
 
     /// The first group that can be in no map. Those of a ring can: that was looked at when it was read or made.
     pub(super) fn fault(&self) -> Option<(PartitionId, GroupFault)> {
-        let is_ring = |placed: &Placed| matches!(placed.members, Members::Ring(..));
+        let is_ring = |placed: &GroupShape| matches!(placed.members, Members::Ring(..));
         let check = |(partition, group): (PartitionId, Group<'_>)| {
             group.check().err().map(|fault| (partition, fault))
         };
@@ -200,7 +200,7 @@ impl GroupTable {
         }
     }
 
-    /// Every partition becomes two of the same members. A number then means another slice, so all daughters get an epoch
+    /// Every partition becomes two of the same members. A number then means another slice, so all children get an epoch
     /// above that of any parent: what was routed to a number before is answered by nobody who has it now.
     pub(super) fn double(&mut self) {
         let highest = match &self.placed {
@@ -209,9 +209,9 @@ impl GroupTable {
             }
             None => self.iter().map(|(_, group)| group.epoch).max().unwrap_or_default(),
         };
-        let daughters = |groups: &[ReplicaGroup]| -> Vec<ReplicaGroup> {
-            let daughter = |group: &ReplicaGroup| ReplicaGroup { epoch: highest.next(), ..group.clone() };
-            groups.iter().flat_map(|group| [daughter(group), daughter(group)]).collect()
+        let children = |groups: &[ReplicaGroup]| -> Vec<ReplicaGroup> {
+            let child = |group: &ReplicaGroup| ReplicaGroup { epoch: highest.next(), ..group.clone() };
+            groups.iter().flat_map(|group| [child(group), child(group)]).collect()
         };
         match &mut self.placed {
             Some(placed) if matches!(placed.members, Members::Ring(..)) => {
@@ -222,10 +222,10 @@ impl GroupTable {
                 placed.changed = placed.changed.iter().flat_map(|at| [at * 2, at * 2 + 1]).collect();
                 let exceptions: Vec<ReplicaGroup> =
                     self.list.iter().map(|(_, group)| group.to_group()).collect();
-                self.list = GroupList::new(&daughters(&exceptions));
+                self.list = GroupList::new(&children(&exceptions));
             }
-            Some(_) => *self = GroupTable::new(&daughters(&self.all())),
-            None => *self = GroupTable::listed(&daughters(&self.all())),
+            Some(_) => *self = GroupTable::new(&children(&self.all())),
+            None => *self = GroupTable::listed(&children(&self.all())),
         }
     }
 
@@ -255,7 +255,7 @@ impl GroupTable {
 
     /// Gives the ring its order, or takes it away.
     pub(super) fn order(&mut self, given: Arc<[InstanceId]>) {
-        if let Some(Placed { members: Members::Ring(_, order), .. }) = &mut self.placed {
+        if let Some(GroupShape { members: Members::Ring(_, order), .. }) = &mut self.placed {
             *order = given;
         }
     }

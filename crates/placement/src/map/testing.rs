@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
 
 use super::{
-    Address, Change, ClusterMap, Grant, GroupState, Groups, MapDelta, Node, NodeState, Permissions,
+    Address, ClusterMap, Grant, GroupState, Groups, MapChange, MapDelta, Node, NodeState, Permissions,
     ReplicaGroup, Ring, TokenEntry,
 };
 use crate::hash::HashKind;
@@ -27,7 +27,7 @@ pub(crate) fn node(id: u32, first_instance: u32, instances: u16) -> Node {
 
 /// What happens next; numbers are taken modulo what there is.
 #[derive(Clone, Debug)]
-pub(crate) enum Step {
+pub(crate) enum TestStep {
     Join { instances: u16 },
     Restart { node: usize },
     State { node: usize, state: usize },
@@ -44,35 +44,35 @@ pub(crate) enum Step {
     Place { ring: bool, step: u32, turn: u32, members: (u8, u8) },
 }
 
-pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
+pub(crate) fn steps() -> impl Strategy<Value = Vec<TestStep>> {
     let step = prop_oneof![
-        2 => (1u16..5).prop_map(|instances| Step::Join { instances }),
-        1 => any::<usize>().prop_map(|node| Step::Restart { node }),
-        1 => (any::<usize>(), 0usize..3).prop_map(|(node, state)| Step::State { node, state }),
-        1 => any::<usize>().prop_map(|node| Step::Leave { node }),
+        2 => (1u16..5).prop_map(|instances| TestStep::Join { instances }),
+        1 => any::<usize>().prop_map(|node| TestStep::Restart { node }),
+        1 => (any::<usize>(), 0usize..3).prop_map(|(node, state)| TestStep::State { node, state }),
+        1 => any::<usize>().prop_map(|node| TestStep::Leave { node }),
         2 => (0u32..6, 0usize..5, any::<u64>(), 0u32..100)
-            .prop_map(|(bits, hash, seed, durability)| Step::Create { bits, hash, seed, durability }),
-        1 => (any::<usize>(), 1u8..=8).prop_map(|(keyspace, replicas)| Step::Alter { keyspace, replicas }),
-        1 => any::<usize>().prop_map(|keyspace| Step::Drop { keyspace }),
-        1 => any::<usize>().prop_map(|keyspace| Step::Close { keyspace }),
+            .prop_map(|(bits, hash, seed, durability)| TestStep::Create { bits, hash, seed, durability }),
+        1 => (any::<usize>(), 1u8..=8).prop_map(|(keyspace, replicas)| TestStep::Alter { keyspace, replicas }),
+        1 => any::<usize>().prop_map(|keyspace| TestStep::Drop { keyspace }),
+        1 => any::<usize>().prop_map(|keyspace| TestStep::Close { keyspace }),
         8 => (any::<usize>(), any::<u32>(), prop::collection::vec(any::<u32>(), 1..6), any::<usize>(), 0usize..6)
             .prop_map(|(keyspace, partition, members, in_sync, state)| {
-                Step::Regroup { keyspace, partition, members, in_sync, state }
+                TestStep::Regroup { keyspace, partition, members, in_sync, state }
             }),
-        1 => any::<usize>().prop_map(|keyspace| Step::Split { keyspace }),
+        1 => any::<usize>().prop_map(|keyspace| TestStep::Split { keyspace }),
         1 => (any::<usize>(), 1u8..8, any::<Option<u64>>())
-            .prop_map(|(keyspace, bits, until)| Step::Token { keyspace, bits, until }),
-        1 => Just(Step::Expire),
-        1 => Just(Step::Revoke),
+            .prop_map(|(keyspace, bits, until)| TestStep::Token { keyspace, bits, until }),
+        1 => Just(TestStep::Expire),
+        1 => Just(TestStep::Revoke),
         1 => (any::<bool>(), 1u32..5, 0u32..5, (0u8..3, 0u8..3))
-            .prop_map(|(ring, step, turn, members)| Step::Place { ring, step, turn, members }),
+            .prop_map(|(ring, step, turn, members)| TestStep::Place { ring, step, turn, members }),
     ];
     prop::collection::vec(step, 0..30)
 }
 
 /// The maps that the steps lead through, from one node on, and the deltas between them. A step that cannot be done is
 /// left out.
-pub(crate) fn history(steps: &[Step]) -> (Vec<ClusterMap>, Vec<MapDelta>) {
+pub(crate) fn history(steps: &[TestStep]) -> (Vec<ClusterMap>, Vec<MapDelta>) {
     let mut maps = vec![ClusterMap::of_one_node(node(1, 10, 2), 5).unwrap()];
     let mut deltas = Vec::new();
     for (number, step) in (100u32..).zip(steps) {
@@ -87,24 +87,24 @@ pub(crate) fn history(steps: &[Step]) -> (Vec<ClusterMap>, Vec<MapDelta>) {
     (maps, deltas)
 }
 
-fn changes(map: &ClusterMap, number: u32, step: &Step) -> Option<Vec<Change>> {
+fn changes(map: &ClusterMap, number: u32, step: &TestStep) -> Option<Vec<MapChange>> {
     let some_node = |at: usize| map.nodes().nth(at % map.nodes().len()).map(|node| node.to_node());
     let some_keyspace = |at: usize| map.keyspaces().nth(at % map.keyspaces().len().max(1));
     let instances: Vec<InstanceId> =
         map.nodes().flat_map(|node| node.instances().map(|instance| instance.id)).collect();
     match step {
-        Step::Token { keyspace, bits, until } => {
+        TestStep::Token { keyspace, bits, until } => {
             let keyspace = some_keyspace(*keyspace).map_or(KeyspaceId::NONE, |(id, _)| id);
             let permissions = Permissions::from_bits(*bits)?;
             let name = format!("token-{number}").parse().unwrap();
             let put = TokenEntry::new(u64::from(number), name, vec![Grant { keyspace, permissions }])?;
             let put = until.map_or(put.clone(), |until| put.until(until));
-            Some(vec![Change::PutToken(put)])
+            Some(vec![MapChange::PutToken(put)])
         }
-        Step::Expire => Some(vec![Change::PutToken(map.tokens().next()?.clone().expired())]),
-        Step::Revoke => Some(vec![Change::RemoveToken(map.tokens().next()?.id)]),
-        Step::Join { instances } => Some(vec![Change::PutNode(node(number, number * 10, *instances))]),
-        Step::Restart { node } => {
+        TestStep::Expire => Some(vec![MapChange::PutToken(map.tokens().next()?.clone().expired())]),
+        TestStep::Revoke => Some(vec![MapChange::RemoveToken(map.tokens().next()?.id)]),
+        TestStep::Join { instances } => Some(vec![MapChange::PutNode(node(number, number * 10, *instances))]),
+        TestStep::Restart { node } => {
             let mut node = some_node(*node)?;
             node.incarnation = Incarnation(node.incarnation.get() + 1);
             let own: Vec<InstanceId> = map.node(node.id)?.instances().map(|instance| instance.id).collect();
@@ -112,29 +112,29 @@ fn changes(map: &ClusterMap, number: u32, step: &Step) -> Option<Vec<Change>> {
                 |(keyspace, partition, group)| {
                     let mut group = group.to_group();
                     group.epoch = group.epoch.next();
-                    Change::SetGroup { keyspace, partition, group }
+                    MapChange::SetGroup { keyspace, partition, group }
                 },
             );
-            let mut changes = vec![Change::PutNode(node)];
+            let mut changes = vec![MapChange::PutNode(node)];
             changes.extend(regrouped);
             // A group with two of the node's instances needs to be decided once only.
             let mut seen = std::collections::BTreeSet::new();
             changes.retain(|change| match change {
-                Change::SetGroup { keyspace, partition, .. } => seen.insert((*keyspace, *partition)),
+                MapChange::SetGroup { keyspace, partition, .. } => seen.insert((*keyspace, *partition)),
                 _ => true,
             });
             Some(changes)
         }
-        Step::State { node, state } => {
+        TestStep::State { node, state } => {
             let node = some_node(*node)?;
-            Some(vec![Change::PutNode(Node { state: NodeState::ALL[*state], ..node })])
+            Some(vec![MapChange::PutNode(Node { state: NodeState::ALL[*state], ..node })])
         }
-        Step::Leave { node } => {
+        TestStep::Leave { node } => {
             let node = map.nodes().nth(node % map.nodes().len())?;
             let idle = node.instances().all(|instance| map.partitions_of(instance.id).next().is_none());
-            (idle && map.nodes().len() > 1).then(|| vec![Change::RemoveNode(node.id())])
+            (idle && map.nodes().len() > 1).then(|| vec![MapChange::RemoveNode(node.id())])
         }
-        Step::Create { bits, hash, seed, durability } => {
+        TestStep::Create { bits, hash, seed, durability } => {
             let name = format!("keyspace-{number}").parse().unwrap();
             let mut config = KeyspaceConfig::new(name, *seed);
             config.partitions = PartitionCount::new(1 << bits).unwrap();
@@ -145,9 +145,9 @@ fn changes(map: &ClusterMap, number: u32, step: &Step) -> Option<Vec<Change>> {
                 ms => Durability::Interval { ms: *ms },
             };
             let groups = ReplicaGroup::spread(&config, &some_node(number as usize)?);
-            Some(vec![Change::CreateKeyspace { id: KeyspaceId(number), config, groups: groups.into() }])
+            Some(vec![MapChange::CreateKeyspace { id: KeyspaceId(number), config, groups: groups.into() }])
         }
-        Step::Place { ring, step, turn, members: (in_sync, followers) } => {
+        TestStep::Place { ring, step, turn, members: (in_sync, followers) } => {
             let mut config = KeyspaceConfig::new(format!("placed-{number}").parse().unwrap(), 7);
             config.partitions = PartitionCount::new(PLACED_PARTITIONS_MIN).unwrap();
             let node = some_node(number as usize)?;
@@ -157,20 +157,20 @@ fn changes(map: &ClusterMap, number: u32, step: &Step) -> Option<Vec<Change>> {
             if !ring {
                 groups = groups.iter().collect();
             }
-            Some(vec![Change::CreateKeyspace { id: KeyspaceId(number), config, groups }])
+            Some(vec![MapChange::CreateKeyspace { id: KeyspaceId(number), config, groups }])
         }
-        Step::Alter { keyspace, replicas } => {
+        TestStep::Alter { keyspace, replicas } => {
             let (id, keyspace) = some_keyspace(*keyspace)?;
             let config = KeyspaceConfig { replicas: *replicas, min_in_sync: 1, ..keyspace.config().clone() };
-            Some(vec![Change::AlterKeyspace { id, config }])
+            Some(vec![MapChange::AlterKeyspace { id, config }])
         }
-        Step::Drop { keyspace } => Some(vec![Change::DropKeyspace(some_keyspace(*keyspace)?.0)]),
-        Step::Close { keyspace } => Some(vec![Change::CloseKeyspace(some_keyspace(*keyspace)?.0)]),
-        Step::Split { keyspace } => {
+        TestStep::Drop { keyspace } => Some(vec![MapChange::DropKeyspace(some_keyspace(*keyspace)?.0)]),
+        TestStep::Close { keyspace } => Some(vec![MapChange::CloseKeyspace(some_keyspace(*keyspace)?.0)]),
+        TestStep::Split { keyspace } => {
             let (id, keyspace) = some_keyspace(*keyspace)?;
-            (keyspace.config().partitions.get() < 256).then(|| vec![Change::SplitKeyspace(id)])
+            (keyspace.config().partitions.get() < 256).then(|| vec![MapChange::SplitKeyspace(id)])
         }
-        Step::Regroup { keyspace, partition, members, in_sync, state } => {
+        TestStep::Regroup { keyspace, partition, members, in_sync, state } => {
             let (id, keyspace) = some_keyspace(*keyspace)?;
             let partition = PartitionId(partition % keyspace.config().partitions.get());
             let mut chosen: Vec<InstanceId> = Vec::new();
@@ -193,7 +193,7 @@ fn changes(map: &ClusterMap, number: u32, step: &Step) -> Option<Vec<Change>> {
                     _ => GroupState::Settled,
                 },
             };
-            Some(vec![Change::SetGroup { keyspace: id, partition, group }])
+            Some(vec![MapChange::SetGroup { keyspace: id, partition, group }])
         }
     }
 }

@@ -14,7 +14,7 @@ fn one_node(instances: u16) -> ClusterMap {
     ClusterMap::of_one_node(node(1, 10, instances), 42).unwrap()
 }
 
-fn next(map: &ClusterMap, changes: Vec<Change>) -> Result<ClusterMap, MapError> {
+fn next(map: &ClusterMap, changes: Vec<MapChange>) -> Result<ClusterMap, MapError> {
     map.apply(&MapDelta { from: map.epoch(), to: map.epoch().next(), changes })
 }
 
@@ -23,14 +23,14 @@ fn config(name: &str, partitions: u32) -> KeyspaceConfig {
     KeyspaceConfig { partitions, ..KeyspaceConfig::new(name.parse().unwrap(), 1).fitted_to(1) }
 }
 
-fn create(id: u32, name: &str, map: &ClusterMap) -> Change {
+fn create(id: u32, name: &str, map: &ClusterMap) -> MapChange {
     let config = config(name, 4);
     let groups = ReplicaGroup::spread(&config, &map.node(NodeId(1)).unwrap().to_node());
-    Change::CreateKeyspace { id: KeyspaceId(id), config, groups: groups.into() }
+    MapChange::CreateKeyspace { id: KeyspaceId(id), config, groups: groups.into() }
 }
 
-fn set_group(partition: u32, group: ReplicaGroup) -> Change {
-    Change::SetGroup { keyspace: DEFAULT_KEYSPACE, partition: PartitionId(partition), group }
+fn set_group(partition: u32, group: ReplicaGroup) -> MapChange {
+    MapChange::SetGroup { keyspace: DEFAULT_KEYSPACE, partition: PartitionId(partition), group }
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn memory_is_32_bytes_a_node_and_4_bytes_a_replica() {
     const INSTANCES: u32 = 8;
     const PARTITIONS: u32 = 65_536;
     const REPLICAS: u32 = 3;
-    let nodes = (0..NODES).map(|id| Change::PutNode(node(id, id * INSTANCES, INSTANCES as u16)));
+    let nodes = (0..NODES).map(|id| MapChange::PutNode(node(id, id * INSTANCES, INSTANCES as u16)));
     let groups = (0..PARTITIONS).map(|partition| {
         let member = |n: u32| InstanceId((partition + n * INSTANCES) % (NODES * INSTANCES));
         ReplicaGroup {
@@ -84,7 +84,7 @@ fn memory_is_32_bytes_a_node_and_4_bytes_a_replica() {
             ..ReplicaGroup::of_one(PartitionEpoch(1), member(0))
         }
     });
-    let keyspace = Change::CreateKeyspace {
+    let keyspace = MapChange::CreateKeyspace {
         id: KeyspaceId(1),
         config: config("large", PARTITIONS),
         groups: groups.collect(),
@@ -153,23 +153,23 @@ fn groups_name_only_instances_of_the_map() {
         Err(MapError::UnknownInstance { keyspace, partition: PartitionId(5), instance })
     );
     let unknown = |changes| matches!(next(&map, changes), Err(MapError::UnknownInstance { .. }));
-    assert!(unknown(vec![Change::RemoveNode(NodeId(1))]));
+    assert!(unknown(vec![MapChange::RemoveNode(NodeId(1))]));
     assert!(
-        unknown(vec![Change::PutNode(node(1, 10, 1))]),
+        unknown(vec![MapChange::PutNode(node(1, 10, 1))]),
         "an instance that holds partitions was taken away"
     );
-    assert!(unknown(vec![Change::PutNode(node(1, 20, 2))]), "the instances have other ids");
+    assert!(unknown(vec![MapChange::PutNode(node(1, 20, 2))]), "the instances have other ids");
     // With the keyspace gone, the node may go; in this order or the other.
     for changes in [
-        vec![Change::DropKeyspace(keyspace), Change::RemoveNode(NodeId(1))],
-        vec![Change::RemoveNode(NodeId(1)), Change::DropKeyspace(keyspace)],
+        vec![MapChange::DropKeyspace(keyspace), MapChange::RemoveNode(NodeId(1))],
+        vec![MapChange::RemoveNode(NodeId(1)), MapChange::DropKeyspace(keyspace)],
     ] {
         assert_eq!(next(&map, changes).unwrap().nodes().len(), 0);
     }
 }
 
 #[test]
-fn a_restarted_process_is_in_no_group_that_was_not_decided_anew() {
+fn a_restarted_process_is_in_no_group_that_was_not_decided_again() {
     let map = one_node(2);
     let restarted = Node { incarnation: Incarnation(99), ..node(1, 10, 2) };
     let regroup = |partition| {
@@ -178,7 +178,7 @@ fn a_restarted_process_is_in_no_group_that_was_not_decided_anew() {
         group.epoch = group.epoch.next();
         set_group(partition, group)
     };
-    let mut changes = vec![Change::PutNode(restarted)];
+    let mut changes = vec![MapChange::PutNode(restarted)];
     changes.extend((0..255).map(regroup));
     let stale = next(&map, changes.clone()).unwrap_err();
     assert!(matches!(stale, MapError::StaleMember { partition: PartitionId(255), .. }), "{stale}");
@@ -188,7 +188,7 @@ fn a_restarted_process_is_in_no_group_that_was_not_decided_anew() {
     // What is no restart needs no new groups.
     next(
         &after,
-        vec![Change::PutNode(Node { state: NodeState::Down, ..after.node(NodeId(1)).unwrap().to_node() })],
+        vec![MapChange::PutNode(Node { state: NodeState::Down, ..after.node(NodeId(1)).unwrap().to_node() })],
     )
     .unwrap();
 }
@@ -210,10 +210,13 @@ fn keyspaces_are_created_altered_and_dropped_by_the_rules() {
         refused(vec![create(3, "two", &map)]),
         MapError::NameTaken { name: "two".parse().unwrap(), keyspace: two }
     );
-    let few = Change::CreateKeyspace { id: unknown, config: config("x", 4), groups: Groups::default() };
+    let few = MapChange::CreateKeyspace { id: unknown, config: config("x", 4), groups: Groups::default() };
     assert_eq!(refused(vec![few]), MapError::GroupCount { keyspace: unknown, groups: 0, partitions: 4 });
-    assert_eq!(refused(vec![Change::DropKeyspace(unknown)]), MapError::UnknownKeyspace { keyspace: unknown });
-    let alter = |config| vec![Change::AlterKeyspace { id: two, config }];
+    assert_eq!(
+        refused(vec![MapChange::DropKeyspace(unknown)]),
+        MapError::UnknownKeyspace { keyspace: unknown }
+    );
+    let alter = |config| vec![MapChange::AlterKeyspace { id: two, config }];
     assert_eq!(
         refused(alter(config("two", 8))),
         MapError::Config { keyspace: two, error: ConfigError::Fixed { setting: "partitions" } }
@@ -222,13 +225,13 @@ fn keyspaces_are_created_altered_and_dropped_by_the_rules() {
     let altered = next(&with, alter(synced.clone())).unwrap();
     assert_eq!(altered.keyspace(two).unwrap().config(), &synced);
     assert_eq!(
-        refused(vec![Change::CloseKeyspace(unknown)]),
+        refused(vec![MapChange::CloseKeyspace(unknown)]),
         MapError::UnknownKeyspace { keyspace: unknown }
     );
-    let closing = next(&altered, vec![Change::CloseKeyspace(two)]).unwrap();
+    let closing = next(&altered, vec![MapChange::CloseKeyspace(two)]).unwrap();
     assert!(closing.keyspace(two).unwrap().is_closing() && !altered.keyspace(two).unwrap().is_closing());
     assert!(closing.keyspace(two).unwrap().is_closing() && closing.route(two, b"key").is_ok());
-    let dropped = next(&closing, vec![Change::DropKeyspace(two)]).unwrap();
+    let dropped = next(&closing, vec![MapChange::DropKeyspace(two)]).unwrap();
     let error = dropped.route(two, b"key").unwrap_err();
     assert_eq!(error, RouteError { keyspace: two, epoch: dropped.epoch() });
     assert!(error.to_string().contains("fetch a newer map"));
@@ -236,12 +239,12 @@ fn keyspaces_are_created_altered_and_dropped_by_the_rules() {
 
 #[test]
 fn a_whole_map_tells_how_often_a_keyspace_was_split() {
-    let split = || vec![Change::SplitKeyspace(DEFAULT_KEYSPACE)];
+    let split = || vec![MapChange::SplitKeyspace(DEFAULT_KEYSPACE)];
     let twice = next(&next(&one_node(2), split()).unwrap(), split()).unwrap();
     let again = ClusterMap::decode(&twice.encode()).unwrap();
     assert_eq!(again, twice);
     assert_eq!(again.keyspace(DEFAULT_KEYSPACE).unwrap().splits(), 2);
-    let told = |splits| vec![Change::HasSplit { keyspace: DEFAULT_KEYSPACE, splits }];
+    let told = |splits| vec![MapChange::HasSplit { keyspace: DEFAULT_KEYSPACE, splits }];
     let refused = Err(MapError::Splits { keyspace: DEFAULT_KEYSPACE, splits: 1 });
     assert_eq!(next(&one_node(2), told(1)), refused, "it is not new");
     for splits in [0, 9] {
@@ -257,7 +260,7 @@ fn a_split_cuts_each_partition_and_moves_nothing() {
     let raised = ReplicaGroup::of_one(PartitionEpoch(7), InstanceId(11));
     let map = next(&one_node(2), vec![set_group(5, raised)]).unwrap();
     let before = map.keyspace(DEFAULT_KEYSPACE).unwrap();
-    let after = next(&map, vec![Change::SplitKeyspace(DEFAULT_KEYSPACE)]).unwrap();
+    let after = next(&map, vec![MapChange::SplitKeyspace(DEFAULT_KEYSPACE)]).unwrap();
     let keyspace = after.keyspace(DEFAULT_KEYSPACE).unwrap();
     assert_eq!(keyspace.config().partitions.get(), 2 * before.config().partitions.get());
     for (partition, group) in keyspace.groups() {
@@ -277,10 +280,10 @@ fn a_split_cuts_each_partition_and_moves_nothing() {
     // 256 to 16384, the slots of `crc16`, and no further.
     let mut map = after;
     for _ in 0..5 {
-        map = next(&map, vec![Change::SplitKeyspace(DEFAULT_KEYSPACE)]).unwrap();
+        map = next(&map, vec![MapChange::SplitKeyspace(DEFAULT_KEYSPACE)]).unwrap();
     }
     assert!(matches!(
-        next(&map, vec![Change::SplitKeyspace(DEFAULT_KEYSPACE)]),
+        next(&map, vec![MapChange::SplitKeyspace(DEFAULT_KEYSPACE)]),
         Err(MapError::Config { .. })
     ));
 }
@@ -289,8 +292,8 @@ fn a_split_cuts_each_partition_and_moves_nothing() {
 fn keyspaces_in_the_same_ring_share_its_order_and_what_changes_is_an_exception() {
     const PARTITIONS: u32 = 1 << 16;
     let ring = |turn| Ring { first: InstanceId(0), count: 1000, step: 7, turn, splits: 0 };
-    let nodes = (0..500).map(|id| Change::PutNode(node(id, id * 2, 2)));
-    let keyspaces = (1..=20).map(|id| Change::CreateKeyspace {
+    let nodes = (0..500).map(|id| MapChange::PutNode(node(id, id * 2, 2)));
+    let keyspaces = (1..=20).map(|id| MapChange::CreateKeyspace {
         id: KeyspaceId(id),
         config: config(&format!("k{id}"), PARTITIONS),
         groups: Groups::in_ring(ring(id), PARTITIONS, 1, 1).unwrap(),
@@ -301,7 +304,8 @@ fn keyspaces_in_the_same_ring_share_its_order_and_what_changes_is_an_exception()
     let ids: Vec<u32> = group.members().map(InstanceId::get).collect();
     assert_eq!(ids, [(503 * 7) % 1000, (504 * 7) % 1000, (505 * 7) % 1000]);
     let moved = ReplicaGroup { epoch: PartitionEpoch(2), ..group.to_group() };
-    let set = Change::SetGroup { keyspace: KeyspaceId(3), partition: PartitionId(9), group: moved.clone() };
+    let set =
+        MapChange::SetGroup { keyspace: KeyspaceId(3), partition: PartitionId(9), group: moved.clone() };
     let after = next(&map, vec![set]).unwrap();
     assert_eq!(after.keyspace(KeyspaceId(3)).unwrap().group(PartitionId(9)), Some(moved.as_group()));
     assert_eq!(after.encode().len(), map.encode().len() + 4 + 22);
@@ -317,7 +321,10 @@ fn a_map_that_would_not_fit_a_frame_is_refused() {
     let refused = (2..100).find_map(|id| {
         let config = config(&format!("large-{id}"), 65_536);
         let groups = ReplicaGroup::spread(&config, &node);
-        match next(&map, vec![Change::CreateKeyspace { id: KeyspaceId(id), config, groups: groups.into() }]) {
+        match next(
+            &map,
+            vec![MapChange::CreateKeyspace { id: KeyspaceId(id), config, groups: groups.into() }],
+        ) {
             Ok(larger) => {
                 map = larger;
                 None

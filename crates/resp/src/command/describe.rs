@@ -1,6 +1,6 @@
 //! `COMMAND`: what there is to know of the commands.
 
-use super::{ADMIN, BLOCKING, Command, DENYOOM, FAST, NO_AUTH, NO_MULTI, READONLY, TABLE, WRITE};
+use super::{ADMIN, BLOCKING, CommandRow, DENYOOM, FAST, NO_AUTH, NO_MULTI, READONLY, TABLE, WRITE};
 use crate::connection::{unknown_subcommand, wrong_number};
 use crate::execute::SYNTAX;
 use crate::glob::Glob;
@@ -15,9 +15,9 @@ pub(crate) fn command(args: Args<'_>, reply: &mut ReplyWriter<'_>) -> Result<(),
         }
         () if args.is(1, "COUNT") && args.len() == 2 => reply.integer(TABLE.len() as i64),
         () if args.is(1, "INFO") => {
-            let named: Vec<Option<&Command>> = match args.len() {
+            let named: Vec<Option<&CommandRow>> = match args.len() {
                 2 => TABLE.iter().map(Some).collect(),
-                _ => args.iter().skip(2).map(Command::find).collect(),
+                _ => args.iter().skip(2).map(CommandRow::find).collect(),
             };
             reply.array(named.len());
             for command in named {
@@ -28,9 +28,9 @@ pub(crate) fn command(args: Args<'_>, reply: &mut ReplyWriter<'_>) -> Result<(),
             }
         }
         () if args.is(1, "DOCS") => {
-            let named: Vec<&Command> = match args.len() {
+            let named: Vec<&CommandRow> = match args.len() {
                 2 => TABLE.iter().collect(),
-                _ => args.iter().skip(2).filter_map(Command::find).collect(),
+                _ => args.iter().skip(2).filter_map(CommandRow::find).collect(),
             };
             reply.map(named.len());
             named.into_iter().for_each(|command| document(command, reply));
@@ -58,14 +58,14 @@ pub(crate) fn command(args: Args<'_>, reply: &mut ReplyWriter<'_>) -> Result<(),
     Ok(())
 }
 
-fn names<'c>(commands: impl Iterator<Item = &'c Command>, reply: &mut ReplyWriter<'_>) {
-    let commands: Vec<&Command> = commands.collect();
+fn names<'c>(commands: impl Iterator<Item = &'c CommandRow>, reply: &mut ReplyWriter<'_>) {
+    let commands: Vec<&CommandRow> = commands.collect();
     reply.array(commands.len());
     commands.into_iter().for_each(|command| reply.bulk(command.name.as_bytes()));
 }
 
 fn keys(args: Args<'_>, reply: &mut ReplyWriter<'_>) -> Result<(), String> {
-    let command = Command::find(args.at(0)).ok_or("ERR Invalid command specified")?;
+    let command = CommandRow::find(args.at(0)).ok_or("ERR Invalid command specified")?;
     if command.keys.first == 0 {
         return Err("ERR The command has no key arguments".to_owned());
     }
@@ -79,7 +79,7 @@ fn keys(args: Args<'_>, reply: &mut ReplyWriter<'_>) -> Result<(), String> {
     Ok(())
 }
 
-fn flags(command: &Command) -> Vec<&'static str> {
+fn flags(command: &CommandRow) -> Vec<&'static str> {
     let names = [
         (WRITE, "write"),
         (READONLY, "readonly"),
@@ -93,7 +93,7 @@ fn flags(command: &Command) -> Vec<&'static str> {
     names.into_iter().filter(|(flag, _)| command.has(*flag)).map(|(_, name)| name).collect()
 }
 
-fn categories(command: &Command) -> Vec<String> {
+fn categories(command: &CommandRow) -> Vec<String> {
     let mut all = vec![if command.has(FAST) { "@fast" } else { "@slow" }.to_owned()];
     for (flag, name) in [(WRITE, "@write"), (READONLY, "@read"), (ADMIN, "@admin"), (BLOCKING, "@blocking")] {
         if command.has(flag) {
@@ -110,12 +110,12 @@ fn categories(command: &Command) -> Vec<String> {
     all
 }
 
-fn in_category(name: &[u8], command: &Command) -> bool {
+fn in_category(name: &[u8], command: &CommandRow) -> bool {
     categories(command).iter().any(|one| one.as_bytes()[1..].eq_ignore_ascii_case(name))
 }
 
 /// One command as `COMMAND` and `COMMAND INFO` have it: ten fields.
-fn describe(command: &Command, reply: &mut ReplyWriter<'_>) {
+fn describe(command: &CommandRow, reply: &mut ReplyWriter<'_>) {
     let keys = command.keys;
     reply.array(10);
     reply.bulk(command.name.as_bytes());
@@ -140,7 +140,7 @@ fn describe(command: &Command, reply: &mut ReplyWriter<'_>) {
 }
 
 /// Where the keys are, in the words of Redis 7.
-fn key_specification(command: &Command, reply: &mut ReplyWriter<'_>) {
+fn key_specification(command: &CommandRow, reply: &mut ReplyWriter<'_>) {
     let keys = command.keys;
     reply.map(3);
     reply.bulk(b"flags");
@@ -171,7 +171,7 @@ fn key_specification(command: &Command, reply: &mut ReplyWriter<'_>) {
 }
 
 /// One command as `COMMAND DOCS` has it.
-fn document(command: &Command, reply: &mut ReplyWriter<'_>) {
+fn document(command: &CommandRow, reply: &mut ReplyWriter<'_>) {
     reply.bulk(command.name.as_bytes());
     reply.map(3);
     for (name, text) in [("summary", command.summary), ("since", command.since), ("group", command.group)] {

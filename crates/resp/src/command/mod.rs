@@ -6,26 +6,26 @@ mod table;
 use std::ops::Range;
 
 use crate::Args;
-use crate::connection::{Gathering, Local, Special};
-use crate::execute::{Execution, Stop};
+use crate::connection::{ConnectionCommand, GatherCommand, Local};
+use crate::execute::{Execution, StopReason};
 
 pub(crate) use describe::command;
 pub(crate) use table::TABLE;
 
 /// A command.
 #[derive(Debug)]
-pub(crate) struct Command {
+pub(crate) struct CommandRow {
     /// In lower case.
     pub(crate) name: &'static str,
     /// How many arguments it takes, with its name; if negative, at least so many.
     pub(crate) arity: i8,
     pub(crate) flags: u16,
-    pub(crate) keys: Keys,
+    pub(crate) keys: KeyPositions,
     pub(crate) group: &'static str,
     /// The version of Redis that first had it.
     pub(crate) since: &'static str,
     pub(crate) summary: &'static str,
-    pub(crate) how: How,
+    pub(crate) how: Executor,
 }
 
 /// Changes records.
@@ -47,7 +47,7 @@ pub(crate) const BLOCKING: u16 = 1 << 7;
 
 /// Where the keys are among the arguments: the first, the last (negative from the end), and the step. No keys if all are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Keys {
+pub(crate) struct KeyPositions {
     pub(crate) first: i8,
     pub(crate) last: i8,
     pub(crate) step: i8,
@@ -55,32 +55,32 @@ pub(crate) struct Keys {
 
 /// What executes a command.
 #[derive(Clone, Copy)]
-pub(crate) enum How {
+pub(crate) enum Executor {
     /// The partition of its keys.
-    Keyed(fn(&mut Execution<'_>, Args<'_>) -> Result<(), Stop>),
+    Keyed(fn(&mut Execution<'_>, Args<'_>) -> Result<(), StopReason>),
     /// The connection, without records.
     Local(Local),
     /// The connection, by changing what it is about.
-    Special(Special),
+    Special(ConnectionCommand),
     /// All partitions.
-    Gather(Gathering),
+    Gather(GatherCommand),
 }
 
-impl std::fmt::Debug for How {
+impl std::fmt::Debug for Executor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            How::Keyed(_) => "Keyed",
-            How::Local(_) => "Local",
-            How::Special(_) => "Special",
-            How::Gather(_) => "Gather",
+            Executor::Keyed(_) => "Keyed",
+            Executor::Local(_) => "Local",
+            Executor::Special(_) => "Special",
+            Executor::Gather(_) => "Gather",
         })
     }
 }
 
-impl Command {
+impl CommandRow {
     /// The command of a name, in upper or lower case.
     #[inline]
-    pub(crate) fn find(name: &[u8]) -> Option<&'static Command> {
+    pub(crate) fn find(name: &[u8]) -> Option<&'static CommandRow> {
         let mut at = spread(name);
         loop {
             let place = usize::from(*NAMES.get(at)?);
@@ -110,7 +110,7 @@ impl Command {
     /// The places of its keys among so many arguments, and the step between them.
     #[inline]
     pub(crate) fn key_places(&self, arguments: usize) -> (Range<usize>, usize) {
-        let Keys { first, last, step } = self.keys;
+        let KeyPositions { first, last, step } = self.keys;
         if first == 0 {
             return (0..0, 1);
         }
@@ -160,21 +160,23 @@ mod tests {
     #[test]
     fn every_command_is_found_in_any_case_and_nothing_else_is() {
         for command in TABLE {
-            assert_eq!(Command::find(command.name.as_bytes()).unwrap().name, command.name);
+            assert_eq!(CommandRow::find(command.name.as_bytes()).unwrap().name, command.name);
             let upper = command.name.to_ascii_uppercase();
-            assert_eq!(Command::find(upper.as_bytes()).unwrap().name, command.name);
+            assert_eq!(CommandRow::find(upper.as_bytes()).unwrap().name, command.name);
             assert_eq!(command.name, command.name.to_ascii_lowercase());
             let longer = format!("{}x", command.name);
-            assert!(TABLE.iter().any(|one| one.name == longer) || Command::find(longer.as_bytes()).is_none());
+            assert!(
+                TABLE.iter().any(|one| one.name == longer) || CommandRow::find(longer.as_bytes()).is_none()
+            );
         }
-        assert!(Command::find(b"").is_none());
-        assert!(Command::find(&[0xff; 100]).is_none());
+        assert!(CommandRow::find(b"").is_none());
+        assert!(CommandRow::find(&[0xff; 100]).is_none());
     }
 
     #[test]
     fn keyed_commands_have_keys_and_no_others_run_at_partitions() {
         for command in TABLE {
-            let keyed = matches!(command.how, How::Keyed(_)) || command.name == "watch";
+            let keyed = matches!(command.how, Executor::Keyed(_)) || command.name == "watch";
             assert_eq!(keyed, command.keys.first > 0, "{}", command.name);
             if keyed {
                 assert!(

@@ -5,13 +5,13 @@ use super::{Connection, Replies, repeated, unknown_subcommand};
 use crate::execute::SYNTAX;
 use crate::limits::NAME_BYTES_MAX;
 use crate::number::integer;
-use crate::{Args, Protocol, ReplyWriter, World};
+use crate::{Args, ConnectionWorld, Protocol, ReplyWriter};
 
 impl Connection {
     pub(super) fn client(
         &mut self,
         args: Args<'_>,
-        world: &mut dyn World,
+        world: &mut dyn ConnectionWorld,
         reply: &mut ReplyWriter<'_>,
     ) -> Result<(), String> {
         let exactly = |count, name| Connection::check_count(args, count, name);
@@ -95,7 +95,7 @@ impl Connection {
     }
 
     /// `CLIENT LIST`: one line for each connection of this instance.
-    fn list(&self, args: Args<'_>, world: &dyn World) -> Result<String, String> {
+    fn list(&self, args: Args<'_>, world: &dyn ConnectionWorld) -> Result<String, String> {
         let mut lines = vec![self.describe(world.now_us())];
         world.other_clients(self.id, &mut |line| lines.push(line.to_owned()));
         match () {

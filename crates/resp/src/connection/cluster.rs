@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::gather::{Gather, Gathering};
+use super::gather::{Gather, GatherCommand};
 use super::{Connection, unknown_subcommand, wrong_number};
 use crate::number::integer;
-use crate::{Args, Layout, Member, Place, ReplyWriter, Slots, World};
+use crate::{Args, ConnectionWorld, Layout, PartitionPlace, RedisMember, ReplyWriter, Slots};
 
 /// Slots of a Redis cluster.
 const SLOTS: u32 = 16_384;
@@ -14,7 +14,7 @@ impl Connection {
     pub(super) fn cluster(
         &mut self,
         args: Args<'_>,
-        world: &mut dyn World,
+        world: &mut dyn ConnectionWorld,
         reply: &mut ReplyWriter<'_>,
     ) -> Result<(), String> {
         let exactly = |count, name| Connection::check_count(args, count, name);
@@ -54,7 +54,12 @@ impl Connection {
     }
 
     /// `CLUSTER COUNTKEYSINSLOT`: the keys of one partition are asked for, and those of the slot counted.
-    pub(super) fn count_keys_in_slot(&mut self, args: Args<'_>, world: &mut dyn World, out: &mut Vec<u8>) {
+    pub(super) fn count_keys_in_slot(
+        &mut self,
+        args: Args<'_>,
+        world: &mut dyn ConnectionWorld,
+        out: &mut Vec<u8>,
+    ) {
         let slot = integer(args.at(2)).and_then(|slot| u16::try_from(slot).ok());
         let slot = slot.filter(|&slot| u32::from(slot) < SLOTS);
         let text = match slot {
@@ -62,9 +67,12 @@ impl Connection {
             None => "ERR Invalid slot".to_owned(),
             Some(slot) => match world.partition_of_slot(self.keyspace, slot) {
                 Some(partition) => {
-                    let place = Place { keyspace: self.keyspace, partition };
-                    let gather =
-                        Gather::of_one(Gathering::CountSlot(slot), place, world.partitions(self.keyspace));
+                    let place = PartitionPlace { keyspace: self.keyspace, partition };
+                    let gather = Gather::of_one(
+                        GatherCommand::CountSlot(slot),
+                        place,
+                        world.partitions(self.keyspace),
+                    );
                     let number = self.pending.number();
                     return self.go_on(number, Box::new(gather), world, out);
                 }
@@ -156,7 +164,7 @@ fn shards(layout: &Layout, reply: &mut ReplyWriter<'_>) {
     }
 }
 
-fn shard_node(member: &Member, role: &str, reply: &mut ReplyWriter<'_>) {
+fn shard_node(member: &RedisMember, role: &str, reply: &mut ReplyWriter<'_>) {
     reply.map(7);
     reply.bulk(b"id");
     reply.bulk(member.id.as_bytes());
@@ -175,7 +183,7 @@ fn shard_node(member: &Member, role: &str, reply: &mut ReplyWriter<'_>) {
 /// Here an instance is one or the other: who serves any slot is a master, and who only holds copies a replica of the one of
 /// whom it holds the most.
 fn nodes(layout: &Layout, epoch: u64) -> String {
-    let line = |(place, member): (usize, &Member)| {
+    let line = |(place, member): (usize, &RedisMember)| {
         let mut own: Vec<(u16, u16)> = Vec::new();
         for Slots { first, last, .. } in layout.slots.iter().filter(|slots| slots.primary == place) {
             match own.last_mut() {
@@ -191,7 +199,7 @@ fn nodes(layout: &Layout, epoch: u64) -> String {
         let of = of.and_then(|of| layout.members.get(of)).map_or("-", |of| of.id.as_str());
         let myself = if member.is_self { "myself," } else { "" };
         let (fail, link) = if member.is_up { ("", "connected") } else { (",fail", "disconnected") };
-        let Member { id, host, port, .. } = member;
+        let RedisMember { id, host, port, .. } = member;
         format!("{id} {host}:{port}@0 {myself}{role}{fail} {of} 0 0 {epoch} {link}{ranges}\n")
     };
     layout.members.iter().enumerate().map(line).collect()

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::Special;
+use super::ConnectionCommand;
 use crate::Args;
-use crate::command::How;
+use crate::command::Executor;
 use crate::execute::INTERNAL;
 
 /// A node that is joining its cluster serves already.
@@ -53,9 +53,9 @@ pub(crate) fn unknown_subcommand(command: &str, args: Args<'_>) -> String {
 }
 
 /// What is never queued between `MULTI` and `EXEC`.
-pub(super) fn ends_or_stops_transactions(how: How) -> bool {
-    use Special::{Discard, Exec, Multi, Quit, Watch};
-    matches!(how, How::Special(Discard | Exec | Multi | Quit | Watch))
+pub(super) fn ends_or_stops_transactions(how: Executor) -> bool {
+    use ConnectionCommand::{Discard, Exec, Multi, Quit, Watch};
+    matches!(how, Executor::Special(Discard | Exec | Multi | Quit | Watch))
 }
 
 /// The part behind the mark of a reply that is for the connection.

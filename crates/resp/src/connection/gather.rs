@@ -1,6 +1,6 @@
 //! Commands that ask all partitions.
 
-use super::{Blocked, Connection};
+use super::{BlockReason, Connection};
 use crate::execute::{NOT_AN_INTEGER, Page, SYNTAX};
 use crate::limits::{
     GATHER_PAGE_KEYS, GATHER_WINDOW, KEYS_BYTES_MAX, PATTERN_BYTES_MAX, SCAN_COUNT_MAX, SCAN_STALLS_MAX,
@@ -8,13 +8,13 @@ use crate::limits::{
 };
 use crate::number::{Digits, integer};
 use crate::parse::push_command;
-use crate::unit::Kind;
-use crate::{Args, Place, Ran, ReplyWriter, Ticket, World};
+use crate::unit::UnitKind;
+use crate::{Args, ConnectionWorld, PartitionPlace, ReplyWriter, Ticket, UnitResult};
 use zerohop_wire::ids::PartitionId;
 
 /// Which of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gathering {
+pub(crate) enum GatherCommand {
     /// `CLUSTER COUNTKEYSINSLOT`.
     CountSlot(u16),
     DbSize,
@@ -31,15 +31,15 @@ impl Gather {
     }
 }
 
-impl Gathering {
+impl GatherCommand {
     /// What a partition is asked.
     fn name(self) -> &'static [u8] {
         match self {
-            Gathering::DbSize => b"dbsize",
-            Gathering::Flush => b"flush",
-            Gathering::Keys | Gathering::CountSlot(_) => b"keys",
-            Gathering::RandomKey => b"random",
-            Gathering::Scan => b"scan",
+            GatherCommand::DbSize => b"dbsize",
+            GatherCommand::Flush => b"flush",
+            GatherCommand::Keys | GatherCommand::CountSlot(_) => b"keys",
+            GatherCommand::RandomKey => b"random",
+            GatherCommand::Scan => b"scan",
         }
     }
 
@@ -47,7 +47,7 @@ impl Gathering {
     fn window(self) -> usize {
         match self {
             // One after the other, until there is enough.
-            Gathering::Scan | Gathering::RandomKey => 1,
+            GatherCommand::Scan | GatherCommand::RandomKey => 1,
             _ => GATHER_WINDOW,
         }
     }
@@ -65,8 +65,8 @@ struct Turn {
 /// One such command under way.
 #[derive(Debug)]
 pub(super) struct Gather {
-    gathering: Gathering,
-    place: Place,
+    gathering: GatherCommand,
+    place: PartitionPlace,
     partitions: u32,
     /// The partition that is asked next, and how many are still to be asked; from the last it goes on with the first.
     next: u32,
@@ -101,7 +101,7 @@ pub(super) struct Gather {
 }
 
 impl Gather {
-    fn new(gathering: Gathering, place: Place, partitions: u32) -> Gather {
+    fn new(gathering: GatherCommand, place: PartitionPlace, partitions: u32) -> Gather {
         Gather {
             gathering,
             place,
@@ -129,7 +129,7 @@ impl Gather {
     }
 
     /// A partition, of so many, that is asked alone.
-    pub(super) fn of_one(gathering: Gathering, place: Place, partitions: u32) -> Gather {
+    pub(super) fn of_one(gathering: GatherCommand, place: PartitionPlace, partitions: u32) -> Gather {
         Gather { next: place.partition.0, left: 1, ..Gather::new(gathering, place, partitions) }
     }
 
@@ -155,12 +155,12 @@ impl Gather {
     }
 
     /// Takes the answer of the unit of this ticket.
-    pub(super) fn fold(&mut self, part: u32, bytes: &[u8], world: &dyn World) {
+    pub(super) fn fold(&mut self, part: u32, bytes: &[u8], world: &dyn ConnectionWorld) {
         let Some(at) = self.asked.iter().position(|&(unit, _)| unit == part) else { return };
         let (_, turn) = self.asked.swap_remove(at);
         let Turn { partition, of, .. } = turn;
         let Some(page) = Page::decode(bytes) else {
-            if self.gathering == Gathering::Scan && bytes.starts_with(b"-TRYAGAIN") && self.stall(turn) {
+            if self.gathering == GatherCommand::Scan && bytes.starts_with(b"-TRYAGAIN") && self.stall(turn) {
                 return;
             }
             // An error, which is the reply of the whole.
@@ -174,8 +174,8 @@ impl Gather {
         self.count += page.count;
         self.looked_at += page.looked_at as usize;
         match self.gathering {
-            Gathering::RandomKey => self.choose(&page),
-            Gathering::CountSlot(slot) => {
+            GatherCommand::RandomKey => self.choose(&page),
+            GatherCommand::CountSlot(slot) => {
                 self.count += page.keys.filter(|key| world.slot_of(key) == slot).count() as u64;
             }
             _ => {
@@ -189,15 +189,15 @@ impl Gather {
             self.fail("ERR too many keys for one reply: use SCAN");
         }
         let Some(next) = page.next else {
-            if self.gathering == Gathering::Scan {
+            if self.gathering == GatherCommand::Scan {
                 self.stop_scan_at(partition + 1, 0);
             }
             return;
         };
-        if self.gathering == Gathering::Scan {
+        if self.gathering == GatherCommand::Scan {
             self.again.push(Turn { partition, cursor: next, of });
             self.stop_scan_at(partition, next);
-        } else if self.left > 0 || self.gathering != Gathering::RandomKey || self.found == 0 {
+        } else if self.left > 0 || self.gathering != GatherCommand::RandomKey || self.found == 0 {
             self.again.push(Turn { partition, cursor: next, of });
         }
     }
@@ -212,14 +212,14 @@ impl Gather {
         };
         self.is_split = true;
         let turn = |partition| Turn { partition, cursor, of: partitions };
-        if self.gathering == Gathering::Scan && known < partitions {
+        if self.gathering == GatherCommand::Scan && known < partitions {
             // The next page is asked for by a map that may not know of the split: it ends here, where that map knows the way.
             if !self.stall(Turn { partition, cursor, of }) {
                 self.fail("TRYAGAIN the keyspace is being split: nothing was done");
             }
             return;
         }
-        if self.gathering == Gathering::Scan {
+        if self.gathering == GatherCommand::Scan {
             // One after the other; where it ends is told by the new numbers.
             self.partitions = partitions;
             self.next = (first + 1) % partitions;
@@ -293,12 +293,12 @@ impl Gather {
             return;
         }
         match self.gathering {
-            Gathering::DbSize | Gathering::CountSlot(_) => reply.count(self.count),
-            Gathering::Flush => reply.ok(),
-            Gathering::RandomKey if self.found == 0 => reply.null(),
-            Gathering::RandomKey => {}
-            Gathering::Keys => reply.array(self.found),
-            Gathering::Scan => {
+            GatherCommand::DbSize | GatherCommand::CountSlot(_) => reply.count(self.count),
+            GatherCommand::Flush => reply.ok(),
+            GatherCommand::RandomKey if self.found == 0 => reply.null(),
+            GatherCommand::RandomKey => {}
+            GatherCommand::Keys => reply.array(self.found),
+            GatherCommand::Scan => {
                 reply.array(2);
                 reply.bulk(self.cursor.to_string().as_bytes());
                 reply.array(self.found);
@@ -311,13 +311,13 @@ impl Gather {
 impl Connection {
     pub(super) fn gather(
         &mut self,
-        gathering: Gathering,
+        gathering: GatherCommand,
         args: Args<'_>,
-        world: &mut dyn World,
+        world: &mut dyn ConnectionWorld,
         out: &mut Vec<u8>,
     ) {
         let partitions = world.partitions(self.keyspace);
-        let place = Place { keyspace: self.keyspace, partition: PartitionId(0) };
+        let place = PartitionPlace { keyspace: self.keyspace, partition: PartitionId(0) };
         let mut gather = Gather::new(gathering, place, partitions);
         if let Err(text) = gather.read(args, world) {
             return self.reply(out, |reply| reply.error(&text));
@@ -331,22 +331,22 @@ impl Connection {
         &mut self,
         number: u64,
         mut gather: Box<Gather>,
-        world: &mut dyn World,
+        world: &mut dyn ConnectionWorld,
         out: &mut Vec<u8>,
     ) {
         while let Some(turn) = gather.next_page() {
             let part = gather.units;
             gather.units += 1;
             gather.asked.push((part, turn));
-            let place = Place { partition: PartitionId(turn.partition), ..gather.place };
+            let place = PartitionPlace { partition: PartitionId(turn.partition), ..gather.place };
             let question = gather.question(turn);
             let mut bytes = Vec::new();
-            let unit = self.unit(Kind::Page, &question, None);
-            if world.run(place, Ticket { number, part }, &unit, &mut bytes) == Ran::Done {
+            let unit = self.unit(UnitKind::Page, &question, None);
+            if world.run(place, Ticket { number, part }, &unit, &mut bytes) == UnitResult::Done {
                 gather.fold(part, &bytes, world);
             }
         }
-        if gather.is_done() && gather.is_split && gather.gathering == Gathering::Keys {
+        if gather.is_done() && gather.is_split && gather.gathering == GatherCommand::Keys {
             gather.each_once();
         }
         match (gather.is_done(), gather.is_pending) {
@@ -361,7 +361,7 @@ impl Connection {
                     self.pending.push(number, self.silent, 0);
                     gather.is_pending = true;
                 }
-                self.blocked = Some((number, Blocked::Gather(gather)));
+                self.blocked = Some((number, BlockReason::Gather(gather)));
             }
         }
     }
@@ -369,21 +369,21 @@ impl Connection {
 
 impl Gather {
     /// What the command's arguments ask for.
-    fn read(&mut self, args: Args<'_>, world: &dyn World) -> Result<(), String> {
+    fn read(&mut self, args: Args<'_>, world: &dyn ConnectionWorld) -> Result<(), String> {
         match self.gathering {
-            Gathering::DbSize | Gathering::CountSlot(_) => {}
-            Gathering::Flush => {
+            GatherCommand::DbSize | GatherCommand::CountSlot(_) => {}
+            GatherCommand::Flush => {
                 if args.len() > 2 || (args.len() == 2 && !args.is(1, "ASYNC") && !args.is(1, "SYNC")) {
                     return Err(SYNTAX.to_owned());
                 }
             }
-            Gathering::Keys => self.pattern = pattern(args.at(1))?,
-            Gathering::RandomKey => {
+            GatherCommand::Keys => self.pattern = pattern(args.at(1))?,
+            GatherCommand::RandomKey => {
                 // Mixed, as the lowest bits of a clock say little.
                 self.chance = world.now_us().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
                 self.next = self.chance.checked_rem(u64::from(self.partitions)).unwrap_or(0) as u32;
             }
-            Gathering::Scan => self.read_scan(args)?,
+            GatherCommand::Scan => self.read_scan(args)?,
         }
         Ok(())
     }
@@ -438,7 +438,7 @@ impl Gather {
 
     /// Keys to look at on the next page.
     fn page_limit(&self) -> usize {
-        self.limit.saturating_sub(self.looked_at * usize::from(self.gathering == Gathering::Scan)).max(1)
+        self.limit.saturating_sub(self.looked_at * usize::from(self.gathering == GatherCommand::Scan)).max(1)
     }
 }
 

@@ -6,7 +6,7 @@ use super::{Connection, wrong_number};
 use crate::execute::SYNTAX;
 use crate::limits::NAME_BYTES_MAX;
 use crate::number::integer;
-use crate::{Args, ReplyWriter, World, WrongPassword};
+use crate::{Args, ConnectionWorld, ReplyWriter, WrongPassword};
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
@@ -27,7 +27,7 @@ impl Connection {
     pub(super) fn hello(
         &mut self,
         args: Args<'_>,
-        world: &mut dyn World,
+        world: &mut dyn ConnectionWorld,
         reply: &mut ReplyWriter<'_>,
     ) -> Result<(), String> {
         let mut wanted = self.protocol;
@@ -84,7 +84,7 @@ impl Connection {
     pub(super) fn auth(
         &mut self,
         args: Args<'_>,
-        world: &mut dyn World,
+        world: &mut dyn ConnectionWorld,
         reply: &mut ReplyWriter<'_>,
     ) -> Result<(), String> {
         let (user, password): (&[u8], &[u8]) = match args.len() {
@@ -104,7 +104,12 @@ impl Connection {
         Ok(())
     }
 
-    fn log_in(&mut self, user: &[u8], password: &[u8], world: &mut dyn World) -> Result<(), String> {
+    fn log_in(
+        &mut self,
+        user: &[u8],
+        password: &[u8],
+        world: &mut dyn ConnectionWorld,
+    ) -> Result<(), String> {
         world.authenticate(user, password).map_err(|WrongPassword { why }| {
             self.is_delayed = true;
             why.map_or_else(|| WRONG_PASSWORD.to_owned(), |why| format!("WRONGPASS {why}"))

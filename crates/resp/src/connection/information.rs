@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use zerohop_wire::ids::KeyspaceId;
 
-use crate::{Args, ServerInfo, World};
+use crate::{Args, ConnectionWorld, ServerInfo};
 
 /// The version of Redis whose commands these are. Clients look at it to know what they may send.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
@@ -13,7 +13,7 @@ const SECTIONS: [&str; 9] =
     ["server", "clients", "memory", "persistence", "stats", "replication", "cpu", "cluster", "keyspace"];
 
 /// The sections asked for, all if none is named.
-pub(super) fn text(keyspace: KeyspaceId, args: Args<'_>, world: &dyn World) -> String {
+pub(super) fn text(keyspace: KeyspaceId, args: Args<'_>, world: &dyn ConnectionWorld) -> String {
     let server = world.server();
     let all = ["default", "all", "everything"];
     let wants_all =
@@ -38,7 +38,7 @@ fn fields(
     section: &str,
     server: &ServerInfo,
     keyspace: KeyspaceId,
-    world: &dyn World,
+    world: &dyn ConnectionWorld,
 ) -> Vec<(String, String)> {
     let own = |pairs: &[(&str, String)]| {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()

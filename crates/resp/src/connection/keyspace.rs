@@ -2,14 +2,14 @@
 
 use super::transaction::Watch;
 use super::{Connection, wrong_number};
-use crate::{Args, ReplyWriter, World};
+use crate::{Args, ConnectionWorld, ReplyWriter};
 
 impl Connection {
     /// `ZH.KEYSPACE`: tells the keyspace, or changes it.
     pub(super) fn switch(
         &mut self,
         args: Args<'_>,
-        world: &dyn World,
+        world: &dyn ConnectionWorld,
         reply: &mut ReplyWriter<'_>,
     ) -> Result<(), String> {
         match args.len() {

@@ -6,7 +6,7 @@ use super::{information, settings, unknown_subcommand, wrong_number};
 use crate::execute::{NOT_AN_INTEGER, SYNTAX};
 use crate::limits::SLEEP_MS_MAX;
 use crate::number::integer;
-use crate::{Args, Protocol, ReplyWriter, World};
+use crate::{Args, ConnectionWorld, Protocol, ReplyWriter};
 
 /// Which of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(super) fn reply(
     local: Local,
     keyspace: KeyspaceId,
     args: Args<'_>,
-    world: &mut dyn World,
+    world: &mut dyn ConnectionWorld,
     reply: &mut ReplyWriter<'_>,
 ) -> Result<(), String> {
     match local {
@@ -54,7 +54,7 @@ pub(super) fn reply(
     Ok(())
 }
 
-fn debug(args: Args<'_>, world: &mut dyn World, reply: &mut ReplyWriter<'_>) -> Result<(), String> {
+fn debug(args: Args<'_>, world: &mut dyn ConnectionWorld, reply: &mut ReplyWriter<'_>) -> Result<(), String> {
     if !world.allows_debug() {
         return Err("ERR DEBUG command not allowed.".to_owned());
     }

@@ -2,6 +2,7 @@
 
 mod client;
 mod cluster;
+mod command;
 mod errors;
 mod gather;
 mod greeting;
@@ -10,6 +11,7 @@ mod keyspace;
 mod local;
 mod pending;
 mod settings;
+mod spread;
 mod steps;
 mod transaction;
 
@@ -17,53 +19,38 @@ use std::borrow::Cow;
 
 use zerohop_wire::ids::KeyspaceId;
 
-use crate::command::{Command, How, NO_AUTH};
+use crate::command::{CommandRow, Executor, NO_AUTH};
 use crate::limits::{
     ASKS_FOR_ROOM_BYTES, HELD_BYTES_END, HELD_BYTES_MAX, OUTPUT_BYTES_MAX, PENDING_MAX, UNPROVED_COMMANDS_MAX,
 };
-use crate::parse::{Broken, Parsed, Parser};
-use crate::unit::{Kind, Unit};
-use crate::{Args, Place, Protocol, Ran, ReplyWriter, Ticket, World};
+use crate::parse::{ParseResult, Parser, ProtocolError};
+use crate::unit::{Unit, UnitKind};
+use crate::{Args, ConnectionWorld, PartitionPlace, Protocol, ReplyWriter, Ticket, UnitResult};
 
 use errors::{NO_ROOM, NOT_YET, ends_or_stops_transactions, internal, is_http, repeated, unknown_command};
 use gather::Gather;
-use pending::Pending;
+use pending::PendingReplies;
+use spread::Spread;
 use steps::Steps;
 use transaction::{Transaction, Watch};
 
+pub(crate) use command::ConnectionCommand;
 pub(crate) use errors::{CROSS_SLOT, unknown_subcommand, wrong_number};
-pub(crate) use gather::Gathering;
+pub(crate) use gather::GatherCommand;
 pub(crate) use local::Local;
-
-/// Commands that change what a connection is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Special {
-    Asking,
-    Auth,
-    Client,
-    Cluster,
-    Discard,
-    Exec,
-    Hello,
-    Keyspace,
-    Multi,
-    Quit,
-    Unwatch,
-    Watch,
-}
 
 /// What became of received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received {
+pub struct ReceiveResult {
     /// So many were taken. The others are to be given again, together with those that follow them.
     pub used: usize,
     /// What to do next.
-    pub then: Then,
+    pub then: NextStep,
 }
 
 /// What to do next with a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum NextStep {
     /// Call [`Connection::receive`] again when more bytes have come.
     More,
     /// Read no more. Call [`Connection::receive`] again with what is left once [`Connection::complete`] has returned true,
@@ -84,7 +71,7 @@ enum Replies {
 
 /// What keeps a connection from taking up more commands.
 #[derive(Debug)]
-enum Blocked {
+enum BlockReason {
     Gather(Box<Gather>),
     Steps(Box<Steps>),
     /// The keys and the place of a `WATCH` whose versions are asked for.
@@ -96,25 +83,6 @@ enum Blocked {
     },
     /// A command that makes its client wait.
     Wait,
-}
-
-/// Where keys live.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spread {
-    /// All in one partition.
-    One(Place),
-    /// In several.
-    Several,
-}
-
-impl Spread {
-    /// Those of one and those of the other.
-    fn join(one: Option<Spread>, other: Option<Spread>) -> Option<Spread> {
-        match (one, other) {
-            (Some(one), Some(other)) if one != other => Some(Spread::Several),
-            (one, other) => one.or(other),
-        }
-    }
 }
 
 /// One client's connection.
@@ -147,8 +115,8 @@ pub struct Connection {
     parser: Parser,
     transaction: Option<Transaction>,
     watch: Watch,
-    pending: Pending,
-    blocked: Option<(u64, Blocked)>,
+    pending: PendingReplies,
+    blocked: Option<(u64, BlockReason)>,
     /// The next command is taken up once all before it are replied to: it asks several partitions.
     lets_pass: bool,
 }
@@ -181,7 +149,7 @@ impl Connection {
             parser: Parser::default(),
             transaction: None,
             watch: Watch::default(),
-            pending: Pending::default(),
+            pending: PendingReplies::default(),
             blocked: None,
             lets_pass: false,
         }
@@ -215,10 +183,10 @@ impl Connection {
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         let blocked = match &self.blocked {
-            Some((_, Blocked::Gather(gather))) => gather.bytes(),
-            Some((_, Blocked::Steps(steps))) => steps.bytes(),
-            Some((_, Blocked::Watch { keys, .. })) => keys.len(),
-            Some((_, Blocked::Wait)) | None => 0,
+            Some((_, BlockReason::Gather(gather))) => gather.bytes(),
+            Some((_, BlockReason::Steps(steps))) => steps.bytes(),
+            Some((_, BlockReason::Watch { keys, .. })) => keys.len(),
+            Some((_, BlockReason::Wait)) | None => 0,
         };
         self.transaction.as_ref().map_or(0, Transaction::bytes)
             + self.watch.bytes()
@@ -229,7 +197,12 @@ impl Connection {
 
     /// Takes up what came: all complete commands, until something makes it stop. `bytes` begins with what the last call
     /// left. Replies are appended to `out`.
-    pub fn receive(&mut self, bytes: &[u8], world: &mut dyn World, out: &mut Vec<u8>) -> Received {
+    pub fn receive(
+        &mut self,
+        bytes: &[u8],
+        world: &mut dyn ConnectionWorld,
+        out: &mut Vec<u8>,
+    ) -> ReceiveResult {
         let begin = out.len();
         self.last_us = world.now_us();
         self.lets_pass &= !self.pending.is_empty();
@@ -237,44 +210,44 @@ impl Connection {
         let mut used = 0;
         let then = loop {
             if self.closing {
-                break if self.pending.is_empty() { Then::Close } else { Then::Hold };
+                break if self.pending.is_empty() { NextStep::Close } else { NextStep::Hold };
             }
             if self.must_hold() || out.len() - begin >= OUTPUT_BYTES_MAX {
-                break Then::Hold;
+                break NextStep::Hold;
             }
             let rest = &bytes[used..];
             match parser.parse(rest) {
-                Parsed::Command { used: taken } => {
+                ParseResult::Command { used: taken } => {
                     let raw = &rest[..taken];
                     if !self.command(raw, Args::within(raw, &parser.spans), world, out) {
-                        break Then::Hold;
+                        break NextStep::Hold;
                     }
                     used += taken;
                 }
-                Parsed::Inline { used: taken } => {
+                ParseResult::Inline { used: taken } => {
                     let raw = &parser.inline;
                     if !self.command(raw, Args::within(raw, &parser.spans), world, out) {
-                        break Then::Hold;
+                        break NextStep::Hold;
                     }
                     used += taken;
                 }
-                Parsed::Nothing { used: taken } => used += taken,
+                ParseResult::Nothing { used: taken } => used += taken,
                 // What a stranger sends is not even passed over at such a length.
-                Parsed::Skipped { .. } | Parsed::Oversized { .. }
+                ParseResult::Skipped { .. } | ParseResult::Oversized { .. }
                     if !self.is_authenticated && world.needs_authentication() =>
                 {
-                    self.break_off(Broken::Unauthenticated, out);
+                    self.break_off(ProtocolError::Unauthenticated, out);
                     parser.restart();
                     used = bytes.len();
                 }
-                Parsed::Skipped { used: taken } => used += taken,
-                Parsed::Oversized { used: taken, what } => {
+                ParseResult::Skipped { used: taken } => used += taken,
+                ParseResult::Oversized { used: taken, what } => {
                     self.begin_reply();
                     self.refuse(&what.text(), out);
                     used += taken;
                 }
-                Parsed::More => break Then::More,
-                Parsed::Broken(what) => {
+                ParseResult::More => break NextStep::More,
+                ParseResult::Broken(what) => {
                     self.break_off(what, out);
                     // What follows cannot be understood.
                     used = bytes.len();
@@ -285,16 +258,16 @@ impl Connection {
             parser.shrink();
         }
         self.parser = parser;
-        Received { used, then }
+        ReceiveResult { used, then }
     }
 
-    /// Takes the reply of a unit that was answered [`Ran::Later`], and appends to `out` what can be sent because of it.
-    /// True if [`Connection::receive`], whose last word was [`Then::Hold`], is to be called again.
+    /// Takes the reply of a unit that was answered [`UnitResult::Later`], and appends to `out` what can be sent because of it.
+    /// True if [`Connection::receive`], whose last word was [`NextStep::Hold`], is to be called again.
     pub fn complete(
         &mut self,
         ticket: Ticket,
         reply: &[u8],
-        world: &mut dyn World,
+        world: &mut dyn ConnectionWorld,
         out: &mut Vec<u8>,
     ) -> bool {
         let was_held = self.must_hold() || self.closing;
@@ -307,12 +280,12 @@ impl Connection {
                 self.pending.fulfil(ticket.number, |slot| slot.extend_from_slice(reply), out);
             }
         }
-        let gathers = matches!(self.blocked, Some((_, Blocked::Gather(_) | Blocked::Steps(_))));
+        let gathers = matches!(self.blocked, Some((_, BlockReason::Gather(_) | BlockReason::Steps(_))));
         let is_kept = self.pending.held_bytes() > 0 || gathers;
         let has_room = !is_kept || world.hold(self.held_bytes());
         if self.pending.held_bytes() > HELD_BYTES_END || !has_room {
             // Whoever asks for so much at once is let go, with what it waits for.
-            self.pending = Pending::default();
+            self.pending = PendingReplies::default();
             self.blocked = None;
             self.closing = true;
             return true;
@@ -331,20 +304,20 @@ impl Connection {
     fn unblock(
         &mut self,
         ticket: Ticket,
-        blocked: Blocked,
+        blocked: BlockReason,
         part: &[u8],
-        world: &mut dyn World,
+        world: &mut dyn ConnectionWorld,
         out: &mut Vec<u8>,
     ) {
         let number = ticket.number;
         match blocked {
-            Blocked::Wait => self.pending.fulfil(number, |slot| slot.extend_from_slice(part), out),
-            Blocked::Watch { keys, spread, partitions } => {
+            BlockReason::Wait => self.pending.fulfil(number, |slot| slot.extend_from_slice(part), out),
+            BlockReason::Watch { keys, spread, partitions } => {
                 let text = self.watched(&keys, (spread, partitions), part);
                 self.pending.fulfil(number, |slot| slot.extend_from_slice(&text), out);
             }
-            Blocked::Steps(steps) => self.step_done(ticket, steps, part, world, out),
-            Blocked::Gather(mut gather) => {
+            BlockReason::Steps(steps) => self.step_done(ticket, steps, part, world, out),
+            BlockReason::Gather(mut gather) => {
                 gather.fold(ticket.part, part, world);
                 self.go_on(number, gather, world, out);
             }
@@ -353,7 +326,13 @@ impl Connection {
 
     /// One command: its bytes as an array of bulks, and its arguments. `false`: it is not taken up before all others are
     /// replied to.
-    fn command(&mut self, raw: &[u8], args: Args<'_>, world: &mut dyn World, out: &mut Vec<u8>) -> bool {
+    fn command(
+        &mut self,
+        raw: &[u8],
+        args: Args<'_>,
+        world: &mut dyn ConnectionWorld,
+        out: &mut Vec<u8>,
+    ) -> bool {
         if self.transaction.is_some() {
             self.follow_splits(world);
         }
@@ -371,14 +350,14 @@ impl Connection {
     }
 
     /// Whether a command asks several partitions at once.
-    fn is_spread(&self, args: Args<'_>, world: &dyn World) -> bool {
-        let Some(command) = Command::find(args.at(0)).filter(|command| command.takes(args.len())) else {
+    fn is_spread(&self, args: Args<'_>, world: &dyn ConnectionWorld) -> bool {
+        let Some(command) = CommandRow::find(args.at(0)).filter(|command| command.takes(args.len())) else {
             return false;
         };
         match command.how {
-            How::Special(Special::Exec) => self.exec_spread() == Some(Spread::Several),
-            How::Keyed(_) if self.transaction.is_some() => false,
-            How::Keyed(_) | How::Special(Special::Watch) => {
+            Executor::Special(ConnectionCommand::Exec) => self.exec_spread() == Some(Spread::Several),
+            Executor::Keyed(_) if self.transaction.is_some() => false,
+            Executor::Keyed(_) | Executor::Special(ConnectionCommand::Watch) => {
                 let (places, step) = command.key_places(args.len());
                 places.step_by(step).len() > 1 && self.place_of(command, args, world) == Ok(Spread::Several)
             }
@@ -386,7 +365,7 @@ impl Connection {
         }
     }
 
-    fn take_up(&mut self, raw: &[u8], args: Args<'_>, world: &mut dyn World, out: &mut Vec<u8>) {
+    fn take_up(&mut self, raw: &[u8], args: Args<'_>, world: &mut dyn ConnectionWorld, out: &mut Vec<u8>) {
         self.begin_reply();
         let command = match self.find(args, world) {
             Ok(command) => command,
@@ -402,10 +381,10 @@ impl Connection {
             return self.queue(command, raw, args, world, out);
         }
         match command.how {
-            How::Keyed(_) => match self.place_of(command, args, world) {
+            Executor::Keyed(_) => match self.place_of(command, args, world) {
                 Ok(spread) => {
                     let blocks = command.has(crate::command::BLOCKING);
-                    let unit = self.unit(Kind::One, raw, Some((command, args)));
+                    let unit = self.unit(UnitKind::One, raw, Some((command, args)));
                     let one = if let Spread::One(place) = spread { Some(place) } else { None };
                     if !one.is_some_and(|place| self.in_steps(place, &unit, args, world, out)) {
                         self.run(spread, &unit, blocks, world, out);
@@ -413,7 +392,7 @@ impl Connection {
                 }
                 Err(text) => self.reply(out, |reply| reply.error(&text)),
             },
-            How::Local(local) => {
+            Executor::Local(local) => {
                 let mut wrong = None;
                 let keyspace = self.keyspace;
                 self.reply(out, |reply| wrong = local::reply(local, keyspace, args, world, reply).err());
@@ -421,8 +400,8 @@ impl Connection {
                     self.reply(out, |reply| reply.error(&text));
                 }
             }
-            How::Special(special) => self.special(special, args, world, out),
-            How::Gather(gathering) => self.gather(gathering, args, world, out),
+            Executor::Special(special) => self.special(special, args, world, out),
+            Executor::Gather(gathering) => self.gather(gathering, args, world, out),
         }
     }
 
@@ -436,7 +415,7 @@ impl Connection {
     }
 
     /// What came is no command: the connection ends.
-    fn break_off(&mut self, what: Broken, out: &mut Vec<u8>) {
+    fn break_off(&mut self, what: ProtocolError, out: &mut Vec<u8>) {
         self.silent = false;
         self.reply(out, |reply| reply.error(&what.text()));
         self.closing = true;
@@ -444,8 +423,8 @@ impl Connection {
 
     /// The command of these arguments, if the connection may use it.
     #[inline]
-    fn find(&self, args: Args<'_>, world: &dyn World) -> Result<&'static Command, String> {
-        let command = Command::find(args.at(0)).ok_or_else(|| unknown_command(args))?;
+    fn find(&self, args: Args<'_>, world: &dyn ConnectionWorld) -> Result<&'static CommandRow, String> {
+        let command = CommandRow::find(args.at(0)).ok_or_else(|| unknown_command(args))?;
         if !command.takes(args.len()) {
             return Err(wrong_number(command.name));
         }
@@ -459,14 +438,14 @@ impl Connection {
     #[inline]
     fn place_of(
         &self,
-        command: &Command,
+        command: &CommandRow,
         args: Args<'_>,
-        world: &dyn World,
+        world: &dyn ConnectionWorld,
     ) -> Result<Spread, Cow<'static, str>> {
         let keyspace = self.keyspace;
         let (places, step) = command.key_places(args.len());
         let first = args.at(places.start);
-        let place = Place { keyspace, partition: world.partition_of(keyspace, first) };
+        let place = PartitionPlace { keyspace, partition: world.partition_of(keyspace, first) };
         for other in places.step_by(step).skip(1) {
             if world.partition_of(keyspace, args.at(other)) != place.partition {
                 // A client that routes by itself expects of us what it expects of Redis Cluster.
@@ -484,9 +463,9 @@ impl Connection {
 
     fn unit<'u>(
         &self,
-        kind: Kind,
+        kind: UnitKind,
         commands: &'u [u8],
-        parsed: Option<(&'static Command, Args<'u>)>,
+        parsed: Option<(&'static CommandRow, Args<'u>)>,
     ) -> Unit<'u> {
         Unit { kind, protocol: self.protocol, wait_until_ms: None, watched: &[], commands, parsed }
     }
@@ -498,7 +477,7 @@ impl Connection {
         spread: Spread,
         unit: &Unit<'_>,
         blocks: bool,
-        world: &mut dyn World,
+        world: &mut dyn ConnectionWorld,
         out: &mut Vec<u8>,
     ) {
         let bytes = unit.commands.len();
@@ -513,13 +492,13 @@ impl Connection {
                 Spread::One(place) => world.run(place, ticket, unit, slot),
                 Spread::Several => world.run_over(keyspace, ticket, unit, slot),
             };
-            (ran == Ran::Done, ran)
+            (ran == UnitResult::Done, ran)
         });
-        if ran == Ran::Later {
+        if ran == UnitResult::Later {
             self.pending.push(number, silent, bytes);
             // What comes behind it would not be executed behind it.
             if blocks || spread == Spread::Several {
-                self.blocked = Some((number, Blocked::Wait));
+                self.blocked = Some((number, BlockReason::Wait));
             }
         }
     }
@@ -550,29 +529,43 @@ impl Connection {
         self.reply(out, |reply| reply.error(&format!("EXECABORT Transaction discarded because of: {why}")));
     }
 
-    fn special(&mut self, special: Special, args: Args<'_>, world: &mut dyn World, out: &mut Vec<u8>) {
+    fn special(
+        &mut self,
+        special: ConnectionCommand,
+        args: Args<'_>,
+        world: &mut dyn ConnectionWorld,
+        out: &mut Vec<u8>,
+    ) {
         match special {
-            Special::Multi => self.multi(out),
-            Special::Exec => self.exec(world, out),
-            Special::Discard => self.discard(out),
-            Special::Watch => self.watch(args, world, out),
-            Special::Unwatch => {
+            ConnectionCommand::Multi => self.multi(out),
+            ConnectionCommand::Exec => self.exec(world, out),
+            ConnectionCommand::Discard => self.discard(out),
+            ConnectionCommand::Watch => self.watch(args, world, out),
+            ConnectionCommand::Unwatch => {
                 self.watch = Watch::default();
                 self.reply(out, |reply| reply.ok());
             }
-            Special::Asking => self.reply(out, |reply| reply.ok()),
-            Special::Quit => {
+            ConnectionCommand::Asking => self.reply(out, |reply| reply.ok()),
+            ConnectionCommand::Quit => {
                 self.reply(out, |reply| reply.ok());
                 self.closing = true;
             }
-            Special::Hello => self.answer(out, world, |this, world, reply| this.hello(args, world, reply)),
-            Special::Auth => self.answer(out, world, |this, world, reply| this.auth(args, world, reply)),
-            Special::Client => self.answer(out, world, |this, world, reply| this.client(args, world, reply)),
-            Special::Cluster if args.is(1, "COUNTKEYSINSLOT") => self.count_keys_in_slot(args, world, out),
-            Special::Cluster => {
+            ConnectionCommand::Hello => {
+                self.answer(out, world, |this, world, reply| this.hello(args, world, reply))
+            }
+            ConnectionCommand::Auth => {
+                self.answer(out, world, |this, world, reply| this.auth(args, world, reply))
+            }
+            ConnectionCommand::Client => {
+                self.answer(out, world, |this, world, reply| this.client(args, world, reply))
+            }
+            ConnectionCommand::Cluster if args.is(1, "COUNTKEYSINSLOT") => {
+                self.count_keys_in_slot(args, world, out)
+            }
+            ConnectionCommand::Cluster => {
                 self.answer(out, world, |this, world, reply| this.cluster(args, world, reply))
             }
-            Special::Keyspace => {
+            ConnectionCommand::Keyspace => {
                 self.answer(out, world, |this, world, reply| this.switch(args, world, reply))
             }
         }
@@ -582,8 +575,8 @@ impl Connection {
     fn answer(
         &mut self,
         out: &mut Vec<u8>,
-        world: &mut dyn World,
-        write: impl FnOnce(&mut Connection, &mut dyn World, &mut ReplyWriter<'_>) -> Result<(), String>,
+        world: &mut dyn ConnectionWorld,
+        write: impl FnOnce(&mut Connection, &mut dyn ConnectionWorld, &mut ReplyWriter<'_>) -> Result<(), String>,
     ) {
         // A reply of its own, as the version of the protocol and whether it is wanted may change.
         let mut bytes = Vec::new();

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 /// A reply that is missing, or held back because an earlier one is.
 #[derive(Debug)]
-struct Slot {
+struct ReplySlot {
     number: u64,
     is_ready: bool,
     is_silent: bool,
@@ -21,15 +21,15 @@ const KEPT_MAX: usize = 32;
 
 /// See the module. The first slot is never ready.
 #[derive(Debug, Default)]
-pub(super) struct Pending {
-    slots: VecDeque<Slot>,
+pub(super) struct PendingReplies {
+    slots: VecDeque<ReplySlot>,
     next: u64,
     held_bytes: usize,
     asked_bytes: usize,
     spare: Vec<Vec<u8>>,
 }
 
-impl Pending {
+impl PendingReplies {
     pub(super) fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
@@ -91,7 +91,7 @@ impl Pending {
         if is_ready && !is_silent {
             self.held_bytes += bytes.len();
             let number = self.number();
-            self.slots.push_back(Slot { number, is_ready, is_silent, bytes, asked: 0 });
+            self.slots.push_back(ReplySlot { number, is_ready, is_silent, bytes, asked: 0 });
         } else {
             self.spare(bytes);
         }
@@ -103,7 +103,7 @@ impl Pending {
     pub(super) fn push(&mut self, number: u64, is_silent: bool, asked: usize) {
         let bytes = self.spare.pop().unwrap_or_default();
         self.asked_bytes += asked;
-        self.slots.push_back(Slot { number, is_ready: false, is_silent, bytes, asked });
+        self.slots.push_back(ReplySlot { number, is_ready: false, is_silent, bytes, asked });
     }
 
     /// It is there. What has become free is appended to `out`. A number that is not waited for changes nothing.

@@ -3,20 +3,20 @@
 //! The next part is asked for once the reply to the one before has come, so that a part is a step wherever it is run. What comes behind
 //! the command waits until all are done.
 
-use super::{Blocked, Connection, NO_ROOM};
+use super::{BlockReason, Connection, NO_ROOM};
 use crate::limits::PART_KEYS_MAX;
-use crate::parts::{Joined, Shares};
-use crate::{Args, Place, Ran, Ticket, Unit, World};
+use crate::parts::{JoinedReplies, Shares};
+use crate::{Args, ConnectionWorld, PartitionPlace, Ticket, Unit, UnitResult};
 
 /// One such command under way.
 #[derive(Debug)]
 pub(super) struct Steps {
-    place: Place,
+    place: PartitionPlace,
     units: std::vec::IntoIter<Vec<u8>>,
     bytes: usize,
     /// Of the part that is asked for.
     part: u32,
-    joined: Joined,
+    joined: JoinedReplies,
 }
 
 impl Steps {
@@ -30,10 +30,10 @@ impl Connection {
     /// Has a unit with keys in one partition done in parts, or refuses it. `false`: it is one step.
     pub(super) fn in_steps(
         &mut self,
-        place: Place,
+        place: PartitionPlace,
         unit: &Unit<'_>,
         args: Args<'_>,
-        world: &mut dyn World,
+        world: &mut dyn ConnectionWorld,
         out: &mut Vec<u8>,
     ) -> bool {
         if args.len() <= PART_KEYS_MAX {
@@ -65,7 +65,7 @@ impl Connection {
         ticket: Ticket,
         mut steps: Box<Steps>,
         reply: &[u8],
-        world: &mut dyn World,
+        world: &mut dyn ConnectionWorld,
         out: &mut Vec<u8>,
     ) {
         match steps.joined.take(reply) {
@@ -75,15 +75,21 @@ impl Connection {
     }
 
     /// Asks for the next part, or replies.
-    fn next_step(&mut self, number: u64, mut steps: Box<Steps>, world: &mut dyn World, out: &mut Vec<u8>) {
+    fn next_step(
+        &mut self,
+        number: u64,
+        mut steps: Box<Steps>,
+        world: &mut dyn ConnectionWorld,
+        out: &mut Vec<u8>,
+    ) {
         while let Some(bytes) = steps.units.next() {
             // It was encoded here.
             let Ok(unit) = Unit::decode(&bytes) else { continue };
             let ticket = Ticket { number, part: steps.part };
             steps.part += 1;
             let mut reply = Vec::new();
-            if world.run(steps.place, ticket, &unit, &mut reply) == Ran::Later {
-                self.blocked = Some((number, Blocked::Steps(steps)));
+            if world.run(steps.place, ticket, &unit, &mut reply) == UnitResult::Later {
+                self.blocked = Some((number, BlockReason::Steps(steps)));
                 return;
             }
             if let Err(text) = steps.joined.take(&reply) {

@@ -1,12 +1,14 @@
 //! `MULTI`, `EXEC`, `WATCH` and what belongs to them.
 
-use super::{Blocked, CROSS_SLOT, Connection, NO_ROOM, NOT_YET, Special, Spread, internal, local};
-use crate::command::{Command, How, NO_MULTI};
+use super::{
+    BlockReason, CROSS_SLOT, Connection, ConnectionCommand, NO_ROOM, NOT_YET, Spread, internal, local,
+};
+use crate::command::{CommandRow, Executor, NO_MULTI};
 use crate::execute::LITERAL;
 use crate::limits::{QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX, WATCHED_KEYS_MAX};
-use crate::parse::{Parsed, Parser, push_command};
-use crate::unit::{self, Kind};
-use crate::{Args, Place, Ran, ReplyWriter, Ticket, Unit, World};
+use crate::parse::{ParseResult, Parser, push_command};
+use crate::unit::{self, UnitKind};
+use crate::{Args, ConnectionWorld, PartitionPlace, ReplyWriter, Ticket, Unit, UnitResult};
 use zerohop_wire::ids::Timestamp;
 
 /// The commands since `MULTI`.
@@ -74,7 +76,7 @@ impl Connection {
     }
 
     /// If the keyspace has been split, keys that were in one partition may be in several, or in another.
-    pub(super) fn follow_splits(&mut self, world: &dyn World) {
+    pub(super) fn follow_splits(&mut self, world: &dyn ConnectionWorld) {
         let (watch, transaction) = (&self.watch, self.transaction.as_ref());
         let has_any = watch.spread.is_some() || transaction.is_some_and(|one| one.spread.is_some());
         if !has_any {
@@ -82,13 +84,13 @@ impl Connection {
         }
         let partitions = world.partitions(self.keyspace);
         if watch.spread.is_some() && watch.partitions != partitions {
-            let unit = Unit { watched: &watch.bytes, ..self.unit(Kind::Transaction, &[], None) };
+            let unit = Unit { watched: &watch.bytes, ..self.unit(UnitKind::Transaction, &[], None) };
             let spread = self.spread_of(&unit, world);
             (self.watch.spread, self.watch.partitions) = (spread, partitions);
         }
         let Some(transaction) = &self.transaction else { return };
         if transaction.spread.is_some() && transaction.partitions != partitions {
-            let unit = self.unit(Kind::Transaction, &transaction.commands, None);
+            let unit = self.unit(UnitKind::Transaction, &transaction.commands, None);
             let spread = self.spread_of(&unit, world);
             if let Some(transaction) = &mut self.transaction {
                 (transaction.spread, transaction.partitions) = (spread, partitions);
@@ -97,9 +99,9 @@ impl Connection {
     }
 
     /// Where the keys of a unit live.
-    fn spread_of(&self, unit: &Unit<'_>, world: &dyn World) -> Option<Spread> {
+    fn spread_of(&self, unit: &Unit<'_>, world: &dyn ConnectionWorld) -> Option<Spread> {
         let keyspace = self.keyspace;
-        let place = |key| Place { keyspace, partition: world.partition_of(keyspace, key) };
+        let place = |key| PartitionPlace { keyspace, partition: world.partition_of(keyspace, key) };
         let spreads = unit.keys().into_iter().map(|key| Some(Spread::One(place(key))));
         spreads.fold(None, Spread::join)
     }
@@ -107,25 +109,28 @@ impl Connection {
     /// A command between `MULTI` and `EXEC`.
     pub(super) fn queue(
         &mut self,
-        command: &'static Command,
+        command: &'static CommandRow,
         raw: &[u8],
         args: Args<'_>,
-        world: &mut dyn World,
+        world: &mut dyn ConnectionWorld,
         out: &mut Vec<u8>,
     ) {
         let spread = match command.how {
             _ if command.has(NO_MULTI) => {
                 return self.refuse("ERR Command not allowed inside a transaction", out);
             }
-            How::Keyed(_) => match self.place_of(command, args, world) {
+            Executor::Keyed(_) => match self.place_of(command, args, world) {
                 Ok(spread) => Some(spread),
                 Err(text) => return self.refuse(&text, out),
             },
             // It would ask all partitions.
-            How::Gather(_) => return self.refuse(CROSS_SLOT, out),
-            How::Special(Special::Asking | Special::Unwatch) | How::Local(_) => None,
-            How::Special(Special::Client | Special::Cluster) if only_tells(args) => None,
-            How::Special(_) => return self.refuse("ERR Command not allowed inside a transaction", out),
+            Executor::Gather(_) => return self.refuse(CROSS_SLOT, out),
+            Executor::Special(ConnectionCommand::Asking | ConnectionCommand::Unwatch)
+            | Executor::Local(_) => None,
+            Executor::Special(ConnectionCommand::Client | ConnectionCommand::Cluster) if only_tells(args) => {
+                None
+            }
+            Executor::Special(_) => return self.refuse("ERR Command not allowed inside a transaction", out),
         };
         if spread.is_some()
             && let Err(failure) = world.permits(self.keyspace, command.is_write())
@@ -182,16 +187,16 @@ impl Connection {
     }
 
     /// Whether a unit of this connection may have keys in several partitions.
-    fn may_span(&self, world: &dyn World) -> bool {
+    fn may_span(&self, world: &dyn ConnectionWorld) -> bool {
         world.spans() && !self.is_cluster_aware
     }
 
     /// What is told of keys in several partitions where a unit may not have such.
-    pub(super) fn cross_slot(&self, world: &dyn World) -> &'static str {
+    pub(super) fn cross_slot(&self, world: &dyn ConnectionWorld) -> &'static str {
         if world.spans_later() && !self.is_cluster_aware { NOT_YET } else { CROSS_SLOT }
     }
 
-    pub(super) fn exec(&mut self, world: &mut dyn World, out: &mut Vec<u8>) {
+    pub(super) fn exec(&mut self, world: &mut dyn ConnectionWorld, out: &mut Vec<u8>) {
         self.follow_splits(world);
         let Some(transaction) = self.transaction.take() else {
             return self.reply(out, |reply| reply.error("ERR EXEC without MULTI"));
@@ -213,11 +218,11 @@ impl Connection {
         } else {
             transaction.commands
         };
-        let unit = Unit { watched: &watch.bytes, ..self.unit(Kind::Transaction, &commands, None) };
+        let unit = Unit { watched: &watch.bytes, ..self.unit(UnitKind::Transaction, &commands, None) };
         self.run(spread, &unit, false, world, out);
     }
 
-    fn reply_cross_slot(&mut self, world: &dyn World, out: &mut Vec<u8>) {
+    fn reply_cross_slot(&mut self, world: &dyn ConnectionWorld, out: &mut Vec<u8>) {
         let text = self.cross_slot(world);
         self.reply(out, |reply| reply.error(text));
     }
@@ -225,7 +230,7 @@ impl Connection {
     fn reply_without_partition(
         &mut self,
         transaction: &Transaction,
-        world: &mut dyn World,
+        world: &mut dyn ConnectionWorld,
         out: &mut Vec<u8>,
     ) {
         let mut bytes = Vec::new();
@@ -235,10 +240,10 @@ impl Connection {
     }
 
     /// The commands, but finished replies in place of the connection's own.
-    fn with_replies(&mut self, commands: &[u8], world: &mut dyn World) -> Vec<u8> {
+    fn with_replies(&mut self, commands: &[u8], world: &mut dyn ConnectionWorld) -> Vec<u8> {
         let mut all = Vec::with_capacity(commands.len());
         self.each_queued(commands, |this, raw, args| {
-            if Command::find(args.at(0)).is_some_and(|command| matches!(command.how, How::Keyed(_))) {
+            if CommandRow::find(args.at(0)).is_some_and(|command| matches!(command.how, Executor::Keyed(_))) {
                 all.extend_from_slice(raw);
             } else {
                 let mut reply = Vec::new();
@@ -251,20 +256,20 @@ impl Connection {
 
     fn each_queued(&mut self, mut rest: &[u8], mut each: impl FnMut(&mut Connection, &[u8], Args<'_>)) {
         let mut parser = Parser::default();
-        while let Parsed::Command { used } = parser.parse(rest) {
+        while let ParseResult::Command { used } = parser.parse(rest) {
             let (raw, behind) = rest.split_at(used);
             each(self, raw, Args::within(raw, &parser.spans));
             rest = behind;
         }
     }
 
-    fn local_reply(&mut self, args: Args<'_>, world: &mut dyn World, reply: &mut Vec<u8>) {
+    fn local_reply(&mut self, args: Args<'_>, world: &mut dyn ConnectionWorld, reply: &mut Vec<u8>) {
         let begin = reply.len();
         let mut writer = ReplyWriter::new(reply, self.protocol);
-        let result = match Command::find(args.at(0)).map(|command| command.how) {
-            Some(How::Local(local)) => local::reply(local, self.keyspace, args, world, &mut writer),
-            Some(How::Special(Special::Client)) => self.client(args, world, &mut writer),
-            Some(How::Special(Special::Cluster)) => self.cluster(args, world, &mut writer),
+        let result = match CommandRow::find(args.at(0)).map(|command| command.how) {
+            Some(Executor::Local(local)) => local::reply(local, self.keyspace, args, world, &mut writer),
+            Some(Executor::Special(ConnectionCommand::Client)) => self.client(args, world, &mut writer),
+            Some(Executor::Special(ConnectionCommand::Cluster)) => self.cluster(args, world, &mut writer),
             _ => {
                 writer.ok();
                 Ok(())
@@ -276,11 +281,11 @@ impl Connection {
         }
     }
 
-    pub(super) fn watch(&mut self, args: Args<'_>, world: &mut dyn World, out: &mut Vec<u8>) {
+    pub(super) fn watch(&mut self, args: Args<'_>, world: &mut dyn ConnectionWorld, out: &mut Vec<u8>) {
         if self.transaction.is_some() {
             return self.reply(out, |reply| reply.error("ERR WATCH inside MULTI is not allowed"));
         }
-        let Some(command) = Command::find(b"watch") else { return };
+        let Some(command) = CommandRow::find(b"watch") else { return };
         let spread = match self.place_of(command, args, world) {
             Ok(spread) => spread,
             Err(text) => return self.reply(out, |reply| reply.error(&text)),
@@ -302,7 +307,7 @@ impl Connection {
             return self.reply(out, |reply| reply.error(NO_ROOM));
         }
         let number = self.pending.number();
-        let unit = self.unit(Kind::Watch, &keys, None);
+        let unit = self.unit(UnitKind::Watch, &keys, None);
         let mut part = Vec::new();
         let (ticket, keyspace) = (Ticket { number, part: 0 }, self.keyspace);
         let ran = match spread {
@@ -311,13 +316,13 @@ impl Connection {
         };
         let partitions = world.partitions(keyspace);
         match ran {
-            Ran::Done => {
+            UnitResult::Done => {
                 let text = self.watched(&keys, (spread, partitions), &part);
                 self.reply(out, |reply| reply.body().extend_from_slice(&text));
             }
-            Ran::Later => {
+            UnitResult::Later => {
                 self.pending.push(number, self.silent, 0);
-                self.blocked = Some((number, Blocked::Watch { keys, spread, partitions }));
+                self.blocked = Some((number, BlockReason::Watch { keys, spread, partitions }));
             }
         }
     }

@@ -5,11 +5,11 @@ use std::ops::Range;
 use zerohop_wire::limits::BIT_OFFSET_MAX;
 
 use super::range::{clip_bits, clip_bytes};
-use super::{Done, Execution, NOT_AN_INTEGER, SYNTAX, Stop};
+use super::{ExecuteResult, Execution, NOT_AN_INTEGER, SYNTAX, StopReason};
 use crate::Args;
 use crate::number::integer;
 
-fn offset(text: &[u8]) -> Result<u64, Stop> {
+fn offset(text: &[u8]) -> Result<u64, StopReason> {
     let offset = integer(text).and_then(|offset| u64::try_from(offset).ok());
     let offset = offset.filter(|&offset| offset <= BIT_OFFSET_MAX);
     offset.ok_or_else(|| "ERR bit offset is not an integer or out of range".into())
@@ -19,7 +19,7 @@ fn mask(offset: u64) -> u8 {
     0x80 >> (offset % 8)
 }
 
-pub(crate) fn setbit(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn setbit(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let offset = offset(args.at(2))?;
     let is_set = match args.at(3) {
         b"0" => false,
@@ -40,7 +40,7 @@ pub(crate) fn setbit(run: &mut Execution<'_>, args: Args<'_>) -> Done {
     Ok(())
 }
 
-pub(crate) fn getbit(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn getbit(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let offset = offset(args.at(2))?;
     let length = run.bytes_info(args.at(1))?.map_or(0, |info| info.length);
     let is_set = run.bit(args.at(1), length, offset)?;
@@ -49,7 +49,7 @@ pub(crate) fn getbit(run: &mut Execution<'_>, args: Args<'_>) -> Done {
 }
 
 /// Whether a range is counted in bits.
-fn in_bits(args: Args<'_>, place: usize) -> Result<bool, Stop> {
+fn in_bits(args: Args<'_>, place: usize) -> Result<bool, StopReason> {
     match () {
         () if args.get(place).is_none() || args.is(place, "BYTE") => Ok(false),
         () if args.is(place, "BIT") => Ok(true),
@@ -57,7 +57,7 @@ fn in_bits(args: Args<'_>, place: usize) -> Result<bool, Stop> {
     }
 }
 
-pub(crate) fn bitcount(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn bitcount(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let Some(info) = run.bytes_info(args.at(1))? else {
         run.reply.integer(0);
         return Ok(());
@@ -94,7 +94,7 @@ pub(crate) fn bitcount(run: &mut Execution<'_>, args: Args<'_>) -> Done {
     Ok(())
 }
 
-pub(crate) fn bitpos(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn bitpos(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let wanted = match integer(args.at(2)).ok_or(NOT_AN_INTEGER)? {
         0 => false,
         1 => true,
@@ -139,7 +139,7 @@ pub(crate) fn bitpos(run: &mut Execution<'_>, args: Args<'_>) -> Done {
 
 impl Execution<'_> {
     /// One bit of a record of this length; those behind its end are 0.
-    fn bit(&mut self, key: &[u8], length: u64, offset: u64) -> Result<bool, Stop> {
+    fn bit(&mut self, key: &[u8], length: u64, offset: u64) -> Result<bool, StopReason> {
         let byte = offset / 8;
         self.scratch.clear();
         if byte < length {
@@ -149,7 +149,7 @@ impl Execution<'_> {
     }
 
     /// Reads the bytes that hold these bits into `scratch`.
-    fn read_bits(&mut self, key: &[u8], bits: &Range<u64>) -> Done {
+    fn read_bits(&mut self, key: &[u8], bits: &Range<u64>) -> ExecuteResult {
         self.scratch.clear();
         if !bits.is_empty() {
             self.records.read(key, bits.start / 8..bits.end.div_ceil(8), self.scratch)?;

@@ -1,28 +1,28 @@
 //! Numbers kept as decimal text.
 
-use super::{Done, Execution, NOT_AN_INTEGER, Stop, WRONG_TYPE};
+use super::{ExecuteResult, Execution, NOT_AN_INTEGER, StopReason, WRONG_TYPE};
 use crate::number::{self, Digits, integer};
 use crate::{Args, Deadline, RecordType};
 
-pub(crate) fn incr(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn incr(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     add(run, args.at(1), 1)
 }
 
-pub(crate) fn decr(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn decr(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     add(run, args.at(1), -1)
 }
 
-pub(crate) fn incrby(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn incrby(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     add(run, args.at(1), integer(args.at(2)).ok_or(NOT_AN_INTEGER)?)
 }
 
-pub(crate) fn decrby(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn decrby(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let by = integer(args.at(2)).ok_or(NOT_AN_INTEGER)?;
     add(run, args.at(1), by.checked_neg().ok_or("ERR decrement would overflow")?)
 }
 
 #[inline]
-fn add(run: &mut Execution<'_>, key: &[u8], by: i64) -> Done {
+fn add(run: &mut Execution<'_>, key: &[u8], by: i64) -> ExecuteResult {
     let mut number = Some(0);
     match run.records.lookup(key, &mut |bytes| number = integer(bytes))? {
         Some(RecordType::List | RecordType::Chunk) => return Err(WRONG_TYPE.into()),
@@ -36,7 +36,7 @@ fn add(run: &mut Execution<'_>, key: &[u8], by: i64) -> Done {
     Ok(())
 }
 
-pub(crate) fn incrbyfloat(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn incrbyfloat(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     const NOT_A_FLOAT: &str = "ERR value is not a valid float";
     let key = args.at(1);
     let scratch = &mut *run.scratch;
@@ -47,7 +47,7 @@ pub(crate) fn incrbyfloat(run: &mut Execution<'_>, args: Args<'_>) -> Done {
         None => scratch.push(b'0'),
     }
     let sum = number::float_sum(scratch, args.at(2)).ok_or(NOT_A_FLOAT)?;
-    let sum = sum.ok_or(Stop::from("ERR increment would produce NaN or Infinity"))?;
+    let sum = sum.ok_or(StopReason::from("ERR increment would produce NaN or Infinity"))?;
     run.records.put(key, sum.as_bytes(), Deadline::Keep)?;
     run.reply.bulk(sum.as_bytes());
     Ok(())

@@ -2,13 +2,13 @@
 
 use zerohop_wire::ids::Timestamp;
 
-use super::{Done, Execution, NOT_AN_INTEGER, Stop};
+use super::{ExecuteResult, Execution, NOT_AN_INTEGER, StopReason};
 use crate::Args;
 use crate::number::integer;
 
 /// What a time is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
+pub(super) enum TimeUnit {
     Seconds,
     Millis,
 }
@@ -16,37 +16,43 @@ pub(super) enum Unit {
 /// A point in time in milliseconds since 1970, which may have been before.
 pub(super) fn instant(
     number: i64,
-    unit: Unit,
+    unit: TimeUnit,
     relative: bool,
     now_ms: u64,
     command: &str,
-) -> Result<i64, Stop> {
+) -> Result<i64, StopReason> {
     let ms = match unit {
-        Unit::Seconds => number.checked_mul(1000),
-        Unit::Millis => Some(number),
+        TimeUnit::Seconds => number.checked_mul(1000),
+        TimeUnit::Millis => Some(number),
     };
     let at = if relative { ms.and_then(|ms| ms.checked_add_unsigned(now_ms)) } else { ms };
     at.filter(|&at| at <= Timestamp::MILLIS_MAX as i64)
         .ok_or_else(|| format!("ERR invalid expire time in '{command}' command").into())
 }
 
-pub(crate) fn expire(run: &mut Execution<'_>, args: Args<'_>) -> Done {
-    expire_at(run, args, Unit::Seconds, true, "expire")
+pub(crate) fn expire(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
+    expire_at(run, args, TimeUnit::Seconds, true, "expire")
 }
 
-pub(crate) fn pexpire(run: &mut Execution<'_>, args: Args<'_>) -> Done {
-    expire_at(run, args, Unit::Millis, true, "pexpire")
+pub(crate) fn pexpire(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
+    expire_at(run, args, TimeUnit::Millis, true, "pexpire")
 }
 
-pub(crate) fn expireat(run: &mut Execution<'_>, args: Args<'_>) -> Done {
-    expire_at(run, args, Unit::Seconds, false, "expireat")
+pub(crate) fn expireat(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
+    expire_at(run, args, TimeUnit::Seconds, false, "expireat")
 }
 
-pub(crate) fn pexpireat(run: &mut Execution<'_>, args: Args<'_>) -> Done {
-    expire_at(run, args, Unit::Millis, false, "pexpireat")
+pub(crate) fn pexpireat(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
+    expire_at(run, args, TimeUnit::Millis, false, "pexpireat")
 }
 
-fn expire_at(run: &mut Execution<'_>, args: Args<'_>, unit: Unit, relative: bool, command: &str) -> Done {
+fn expire_at(
+    run: &mut Execution<'_>,
+    args: Args<'_>,
+    unit: TimeUnit,
+    relative: bool,
+    command: &str,
+) -> ExecuteResult {
     let key = args.at(1);
     let conditions = Conditions::read(args.from(3))?;
     let number = integer(args.at(2)).ok_or(NOT_AN_INTEGER)?;
@@ -75,7 +81,7 @@ struct Conditions {
 }
 
 impl Conditions {
-    fn read(args: Args<'_>) -> Result<Conditions, Stop> {
+    fn read(args: Args<'_>) -> Result<Conditions, StopReason> {
         let mut all = Conditions::default();
         for (place, word) in args.iter().enumerate() {
             match () {
@@ -107,23 +113,23 @@ impl Conditions {
     }
 }
 
-pub(crate) fn ttl(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn ttl(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     left(run, args, true, |ms| (ms + 500) / 1000)
 }
 
-pub(crate) fn pttl(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn pttl(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     left(run, args, true, |ms| ms)
 }
 
-pub(crate) fn expiretime(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn expiretime(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     left(run, args, false, |ms| (ms + 500) / 1000)
 }
 
-pub(crate) fn pexpiretime(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn pexpiretime(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     left(run, args, false, |ms| ms)
 }
 
-fn left(run: &mut Execution<'_>, args: Args<'_>, relative: bool, unit: fn(u64) -> u64) -> Done {
+fn left(run: &mut Execution<'_>, args: Args<'_>, relative: bool, unit: fn(u64) -> u64) -> ExecuteResult {
     let begin = if relative { run.records.now_ms() } else { 0 };
     match run.records.inspect(args.at(1))?.map(|info| info.deadline_ms) {
         None => run.reply.integer(-2),
@@ -133,7 +139,7 @@ fn left(run: &mut Execution<'_>, args: Args<'_>, relative: bool, unit: fn(u64) -
     Ok(())
 }
 
-pub(crate) fn persist(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn persist(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let has = run.records.inspect(args.at(1))?.is_some_and(|info| info.deadline_ms.is_some());
     if has {
         run.records.set_deadline(args.at(1), None)?;

@@ -1,12 +1,12 @@
 //! Commands on records of either type.
 
 use super::lists::{LIST_COPY_VALUES, append_all};
-use super::{Done, Execution, NOT_AN_INTEGER, SYNTAX, Stop};
+use super::{ExecuteResult, Execution, NOT_AN_INTEGER, SYNTAX, StopReason};
 use crate::limits::REPLY_BYTES_MAX;
 use crate::number::integer;
 use crate::{Args, Deadline, Info, RecordType};
 
-pub(crate) fn del(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn del(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let mut removed = 0;
     for key in args.iter().skip(1) {
         removed += i64::from(run.records.remove(key)?);
@@ -16,7 +16,7 @@ pub(crate) fn del(run: &mut Execution<'_>, args: Args<'_>) -> Done {
 }
 
 /// `EXISTS` and `TOUCH`.
-pub(crate) fn exists(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn exists(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let mut found = 0;
     for key in args.iter().skip(1) {
         found += i64::from(run.records.inspect(key)?.is_some());
@@ -25,7 +25,7 @@ pub(crate) fn exists(run: &mut Execution<'_>, args: Args<'_>) -> Done {
     Ok(())
 }
 
-pub(crate) fn typed(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn typed(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let record = run.records.inspect(args.at(1))?.map(|info| info.record);
     run.reply.simple(type_name(record));
     Ok(())
@@ -43,9 +43,9 @@ pub(super) fn type_name(record: Option<RecordType>) -> &'static str {
 
 const NO_SUCH_KEY: &str = "ERR no such key";
 
-pub(crate) fn rename(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn rename(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let (from, to) = (args.at(1), args.at(2));
-    let info = run.records.inspect(from)?.ok_or(Stop::from(NO_SUCH_KEY))?;
+    let info = run.records.inspect(from)?.ok_or(StopReason::from(NO_SUCH_KEY))?;
     if from != to {
         run.copy(from, info, to)?;
         run.records.remove(from)?;
@@ -54,9 +54,9 @@ pub(crate) fn rename(run: &mut Execution<'_>, args: Args<'_>) -> Done {
     Ok(())
 }
 
-pub(crate) fn renamenx(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn renamenx(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let (from, to) = (args.at(1), args.at(2));
-    let info = run.records.inspect(from)?.ok_or(Stop::from(NO_SUCH_KEY))?;
+    let info = run.records.inspect(from)?.ok_or(StopReason::from(NO_SUCH_KEY))?;
     // A key and itself: it is there.
     let free = run.records.inspect(to)?.is_none();
     if free {
@@ -67,7 +67,7 @@ pub(crate) fn renamenx(run: &mut Execution<'_>, args: Args<'_>) -> Done {
     Ok(())
 }
 
-pub(crate) fn copy(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn copy(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let (from, to) = (args.at(1), args.at(2));
     let mut replace = false;
     let mut at = 3;
@@ -101,7 +101,7 @@ pub(crate) fn copy(run: &mut Execution<'_>, args: Args<'_>) -> Done {
 
 impl Execution<'_> {
     /// Makes another key what this one is, its deadline included.
-    fn copy(&mut self, from: &[u8], info: Info, to: &[u8]) -> Done {
+    fn copy(&mut self, from: &[u8], info: Info, to: &[u8]) -> ExecuteResult {
         let deadline = info.deadline_ms.map_or(Deadline::Never, Deadline::AtMs);
         if info.record == RecordType::Bytes {
             self.scratch.clear();
@@ -121,7 +121,7 @@ impl Execution<'_> {
                 }
             })?;
             if bytes > REPLY_BYTES_MAX {
-                return Err(Stop::Refused(format!(
+                return Err(StopReason::Refused(format!(
                     "ERR the list to be copied has more than {bytes} bytes, {REPLY_BYTES_MAX} are allowed: copy it in pieces, with \
                      LRANGE and RPUSH; nothing was done"
                 )));

@@ -3,7 +3,7 @@
 use zerohop_wire::limits::{APPEND_VALUES_MAX, LIST_PAGE_VALUES_MAX};
 
 use super::range::clip;
-use super::{Done, Execution, NOT_AN_INTEGER, Stop, WRONG_TYPE};
+use super::{ExecuteResult, Execution, NOT_AN_INTEGER, StopReason, WRONG_TYPE};
 use crate::limits::REPLY_BYTES_MAX;
 use crate::number::integer;
 use crate::{Args, Info, RecordType};
@@ -14,7 +14,7 @@ pub(super) const LIST_COPY_VALUES: u64 = LIST_PAGE_VALUES_MAX as u64;
 impl Execution<'_> {
     /// What the record of a key is, which must be a list.
     #[inline]
-    fn list_info(&mut self, key: &[u8]) -> Result<Option<Info>, Stop> {
+    fn list_info(&mut self, key: &[u8]) -> Result<Option<Info>, StopReason> {
         match self.records.inspect(key)? {
             Some(info) if info.record != RecordType::List => Err(WRONG_TYPE.into()),
             info => Ok(info),
@@ -22,7 +22,7 @@ impl Execution<'_> {
     }
 }
 
-pub(super) fn append_all(run: &mut Execution<'_>, key: &[u8], values: Args<'_>) -> Done {
+pub(super) fn append_all(run: &mut Execution<'_>, key: &[u8], values: Args<'_>) -> ExecuteResult {
     let step = APPEND_VALUES_MAX as usize;
     for begin in (0..values.len()).step_by(step) {
         run.records.append(key, values.part(begin, begin + step))?;
@@ -30,16 +30,16 @@ pub(super) fn append_all(run: &mut Execution<'_>, key: &[u8], values: Args<'_>) 
     Ok(())
 }
 
-pub(crate) fn rpush(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn rpush(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     push(run, args, false)
 }
 
-pub(crate) fn rpushx(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn rpushx(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     push(run, args, true)
 }
 
 #[inline]
-fn push(run: &mut Execution<'_>, args: Args<'_>, only_if_there: bool) -> Done {
+fn push(run: &mut Execution<'_>, args: Args<'_>, only_if_there: bool) -> ExecuteResult {
     let values = args.from(2);
     let length = match run.list_info(args.at(1))? {
         None if only_if_there => {
@@ -53,13 +53,13 @@ fn push(run: &mut Execution<'_>, args: Args<'_>, only_if_there: bool) -> Done {
     Ok(())
 }
 
-pub(crate) fn llen(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn llen(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let length = run.list_info(args.at(1))?.map_or(0, |info| info.length);
     run.reply.count(length);
     Ok(())
 }
 
-pub(crate) fn lrange(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn lrange(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let start = integer(args.at(2)).ok_or(NOT_AN_INTEGER)?;
     let end = integer(args.at(3)).ok_or(NOT_AN_INTEGER)?;
     let length = run.list_info(args.at(1))?.map_or(0, |info| info.length);
@@ -82,7 +82,7 @@ pub(crate) fn lrange(run: &mut Execution<'_>, args: Args<'_>) -> Done {
     Ok(())
 }
 
-pub(crate) fn lindex(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn lindex(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let Some(info) = run.list_info(args.at(1))? else {
         run.reply.null();
         return Ok(());
@@ -99,7 +99,7 @@ pub(crate) fn lindex(run: &mut Execution<'_>, args: Args<'_>) -> Done {
     Ok(())
 }
 
-pub(crate) fn ltrim(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn ltrim(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let start = integer(args.at(2)).ok_or(NOT_AN_INTEGER)?;
     let end = integer(args.at(3)).ok_or(NOT_AN_INTEGER)?;
     if let Some(info) = run.list_info(args.at(1))? {

@@ -16,15 +16,15 @@ use std::borrow::Cow;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 
-use crate::args::Span;
-use crate::command::{Command, How};
+use crate::args::ArgumentSpan;
+use crate::command::{CommandRow, Executor};
 use crate::limits::{QUEUED_COMMANDS_MAX, REPLY_BYTES_MAX};
-use crate::parse::{Parsed, Parser};
-use crate::unit::{self, Kind};
+use crate::parse::{ParseResult, Parser};
+use crate::unit::{self, UnitKind};
 use crate::{Args, Protocol, Records, ReplyWriter, Unit};
 
 pub(crate) use page::Page;
-use work::Counted;
+use work::CountedRecords;
 
 pub(crate) mod handlers {
     //! What the command table names.
@@ -45,7 +45,7 @@ pub(crate) mod handlers {
 /// How an execution ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Outcome {
+pub enum ExecutionOutcome {
     /// The reply has been appended. It may be handed on once the changes, if there are any, are committed.
     Done,
     /// Nothing has been appended and nothing changed. To be executed again, with
@@ -88,22 +88,27 @@ pub fn execute(
     records: &mut dyn Records,
     scratch: &mut Scratch,
     reply: &mut Vec<u8>,
-) -> Outcome {
-    if unit.kind != Kind::Transaction {
+) -> ExecutionOutcome {
+    if unit.kind != UnitKind::Transaction {
         return run(unit, records, scratch, reply);
     }
     let begin = reply.len();
-    let mut counted = Counted::new(records);
+    let mut counted = CountedRecords::new(records);
     let outcome = run(unit, &mut counted, scratch, reply);
     if !counted.is_over {
         return outcome;
     }
     reply.truncate(begin);
-    ReplyWriter::new(reply, unit.protocol).error(&Counted::text());
-    Outcome::Refused
+    ReplyWriter::new(reply, unit.protocol).error(&CountedRecords::text());
+    ExecutionOutcome::Refused
 }
 
-fn run(unit: &Unit<'_>, records: &mut dyn Records, scratch: &mut Scratch, reply: &mut Vec<u8>) -> Outcome {
+fn run(
+    unit: &Unit<'_>,
+    records: &mut dyn Records,
+    scratch: &mut Scratch,
+    reply: &mut Vec<u8>,
+) -> ExecutionOutcome {
     let begin = reply.len();
     let Scratch { bytes, parser } = scratch;
     let mut execution = Execution {
@@ -112,32 +117,32 @@ fn run(unit: &Unit<'_>, records: &mut dyn Records, scratch: &mut Scratch, reply:
         begin,
         scratch: bytes,
         wait_until_ms: unit.wait_until_ms,
-        in_transaction: unit.kind == Kind::Transaction,
+        in_transaction: unit.kind == UnitKind::Transaction,
     };
     let result = match (unit.kind, unit.parsed) {
-        (Kind::One, Some((command, args))) => execution.one(command, args),
+        (UnitKind::One, Some((command, args))) => execution.one(command, args),
         _ => execution.unit(unit, parser),
     };
     let outcome = match result {
-        Ok(()) => Outcome::Done,
-        Err(Stop::Say(text)) => {
+        Ok(()) => ExecutionOutcome::Done,
+        Err(StopReason::Say(text)) => {
             execution.reply.truncate(begin);
             execution.reply.error(&text);
-            Outcome::Done
+            ExecutionOutcome::Done
         }
-        Err(Stop::Wait { key, until_ms }) => {
+        Err(StopReason::Wait { key, until_ms }) => {
             execution.reply.truncate(begin);
-            Outcome::Wait { key, until_ms }
+            ExecutionOutcome::Wait { key, until_ms }
         }
-        Err(Stop::Refused(text)) => {
+        Err(StopReason::Refused(text)) => {
             execution.reply.truncate(begin);
             execution.reply.error(&text);
-            Outcome::Refused
+            ExecutionOutcome::Refused
         }
-        Err(Stop::Failed(failure)) => {
+        Err(StopReason::Failed(failure)) => {
             execution.reply.truncate(begin);
             execution.reply.failure(&failure);
-            Outcome::Aborted(failure)
+            ExecutionOutcome::Aborted(failure)
         }
     };
     if scratch.bytes.capacity() > KEPT_BYTES {
@@ -149,7 +154,7 @@ fn run(unit: &Unit<'_>, records: &mut dyn Records, scratch: &mut Scratch, reply:
 
 /// Why a command ends before its reply is written.
 #[derive(Debug)]
-pub(crate) enum Stop {
+pub(crate) enum StopReason {
     /// It is answered with this error, and has changed nothing.
     Say(Cow<'static, str>),
     /// The whole unit is undone.
@@ -160,25 +165,25 @@ pub(crate) enum Stop {
     Wait { key: Vec<u8>, until_ms: u64 },
 }
 
-impl From<Failure<'static>> for Stop {
-    fn from(failure: Failure<'static>) -> Stop {
-        Stop::Failed(failure)
+impl From<Failure<'static>> for StopReason {
+    fn from(failure: Failure<'static>) -> StopReason {
+        StopReason::Failed(failure)
     }
 }
 
-impl From<&'static str> for Stop {
-    fn from(text: &'static str) -> Stop {
-        Stop::Say(Cow::Borrowed(text))
+impl From<&'static str> for StopReason {
+    fn from(text: &'static str) -> StopReason {
+        StopReason::Say(Cow::Borrowed(text))
     }
 }
 
-impl From<String> for Stop {
-    fn from(text: String) -> Stop {
-        Stop::Say(Cow::Owned(text))
+impl From<String> for StopReason {
+    fn from(text: String) -> StopReason {
+        StopReason::Say(Cow::Owned(text))
     }
 }
 
-pub(crate) type Done = Result<(), Stop>;
+pub(crate) type ExecuteResult = Result<(), StopReason>;
 
 pub(crate) const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
@@ -197,34 +202,34 @@ pub(crate) struct Execution<'e> {
 
 impl Execution<'_> {
     #[inline]
-    fn one(&mut self, command: &Command, args: Args<'_>) -> Done {
-        let How::Keyed(run) = command.how else {
-            return Err(Stop::Failed(zerohop_wire::What::Unexpected.into()));
+    fn one(&mut self, command: &CommandRow, args: Args<'_>) -> ExecuteResult {
+        let Executor::Keyed(run) = command.how else {
+            return Err(StopReason::Failed(zerohop_wire::What::Unexpected.into()));
         };
         run(self, args)
     }
 
     /// A unit whose commands have not been taken apart.
-    fn unit(&mut self, unit: &Unit<'_>, parser: &mut Parser) -> Done {
+    fn unit(&mut self, unit: &Unit<'_>, parser: &mut Parser) -> ExecuteResult {
         match unit.kind {
-            Kind::One => {
+            UnitKind::One => {
                 let (spans, _) = next(parser, unit.commands)?;
                 let args = Args::within(unit.commands, spans);
                 self.one(found(args)?, args)
             }
-            Kind::Watch => {
+            UnitKind::Watch => {
                 let (spans, _) = next(parser, unit.commands)?;
                 self.versions(Args::within(unit.commands, spans))
             }
-            Kind::Page => {
+            UnitKind::Page => {
                 let (spans, _) = next(parser, unit.commands)?;
                 self.page(Args::within(unit.commands, spans))
             }
-            Kind::Transaction => self.transaction(unit, parser),
+            UnitKind::Transaction => self.transaction(unit, parser),
         }
     }
 
-    fn transaction(&mut self, unit: &Unit<'_>, parser: &mut Parser) -> Done {
+    fn transaction(&mut self, unit: &Unit<'_>, parser: &mut Parser) -> ExecuteResult {
         for (key, seen) in unit::watched(unit.watched) {
             if self.version(key)? != seen {
                 self.reply.null_array();
@@ -245,7 +250,7 @@ impl Execution<'_> {
                 }
                 None => found(args).and_then(|command| self.one(command, args)),
             };
-            if let Err(Stop::Say(text)) = done {
+            if let Err(StopReason::Say(text)) = done {
                 self.reply.truncate(begin);
                 self.reply.error(&text);
             } else {
@@ -258,7 +263,7 @@ impl Execution<'_> {
     }
 
     /// `WATCH`: the versions of the keys.
-    fn versions(&mut self, keys: Args<'_>) -> Done {
+    fn versions(&mut self, keys: Args<'_>) -> ExecuteResult {
         self.reply.body().push(INTERNAL);
         for key in keys.iter().skip(1) {
             let version = self.version(key)?;
@@ -272,9 +277,9 @@ impl Execution<'_> {
     }
 
     /// Ends the unit if its reply has become too long.
-    pub(crate) fn check_reply(&self) -> Done {
+    pub(crate) fn check_reply(&self) -> ExecuteResult {
         match self.reply.len() - self.begin {
-            length if length > REPLY_BYTES_MAX => Err(Stop::Refused(format!(
+            length if length > REPLY_BYTES_MAX => Err(StopReason::Refused(format!(
                 "ERR the reply would have more than {length} bytes, {REPLY_BYTES_MAX} are allowed: ask for less at once, as by a \
                  smaller range or fewer keys; nothing was done"
             ))),
@@ -294,10 +299,13 @@ fn literal<'a>(args: Args<'a>) -> Option<&'a [u8]> {
 }
 
 /// Where the arguments of the first command lie, and how many bytes it takes up.
-fn next<'p>(parser: &'p mut Parser, commands: &[u8]) -> Result<(&'p [Span], usize), Failure<'static>> {
+fn next<'p>(
+    parser: &'p mut Parser,
+    commands: &[u8],
+) -> Result<(&'p [ArgumentSpan], usize), Failure<'static>> {
     parser.restart();
     match parser.parse(commands) {
-        Parsed::Command { used } => Ok((&parser.spans, used)),
+        ParseResult::Command { used } => Ok((&parser.spans, used)),
         _ => Err(zerohop_wire::What::Lengths.into()),
     }
 }
@@ -316,7 +324,7 @@ fn count(parser: &mut Parser, mut commands: &[u8]) -> Result<usize, Failure<'sta
 }
 
 /// The command of these arguments. The connection has looked at it before; bytes from elsewhere may be anything.
-fn found(args: Args<'_>) -> Result<&'static Command, Stop> {
-    let command = Command::find(args.at(0)).filter(|command| command.takes(args.len()));
-    command.ok_or_else(|| Stop::Failed(zerohop_wire::What::Unexpected.into()))
+fn found(args: Args<'_>) -> Result<&'static CommandRow, StopReason> {
+    let command = CommandRow::find(args.at(0)).filter(|command| command.takes(args.len()));
+    command.ok_or_else(|| StopReason::Failed(zerohop_wire::What::Unexpected.into()))
 }

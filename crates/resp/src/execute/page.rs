@@ -16,7 +16,7 @@
 use zerohop_wire::{Failure, What};
 
 use super::keys::type_name;
-use super::{Done, Execution, INTERNAL, Stop};
+use super::{ExecuteResult, Execution, INTERNAL, StopReason};
 use crate::Args;
 use crate::glob::Glob;
 use crate::limits::{GATHER_PAGE_KEYS, GATHER_STEP_PAGES_MAX, GATHER_STEP_WORK_MAX, SPLIT_RETRY_MS};
@@ -77,10 +77,10 @@ impl<'a> Page<'a> {
 
 impl Execution<'_> {
     /// Answers one page.
-    pub(super) fn page(&mut self, args: Args<'_>) -> Done {
+    pub(super) fn page(&mut self, args: Args<'_>) -> ExecuteResult {
         let number = |place| integer(args.at(place)).and_then(|number| u32::try_from(number).ok());
         let (Some(cursor), Some(limit)) = (number(1), number(2)) else {
-            return Err(Stop::Failed(What::Detail.into()));
+            return Err(StopReason::Failed(What::Detail.into()));
         };
         let begin = self.reply.len();
         self.reply.body().extend_from_slice(&[0; HEAD_BYTES]);
@@ -90,7 +90,7 @@ impl Execution<'_> {
             if asked > known {
                 // The split has not come here yet.
                 let retry_after_ms = SPLIT_RETRY_MS;
-                return Err(Stop::Failed(Failure::Unavailable { retry_after_ms }));
+                return Err(StopReason::Failed(Failure::Unavailable { retry_after_ms }));
             }
             let head = &mut self.reply.body()[begin..begin + HEAD_BYTES];
             (head[0], head[1]) = (INTERNAL, SPLIT);
@@ -101,7 +101,7 @@ impl Execution<'_> {
             b"dbsize" => (self.records.count(), 0, None),
             b"flush" => self.flush(cursor, limit)?,
             b"keys" | b"scan" | b"random" => self.keys(cursor, limit, args.at(3), args.at(4))?,
-            _ => return Err(Stop::Failed(What::Unexpected.into())),
+            _ => return Err(StopReason::Failed(What::Unexpected.into())),
         };
         let mut head = [0; HEAD_BYTES];
         head[0] = INTERNAL;
@@ -120,7 +120,7 @@ impl Execution<'_> {
         limit: u32,
         pattern: &[u8],
         wanted_type: &[u8],
-    ) -> Result<(u64, u32, Option<u32>), Stop> {
+    ) -> Result<(u64, u32, Option<u32>), StopReason> {
         let pattern = (!pattern.is_empty()).then(|| Glob::new(pattern));
         let (mut looked_at, mut work) = (0u32, 0);
         for page in 1.. {
@@ -154,7 +154,7 @@ impl Execution<'_> {
     }
 
     /// Drops those of the keys behind `begin` whose records are not of a type. How many it looked at.
-    fn keep_type(&mut self, begin: usize, wanted: &[u8]) -> Result<usize, Stop> {
+    fn keep_type(&mut self, begin: usize, wanted: &[u8]) -> Result<usize, StopReason> {
         let found = self.reply.body().split_off(begin);
         let mut looked_at = 0;
         for key in PageKeys(&found) {
@@ -170,7 +170,7 @@ impl Execution<'_> {
     }
 
     /// Removes records until so many are gone.
-    fn flush(&mut self, mut cursor: u32, limit: u32) -> Result<(u64, u32, Option<u32>), Stop> {
+    fn flush(&mut self, mut cursor: u32, limit: u32) -> Result<(u64, u32, Option<u32>), StopReason> {
         let mut removed = 0;
         let limit = u64::from(limit).min(GATHER_PAGE_KEYS as u64);
         for page in 1.. {

@@ -2,8 +2,8 @@
 
 use zerohop_wire::limits::VALUE_BYTES_MAX;
 
-use super::expiry::{Unit, instant};
-use super::{Done, Execution, NOT_AN_INTEGER, SYNTAX, Stop, WRONG_TYPE};
+use super::expiry::{TimeUnit, instant};
+use super::{ExecuteResult, Execution, NOT_AN_INTEGER, SYNTAX, StopReason, WRONG_TYPE};
 use crate::number::integer;
 use crate::{Args, Deadline, Info, RecordType};
 
@@ -12,7 +12,7 @@ pub(super) const TOO_LONG: &str = "ERR string exceeds maximum allowed size (prot
 impl Execution<'_> {
     /// Replies with the bytes of a key, or with nothing; says whether there was a record.
     #[inline]
-    fn reply_bytes(&mut self, key: &[u8]) -> Result<bool, Stop> {
+    fn reply_bytes(&mut self, key: &[u8]) -> Result<bool, StopReason> {
         let reply = &mut self.reply;
         match self.records.lookup(key, &mut |bytes| reply.bulk(bytes))? {
             Some(RecordType::Bytes) => Ok(true),
@@ -25,14 +25,14 @@ impl Execution<'_> {
     }
 
     /// What the record of a key is, which must be bytes.
-    pub(super) fn bytes_info(&mut self, key: &[u8]) -> Result<Option<Info>, Stop> {
+    pub(super) fn bytes_info(&mut self, key: &[u8]) -> Result<Option<Info>, StopReason> {
         match self.records.inspect(key)? {
             Some(info) if info.record != RecordType::Bytes => Err(WRONG_TYPE.into()),
             info => Ok(info),
         }
     }
 
-    pub(super) fn put(&mut self, key: &[u8], contents: &[u8], deadline: Deadline) -> Done {
+    pub(super) fn put(&mut self, key: &[u8], contents: &[u8], deadline: Deadline) -> ExecuteResult {
         match deadline {
             // Its time is over: it is gone at once.
             Deadline::AtMs(at) if at <= self.records.now_ms() => {
@@ -44,33 +44,33 @@ impl Execution<'_> {
     }
 }
 
-pub(crate) fn get(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn get(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     run.reply_bytes(args.at(1))?;
     Ok(())
 }
 
 /// What follows the value of `SET`, or the key of `GETEX`.
 #[derive(Default)]
-struct Options<'a> {
+struct SetOptions<'a> {
     if_absent: bool,
     if_present: bool,
     get: bool,
     keep: bool,
     persist: bool,
     /// The unit, whether from now on, and the number.
-    expiry: Option<(Unit, bool, &'a [u8])>,
+    expiry: Option<(TimeUnit, bool, &'a [u8])>,
 }
 
-impl<'a> Options<'a> {
-    fn read(args: Args<'a>, is_set: bool) -> Result<Options<'a>, Stop> {
-        let mut options = Options::default();
+impl<'a> SetOptions<'a> {
+    fn read(args: Args<'a>, is_set: bool) -> Result<SetOptions<'a>, StopReason> {
+        let mut options = SetOptions::default();
         let mut at = 0;
         while at < args.len() {
             let expiry = [
-                ("EX", Unit::Seconds, true),
-                ("PX", Unit::Millis, true),
-                ("EXAT", Unit::Seconds, false),
-                ("PXAT", Unit::Millis, false),
+                ("EX", TimeUnit::Seconds, true),
+                ("PX", TimeUnit::Millis, true),
+                ("EXAT", TimeUnit::Seconds, false),
+                ("PXAT", TimeUnit::Millis, false),
             ];
             if is_set && args.is(at, "NX") && !options.if_present {
                 options.if_absent = true;
@@ -98,14 +98,20 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    fn deadline(&self, now_ms: u64, command: &str) -> Result<Option<u64>, Stop> {
+    fn deadline(&self, now_ms: u64, command: &str) -> Result<Option<u64>, StopReason> {
         let Some((unit, relative, number)) = self.expiry else { return Ok(None) };
         positive(number, unit, relative, now_ms, command).map(Some)
     }
 }
 
 /// A deadline that must lie after 1970 and, if it counts from now on, after now.
-fn positive(number: &[u8], unit: Unit, relative: bool, now_ms: u64, command: &str) -> Result<u64, Stop> {
+fn positive(
+    number: &[u8],
+    unit: TimeUnit,
+    relative: bool,
+    now_ms: u64,
+    command: &str,
+) -> Result<u64, StopReason> {
     let number = integer(number).ok_or(NOT_AN_INTEGER)?;
     if number <= 0 {
         return Err(format!("ERR invalid expire time in '{command}' command").into());
@@ -113,14 +119,14 @@ fn positive(number: &[u8], unit: Unit, relative: bool, now_ms: u64, command: &st
     instant(number, unit, relative, now_ms, command).map(|at| at.unsigned_abs())
 }
 
-pub(crate) fn set(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn set(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let (key, value) = (args.at(1), args.at(2));
     if args.len() == 3 {
         run.records.put(key, value, Deadline::Never)?;
         run.reply.ok();
         return Ok(());
     }
-    let options = Options::read(args.from(3), true)?;
+    let options = SetOptions::read(args.from(3), true)?;
     let deadline = match options.deadline(run.records.now_ms(), "set")? {
         Some(at) => Deadline::AtMs(at),
         None if options.keep => Deadline::Keep,
@@ -146,7 +152,7 @@ pub(crate) fn set(run: &mut Execution<'_>, args: Args<'_>) -> Done {
     Ok(())
 }
 
-pub(crate) fn setnx(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn setnx(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let is_there = run.records.inspect(args.at(1))?.is_some();
     if !is_there {
         run.records.put(args.at(1), args.at(2), Deadline::Never)?;
@@ -155,36 +161,36 @@ pub(crate) fn setnx(run: &mut Execution<'_>, args: Args<'_>) -> Done {
     Ok(())
 }
 
-pub(crate) fn setex(run: &mut Execution<'_>, args: Args<'_>) -> Done {
-    set_for(run, args, Unit::Seconds, "setex")
+pub(crate) fn setex(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
+    set_for(run, args, TimeUnit::Seconds, "setex")
 }
 
-pub(crate) fn psetex(run: &mut Execution<'_>, args: Args<'_>) -> Done {
-    set_for(run, args, Unit::Millis, "psetex")
+pub(crate) fn psetex(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
+    set_for(run, args, TimeUnit::Millis, "psetex")
 }
 
-fn set_for(run: &mut Execution<'_>, args: Args<'_>, unit: Unit, command: &str) -> Done {
+fn set_for(run: &mut Execution<'_>, args: Args<'_>, unit: TimeUnit, command: &str) -> ExecuteResult {
     let at = positive(args.at(2), unit, true, run.records.now_ms(), command)?;
     run.put(args.at(1), args.at(3), Deadline::AtMs(at))?;
     run.reply.ok();
     Ok(())
 }
 
-pub(crate) fn getset(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn getset(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     run.reply_bytes(args.at(1))?;
     Ok(run.records.put(args.at(1), args.at(2), Deadline::Never)?)
 }
 
-pub(crate) fn getdel(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn getdel(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     if run.reply_bytes(args.at(1))? {
         run.records.remove(args.at(1))?;
     }
     Ok(())
 }
 
-pub(crate) fn getex(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn getex(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let key = args.at(1);
-    let options = Options::read(args.from(2), false)?;
+    let options = SetOptions::read(args.from(2), false)?;
     let info = run.bytes_info(key)?;
     let Some(info) = info else {
         run.reply.null();
@@ -204,7 +210,7 @@ pub(crate) fn getex(run: &mut Execution<'_>, args: Args<'_>) -> Done {
     Ok(())
 }
 
-pub(crate) fn append(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn append(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let (key, more) = (args.at(1), args.at(2));
     let length = run.bytes_info(key)?.map_or(0, |info| info.length) + more.len() as u64;
     if length > VALUE_BYTES_MAX as u64 {
@@ -215,13 +221,13 @@ pub(crate) fn append(run: &mut Execution<'_>, args: Args<'_>) -> Done {
     Ok(())
 }
 
-pub(crate) fn strlen(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn strlen(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let length = run.bytes_info(args.at(1))?.map_or(0, |info| info.length);
     run.reply.count(length);
     Ok(())
 }
 
-pub(crate) fn getrange(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn getrange(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let start = integer(args.at(2)).ok_or(NOT_AN_INTEGER)?;
     let end = integer(args.at(3)).ok_or(NOT_AN_INTEGER)?;
     let length = run.bytes_info(args.at(1))?.map_or(0, |info| info.length);
@@ -234,7 +240,7 @@ pub(crate) fn getrange(run: &mut Execution<'_>, args: Args<'_>) -> Done {
     Ok(())
 }
 
-pub(crate) fn setrange(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn setrange(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let (key, piece) = (args.at(1), args.at(3));
     let offset = integer(args.at(2)).ok_or(NOT_AN_INTEGER)?;
     let offset = u64::try_from(offset).map_err(|_| "ERR offset is out of range")?;
@@ -257,7 +263,12 @@ pub(crate) fn setrange(run: &mut Execution<'_>, args: Args<'_>) -> Done {
 
 impl Execution<'_> {
     /// Changes the bytes of a record of this length, 0 if there is none; its deadline stays.
-    pub(super) fn change(&mut self, key: &[u8], length: u64, change: impl FnOnce(&mut Vec<u8>)) -> Done {
+    pub(super) fn change(
+        &mut self,
+        key: &[u8],
+        length: u64,
+        change: impl FnOnce(&mut Vec<u8>),
+    ) -> ExecuteResult {
         self.scratch.clear();
         if length > 0 {
             self.records.read(key, 0..length, self.scratch)?;
@@ -267,7 +278,7 @@ impl Execution<'_> {
     }
 }
 
-pub(crate) fn mget(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn mget(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     run.reply.array(args.len() - 1);
     for key in args.iter().skip(1) {
         let reply = &mut run.reply;
@@ -279,13 +290,13 @@ pub(crate) fn mget(run: &mut Execution<'_>, args: Args<'_>) -> Done {
     Ok(())
 }
 
-pub(crate) fn mset(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn mset(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     put_all(run, args, "mset")?;
     run.reply.ok();
     Ok(())
 }
 
-pub(crate) fn msetnx(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn msetnx(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     check_pairs(args, "msetnx")?;
     for place in (1..args.len()).step_by(2) {
         if run.records.inspect(args.at(place))?.is_some() {
@@ -298,14 +309,14 @@ pub(crate) fn msetnx(run: &mut Execution<'_>, args: Args<'_>) -> Done {
     Ok(())
 }
 
-fn check_pairs(args: Args<'_>, command: &str) -> Done {
+fn check_pairs(args: Args<'_>, command: &str) -> ExecuteResult {
     match args.len() % 2 {
         1 => Ok(()),
         _ => Err(format!("ERR wrong number of arguments for '{command}' command").into()),
     }
 }
 
-fn put_all(run: &mut Execution<'_>, args: Args<'_>, command: &str) -> Done {
+fn put_all(run: &mut Execution<'_>, args: Args<'_>, command: &str) -> ExecuteResult {
     check_pairs(args, command)?;
     for place in (1..args.len()).step_by(2) {
         run.records.put(args.at(place), args.at(place + 1), Deadline::Never)?;

@@ -8,16 +8,16 @@ use crate::limits::TRANSACTION_WORK_BYTES_MAX;
 use crate::{Args, Deadline, Info, RecordType, Records};
 
 /// Records that count what is done with them.
-pub(super) struct Counted<'r> {
+pub(super) struct CountedRecords<'r> {
     records: &'r mut dyn Records,
     left: u64,
     /// It was more than is allowed: whatever has failed, this is why.
     pub(super) is_over: bool,
 }
 
-impl<'r> Counted<'r> {
-    pub(super) fn new(records: &'r mut dyn Records) -> Counted<'r> {
-        Counted { records, left: TRANSACTION_WORK_BYTES_MAX as u64, is_over: false }
+impl<'r> CountedRecords<'r> {
+    pub(super) fn new(records: &'r mut dyn Records) -> CountedRecords<'r> {
+        CountedRecords { records, left: TRANSACTION_WORK_BYTES_MAX as u64, is_over: false }
     }
 
     /// What is told of a transaction that is over.
@@ -42,7 +42,7 @@ impl<'r> Counted<'r> {
     }
 }
 
-impl Records for Counted<'_> {
+impl Records for CountedRecords<'_> {
     fn now_ms(&self) -> u64 {
         self.records.now_ms()
     }

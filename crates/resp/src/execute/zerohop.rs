@@ -2,13 +2,13 @@
 
 use zerohop_wire::limits::TIME_OUT_MS_MAX;
 
-use super::{Done, Execution, Stop};
+use super::{ExecuteResult, Execution, StopReason};
 use crate::number::integer;
 use crate::{Args, Deadline};
 
 /// `ZH.CAS key expected new`: two replies, 1 and the value if it was the expected one and is now the new, or 0 and what
 /// it is. The deadline stays.
-pub(crate) fn cas(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn cas(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let (key, expected, new) = (args.at(1), args.at(2), args.at(3));
     run.bytes_info(key)?;
     let scratch = &mut *run.scratch;
@@ -30,7 +30,7 @@ pub(crate) fn cas(run: &mut Execution<'_>, args: Args<'_>) -> Done {
 
 /// `ZH.WAIT key value timeout-ms`: 1 as soon as the key has this value, 0 if it has not when the time is over. In a
 /// transaction it does not wait.
-pub(crate) fn wait(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+pub(crate) fn wait(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let (key, value) = (args.at(1), args.at(2));
     let time_out = integer(args.at(3)).ok_or("ERR timeout is not an integer or out of range")?;
     let time_out = u64::try_from(time_out).map_err(|_| "ERR timeout is negative")?;
@@ -42,7 +42,7 @@ pub(crate) fn wait(run: &mut Execution<'_>, args: Args<'_>) -> Done {
     let now_ms = run.records.now_ms();
     let until_ms = run.wait_until_ms.unwrap_or(now_ms + time_out);
     if !holds && until_ms > now_ms && !run.in_transaction {
-        return Err(Stop::Wait { key: key.to_vec(), until_ms });
+        return Err(StopReason::Wait { key: key.to_vec(), until_ms });
     }
     run.reply.integer(i64::from(holds));
     Ok(())

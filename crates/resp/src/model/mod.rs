@@ -9,7 +9,7 @@ use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::{APPEND_VALUES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
-pub use crate::Contents;
+pub use crate::GatheredContents;
 use crate::{Args, Deadline, Info, RecordType, Records};
 
 pub use world::ModelWorld;
@@ -18,7 +18,7 @@ pub use world::ModelWorld;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelRecord {
     /// What it holds.
-    pub contents: Contents,
+    pub contents: GatheredContents,
     /// When it was changed last, as a number that grows.
     pub version: Timestamp,
     /// When it ceases to be.
@@ -83,16 +83,16 @@ impl ModelRecords {
         let record =
             self.records.get_mut(key).filter(|record| record.deadline_ms.is_none_or(|at| at > now_ms));
         match record.map(|record| &mut record.contents) {
-            Some(Contents::List(values)) => Ok(values),
-            Some(Contents::Bytes(_)) => Err(Failure::WrongType { found: RecordType::Bytes }),
+            Some(GatheredContents::List(values)) => Ok(values),
+            Some(GatheredContents::Bytes(_)) => Err(Failure::WrongType { found: RecordType::Bytes }),
             None => Err(Failure::NotFound),
         }
     }
 
     fn bytes(&self, key: &[u8]) -> Result<&[u8], Failure<'static>> {
         match self.get(key).map(|record| &record.contents) {
-            Some(Contents::Bytes(bytes)) => Ok(bytes),
-            Some(Contents::List(_)) => Err(Failure::WrongType { found: RecordType::List }),
+            Some(GatheredContents::Bytes(bytes)) => Ok(bytes),
+            Some(GatheredContents::List(_)) => Err(Failure::WrongType { found: RecordType::List }),
             None => Err(Failure::NotFound),
         }
     }
@@ -100,7 +100,7 @@ impl ModelRecords {
     fn change(
         &mut self,
         key: &[u8],
-        contents: Contents,
+        contents: GatheredContents,
         deadline_ms: Option<u64>,
     ) -> Result<(), Failure<'static>> {
         if self.is_full {
@@ -110,13 +110,13 @@ impl ModelRecords {
             return Err(Failure::KeyTooLong { length: key.len() as u64, limit: KEY_BYTES_MAX as u32 });
         }
         let longest = match &contents {
-            Contents::Bytes(bytes) => bytes.len(),
-            Contents::List(values) => values.iter().map(Vec::len).max().unwrap_or(0),
+            GatheredContents::Bytes(bytes) => bytes.len(),
+            GatheredContents::List(values) => values.iter().map(Vec::len).max().unwrap_or(0),
         };
         if longest > VALUE_BYTES_MAX {
             return Err(Failure::ValueTooLong { length: longest as u64, limit: VALUE_BYTES_MAX as u32 });
         }
-        assert!(contents != Contents::List(Vec::new()), "a list that has become empty is removed");
+        assert!(contents != GatheredContents::List(Vec::new()), "a list that has become empty is removed");
         assert!(deadline_ms.is_none_or(|at| at > self.now_ms), "a deadline that is over is a removal");
         self.changes += 1;
         let version = Timestamp(self.changes);
@@ -137,8 +137,8 @@ impl Records for ModelRecords {
     fn inspect(&mut self, key: &[u8]) -> Result<Option<Info>, Failure<'static>> {
         Ok(self.get(key).map(|record| {
             let (kind, length) = match &record.contents {
-                Contents::Bytes(bytes) => (RecordType::Bytes, bytes.len()),
-                Contents::List(values) => (RecordType::List, values.len()),
+                GatheredContents::Bytes(bytes) => (RecordType::Bytes, bytes.len()),
+                GatheredContents::List(values) => (RecordType::List, values.len()),
             };
             Info {
                 record: kind,
@@ -171,7 +171,7 @@ impl Records for ModelRecords {
             Deadline::AtMs(at) => Some(at),
             Deadline::Keep => self.deadline_of(key),
         };
-        self.change(key, Contents::Bytes(contents.to_vec()), deadline_ms)
+        self.change(key, GatheredContents::Bytes(contents.to_vec()), deadline_ms)
     }
 
     fn extend(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), Failure<'static>> {
@@ -180,7 +180,7 @@ impl Records for ModelRecords {
             there => there?.to_vec(),
         };
         all.extend_from_slice(bytes);
-        self.change(key, Contents::Bytes(all), self.deadline_of(key))
+        self.change(key, GatheredContents::Bytes(all), self.deadline_of(key))
     }
 
     fn append(&mut self, key: &[u8], values: Args<'_>) -> Result<(), Failure<'static>> {
@@ -193,12 +193,12 @@ impl Records for ModelRecords {
             there => there?.clone(),
         };
         all.extend(values.iter().map(<[u8]>::to_vec));
-        self.change(key, Contents::List(all), self.deadline_of(key))
+        self.change(key, GatheredContents::List(all), self.deadline_of(key))
     }
 
     fn trim(&mut self, key: &[u8], keep: Range<u64>) -> Result<(), Failure<'static>> {
         let kept = self.list(key)?[keep.start as usize..keep.end as usize].to_vec();
-        self.change(key, Contents::List(kept), self.deadline_of(key))
+        self.change(key, GatheredContents::List(kept), self.deadline_of(key))
     }
 
     fn remove(&mut self, key: &[u8]) -> Result<bool, Failure<'static>> {

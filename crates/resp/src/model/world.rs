@@ -7,14 +7,15 @@ use zerohop_wire::{Failure, Permission};
 
 use super::ModelRecords;
 use crate::{
-    Change, Connection, Found, Gathered, Layout, Member, Outcome, Place, Ran, Records, Scratch, ServerInfo,
-    Slots, Step, Ticket, Unit, World, WrongPassword, execute,
+    Connection, ConnectionWorld, ExecutionOutcome, FoundRecord, GatherStep, GatheredChange, GatheredRecords,
+    Layout, PartitionPlace, Records, RedisMember, Scratch, ServerInfo, Slots, Ticket, Unit, UnitResult,
+    WrongPassword, execute,
 };
 
 /// A unit that was promised, as the bytes that would travel.
 #[derive(Clone, Debug)]
-struct Promised {
-    place: Place,
+struct PromisedUnit {
+    place: PartitionPlace,
     ticket: Ticket,
     unit: Vec<u8>,
 }
@@ -46,10 +47,10 @@ pub struct ModelWorld {
     pub slept_ms: u64,
     partitions: u32,
     slot_of: fn(&[u8]) -> u16,
-    records: BTreeMap<Place, ModelRecords>,
-    promised: VecDeque<Promised>,
+    records: BTreeMap<PartitionPlace, ModelRecords>,
+    promised: VecDeque<PromisedUnit>,
     /// Units that wait for a change or for the end of their time.
-    waiting: Vec<Promised>,
+    waiting: Vec<PromisedUnit>,
     scratch: Scratch,
 }
 
@@ -86,7 +87,7 @@ impl ModelWorld {
     }
 
     /// The records of a partition.
-    pub fn records(&mut self, place: Place) -> &mut ModelRecords {
+    pub fn records(&mut self, place: PartitionPlace) -> &mut ModelRecords {
         let records = self.records.entry(place).or_default();
         (records.now_ms, records.is_full) = (self.now_ms, self.is_full);
         records.partitions = self.partitions;
@@ -98,10 +99,10 @@ impl ModelWorld {
         self.partitions = (self.partitions * 2).min(SLOTS);
         let (before, partitions, slot_of) =
             (std::mem::take(&mut self.records), self.partitions, self.slot_of);
-        for (Place { keyspace, partition: PartitionId(parent) }, records) in before {
+        for (PartitionPlace { keyspace, partition: PartitionId(parent) }, records) in before {
             for partition in [2 * parent, 2 * parent + 1] {
                 let is_own = |key: &[u8]| u32::from(slot_of(key)) * partitions / SLOTS == partition;
-                let place = Place { keyspace, partition: PartitionId(partition) };
+                let place = PartitionPlace { keyspace, partition: PartitionId(partition) };
                 self.records.insert(place, records.only(is_own));
             }
         }
@@ -137,7 +138,7 @@ impl ModelWorld {
         again
     }
 
-    fn hand_over(&mut self, promised: Promised, connection: &mut Connection, out: &mut Vec<u8>) -> bool {
+    fn hand_over(&mut self, promised: PromisedUnit, connection: &mut Connection, out: &mut Vec<u8>) -> bool {
         let mut reply = Vec::new();
         let ticket = promised.ticket;
         self.run_promised(promised, &mut reply) && connection.complete(ticket, &reply, self, out)
@@ -154,89 +155,96 @@ impl ModelWorld {
     }
 
     /// False if it waits.
-    fn run_promised(&mut self, mut promised: Promised, reply: &mut Vec<u8>) -> bool {
+    fn run_promised(&mut self, mut promised: PromisedUnit, reply: &mut Vec<u8>) -> bool {
         let bytes = promised.unit.clone();
         match Unit::decode(&bytes) {
             Ok(mut unit) => match self.execute(promised.place, &unit, reply) {
-                Outcome::Wait { until_ms, .. } => {
+                ExecutionOutcome::Wait { until_ms, .. } => {
                     unit.wait_until_ms = Some(until_ms);
                     promised.unit.clear();
                     unit.encode(&mut promised.unit);
                     self.waiting.push(promised);
                     false
                 }
-                Outcome::Done | Outcome::Refused | Outcome::Aborted(_) => true,
+                ExecutionOutcome::Done | ExecutionOutcome::Refused | ExecutionOutcome::Aborted(_) => true,
             },
             Err(_) => unreachable!("a unit decodes to what was encoded"),
         }
     }
 
     /// Executes a unit over records of several partitions: all at once, as nobody else is there.
-    fn execute_over(&mut self, keyspace: KeyspaceId, unit: &Unit<'_>, reply: &mut Vec<u8>) -> Outcome {
-        let (mut gathered, mut scratch) = (Gathered::default(), Scratch::default());
+    fn execute_over(
+        &mut self,
+        keyspace: KeyspaceId,
+        unit: &Unit<'_>,
+        reply: &mut Vec<u8>,
+    ) -> ExecutionOutcome {
+        let (mut gathered, mut scratch) = (GatheredRecords::default(), Scratch::default());
         loop {
             match gathered.execute(unit, self.now_ms, &mut scratch, reply) {
-                Step::Wants(wants) => {
+                GatherStep::Wants(wants) => {
                     for (key, looks) in wants {
                         let found = self.found(keyspace, &key, looks);
                         assert!(gathered.note(key, found).is_ok(), "models are small");
                     }
                 }
-                Step::Done(changes) => {
+                GatherStep::Done(changes) => {
                     let before = self.records.clone();
                     if let Err(failure) = changes.iter().try_for_each(|one| self.change(keyspace, one)) {
                         self.records = before;
                         reply.clear();
                         crate::failure_reply(&failure, reply);
-                        return Outcome::Aborted(failure);
+                        return ExecutionOutcome::Aborted(failure);
                     }
-                    return Outcome::Done;
+                    return ExecutionOutcome::Done;
                 }
-                Step::Failed => return Outcome::Aborted(zerohop_wire::What::Unexpected.into()),
+                GatherStep::Failed => {
+                    return ExecutionOutcome::Aborted(zerohop_wire::What::Unexpected.into());
+                }
             }
         }
     }
 
-    fn place(&self, keyspace: KeyspaceId, key: &[u8]) -> Place {
-        Place { keyspace, partition: self.partition_of(keyspace, key) }
+    fn place(&self, keyspace: KeyspaceId, key: &[u8]) -> PartitionPlace {
+        PartitionPlace { keyspace, partition: self.partition_of(keyspace, key) }
     }
 
-    fn found(&mut self, keyspace: KeyspaceId, key: &[u8], looks: bool) -> Found {
+    fn found(&mut self, keyspace: KeyspaceId, key: &[u8], looks: bool) -> FoundRecord {
         let place = self.place(keyspace, key);
         let records = self.records(place);
         let info = records.inspect(key).unwrap_or(None);
         let contents = records.get(key).filter(|_| looks).map(|record| record.contents.clone());
-        Found { info, contents }
+        FoundRecord { info, contents }
     }
 
     fn change(
         &mut self,
         keyspace: KeyspaceId,
-        (key, change): &(Vec<u8>, Change),
+        (key, change): &(Vec<u8>, GatheredChange),
     ) -> Result<(), zerohop_wire::Failure<'static>> {
         let place = self.place(keyspace, key);
         let records = self.records(place);
         match change {
-            Change::Put(bytes, deadline) => records.put(key, bytes, *deadline),
-            Change::Extend(bytes) => records.extend(key, bytes),
-            Change::Append(values) => {
+            GatheredChange::Put(bytes, deadline) => records.put(key, bytes, *deadline),
+            GatheredChange::Extend(bytes) => records.extend(key, bytes),
+            GatheredChange::Append(values) => {
                 let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
                 records.append(key, crate::Args::of(&values))
             }
-            Change::Trim(keep) => records.trim(key, keep.clone()),
-            Change::Remove => records.remove(key).map(drop),
-            Change::Expire(at) => records.set_deadline(key, *at),
+            GatheredChange::Trim(keep) => records.trim(key, keep.clone()),
+            GatheredChange::Remove => records.remove(key).map(drop),
+            GatheredChange::Expire(at) => records.set_deadline(key, *at),
         }
     }
 
-    fn execute(&mut self, place: Place, unit: &Unit<'_>, reply: &mut Vec<u8>) -> Outcome {
+    fn execute(&mut self, place: PartitionPlace, unit: &Unit<'_>, reply: &mut Vec<u8>) -> ExecutionOutcome {
         if place.partition == SEVERAL {
             return self.execute_over(place.keyspace, unit, reply);
         }
         if self.is_busy {
             let failure = zerohop_wire::Failure::Unavailable { retry_after_ms: 1 };
             crate::failure_reply(&failure, reply);
-            return Outcome::Aborted(failure);
+            return ExecutionOutcome::Aborted(failure);
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         let records = self.records(place);
@@ -244,38 +252,46 @@ impl ModelWorld {
         let length = reply.len();
         let outcome = execute(unit, records, &mut scratch, reply);
         match &outcome {
-            Outcome::Done => assert!(
+            ExecutionOutcome::Done => assert!(
                 unit.may_write() || *records == before,
                 "a unit that says it does not write has written"
             ),
-            Outcome::Wait { .. } => {
+            ExecutionOutcome::Wait { .. } => {
                 assert!(
                     *records == before && reply.len() == length,
                     "a unit that waits leaves nothing behind"
                 );
             }
-            Outcome::Refused | Outcome::Aborted(_) => records.restore(before),
+            ExecutionOutcome::Refused | ExecutionOutcome::Aborted(_) => records.restore(before),
         }
         self.scratch = scratch;
         outcome
     }
 }
 
-impl World for ModelWorld {
-    fn run(&mut self, to: Place, ticket: Ticket, unit: &Unit<'_>, reply: &mut Vec<u8>) -> Ran {
+impl ConnectionWorld for ModelWorld {
+    fn run(
+        &mut self,
+        to: PartitionPlace,
+        ticket: Ticket,
+        unit: &Unit<'_>,
+        reply: &mut Vec<u8>,
+    ) -> UnitResult {
         let mut bytes = Vec::new();
         unit.encode(&mut bytes);
-        let promised = Promised { place: to, ticket, unit: bytes };
+        let promised = PromisedUnit { place: to, ticket, unit: bytes };
         // Behind others of the same partition it must queue too.
         if self.away.contains(&to.partition.0) || self.promised.iter().any(|other| other.place == to) {
             self.promised.push_back(promised);
-            return Ran::Later;
+            return UnitResult::Later;
         }
         match self.execute(to, unit, reply) {
-            Outcome::Done | Outcome::Refused | Outcome::Aborted(_) => Ran::Done,
-            Outcome::Wait { .. } => {
+            ExecutionOutcome::Done | ExecutionOutcome::Refused | ExecutionOutcome::Aborted(_) => {
+                UnitResult::Done
+            }
+            ExecutionOutcome::Wait { .. } => {
                 self.run_promised(promised, reply);
-                Ran::Later
+                UnitResult::Later
             }
         }
     }
@@ -294,18 +310,18 @@ impl World for ModelWorld {
         ticket: Ticket,
         unit: &Unit<'_>,
         reply: &mut Vec<u8>,
-    ) -> Ran {
+    ) -> UnitResult {
         assert!(self.promised.is_empty(), "nothing else of the connection is under way");
         if self.away.is_empty() {
             // Its failures are replies too.
             let _ = self.execute_over(keyspace, unit, reply);
-            return Ran::Done;
+            return UnitResult::Done;
         }
         let mut bytes = Vec::new();
         unit.encode(&mut bytes);
-        let place = Place { keyspace, partition: SEVERAL };
-        self.promised.push_back(Promised { place, ticket, unit: bytes });
-        Ran::Later
+        let place = PartitionPlace { keyspace, partition: SEVERAL };
+        self.promised.push_back(PromisedUnit { place, ticket, unit: bytes });
+        UnitResult::Later
     }
 
     fn keyspace(&self, name: &[u8]) -> Option<KeyspaceId> {
@@ -336,12 +352,12 @@ impl World for ModelWorld {
         Some(PartitionId(u32::from(slot) * self.partitions / SLOTS))
     }
 
-    fn moved(&self, place: Place) -> Option<(String, u16)> {
+    fn moved(&self, place: PartitionPlace) -> Option<(String, u16)> {
         (self.moves && self.away.contains(&place.partition.0)).then(|| ("127.0.0.1".to_owned(), 7002))
     }
 
     fn layout(&self, _keyspace: KeyspaceId) -> Layout {
-        let member = |digit: &str, port, is_self, is_up| Member {
+        let member = |digit: &str, port, is_self, is_up| RedisMember {
             id: digit.repeat(40),
             host: "127.0.0.1".to_owned(),
             port,

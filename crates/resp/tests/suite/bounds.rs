@@ -1,9 +1,9 @@
 //! Bounds of commands, replies and transactions: each is named, nothing is done, and the connection goes on.
 
-use zerohop_resp::Then;
+use zerohop_resp::NextStep;
 use zerohop_resp::limits::*;
 
-use crate::connection::Client;
+use crate::connection::ModelClient;
 
 fn set(length: usize) -> Vec<u8> {
     [format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${length}\r\n").as_bytes(), &vec![b'x'; length], b"\r\n"].concat()
@@ -11,7 +11,7 @@ fn set(length: usize) -> Vec<u8> {
 
 #[test]
 fn an_argument_that_is_too_long_is_told_and_the_connection_goes_on() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     let text = "-ERR an argument of 16777217 bytes, 16777216 are allowed: keep large data in a blob";
     client.bytes(&[&b"PING\r\n"[..], &set(BULK_BYTES_MAX + 1), b"PING\r\nEXISTS k\r\n"].concat());
     let replies = client.replies();
@@ -34,12 +34,12 @@ fn an_argument_that_is_too_long_is_told_and_the_connection_goes_on() {
     client.send("CLIENT REPLY SKIP");
     client.bytes(&[&set(BULK_BYTES_MAX + 1)[..], b"PING\r\n"].concat());
     assert_eq!(client.replies(), "+PONG\r\n");
-    assert_eq!(client.then, Then::More);
+    assert_eq!(client.then, NextStep::More);
 }
 
 #[test]
 fn a_command_that_is_too_long_is_told_and_the_connection_goes_on() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     let value = [format!("${BULK_BYTES_MAX}\r\n").as_bytes(), &vec![b'x'; BULK_BYTES_MAX], b"\r\n"].concat();
     let mut bytes = b"*7\r\n$4\r\nMSET\r\n".to_vec();
     for _ in 0..3 {
@@ -57,19 +57,19 @@ fn a_command_that_is_too_long_is_told_and_the_connection_goes_on() {
 
 #[test]
 fn strangers_may_not_send_arguments_that_are_too_long() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     client.world.password = Some(b"secret".to_vec());
     client.bytes(format!("*3\r\n$4\r\nAUTH\r\n$1\r\nk\r\n${}\r\n", BULK_BYTES_MAX + 1).as_bytes());
     let replies = client.replies();
     assert_eq!(
         (client.then, replies.as_str()),
-        (Then::Close, "-ERR Protocol error: unauthenticated bulk length\r\n")
+        (NextStep::Close, "-ERR Protocol error: unauthenticated bulk length\r\n")
     );
 }
 
 #[test]
 fn the_work_of_a_transaction_is_bounded_by_the_bytes_that_it_goes_through() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     client.bytes(&set(BULK_BYTES_MAX));
     client.send("MULTI");
     client.bytes("BITCOUNT k\r\n".repeat(20).as_bytes());
@@ -89,7 +89,7 @@ fn the_work_of_a_transaction_is_bounded_by_the_bytes_that_it_goes_through() {
 
 #[test]
 fn a_queue_of_commands_is_bounded() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     client.send("MULTI");
     client.bytes("PING\r\n".repeat(QUEUED_COMMANDS_MAX).as_bytes());
     assert_eq!(client.replies(), "+QUEUED\r\n".repeat(QUEUED_COMMANDS_MAX));
@@ -102,7 +102,7 @@ fn a_queue_of_commands_is_bounded() {
 
 #[test]
 fn a_reply_that_would_be_too_long_is_an_error() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     let value = vec![b'x'; BULK_BYTES_MAX];
     let head = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n", value.len());
     client.bytes(&[head.as_bytes(), &value, b"\r\n"].concat());
@@ -113,7 +113,7 @@ fn a_reply_that_would_be_too_long_is_an_error() {
 }
 
 /// Answers all steps of a command, and counts them.
-fn steps(client: &mut Client) -> (usize, String) {
+fn steps(client: &mut ModelClient) -> (usize, String) {
     let mut steps = 0;
     let mut replies = client.replies();
     while client.world.promised() > 0 {
@@ -125,7 +125,7 @@ fn steps(client: &mut Client) -> (usize, String) {
 
 #[test]
 fn a_step_through_long_keys_ends_early_and_the_command_goes_on() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     for n in 0..40 {
         let key = [format!("{{a}}{n:02}").as_bytes(), &b"a".repeat(65_000)].concat();
         client.bytes(
@@ -161,7 +161,7 @@ fn a_step_through_long_keys_ends_early_and_the_command_goes_on() {
 
 #[test]
 fn a_scan_of_which_a_partition_cannot_answer_goes_on_later() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     client.send("SET {b}1 v\nSET {a}1 v");
     client.world.away.extend(0..4);
     client.world.is_busy = true;

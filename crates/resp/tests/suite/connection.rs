@@ -3,29 +3,30 @@
 use zerohop_placement::hash::key_slot;
 use zerohop_resp::limits::*;
 use zerohop_resp::model::ModelWorld;
-use zerohop_resp::{Connection, Received, Then, Ticket, World};
+use zerohop_resp::{Connection, ConnectionWorld, NextStep, ReceiveResult, Ticket};
 use zerohop_wire::ids::KeyspaceId;
 
 /// A client of a world of four partitions. `{a}` is in partition 3, `{b}` in 0, `{c}` in 1.
-pub(crate) struct Client {
+pub(crate) struct ModelClient {
     pub(crate) world: ModelWorld,
     pub(crate) connection: Connection,
     pub(crate) rest: Vec<u8>,
     out: Vec<u8>,
-    pub(crate) then: Then,
+    pub(crate) then: NextStep,
 }
 
-impl Client {
-    pub(crate) fn new() -> Client {
+impl ModelClient {
+    pub(crate) fn new() -> ModelClient {
         let world = ModelWorld::new(4, key_slot);
         let connection = Connection::new(7, KeyspaceId(1), "1.2.3.4:5", "5.4.3.2:1", world.now_us());
-        Client { world, connection, rest: Vec::new(), out: Vec::new(), then: Then::More }
+        ModelClient { world, connection, rest: Vec::new(), out: Vec::new(), then: NextStep::More }
     }
 
     /// Sends bytes, and what is left of those before.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.rest.extend_from_slice(bytes);
-        let Received { used, then } = self.connection.receive(&self.rest, &mut self.world, &mut self.out);
+        let ReceiveResult { used, then } =
+            self.connection.receive(&self.rest, &mut self.world, &mut self.out);
         self.rest.drain(..used);
         self.then = then;
     }
@@ -60,7 +61,7 @@ const CROSS_SLOT: &str = "-CROSSSLOT Keys in request don't hash to the same slot
 
 #[test]
 fn keys_of_several_partitions_are_refused_together() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     for command in
         ["MGET a b", "MSET a 1 b 2", "DEL {a}1 {b}1", "EXISTS a b", "RENAME a b", "COPY a b", "WATCH a b"]
     {
@@ -73,7 +74,7 @@ fn keys_of_several_partitions_are_refused_together() {
 
 #[test]
 fn a_transaction_is_within_one_partition() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     let replies = client.send("MULTI\nSET {a}1 1\nSET {b}1 1\nEXEC\nGET {a}1");
     let aborted = "-EXECABORT Transaction discarded because of previous errors.\r\n$-1\r\n";
     assert_eq!(replies, format!("+OK\r\n+QUEUED\r\n{CROSS_SLOT}{aborted}"));
@@ -87,7 +88,7 @@ fn a_transaction_is_within_one_partition() {
 
 #[test]
 fn what_a_connection_tells_of_itself_may_stand_in_a_transaction() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     let replies =
         client.send("MULTI\nCLIENT ID\nSET k v\nCLIENT GETNAME\nCLUSTER KEYSLOT k\nINFO nothing\nEXEC");
     let slot = key_slot(b"k");
@@ -101,7 +102,7 @@ fn what_a_connection_tells_of_itself_may_stand_in_a_transaction() {
 
 #[test]
 fn replies_leave_in_order_though_units_finish_out_of_order() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     client.world.away.extend([0, 1, 3]);
     let replies = client.send("SET {a}1 first\nSET {b}1 second\nPING\nGET {c}1\nGET {a}1\nPING last");
     assert_eq!((replies.as_str(), client.world.promised()), ("", 4));
@@ -114,7 +115,7 @@ fn replies_leave_in_order_though_units_finish_out_of_order() {
 
 #[test]
 fn a_client_that_knows_the_layout_is_sent_to_the_owner() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     client.world.away.insert(3);
     client.world.moves = true;
     // Until it has asked, it is served by forwarding.
@@ -134,7 +135,7 @@ fn a_client_that_knows_the_layout_is_sent_to_the_owner() {
 
 #[test]
 fn the_cluster_is_told_as_redis_tells_it() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     client.world.away.insert(3);
     assert_eq!(client.send("CLUSTER KEYSLOT somekey"), ":11058\r\n");
     assert_eq!(client.send("CLUSTER MYID"), format!("$40\r\n{}\r\n", "a".repeat(40)));
@@ -167,7 +168,7 @@ fn the_cluster_is_told_as_redis_tells_it() {
 #[test]
 fn commands_over_all_partitions_see_all_of_them_and_end() {
     for is_away in [false, true] {
-        let mut client = Client::new();
+        let mut client = ModelClient::new();
         for number in 0..100 {
             client.send(&format!("SET key{number} x"));
         }
@@ -204,12 +205,12 @@ fn commands_over_all_partitions_see_all_of_them_and_end() {
 #[test]
 fn a_command_over_all_partitions_goes_on_when_the_keyspace_is_split_in_the_midst_of_it() {
     for asked_before in 0..20 {
-        let mut client = Client::new();
+        let mut client = ModelClient::new();
         for number in 0..100 {
             client.send(&format!("SET key{number} x"));
         }
         client.world.away.extend(0..8);
-        let ask = |client: &mut Client, line: &str| {
+        let ask = |client: &mut ModelClient, line: &str| {
             let mut replies = client.send(line);
             (0..asked_before).for_each(|_| replies += &client.deliver(0));
             client.world.split();
@@ -245,14 +246,14 @@ fn a_command_over_all_partitions_goes_on_when_the_keyspace_is_split_in_the_midst
 
 #[test]
 fn a_transaction_goes_where_its_keys_are_after_a_split() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     // In the first of four partitions, and in the first two of eight.
     let eighth = |key: &String| key_slot(key.as_bytes()) / 2048;
     let keys = || (0..).map(|number| format!("key{number}"));
     let one = keys().find(|key| eighth(key) == 0).unwrap();
     let other = keys().find(|key| eighth(key) == 1).unwrap();
     let (one, other) = (one.as_str(), other.as_str());
-    let place = |client: &Client, key: &str| client.world.partition_of(KeyspaceId(1), key.as_bytes());
+    let place = |client: &ModelClient, key: &str| client.world.partition_of(KeyspaceId(1), key.as_bytes());
     assert_eq!(place(&client, one), place(&client, other));
     client.world.spans = true;
     client.send(&format!("SET {one} x\nWATCH {other}\nMULTI\nSET {one} y"));
@@ -268,7 +269,7 @@ fn a_transaction_goes_where_its_keys_are_after_a_split() {
 
 #[test]
 fn while_a_node_starts_commands_over_several_partitions_are_to_be_tried_again() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     client.world.spans_later = true;
     for command in ["MGET a b", "MSET a 1 b 2", "WATCH a b"] {
         assert!(client.send(command).starts_with("-TRYAGAIN"), "{command}");
@@ -278,7 +279,7 @@ fn while_a_node_starts_commands_over_several_partitions_are_to_be_tried_again() 
     assert!(replies.starts_with("+OK\r\n+OK\r\n+QUEUED\r\n-TRYAGAIN"), "{replies}");
     (client.world.spans_later, client.world.spans) = (false, true);
     assert_eq!(client.send("MSET a 1 b 2"), "+OK\r\n");
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     client.world.spans_later = true;
     client.send("CLUSTER SLOTS");
     assert_eq!(client.send("MGET a b"), CROSS_SLOT);
@@ -286,18 +287,18 @@ fn while_a_node_starts_commands_over_several_partitions_are_to_be_tried_again() 
 
 #[test]
 fn what_follows_a_command_over_all_partitions_waits_for_it() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     client.send("SET {a}1 x");
     client.world.away.extend([0, 1]);
     assert_eq!(client.send("FLUSHALL\nGET {a}1\nSET {a}1 y"), "");
-    assert_eq!(client.then, Then::Hold);
+    assert_eq!(client.then, NextStep::Hold);
     assert_eq!(client.settle(), "+OK\r\n$-1\r\n+OK\r\n");
 }
 
 #[test]
 fn watched_keys_that_change_undo_the_transaction() {
     for is_away in [false, true] {
-        let mut client = Client::new();
+        let mut client = ModelClient::new();
         if is_away {
             client.world.away.insert(3);
         }
@@ -322,7 +323,7 @@ fn watched_keys_that_change_undo_the_transaction() {
 
 #[test]
 fn a_record_that_expires_counts_as_changed() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     client.send("SET k v PX 500\nWATCH k\nMULTI\nPING");
     client.world.now_ms += 500;
     assert_eq!(client.send("EXEC\nEXISTS k\nTTL k"), "*-1\r\n:0\r\n:-2\r\n");
@@ -330,7 +331,7 @@ fn a_record_that_expires_counts_as_changed() {
 
 #[test]
 fn compare_and_swap_tells_what_it_saw() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     let replies = client.send("ZH.CAS k a b\nSET k a EX 100\nZH.CAS k a b\nZH.CAS k a c\nGET k\nTTL k");
     assert_eq!(
         replies,
@@ -341,10 +342,10 @@ fn compare_and_swap_tells_what_it_saw() {
 
 #[test]
 fn a_wait_ends_when_the_value_is_there_or_the_time_is_over() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     assert_eq!(client.send("SET k a\nZH.WAIT k a 1000\nZH.WAIT k b 0"), "+OK\r\n:1\r\n:0\r\n");
     assert_eq!(client.send("ZH.WAIT k b 1000\nPING"), "");
-    assert_eq!((client.then, client.world.waiting()), (Then::Hold, 1));
+    assert_eq!((client.then, client.world.waiting()), (NextStep::Hold, 1));
     client.world.now_ms += 999;
     client.world.wake(&mut client.connection, &mut client.out);
     assert_eq!(client.replies(), "");
@@ -367,7 +368,7 @@ fn a_wait_ends_when_the_value_is_there_or_the_time_is_over() {
 
 #[test]
 fn keyspaces_are_apart() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     assert_eq!(
         client.send("ZH.KEYSPACE\nSET k 1\nZH.KEYSPACE other\nGET k"),
         "$7\r\ndefault\r\n+OK\r\n+OK\r\n$-1\r\n"
@@ -379,7 +380,7 @@ fn keyspaces_are_apart() {
 
 #[test]
 fn a_failure_undoes_the_whole_transaction() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     client.send("SET {a}1 before\nRPUSH {a}list x");
     let long = "x".repeat(65_537);
     let set = |key: &str| format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n$1\r\ny\r\n", key.len());
@@ -395,7 +396,7 @@ fn a_failure_undoes_the_whole_transaction() {
 #[test]
 fn replies_that_are_not_wanted_do_not_come() {
     for is_away in [false, true] {
-        let mut client = Client::new();
+        let mut client = ModelClient::new();
         if is_away {
             client.world.away.extend(0..4);
         }
@@ -410,7 +411,7 @@ fn replies_that_are_not_wanted_do_not_come() {
 
 #[test]
 fn clients_are_listed() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     client.send("CLIENT SETNAME me\nCLIENT SETINFO LIB-NAME lib\nCLIENT SETINFO lib-ver 1.0");
     assert_eq!(client.send("CLIENT ID"), ":7\r\n");
     let list = client.send("CLIENT LIST");
@@ -424,7 +425,7 @@ fn clients_are_listed() {
 
 #[test]
 fn the_server_is_told_of() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     client.send("SET k v");
     let info = client.send("INFO");
     for line in
@@ -444,14 +445,14 @@ fn the_server_is_told_of() {
 
 #[test]
 fn quitting_closes_once_all_replies_are_out() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     client.world.away.insert(3);
     assert_eq!(client.send("GET {a}1\nQUIT\nPING"), "");
-    assert_eq!(client.then, Then::Hold);
+    assert_eq!(client.then, NextStep::Hold);
     assert!(client.world.deliver(0, &mut client.connection, &mut client.out));
     assert_eq!(client.replies(), "$-1\r\n+OK\r\n");
     client.bytes(b"");
-    assert_eq!((client.then, client.replies().as_str()), (Then::Close, ""));
+    assert_eq!((client.then, client.replies().as_str()), (NextStep::Close, ""));
 }
 
 #[test]
@@ -463,45 +464,45 @@ fn bytes_that_are_no_command_close_after_an_error() {
         (b"*2000000\r\n", "-ERR Protocol error: invalid multibulk length\r\n"),
         (b"GET \"k\r\n", "-ERR Protocol error: unbalanced quotes in request\r\n"),
     ] {
-        let mut client = Client::new();
+        let mut client = ModelClient::new();
         client.bytes(b"PING\r\n");
         client.bytes(bytes);
         assert_eq!(
             (client.then, client.replies().as_str()),
-            (Then::Close, format!("+PONG\r\n{text}").as_str())
+            (NextStep::Close, format!("+PONG\r\n{text}").as_str())
         );
     }
     // What a browser can be made to send closes without a word.
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     client.bytes(b"POST / HTTP/1.1\r\nHost: x\r\n\r\nFLUSHALL\r\n");
-    assert_eq!((client.then, client.replies().as_str()), (Then::Close, ""));
+    assert_eq!((client.then, client.replies().as_str()), (NextStep::Close, ""));
 }
 
 #[test]
 fn a_client_that_waits_for_too_much_is_not_read() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     client.world.away.insert(3);
     let commands = "GET {a}1\r\n".repeat(PENDING_MAX + 10);
     client.bytes(commands.as_bytes());
-    assert_eq!((client.then, client.world.promised()), (Then::Hold, PENDING_MAX));
+    assert_eq!((client.then, client.world.promised()), (NextStep::Hold, PENDING_MAX));
     assert_eq!(client.rest.len(), 10 * "GET {a}1\r\n".len());
     assert_eq!(client.settle(), "$-1\r\n".repeat(PENDING_MAX + 10));
 }
 
 #[test]
 fn replies_that_are_held_back_are_bounded() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     client.send(&format!("SET {{b}}1 {}", "x".repeat(60_000)));
     client.world.away.insert(3);
     client.bytes(format!("GET {{a}}1\r\n{}", "GET {b}1\r\n".repeat(1000)).as_bytes());
-    assert_eq!(client.then, Then::Hold);
+    assert_eq!(client.then, NextStep::Hold);
     let taken = 1000 - client.rest.len() / "GET {b}1\r\n".len();
     assert_eq!(taken, HELD_BYTES_MAX.div_ceil(60_010));
 }
 
 #[test]
 fn a_client_that_makes_too_much_be_held_back_is_let_go() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     let value = vec![b'x'; BULK_BYTES_MAX];
     let head = format!("*3\r\n$3\r\nSET\r\n$4\r\n{{b}}1\r\n${}\r\n", value.len());
     client.bytes(&[head.as_bytes(), &value, b"\r\n"].concat());
@@ -513,7 +514,7 @@ fn a_client_that_makes_too_much_be_held_back_is_let_go() {
     }
     assert!(client.world.deliver(1, &mut client.connection, &mut client.out));
     client.bytes(b"PING\r\n");
-    assert_eq!((client.then, client.connection.is_waiting()), (Then::Close, false));
+    assert_eq!((client.then, client.connection.is_waiting()), (NextStep::Close, false));
     // What still comes finds nobody.
     client.world.deliver(0, &mut client.connection, &mut client.out);
     assert!(client.out.is_empty(), "nothing is sent out of its order");
@@ -521,15 +522,15 @@ fn a_client_that_makes_too_much_be_held_back_is_let_go() {
 
 #[test]
 fn a_client_that_does_not_read_is_not_read() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     client.send(&format!("SET k {}", "x".repeat(60_000)));
     client.bytes("GET k\r\n".repeat(100).as_bytes());
-    assert_eq!(client.then, Then::Hold);
+    assert_eq!(client.then, NextStep::Hold);
     assert!(client.out.len() < OUTPUT_BYTES_MAX + 60_010, "{}", client.out.len());
     client.replies();
     client.bytes(b"");
-    assert_eq!(client.then, Then::Hold);
-    while client.then == Then::Hold {
+    assert_eq!(client.then, NextStep::Hold);
+    while client.then == NextStep::Hold {
         client.replies();
         client.bytes(b"");
     }
@@ -538,7 +539,7 @@ fn a_client_that_does_not_read_is_not_read() {
 
 #[test]
 fn a_ticket_that_is_not_waited_for_changes_nothing() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     let strange = Ticket { number: 99, part: 0 };
     assert!(!client.connection.complete(strange, b"+lost\r\n", &mut client.world, &mut client.out));
     assert_eq!(client.send("PING"), "+PONG\r\n");

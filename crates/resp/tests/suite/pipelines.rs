@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use zerohop_placement::hash::key_slot;
 use zerohop_resp::model::ModelWorld;
-use zerohop_resp::{Connection, Place, Then, World};
+use zerohop_resp::{Connection, ConnectionWorld, NextStep, PartitionPlace};
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 const PARTITIONS: u32 = 4;
@@ -127,15 +127,15 @@ fn word(kind: char) -> BoxedStrategy<Vec<u8>> {
 
 /// A command as it is sent.
 #[derive(Clone)]
-struct Sent(Vec<u8>);
+struct SentCommand(Vec<u8>);
 
-impl std::fmt::Debug for Sent {
+impl std::fmt::Debug for SentCommand {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}", String::from_utf8_lossy(&self.0))
     }
 }
 
-fn command() -> impl Strategy<Value = Sent> {
+fn command() -> impl Strategy<Value = SentCommand> {
     prop::sample::select(TEMPLATES).prop_flat_map(|template| {
         let words: Vec<BoxedStrategy<Vec<u8>>> = template
             .split(' ')
@@ -148,14 +148,14 @@ fn command() -> impl Strategy<Value = Sent> {
     })
 }
 
-fn encoded(words: &[Vec<u8>]) -> Sent {
+fn encoded(words: &[Vec<u8>]) -> SentCommand {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
         bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
         bytes.extend_from_slice(word);
         bytes.extend_from_slice(b"\r\n");
     }
-    Sent(bytes)
+    SentCommand(bytes)
 }
 
 fn connection(world: &ModelWorld) -> Connection {
@@ -163,20 +163,20 @@ fn connection(world: &ModelWorld) -> Connection {
 }
 
 /// One command after the other, all partitions at hand.
-fn one_by_one(commands: &[Sent]) -> (ModelWorld, Vec<u8>) {
+fn one_by_one(commands: &[SentCommand]) -> (ModelWorld, Vec<u8>) {
     let mut world = ModelWorld::new(PARTITIONS, key_slot);
     let mut connection = connection(&world);
     let mut out = Vec::new();
-    for Sent(command) in commands {
+    for SentCommand(command) in commands {
         let received = connection.receive(command, &mut world, &mut out);
-        assert_eq!((received.used, received.then), (command.len(), Then::More));
+        assert_eq!((received.used, received.then), (command.len(), NextStep::More));
     }
     (world, out)
 }
 
 /// The same with partitions away, in pieces, and with units that are executed in another order.
 fn cut_and_delayed(
-    commands: &[Sent],
+    commands: &[SentCommand],
     away: &[u32],
     cuts: &[usize],
     order: &[usize],
@@ -205,7 +205,7 @@ fn cut_and_delayed(
 }
 
 /// Commands over several partitions, with some of these away, in pieces; and the same where there is but one partition.
-fn spread_and_not(commands: &[Sent], away: &[u32], cut: usize) -> [(ModelWorld, Vec<u8>); 2] {
+fn spread_and_not(commands: &[SentCommand], away: &[u32], cut: usize) -> [(ModelWorld, Vec<u8>); 2] {
     [(PARTITIONS, away), (1, &[][..])].map(|(partitions, away)| {
         let mut world = ModelWorld::new(partitions, key_slot);
         world.spans = true;
@@ -224,7 +224,7 @@ fn spread_and_not(commands: &[Sent], away: &[u32], cut: usize) -> [(ModelWorld, 
 }
 
 /// What does not tell how many partitions there are.
-fn tells_nothing_of_partitions(command: &Sent) -> bool {
+fn tells_nothing_of_partitions(command: &SentCommand) -> bool {
     let telling = ["SCAN", "KEYS", "RANDOMKEY", "CLUSTER", "COUNTKEYS", "FLUSH"];
     let text = String::from_utf8_lossy(&command.0).into_owned();
     !telling.iter().any(|one| text.contains(one))
@@ -240,7 +240,7 @@ fn contents(world: &mut ModelWorld) -> String {
     let mut all = String::new();
     for keyspace in [KeyspaceId(1), KeyspaceId(2)] {
         for partition in (0..PARTITIONS).map(PartitionId) {
-            let records = world.records(Place { keyspace, partition });
+            let records = world.records(PartitionPlace { keyspace, partition });
             for key in records.keys() {
                 let record = records.get(key).unwrap();
                 all += &format!("{keyspace:?} {key:?} {:?} {:?}\n", record.contents, record.deadline_ms);

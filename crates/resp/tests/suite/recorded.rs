@@ -6,7 +6,7 @@
 
 use zerohop_placement::hash::key_slot;
 use zerohop_resp::model::ModelWorld;
-use zerohop_resp::{Connection, World};
+use zerohop_resp::{Connection, ConnectionWorld};
 use zerohop_wire::ids::KeyspaceId;
 
 /// What is recorded.

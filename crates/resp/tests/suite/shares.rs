@@ -1,26 +1,29 @@
 //! What a client may do and keep: before it has shown its password, by what its token permits, and with the room there is.
 
-use zerohop_resp::Then;
+use zerohop_resp::NextStep;
 use zerohop_resp::limits::UNPROVED_COMMANDS_MAX;
 
-use crate::connection::Client;
+use crate::connection::ModelClient;
 
 #[test]
 fn a_password_comes_first() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     client.world.password = Some(b"secret".to_vec());
     assert_eq!(client.send("GET k\nPING"), "-NOAUTH Authentication required.\r\n".repeat(2));
     assert!(client.send("HELLO 3").starts_with("-NOAUTH HELLO must be called"));
     for wrong in ["AUTH wrong", "AUTH nobody secret"] {
         assert!(client.send(wrong).starts_with("-WRONGPASS"));
-        assert_eq!((client.then, client.send("PING"), client.then), (Then::Hold, String::new(), Then::Hold));
+        assert_eq!(
+            (client.then, client.send("PING"), client.then),
+            (NextStep::Hold, String::new(), NextStep::Hold)
+        );
         client.connection.end_delay();
         client.bytes(b"");
         assert_eq!(client.replies(), "-NOAUTH Authentication required.\r\n");
     }
     assert_eq!(client.send("AUTH secret\nGET k"), "+OK\r\n$-1\r\n");
     // The world may have words of its own.
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     client.world.password = Some(b"secret".to_vec());
     assert_eq!(client.send("AUTH old"), "-WRONGPASS it has expired\r\n");
     client.connection.end_delay();
@@ -33,17 +36,17 @@ fn a_password_comes_first() {
 
 #[test]
 fn a_client_that_says_much_and_no_password_is_closed() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     client.world.password = Some(b"secret".to_vec());
     for left in (1..UNPROVED_COMMANDS_MAX).rev() {
         assert_eq!(client.send("PING"), "-NOAUTH Authentication required.\r\n", "{left} are left");
-        assert_eq!(client.then, Then::More);
+        assert_eq!(client.then, NextStep::More);
     }
     assert_eq!(
         (client.send("PING"), client.then),
-        ("-NOAUTH Authentication required.\r\n".to_owned(), Then::Close)
+        ("-NOAUTH Authentication required.\r\n".to_owned(), NextStep::Close)
     );
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     client.world.password = Some(b"secret".to_vec());
     assert!(client.send("AUTH secret").starts_with("+OK"));
     assert_eq!(client.send(&"PING\n".repeat(20)), "+PONG\r\n".repeat(20));
@@ -51,7 +54,7 @@ fn a_client_that_says_much_and_no_password_is_closed() {
 
 #[test]
 fn a_command_is_kept_for_a_transaction_only_if_its_client_may_do_it() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     client.world.is_read_only = true;
     assert_eq!(client.send("MULTI\nGET k"), "+OK\r\n+QUEUED\r\n");
     assert!(client.send("SET k v").starts_with("-NOPERM"));
@@ -64,7 +67,7 @@ fn a_command_is_kept_for_a_transaction_only_if_its_client_may_do_it() {
 
 #[test]
 fn what_waits_for_a_connection_has_room_or_is_refused() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     client.world.room_bytes = 100;
     assert_eq!(client.send("MULTI\nSET k 12345678901234567890"), "+OK\r\n+QUEUED\r\n");
     let held = client.connection.held_bytes();

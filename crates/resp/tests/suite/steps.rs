@@ -2,10 +2,10 @@
 
 use zerohop_placement::hash::key_slot;
 use zerohop_resp::limits::{PART_KEYS_MAX, SET_KEYS_MAX};
-use zerohop_resp::{Then, World};
+use zerohop_resp::{ConnectionWorld, NextStep};
 use zerohop_wire::ids::KeyspaceId;
 
-use crate::connection::Client;
+use crate::connection::ModelClient;
 
 /// The partition of all keys here.
 const PARTITION: u32 = 3;
@@ -20,14 +20,14 @@ fn command(name: &str, keys: usize, value: Option<&str>) -> Vec<u8> {
     format!("*{}\r\n{bulks}", words.len()).into_bytes()
 }
 
-fn ask(client: &mut Client, name: &str, keys: usize) -> String {
+fn ask(client: &mut ModelClient, name: &str, keys: usize) -> String {
     client.bytes(&command(name, keys, None));
     client.replies()
 }
 
 /// Has this many keys be there, in several commands.
-fn filled(keys: usize) -> Client {
-    let mut client = Client::new();
+fn filled(keys: usize) -> ModelClient {
+    let mut client = ModelClient::new();
     assert_eq!(client.world.partition_of(KeyspaceId(1), b"{a}1").0, PARTITION);
     assert_eq!(key_slot(b"{a}1"), key_slot(b"{a}2"));
     for number in 0..keys {
@@ -68,7 +68,7 @@ fn a_step_has_few_keys_and_what_comes_behind_the_command_waits_for_all_of_them()
             assert_eq!(client.world.promised(), 1, "{name}: one step at a time");
             assert_eq!(
                 (client.deliver(0).as_str(), client.then),
-                ("", Then::Hold),
+                ("", NextStep::Hold),
                 "{name}: {step} of {steps}"
             );
             assert!(client.connection.held_bytes() > 0);
@@ -100,7 +100,7 @@ fn what_was_done_before_a_step_fails_is_told() {
 
 #[test]
 fn more_keys_than_one_step_sets_are_refused_by_name_and_limit() {
-    let mut client = Client::new();
+    let mut client = ModelClient::new();
     for name in ["MSET", "MSETNX"] {
         client.bytes(&command(name, SET_KEYS_MAX + 1, Some("v")));
         let told = client.replies();

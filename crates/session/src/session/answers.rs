@@ -7,15 +7,15 @@
 
 use bytes::Bytes;
 use zerohop_transaction::StageId;
-use zerohop_wire::messages::{Answer, Transacted};
+use zerohop_wire::messages::{OperationAnswer, TransactionDone};
 use zerohop_wire::{AbortReason, Failure};
 
 use super::Session;
-use crate::error::{Error, Trouble};
+use crate::error::{AttemptFailure, SessionError};
 use crate::limits::REDIRECTS_MAX;
-use crate::operation::{Stamped, State};
+use crate::operation::{AssignedSequence, OperationState};
 use crate::reply::{Reply, version_of};
-use crate::request::{Ask, Collecting, Pointed};
+use crate::request::{Coalescing, PointMessage, RequestKind};
 use crate::slots::Handle;
 use crate::time::Time;
 
@@ -27,7 +27,7 @@ impl<T> Session<T> {
         flight: Handle,
         handle: Handle,
         sent: Time,
-        answer: Answer<'_>,
+        answer: OperationAnswer<'_>,
         whole: Option<&Bytes>,
     ) {
         let Some(operation) = self.operations.get(handle) else { return };
@@ -35,15 +35,15 @@ impl<T> Session<T> {
             Ok(outcome) => {
                 self.note_version(version_of(&outcome));
                 let Some(operation) = self.operations.get(handle) else { return };
-                if let (Ask::Point { what, .. }, Some(Stamped { session, sequence, .. })) =
+                if let (RequestKind::Point { what, .. }, Some(AssignedSequence { session, sequence, .. })) =
                     (&operation.ask, operation.stamp)
                 {
                     return match what {
-                        Pointed::Stage => {
+                        PointMessage::Stage => {
                             let staged = Reply::Staged(StageId { session, sequence });
                             self.finish(now, handle, Ok(staged), Some(sent));
                         }
-                        Pointed::Transact => self.repeat(now, flight, handle),
+                        PointMessage::Transact => self.repeat(now, flight, handle),
                     };
                 }
                 let reply = Reply::of(&outcome, operation.partition.unwrap_or_default(), whole);
@@ -56,7 +56,7 @@ impl<T> Session<T> {
                     self.note_version(*version);
                 }
                 let failure = failure.into_owned();
-                self.finish(now, handle, Err(Error::Answer { failure }), Some(sent));
+                self.finish(now, handle, Err(SessionError::Answer { failure }), Some(sent));
             }
             // The operation has been sent again since: that frame's answer decides.
             Err(_) if !operation.flies_in(flight) => {}
@@ -71,11 +71,11 @@ impl<T> Session<T> {
         flight: Handle,
         handle: Handle,
         sent: Time,
-        transacted: &Transacted<'_>,
+        transacted: &TransactionDone<'_>,
         whole: Option<&Bytes>,
     ) {
         let Some(operation) = self.operations.get(handle) else { return };
-        if !matches!(operation.ask, Ask::Point { what: Pointed::Transact, .. }) {
+        if !matches!(operation.ask, RequestKind::Point { what: PointMessage::Transact, .. }) {
             return self.repeat(now, flight, handle);
         }
         self.note_version(transacted.version);
@@ -88,7 +88,7 @@ impl<T> Session<T> {
     fn judge(&mut self, now: Time, handle: Handle, failure: Failure<'static>) {
         let Some(operation) = self.operations.get_mut(handle) else { return };
         // Its frame has been answered: what doubt there is stands in `doubt`.
-        operation.state = State::Unrouted;
+        operation.state = OperationState::Unrouted;
         let changes = operation.changes();
         let rest_us = match &failure {
             Failure::WrongOwner { epoch, delta } => {
@@ -106,8 +106,8 @@ impl<T> Session<T> {
                 0
             }
             // In a frame of its own there is room for it; a write that was done is not done again.
-            Failure::AnswerTooLong { .. } if operation.collecting != Collecting::Never => {
-                operation.collecting = Collecting::Never;
+            Failure::AnswerTooLong { .. } if operation.collecting != Coalescing::Never => {
+                operation.collecting = Coalescing::Never;
                 operation.doubt |= changes;
                 0
             }
@@ -120,7 +120,7 @@ impl<T> Session<T> {
             return self.end(now, handle, failure);
         }
         let is_unavailable = matches!(failure, Failure::Unavailable { .. });
-        operation.last = Some(Box::new(Trouble::Answered { failure }));
+        operation.last = Some(Box::new(AttemptFailure::Answered { failure }));
         if is_unavailable {
             // Others may know of somebody who can.
             self.want_map(now);
@@ -132,8 +132,8 @@ impl<T> Session<T> {
     fn end(&mut self, now: Time, handle: Handle, failure: Failure<'static>) {
         let Some(operation) = self.operations.get(handle) else { return };
         let error = match operation.doubt && operation.changes() {
-            true => Error::Unknown { why: Box::new(Trouble::Answered { failure }) },
-            false => Error::Answer { failure },
+            true => SessionError::Unknown { why: Box::new(AttemptFailure::Answered { failure }) },
+            false => SessionError::Answer { failure },
         };
         self.finish(now, handle, Err(error), None);
     }
@@ -141,7 +141,9 @@ impl<T> Session<T> {
     /// The partition has forgotten the session. What it cannot have taken up goes again in a new one.
     fn session_expired(&mut self, now: Time, handle: Handle, failure: Failure<'static>) {
         let Some(operation) = self.operations.get_mut(handle) else { return };
-        let (Some(Stamped { session, .. }), Some(partition)) = (operation.stamp, operation.partition) else {
+        let (Some(AssignedSequence { session, .. }), Some(partition)) =
+            (operation.stamp, operation.partition)
+        else {
             return self.end(now, handle, failure);
         };
         let place = (operation.keyspace(), partition);
@@ -149,7 +151,7 @@ impl<T> Session<T> {
         let hopeless = operation.doubt || operation.redirects > REDIRECTS_MAX;
         if !hopeless {
             operation.stamp = None;
-            operation.last = Some(Box::new(Trouble::Answered { failure: failure.clone() }));
+            operation.last = Some(Box::new(AttemptFailure::Answered { failure: failure.clone() }));
         }
         self.forget_session(session, place);
         match hopeless {

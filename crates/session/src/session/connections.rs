@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use zerohop_wire::auth::Caller;
 use zerohop_wire::messages::{Hello, HelloAck, Message, Ping};
-use zerohop_wire::{Broken, Decoder, Encoder, Envelope, Failure, Features};
+use zerohop_wire::{BrokenStream, Decoder, Encoder, Envelope, Failure, Features};
 
 use super::Session;
-use crate::connection::{Connection, ConnectionId, Phase};
-use crate::effect::{Effect, Lost};
-use crate::error::{Error, Trouble};
-use crate::flight::{Cargo, Flight, request_id};
+use crate::connection::{Connection, ConnectionId, ConnectionPhase};
+use crate::effect::{ConnectionLoss, SessionEffect};
+use crate::error::{AttemptFailure, SessionError};
+use crate::in_flight_frame::{Cargo, Flight, request_id};
 use crate::slots::Handle;
 use crate::time::Time;
 use crate::timers::Subject;
@@ -21,7 +21,7 @@ impl<T> Session<T> {
     pub fn connected(&mut self, now: Time, id: ConnectionId) {
         let Some(index) = self.live(id) else { return };
         let due = now.after_us(self.settings.connect_us);
-        self.connection_mut(index).phase = Phase::Greeting { due };
+        self.connection_mut(index).phase = ConnectionPhase::Greeting { due };
         self.timers.arm(Subject::Connection(index), due);
         let features = match self.settings.compress_from_bytes {
             Some(_) => Features(Features::GATHER.0 | Features::HOLD.0 | Features::LZ4.0),
@@ -45,13 +45,13 @@ impl<T> Session<T> {
     }
 
     /// The shell could not open this connection, or it has ended.
-    pub fn disconnected(&mut self, now: Time, id: ConnectionId, lost: Lost) {
+    pub fn disconnected(&mut self, now: Time, id: ConnectionId, lost: ConnectionLoss) {
         let Some(index) = self.live(id) else { return };
         if let Some(fault) = lost.fault {
             return self.refused(now, index, Failure::AuthFailed { fault });
         }
         let address = Arc::clone(&self.connection_mut(index).address);
-        self.lose(now, index, Trouble::Lost { address, kind: lost.kind }, false);
+        self.lose(now, index, AttemptFailure::Lost { address, kind: lost.kind }, false);
     }
 
     /// Whether who listens at this address has greeted, and requests may be sent there at once.
@@ -138,20 +138,20 @@ impl<T> Session<T> {
         connection.overdue += 1;
         if connection.overdue > window / 2 {
             let address = Arc::clone(&connection.address);
-            self.lose(now, index, Trouble::Silent { address }, true);
+            self.lose(now, index, AttemptFailure::Silent { address }, true);
         }
     }
 
     pub(super) fn connection_is_due(&mut self, now: Time, index: u32) {
         let quiet_us = self.settings.quiet_us;
         let Some(connection) = self.connections[index as usize].as_mut() else { return };
-        let silent = Trouble::Silent { address: Arc::clone(&connection.address) };
+        let silent = AttemptFailure::Silent { address: Arc::clone(&connection.address) };
         match connection.phase {
-            Phase::Connecting { due } | Phase::Greeting { due } if now >= due => {
+            ConnectionPhase::Connecting { due } | ConnectionPhase::Greeting { due } if now >= due => {
                 self.lose(now, index, silent, true);
             }
-            Phase::Resting { until } if now >= until => self.open_again(now, index),
-            Phase::Ready => {
+            ConnectionPhase::Resting { until } if now >= until => self.open_again(now, index),
+            ConnectionPhase::Ready => {
                 if now >= connection.collect_due {
                     // From now on they wait for room only, and the time is not asked again.
                     (connection.collect_due, connection.collect_bytes) = (Time::NEVER, 0);
@@ -188,7 +188,7 @@ impl<T> Session<T> {
         };
         if cluster != Default::default() && ack.cluster != cluster {
             let address = Arc::clone(&connection.address);
-            return self.lose(now, index, Trouble::OtherCluster { address }, true);
+            return self.lose(now, index, AttemptFailure::OtherCluster { address }, true);
         }
         connection.encoder = Encoder { version: ack.version, ..Encoder::default() };
         connection.decoder = Decoder::agreed(ack.version, ack.features);
@@ -217,7 +217,7 @@ impl<T> Session<T> {
         let body_checksum = self.settings.body_checksum;
         let connection = self.connection_mut(index);
         connection.encoder = Encoder { version: ack.version, body_checksum, compress_from_bytes };
-        connection.phase = Phase::Ready;
+        connection.phase = ConnectionPhase::Ready;
         if std::mem::take(&mut connection.for_map) {
             self.mapping.next_at = now;
         }
@@ -232,31 +232,31 @@ impl<T> Session<T> {
     pub(super) fn refused(&mut self, now: Time, index: u32, failure: Failure<'static>) {
         let address = Arc::clone(&self.connection_mut(index).address);
         for handle in self.take_waiting(index) {
-            let refused = Error::Refused { address: Arc::clone(&address), failure: failure.clone() };
-            let trouble = || Trouble::Answered { failure: failure.clone() };
+            let refused = SessionError::Refused { address: Arc::clone(&address), failure: failure.clone() };
+            let trouble = || AttemptFailure::Answered { failure: failure.clone() };
             self.give_up(now, handle, |_| refused, trouble);
         }
         self.map_refused(now, &address, &failure);
-        self.lose(now, index, Trouble::Answered { failure }, true);
+        self.lose(now, index, AttemptFailure::Answered { failure }, true);
     }
 
-    pub(super) fn broken(&mut self, now: Time, index: u32, broken: Broken) {
+    pub(super) fn broken(&mut self, now: Time, index: u32, broken: BrokenStream) {
         let address = Arc::clone(&self.connection_mut(index).address);
-        self.lose(now, index, Trouble::Broken { address, broken }, true);
+        self.lose(now, index, AttemptFailure::Broken { address, broken }, true);
     }
 
     /// The connection is of no more use: what was in flight is sent again, here after a rest, or where the map says.
-    pub(super) fn lose(&mut self, now: Time, index: u32, trouble: Trouble, close: bool) {
+    pub(super) fn lose(&mut self, now: Time, index: u32, trouble: AttemptFailure, close: bool) {
         if close {
             self.close(index);
         }
         let Session { settings, jitter, .. } = self;
         let (least, most) = (settings.backoff_us_min, settings.backoff_us_max);
         let Some(connection) = self.connections[index as usize].as_mut() else { return };
-        let was_ready = connection.phase == Phase::Ready;
+        let was_ready = connection.phase == ConnectionPhase::Ready;
         connection.failures = connection.failures.saturating_add(1);
         let until = now.after_us(jitter.rest_us(connection.failures, least, most));
-        connection.phase = Phase::Resting { until };
+        connection.phase = ConnectionPhase::Resting { until };
         connection.decoder = Decoder::before_hello();
         connection.encoder = Encoder::default();
         connection.out.clear();
@@ -278,7 +278,7 @@ impl<T> Session<T> {
         }
     }
 
-    fn land_all(&mut self, now: Time, index: u32, trouble: &Trouble) {
+    fn land_all(&mut self, now: Time, index: u32, trouble: &AttemptFailure) {
         let aboard = |(handle, flight): (Handle, &Flight)| (flight.connection == index).then_some(handle);
         let lost: Vec<Handle> = self.flights.iter().filter_map(aboard).collect();
         for handle in lost {
@@ -298,14 +298,14 @@ impl<T> Session<T> {
     }
 
     /// The frame is lost, or its answer is, and this operation was in it.
-    pub(super) fn lost_in(&mut self, now: Time, flight: Handle, operation: Handle, trouble: &Trouble) {
+    pub(super) fn lost_in(&mut self, now: Time, flight: Handle, operation: Handle, trouble: &AttemptFailure) {
         if self.operations.get(operation).is_some_and(|found| found.flies_in(flight)) {
             self.again(now, operation, trouble.clone());
         }
     }
 
     /// Any manager will do for a control request that has not been sent.
-    fn reroute_admin(&mut self, now: Time, index: u32, trouble: &Trouble) {
+    fn reroute_admin(&mut self, now: Time, index: u32, trouble: &AttemptFailure) {
         let Some(connection) = self.connections[index as usize].as_ref() else { return };
         let admin = |handle: &Handle| {
             self.waits_at(*handle, index)
@@ -337,32 +337,32 @@ impl<T> Session<T> {
         let (serial, due) = (self.serial, now.after_us(self.settings.connect_us));
         let connection = self.connection_mut(index);
         connection.serial = serial;
-        connection.phase = Phase::Connecting { due };
+        connection.phase = ConnectionPhase::Connecting { due };
         let address = Arc::clone(&connection.address);
         self.timers.arm(Subject::Connection(index), due);
-        self.effects.push(Effect::Connect { connection: ConnectionId { index, serial }, address });
+        self.effects.push(SessionEffect::Connect { connection: ConnectionId { index, serial }, address });
     }
 
     /// Tells the shell to close what is open.
     fn close(&mut self, index: u32) {
         let connection = self.connection_mut(index);
-        if !matches!(connection.phase, Phase::Resting { .. }) {
+        if !matches!(connection.phase, ConnectionPhase::Resting { .. }) {
             let id = ConnectionId { index, serial: connection.serial };
             // Nothing that was meant for this opening may go out in the next.
             connection.out.clear();
             connection.open = None;
-            self.effects.push(Effect::Close { connection: id });
+            self.effects.push(SessionEffect::Close { connection: id });
         }
     }
 
-    /// Closes and forgets a connection; what waited for it is dispatched anew.
+    /// Closes and forgets a connection; what waited for it is dispatched again.
     pub(super) fn drop_connection(&mut self, now: Time, index: u32) {
         if self.connections[index as usize].is_none() {
             return;
         }
         self.close(index);
         let address = Arc::clone(&self.connection_mut(index).address);
-        self.land_all(now, index, &Trouble::Silent { address: Arc::clone(&address) });
+        self.land_all(now, index, &AttemptFailure::Silent { address: Arc::clone(&address) });
         let waiting = self.take_waiting(index);
         self.connections[index as usize] = None;
         self.free_connections.push(index);
@@ -387,7 +387,9 @@ impl<T> Session<T> {
             self.connections.iter().zip(0u32..).filter_map(|(found, index)| Some((found.as_ref()?, index)));
         let oldest = found
             .filter(|(connection, _)| !connection.for_map)
-            .min_by_key(|(one, index)| (!one.is_idle(), one.phase != Phase::Ready, one.used, *index))
+            .min_by_key(|(one, index)| {
+                (!one.is_idle(), one.phase != ConnectionPhase::Ready, one.used, *index)
+            })
             .map(|(connection, index)| (connection.is_idle(), index));
         match oldest {
             Some((true, index)) => {
@@ -422,7 +424,7 @@ impl<T> Session<T> {
     /// The place of a connection that is open, or being opened, under this name.
     pub(super) fn live(&self, id: ConnectionId) -> Option<u32> {
         let connection = self.connections.get(id.index as usize)?.as_ref()?;
-        let open = !matches!(connection.phase, Phase::Resting { .. });
+        let open = !matches!(connection.phase, ConnectionPhase::Resting { .. });
         (open && connection.serial == id.serial).then_some(id.index)
     }
 

@@ -5,18 +5,18 @@ use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId};
 use zerohop_wire::{Failure, What};
 
 use super::Session;
-use crate::error::{Error, Trouble};
+use crate::error::{AttemptFailure, SessionError};
 use crate::limits::{REDIRECTS_MAX, REST_US_MAX, REST_US_MIN};
-use crate::operation::State;
+use crate::operation::OperationState;
 use crate::planted::{Bug, is_planted};
 use crate::reply::{FoundKeyspace, Reply};
-use crate::request::{Ask, Collect, Collecting, Whereto};
+use crate::request::{Coalescing, Collect, RequestKind, SnapshotTarget};
 use crate::slots::Handle;
 use crate::time::Time;
 use crate::timers::Subject;
 
 /// What the map says of an operation.
-enum Place {
+enum Destination {
     /// The place of a connection, and what was looked up on the way.
     At { connection: u32, partition: Option<PartitionId>, epoch: PartitionEpoch, collect: Option<Collect> },
     /// Not in this map.
@@ -33,36 +33,36 @@ impl<T> Session<T> {
     /// Puts an operation where it belongs by the present map.
     pub(super) fn dispatch(&mut self, now: Time, handle: Handle) {
         let Some(operation) = self.operations.get(handle) else { return };
-        if matches!(operation.ask, Ask::Keyspace { .. }) {
+        if matches!(operation.ask, RequestKind::Keyspace { .. }) {
             return self.look_up(now, handle);
         }
         match self.place(now, handle) {
-            Place::At { connection, partition, epoch, collect } => {
+            Destination::At { connection, partition, epoch, collect } => {
                 let Some(operation) = self.operations.get_mut(handle) else { return };
-                operation.state = State::Queued { connection };
+                operation.state = OperationState::Queued { connection };
                 operation.partition = partition;
                 operation.epoch = epoch;
                 self.enqueue(now, connection, handle, collect);
             }
-            Place::Nowhere => self.await_map(now, handle),
-            Place::NoRoom => {
+            Destination::Nowhere => self.await_map(now, handle),
+            Destination::NoRoom => {
                 let Some(operation) = self.operations.get_mut(handle) else { return };
-                operation.state = State::Starved;
+                operation.state = OperationState::Starved;
                 self.starved.push(handle);
                 if self.is_overgrown(self.starved.len()) {
                     let operations = &self.operations;
                     self.starved.retain(|handle| operations.get(*handle).is_some());
                 }
             }
-            Place::Split(partitions) => {
-                self.finish(now, handle, Err(Error::Split { partitions }), None);
+            Destination::Split(partitions) => {
+                self.finish(now, handle, Err(SessionError::Split { partitions }), None);
             }
-            Place::Never(failure) => {
+            Destination::Never(failure) => {
                 self.give_up(
                     now,
                     handle,
-                    |_| Error::Answer { failure: failure.clone() },
-                    || Trouble::Answered { failure: failure.clone() },
+                    |_| SessionError::Answer { failure: failure.clone() },
+                    || AttemptFailure::Answered { failure: failure.clone() },
                 );
             }
         }
@@ -74,11 +74,11 @@ impl<T> Session<T> {
         }
     }
 
-    /// Dispatches anew all that has not been sent: the map has changed.
+    /// Dispatches again all that has not been sent: the map has changed.
     pub(super) fn dispatch_waiting(&mut self, now: Time) {
         let mut waiting = std::mem::take(&mut self.unrouted);
         waiting.retain(|handle| {
-            self.operations.get(*handle).is_some_and(|operation| operation.state == State::Unrouted)
+            self.operations.get(*handle).is_some_and(|operation| operation.state == OperationState::Unrouted)
         });
         for index in 0..self.connections.len() as u32 {
             if self.connections[index as usize].is_some() {
@@ -89,11 +89,11 @@ impl<T> Session<T> {
     }
 
     /// Sends an operation again, at once or after a rest, whichever its past suggests.
-    pub(super) fn again(&mut self, now: Time, handle: Handle, trouble: Trouble) {
+    pub(super) fn again(&mut self, now: Time, handle: Handle, trouble: AttemptFailure) {
         let Some(operation) = self.operations.get_mut(handle) else { return };
         operation.doubt |= operation.changes();
         operation.last = Some(Box::new(trouble));
-        if is_planted(Bug::RetriesAnew)
+        if is_planted(Bug::RetriesAgain)
             && let (Some(stamp), Some(partition)) = (operation.stamp.take(), operation.partition)
         {
             let keyspace = operation.keyspace();
@@ -102,7 +102,7 @@ impl<T> Session<T> {
         let Some(operation) = self.operations.get_mut(handle) else { return };
         if operation.is_admin() {
             // Nobody numbers control requests, so nobody would notice that this one had been done.
-            return self.give_up(now, handle, |_| Error::Closed, || Trouble::Overdue);
+            return self.give_up(now, handle, |_| SessionError::Closed, || AttemptFailure::Overdue);
         }
         self.dispatch(now, handle);
     }
@@ -113,7 +113,7 @@ impl<T> Session<T> {
         operation.rests += 1;
         let least = us.clamp(REST_US_MIN, REST_US_MAX);
         let until = now.after_us(self.jitter.rest_us(operation.rests, least, REST_US_MAX));
-        operation.state = State::Resting { until };
+        operation.state = OperationState::Resting { until };
         self.timers.arm(Subject::Operation(handle.index), until);
     }
 
@@ -133,44 +133,51 @@ impl<T> Session<T> {
         operation.redirects += 1;
         let redirects = operation.redirects;
         if redirects > REDIRECTS_MAX {
-            return self.give_up(now, handle, |_| Error::NoOwner { redirects }, || Trouble::Overdue);
+            return self.give_up(
+                now,
+                handle,
+                |_| SessionError::NoOwner { redirects },
+                || AttemptFailure::Overdue,
+            );
         }
         self.rest(now, handle, 0);
     }
 
-    fn place(&mut self, now: Time, handle: Handle) -> Place {
+    fn place(&mut self, now: Time, handle: Handle) -> Destination {
         let map = std::sync::Arc::clone(&self.map);
-        let Some(operation) = self.operations.get(handle) else { return Place::Nowhere };
+        let Some(operation) = self.operations.get(handle) else { return Destination::Nowhere };
         let (keyspace, partition) = match &operation.ask {
-            ask @ (Ask::Record { keyspace, .. }
-            | Ask::Point { keyspace, .. }
-            | Ask::Snapshot { keyspace, to: Whereto::Key, .. }) => match map.keyspace(*keyspace) {
-                Some(found) => match operation.partition.or_else(|| ask.partition_in(found)) {
-                    Some(partition) => (found, partition),
-                    None => return Place::Nowhere,
-                },
-                None => return self.missing(now, handle, *keyspace),
-            },
-            Ask::Scan { keyspace, slice: (partition, of), .. }
-            | Ask::Compare { keyspace, slice: (partition, of), .. }
-            | Ask::Snapshot { keyspace, to: Whereto::Slice((partition, of)), .. } => {
+            ask @ (RequestKind::Record { keyspace, .. }
+            | RequestKind::Point { keyspace, .. }
+            | RequestKind::Snapshot { keyspace, to: SnapshotTarget::Key, .. }) => {
+                match map.keyspace(*keyspace) {
+                    Some(found) => match operation.partition.or_else(|| ask.partition_in(found)) {
+                        Some(partition) => (found, partition),
+                        None => return Destination::Nowhere,
+                    },
+                    None => return self.missing(now, handle, *keyspace),
+                }
+            }
+            RequestKind::Scan { keyspace, slice: (partition, of), .. }
+            | RequestKind::Compare { keyspace, slice: (partition, of), .. }
+            | RequestKind::Snapshot { keyspace, to: SnapshotTarget::Slice((partition, of)), .. } => {
                 match map.keyspace(*keyspace) {
                     Some(found) if found.config().partitions > *of => {
-                        return Place::Split(found.config().partitions);
+                        return Destination::Split(found.config().partitions);
                     }
                     // Its caller has a newer map.
-                    Some(found) if found.config().partitions < *of => return Place::Nowhere,
+                    Some(found) if found.config().partitions < *of => return Destination::Nowhere,
                     Some(found) => (found, *partition),
                     None => return self.missing(now, handle, *keyspace),
                 }
             }
-            Ask::Admin { .. } => {
+            RequestKind::Admin { .. } => {
                 if let Some(manager) = self.settings.manager.clone() {
                     let Some(connection) = self.connection_to(now, manager.as_str()) else {
-                        return Place::NoRoom;
+                        return Destination::NoRoom;
                     };
                     let epoch = PartitionEpoch(0);
-                    return Place::At { connection, partition: None, epoch, collect: None };
+                    return Destination::At { connection, partition: None, epoch, collect: None };
                 }
                 let managers = || {
                     let up = map.nodes().filter(|node| node.state() != NodeState::Down);
@@ -182,17 +189,19 @@ impl<T> Session<T> {
                     _ => None,
                 };
                 let turn = operation.rests as usize % managers().count().max(1);
-                let Some(manager) = known.or_else(|| managers().nth(turn)) else { return Place::Nowhere };
+                let Some(manager) = known.or_else(|| managers().nth(turn)) else {
+                    return Destination::Nowhere;
+                };
                 let Some(connection) = self.connection_to(now, manager) else {
-                    return Place::NoRoom;
+                    return Destination::NoRoom;
                 };
                 let epoch = PartitionEpoch(0);
-                return Place::At { connection, partition: None, epoch, collect: None };
+                return Destination::At { connection, partition: None, epoch, collect: None };
             }
-            Ask::Keyspace { .. } | Ask::Together(_) => return Place::Nowhere,
+            RequestKind::Keyspace { .. } | RequestKind::Together(_) => return Destination::Nowhere,
         };
         let Some(group) = keyspace.group(partition) else {
-            return Place::Never(What::NoSuchPartition.into());
+            return Destination::Never(What::NoSuchPartition.into());
         };
         let collect = self.collects(handle, keyspace);
         let connection = match self.by_instance.get(&group.primary) {
@@ -200,26 +209,26 @@ impl<T> Session<T> {
             None => {
                 let instance = map.instance(group.primary).expect("groups name instances of the map");
                 let Some(connection) = self.connection_to(now, instance.addr) else {
-                    return Place::NoRoom;
+                    return Destination::NoRoom;
                 };
                 self.by_instance.insert(group.primary, connection);
                 connection
             }
         };
-        Place::At { connection, partition: Some(partition), epoch: group.epoch, collect }
+        Destination::At { connection, partition: Some(partition), epoch: group.epoch, collect }
     }
 
     /// Whether an operation may wait for others. What was sent before has waited enough.
     fn collects(&self, handle: Handle, keyspace: &Keyspace) -> Option<Collect> {
         let operation = self.operations.get(handle)?;
-        let Ask::Record { item, wait: false, .. } = &operation.ask else { return None };
+        let RequestKind::Record { item, wait: false, .. } = &operation.ask else { return None };
         if operation.attempts > 0 {
             return None;
         }
         let collect = match operation.collecting {
-            Collecting::Never => return None,
-            Collecting::Within(collect) => collect,
-            Collecting::AsKeyspace => {
+            Coalescing::Never => return None,
+            Coalescing::Within(collect) => collect,
+            Coalescing::AsKeyspace => {
                 let config = keyspace.config();
                 let (delay_us, bytes) = (config.batch_delay_us, config.batch_bytes);
                 if delay_us == 0 {
@@ -233,7 +242,7 @@ impl<T> Session<T> {
 
     fn enqueue(&mut self, now: Time, index: u32, handle: Handle, collect: Option<Collect>) {
         let bytes = match self.operations.get(handle).map(|operation| &operation.ask) {
-            Some(Ask::Record { item, .. }) => item.len(),
+            Some(RequestKind::Record { item, .. }) => item.len(),
             _ => 0,
         };
         let Some(connection) = self.connections[index as usize].as_mut() else { return };
@@ -256,7 +265,7 @@ impl<T> Session<T> {
             let operations = &self.operations;
             let waits = |handle: &Handle| {
                 let state = operations.get(*handle).map(|operation| operation.state);
-                state == Some(State::Queued { connection: index })
+                state == Some(OperationState::Queued { connection: index })
             };
             if let Some(connection) = self.connections[index as usize].as_mut() {
                 connection.queue.retain(waits);
@@ -273,19 +282,19 @@ impl<T> Session<T> {
         length > 2 * self.operations.len() + SLACK
     }
 
-    fn missing(&mut self, now: Time, handle: Handle, keyspace: KeyspaceId) -> Place {
+    fn missing(&mut self, now: Time, handle: Handle, keyspace: KeyspaceId) -> Destination {
         match self.map_is_newer_than(handle) {
-            true => Place::Never(Failure::UnknownKeyspace { keyspace }),
+            true => Destination::Never(Failure::UnknownKeyspace { keyspace }),
             false => {
                 self.want_map(now);
-                Place::Nowhere
+                Destination::Nowhere
             }
         }
     }
 
     fn look_up(&mut self, now: Time, handle: Handle) {
         let Some(operation) = self.operations.get(handle) else { return };
-        let Ask::Keyspace { name, least } = &operation.ask else { return };
+        let RequestKind::Keyspace { name, least } = &operation.ask else { return };
         if self.map.epoch() < *least {
             return self.await_map(now, handle);
         }
@@ -295,7 +304,7 @@ impl<T> Session<T> {
                 self.finish(now, handle, Ok(Reply::Keyspace(Box::new(found))), None);
             }
             None if self.map_is_newer_than(handle) => {
-                let error = Error::NoKeyspace { name: name.clone(), epoch: self.map.epoch() };
+                let error = SessionError::NoKeyspace { name: name.clone(), epoch: self.map.epoch() };
                 self.finish(now, handle, Err(error), None);
             }
             None => self.await_map(now, handle),
@@ -304,7 +313,7 @@ impl<T> Session<T> {
 
     fn await_map(&mut self, now: Time, handle: Handle) {
         if let Some(operation) = self.operations.get_mut(handle) {
-            operation.state = State::Unrouted;
+            operation.state = OperationState::Unrouted;
             self.unrouted.push(handle);
             if self.is_overgrown(self.unrouted.len()) {
                 let operations = &self.operations;

@@ -8,10 +8,10 @@ use zerohop_wire::messages::{Map, MapGet, Message};
 use zerohop_wire::{Advice, Failure};
 
 use super::Session;
-use crate::error::{Error, Trouble};
-use crate::flight::Cargo;
+use crate::error::{AttemptFailure, SessionError};
+use crate::in_flight_frame::Cargo;
 use crate::limits::{MAP_QUESTION_US_MIN, MAP_REFUSALS_PASSING, REST_US_MAX, SILENT_US};
-use crate::operation::State;
+use crate::operation::OperationState;
 use crate::slots::Handle;
 use crate::time::Time;
 use crate::timers::Subject;
@@ -32,7 +32,7 @@ pub(super) struct Mapping {
     failures: u32,
     /// When the latest question was sent that has been answered.
     pub(super) answered_question: Option<Time>,
-    pub(super) last: Option<Trouble>,
+    pub(super) last: Option<AttemptFailure>,
     /// Endpoints in a row that do not talk to this client, while there is no map at all.
     refusals: usize,
 }
@@ -66,7 +66,7 @@ impl<T> Session<T> {
                 return self.timers.arm(Subject::Upkeep, due);
             }
             self.mark_overdue(now, flight);
-            self.map_question_failed(now, Trouble::Overdue);
+            self.map_question_failed(now, AttemptFailure::Overdue);
         }
         if !self.mapping.needed {
             return;
@@ -92,7 +92,7 @@ impl<T> Session<T> {
         self.mapping.asking = None;
         if !map.encoded.is_empty() && !self.apply(map.encoded) && self.map.epoch() < map.epoch {
             self.mapping.whole = true;
-            return self.map_question_failed(now, Trouble::Damaged);
+            return self.map_question_failed(now, AttemptFailure::Damaged);
         }
         self.mapping.needed = false;
         self.mapping.failures = 0;
@@ -102,7 +102,7 @@ impl<T> Session<T> {
         self.dispatch_waiting(now);
     }
 
-    pub(super) fn map_question_failed(&mut self, now: Time, trouble: Trouble) {
+    pub(super) fn map_question_failed(&mut self, now: Time, trouble: AttemptFailure) {
         self.mapping.asking = None;
         self.mapping.failures = self.mapping.failures.saturating_add(1);
         self.mapping.last = Some(trouble);
@@ -127,7 +127,7 @@ impl<T> Session<T> {
     /// more; then whoever waits for a map need not wait longer, whether there is an older one or not.
     pub(super) fn map_question_refused(&mut self, now: Time, index: u32, failure: Failure<'static>) {
         let address = Arc::clone(&self.connection_mut(index).address);
-        self.map_question_failed(now, Trouble::Answered { failure: failure.clone() });
+        self.map_question_failed(now, AttemptFailure::Answered { failure: failure.clone() });
         if failure.advice() != Advice::GiveUp {
             return;
         }
@@ -141,11 +141,11 @@ impl<T> Session<T> {
     fn refuse_unrouted(&mut self, now: Time, address: &Arc<str>, failure: &Failure<'static>) {
         let mut waiting = std::mem::take(&mut self.unrouted);
         waiting.retain(|handle| {
-            self.operations.get(*handle).is_some_and(|operation| operation.state == State::Unrouted)
+            self.operations.get(*handle).is_some_and(|operation| operation.state == OperationState::Unrouted)
         });
         for handle in waiting {
-            let refused = Error::Refused { address: Arc::clone(address), failure: failure.clone() };
-            self.give_up(now, handle, |_| refused, || Trouble::Answered { failure: failure.clone() });
+            let refused = SessionError::Refused { address: Arc::clone(address), failure: failure.clone() };
+            self.give_up(now, handle, |_| refused, || AttemptFailure::Answered { failure: failure.clone() });
         }
     }
 

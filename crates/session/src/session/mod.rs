@@ -5,14 +5,14 @@
 //! for a turn gets one write per connection, however many operations it carries.
 
 mod answers;
+mod coalesced_frame;
+mod composite;
 mod connections;
 mod dispatch;
-mod gather;
 mod mapping;
 mod opening;
 mod receive;
 mod splits;
-mod together;
 mod transmit;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -23,44 +23,44 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, PartitionId, SessionId
 use zerohop_wire::messages::ClusterId;
 
 use crate::backoff::Jitter;
+use crate::buffer_pool::FramePool;
 use crate::connection::Connection;
-use crate::effect::Effect;
-use crate::error::{Error, Trouble, Waiting};
-use crate::flight::Flight;
-use crate::handed_out::HandedOut;
-use crate::lane::Lane;
+use crate::effect::SessionEffect;
+use crate::error::{AttemptFailure, SessionError, WaitReason};
+use crate::in_flight_frame::Flight;
 use crate::limits::{HELD_NINTHS, SILENT_US, SPARE_BUFFER_BYTES_MAX, SPARE_BUFFERS_MAX, WAIT_GRACE_US};
-use crate::operation::{Operation, Owner, State};
+use crate::operation::{CompletionTarget, OpenOperation, OperationState};
 use crate::planted::{Bug, is_planted};
 use crate::reply::Reply;
-use crate::request::{Ask, Collecting, Request};
-use crate::settings::Settings;
+use crate::request::{Coalescing, RequestKind, SessionRequest};
+use crate::sequence_window::SequenceWindow;
+use crate::settings::SessionSettings;
 use crate::slots::{Handle, Slots};
 use crate::time::Time;
 use crate::timers::{Subject, Timers};
 use crate::transaction::ReadCounts;
 
+use composite::Procedure;
 use mapping::Mapping;
-use opening::Issued;
-use together::Procedure;
+use opening::IssuedSession;
 
 /// The client's half of the protocol. `T` comes with an operation and goes with its completion.
 #[derive(Debug)]
 pub struct Session<T> {
-    settings: Settings,
+    settings: SessionSettings,
     map: Arc<ClusterMap>,
     mapping: Mapping,
     cluster: ClusterId,
     /// The highest timestamp seen anywhere; it travels with every request.
     seen: Timestamp,
 
-    operations: Slots<Operation<T>>,
+    operations: Slots<OpenOperation<T>>,
     /// What consists of several operations.
     together: Slots<Procedure<T>>,
     /// How those of them went that read.
     reads: ReadCounts,
     /// Ends of their operations, which they have not been told yet.
-    ended: VecDeque<Ended>,
+    ended: VecDeque<EndedOperation>,
     /// For how long the frame, or the part of one, that is being looked at says that what it tells is held.
     held_us: u32,
     /// The map, and the latest answer about it, by which those that wait for one were begun last.
@@ -81,16 +81,16 @@ pub struct Session<T> {
     /// Connections with something to send, or with room to send it.
     dirty: Vec<u32>,
 
-    lanes: BTreeMap<KeyspaceId, Vec<Lane>>,
-    issued: Option<Issued>,
+    lanes: BTreeMap<KeyspaceId, Vec<SequenceWindow>>,
+    issued: Option<IssuedSession>,
     /// The frame that asks for a session, and when it is overdue.
     opening: Option<(Handle, Time)>,
     awaiting_session: Vec<Handle>,
 
-    handed_out: HandedOut,
+    handed_out: FramePool,
     timers: Timers,
     jitter: Jitter,
-    effects: Vec<Effect<T>>,
+    effects: Vec<SessionEffect<T>>,
     spare: Vec<Vec<u8>>,
     /// Where a batch is put together.
     packed: Vec<u8>,
@@ -101,10 +101,10 @@ pub struct Session<T> {
 
 /// How an operation of several that end together has ended.
 #[derive(Debug)]
-struct Ended {
+struct EndedOperation {
     procedure: Handle,
     slot: u32,
-    result: Result<Reply, Error>,
+    result: Result<Reply, SessionError>,
     /// Until when nobody changes what it has read; `None`: anybody may.
     held_until: Option<Time>,
 }
@@ -112,7 +112,7 @@ struct Ended {
 impl<T> Session<T> {
     /// A session that knows nothing yet but whom to ask; it asks at the first turn.
     #[must_use]
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: SessionSettings) -> Self {
         Self {
             jitter: Jitter::new(settings.jitter_seed),
             settings: settings.bounded(),
@@ -140,7 +140,7 @@ impl<T> Session<T> {
             issued: None,
             opening: None,
             awaiting_session: Vec::new(),
-            handed_out: HandedOut::default(),
+            handed_out: FramePool::default(),
             timers: Timers::new(),
             effects: Vec::new(),
             spare: Vec::new(),
@@ -150,17 +150,17 @@ impl<T> Session<T> {
         }
     }
 
-    /// Takes an operation up. It ends with an [`Effect::Complete`] that has its token, at its deadline at the latest.
-    pub fn submit(&mut self, now: Time, request: Request, token: T) {
+    /// Takes an operation up. It ends with an [`SessionEffect::Complete`] that has its token, at its deadline at the latest.
+    pub fn submit(&mut self, now: Time, request: SessionRequest, token: T) {
         if let Err(error) = self.admit(&request) {
-            self.effects.push(Effect::Complete { token, result: Err(error) });
+            self.effects.push(SessionEffect::Complete { token, result: Err(error) });
             return;
         }
         self.operation_bytes += request.bytes();
-        let Request { ask, limit_us, collecting } = request;
+        let SessionRequest { ask, limit_us, collecting } = request;
         match ask {
-            Ask::Together(together) => self.begin_together(now, *together, limit_us, token),
-            ask => self.take_up(now, (ask, collecting, false), limit_us, Owner::Caller(token)),
+            RequestKind::Together(together) => self.begin_together(now, *together, limit_us, token),
+            ask => self.take_up(now, (ask, collecting, false), limit_us, CompletionTarget::Caller(token)),
         }
     }
 
@@ -168,20 +168,20 @@ impl<T> Session<T> {
     fn take_up(
         &mut self,
         now: Time,
-        (ask, collecting, hold): (Ask, Collecting, bool),
+        (ask, collecting, hold): (RequestKind, Coalescing, bool),
         limit_us: u64,
-        owner: Owner<T>,
+        owner: CompletionTarget<T>,
     ) {
-        let grace_us = if matches!(ask, Ask::Record { wait: true, .. }) { WAIT_GRACE_US } else { 0 };
+        let grace_us = if matches!(ask, RequestKind::Record { wait: true, .. }) { WAIT_GRACE_US } else { 0 };
         let deadline = now.after_us(limit_us).after_us(grace_us);
-        let handle = self.operations.insert(Operation {
+        let handle = self.operations.insert(OpenOperation {
             owner,
             ask,
             collecting,
             hold,
             submitted: now,
             deadline,
-            state: State::Unrouted,
+            state: OperationState::Unrouted,
             partition: None,
             epoch: Default::default(),
             stamp: None,
@@ -196,7 +196,7 @@ impl<T> Session<T> {
     }
 
     /// Looks at what is due, sends what can be sent, and adds all effects since the last turn to `effects`.
-    pub fn turn(&mut self, now: Time, effects: &mut Vec<Effect<T>>) {
+    pub fn turn(&mut self, now: Time, effects: &mut Vec<SessionEffect<T>>) {
         while let Some(subject) = self.timers.pop(now) {
             match subject {
                 Subject::Operation(index) => self.operation_is_due(now, index),
@@ -228,7 +228,7 @@ impl<T> Session<T> {
         self.closed = true;
         let all: Vec<Handle> = self.operations.iter().map(|(handle, _)| handle).collect();
         for handle in all {
-            self.give_up(now, handle, |_| Error::Closed, || Trouble::Overdue);
+            self.give_up(now, handle, |_| SessionError::Closed, || AttemptFailure::Overdue);
         }
         for index in 0..self.connections.len() as u32 {
             self.drop_connection(now, index);
@@ -263,18 +263,18 @@ impl<T> Session<T> {
         }
     }
 
-    fn admit(&self, request: &Request) -> Result<(), Error> {
+    fn admit(&self, request: &SessionRequest) -> Result<(), SessionError> {
         let limit = self.settings.operations_max;
         if self.closed {
-            return Err(Error::Closed);
+            return Err(SessionError::Closed);
         }
         if self.operations.len() >= limit {
-            return Err(Error::TooManyOperations { limit });
+            return Err(SessionError::TooManyOperations { limit });
         }
         let limit = self.settings.operation_bytes_max;
         // One operation always fits, or a value beyond a low limit could never be written.
         if self.operation_bytes > 0 && self.operation_bytes + request.bytes() > limit {
-            return Err(Error::TooManyBytes { limit });
+            return Err(SessionError::TooManyBytes { limit });
         }
         Ok(())
     }
@@ -286,28 +286,28 @@ impl<T> Session<T> {
             return self.expire(now, handle);
         }
         match operation.state {
-            State::Flying { flight, due, .. } if now >= due => {
+            OperationState::Flying { flight, due, .. } if now >= due => {
                 self.mark_overdue(now, flight);
                 // Unless the connection was closed for it, which sent the operation again already.
-                self.lost_in(now, flight, handle, &Trouble::Overdue);
+                self.lost_in(now, flight, handle, &AttemptFailure::Overdue);
             }
-            State::Flying { flight, due, look } if now >= look => {
+            OperationState::Flying { flight, due, look } if now >= look => {
                 match self.has_another_owner(handle) {
                     true => {
                         self.mark_overdue(now, flight);
-                        self.lost_in(now, flight, handle, &Trouble::Overdue);
+                        self.lost_in(now, flight, handle, &AttemptFailure::Overdue);
                     }
                     // Whoever it was sent to may be alive and cut off from those who have another one in its place.
                     false => {
                         self.want_map(now);
                         if let Some(operation) = self.operations.get_mut(handle) {
                             let look = now.after_us(SILENT_US);
-                            operation.state = State::Flying { flight, due, look };
+                            operation.state = OperationState::Flying { flight, due, look };
                         }
                     }
                 }
             }
-            State::Resting { until } if now >= until => self.dispatch(now, handle),
+            OperationState::Resting { until } if now >= until => self.dispatch(now, handle),
             _ => {}
         }
         if let Some(operation) = self.operations.get(handle) {
@@ -331,32 +331,32 @@ impl<T> Session<T> {
         let waiting = self.waiting(operation);
         let lost = self.lost_partition(operation);
         let waited_us = now.since_us(operation.submitted);
-        if let State::Flying { flight, .. } = operation.state {
+        if let OperationState::Flying { flight, .. } = operation.state {
             self.mark_overdue(now, flight);
         }
         let behind = self.trouble_behind(&waiting);
-        let clean = |last: Option<Box<Trouble>>| {
+        let clean = |last: Option<Box<AttemptFailure>>| {
             if let Some(partition) = lost {
-                return Error::Lost { partition, waited_us };
+                return SessionError::Lost { partition, waited_us };
             }
             let last = last.or_else(|| behind.map(Box::new));
-            Error::Deadline { waited_us, waiting, last }
+            SessionError::Deadline { waited_us, waiting, last }
         };
-        self.give_up(now, handle, clean, || Trouble::Overdue);
+        self.give_up(now, handle, clean, || AttemptFailure::Overdue);
     }
 
     /// The partition of an operation, if the map says that nobody will serve it.
-    fn lost_partition(&self, operation: &Operation<T>) -> Option<PartitionId> {
+    fn lost_partition(&self, operation: &OpenOperation<T>) -> Option<PartitionId> {
         let partition = operation.partition?;
         let group = self.map.keyspace(operation.keyspace())?.group(partition)?;
         self.map.is_lost(group).then_some(partition)
     }
 
     /// Why what was waited for does not come, if the session has met a reason.
-    fn trouble_behind(&self, waiting: &Waiting) -> Option<Trouble> {
+    fn trouble_behind(&self, waiting: &WaitReason) -> Option<AttemptFailure> {
         match waiting {
-            Waiting::Map => self.mapping.last.clone(),
-            Waiting::Connection { address } => {
+            WaitReason::Map => self.mapping.last.clone(),
+            WaitReason::Connection { address } => {
                 let index = *self.by_address.get(address)?;
                 self.connections[index as usize].as_ref()?.last.clone()
             }
@@ -369,32 +369,38 @@ impl<T> Session<T> {
         &mut self,
         now: Time,
         handle: Handle,
-        clean: impl FnOnce(Option<Box<Trouble>>) -> Error,
-        trouble: impl FnOnce() -> Trouble,
+        clean: impl FnOnce(Option<Box<AttemptFailure>>) -> SessionError,
+        trouble: impl FnOnce() -> AttemptFailure,
     ) {
         let Some(operation) = self.operations.get_mut(handle) else { return };
         let last = operation.last.take();
-        let sent = operation.doubt || matches!(operation.state, State::Flying { .. });
+        let sent = operation.doubt || matches!(operation.state, OperationState::Flying { .. });
         let error = match sent && operation.changes() && !is_planted(Bug::DoubtDenied) {
-            true => Error::Unknown { why: last.unwrap_or_else(|| Box::new(trouble())) },
+            true => SessionError::Unknown { why: last.unwrap_or_else(|| Box::new(trouble())) },
             false => clean(last),
         };
         self.finish(now, handle, Err(error), None);
     }
 
     /// Ends an operation. `answered`: when the frame was sent whose answer ends it.
-    fn finish(&mut self, now: Time, handle: Handle, result: Result<Reply, Error>, answered: Option<Time>) {
+    fn finish(
+        &mut self,
+        now: Time,
+        handle: Handle,
+        result: Result<Reply, SessionError>,
+        answered: Option<Time>,
+    ) {
         let Some(operation) = self.operations.remove(handle) else { return };
-        let Operation { owner, ask, stamp, partition, .. } = operation;
-        let request = Request { ask, limit_us: 0, collecting: Default::default() };
+        let OpenOperation { owner, ask, stamp, partition, .. } = operation;
+        let request = SessionRequest { ask, limit_us: 0, collecting: Default::default() };
         self.operation_bytes -= request.bytes();
         match owner {
-            Owner::Caller(token) => self.effects.push(Effect::Complete { token, result }),
-            Owner::Together { procedure, slot } => {
+            CompletionTarget::Caller(token) => self.effects.push(SessionEffect::Complete { token, result }),
+            CompletionTarget::Together { procedure, slot } => {
                 // From when it was sent, by this clock: it was read later, and is held for longer.
                 let held_us = u64::from(self.held_us) * HELD_NINTHS / 9;
                 let held_until = answered.filter(|_| held_us > 0).map(|sent| sent.after_us(held_us));
-                self.ended.push_back(Ended { procedure, slot, result, held_until });
+                self.ended.push_back(EndedOperation { procedure, slot, result, held_until });
             }
         }
         if let (Some(stamp), Some(partition)) = (stamp, partition) {
@@ -418,36 +424,39 @@ impl<T> Session<T> {
         while freed.len() < room
             && let Some(handle) = lane.parked.pop_front()
         {
-            if self.operations.get(handle).is_some_and(|operation| operation.state == State::Parked) {
+            if self.operations.get(handle).is_some_and(|operation| operation.state == OperationState::Parked)
+            {
                 freed.push(handle);
             }
         }
         self.dispatch_all(now, freed);
     }
 
-    fn waiting(&self, operation: &Operation<T>) -> Waiting {
+    fn waiting(&self, operation: &OpenOperation<T>) -> WaitReason {
         let address = |index: u32| self.connections[index as usize].as_ref().map(|one| one.address.clone());
         match operation.state {
-            State::Unrouted => Waiting::Map,
-            State::Queued { connection } => match self.connections[connection as usize].as_ref() {
-                Some(found) if found.is_ready() => Waiting::Turn { address: found.address.clone() },
-                Some(found) => Waiting::Connection { address: found.address.clone() },
-                None => Waiting::Map,
+            OperationState::Unrouted => WaitReason::Map,
+            OperationState::Queued { connection } => match self.connections[connection as usize].as_ref() {
+                Some(found) if found.is_ready() => WaitReason::Turn { address: found.address.clone() },
+                Some(found) => WaitReason::Connection { address: found.address.clone() },
+                None => WaitReason::Map,
             },
-            State::Starved => Waiting::Room,
-            State::AwaitingSession => Waiting::Session,
-            State::Parked => Waiting::Window,
-            State::Flying { flight, .. } => {
+            OperationState::Starved => WaitReason::Room,
+            OperationState::AwaitingSession => WaitReason::Session,
+            OperationState::Parked => WaitReason::Window,
+            OperationState::Flying { flight, .. } => {
                 let address = self.flights.get(flight).and_then(|flight| address(flight.connection));
-                address.map_or(Waiting::Rest, |address| Waiting::Answer { address })
+                address.map_or(WaitReason::Rest, |address| WaitReason::Answer { address })
             }
-            State::Resting { .. } => Waiting::Rest,
+            OperationState::Resting { .. } => WaitReason::Rest,
         }
     }
 
     /// Whether an operation named by a queue of this connection still waits there.
     fn waits_at(&self, handle: Handle, connection: u32) -> bool {
-        self.operations.get(handle).is_some_and(|operation| operation.state == State::Queued { connection })
+        self.operations
+            .get(handle)
+            .is_some_and(|operation| operation.state == OperationState::Queued { connection })
     }
 
     fn note_version(&mut self, version: Timestamp) {
@@ -457,15 +466,15 @@ impl<T> Session<T> {
 
 /// A partition, as writes see it.
 fn lane(
-    lanes: &mut BTreeMap<KeyspaceId, Vec<Lane>>,
+    lanes: &mut BTreeMap<KeyspaceId, Vec<SequenceWindow>>,
     keyspace: KeyspaceId,
     partition: PartitionId,
-) -> &mut Lane {
+) -> &mut SequenceWindow {
     let lanes = lanes.entry(keyspace).or_default();
     let at = partition.0 as usize;
     if at >= lanes.len() {
         // Partitions come from the map, which bounds them.
-        lanes.resize_with(at + 1, Lane::new);
+        lanes.resize_with(at + 1, SequenceWindow::new);
     }
     &mut lanes[at]
 }

@@ -1,4 +1,4 @@
-//! Sessions: opened at a server when the first write needs one, and anew when a partition may have forgotten it.
+//! Sessions: opened at a server when the first write needs one, and again when a partition may have forgotten it.
 //!
 //! A partition remembers a session for a time after its last write there, and takes up an unknown one unless it was
 //! issued long ago. So before a write goes to a partition that has not heard of the session for most of that time, it
@@ -8,15 +8,15 @@ use zerohop_wire::ids::{KeyspaceId, PartitionId, SessionId};
 use zerohop_wire::messages::{Message, SessionOpen, SessionOpened};
 
 use super::{NO_SESSION, Session, lane};
-use crate::error::{Error, Trouble};
-use crate::flight::Cargo;
+use crate::error::{AttemptFailure, SessionError};
+use crate::in_flight_frame::Cargo;
 use crate::slots::Handle;
 use crate::time::Time;
 use crate::timers::Subject;
 
 /// The session issued last.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Issued {
+pub(super) struct IssuedSession {
     id: SessionId,
     /// When it was asked for.
     asked: Time,
@@ -65,7 +65,7 @@ impl<T> Session<T> {
         let SessionOpened { session: id, idle_ms } = *opened;
         self.opening = None;
         if id.is_some() {
-            self.issued = Some(Issued { id, asked, idle_us: u64::from(idle_ms) * 1000 });
+            self.issued = Some(IssuedSession { id, asked, idle_us: u64::from(idle_ms) * 1000 });
         }
         self.dispatch_awaiting(now);
     }
@@ -77,11 +77,11 @@ impl<T> Session<T> {
     }
 
     /// The server does not open a session; `Some` if it never will.
-    pub(super) fn opening_refused(&mut self, now: Time, error: Option<Error>) {
+    pub(super) fn opening_refused(&mut self, now: Time, error: Option<SessionError>) {
         self.opening = None;
         for handle in std::mem::take(&mut self.awaiting_session) {
             match &error {
-                Some(error) => self.give_up(now, handle, |_| error.clone(), || Trouble::Overdue),
+                Some(error) => self.give_up(now, handle, |_| error.clone(), || AttemptFailure::Overdue),
                 None => self.rest(now, handle, 0),
             }
         }

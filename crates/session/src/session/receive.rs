@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use bytes::{Buf, Bytes, BytesMut};
 use zerohop_wire::ids::RequestId;
 use zerohop_wire::messages::Message;
-use zerohop_wire::{Advice, Decoded, Failure, HEADER_BYTES};
+use zerohop_wire::{Advice, DecodeResult, Failure, HEADER_BYTES};
 
 use super::Session;
 use crate::connection::ConnectionId;
-use crate::error::{Error, Trouble};
-use crate::flight::{Cargo, Flight};
+use crate::error::{AttemptFailure, SessionError};
+use crate::in_flight_frame::{Cargo, Flight};
 use crate::limits::SHARE_BYTES_MIN;
 use crate::reply::{Reply, owned};
 use crate::slots::Handle;
@@ -43,15 +43,15 @@ impl<T> Session<T> {
                 }
                 None => {
                     let step = self.take_frame(now, index, input, None);
-                    if let Step::Used(bytes) = step {
+                    if let ReceiveStep::Used(bytes) = step {
                         input.advance(bytes);
                     }
                     step
                 }
             };
             match step {
-                Step::Used(_) => {}
-                Step::Need(bytes) => {
+                ReceiveStep::Used(_) => {}
+                ReceiveStep::Need(bytes) => {
                     self.handed_out.make_room(bytes, input);
                     return bytes;
                 }
@@ -59,11 +59,11 @@ impl<T> Session<T> {
         }
     }
 
-    fn take_frame(&mut self, now: Time, index: u32, bytes: &[u8], whole: Option<&Bytes>) -> Step {
+    fn take_frame(&mut self, now: Time, index: u32, bytes: &[u8], whole: Option<&Bytes>) -> ReceiveStep {
         let decoder = self.connection_mut(index).decoder;
         match decoder.decode(bytes) {
-            Decoded::Need(bytes) => Step::Need(bytes),
-            Decoded::Frame { frame, used } => {
+            DecodeResult::Need(bytes) => ReceiveStep::Need(bytes),
+            DecodeResult::Frame { frame, used } => {
                 let mut scratch = std::mem::take(&mut self.scratch);
                 match frame.message(&mut scratch) {
                     Ok(message) => {
@@ -74,15 +74,15 @@ impl<T> Session<T> {
                     Err(_) => self.refused_frame(now, index, frame.envelope.request),
                 }
                 self.scratch = scratch;
-                Step::Used(used)
+                ReceiveStep::Used(used)
             }
-            Decoded::Refused { envelope, used, .. } => {
+            DecodeResult::Refused { envelope, used, .. } => {
                 self.refused_frame(now, index, envelope.request);
-                Step::Used(used)
+                ReceiveStep::Used(used)
             }
-            Decoded::Broken(broken) => {
+            DecodeResult::Broken(broken) => {
                 self.broken(now, index, broken);
-                Step::Used(0)
+                ReceiveStep::Used(0)
             }
         }
     }
@@ -122,7 +122,7 @@ impl<T> Session<T> {
                 for operation in operations {
                     match answers.next() {
                         Some(answer) => self.settle(now, handle, operation, sent, answer, whole),
-                        None => self.lost_in(now, handle, operation, &Trouble::Damaged),
+                        None => self.lost_in(now, handle, operation, &AttemptFailure::Damaged),
                     }
                 }
             }
@@ -176,7 +176,7 @@ impl<T> Session<T> {
             }
             (Cargo::SessionOpen, Message::Answer(Err(failure))) => {
                 let for_ever = failure.advice() == Advice::GiveUp;
-                let error = for_ever.then(|| Error::Answer { failure: failure.into_owned() });
+                let error = for_ever.then(|| SessionError::Answer { failure: failure.into_owned() });
                 self.opening_refused(now, error);
             }
             (Cargo::Ping, _) => {}
@@ -187,7 +187,7 @@ impl<T> Session<T> {
     /// A frame has come that cannot be read. One that names no request holds answers to several, and nobody knows to which.
     fn refused_frame(&mut self, now: Time, index: u32, request: RequestId) {
         match request {
-            RequestId(0) => self.lose(now, index, Trouble::Damaged, true),
+            RequestId(0) => self.lose(now, index, AttemptFailure::Damaged, true),
             request => self.damaged(now, index, request),
         }
     }
@@ -202,7 +202,7 @@ impl<T> Session<T> {
     /// What this frame asked was not answered as it should be.
     fn redo(&mut self, now: Time, handle: Handle, cargo: Cargo) {
         match cargo {
-            Cargo::Map => self.map_question_failed(now, Trouble::Damaged),
+            Cargo::Map => self.map_question_failed(now, AttemptFailure::Damaged),
             Cargo::SessionOpen => self.opening_refused(now, None),
             // Its connection stays in its greeting until that is overdue.
             Cargo::Hello | Cargo::Prove | Cargo::Ping => {}
@@ -222,10 +222,10 @@ impl<T> Session<T> {
             return;
         }
         if found.is_admin() {
-            return self.again(now, operation, Trouble::Damaged);
+            return self.again(now, operation, AttemptFailure::Damaged);
         }
         found.doubt |= found.changes();
-        found.last = Some(Box::new(Trouble::Damaged));
+        found.last = Some(Box::new(AttemptFailure::Damaged));
         self.rest(now, operation, 0);
     }
 
@@ -247,7 +247,7 @@ impl<T> Session<T> {
     }
 }
 
-enum Step {
+enum ReceiveStep {
     /// A frame was taken, of so many bytes.
     Used(usize),
     /// There is no whole frame until there are so many bytes.

@@ -1,8 +1,8 @@
 //! Keyspaces that were split: operations and sequence numbers go on in the partitions that theirs have become.
 //!
-//! A daughter has the session table of its parent, so numbers go on from where they were in each, and a write keeps the number
-//! that it was sent under: whoever has done it knows it. Open in the lane of a daughter is what goes to it; what goes to
-//! its sister is not its business, and would hold back its lowest open number for nothing.
+//! A child has the session table of its parent, so numbers go on from where they were in each, and a write keeps the number
+//! that it was sent under: whoever has done it knows it. Open in the lane of a child is what goes to it; what goes to
+//! its sibling is not its business, and would hold back its lowest open number for nothing.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use zerohop_placement::ClusterMap;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, SessionId};
 
 use super::Session;
-use crate::lane::Lane;
-use crate::operation::State;
+use crate::operation::OperationState;
 use crate::planted::{Bug, is_planted};
+use crate::sequence_window::SequenceWindow;
 use crate::slots::Handle;
 
 /// Numbers of one session that are open in a partition.
-type Open = BTreeMap<PartitionId, Vec<(SessionId, u64)>>;
+type OpenNumbers = BTreeMap<PartitionId, Vec<(SessionId, u64)>>;
 
 impl<T> Session<T> {
     /// The map is another than this one now.
@@ -25,15 +25,15 @@ impl<T> Session<T> {
         for (keyspace, found) in map.keyspaces() {
             let Some(old) = before.keyspace(keyspace) else { continue };
             if let Some(further) = found.splits().checked_sub(old.splits()).filter(|further| *further > 0) {
-                let open = self.place_anew(keyspace, found);
+                let open = self.place_again(keyspace, found);
                 self.split_lanes(keyspace, further, &open);
             }
         }
     }
 
-    /// Finds the partition of every operation on a record anew. Which numbers are open in each.
-    fn place_anew(&mut self, keyspace: KeyspaceId, found: &zerohop_placement::Keyspace) -> Open {
-        let mut open = Open::new();
+    /// Finds the partition of every operation on a record again. Which numbers are open in each.
+    fn place_again(&mut self, keyspace: KeyspaceId, found: &zerohop_placement::Keyspace) -> OpenNumbers {
+        let mut open = OpenNumbers::new();
         for operation in self.operations.iter_mut() {
             if operation.keyspace() != keyspace || operation.partition.is_none() {
                 continue;
@@ -47,26 +47,26 @@ impl<T> Session<T> {
         open
     }
 
-    fn split_lanes(&mut self, keyspace: KeyspaceId, further: u8, open: &Open) {
+    fn split_lanes(&mut self, keyspace: KeyspaceId, further: u8, open: &OpenNumbers) {
         let Some(lanes) = self.lanes.remove(&keyspace) else { return };
         let mut parked: Vec<Handle> = Vec::new();
-        let mut daughters = Vec::with_capacity(lanes.len() << further);
+        let mut children = Vec::with_capacity(lanes.len() << further);
         for mut lane in lanes {
             parked.extend(std::mem::take(&mut lane.parked));
             for _ in 0..1u32 << further {
-                let partition = PartitionId(daughters.len() as u32);
+                let partition = PartitionId(children.len() as u32);
                 let open = open.get(&partition).map_or(&[][..], Vec::as_slice);
                 let of_lane = open.iter().filter(|(session, _)| *session == lane.session);
-                let daughter = lane.split(of_lane.map(|(_, sequence)| *sequence));
-                daughters.push(if is_planted(Bug::LanesBeginAnew) { Lane::new() } else { daughter });
+                let child = lane.split(of_lane.map(|(_, sequence)| *sequence));
+                children.push(if is_planted(Bug::LanesBeginAgain) { SequenceWindow::new() } else { child });
             }
         }
-        self.lanes.insert(keyspace, daughters);
+        self.lanes.insert(keyspace, children);
         // They look for room in the lane that is theirs now.
         for handle in parked {
             let Some(operation) = self.operations.get_mut(handle) else { continue };
-            if operation.state == State::Parked {
-                operation.state = State::Unrouted;
+            if operation.state == OperationState::Parked {
+                operation.state = OperationState::Unrouted;
                 self.unrouted.push(handle);
             }
         }

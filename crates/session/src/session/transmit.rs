@@ -4,24 +4,25 @@ use bytes::Bytes;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use zerohop_wire::limits::{BATCH_ITEMS_MAX, BODY_BYTES_MAX, TIME_OUT_MS_MAX};
 use zerohop_wire::messages::{
-    Admin, Batch, Compare, Message, Operation as WireOperation, Scan, Snapshot, Stage, Stamp, Transact,
+    Admin, Compare, Message, OperationBatch, RecordOperation as WireOperation, Scan, SnapshotRequest,
+    StageBytes, Stamp, Transact,
 };
-use zerohop_wire::{Envelope, Failure, Many};
+use zerohop_wire::{Elements, Envelope, Failure};
 
 use super::{Session, lane};
-use crate::connection::{ConnectionId, Phase};
-use crate::effect::Effect;
-use crate::error::{Error, Trouble};
-use crate::flight::{Cargo, request_id};
+use crate::connection::{ConnectionId, ConnectionPhase};
+use crate::effect::SessionEffect;
+use crate::error::{AttemptFailure, SessionError};
+use crate::in_flight_frame::{Cargo, request_id};
 use crate::limits::{BATCH_SLACK_BYTES, FLIGHTS_MAX, GATHERED_REQUEST_BYTES_MAX, SILENT_US, WAIT_GRACE_US};
-use crate::operation::{Operation, Stamped, State};
-use crate::request::{Ask, Pointed, unpack};
+use crate::operation::{AssignedSequence, OpenOperation, OperationState};
+use crate::request::{PointMessage, RequestKind, unpack};
 use crate::slots::Handle;
 use crate::time::Time;
 use crate::timers::Subject;
 
 /// An operation, and where it belongs.
-type Placed = (KeyspaceId, PartitionId, Handle);
+type PlacedOperation = (KeyspaceId, PartitionId, Handle);
 
 /// Attempts after which the time for one is no longer doubled.
 const DOUBLINGS_MAX: u32 = 6;
@@ -34,7 +35,7 @@ impl<T> Session<T> {
         if connection.draining && connection.is_idle() {
             return self.drop_connection(now, index);
         }
-        if connection.phase == Phase::Ready {
+        if connection.phase == ConnectionPhase::Ready {
             let collected = if connection.collected_is_due(now) { connection.collected.len() } else { 0 };
             // A lone request has nobody to share a frame with.
             let gathers = connection.gathers && collected + connection.queue.len() > 1;
@@ -99,8 +100,8 @@ impl<T> Session<T> {
         if let Err(failure) = self.encode_one(index, handle, &envelope, stamp) {
             // It passes a bound that packing did not know: a frame's.
             self.land(flight);
-            let error = Error::Answer { failure: failure.clone() };
-            return self.give_up(now, handle, |_| error, || Trouble::Answered { failure });
+            let error = SessionError::Answer { failure: failure.clone() };
+            return self.give_up(now, handle, |_| error, || AttemptFailure::Answered { failure });
         }
         self.took_off(now, handle, flight);
     }
@@ -119,31 +120,33 @@ impl<T> Session<T> {
             None => return Ok(()),
         };
         let message = match &ask {
-            Ask::Record { item, .. } => match unpack(item) {
+            RequestKind::Record { item, .. } => match unpack(item) {
                 WireOperation::Read(read) => Message::Read { seen, read },
                 WireOperation::Write(write) => Message::Write { stamp, write },
             },
-            Ask::Scan { cursor, prefix, keys_max, blobs, .. } => {
+            RequestKind::Scan { cursor, prefix, keys_max, blobs, .. } => {
                 Message::Scan(Scan { seen, cursor, prefix, keys_max: *keys_max, blobs: *blobs })
             }
-            Ask::Compare { from, .. } => Message::Compare(Compare { from: *from }),
-            Ask::Snapshot { kind, body, .. } => match Message::decode_body(*kind, body)? {
-                Message::Snapshot(snapshot) => Message::Snapshot(Snapshot { seen, ..snapshot }),
+            RequestKind::Compare { from, .. } => Message::Compare(Compare { from: *from }),
+            RequestKind::Snapshot { kind, body, .. } => match Message::decode_body(*kind, body)? {
+                Message::Snapshot(snapshot) => Message::Snapshot(SnapshotRequest { seen, ..snapshot }),
                 other => other,
             },
-            Ask::Admin { encoded } => Message::Admin(Admin { encoded }),
-            Ask::Point { what: Pointed::Transact, bytes, .. } => {
+            RequestKind::Admin { encoded } => Message::Admin(Admin { encoded }),
+            RequestKind::Point { what: PointMessage::Transact, bytes, .. } => {
                 Message::Transact(Transact { stamp, parts: bytes })
             }
-            Ask::Point { what: Pointed::Stage, bytes, .. } => Message::Stage(Stage { stamp, piece: bytes }),
-            Ask::Keyspace { .. } | Ask::Together(_) => return Ok(()),
+            RequestKind::Point { what: PointMessage::Stage, bytes, .. } => {
+                Message::Stage(StageBytes { stamp, piece: bytes })
+            }
+            RequestKind::Keyspace { .. } | RequestKind::Together(_) => return Ok(()),
         };
         let (out, encoder) = self.buffer(index);
         let tail = encoder.encode_split(envelope, &message, out)?;
         let whole = match &ask {
-            Ask::Record { item: whole, .. }
-            | Ask::Admin { encoded: whole }
-            | Ask::Point { bytes: whole, .. } => Some(whole),
+            RequestKind::Record { item: whole, .. }
+            | RequestKind::Admin { encoded: whole }
+            | RequestKind::Point { bytes: whole, .. } => Some(whole),
             _ => None,
         };
         if let (Some(whole), [_, ..]) = (whole, tail) {
@@ -166,17 +169,18 @@ impl<T> Session<T> {
         connection.collect_due = Time::NEVER;
         connection.collect_bytes = usize::MAX;
 
-        let mut placed: Vec<Placed> = Vec::with_capacity(handles.len());
+        let mut placed: Vec<PlacedOperation> = Vec::with_capacity(handles.len());
         for handle in handles {
             let Some(operation) = self.operations.get(handle) else { continue };
-            if operation.state == (State::Queued { connection: index }) {
+            if operation.state == (OperationState::Queued { connection: index }) {
                 let partition = operation.partition.unwrap_or_default();
                 placed.push((operation.keyspace(), partition, handle));
             }
         }
         // Stable, so that operations on one partition stay in the order of their submission.
         placed.sort_by_key(|(keyspace, partition, _)| (*keyspace, *partition));
-        let is_of_one = |(first, last): (&Placed, &Placed)| (first.0, first.1) == (last.0, last.1);
+        let is_of_one =
+            |(first, last): (&PlacedOperation, &PlacedOperation)| (first.0, first.1) == (last.0, last.1);
         let is_lone = self.connection_mut(index).queue.is_empty()
             && placed.first().zip(placed.last()).is_some_and(is_of_one);
         let gathers = gathers && !is_lone;
@@ -201,9 +205,9 @@ impl<T> Session<T> {
         &mut self,
         now: Time,
         index: u32,
-        placed: &'o [Placed],
+        placed: &'o [PlacedOperation],
         (bytes_max, gathers): (usize, bool),
-    ) -> &'o [Placed] {
+    ) -> &'o [PlacedOperation] {
         // A batch ends at what a frame holds; what the caller said only decides when it goes.
         let limit = bytes_max.clamp(BODY_BYTES_MAX / 4, BODY_BYTES_MAX - BATCH_SLACK_BYTES);
         let mut packed = std::mem::take(&mut self.packed);
@@ -217,7 +221,7 @@ impl<T> Session<T> {
                 used += 1;
                 continue;
             };
-            let Ask::Record { item, write, .. } = &operation.ask else { break };
+            let RequestKind::Record { item, write, .. } = &operation.ask else { break };
             let full = aboard.len() == BATCH_ITEMS_MAX as usize || packed.len() + item.len() > limit;
             if full && !aboard.is_empty() {
                 break;
@@ -270,10 +274,10 @@ impl<T> Session<T> {
             hold: self.asks_hold(index, &aboard),
             ..Envelope::default()
         };
-        let operations = Many::packed(aboard.len() as u32, packed).expect("it was packed item by item");
+        let operations = Elements::packed(aboard.len() as u32, packed).expect("it was packed item by item");
         let flight = self.launch(now, index, Cargo::Batch(aboard.clone()));
         envelope.request = request_id(flight, 0);
-        self.write(index, &envelope, &Message::Batch(Batch { stamp, operations }))
+        self.write(index, &envelope, &Message::Batch(OperationBatch { stamp, operations }))
             .expect("a batch was kept within what a frame holds");
         for handle in aboard {
             self.took_off(now, handle, flight);
@@ -289,13 +293,13 @@ impl<T> Session<T> {
             return Some(Stamp::default());
         };
         let place = (operation.keyspace(), partition);
-        if let Some(Stamped { session, sequence, lowest }) = operation.stamp {
+        if let Some(AssignedSequence { session, sequence, lowest }) = operation.stamp {
             let lane = lane(&mut self.lanes, place.0, place.1);
             let lowest_unanswered = if lane.session == session { lane.lowest_open() } else { lowest };
             return Some(Stamp { session, sequence, lowest_unanswered, seen });
         }
         if !self.has_session(now, place) {
-            self.operations.get_mut(handle)?.state = State::AwaitingSession;
+            self.operations.get_mut(handle)?.state = OperationState::AwaitingSession;
             self.awaiting_session.push(handle);
             self.open_session(now, index);
             return None;
@@ -303,11 +307,11 @@ impl<T> Session<T> {
         let lane = lane(&mut self.lanes, place.0, place.1);
         if lane.room() == 0 {
             lane.parked.push_back(handle);
-            self.operations.get_mut(handle)?.state = State::Parked;
+            self.operations.get_mut(handle)?.state = OperationState::Parked;
             return None;
         }
         let (session, sequence, lowest) = (lane.session, lane.take(), lane.lowest_open());
-        self.operations.get_mut(handle)?.stamp = Some(Stamped { session, sequence, lowest });
+        self.operations.get_mut(handle)?.stamp = Some(AssignedSequence { session, sequence, lowest });
         Some(Stamp { session, sequence, lowest_unanswered: lowest, seen })
     }
 
@@ -322,7 +326,7 @@ impl<T> Session<T> {
             }
         };
         operation.attempts = operation.attempts.saturating_add(1);
-        operation.state = State::Flying { flight, due, look };
+        operation.state = OperationState::Flying { flight, due, look };
         self.timers.arm(Subject::Operation(handle.index), due.min(look));
     }
 
@@ -335,7 +339,7 @@ impl<T> Session<T> {
         }
         let head = std::mem::take(&mut connection.out);
         let connection = ConnectionId { index, serial: connection.serial };
-        self.effects.push(Effect::Send { connection, head, tail });
+        self.effects.push(SessionEffect::Send { connection, head, tail });
     }
 
     /// Where the next frame of a connection is written, behind those that are ended.
@@ -353,7 +357,7 @@ impl<T> Session<T> {
 }
 
 /// How long the server may take: as long as somebody waits for the answer.
-pub(super) fn time_out_ms<T>(now: Time, operation: &Operation<T>) -> u32 {
+pub(super) fn time_out_ms<T>(now: Time, operation: &OpenOperation<T>) -> u32 {
     let grace_us = if operation.is_wait() { WAIT_GRACE_US } else { 0 };
     let left_us = operation.deadline.since_us(now.after_us(grace_us));
     u32::try_from(left_us / 1000).unwrap_or(u32::MAX).clamp(1, TIME_OUT_MS_MAX)

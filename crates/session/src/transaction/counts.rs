@@ -1,6 +1,6 @@
 //! How reads of several records have gone.
 
-use super::Together;
+use super::Composite;
 
 /// Reads of several records that a session has brought, by how they were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct ReadCounts {
 
 /// How one of them has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Went {
+pub(super) enum CompositePath {
     Held,
     Looked,
     Confirmed,
@@ -29,14 +29,14 @@ pub(super) enum Went {
 
 impl ReadCounts {
     /// Something has ended well.
-    pub(crate) fn note(&mut self, together: &Together) {
-        if let Together::Reading(reading) = together {
+    pub(crate) fn note(&mut self, together: &Composite) {
+        if let Composite::Reading(reading) = together {
             let count = match reading.went() {
-                Went::Held => &mut self.held,
-                Went::Looked => &mut self.looked,
-                Went::Confirmed => &mut self.confirmed,
-                Went::ReadAgain => &mut self.read_again,
-                Went::Transacted => &mut self.transacted,
+                CompositePath::Held => &mut self.held,
+                CompositePath::Looked => &mut self.looked,
+                CompositePath::Confirmed => &mut self.confirmed,
+                CompositePath::ReadAgain => &mut self.read_again,
+                CompositePath::Transacted => &mut self.transacted,
             };
             *count += 1;
         }

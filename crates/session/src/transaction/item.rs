@@ -3,15 +3,15 @@
 use bytes::Bytes;
 use zerohop_transaction::{Access, StageId};
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
-use zerohop_wire::messages::{Operation, Query, Read};
+use zerohop_wire::messages::{Query, RecordOperation, RecordRead};
 use zerohop_wire::pack;
 
-use super::unfit::Unfit;
+use super::unfit::InvalidTransaction;
 use crate::request::unpack;
 
 /// One operation of a transaction, or of a read of several records.
 #[derive(Clone, Debug)]
-pub struct Item {
+pub struct CompositeItem {
     pub(crate) keyspace: KeyspaceId,
     /// As an item of a batch.
     pub(crate) packed: Bytes,
@@ -21,7 +21,7 @@ pub struct Item {
     pub(crate) ahead: Option<(StageId, usize)>,
 }
 
-impl Item {
+impl CompositeItem {
     /// An operation, and the version of its record on which it rests, if it rests on one: zero stands for "no record".
     /// If the record has another by then, nothing of the transaction is done.
     ///
@@ -29,17 +29,20 @@ impl Item {
     /// It passes a bound of the protocol, or waits for something.
     pub fn new(
         keyspace: KeyspaceId,
-        operation: &Operation<'_>,
+        operation: &RecordOperation<'_>,
         seen: Option<Timestamp>,
-    ) -> Result<Self, Unfit> {
-        if let Operation::Read(Read { query: Query::Wait { .. } | Query::Confirm { .. }, .. }) = operation {
-            return Err(Unfit::Waits);
+    ) -> Result<Self, InvalidTransaction> {
+        if let RecordOperation::Read(RecordRead {
+            query: Query::Wait { .. } | Query::Confirm { .. }, ..
+        }) = operation
+        {
+            return Err(InvalidTransaction::Waits);
         }
         let mut packed = Vec::new();
-        pack(operation, &mut packed).map_err(|failure| Unfit::Operation { failure })?;
+        pack(operation, &mut packed).map_err(|failure| InvalidTransaction::Operation { failure })?;
         let limit = zerohop_transaction::limits::STAGED_PIECE_BYTES_MAX;
         if packed.len() > limit {
-            return Err(Unfit::Long { length: packed.len(), limit });
+            return Err(InvalidTransaction::Long { length: packed.len(), limit });
         }
         Ok(Self { keyspace, packed: packed.into(), access: Access::of(operation), seen, ahead: None })
     }
@@ -58,7 +61,7 @@ impl Item {
 
     /// The operation.
     #[must_use]
-    pub fn operation(&self) -> Operation<'_> {
+    pub fn operation(&self) -> RecordOperation<'_> {
         unpack(&self.packed)
     }
 
@@ -68,22 +71,22 @@ impl Item {
         &self.packed
     }
 
-    /// Has it rest on this version of its record, as in [`Item::new`].
+    /// Has it rest on this version of its record, as in [`CompositeItem::new`].
     pub fn rest_on(&mut self, seen: Timestamp) {
         self.seen = Some(seen);
     }
 
-    /// Its bytes are staged under this name, by [`Request::stage`]: they need not be held any more. Its operation is then a read
+    /// Its bytes are staged under this name, by [`SessionRequest::stage`]: they need not be held any more. Its operation is then a read
     /// of its key.
     ///
-    /// [`Request::stage`]: crate::Request::stage
+    /// [`SessionRequest::stage`]: crate::SessionRequest::stage
     ///
     /// # Errors
     /// None is known: its key was within bounds before.
-    pub fn is_staged(&mut self, id: StageId) -> Result<(), Unfit> {
+    pub fn is_staged(&mut self, id: StageId) -> Result<(), InvalidTransaction> {
         let mut packed = Vec::new();
-        let read = Operation::Read(Read { key: self.key(), query: Query::Inspect });
-        pack(&read, &mut packed).map_err(|failure| Unfit::Operation { failure })?;
+        let read = RecordOperation::Read(RecordRead { key: self.key(), query: Query::Inspect });
+        pack(&read, &mut packed).map_err(|failure| InvalidTransaction::Operation { failure })?;
         self.ahead = Some((id, self.packed.len()));
         self.packed = packed.into();
         Ok(())

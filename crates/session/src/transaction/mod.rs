@@ -22,55 +22,55 @@ mod unfit;
 
 pub(crate) use commit::Commit;
 pub use counts::ReadCounts;
-pub use item::Item;
-pub(crate) use reading::Reading;
-pub use unfit::Unfit;
+pub use item::CompositeItem;
+pub(crate) use reading::ConsistentRead;
+pub use unfit::InvalidTransaction;
 
 use zerohop_placement::ClusterMap;
 
-use crate::error::Error;
+use crate::error::SessionError;
 use crate::reply::Reply;
-use crate::request::{Ask, Collecting};
+use crate::request::{Coalescing, RequestKind};
 use crate::time::Time;
 
 /// How one of the operations has ended, and until when nobody changes what it has read; `None`: anybody may.
-pub(crate) type HowEnded = (Result<Reply, Error>, Option<Time>);
+pub(crate) type ItemResult = (Result<Reply, SessionError>, Option<Time>);
 
 /// Several operations that end together.
 #[derive(Clone, Debug)]
-pub(crate) enum Together {
+pub(crate) enum Composite {
     /// All are done, or none.
     Commit(Commit),
     /// All were true at one moment.
-    Reading(Reading),
+    Reading(ConsistentRead),
 }
 
 /// What comes next.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum CompositeStep {
     /// Nothing before another of the operations has ended.
     Wait,
     /// These are to be sent, each with a number of its own.
-    Send(Vec<Sending>),
-    /// A newer map is needed, then [`Together::begin`].
+    Send(Vec<ItemRequest>),
+    /// A newer map is needed, then [`Composite::begin`].
     AwaitMap,
     /// It has ended.
-    End(Result<Reply, Error>),
+    End(Result<Reply, SessionError>),
 }
 
 /// One operation to be sent.
 #[derive(Debug)]
-pub(crate) struct Sending {
+pub(crate) struct ItemRequest {
     pub(crate) slot: u32,
-    pub(crate) ask: Ask,
-    pub(crate) collecting: Collecting,
+    pub(crate) ask: RequestKind,
+    pub(crate) collecting: Coalescing,
     /// Nobody should change what it reads for a moment.
     pub(crate) hold: bool,
 }
 
-impl Together {
-    /// Begins, or begins anew by another map. `is_newest`: that map was asked for since a newer one was found to be needed.
-    pub(crate) fn begin(&mut self, map: &ClusterMap, is_newest: bool) -> Step {
+impl Composite {
+    /// Begins, or begins again by another map. `is_newest`: that map was asked for since a newer one was found to be needed.
+    pub(crate) fn begin(&mut self, map: &ClusterMap, is_newest: bool) -> CompositeStep {
         match self {
             Self::Commit(commit) => commit.begin(map, is_newest),
             Self::Reading(reading) => reading.begin(map, is_newest),
@@ -78,7 +78,7 @@ impl Together {
     }
 
     /// One of the operations has ended.
-    pub(crate) fn ended(&mut self, at: (&ClusterMap, Time), slot: u32, ended: HowEnded) -> Step {
+    pub(crate) fn ended(&mut self, at: (&ClusterMap, Time), slot: u32, ended: ItemResult) -> CompositeStep {
         match self {
             Self::Commit(commit) => commit.ended(slot, ended.0),
             Self::Reading(reading) => reading.ended(at, slot, ended),

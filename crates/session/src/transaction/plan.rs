@@ -8,12 +8,14 @@ use zerohop_transaction::codec::{encode_items, encode_parts};
 use zerohop_transaction::limits::{
     EFFECT_BYTES_MAX, INLINE_BYTES_MAX, PARTICIPANTS_MAX, STAGED_PART_BYTES_MAX,
 };
-use zerohop_transaction::{Body, Durability, Item as Sent, Items, Part, Place, StageId};
+use zerohop_transaction::{
+    Durability, ItemBody, Items, RoutingKey, StageId, TransactionItem as Sent, TransactionPart,
+};
 use zerohop_wire::blob::routed;
 use zerohop_wire::ids::KeyspaceId;
 
-use super::item::Item;
-use super::unfit::Unfit;
+use super::item::CompositeItem;
+use super::unfit::InvalidTransaction;
 
 /// From this length on an operation is staged by itself: a chain would carry it from partition to partition.
 const STAGE_BYTES_MIN: usize = 64 << 10;
@@ -24,15 +26,15 @@ const PART_BYTES_MAX: usize = EFFECT_BYTES_MAX / 4 * 3;
 
 /// Where a transaction goes, by one map.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
-    parts: Vec<Planned>,
+pub(super) struct TransactionPlan {
+    parts: Vec<PlannedPart>,
     pieces: Vec<Piece>,
     lists: Vec<Piece>,
 }
 
 #[derive(Clone, Debug)]
-struct Planned {
-    part: Part,
+struct PlannedPart {
+    part: TransactionPart,
     /// Which of the caller's operations its items are.
     items: Vec<usize>,
     /// Bytes of its operations that are staged.
@@ -52,13 +54,13 @@ pub(super) enum NoPlan {
     /// The map has no such keyspace, or one that is being dropped.
     Keyspace(KeyspaceId),
     /// There never will be one.
-    Unfit(Unfit),
+    Unfit(InvalidTransaction),
 }
 
-impl Plan {
+impl TransactionPlan {
     /// Groups operations by partition, partitions in the one order in which all clients and servers name them.
-    pub(super) fn of(map: &ClusterMap, items: &[Item]) -> Result<Plan, NoPlan> {
-        let mut parts: BTreeMap<(Durability, KeyspaceId, u64), Planned> = BTreeMap::new();
+    pub(super) fn of(map: &ClusterMap, items: &[CompositeItem]) -> Result<TransactionPlan, NoPlan> {
+        let mut parts: BTreeMap<(Durability, KeyspaceId, u64), PlannedPart> = BTreeMap::new();
         for (number, item) in items.iter().enumerate() {
             let found = map.keyspace(item.keyspace).filter(|found| !found.is_closing());
             let found = found.ok_or(NoPlan::Keyspace(item.keyspace))?;
@@ -67,8 +69,8 @@ impl Plan {
             let partition = partition_of(cell, config.partitions);
             // The first hash of the partition's slice; the wider shift keeps one partition from being a special case.
             let point = (u128::from(partition.0) << (64 - config.partitions.bits())) as u64;
-            let part = Part {
-                place: Place { keyspace: item.keyspace, point },
+            let part = TransactionPart {
+                place: RoutingKey { keyspace: item.keyspace, point },
                 durability: match config.durability {
                     Configured::Memory => Durability::Memory,
                     Configured::Interval { .. } => Durability::Interval,
@@ -78,29 +80,29 @@ impl Plan {
             };
             let order = part.order();
             let planned =
-                parts.entry(order).or_insert_with(|| Planned { part, items: Vec::new(), staged: 0 });
+                parts.entry(order).or_insert_with(|| PlannedPart { part, items: Vec::new(), staged: 0 });
             let body = match item.ahead {
                 Some((id, length)) => {
                     planned.staged += length as u64;
-                    Body::Staged(id)
+                    ItemBody::Staged(id)
                 }
-                None => Body::Inline(item.packed.clone()),
+                None => ItemBody::Inline(item.packed.clone()),
             };
             planned.items.push(number);
             if let Items::Inline(sent) = &mut planned.part.items {
                 sent.push(Sent { cell, access: item.access, seen: item.seen, body });
             }
         }
-        let parts: Vec<Planned> = parts.into_values().collect();
+        let parts: Vec<PlannedPart> = parts.into_values().collect();
         if parts.len() > PARTICIPANTS_MAX {
             let (count, limit) = (parts.len(), PARTICIPANTS_MAX);
-            return Err(NoPlan::Unfit(Unfit::Partitions { count, limit }));
+            return Err(NoPlan::Unfit(InvalidTransaction::Partitions { count, limit }));
         }
-        let mut plan = Plan { parts, pieces: Vec::new(), lists: Vec::new() };
+        let mut plan = TransactionPlan { parts, pieces: Vec::new(), lists: Vec::new() };
         plan.choose_staged();
         let limit = STAGED_PART_BYTES_MAX;
         if let Some(most) = plan.parts.iter().map(|part| part.staged).max().filter(|most| *most > limit) {
-            return Err(NoPlan::Unfit(Unfit::PartitionBytes { length: most, limit }));
+            return Err(NoPlan::Unfit(InvalidTransaction::PartitionBytes { length: most, limit }));
         }
         Ok(plan)
     }
@@ -136,7 +138,7 @@ impl Plan {
     }
 
     /// The operations to be staged, each with the place that will refer to it.
-    pub(super) fn pieces(&self) -> Vec<(Place, Bytes)> {
+    pub(super) fn pieces(&self) -> Vec<(RoutingKey, Bytes)> {
         let bytes = |piece: &Piece| {
             let planned = &self.parts[piece.part];
             let body = match &planned.part.items {
@@ -144,15 +146,15 @@ impl Plan {
                 Items::Staged(_) => None,
             };
             match body {
-                Some(Body::Inline(bytes)) => Some((planned.part.place, bytes.clone())),
+                Some(ItemBody::Inline(bytes)) => Some((planned.part.place, bytes.clone())),
                 _ => None,
             }
         };
         self.pieces.iter().filter_map(bytes).collect()
     }
 
-    /// The lists to be staged, once the operations of [`Plan::pieces`] are.
-    pub(super) fn lists(&self) -> Vec<(Place, Bytes)> {
+    /// The lists to be staged, once the operations of [`TransactionPlan::pieces`] are.
+    pub(super) fn lists(&self) -> Vec<(RoutingKey, Bytes)> {
         let bytes = |piece: &Piece| {
             let part = &self.parts[piece.part].part;
             match &part.items {
@@ -169,7 +171,7 @@ impl Plan {
         if let Items::Inline(items) = &mut self.parts[piece.part].part.items
             && let Some(item) = items.get_mut(piece.item)
         {
-            item.body = Body::Staged(id);
+            item.body = ItemBody::Staged(id);
         }
     }
 
@@ -181,10 +183,10 @@ impl Plan {
     }
 
     /// Who decides, and the parts as they travel.
-    pub(super) fn encoded(&self) -> Option<(Place, Bytes)> {
-        let decider = self.parts.last()?.part.place;
-        let parts: Vec<Part> = self.parts.iter().map(|planned| planned.part.clone()).collect();
-        Some((decider, encode_parts(&parts).into()))
+    pub(super) fn encoded(&self) -> Option<(RoutingKey, Bytes)> {
+        let coordinator = self.parts.last()?.part.place;
+        let parts: Vec<TransactionPart> = self.parts.iter().map(|planned| planned.part.clone()).collect();
+        Some((coordinator, encode_parts(&parts).into()))
     }
 
     /// Which of the caller's operations the items are, in the order in which they travel.
@@ -200,8 +202,8 @@ impl Plan {
 
 fn length_of(item: &Sent) -> usize {
     match &item.body {
-        Body::Inline(bytes) => bytes.len(),
-        Body::Staged(_) => 0,
+        ItemBody::Inline(bytes) => bytes.len(),
+        ItemBody::Staged(_) => 0,
     }
 }
 
@@ -210,11 +212,11 @@ mod tests {
     use zerohop_placement::{
         Address, KeyspaceConfig, MapDelta, Node, NodeState, PartitionCount, ReplicaGroup,
     };
-    use zerohop_placement::{Change as MapChange, partition_of};
+    use zerohop_placement::{MapChange, partition_of};
     use zerohop_transaction::codec::decode_parts;
-    use zerohop_transaction::{Request, TransactionId};
+    use zerohop_transaction::{TransactionId, TransactionRequest};
     use zerohop_wire::ids::{Incarnation, InstanceId, MapEpoch, NodeId, PartitionEpoch};
-    use zerohop_wire::messages::{Change, Condition, Operation, Write};
+    use zerohop_wire::messages::{Condition, RecordOperation, RecordWrite, WriteChange};
 
     use super::*;
 
@@ -244,22 +246,25 @@ mod tests {
     fn parts_are_in_the_global_order_and_operations_on_one_partition_in_that_of_the_caller() {
         let map = map(&[Configured::Sync, Configured::Memory, Configured::DEFAULT]);
         let keys: Vec<String> = (0..60).map(|at| format!("key-{at}")).collect();
-        let items: Vec<Item> = keys
+        let items: Vec<CompositeItem> = keys
             .iter()
             .zip((1..=3).cycle())
             .map(|(key, keyspace)| {
-                let write =
-                    Write { key: key.as_bytes(), condition: Condition::Always, change: Change::Remove };
-                Item::new(KeyspaceId(keyspace), &Operation::Write(write), None).unwrap()
+                let write = RecordWrite {
+                    key: key.as_bytes(),
+                    condition: Condition::Always,
+                    change: WriteChange::Remove,
+                };
+                CompositeItem::new(KeyspaceId(keyspace), &RecordOperation::Write(write), None).unwrap()
             })
             .collect();
-        let plan = Plan::of(&map, &items).unwrap();
-        let (decider, bytes) = plan.encoded().unwrap();
+        let plan = TransactionPlan::of(&map, &items).unwrap();
+        let (coordinator, bytes) = plan.encoded().unwrap();
         let parts = decode_parts(&bytes).unwrap();
         let keyspaces: Vec<u32> = parts.iter().map(|part| part.place.keyspace.0).collect();
         assert_eq!(keyspaces, [2, 2, 2, 2, 3, 3, 3, 3, 1, 1, 1, 1], "the most durable decide");
-        let id = TransactionId { decider, ..TransactionId::default() };
-        assert_eq!(Request { id, parts: parts.clone() }.check(), Ok(()));
+        let id = TransactionId { coordinator, ..TransactionId::default() };
+        assert_eq!(TransactionRequest { id, parts: parts.clone() }.check(), Ok(()));
         for part in &parts {
             let Items::Inline(items) = &part.items else { panic!("nothing is staged") };
             let own = partition_of(part.place.point, PartitionCount::new(4).unwrap());
@@ -275,13 +280,13 @@ mod tests {
     fn what_is_of_a_blob_goes_where_its_keys_are_routed() {
         let map = map(&[Configured::DEFAULT]);
         let item = |key: &[u8]| {
-            let write = Write { key, condition: Condition::Always, change: Change::Remove };
-            Item::new(KeyspaceId(1), &Operation::Write(write), None).unwrap()
+            let write = RecordWrite { key, condition: Condition::Always, change: WriteChange::Remove };
+            CompositeItem::new(KeyspaceId(1), &RecordOperation::Write(write), None).unwrap()
         };
         for name in (0..50_u32).map(u32::to_le_bytes) {
             let keys = [zerohop_wire::blob::header_key(&name), zerohop_wire::blob::chunk_key(&name, 0)];
-            let items: Vec<Item> = keys.iter().map(|key| item(key.as_ref().unwrap())).collect();
-            let plan = Plan::of(&map, &items).unwrap();
+            let items: Vec<CompositeItem> = keys.iter().map(|key| item(key.as_ref().unwrap())).collect();
+            let plan = TransactionPlan::of(&map, &items).unwrap();
             assert_eq!(plan.parts.len(), 1, "header and chunk 0 lie together");
             let partition = map.keyspace(KeyspaceId(1)).unwrap().partition(items[0].key());
             let point = plan.parts[0].part.place.point;

@@ -13,19 +13,19 @@ use zerohop_placement::ClusterMap;
 use zerohop_transaction::limits::{ITEMS_MAX, RESULT_BYTES_MAX};
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 use zerohop_wire::limits::BODY_BYTES_MAX;
-use zerohop_wire::messages::{Operation, Query, Read};
+use zerohop_wire::messages::{Query, RecordOperation, RecordRead};
 use zerohop_wire::{AbortReason, Failure, pack};
 
 use super::commit::Commit;
-use super::counts::Went;
-use super::item::Item;
-use super::unfit::Unfit;
-use super::{HowEnded, Sending, Step};
-use crate::error::Error;
+use super::counts::CompositePath;
+use super::item::CompositeItem;
+use super::unfit::InvalidTransaction;
+use super::{CompositeStep, ItemRequest, ItemResult};
+use crate::error::SessionError;
 use crate::limits::{APART_BYTES_MIN, CHECKS_MAX, CONFIRMS_MAX};
 use crate::planted::{Bug, is_planted};
 use crate::reply::Reply;
-use crate::request::{Ask, Collect, Collecting};
+use crate::request::{Coalescing, Collect, RequestKind};
 use crate::time::Time;
 
 /// Most bytes of values that are read once more by a transaction, which keeps what its operations bring.
@@ -33,10 +33,10 @@ const SHARED_BYTES_MAX: usize = RESULT_BYTES_MAX / 2;
 
 /// A read of several records on its way.
 #[derive(Clone, Debug)]
-pub(crate) struct Reading {
-    items: Vec<Item>,
+pub(crate) struct ConsistentRead {
+    items: Vec<CompositeItem>,
     got: Vec<Option<Result<Reply, Failure<'static>>>>,
-    phase: Phase,
+    phase: ReadPhase,
     /// Rounds in which something was found to be changed.
     failures: u32,
     /// Until when nobody changes what was read first, of what was asked for; `None`: somebody may.
@@ -47,7 +47,7 @@ pub(crate) struct Reading {
 }
 
 #[derive(Clone, Debug)]
-enum Phase {
+enum ReadPhase {
     Beginning,
     /// So many have not been read yet.
     Looking {
@@ -65,33 +65,33 @@ enum Phase {
     },
 }
 
-impl Reading {
-    pub(crate) fn new(items: Vec<Item>) -> Result<Self, Unfit> {
+impl ConsistentRead {
+    pub(crate) fn new(items: Vec<CompositeItem>) -> Result<Self, InvalidTransaction> {
         if items.len() > ITEMS_MAX {
-            return Err(Unfit::Items { count: items.len(), limit: ITEMS_MAX });
+            return Err(InvalidTransaction::Items { count: items.len(), limit: ITEMS_MAX });
         }
-        if !items.iter().all(Item::is_read) {
-            return Err(Unfit::Writes);
+        if !items.iter().all(CompositeItem::is_read) {
+            return Err(InvalidTransaction::Writes);
         }
         let got = vec![None; items.len()];
         let held_until = Some(Time::NEVER);
-        let phase = Phase::Beginning;
+        let phase = ReadPhase::Beginning;
         Ok(Self { items, got, phase, failures: 0, held_until, is_look: false, was_held: false })
     }
 
     /// One that does not see to it that they are of one moment, but tells whether they are.
-    pub(crate) fn look_only(items: Vec<Item>) -> Result<Self, Unfit> {
+    pub(crate) fn look_only(items: Vec<CompositeItem>) -> Result<Self, InvalidTransaction> {
         Ok(Self { is_look: true, ..Self::new(items)? })
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        Item::bytes_of(&self.items)
+        CompositeItem::bytes_of(&self.items)
     }
 
-    pub(crate) fn begin(&mut self, map: &ClusterMap, is_newest: bool) -> Step {
+    pub(crate) fn begin(&mut self, map: &ClusterMap, is_newest: bool) -> CompositeStep {
         match &mut self.phase {
-            Phase::Transaction { commit, .. } => commit.begin(map, is_newest),
-            _ if self.items.is_empty() => Step::End(Ok(Reply::Many(Vec::new()))),
+            ReadPhase::Transaction { commit, .. } => commit.begin(map, is_newest),
+            _ if self.items.is_empty() => CompositeStep::End(Ok(Reply::Many(Vec::new()))),
             _ => self.look((0..self.items.len()).collect()),
         }
     }
@@ -100,41 +100,41 @@ impl Reading {
         &mut self,
         (map, now): (&ClusterMap, Time),
         slot: u32,
-        (result, held_until): HowEnded,
-    ) -> Step {
+        (result, held_until): ItemResult,
+    ) -> CompositeStep {
         match &mut self.phase {
-            Phase::Beginning => Step::Wait,
-            Phase::Looking { left } => {
+            ReadPhase::Beginning => CompositeStep::Wait,
+            ReadPhase::Looking { left } => {
                 *left -= 1;
                 let is_last = *left == 0;
                 let got = match result {
                     Ok(reply) => Ok(reply),
-                    Err(Error::Answer { failure }) if says_of_record(&failure) => Err(failure),
-                    Err(error) => return Step::End(Err(error)),
+                    Err(SessionError::Answer { failure }) if says_of_record(&failure) => Err(failure),
+                    Err(error) => return CompositeStep::End(Err(error)),
                 };
                 if let Some(place) = self.got.get_mut(slot as usize) {
                     *place = Some(got);
                 }
                 self.held_until = self.held_until.zip(held_until).map(|(all, one)| all.min(one));
-                if is_last { self.all_looked_at(map, now) } else { Step::Wait }
+                if is_last { self.all_looked_at(map, now) } else { CompositeStep::Wait }
             }
-            Phase::Confirming { left, changed } => {
+            ReadPhase::Confirming { left, changed } => {
                 *left -= 1;
                 match result {
                     Ok(Reply::Done { number: 1, .. }) => {}
                     Ok(_) => changed.push(slot as usize),
-                    Err(error) => return Step::End(Err(error)),
+                    Err(error) => return CompositeStep::End(Err(error)),
                 }
                 if *left > 0 {
-                    return Step::Wait;
+                    return CompositeStep::Wait;
                 }
                 let changed = std::mem::take(changed);
                 self.all_confirmed(map, changed)
             }
-            Phase::Transaction { commit, is_check } => {
+            ReadPhase::Transaction { commit, is_check } => {
                 let is_check = *is_check;
                 match commit.ended(slot, result) {
-                    Step::End(result) => self.transacted(result, is_check),
+                    CompositeStep::End(result) => self.transacted(result, is_check),
                     step => step,
                 }
             }
@@ -142,31 +142,31 @@ impl Reading {
     }
 
     /// Whether something was read again, and whether it ran as a transaction in the end.
-    pub(super) fn went(&self) -> Went {
+    pub(super) fn went(&self) -> CompositePath {
         match self.phase {
-            Phase::Transaction { .. } => Went::Transacted,
-            _ if self.failures > 0 => Went::ReadAgain,
-            _ if self.was_held => Went::Held,
-            _ if self.is_look => Went::Looked,
-            _ => Went::Confirmed,
+            ReadPhase::Transaction { .. } => CompositePath::Transacted,
+            _ if self.failures > 0 => CompositePath::ReadAgain,
+            _ if self.was_held => CompositePath::Held,
+            _ if self.is_look => CompositePath::Looked,
+            _ => CompositePath::Confirmed,
         }
     }
 
     /// Reads these.
-    fn look(&mut self, which: Vec<usize>) -> Step {
-        self.phase = Phase::Looking { left: which.len() };
+    fn look(&mut self, which: Vec<usize>) -> CompositeStep {
+        self.phase = ReadPhase::Looking { left: which.len() };
         // What somebody else has just changed is not held.
         let hold = self.failures == 0 && self.items.len() > 1;
         let sending = |at: usize| {
             let item = &self.items[at];
             let sending = together(at, record(item.keyspace, item.packed.clone()));
-            let collecting = if is_long(item) { Collecting::Never } else { sending.collecting };
-            Sending { collecting, hold, ..sending }
+            let collecting = if is_long(item) { Coalescing::Never } else { sending.collecting };
+            ItemRequest { collecting, hold, ..sending }
         };
-        Step::Send(which.into_iter().map(sending).collect())
+        CompositeStep::Send(which.into_iter().map(sending).collect())
     }
 
-    fn all_looked_at(&mut self, map: &ClusterMap, now: Time) -> Step {
+    fn all_looked_at(&mut self, map: &ClusterMap, now: Time) -> CompositeStep {
         let is_in_time = is_planted(Bug::HeldTooLong) || self.held_until.is_some_and(|until| now < until);
         self.was_held = self.failures == 0 && self.held_until.is_some() && is_in_time;
         if self.was_held || self.is_look {
@@ -180,20 +180,20 @@ impl Reading {
         if self.failures < CONFIRMS_MAX && is_versioned { self.confirm() } else { self.transact(map) }
     }
 
-    fn confirm(&mut self) -> Step {
+    fn confirm(&mut self) -> CompositeStep {
         let mut sendings = Vec::with_capacity(self.items.len());
         for (at, item) in self.items.iter().enumerate() {
             let version = version_of(self.got[at].as_ref()).unwrap_or_default();
             match packed(item.key(), Query::Confirm { version }) {
                 Ok(packed) => sendings.push(together(at, record(item.keyspace, packed))),
-                Err(failure) => return Step::End(Err(Error::Answer { failure })),
+                Err(failure) => return CompositeStep::End(Err(SessionError::Answer { failure })),
             }
         }
-        self.phase = Phase::Confirming { left: sendings.len(), changed: Vec::new() };
-        Step::Send(sendings)
+        self.phase = ReadPhase::Confirming { left: sendings.len(), changed: Vec::new() };
+        CompositeStep::Send(sendings)
     }
 
-    fn all_confirmed(&mut self, map: &ClusterMap, changed: Vec<usize>) -> Step {
+    fn all_confirmed(&mut self, map: &ClusterMap, changed: Vec<usize>) -> CompositeStep {
         if changed.is_empty() {
             return self.end();
         }
@@ -208,7 +208,7 @@ impl Reading {
     }
 
     /// Goes on as a transaction: of the reads themselves where their values are short, else of checks of what was read.
-    fn transact(&mut self, map: &ClusterMap) -> Step {
+    fn transact(&mut self, map: &ClusterMap) -> CompositeStep {
         let is_check = !self.is_short();
         let items = match is_check {
             false => Ok(self.items.clone()),
@@ -218,31 +218,35 @@ impl Reading {
             Ok(commit) => {
                 let mut commit = Box::new(commit);
                 let step = commit.begin(map, false);
-                self.phase = Phase::Transaction { commit, is_check };
+                self.phase = ReadPhase::Transaction { commit, is_check };
                 step
             }
-            Err(unfit) => Step::End(Err(Error::Unfit(unfit))),
+            Err(unfit) => CompositeStep::End(Err(SessionError::Unfit(unfit))),
         }
     }
 
-    fn transacted(&mut self, result: Result<Reply, Error>, is_check: bool) -> Step {
+    fn transacted(&mut self, result: Result<Reply, SessionError>, is_check: bool) -> CompositeStep {
         match result {
-            Ok(Reply::Transacted { answers, .. }) if !is_check => Step::End(Ok(Reply::Many(answers))),
+            Ok(Reply::Transacted { answers, .. }) if !is_check => {
+                CompositeStep::End(Ok(Reply::Many(answers)))
+            }
             Ok(_) => self.end(),
-            Err(Error::Aborted { reason: AbortReason::ReadChanged, .. }) if self.failures < CHECKS_MAX => {
+            Err(SessionError::Aborted { reason: AbortReason::ReadChanged, .. })
+                if self.failures < CHECKS_MAX =>
+            {
                 self.failures += 1;
                 self.look((0..self.items.len()).collect())
             }
             // Nothing but reads: nobody need know whether it was done.
-            Err(Error::Unknown { why }) => Step::End(Err(Error::Unread { why })),
-            Err(error) => Step::End(Err(error)),
+            Err(SessionError::Unknown { why }) => CompositeStep::End(Err(SessionError::Unread { why })),
+            Err(error) => CompositeStep::End(Err(error)),
         }
     }
 
-    fn end(&mut self) -> Step {
+    fn end(&mut self) -> CompositeStep {
         let got = std::mem::take(&mut self.got);
         let answers = got.into_iter().map(|got| got.unwrap_or(Err(Failure::NotFound))).collect();
-        Step::End(Ok(match self.is_look {
+        CompositeStep::End(Ok(match self.is_look {
             true => Reply::Looked { answers, is_one_moment: self.was_held || self.items.len() == 1 },
             false => Reply::Many(answers),
         }))
@@ -273,35 +277,44 @@ fn version_of(got: Option<&Result<Reply, Failure<'static>>>) -> Option<Timestamp
 }
 
 /// Whether the record is still as it was read, as an operation of a transaction.
-fn checked(item: &Item, got: Option<&Result<Reply, Failure<'static>>>) -> Result<Item, Unfit> {
+fn checked(
+    item: &CompositeItem,
+    got: Option<&Result<Reply, Failure<'static>>>,
+) -> Result<CompositeItem, InvalidTransaction> {
     // An error that is not the record's absence has told no version: what is checked is that it comes again.
     let seen = match got {
         Some(Err(Failure::NotFound)) => Some(Timestamp::ZERO),
         got => version_of(got),
     };
-    Item::new(item.keyspace, &Operation::Read(Read { key: item.key(), query: Query::Inspect }), seen)
+    CompositeItem::new(
+        item.keyspace,
+        &RecordOperation::Read(RecordRead { key: item.key(), query: Query::Inspect }),
+        seen,
+    )
 }
 
 fn packed(key: &[u8], query: Query<'_>) -> Result<Bytes, Failure<'static>> {
     let mut bytes = Vec::new();
-    pack(&Operation::Read(Read { key, query }), &mut bytes)?;
+    pack(&RecordOperation::Read(RecordRead { key, query }), &mut bytes)?;
     Ok(bytes.into())
 }
 
-fn record(keyspace: KeyspaceId, item: Bytes) -> Ask {
-    Ask::Record { keyspace, item, write: false, wait: false }
+fn record(keyspace: KeyspaceId, item: Bytes) -> RequestKind {
+    RequestKind::Record { keyspace, item, write: false, wait: false }
 }
 
 /// In one frame with all others of the same partition.
-fn together(at: usize, ask: Ask) -> Sending {
-    let collecting = Collecting::Within(Collect { delay_us: 0, bytes: BODY_BYTES_MAX as u32 });
-    Sending { slot: at as u32, ask, collecting, hold: false }
+fn together(at: usize, ask: RequestKind) -> ItemRequest {
+    let collecting = Coalescing::Within(Collect { delay_us: 0, bytes: BODY_BYTES_MAX as u32 });
+    ItemRequest { slot: at as u32, ask, collecting, hold: false }
 }
 
 /// Whether what it brings is so long that it is better sent from where it lies than copied beside others.
-fn is_long(item: &Item) -> bool {
+fn is_long(item: &CompositeItem) -> bool {
     match item.operation() {
-        Operation::Read(Read { query: Query::ReadChunk { length, .. }, .. }) => length >= APART_BYTES_MIN,
+        RecordOperation::Read(RecordRead { query: Query::ReadChunk { length, .. }, .. }) => {
+            length >= APART_BYTES_MIN
+        }
         _ => false,
     }
 }

@@ -6,7 +6,7 @@ use zerohop_wire::Failure;
 
 /// Why something is no transaction that could be done, here or anywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unfit {
+pub enum InvalidTransaction {
     /// It has no operations.
     Empty,
     /// It has too many.
@@ -57,9 +57,9 @@ pub enum Unfit {
     },
 }
 
-impl std::error::Error for Unfit {}
+impl std::error::Error for InvalidTransaction {}
 
-impl fmt::Display for Unfit {
+impl fmt::Display for InvalidTransaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("a transaction of nothing: give it at least one operation"),

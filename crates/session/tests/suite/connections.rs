@@ -1,10 +1,12 @@
 //! What goes over which connection, in how many writes and frames, and when.
 
-use zerohop_session::{Collect, Collecting, Error, Reply};
+use zerohop_session::{Coalescing, Collect, Reply, SessionError};
 use zerohop_wire::{Failure, Features, Kind};
 
-use crate::support::server::{Cluster, PARTITIONS};
-use crate::support::{Faults, KEYSPACE, World, append, count, insert, keys_of, lookup, world, world_with};
+use crate::support::server::{FakeCluster, PARTITIONS};
+use crate::support::{
+    KEYSPACE, NetworkFaultRates, SessionWorld, append, count, insert, keys_of, lookup, world, world_with,
+};
 
 #[test]
 fn what_is_submitted_before_a_turn_goes_out_in_one_write() {
@@ -26,7 +28,7 @@ fn collected_operations_go_as_one_batch_for_each_partition_when_their_time_is_ov
     world.submit(append("warm", "v"));
     world.settle();
     let (one, other) = (keys_of(&world, 1, 3), keys_of(&world, 2, 1));
-    let collecting = Collecting::Within(Collect { delay_us: 1000, bytes: 1 << 20 });
+    let collecting = Coalescing::Within(Collect { delay_us: 1000, bytes: 1 << 20 });
     let (start, writes) = (world.now, world.writes);
     let mut tokens = vec![world.submit(append(&one[0], "v").collecting(collecting))];
     world.run_until(start.after_us(500));
@@ -51,7 +53,7 @@ fn collected_operations_go_early_when_they_are_many_bytes() {
     let mut world = world(1);
     world.submit(append("warm", "v"));
     world.settle();
-    let collecting = Collecting::Within(Collect { delay_us: 1_000_000, bytes: 1000 });
+    let collecting = Coalescing::Within(Collect { delay_us: 1_000_000, bytes: 1000 });
     let start = world.now;
     for _ in 0..20 {
         world.submit(append("k", &"v".repeat(40)).collecting(collecting));
@@ -63,15 +65,15 @@ fn collected_operations_go_early_when_they_are_many_bytes() {
 
 #[test]
 fn a_keyspace_may_ask_for_collecting_and_a_call_for_none() {
-    let mut cluster = Cluster::new(1, 1);
+    let mut cluster = FakeCluster::new(1, 1);
     let mut config = cluster.map.keyspace(KEYSPACE).unwrap().config().clone();
     config.batch_delay_us = 2000;
-    cluster.change(vec![zerohop_placement::Change::AlterKeyspace { id: KEYSPACE, config }]);
-    let mut world = World::new(1, cluster, |_| {});
+    cluster.change(vec![zerohop_placement::MapChange::AlterKeyspace { id: KEYSPACE, config }]);
+    let mut world = SessionWorld::new(1, cluster, |_| {});
     world.submit(lookup("warm"));
     world.settle();
     let start = world.now;
-    world.submit(lookup("k").collecting(Collecting::Never));
+    world.submit(lookup("k").collecting(Coalescing::Never));
     world.settle();
     assert_eq!(world.now.since_us(start), 100);
     world.submit(lookup("k"));
@@ -99,13 +101,13 @@ fn a_silent_connection_is_asked_for_a_sign_of_life_and_then_closed() {
     world.submit(lookup("k"));
     world.settle();
     let connects = world.connects.len();
-    world.faults = Faults { lose: 1000, ..Faults::default() };
+    world.faults = NetworkFaultRates { lose: 1000, ..NetworkFaultRates::default() };
     let token = world.submit(lookup("k"));
     world.run_ms(150);
     assert_eq!((count(&world, Kind::Ping), world.connects.len()), (1, connects));
-    world.faults = Faults::default();
+    world.faults = NetworkFaultRates::default();
     world.settle();
-    assert_eq!(world.result(token), &Err(Error::Answer { failure: Failure::NotFound }));
+    assert_eq!(world.result(token), &Err(SessionError::Answer { failure: Failure::NotFound }));
     assert_eq!(world.connects.len(), connects + 1);
 }
 
@@ -156,9 +158,9 @@ fn large_values_are_sent_from_where_they_lie_and_arrive_whole() {
 #[test]
 fn bodies_are_compressed_if_both_sides_can() {
     for (features, shorter) in [(Features::LZ4, true), (Features(0), false)] {
-        let mut cluster = Cluster::new(1, 1);
+        let mut cluster = FakeCluster::new(1, 1);
         cluster.features = features;
-        let mut world = World::new(1, cluster, |settings| settings.compress_from_bytes = Some(1024));
+        let mut world = SessionWorld::new(1, cluster, |settings| settings.compress_from_bytes = Some(1024));
         world.sent = Some(Vec::new());
         let token = world.submit(insert("k", &[7; 10_000]));
         world.settle();

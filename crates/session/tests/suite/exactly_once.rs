@@ -4,41 +4,46 @@
 #![expect(clippy::unwrap_used, reason = "a test; the lint spares only functions marked as such")]
 
 use proptest::prelude::*;
-use zerohop_session::{Collect, Collecting, Error, Reply, Time};
+use zerohop_session::{Coalescing, Collect, Reply, SessionError, Time};
 use zerohop_wire::ids::{InstanceId, PartitionId};
-use zerohop_wire::messages::Change;
+use zerohop_wire::messages::WriteChange;
 
 use crate::support;
 use crate::support::random::Random;
-use crate::support::server::{Cluster, Record};
-use crate::support::{Faults, World, append_within, lookup, write};
+use crate::support::server::{FakeCluster, ServerRecord};
+use crate::support::{NetworkFaultRates, SessionWorld, append_within, lookup, write};
 
 const INSTANCES: u32 = 3;
 const KEYS: u64 = 12;
 /// Splits end there.
 const PARTITIONS_MAX: usize = 64;
 
-enum Asked {
+enum WriteQuestion {
     Append { key: String, value: String },
     Increment { key: String },
     Lookup,
 }
 
 #[derive(Debug, Default)]
-struct Tally {
+struct OutcomeCounts {
     done: usize,
     unknown: usize,
     failed: usize,
 }
 
 /// Plays one world to its end and checks every operation of it.
-fn play(seed: u64, operations: u64, faults: Faults, adjust: impl FnOnce(&mut Cluster)) -> Tally {
-    let mut cluster = Cluster::new(INSTANCES, seed);
+fn play(
+    seed: u64,
+    operations: u64,
+    faults: NetworkFaultRates,
+    adjust: impl FnOnce(&mut FakeCluster),
+) -> OutcomeCounts {
+    let mut cluster = FakeCluster::new(INSTANCES, seed);
     adjust(&mut cluster);
     if !seed.is_multiple_of(3) {
         cluster.features = support::FEATURES;
     }
-    let mut world = World::new(seed, cluster, |settings| settings.window_frames = 16);
+    let mut world = SessionWorld::new(seed, cluster, |settings| settings.window_frames = 16);
     world.faults = faults;
     let mut draw = Random::new(seed ^ 0xd);
     let mut asked = Vec::new();
@@ -49,19 +54,19 @@ fn play(seed: u64, operations: u64, faults: Faults, adjust: impl FnOnce(&mut Clu
             0..6 => {
                 let (key, value) = (format!("list-{key}"), format!("v{number}"));
                 let request = append_within(&key, &value, limit_us);
-                (Asked::Append { key, value }, request)
+                (WriteQuestion::Append { key, value }, request)
             }
             6..8 => {
                 let key = format!("counter-{key}");
-                let request = write(&key, Change::Increment { delta: 1 });
-                (Asked::Increment { key }, request)
+                let request = write(&key, WriteChange::Increment { delta: 1 });
+                (WriteQuestion::Increment { key }, request)
             }
-            _ => (Asked::Lookup, lookup(&format!("list-{key}"))),
+            _ => (WriteQuestion::Lookup, lookup(&format!("list-{key}"))),
         };
         let collecting = match draw.below(3) {
-            0 => Collecting::Never,
-            1 => Collecting::AsKeyspace,
-            _ => Collecting::Within(Collect { delay_us: draw.below(2000) as u32, bytes: 500 }),
+            0 => Coalescing::Never,
+            1 => Coalescing::AsKeyspace,
+            _ => Coalescing::Within(Collect { delay_us: draw.below(2000) as u32, bytes: 500 }),
         };
         world.submit(request.collecting(collecting));
         asked.push(what);
@@ -85,43 +90,43 @@ fn play(seed: u64, operations: u64, faults: Faults, adjust: impl FnOnce(&mut Clu
     check(&world, &asked, seed)
 }
 
-fn check(world: &World, asked: &[Asked], seed: u64) -> Tally {
-    let mut tally = Tally::default();
+fn check(world: &SessionWorld, asked: &[WriteQuestion], seed: u64) -> OutcomeCounts {
+    let mut tally = OutcomeCounts::default();
     let mut counters = std::collections::BTreeMap::<&str, (i64, i64)>::new();
     for (token, what) in asked.iter().enumerate() {
         let result = world.result(token);
         match result {
             Ok(_) => tally.done += 1,
-            Err(Error::Unknown { .. }) => tally.unknown += 1,
+            Err(SessionError::Unknown { .. }) => tally.unknown += 1,
             Err(_) => tally.failed += 1,
         }
         let range = match result {
             Ok(_) => 1..=1,
-            Err(Error::Unknown { .. }) => 0..=1,
+            Err(SessionError::Unknown { .. }) => 0..=1,
             // Who refuses one copy of a frame says nothing of the other; connections do not repeat.
             Err(_) => 0..=usize::from(world.faults.repeat > 0),
         };
         match what {
-            Asked::Append { key, value } => {
+            WriteQuestion::Append { key, value } => {
                 let times = world.cluster.count(key, value);
                 assert!(
                     range.contains(&times),
                     "seed {seed}: {value} is there {times} times after {result:?}"
                 );
             }
-            Asked::Increment { key } => {
+            WriteQuestion::Increment { key } => {
                 let (least, most) = counters.entry(key).or_default();
                 *least += *range.start() as i64;
                 *most += *range.end() as i64;
             }
-            Asked::Lookup => {
-                assert!(!matches!(result, Err(Error::Unknown { .. })), "seed {seed}: {result:?}")
+            WriteQuestion::Lookup => {
+                assert!(!matches!(result, Err(SessionError::Unknown { .. })), "seed {seed}: {result:?}")
             }
         }
     }
     for (key, (least, most)) in counters {
         let value: i64 = match world.cluster.record(key) {
-            Some(Record::Bytes(text)) => String::from_utf8(text).unwrap().parse().unwrap(),
+            Some(ServerRecord::Bytes(text)) => String::from_utf8(text).unwrap().parse().unwrap(),
             None => 0,
             other => panic!("a counter is bytes, not {other:?}"),
         };
@@ -130,10 +135,10 @@ fn check(world: &World, asked: &[Asked], seed: u64) -> Tally {
     tally
 }
 
-fn faults() -> impl Strategy<Value = Faults> {
+fn faults() -> impl Strategy<Value = NetworkFaultRates> {
     let some = |most: u64| prop_oneof![Just(0), 0..most];
     (some(100), some(100), some(30), some(300), some(50), prop_oneof![Just(0), 0..100u64, 0..80_000u64])
-        .prop_map(|(lose, repeat, reset, refuse_connection, damage, delay_us)| Faults {
+        .prop_map(|(lose, repeat, reset, refuse_connection, damage, delay_us)| NetworkFaultRates {
             lose,
             repeat,
             reset,
@@ -165,7 +170,7 @@ proptest! {
     /// arrives; connections do not repeat, so these two do not meet.
     #[test]
     fn forgotten_sessions_repeat_nothing(seed: u64, faults in faults(), expire in 0..60u64, idle_ms in 0..100u32) {
-        play(seed, 150, Faults { repeat: 0, ..faults }, |cluster| {
+        play(seed, 150, NetworkFaultRates { repeat: 0, ..faults }, |cluster| {
             (cluster.expire, cluster.idle_ms) = (expire, idle_ms);
         });
     }
@@ -174,7 +179,7 @@ proptest! {
 #[test]
 fn without_faults_everything_is_done() {
     for seed in 0..20 {
-        let tally = play(seed, 300, Faults::default(), |_| {});
+        let tally = play(seed, 300, NetworkFaultRates::default(), |_| {});
         // Resets and moves are a part of every world; the few that have 20 ms may miss them.
         assert!(tally.done >= 285 && tally.failed + tally.unknown <= 15, "seed {seed}: {tally:?}");
     }
@@ -182,8 +187,9 @@ fn without_faults_everything_is_done() {
 
 #[test]
 fn most_operations_outlive_the_faults() {
-    let faults = Faults { lose: 20, repeat: 0, reset: 5, refuse_connection: 50, damage: 10, delay_us: 500 };
-    let mut all = Tally::default();
+    let faults =
+        NetworkFaultRates { lose: 20, repeat: 0, reset: 5, refuse_connection: 50, damage: 10, delay_us: 500 };
+    let mut all = OutcomeCounts::default();
     for seed in 0..20 {
         let tally = play(seed, 300, faults, |cluster| cluster.busy = 20);
         all.done += tally.done;
@@ -197,8 +203,9 @@ fn most_operations_outlive_the_faults() {
 #[test]
 fn one_seed_plays_the_same_way_twice() {
     let run = || {
-        let mut world = World::new(5, Cluster::new(INSTANCES, 5), |_| {});
-        world.faults = Faults { lose: 50, reset: 10, delay_us: 900, ..Faults::default() };
+        let mut world = SessionWorld::new(5, FakeCluster::new(INSTANCES, 5), |_| {});
+        world.faults =
+            NetworkFaultRates { lose: 50, reset: 10, delay_us: 900, ..NetworkFaultRates::default() };
         world.sent = Some(Vec::new());
         for number in 0..200 {
             world.submit(append_within("list", &number.to_string(), 4_000_000));

@@ -1,17 +1,17 @@
 //! Requests that share frames: which do, and that each is answered, redirected and sent again by itself.
 
-use zerohop_session::{Collect, Collecting, Reply, Request};
+use zerohop_session::{Coalescing, Collect, Reply, SessionRequest};
 use zerohop_wire::ids::{InstanceId, PartitionId};
-use zerohop_wire::messages::{Operation, Query, Read, Until};
+use zerohop_wire::messages::{Query, RecordOperation, RecordRead, WaitUntil};
 use zerohop_wire::{Failure, Kind};
 
-use crate::support::server::Record;
+use crate::support::server::ServerRecord;
 use crate::support::*;
 
-const TOGETHER: Collecting = Collecting::Within(Collect { delay_us: 0, bytes: 1 << 20 });
+const TOGETHER: Coalescing = Coalescing::Within(Collect { delay_us: 0, bytes: 1 << 20 });
 
 /// A world whose session has a connection to every instance, and a session there.
-fn ready(instances: u32) -> World {
+fn ready(instances: u32) -> SessionWorld {
     let mut world = world(instances);
     world.cluster.features = FEATURES;
     for partition in 0..server::PARTITIONS {
@@ -23,16 +23,16 @@ fn ready(instances: u32) -> World {
 }
 
 /// One key of each partition.
-fn a_key_each(world: &World) -> Vec<String> {
+fn a_key_each(world: &SessionWorld) -> Vec<String> {
     (0..server::PARTITIONS).map(|partition| keys_of(world, partition, 1)[0].clone()).collect()
 }
 
-fn append_each(world: &mut World, value: &str, collecting: Collecting) -> Vec<usize> {
+fn append_each(world: &mut SessionWorld, value: &str, collecting: Coalescing) -> Vec<usize> {
     let keys = a_key_each(world);
     keys.iter().map(|key| world.submit(append(key, value).collecting(collecting))).collect()
 }
 
-fn assert_done(world: &World, tokens: &[usize], value: &str) {
+fn assert_done(world: &SessionWorld, tokens: &[usize], value: &str) {
     for token in tokens {
         assert!(matches!(world.result(*token), Ok(Reply::Done { .. })), "{:?}", world.result(*token));
     }
@@ -66,7 +66,7 @@ fn each_instance_gets_a_frame_with_what_is_for_it() {
 #[test]
 fn what_is_submitted_in_one_turn_shares_a_frame_though_nothing_waits() {
     let mut world = ready(1);
-    let tokens = append_each(&mut world, "now", Collecting::Never);
+    let tokens = append_each(&mut world, "now", Coalescing::Never);
     world.settle();
     assert_done(&world, &tokens, "now");
     assert_eq!(kinds(&world), [(Kind::Gather, "i0:7401".to_owned())]);
@@ -105,8 +105,8 @@ fn operations_on_one_partition_are_a_batch_in_the_frame() {
     assert_eq!(stamps(&world).len(), 3);
 }
 
-fn change(value: &str) -> zerohop_wire::messages::Change<'_> {
-    zerohop_wire::messages::Change::Insert {
+fn change(value: &str) -> zerohop_wire::messages::WriteChange<'_> {
+    zerohop_wire::messages::WriteChange::Insert {
         value: value.as_bytes(),
         expiry: zerohop_wire::messages::Expiry::Never,
     }
@@ -127,7 +127,7 @@ fn a_long_operation_has_a_frame_of_its_own_between_others() {
     for token in tokens {
         assert!(world.result(token).is_ok(), "{:?}", world.result(token));
     }
-    assert_eq!(world.cluster.record("long"), Some(Record::Bytes(long)));
+    assert_eq!(world.cluster.record("long"), Some(ServerRecord::Bytes(long)));
     let kinds: Vec<Kind> = kinds(&world).into_iter().map(|(kind, _)| kind).collect();
     assert_eq!(kinds, [Kind::Gather, Kind::Insert, Kind::Gather]);
 }
@@ -136,10 +136,10 @@ fn a_long_operation_has_a_frame_of_its_own_between_others() {
 fn a_wait_has_a_frame_of_its_own_with_its_own_time_out() {
     let mut world = ready(1);
     let keys = a_key_each(&world);
-    let query = Query::Wait { until: Until::Present };
-    let operation = Operation::Read(Read { key: keys[1].as_bytes(), query });
+    let query = Query::Wait { until: WaitUntil::Present };
+    let operation = RecordOperation::Read(RecordRead { key: keys[1].as_bytes(), query });
     world.submit(lookup(&keys[0]));
-    world.submit(Request::record(KEYSPACE, &operation, 5_000).unwrap());
+    world.submit(SessionRequest::record(KEYSPACE, &operation, 5_000).unwrap());
     world.submit(lookup(&keys[2]));
     world.submit(lookup(&keys[3]));
     world.settle();

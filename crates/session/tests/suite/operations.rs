@@ -1,14 +1,14 @@
 //! How operations end: numbers, sessions, deadlines, bounds.
 
-use zerohop_session::{Collect, Collecting, Error, Reply, Trouble, Waiting};
+use zerohop_session::{AttemptFailure, Coalescing, Collect, Reply, SessionError, WaitReason};
 use zerohop_wire::ids::{SessionId, Timestamp};
-use zerohop_wire::messages::{Change, Query, Until};
-use zerohop_wire::{Decoded, Decoder, Failure, Kind};
+use zerohop_wire::messages::{Query, WaitUntil, WriteChange};
+use zerohop_wire::{DecodeResult, Decoder, Failure, Kind};
 
 use crate::support;
 use crate::support::{
-    Faults, LIMIT_US, append, append_within, count, insert, keys_of, lookup, read, stamps, world, world_with,
-    write,
+    LIMIT_US, NetworkFaultRates, append, append_within, count, insert, keys_of, lookup, read, stamps, world,
+    world_with, write,
 };
 
 #[test]
@@ -52,9 +52,9 @@ fn a_lost_answer_is_asked_for_again_and_the_write_is_done_once() {
     world.settle();
     let token = world.submit(append("k", "v"));
     world.turn();
-    world.faults = Faults { lose: 1000, ..Faults::default() };
+    world.faults = NetworkFaultRates { lose: 1000, ..NetworkFaultRates::default() };
     world.run_ms(10);
-    world.faults = Faults::default();
+    world.faults = NetworkFaultRates::default();
     world.settle();
     assert_eq!(world.result(token).as_ref().ok(), world.result(token).as_ref().ok());
     assert!(matches!(world.result(token), Ok(Reply::Done { number: 2, .. })), "{:?}", world.result(token));
@@ -83,13 +83,13 @@ fn a_write_in_doubt_whose_session_expires_is_reported_and_not_repeated() {
     world.settle();
     let token = world.submit(append("k", "v"));
     world.turn();
-    world.faults = Faults { lose: 1000, ..Faults::default() };
+    world.faults = NetworkFaultRates { lose: 1000, ..NetworkFaultRates::default() };
     world.run_ms(10);
-    world.faults = Faults::default();
+    world.faults = NetworkFaultRates::default();
     world.cluster.forget_sessions(world.cluster.partition_of("k"));
     world.settle();
-    let Err(Error::Unknown { why }) = world.result(token) else { panic!("{:?}", world.result(token)) };
-    assert!(matches!(**why, Trouble::Answered { failure: Failure::SessionExpired { .. } }), "{why:?}");
+    let Err(SessionError::Unknown { why }) = world.result(token) else { panic!("{:?}", world.result(token)) };
+    assert!(matches!(**why, AttemptFailure::Answered { failure: Failure::SessionExpired { .. } }), "{why:?}");
     assert_eq!(world.cluster.count("k", "v"), 1);
 }
 
@@ -113,12 +113,16 @@ fn a_refusal_is_final_but_leaves_the_doubt_of_an_earlier_attempt() {
     world.cluster.script.push_back((false, Failure::DiskFull));
     let refused = world.submit(append("k", "a"));
     world.settle();
-    assert_eq!(world.result(refused), &Err(Error::Answer { failure: Failure::DiskFull }));
+    assert_eq!(world.result(refused), &Err(SessionError::Answer { failure: Failure::DiskFull }));
     world.cluster.script.push_back((true, Failure::TimedOut { version: Timestamp(0) }));
     world.cluster.script.push_back((false, Failure::DiskFull));
     let unknown = world.submit(append("k", "b"));
     world.settle();
-    assert!(matches!(world.result(unknown), Err(Error::Unknown { .. })), "{:?}", world.result(unknown));
+    assert!(
+        matches!(world.result(unknown), Err(SessionError::Unknown { .. })),
+        "{:?}",
+        world.result(unknown)
+    );
     assert_eq!(world.cluster.count("k", "b"), 1);
 }
 
@@ -131,7 +135,7 @@ fn busy_is_waited_out_for_as_long_as_the_server_says() {
     let start = world.now;
     let token = world.submit(lookup("k"));
     world.settle();
-    assert_eq!(world.result(token), &Err(Error::Answer { failure: Failure::NotFound }));
+    assert_eq!(world.result(token), &Err(SessionError::Answer { failure: Failure::NotFound }));
     assert!((20_000..41_000).contains(&world.now.since_us(start)));
 }
 
@@ -141,7 +145,7 @@ fn a_deadline_names_what_was_waited_for_and_what_went_wrong() {
     world.cluster.down = vec!["m0:7400".to_owned()];
     let token = world.submit(lookup("k"));
     world.settle();
-    let Err(error @ Error::Deadline { waiting: Waiting::Map, last: Some(_), waited_us }) =
+    let Err(error @ SessionError::Deadline { waiting: WaitReason::Map, last: Some(_), waited_us }) =
         world.result(token)
     else {
         panic!("{:?}", world.result(token));
@@ -163,9 +167,9 @@ fn a_deadline_names_what_was_waited_for_and_what_went_wrong() {
 #[test]
 fn writes_beyond_the_session_window_wait_for_their_partition() {
     let mut world = world_with(1, |settings| settings.window_frames = 1 << 20);
-    let collecting = Collecting::Within(Collect { delay_us: 0, bytes: 1 << 20 });
+    let collecting = Coalescing::Within(Collect { delay_us: 0, bytes: 1 << 20 });
     let tokens: Vec<usize> = (0..20_000)
-        .map(|_| world.submit(write("k", Change::Increment { delta: 1 }).collecting(collecting)))
+        .map(|_| world.submit(write("k", WriteChange::Increment { delta: 1 }).collecting(collecting)))
         .collect();
     world.settle();
     assert!(tokens.iter().all(|token| world.result(*token).is_ok()));
@@ -180,14 +184,14 @@ fn more_operations_than_allowed_are_refused_at_once() {
     let large = world.submit(insert("k", &[7; 3000]));
     let bytes = world.submit(lookup("k"));
     world.turn();
-    assert_eq!(world.result(bytes), &Err(Error::TooManyBytes { limit: 1000 }));
+    assert_eq!(world.result(bytes), &Err(SessionError::TooManyBytes { limit: 1000 }));
     world.settle();
     assert!(world.result(large).is_ok());
     world.submit(lookup("k"));
     world.submit(lookup("k"));
     let third = world.submit(lookup("k"));
     world.turn();
-    assert_eq!(world.result(third), &Err(Error::TooManyOperations { limit: 2 }));
+    assert_eq!(world.result(third), &Err(SessionError::TooManyOperations { limit: 2 }));
 }
 
 #[test]
@@ -197,12 +201,12 @@ fn a_wait_is_given_its_time_and_not_sent_again() {
     world.submit(lookup("k"));
     world.settle();
     world.cluster.script.push_back((false, Failure::TimedOut { version: Timestamp(5) }));
-    let token = world.submit(read("k", Query::Wait { until: Until::Present }));
+    let token = world.submit(read("k", Query::Wait { until: WaitUntil::Present }));
     world.settle();
     let failure = Failure::TimedOut { version: Timestamp(5) };
-    assert_eq!(world.result(token), &Err(Error::Answer { failure }));
+    assert_eq!(world.result(token), &Err(SessionError::Answer { failure }));
     let frames = world.sent.as_ref().unwrap();
-    let Decoded::Frame { frame, .. } =
+    let DecodeResult::Frame { frame, .. } =
         Decoder::agreed(1, support::FEATURES).decode(&frames.last().unwrap().bytes)
     else {
         panic!()
@@ -220,7 +224,7 @@ fn operations_that_end_unsent_leave_nothing_behind() {
         world.run_until(world.now.after_us(500));
     }
     world.settle();
-    assert!(world.results.iter().all(|result| matches!(result, Some(Err(Error::Deadline { .. })))));
+    assert!(world.results.iter().all(|result| matches!(result, Some(Err(SessionError::Deadline { .. })))));
     world.cluster.down.clear();
     let token = world.submit(append("k", "v"));
     world.settle();
@@ -238,9 +242,9 @@ fn shutting_down_ends_everything_at_once() {
     world.session.shut_down(world.now);
     let late = world.submit(lookup("k"));
     world.turn();
-    assert_eq!(world.result(read), &Err(Error::Closed));
+    assert_eq!(world.result(read), &Err(SessionError::Closed));
     // It waited for a session, so it was never sent.
-    assert_eq!(world.result(write), &Err(Error::Closed));
-    assert_eq!(world.result(late), &Err(Error::Closed));
+    assert_eq!(world.result(write), &Err(SessionError::Closed));
+    assert_eq!(world.result(late), &Err(SessionError::Closed));
     assert_eq!(world.session.outstanding(), 0);
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use zerohop_placement::PartitionCount;
-use zerohop_session::{Error, Reply, Request};
+use zerohop_session::{Reply, SessionError, SessionRequest};
 use zerohop_wire::ids::{InstanceId, MapEpoch, PartitionId};
 use zerohop_wire::messages::ClusterId;
 use zerohop_wire::{Failure, Kind};
@@ -23,7 +23,7 @@ fn the_first_request_learns_the_map_and_the_next_goes_straight_to_the_owner() {
     let key = &keys_of(&world, 1, 1)[0];
     let token = world.submit(lookup(key));
     world.settle();
-    assert_eq!(world.result(token), &Err(Error::Answer { failure: Failure::NotFound }));
+    assert_eq!(world.result(token), &Err(SessionError::Answer { failure: Failure::NotFound }));
     let expected = [
         (Kind::Hello, "m0:7400"),
         (Kind::MapGet, "m0:7400"),
@@ -82,7 +82,7 @@ fn redirects_without_end_are_an_error() {
     let token = world.submit(append("k", "v"));
     world.settle();
     assert!(
-        matches!(world.result(token), Err(Error::NoOwner { redirects: 17 })),
+        matches!(world.result(token), Err(SessionError::NoOwner { redirects: 17 })),
         "{:?}",
         world.result(token)
     );
@@ -121,7 +121,7 @@ fn the_next_endpoint_is_asked_soon_when_the_first_says_nothing() {
     let took_us = world.now.since_us(start);
     assert!(took_us < 250_000 + 5_000, "{took_us}");
     // Control requests go where somebody answers, though another is first in the map.
-    let token = world.submit(Request::admin(Bytes::from_static(b"status"), LIMIT_US));
+    let token = world.submit(SessionRequest::admin(Bytes::from_static(b"status"), LIMIT_US));
     world.run_ms(2);
     assert!(world.result(token).is_ok());
     assert_eq!(world.connects.iter().filter(|address| *address == "m0:7400").count(), 1);
@@ -182,33 +182,33 @@ fn an_owner_that_cannot_answer_prompts_a_look_at_the_map() {
 #[test]
 fn a_keyspace_is_found_by_its_name_or_missed_in_the_newest_map() {
     let mut world = world(1);
-    let found = world.submit(Request::keyspace("default", MapEpoch(0), LIMIT_US));
-    let missing = world.submit(Request::keyspace("absent", MapEpoch(0), LIMIT_US));
+    let found = world.submit(SessionRequest::keyspace("default", MapEpoch(0), LIMIT_US));
+    let missing = world.submit(SessionRequest::keyspace("absent", MapEpoch(0), LIMIT_US));
     world.settle();
     let Ok(Reply::Keyspace(found)) = world.result(found) else { panic!() };
     assert_eq!((found.id, found.config.name.as_str()), (KEYSPACE, "default"));
-    let absent = Err(Error::NoKeyspace { name: "absent".into(), epoch: MapEpoch(1) });
+    let absent = Err(SessionError::NoKeyspace { name: "absent".into(), epoch: MapEpoch(1) });
     assert_eq!(world.result(missing), &absent);
     // A keyspace that is made later is found without being told of.
     let mut config = world.cluster.map.keyspace(KEYSPACE).unwrap().config().clone();
     config.name = "absent".parse().unwrap();
     let groups =
         (0..PARTITIONS).map(|_| zerohop_placement::ReplicaGroup::of_one(1.into(), InstanceId(1))).collect();
-    world.cluster.change(vec![zerohop_placement::Change::CreateKeyspace { id: 7.into(), config, groups }]);
-    let found = world.submit(Request::keyspace("absent", MapEpoch(0), LIMIT_US));
+    world.cluster.change(vec![zerohop_placement::MapChange::CreateKeyspace { id: 7.into(), config, groups }]);
+    let found = world.submit(SessionRequest::keyspace("absent", MapEpoch(0), LIMIT_US));
     world.settle();
     assert!(world.result(found).is_ok());
     // One that is gone by now is found in the map that the session has, unless its caller knows of a newer one.
-    world.cluster.change(vec![zerohop_placement::Change::DropKeyspace(7.into())]);
+    world.cluster.change(vec![zerohop_placement::MapChange::DropKeyspace(7.into())]);
     for (least, is_found) in [(MapEpoch(2), true), (MapEpoch(3), false)] {
-        let found = world.submit(Request::keyspace("absent", least, LIMIT_US));
+        let found = world.submit(SessionRequest::keyspace("absent", least, LIMIT_US));
         world.settle();
         assert_eq!(world.result(found).is_ok(), is_found);
     }
     // Of a map that nobody has yet it is told what is awaited.
-    let early = world.submit(Request::keyspace("default", MapEpoch(4), LIMIT_US));
+    let early = world.submit(SessionRequest::keyspace("default", MapEpoch(4), LIMIT_US));
     world.run_ms(LIMIT_US / 1000 + 1);
-    assert!(matches!(world.result(early), Err(Error::Deadline { .. })), "{:?}", world.result(early));
+    assert!(matches!(world.result(early), Err(SessionError::Deadline { .. })), "{:?}", world.result(early));
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn a_scan_pages_through_a_partition() {
     let (mut cursor, mut found) = (Bytes::new(), Vec::new());
     loop {
         let prefix = Bytes::from_static(b"key-");
-        let token = world.submit(Request::scan(KEYSPACE, slice(3), cursor, prefix, 2, LIMIT_US));
+        let token = world.submit(SessionRequest::scan(KEYSPACE, slice(3), cursor, prefix, 2, LIMIT_US));
         world.settle();
         let Ok(Reply::Page { next, keys }) = world.result(token) else { panic!("{:?}", world.result(token)) };
         found.extend(keys.iter().map(|key| String::from_utf8(key.key.to_vec()).unwrap()));
@@ -236,13 +236,14 @@ fn a_scan_pages_through_a_partition() {
     let mut expected = keys;
     expected.sort();
     assert_eq!(found, expected);
-    let token = world.submit(Request::scan(KEYSPACE, slice(99), Bytes::new(), Bytes::new(), 2, LIMIT_US));
+    let token =
+        world.submit(SessionRequest::scan(KEYSPACE, slice(99), Bytes::new(), Bytes::new(), 2, LIMIT_US));
     world.settle();
-    assert!(matches!(world.result(token), Err(Error::Answer { failure: Failure::BadRequest { .. } })));
+    assert!(matches!(world.result(token), Err(SessionError::Answer { failure: Failure::BadRequest { .. } })));
 }
 
 #[test]
-fn a_write_that_a_split_meets_keeps_its_number_and_goes_to_the_daughter() {
+fn a_write_that_a_split_meets_keeps_its_number_and_goes_to_the_child() {
     let mut world = world(3);
     let key = &keys_of(&world, 3, 1)[0];
     let first = world.submit(append(key, "before"));
@@ -256,7 +257,7 @@ fn a_write_that_a_split_meets_keeps_its_number_and_goes_to_the_daughter() {
     let stamps = stamps(&world);
     assert_eq!(stamps.len(), 3, "redirected once");
     assert_eq!(stamps[1].sequence, stamps[2].sequence);
-    assert!(stamps[0].sequence < stamps[1].sequence, "numbers go on in the daughter");
+    assert!(stamps[0].sequence < stamps[1].sequence, "numbers go on in the child");
 }
 
 #[test]
@@ -267,28 +268,28 @@ fn a_scan_that_counted_by_fewer_partitions_is_told_so() {
     world.cluster.split();
     world.submit(append("k", "v"));
     world.settle();
-    let scan = Request::scan(KEYSPACE, slice(3), Bytes::new(), Bytes::new(), 2, LIMIT_US);
+    let scan = SessionRequest::scan(KEYSPACE, slice(3), Bytes::new(), Bytes::new(), 2, LIMIT_US);
     let token = world.submit(scan);
     world.settle();
     let partitions = PartitionCount::new(2 * PARTITIONS).expect("is a power of two");
-    assert_eq!(world.result(token), &Err(Error::Split { partitions }));
-    let token = world.submit(Request::compare(KEYSPACE, slice(3), 7, LIMIT_US));
+    assert_eq!(world.result(token), &Err(SessionError::Split { partitions }));
+    let token = world.submit(SessionRequest::compare(KEYSPACE, slice(3), 7, LIMIT_US));
     world.settle();
-    assert_eq!(world.result(token), &Err(Error::Split { partitions }));
+    assert_eq!(world.result(token), &Err(SessionError::Split { partitions }));
 }
 
 #[test]
 fn control_requests_go_to_a_manager_and_are_not_repeated_in_doubt() {
     let mut world = world(1);
-    let token = world.submit(Request::admin(Bytes::from_static(b"status"), LIMIT_US));
+    let token = world.submit(SessionRequest::admin(Bytes::from_static(b"status"), LIMIT_US));
     world.settle();
     assert_eq!(world.result(token), &Ok(Reply::Admin(Bytes::from_static(b"status"))));
     assert_eq!(kinds(&world).last(), Some(&(Kind::Admin, "m0:7400".to_owned())));
-    let token = world.submit(Request::admin(Bytes::from_static(b"create"), LIMIT_US));
+    let token = world.submit(SessionRequest::admin(Bytes::from_static(b"create"), LIMIT_US));
     world.turn();
     world.reset_all();
     world.settle();
-    assert!(matches!(world.result(token), Err(Error::Unknown { .. })), "{:?}", world.result(token));
+    assert!(matches!(world.result(token), Err(SessionError::Unknown { .. })), "{:?}", world.result(token));
     assert_eq!(count(&world, Kind::Admin), 2);
 }
 

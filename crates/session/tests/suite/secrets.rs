@@ -1,11 +1,11 @@
 //! Clusters with a secret, and clients that know it, another, or none.
 
-use zerohop_session::{Error, Reply, Trouble};
+use zerohop_session::{AttemptFailure, Reply, SessionError};
 use zerohop_wire::auth::{Credential, Guard, Nonces, Secret};
 use zerohop_wire::{AuthFault, Failure};
 
-use crate::support::server::Cluster;
-use crate::support::{World, append, lookup};
+use crate::support::server::FakeCluster;
+use crate::support::{SessionWorld, append, lookup};
 
 const OURS: &str = "a secret of tests, long enough to be one";
 const ANOTHER: &str = "another secret of tests, just as long as it";
@@ -15,10 +15,10 @@ fn secret(text: &str) -> Secret {
 }
 
 /// A cluster with one secret or none, and a client with one or none.
-fn world(servers: Option<&str>, clients: Option<&str>) -> World {
-    let mut cluster = Cluster::new(2, 1);
+fn world(servers: Option<&str>, clients: Option<&str>) -> SessionWorld {
+    let mut cluster = FakeCluster::new(2, 1);
     cluster.guard = servers.map(|text| Guard::new(&secret(text), Nonces::new([1; 32])));
-    World::new(1, cluster, |settings| {
+    SessionWorld::new(1, cluster, |settings| {
         settings.credential = clients.map(|text| Credential::of_secret(&secret(text), Nonces::new([2; 32])));
     })
 }
@@ -46,7 +46,7 @@ fn who_does_not_know_it_is_told_at_once_and_has_sent_nothing_else() {
         let start = world.now;
         let token = world.submit(lookup("k"));
         world.settle();
-        let Err(Error::Refused { failure, .. }) = world.result(token) else {
+        let Err(SessionError::Refused { failure, .. }) = world.result(token) else {
             panic!("{:?}", world.result(token));
         };
         assert_eq!(failure, &expected);
@@ -65,7 +65,7 @@ fn a_cluster_that_gets_another_secret_is_left_alone_until_it_has_the_old_one() {
     world.run_ms(1);
     let token = world.submit(append("k", "v"));
     world.settle();
-    assert!(matches!(world.result(token), Err(Error::Refused { .. })), "{:?}", world.result(token));
+    assert!(matches!(world.result(token), Err(SessionError::Refused { .. })), "{:?}", world.result(token));
     assert_eq!(world.cluster.count("k", "v"), 1);
     world.cluster.guard = Some(Guard::new(&secret(OURS), Nonces::new([4; 32])));
     let token = world.submit(append("k", "v"));
@@ -81,6 +81,6 @@ fn errors_say_what_to_do() {
     world.settle();
     let Err(error) = world.result(token) else { panic!("it was served") };
     assert!(error.to_string().contains("--secret-file"), "{error}");
-    let trouble = Trouble::Answered { failure: Failure::AuthRequired };
+    let trouble = AttemptFailure::Answered { failure: Failure::AuthRequired };
     assert!(trouble.to_string().contains("ZEROHOP_SECRET_FILE"));
 }

@@ -2,43 +2,50 @@
 
 #![expect(clippy::unwrap_used, reason = "a test; the lint spares only functions marked as such")]
 
-use zerohop_session::{Error, Item, Reply, Request, Unfit};
+use zerohop_session::{CompositeItem, InvalidTransaction, Reply, SessionError, SessionRequest};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::TRANSACTION_ITEMS_MAX;
-use zerohop_wire::messages::{Change, Condition, Expiry, Operation, Query, Read, Until, Write};
+use zerohop_wire::messages::{
+    Condition, Expiry, Query, RecordOperation, RecordRead, RecordWrite, WaitUntil, WriteChange,
+};
 use zerohop_wire::{AbortReason, Failure, Kind};
 
 use crate::support;
-use crate::support::server::Record;
-use crate::support::{KEYSPACE, LIMIT_US, World, count, insert, keys_of, kinds, world};
+use crate::support::server::ServerRecord;
+use crate::support::{KEYSPACE, LIMIT_US, SessionWorld, count, insert, keys_of, kinds, world};
 
-fn item(key: &str, condition: Condition, change: Change<'_>, seen: Option<Timestamp>) -> Item {
-    let operation = Operation::Write(Write { key: key.as_bytes(), condition, change });
-    Item::new(KEYSPACE, &operation, seen).unwrap()
+fn item(key: &str, condition: Condition, change: WriteChange<'_>, seen: Option<Timestamp>) -> CompositeItem {
+    let operation = RecordOperation::Write(RecordWrite { key: key.as_bytes(), condition, change });
+    CompositeItem::new(KEYSPACE, &operation, seen).unwrap()
 }
 
-fn put(key: &str, value: &[u8]) -> Item {
-    item(key, Condition::Always, Change::Insert { value, expiry: Expiry::Never }, None)
+fn put(key: &str, value: &[u8]) -> CompositeItem {
+    item(key, Condition::Always, WriteChange::Insert { value, expiry: Expiry::Never }, None)
 }
 
-fn look(key: &str) -> Item {
-    Item::new(KEYSPACE, &Operation::Read(Read { key: key.as_bytes(), query: Query::Lookup }), None).unwrap()
+fn look(key: &str) -> CompositeItem {
+    CompositeItem::new(
+        KEYSPACE,
+        &RecordOperation::Read(RecordRead { key: key.as_bytes(), query: Query::Lookup }),
+        None,
+    )
+    .unwrap()
 }
 
-fn transaction(items: Vec<Item>) -> Request {
-    Request::transaction(items, LIMIT_US).unwrap()
+fn transaction(items: Vec<CompositeItem>) -> SessionRequest {
+    SessionRequest::transaction(items, LIMIT_US).unwrap()
 }
 
-fn read_many(keys: &[&str]) -> Request {
-    Request::read_many(keys.iter().map(|key| look(key)).collect(), LIMIT_US).unwrap()
+fn read_many(keys: &[&str]) -> SessionRequest {
+    SessionRequest::read_many(keys.iter().map(|key| look(key)).collect(), LIMIT_US).unwrap()
 }
 
 /// A key of each of these partitions, in their order.
-fn spread(world: &World, partitions: &[u32]) -> Vec<String> {
+fn spread(world: &SessionWorld, partitions: &[u32]) -> Vec<String> {
     partitions.iter().map(|partition| keys_of(world, *partition, 1).remove(0)).collect()
 }
 
-fn values(reply: &Result<Reply, Error>) -> Vec<Option<Vec<u8>>> {
+fn values(reply: &Result<Reply, SessionError>) -> Vec<Option<Vec<u8>>> {
     let answers = match reply {
         Ok(Reply::Many(answers) | Reply::Transacted { answers, .. }) => answers,
         other => panic!("{other:?}"),
@@ -52,7 +59,7 @@ fn values(reply: &Result<Reply, Error>) -> Vec<Option<Vec<u8>>> {
     answers.iter().map(value).collect()
 }
 
-fn version(world: &mut World, key: &str, value: &[u8]) -> Timestamp {
+fn version(world: &mut SessionWorld, key: &str, value: &[u8]) -> Timestamp {
     let token = world.submit(insert(key, value));
     world.settle();
     world.result(token).as_ref().unwrap().version()
@@ -86,11 +93,11 @@ fn what_has_changed_since_it_was_read_aborts_and_is_named() {
     let keys = spread(&world, &[5, 2]);
     let seen = version(&mut world, &keys[0], b"old");
     version(&mut world, &keys[0], b"new");
-    let change = || Change::Insert { value: b"mine", expiry: Expiry::Never };
+    let change = || WriteChange::Insert { value: b"mine", expiry: Expiry::Never };
     let items = vec![put(&keys[1], b"v"), item(&keys[0], Condition::Always, change(), Some(seen))];
     let token = world.submit(transaction(items));
     world.settle();
-    let expected = Error::Aborted { reason: AbortReason::ReadChanged, item: Some(1) };
+    let expected = SessionError::Aborted { reason: AbortReason::ReadChanged, item: Some(1) };
     assert_eq!(world.result(token), &Err(expected));
     assert_eq!(world.cluster.record(&keys[1]), None);
     let items = vec![item(&keys[1], Condition::Always, change(), Some(Timestamp::ZERO))];
@@ -100,27 +107,31 @@ fn what_has_changed_since_it_was_read_aborts_and_is_named() {
     let token =
         world.submit(transaction(vec![look(&keys[0]), item(&keys[1], Condition::IfAbsent, change(), None)]));
     world.settle();
-    let expected = Error::Aborted { reason: AbortReason::ConditionFailed, item: Some(1) };
+    let expected = SessionError::Aborted { reason: AbortReason::ConditionFailed, item: Some(1) };
     assert_eq!(world.result(token), &Err(expected));
 }
 
 #[test]
 fn nothing_and_too_much_are_refused_with_words() {
-    let refused = |items| Request::transaction(items, LIMIT_US).unwrap_err();
-    assert_eq!(refused(Vec::new()), Unfit::Empty);
+    let refused = |items| SessionRequest::transaction(items, LIMIT_US).unwrap_err();
+    assert_eq!(refused(Vec::new()), InvalidTransaction::Empty);
     let limit = TRANSACTION_ITEMS_MAX as usize;
     let many = vec![look("k"); limit + 1];
-    let unfit = Unfit::Items { count: limit + 1, limit };
+    let unfit = InvalidTransaction::Items { count: limit + 1, limit };
     assert_eq!(refused(many.clone()), unfit);
-    assert_eq!(Request::read_many(many, LIMIT_US).unwrap_err(), unfit);
+    assert_eq!(SessionRequest::read_many(many, LIMIT_US).unwrap_err(), unfit);
     assert!(unfit.to_string().contains("16385 operations in one transaction, 16384 are allowed"));
-    assert_eq!(Request::read_many(vec![put("k", b"v")], LIMIT_US).unwrap_err(), Unfit::Writes);
-    let wait = Operation::Read(Read { key: b"k", query: Query::Wait { until: Until::Present } });
-    assert_eq!(Item::new(KEYSPACE, &wait, None).unwrap_err(), Unfit::Waits);
+    assert_eq!(
+        SessionRequest::read_many(vec![put("k", b"v")], LIMIT_US).unwrap_err(),
+        InvalidTransaction::Writes
+    );
+    let wait =
+        RecordOperation::Read(RecordRead { key: b"k", query: Query::Wait { until: WaitUntil::Present } });
+    assert_eq!(CompositeItem::new(KEYSPACE, &wait, None).unwrap_err(), InvalidTransaction::Waits);
     let value = vec![0; 16 << 20];
-    let change = Change::Insert { value: &value, expiry: Expiry::Never };
-    let long = Operation::Write(Write { key: b"k", condition: Condition::Always, change });
-    let told = Item::new(KEYSPACE, &long, None).unwrap_err().to_string();
+    let change = WriteChange::Insert { value: &value, expiry: Expiry::Never };
+    let long = RecordOperation::Write(RecordWrite { key: b"k", condition: Condition::Always, change });
+    let told = CompositeItem::new(KEYSPACE, &long, None).unwrap_err().to_string();
     assert!(told.contains("16777216 are allowed"), "{told}");
 }
 
@@ -133,7 +144,7 @@ fn long_operations_are_staged_where_they_belong_before_they_are_referred_to() {
     let token = world.submit(transaction(items));
     world.settle();
     assert!(world.result(token).is_ok(), "{:?}", world.result(token));
-    assert_eq!(world.cluster.record(&keys[1]), Some(Record::Bytes(large.clone())));
+    assert_eq!(world.cluster.record(&keys[1]), Some(ServerRecord::Bytes(large.clone())));
     assert_eq!((count(&world, Kind::Stage), count(&world, Kind::Transact)), (2, 1));
     let sent = world.sent.as_ref().unwrap();
     let longest = sent.iter().map(|frame| frame.bytes.len()).filter(|bytes| *bytes < 200_000).max();
@@ -151,7 +162,7 @@ fn a_list_that_is_too_long_to_travel_is_staged_whole() {
     let token = world.submit(transaction(items));
     world.settle();
     assert!(world.result(token).is_ok(), "{:?}", world.result(token));
-    assert!(keys.iter().all(|key| world.cluster.record(key) == Some(Record::Bytes(value.clone()))));
+    assert!(keys.iter().all(|key| world.cluster.record(key) == Some(ServerRecord::Bytes(value.clone()))));
     let staged = count(&world, Kind::Stage);
     assert!((1..8).contains(&staged), "some lists, and not every operation: {staged}");
 }
@@ -168,7 +179,7 @@ fn what_has_expired_is_staged_again() {
 }
 
 #[test]
-fn a_map_older_than_a_split_is_renewed_and_the_transaction_planned_anew() {
+fn a_map_older_than_a_split_is_renewed_and_the_transaction_planned_again() {
     let mut world = world(3);
     // The upper half of partition 1 becomes partition 3.
     let keys = keys_of(&world, 1, 40);
@@ -178,12 +189,12 @@ fn a_map_older_than_a_split_is_renewed_and_the_transaction_planned_anew() {
     let token = world.submit(transaction(keys.iter().map(|key| put(key, b"w")).collect()));
     world.settle();
     assert!(world.result(token).is_ok(), "{:?}", world.result(token));
-    assert!(keys.iter().all(|key| world.cluster.record(key) == Some(Record::Bytes(b"w".to_vec()))));
+    assert!(keys.iter().all(|key| world.cluster.record(key) == Some(ServerRecord::Bytes(b"w".to_vec()))));
     assert_eq!(world.cluster.transacted_parts.last(), Some(&2));
     world.cluster.abort.extend([AbortReason::Misplaced; 20]);
     let token = world.submit(transaction(vec![put(&keys[0], b"x")]));
     world.settle();
-    let expected = Error::Aborted { reason: AbortReason::Misplaced, item: None };
+    let expected = SessionError::Aborted { reason: AbortReason::Misplaced, item: None };
     assert_eq!(world.result(token), &Err(expected));
 }
 
@@ -193,7 +204,7 @@ fn a_repeated_transaction_brings_the_first_outcome() {
     world.cluster.script.push_back((true, Failure::TimedOut { version: Timestamp(0) }));
     let mut items = vec![put("a", b"v")];
     let values: [&[u8]; 1] = [b"once"];
-    let change = Change::Append { values: zerohop_wire::Many::given(&values) };
+    let change = WriteChange::Append { values: zerohop_wire::Elements::given(&values) };
     items.push(item("list", Condition::Always, change, None));
     let token = world.submit(transaction(items));
     world.settle();
@@ -203,7 +214,7 @@ fn a_repeated_transaction_brings_the_first_outcome() {
 }
 
 #[test]
-fn what_may_have_been_done_is_not_planned_anew() {
+fn what_may_have_been_done_is_not_planned_again() {
     let mut world = world(3);
     let (reason, none) = (AbortReason::Misplaced, AbortReason::NONE);
     let misplaced = Failure::Aborted { reason, part: none, item: none };
@@ -211,31 +222,31 @@ fn what_may_have_been_done_is_not_planned_anew() {
     world.cluster.script.push_back((true, Failure::TimedOut { version: Timestamp(0) }));
     world.cluster.script.push_back((false, misplaced));
     let values: [&[u8]; 1] = [b"once"];
-    let change = Change::Append { values: zerohop_wire::Many::given(&values) };
+    let change = WriteChange::Append { values: zerohop_wire::Elements::given(&values) };
     let token = world.submit(transaction(vec![item("list", Condition::Always, change, None)]));
     world.settle();
-    assert!(matches!(world.result(token), Err(Error::Unknown { .. })), "{:?}", world.result(token));
+    assert!(matches!(world.result(token), Err(SessionError::Unknown { .. })), "{:?}", world.result(token));
     assert_eq!(world.cluster.count("list", "once"), 1);
 }
 
 #[test]
 fn a_keyspace_that_is_gone_and_a_cluster_that_is_away_are_told() {
     let mut world = world(3);
-    let write = Write { key: b"k", condition: Condition::Always, change: Change::Remove };
-    let elsewhere = Item::new(99.into(), &Operation::Write(write), None).unwrap();
+    let write = RecordWrite { key: b"k", condition: Condition::Always, change: WriteChange::Remove };
+    let elsewhere = CompositeItem::new(99.into(), &RecordOperation::Write(write), None).unwrap();
     let token = world.submit(transaction(vec![elsewhere]));
     world.settle();
     let failure = Failure::UnknownKeyspace { keyspace: 99.into() };
-    assert_eq!(world.result(token), &Err(Error::Answer { failure }));
+    assert_eq!(world.result(token), &Err(SessionError::Answer { failure }));
     let mut world = support::world(1);
     world.cluster.down = vec!["m0:7400".to_owned(), "i0:7401".to_owned()];
     let token = world.submit(transaction(vec![put("k", b"v")]));
     world.settle();
-    assert!(matches!(world.result(token), Err(Error::Deadline { .. })), "{:?}", world.result(token));
+    assert!(matches!(world.result(token), Err(SessionError::Deadline { .. })), "{:?}", world.result(token));
     let token = world.submit(transaction(vec![put("k", b"v")]));
     world.session.shut_down(world.now);
     world.turn();
-    assert_eq!(world.result(token), &Err(Error::Closed));
+    assert_eq!(world.result(token), &Err(SessionError::Closed));
 }
 
 #[test]
@@ -260,7 +271,7 @@ fn several_reads_take_two_rounds_and_one_takes_one() {
 }
 
 /// A world whose servers hold what they are asked to, with records in three partitions on three instances.
-fn holding() -> (World, Vec<String>) {
+fn holding() -> (SessionWorld, Vec<String>) {
     let mut world = world(3);
     // Not gathered, so that frames tell what they are.
     world.cluster.features = zerohop_wire::Features::HOLD;
@@ -274,7 +285,7 @@ fn holding() -> (World, Vec<String>) {
 }
 
 /// How many rounds reads of all of these take, and what they bring.
-fn rounds(world: &mut World, keys: &[String]) -> (usize, Vec<Option<Vec<u8>>>) {
+fn rounds(world: &mut SessionWorld, keys: &[String]) -> (usize, Vec<Option<Vec<u8>>>) {
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     world.sent = Some(Vec::new());
     let token = world.submit(read_many(&keys));
@@ -364,14 +375,14 @@ fn a_look_takes_one_round_and_tells_whether_it_is_of_one_moment() {
         world.cluster.hold = hold;
         world.sent = Some(Vec::new());
         let items = keys.iter().map(|key| look(key)).collect();
-        let token = world.submit(Request::look_at(items, LIMIT_US).unwrap());
+        let token = world.submit(SessionRequest::look_at(items, LIMIT_US).unwrap());
         world.settle();
         let Ok(Reply::Looked { answers, is_one_moment }) = world.result(token) else { panic!() };
         assert_eq!((answers.len(), *is_one_moment), (3, expected));
         assert_eq!((count(&world, Kind::Lookup), count(&world, Kind::Confirm)), (3, 0));
     }
     // One is of one moment anyway, and an absence is told.
-    let token = world.submit(Request::look_at(vec![look("absent")], LIMIT_US).unwrap());
+    let token = world.submit(SessionRequest::look_at(vec![look("absent")], LIMIT_US).unwrap());
     world.settle();
     let answers = vec![Err(Failure::NotFound)];
     assert_eq!(world.result(token), &Ok(Reply::Looked { answers, is_one_moment: true }));
@@ -413,7 +424,7 @@ fn what_is_changed_in_between_is_read_again_and_then_by_a_transaction() {
         let records = &mut world.cluster.partitions[partition].records;
         let known = records.get_mut(keys[0].as_bytes()).unwrap();
         known.0 = known.0.next();
-        known.1 = Record::Bytes(format!("new-{writes}").into_bytes());
+        known.1 = ServerRecord::Bytes(format!("new-{writes}").into_bytes());
         writes += 1;
     }
     world.settle();

@@ -4,20 +4,20 @@
 #![expect(clippy::unwrap_used, reason = "a test; the lint spares only functions marked as such")]
 
 use proptest::prelude::*;
-use zerohop_session::{Error, Item, Reply, Request, Time};
+use zerohop_session::{CompositeItem, Reply, SessionError, SessionRequest, Time};
 use zerohop_wire::ids::{InstanceId, PartitionId};
-use zerohop_wire::messages::{Change, Condition, Operation, Query, Read, Write};
-use zerohop_wire::{AbortReason, Many};
+use zerohop_wire::messages::{Condition, Query, RecordOperation, RecordRead, RecordWrite, WriteChange};
+use zerohop_wire::{AbortReason, Elements};
 
 use crate::support::random::Random;
-use crate::support::server::{Cluster, Record};
-use crate::support::{FEATURES, Faults, KEYSPACE, World};
+use crate::support::server::{FakeCluster, ServerRecord};
+use crate::support::{FEATURES, KEYSPACE, NetworkFaultRates, SessionWorld};
 
 const INSTANCES: u32 = 3;
 const ACCOUNTS: u64 = 6;
 const PARTITIONS_MAX: usize = 32;
 
-enum Asked {
+enum TransferQuestion {
     /// Moves money between two accounts and notes its number in two lists.
     Transfer { number: String, lists: [String; 2] },
     /// Reads all accounts.
@@ -28,24 +28,29 @@ fn account(number: u64) -> String {
     format!("account-{number}")
 }
 
-fn add(key: &str, delta: i64) -> Item {
-    let change = Change::Increment { delta };
-    let write = Write { key: key.as_bytes(), condition: Condition::Always, change };
-    Item::new(KEYSPACE, &Operation::Write(write), None).unwrap()
+fn add(key: &str, delta: i64) -> CompositeItem {
+    let change = WriteChange::Increment { delta };
+    let write = RecordWrite { key: key.as_bytes(), condition: Condition::Always, change };
+    CompositeItem::new(KEYSPACE, &RecordOperation::Write(write), None).unwrap()
 }
 
-fn note(key: &str, value: &str) -> Item {
+fn note(key: &str, value: &str) -> CompositeItem {
     let values = [value.as_bytes()];
-    let change = Change::Append { values: Many::given(&values) };
-    let write = Write { key: key.as_bytes(), condition: Condition::Always, change };
-    Item::new(KEYSPACE, &Operation::Write(write), None).unwrap()
+    let change = WriteChange::Append { values: Elements::given(&values) };
+    let write = RecordWrite { key: key.as_bytes(), condition: Condition::Always, change };
+    CompositeItem::new(KEYSPACE, &RecordOperation::Write(write), None).unwrap()
 }
 
-fn look(key: &str) -> Item {
-    Item::new(KEYSPACE, &Operation::Read(Read { key: key.as_bytes(), query: Query::Lookup }), None).unwrap()
+fn look(key: &str) -> CompositeItem {
+    CompositeItem::new(
+        KEYSPACE,
+        &RecordOperation::Read(RecordRead { key: key.as_bytes(), query: Query::Lookup }),
+        None,
+    )
+    .unwrap()
 }
 
-fn transfer(draw: &mut Random, number: u64) -> (Asked, Vec<Item>) {
+fn transfer(draw: &mut Random, number: u64) -> (TransferQuestion, Vec<CompositeItem>) {
     let (from, to) = (draw.below(ACCOUNTS), draw.below(ACCOUNTS));
     let amount = 1 + draw.below(9) as i64;
     let lists = [format!("list-{}", draw.below(4)), format!("other-{}", draw.below(4))];
@@ -56,22 +61,22 @@ fn transfer(draw: &mut Random, number: u64) -> (Asked, Vec<Item>) {
         add(&account(to), amount),
         note(&lists[1], &number),
     ];
-    (Asked::Transfer { number, lists }, items)
+    (TransferQuestion::Transfer { number, lists }, items)
 }
 
 /// Plays one world to its end. What is wrong with it, and how many ended well.
 fn play(
     seed: u64,
     operations: u64,
-    faults: Faults,
-    adjust: impl FnOnce(&mut Cluster),
+    faults: NetworkFaultRates,
+    adjust: impl FnOnce(&mut FakeCluster),
 ) -> Result<usize, String> {
-    let mut cluster = Cluster::new(INSTANCES, seed);
+    let mut cluster = FakeCluster::new(INSTANCES, seed);
     adjust(&mut cluster);
-    let mut world = World::new(seed, cluster, |settings| settings.window_frames = 16);
+    let mut world = SessionWorld::new(seed, cluster, |settings| settings.window_frames = 16);
     // The accounts are there before anything fails: absent ones would be read by transactions only.
-    let opened: Vec<Item> = (0..ACCOUNTS).map(|at| add(&account(at), 0)).collect();
-    world.submit(Request::transaction(opened, 4_000_000).unwrap());
+    let opened: Vec<CompositeItem> = (0..ACCOUNTS).map(|at| add(&account(at), 0)).collect();
+    world.submit(SessionRequest::transaction(opened, 4_000_000).unwrap());
     world.settle();
     world.faults = faults;
     let mut draw = Random::new(seed ^ 0x7a);
@@ -80,10 +85,10 @@ fn play(
         let limit_us = if draw.chance(100) { 20_000 } else { 4_000_000 };
         let (what, request) = if draw.chance(600) {
             let (what, items) = transfer(&mut draw, number);
-            (what, Request::transaction(items, limit_us))
+            (what, SessionRequest::transaction(items, limit_us))
         } else {
             let items = (0..ACCOUNTS).map(|at| look(&account(at))).collect();
-            (Asked::Sum, Request::read_many(items, limit_us))
+            (TransferQuestion::Sum, SessionRequest::read_many(items, limit_us))
         };
         world.submit(request.unwrap());
         asked.push(what);
@@ -106,17 +111,17 @@ fn play(
     check(&world, &asked)
 }
 
-fn check(world: &World, asked: &[Asked]) -> Result<usize, String> {
+fn check(world: &SessionWorld, asked: &[TransferQuestion]) -> Result<usize, String> {
     let mut done = 0;
     let results = world.results.iter().skip(1).flatten();
     for (what, result) in asked.iter().zip(results) {
         done += usize::from(result.is_ok());
         match what {
-            Asked::Transfer { number, lists } => {
+            TransferQuestion::Transfer { number, lists } => {
                 let times = lists.each_ref().map(|list| world.cluster.count(list, number));
                 let least = usize::from(result.is_ok());
                 // Who refuses one copy of a frame says nothing of the other; connections do not repeat.
-                let in_doubt = matches!(result, Err(Error::Unknown { .. })) || world.faults.repeat > 0;
+                let in_doubt = matches!(result, Err(SessionError::Unknown { .. })) || world.faults.repeat > 0;
                 let most = usize::from(result.is_ok() || in_doubt);
                 if times[0] != times[1] || !(least..=most).contains(&times[0]) {
                     return Err(format!("{number} was done {times:?} times, after {result:?}"));
@@ -128,7 +133,7 @@ fn check(world: &World, asked: &[Asked]) -> Result<usize, String> {
                     }
                 }
             }
-            Asked::Sum => match result {
+            TransferQuestion::Sum => match result {
                 Ok(Reply::Many(answers)) => {
                     let value = |one: &Result<Reply, _>| match one {
                         Ok(Reply::Value { bytes, .. }) => {
@@ -141,13 +146,13 @@ fn check(world: &World, asked: &[Asked]) -> Result<usize, String> {
                         return Err(format!("all accounts together hold {sum}"));
                     }
                 }
-                Err(Error::Unknown { .. }) => return Err("a read leaves doubt".to_owned()),
+                Err(SessionError::Unknown { .. }) => return Err("a read leaves doubt".to_owned()),
                 _ => {}
             },
         }
     }
     let held = (0..ACCOUNTS).map(|at| match world.cluster.record(&account(at)) {
-        Some(Record::Bytes(text)) => String::from_utf8(text).unwrap().parse::<i64>().unwrap(),
+        Some(ServerRecord::Bytes(text)) => String::from_utf8(text).unwrap().parse::<i64>().unwrap(),
         other => panic!("an account is bytes, not {other:?}"),
     });
     match held.sum::<i64>() {
@@ -156,10 +161,10 @@ fn check(world: &World, asked: &[Asked]) -> Result<usize, String> {
     }
 }
 
-fn faults() -> impl Strategy<Value = Faults> {
+fn faults() -> impl Strategy<Value = NetworkFaultRates> {
     let some = |most: u64| prop_oneof![Just(0), 0..most];
     (some(100), some(100), some(30), some(300), some(50), prop_oneof![Just(0), 0..100u64, 0..80_000u64])
-        .prop_map(|(lose, repeat, reset, refuse_connection, damage, delay_us)| Faults {
+        .prop_map(|(lose, repeat, reset, refuse_connection, damage, delay_us)| NetworkFaultRates {
             lose,
             repeat,
             reset,
@@ -192,18 +197,19 @@ proptest! {
 
     #[test]
     fn forgotten_sessions_repeat_no_transaction(seed: u64, faults in faults(), expire in 0..60u64) {
-        let played = play(seed, 60, Faults { repeat: 0, ..faults }, |cluster| cluster.expire = expire);
+        let played = play(seed, 60, NetworkFaultRates { repeat: 0, ..faults }, |cluster| cluster.expire = expire);
         prop_assert!(played.is_ok(), "{:?}", played);
     }
 }
 
-const CALM: Faults = Faults { lose: 5, repeat: 0, reset: 2, refuse_connection: 0, damage: 0, delay_us: 300 };
+const CALM: NetworkFaultRates =
+    NetworkFaultRates { lose: 5, repeat: 0, reset: 2, refuse_connection: 0, damage: 0, delay_us: 300 };
 
 #[test]
 fn most_are_done_for_all_the_faults() {
     let mut done = 0;
     for seed in 0..10 {
-        let adjust = |cluster: &mut Cluster| {
+        let adjust = |cluster: &mut FakeCluster| {
             cluster.abort = vec![AbortReason::StagedGone, AbortReason::Misplaced].into();
         };
         done += play(seed, 100, CALM, adjust).unwrap();
@@ -212,9 +218,9 @@ fn most_are_done_for_all_the_faults() {
 }
 
 /// Half of what is read is held, and answers come when it is not any more, now and then.
-const SLOW: Faults = Faults { delay_us: 3_000, ..CALM };
+const SLOW: NetworkFaultRates = NetworkFaultRates { delay_us: 3_000, ..CALM };
 
-fn hold(cluster: &mut Cluster) {
+fn hold(cluster: &mut FakeCluster) {
     (cluster.features, cluster.hold) = (FEATURES, 900);
 }
 
@@ -229,7 +235,7 @@ fn what_is_held_sums_up_though_answers_come_late() {
 fn planted_bugs_are_found() {
     use zerohop_session::planted::{Bug, plant};
     for bug in Bug::OF_TRANSACTIONS {
-        let (faults, adjust): (Faults, fn(&mut Cluster)) = match bug {
+        let (faults, adjust): (NetworkFaultRates, fn(&mut FakeCluster)) = match bug {
             Bug::HeldTooLong => (SLOW, hold),
             _ => (CALM, |_| {}),
         };

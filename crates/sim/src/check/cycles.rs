@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// How a transaction ended, as its client knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum TransactionFate {
     /// It is done.
     Committed,
     /// It is not done, and never will be.
@@ -41,7 +41,7 @@ pub enum Fate {
 
 /// What a transaction does to a list or to a register.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum CheckedAction {
     /// Appends a value that nobody else appends.
     Append {
         /// To which list.
@@ -84,14 +84,14 @@ pub struct Transaction {
     /// When its client knew of its end.
     pub end: Option<u64>,
     /// How it ended.
-    pub fate: Fate,
+    pub fate: TransactionFate,
     /// What it did, in order. Reads of one that is not known to be committed are not looked at.
-    pub actions: Vec<Action>,
+    pub actions: Vec<CheckedAction>,
 }
 
 /// Why one transaction must come before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Why {
+pub enum EdgeReason {
     /// It wrote the value before the other's.
     WriteWrite,
     /// The other has read what it wrote.
@@ -103,7 +103,7 @@ pub enum Why {
 }
 
 /// That one comes before the other, by their numbers in the history.
-pub type Edge = (usize, usize, Why);
+pub type Edge = (usize, usize, EdgeReason);
 
 /// What no order explains.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,7 +167,7 @@ pub enum Anomaly {
 
 /// The kind of a cycle, by Adya's names; each may have edges of real time in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Class {
+pub enum CycleClass {
     /// Writes only.
     G0,
     /// Writes, and reads of them.
@@ -178,22 +178,22 @@ pub enum Class {
     G2,
 }
 
-impl Class {
+impl CycleClass {
     /// That of a cycle.
     #[must_use]
-    pub fn of(cycle: &[Edge]) -> Class {
+    pub fn of(cycle: &[Edge]) -> CycleClass {
         let count = |what| cycle.iter().filter(|(_, _, why)| *why == what).count();
-        match (count(Why::ReadWrite), count(Why::WriteRead)) {
-            (0, 0) => Class::G0,
-            (0, _) => Class::G1c,
-            (1, _) => Class::GSingle,
-            _ => Class::G2,
+        match (count(EdgeReason::ReadWrite), count(EdgeReason::WriteRead)) {
+            (0, 0) => CycleClass::G0,
+            (0, _) => CycleClass::G1c,
+            (1, _) => CycleClass::GSingle,
+            _ => CycleClass::G2,
         }
     }
 }
 
 /// What is known of a history before its edges are.
-struct Known<'h> {
+struct KnownHistory<'h> {
     history: &'h [Transaction],
     /// Who has written a value where, and whether it has written there again after that.
     writers: BTreeMap<(u64, u64), (usize, bool)>,
@@ -201,17 +201,18 @@ struct Known<'h> {
     happened: BTreeSet<usize>,
 }
 
-impl<'h> Known<'h> {
-    fn of(history: &'h [Transaction]) -> Known<'h> {
+impl<'h> KnownHistory<'h> {
+    fn of(history: &'h [Transaction]) -> KnownHistory<'h> {
         let mut writers = BTreeMap::new();
         let mut happened = BTreeSet::new();
         for (number, transaction) in history.iter().enumerate() {
-            if transaction.fate == Fate::Committed {
+            if transaction.fate == TransactionFate::Committed {
                 happened.insert(number);
             }
             let mut last: BTreeMap<u64, u64> = BTreeMap::new();
             for action in &transaction.actions {
-                let (Action::Append { key, value } | Action::Write { key, value, .. }) = action else {
+                let (CheckedAction::Append { key, value } | CheckedAction::Write { key, value, .. }) = action
+                else {
                     continue;
                 };
                 if let Some(before) = last.insert(*key, *value) {
@@ -220,7 +221,7 @@ impl<'h> Known<'h> {
                 writers.insert((*key, *value), (number, false));
             }
         }
-        Known { history, writers, happened }
+        KnownHistory { history, writers, happened }
     }
 
     /// Who has written what somebody else has read; `ends`: nothing is above it there.
@@ -228,7 +229,7 @@ impl<'h> Known<'h> {
         let Some((writer, is_written_over)) = self.writers.get(&(key, value)).copied() else {
             return Err(Anomaly::Phantom { reader, value });
         };
-        if self.history[writer].fate == Fate::Aborted {
+        if self.history[writer].fate == TransactionFate::Aborted {
             return Err(Anomaly::AbortedRead { reader, value });
         }
         if is_written_over && ends && writer != reader {
@@ -239,7 +240,7 @@ impl<'h> Known<'h> {
     }
 
     fn committed(&self) -> impl Iterator<Item = (usize, &'h Transaction)> + use<'h> {
-        self.history.iter().enumerate().filter(|(_, one)| one.fate == Fate::Committed)
+        self.history.iter().enumerate().filter(|(_, one)| one.fate == TransactionFate::Committed)
     }
 }
 
@@ -248,7 +249,7 @@ impl<'h> Known<'h> {
 /// # Errors
 /// What needs no cycle to be wrong.
 pub fn dependencies(history: &[Transaction]) -> Result<Vec<Edge>, Anomaly> {
-    let mut known = Known::of(history);
+    let mut known = KnownHistory::of(history);
     let mut edges = BTreeSet::new();
     let mut add = |(from, to, why): Edge| {
         if from != to {

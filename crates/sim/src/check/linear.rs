@@ -16,13 +16,13 @@ use xxhash_rust::xxh3::Xxh3;
 use zerohop_session::{Reply, Time};
 use zerohop_wire::ids::Timestamp;
 
-use super::model::{State, Told, agree, steps};
-use crate::history::{Call, End};
+use super::model::{ClientResult, ModelledRecord, agree, steps};
+use crate::history::{Call, OperationEnd};
 use crate::limits::SEARCH_PLACES_MAX;
 
 /// One call, as the search sees it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Item<'h> {
+pub(crate) struct CheckedCall<'h> {
     pub(crate) call: &'h Call,
     /// It took effect no later than that, if it did.
     pub(crate) until: Time,
@@ -36,7 +36,7 @@ pub(crate) struct Item<'h> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Section<'h> {
     /// By submission.
-    pub(crate) items: Vec<Item<'h>>,
+    pub(crate) items: Vec<CheckedCall<'h>>,
     pub(crate) end: SectionEnd,
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum SectionEnd {
     #[default]
     OfAll,
     /// After the loss it was found so.
-    Found(State),
+    Found(ModelledRecord),
     /// The loss left some state that it had, with all before it that had to survive: the next section begins there.
     Unknown,
     /// The same, and nothing had to survive, nor what earlier losses had left: it may be what any section before began with.
@@ -55,26 +55,26 @@ pub(crate) enum SectionEnd {
 }
 
 #[derive(Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum SearchVerdict {
     Linearizable,
     /// There is no order; the longest that was found, and what could not follow it.
-    Not(Dead),
+    Not(DeadEnd),
     /// The search was given up: nothing is said.
     GaveUp,
 }
 
 /// Where the search got stuck, deepest in.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Dead {
+pub(crate) struct DeadEnd {
     /// In which section.
     pub(crate) at: usize,
     pub(crate) order: Vec<usize>,
-    pub(crate) state: State,
+    pub(crate) state: ModelledRecord,
 }
 
 /// Looks for an order of the calls of all sections, one after the other, that begins with this state.
-pub(crate) fn check(start: &State, sections: &[Section<'_>]) -> Verdict {
-    let mut verdict = Verdict::GaveUp;
+pub(crate) fn check(start: &ModelledRecord, sections: &[Section<'_>]) -> SearchVerdict {
+    let mut verdict = SearchVerdict::GaveUp;
     let mut budget = SEARCH_PLACES_MAX;
     let optional = |section: &Section<'_>| section.items.iter().filter(|item| !item.required).count();
     let optional = sections.iter().map(optional).max().unwrap_or(0);
@@ -82,7 +82,7 @@ pub(crate) fn check(start: &State, sections: &[Section<'_>]) -> Verdict {
         let mut search = Search::new(sections, in_a_row, budget);
         verdict = search.run(start);
         budget = search.budget;
-        if !matches!(verdict, Verdict::Not(_)) || optional <= in_a_row {
+        if !matches!(verdict, SearchVerdict::Not(_)) || optional <= in_a_row {
             return verdict;
         }
     }
@@ -90,17 +90,17 @@ pub(crate) fn check(start: &State, sections: &[Section<'_>]) -> Verdict {
 }
 
 struct Search<'s, 'h> {
-    parts: Vec<Part<'s, 'h>>,
+    parts: Vec<CheckedSection<'s, 'h>>,
     /// Unknown outcomes that may stand between two known ones.
     in_a_row: usize,
     /// Places that may still be visited.
     budget: usize,
     visited: BTreeSet<u128>,
-    dead: Dead,
+    dead: DeadEnd,
 }
 
 /// A section, with what is asked of it again and again.
-struct Part<'s, 'h> {
+struct CheckedSection<'s, 'h> {
     section: &'s Section<'h>,
     /// Versions that required writes were told, by item.
     versions: Vec<Option<Timestamp>>,
@@ -110,11 +110,11 @@ struct Part<'s, 'h> {
 
 /// A place of the search.
 #[derive(Clone)]
-struct Place {
+struct SearchPosition {
     /// Which section.
     at: usize,
     done: Vec<u64>,
-    state: State,
+    state: ModelledRecord,
     order: Vec<usize>,
     /// Required calls in the order, and those among them that survive.
     required: usize,
@@ -124,14 +124,14 @@ struct Place {
     /// Unknown outcomes since the last known one.
     row: usize,
     /// What the loss at the end of the section leaves: a state with all before it that had to survive.
-    left: Option<State>,
+    left: Option<ModelledRecord>,
     /// What the sections before began with.
-    past: Vec<State>,
+    past: Vec<ModelledRecord>,
 }
 
-impl Place {
-    fn first(at: usize, state: State, past: Vec<State>, items: usize) -> Place {
-        Place {
+impl SearchPosition {
+    fn first(at: usize, state: ModelledRecord, past: Vec<ModelledRecord>, items: usize) -> SearchPosition {
+        SearchPosition {
             at,
             past,
             done: vec![0; items.div_ceil(64)],
@@ -148,23 +148,23 @@ impl Place {
 
 impl<'s, 'h> Search<'s, 'h> {
     fn new(sections: &'s [Section<'h>], in_a_row: usize, budget: usize) -> Self {
-        let part = |section: &'s Section<'h>| Part {
+        let part = |section: &'s Section<'h>| CheckedSection {
             section,
             versions: section.items.iter().map(|item| write_version(item)).collect(),
             required: section.items.iter().filter(|item| item.required).count(),
             survivors: section.items.iter().filter(|item| item.required && item.survives).count(),
         };
         let parts = sections.iter().map(part).collect();
-        Self { parts, in_a_row, budget, visited: BTreeSet::new(), dead: Dead::default() }
+        Self { parts, in_a_row, budget, visited: BTreeSet::new(), dead: DeadEnd::default() }
     }
 
-    fn run(&mut self, start: &State) -> Verdict {
+    fn run(&mut self, start: &ModelledRecord) -> SearchVerdict {
         let mut stack = Vec::new();
         self.begin(0, start.clone(), vec![start.clone()], &mut stack);
         let mut candidates = Vec::new();
         let mut after = Vec::new();
         while let Some(place) = stack.pop() {
-            let Some(part) = self.parts.get(place.at) else { return Verdict::Linearizable };
+            let Some(part) = self.parts.get(place.at) else { return SearchVerdict::Linearizable };
             let section = part.section;
             let is_last = matches!(section.end, SectionEnd::OfAll);
             if place.required == part.required && (is_last || place.left.is_some()) {
@@ -176,17 +176,17 @@ impl<'s, 'h> Search<'s, 'h> {
                         }
                         self.begin(place.at + 1, left, past, &mut stack);
                     }
-                    _ => return Verdict::Linearizable,
+                    _ => return SearchVerdict::Linearizable,
                 }
                 continue;
             }
             if self.budget == 0 {
-                return Verdict::GaveUp;
+                return SearchVerdict::GaveUp;
             }
             self.budget -= 1;
             if (place.at, place.order.len()) >= (self.dead.at, self.dead.order.len()) {
-                let Place { at, order, state, .. } = &place;
-                self.dead = Dead { at: *at, order: order.clone(), state: state.clone() };
+                let SearchPosition { at, order, state, .. } = &place;
+                self.dead = DeadEnd { at: *at, order: order.clone(), state: state.clone() };
             }
             candidates_of(part, &place, self.in_a_row, &mut candidates);
             // The last pushed is tried first: the likeliest comes last.
@@ -200,18 +200,24 @@ impl<'s, 'h> Search<'s, 'h> {
                 }
             }
         }
-        Verdict::Not(std::mem::take(&mut self.dead))
+        SearchVerdict::Not(std::mem::take(&mut self.dead))
     }
 
     /// The next section begins with this state; past the last one all is found.
-    fn begin(&mut self, at: usize, state: State, past: Vec<State>, stack: &mut Vec<Place>) {
+    fn begin(
+        &mut self,
+        at: usize,
+        state: ModelledRecord,
+        past: Vec<ModelledRecord>,
+        stack: &mut Vec<SearchPosition>,
+    ) {
         let part = self.parts.get(at);
         let items = part.map_or(0, |part| part.section.items.len());
         let loses_all = part.is_some_and(|part| matches!(part.section.end, SectionEnd::Anything));
-        let first = Place::first(at, state, past, items);
+        let first = SearchPosition::first(at, state, past, items);
         if loses_all {
             for left in &first.past {
-                let place = Place { left: Some(left.clone()), ..first.clone() };
+                let place = SearchPosition { left: Some(left.clone()), ..first.clone() };
                 if self.is_new(&place) {
                     stack.push(place);
                 }
@@ -221,7 +227,7 @@ impl<'s, 'h> Search<'s, 'h> {
     }
 
     /// Goes on from a place, and from the same with its state as what the loss leaves, where that can be.
-    fn push(&mut self, place: Place, stack: &mut Vec<Place>) {
+    fn push(&mut self, place: SearchPosition, stack: &mut Vec<SearchPosition>) {
         let Some(part) = self.parts.get(place.at) else { return stack.push(place) };
         let is_whole = place.required == part.required;
         let may_be_left = place.left.is_none() && place.survivors == part.survivors;
@@ -230,7 +236,7 @@ impl<'s, 'h> Search<'s, 'h> {
             SectionEnd::Unknown | SectionEnd::Anything if may_be_left => Some(place.state.clone()),
             _ => None,
         };
-        let with = left.map(|left| Place { left: Some(left), ..place.clone() });
+        let with = left.map(|left| SearchPosition { left: Some(left), ..place.clone() });
         // What was found is what it was; what was not found was probably the last.
         let both = match (&part.section.end, with) {
             (SectionEnd::Found(_), Some(with)) => [None, Some(with)],
@@ -244,7 +250,7 @@ impl<'s, 'h> Search<'s, 'h> {
         }
     }
 
-    fn is_new(&mut self, place: &Place) -> bool {
+    fn is_new(&mut self, place: &SearchPosition) -> bool {
         let mut hash = Xxh3::new();
         place.at.hash(&mut hash);
         place.done.hash(&mut hash);
@@ -259,7 +265,12 @@ impl<'s, 'h> Search<'s, 'h> {
 }
 
 /// What may come next, the likeliest last.
-fn candidates_of(part: &Part<'_, '_>, place: &Place, in_a_row: usize, into: &mut Vec<usize>) {
+fn candidates_of(
+    part: &CheckedSection<'_, '_>,
+    place: &SearchPosition,
+    in_a_row: usize,
+    into: &mut Vec<usize>,
+) {
     into.clear();
     let items = &part.section.items;
     let open = |at: usize| place.done[at / 64] >> (at % 64) & 1 == 0;
@@ -294,7 +305,7 @@ fn candidates_of(part: &Part<'_, '_>, place: &Place, in_a_row: usize, into: &mut
     into.sort_by_key(|at| (items[*at].required, std::cmp::Reverse(items[*at].until)));
 }
 
-fn step(item: &Item<'_>, place: &Place, at: usize, state: State) -> Place {
+fn step(item: &CheckedCall<'_>, place: &SearchPosition, at: usize, state: ModelledRecord) -> SearchPosition {
     let mut next = place.clone();
     next.done[at / 64] |= 1 << (at % 64);
     next.state = state;
@@ -306,16 +317,16 @@ fn step(item: &Item<'_>, place: &Place, at: usize, state: State) -> Place {
     next
 }
 
-fn told<'i>(item: &Item<'i>) -> Told<'i> {
+fn told<'i>(item: &CheckedCall<'i>) -> ClientResult<'i> {
     match &item.call.end {
-        End::Done(reply) if item.required => Told::Done(reply),
-        End::Failed(failure) if item.required => Told::Failed(failure),
-        _ => Told::Nothing,
+        OperationEnd::Done(reply) if item.required => ClientResult::Done(reply),
+        OperationEnd::Failed(failure) if item.required => ClientResult::Failed(failure),
+        _ => ClientResult::Nothing,
     }
 }
 
 /// The version that a write was told to have made.
-pub(crate) fn write_version(item: &Item<'_>) -> Option<Timestamp> {
+pub(crate) fn write_version(item: &CheckedCall<'_>) -> Option<Timestamp> {
     if !item.required || !item.call.operation.is_write() {
         return None;
     }
@@ -330,7 +341,7 @@ pub(crate) fn made_version(call: &Call) -> Option<Timestamp> {
         Act::Expire { .. } | Act::SetBit { .. } | Act::Transform(_) | Act::Trim { .. }
     );
     let version = match &call.end {
-        End::Done(Reply::Done { version, .. } | Reply::Counter { version, .. }) => *version,
+        OperationEnd::Done(Reply::Done { version, .. } | Reply::Counter { version, .. }) => *version,
         _ => return None,
     };
     (call.operation.is_write() && !leaves && version != Timestamp::ZERO).then_some(version)

@@ -3,33 +3,35 @@
 use std::collections::BTreeMap;
 
 use super::Violation;
-use crate::check::cycles::Fate;
-use crate::transacted::{Life, Transacted};
+use crate::check::cycles::TransactionFate;
+use crate::transacted::{BlobLife, TransactionRecord};
 
 /// What was seen of one name.
 #[derive(Default)]
 struct Name<'h> {
-    seen: Vec<(u64, &'h Transacted)>,
-    absent: Vec<&'h Transacted>,
+    seen: Vec<(u64, &'h TransactionRecord)>,
+    absent: Vec<&'h TransactionRecord>,
     /// Removals that may have been done.
-    ended: Vec<(u64, &'h Transacted)>,
+    ended: Vec<(u64, &'h TransactionRecord)>,
 }
 
 /// Looks at those of which `is_known` tells that their clients knew of their end.
 pub(super) fn check(
-    known: &[&Transacted],
-    is_known: impl Fn(&Transacted) -> bool,
+    known: &[&TransactionRecord],
+    is_known: impl Fn(&TransactionRecord) -> bool,
     violations: &mut Vec<Violation>,
 ) {
     let mut names: BTreeMap<u64, Name<'_>> = BTreeMap::new();
     for one in known {
-        let is_done = one.transaction.fate == Fate::Committed && is_known(one);
+        let is_done = one.transaction.fate == TransactionFate::Committed && is_known(one);
         for (blob, life) in &one.lives {
             let name = names.entry(*blob).or_default();
             match life {
-                Life::Seen(id) if is_done => name.seen.push((*id, one)),
-                Life::Absent if is_done => name.absent.push(one),
-                Life::Ended(id) if is_done || one.transaction.fate != Fate::Aborted || !is_known(one) => {
+                BlobLife::Seen(id) if is_done => name.seen.push((*id, one)),
+                BlobLife::Absent if is_done => name.absent.push(one),
+                BlobLife::Ended(id)
+                    if is_done || one.transaction.fate != TransactionFate::Aborted || !is_known(one) =>
+                {
                     name.ended.push((*id, one));
                 }
                 _ => {}
@@ -37,10 +39,11 @@ pub(super) fn check(
         }
     }
     for name in names.values() {
-        let mut wrong = |what: &str, one: &Transacted, other: &Transacted| {
+        let mut wrong = |what: &str, one: &TransactionRecord, other: &TransactionRecord| {
             violations.push(Violation { checker: "lives", what: format!("{what}\n    {one}\n    {other}") });
         };
-        let done = |one: &Transacted| one.transaction.fate == Fate::Committed && is_known(one);
+        let done =
+            |one: &TransactionRecord| one.transaction.fate == TransactionFate::Committed && is_known(one);
         for (id, one) in &name.seen {
             let gone = name.ended.iter().find(|(ended, by)| ended == id && done(by) && ends_before(by, one));
             if let Some((_, by)) = gone {
@@ -54,7 +57,7 @@ pub(super) fn check(
             let Some((latest, by)) = latest_before(&name.seen, one) else { continue };
             let end = one.transaction.end.unwrap_or(u64::MAX);
             let may_be_gone =
-                |(id, removal): &(u64, &Transacted)| *id >= latest && removal.transaction.begin <= end;
+                |(id, removal): &(u64, &TransactionRecord)| *id >= latest && removal.transaction.begin <= end;
             if !name.ended.iter().any(may_be_gone) {
                 wrong("a blob is not there, though nobody has removed it", by, one);
             }
@@ -62,11 +65,14 @@ pub(super) fn check(
     }
 }
 
-fn ends_before(one: &Transacted, other: &Transacted) -> bool {
+fn ends_before(one: &TransactionRecord, other: &TransactionRecord) -> bool {
     one.transaction.end.is_some_and(|end| end < other.transaction.begin)
 }
 
 /// The latest blob that was known to be there before this began, and by whom.
-fn latest_before<'h>(seen: &[(u64, &'h Transacted)], one: &Transacted) -> Option<(u64, &'h Transacted)> {
+fn latest_before<'h>(
+    seen: &[(u64, &'h TransactionRecord)],
+    one: &TransactionRecord,
+) -> Option<(u64, &'h TransactionRecord)> {
     seen.iter().filter(|(_, other)| ends_before(other, one)).max_by_key(|(id, _)| *id).copied()
 }

@@ -8,16 +8,16 @@ use zerohop_session::{Reply, Time};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 
-use super::linear::{Item, Section, SectionEnd, made_version};
-use super::sections::Named;
-use crate::history::{Call, End, History, Loss};
+use super::linear::{CheckedCall, Section, SectionEnd, made_version};
+use super::sections::NamedSection;
+use crate::history::{Call, Loss, OperationEnd, RunHistory};
 
 /// The calls on one record.
 pub(super) fn named<'h>(
-    history: &'h History,
+    history: &'h RunHistory,
     (keyspace, key): (KeyspaceId, &'h [u8]),
     calls: &[&'h Call],
-) -> Named<'h> {
+) -> NamedSection<'h> {
     let partition = calls.first().map(|call| call.partition).unwrap_or_default();
     let losses: Vec<&Loss> = history
         .losses
@@ -28,7 +28,7 @@ pub(super) fn named<'h>(
     let mut before = None;
     for loss in losses.iter().map(|loss| Some(*loss)).chain([None]) {
         let newest = loss.and_then(|loss| newest_after(history, loss));
-        let cutter = Cutter { losses: &losses, before, loss, newest };
+        let cutter = LossCutter { losses: &losses, before, loss, newest };
         let items = calls.iter().filter_map(|call| cutter.item(call)).collect();
         // A log of which nothing had to survive may be shorter than what an earlier loss had left of it.
         let keeps_nothing = |loss: &Loss| {
@@ -42,10 +42,10 @@ pub(super) fn named<'h>(
         sections.push(Section { items, end });
         before = loss;
     }
-    Named { keyspace, key, outage: None, start: None, sections }
+    NamedSection { keyspace, key, outage: None, start: None, sections }
 }
 
-struct Cutter<'c> {
+struct LossCutter<'c> {
     losses: &'c [&'c Loss],
     /// The losses at the beginning and at the end of the section.
     before: Option<&'c Loss>,
@@ -54,13 +54,13 @@ struct Cutter<'c> {
     newest: Option<Timestamp>,
 }
 
-impl Cutter<'_> {
+impl LossCutter<'_> {
     /// The call as an item of this section, if it belongs there.
-    fn item<'h>(&self, call: &'h Call) -> Option<Item<'h>> {
+    fn item<'h>(&self, call: &'h Call) -> Option<CheckedCall<'h>> {
         let matters = match &call.end {
-            End::Done(_) | End::Failed(_) => true,
-            End::Open | End::Unknown => call.operation.is_write(),
-            End::NotDone(_) => false,
+            OperationEnd::Done(_) | OperationEnd::Failed(_) => true,
+            OperationEnd::Open | OperationEnd::Unknown => call.operation.is_write(),
+            OperationEnd::NotDone(_) => false,
         };
         let told = call.returned.unwrap_or(Time::NEVER);
         // Requests name epochs, and a group that has lost something goes on in another.
@@ -84,13 +84,13 @@ impl Cutter<'_> {
         let is_old = self.loss.is_some_and(|loss| told <= loss.survives_until);
         let is_before_one_seen =
             self.newest.is_some() && made_version(call).is_some_and(|made| Some(made) <= self.newest);
-        Some(Item { call, until, required, survives: required && (is_old || is_before_one_seen) })
+        Some(CheckedCall { call, until, required, survives: required && (is_old || is_before_one_seen) })
     }
 }
 
 /// The newest version that was made before a loss and is seen after it, in whatever record of the partition: a log loses
 /// its end, never something from its middle.
-fn newest_after(history: &History, loss: &Loss) -> Option<Timestamp> {
+fn newest_after(history: &RunHistory, loss: &Loss) -> Option<Timestamp> {
     let of_it = |call: &&Call| (call.keyspace, call.partition) == (loss.keyspace, loss.partition);
     let made: std::collections::BTreeSet<Timestamp> = history
         .calls
@@ -107,10 +107,10 @@ fn newest_after(history: &History, loss: &Loss) -> Option<Timestamp> {
 /// The version of the record that an answer tells.
 fn version_seen(call: &Call) -> Option<Timestamp> {
     match &call.end {
-        End::Done(
+        OperationEnd::Done(
             Reply::Value { version, .. } | Reply::List { version, .. } | Reply::Info { version, .. },
         ) => Some(*version),
-        End::Failed(
+        OperationEnd::Failed(
             Failure::ConditionFailed { version, .. }
             | Failure::CompareFailed { version, .. }
             | Failure::TimedOut { version },

@@ -35,8 +35,8 @@ mod written;
 
 use std::fmt;
 
-use crate::history::History;
-use linear::Verdict;
+use crate::history::RunHistory;
+use linear::SearchVerdict;
 
 /// One thing that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub struct Findings {
 
 /// Looks at everything.
 #[must_use]
-pub fn check(history: &History) -> Findings {
+pub fn check(history: &RunHistory) -> Findings {
     let mut findings = Findings::default();
     progress::check(history, &mut findings.violations);
     once::check(history, &mut findings.violations);
@@ -79,9 +79,9 @@ pub fn check(history: &History) -> Findings {
     for named in sections::sections(history) {
         findings.sections += 1;
         match linear::check(&named.start, &named.sections) {
-            Verdict::Linearizable => {}
-            Verdict::GaveUp => findings.undecided += 1,
-            Verdict::Not(dead) => findings.violations.push(not_linearizable(&named, &dead)),
+            SearchVerdict::Linearizable => {}
+            SearchVerdict::GaveUp => findings.undecided += 1,
+            SearchVerdict::Not(dead) => findings.violations.push(not_linearizable(&named, &dead)),
         }
     }
     findings
@@ -91,7 +91,7 @@ pub fn check(history: &History) -> Findings {
 const SHOWN_BEFORE: usize = 12;
 const SHOWN_AFTER: usize = 20;
 
-fn not_linearizable(named: &sections::Named<'_>, dead: &linear::Dead) -> Violation {
+fn not_linearizable(named: &sections::NamedSection<'_>, dead: &linear::DeadEnd) -> Violation {
     use fmt::Write as _;
     let mut what = format!("record {} of keyspace {} ", String::from_utf8_lossy(named.key), named.keyspace);
     let section = &named.sections[dead.at];

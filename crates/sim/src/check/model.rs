@@ -11,15 +11,15 @@ use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{Brings, Condition, Expiry, Operator, Range, RecordType, Transform};
 
-use crate::workload::operation::{Act, Awaited, Operation};
+use crate::workload::operation::{Act, RecordCall, WaitGoal};
 use crate::workload::tokens::shown;
 
 /// A record, or none.
-pub(crate) type State = Option<Rc<Record>>;
+pub(crate) type ModelledRecord = Option<Rc<OracleRecord>>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Record {
-    pub(crate) contents: Contents,
+pub(crate) struct OracleRecord {
+    pub(crate) contents: OracleContents,
     /// Nothing: no answer has told it yet.
     pub(crate) version: Option<Timestamp>,
     /// Bounds of when it ceases to be, by the owner's clock in milliseconds since 1970.
@@ -27,12 +27,12 @@ pub(crate) struct Record {
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Contents {
+pub(crate) enum OracleContents {
     Bytes(Vec<u8>),
     List(Vec<Vec<u8>>),
 }
 
-impl fmt::Debug for Contents {
+impl fmt::Debug for OracleContents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bytes(bytes) => f.write_str(&shown(bytes)),
@@ -43,7 +43,7 @@ impl fmt::Debug for Contents {
 
 /// What a client was told.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Told<'t> {
+pub(crate) enum ClientResult<'t> {
     Done(&'t Reply),
     Failed(&'t Failure<'static>),
     /// Nothing: any outcome will do.
@@ -52,7 +52,7 @@ pub(crate) enum Told<'t> {
 
 /// What the specification would answer.
 #[derive(Debug)]
-enum Answer<'a> {
+enum OracleAnswer<'a> {
     Done {
         version: Version,
         number: u64,
@@ -62,24 +62,24 @@ enum Answer<'a> {
     },
     /// This part of the record.
     Contents {
-        of: &'a Record,
+        of: &'a OracleRecord,
         range: Range,
     },
     Info {
-        of: &'a Record,
+        of: &'a OracleRecord,
     },
-    Failed(Refusal<'a>),
+    Failed(OracleRefusal<'a>),
 }
 
 #[derive(Debug)]
-enum Refusal<'a> {
+enum OracleRefusal<'a> {
     NotFound,
     WrongType(RecordType),
-    Condition(Option<&'a Record>),
-    Compare(Option<&'a Record>),
+    Condition(Option<&'a OracleRecord>),
+    Compare(Option<&'a OracleRecord>),
     NotANumber,
     Overflow,
-    TimedOut(Option<&'a Record>),
+    TimedOut(Option<&'a OracleRecord>),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -94,11 +94,11 @@ enum Version {
 
 /// Adds to `after` every state in which a record may be after an operation that ended so, having been in `before`.
 pub(crate) fn steps(
-    before: &State,
-    operation: &Operation,
+    before: &ModelledRecord,
+    operation: &RecordCall,
     clock_ms: (u64, u64),
-    told: Told<'_>,
-    after: &mut Vec<State>,
+    told: ClientResult<'_>,
+    after: &mut Vec<ModelledRecord>,
 ) {
     for expired in [false, true] {
         let deadline = before.as_ref().and_then(|record| record.deadline);
@@ -116,7 +116,7 @@ pub(crate) fn steps(
             && record.version.is_none()
         {
             // Either it is the version that the operation names, or it is another.
-            let bound = Record { version: Some(version), ..Record::clone(record) };
+            let bound = OracleRecord { version: Some(version), ..OracleRecord::clone(record) };
             evaluate(&Some(Rc::new(bound)), operation, clock_ms, told, after);
         }
         evaluate(&seen, operation, clock_ms, told, after);
@@ -124,7 +124,7 @@ pub(crate) fn steps(
 }
 
 /// Whether a record may be in one state, where an answer has told that it is in another. The version told binds.
-pub(crate) fn agree(known: &State, told: &State) -> bool {
+pub(crate) fn agree(known: &ModelledRecord, told: &ModelledRecord) -> bool {
     match (known, told) {
         (None, None) => true,
         (Some(known), Some(told)) => {
@@ -139,24 +139,30 @@ pub(crate) fn agree(known: &State, told: &State) -> bool {
     }
 }
 
-fn version_asked(operation: &Operation) -> Option<Timestamp> {
+fn version_asked(operation: &RecordCall) -> Option<Timestamp> {
     match (&operation.act, operation.condition) {
-        (Act::Wait { until: Awaited::Changed(version) }, _) => Some(*version),
+        (Act::Wait { until: WaitGoal::Changed(version) }, _) => Some(*version),
         (_, Condition::IfVersion(version)) => Some(version),
         _ => None,
     }
 }
 
 fn evaluate(
-    before: &State,
-    operation: &Operation,
+    before: &ModelledRecord,
+    operation: &RecordCall,
     clock_ms: (u64, u64),
-    told: Told<'_>,
-    after: &mut Vec<State>,
+    told: ClientResult<'_>,
+    after: &mut Vec<ModelledRecord>,
 ) {
     let record = before.as_deref();
     if operation.is_write() && !condition_holds(operation.condition, record) {
-        return conclude(before, Answer::Failed(Refusal::Condition(record)), before.clone(), told, after);
+        return conclude(
+            before,
+            OracleAnswer::Failed(OracleRefusal::Condition(record)),
+            before.clone(),
+            told,
+            after,
+        );
     }
     let (answer, next) = match operation.is_write() {
         true => write(before, &operation.act, clock_ms),
@@ -165,7 +171,7 @@ fn evaluate(
     conclude(before, answer, next, told, after);
 }
 
-fn condition_holds(condition: Condition, record: Option<&Record>) -> bool {
+fn condition_holds(condition: Condition, record: Option<&OracleRecord>) -> bool {
     match condition {
         Condition::Always => true,
         Condition::IfAbsent => record.is_none(),
@@ -175,13 +181,19 @@ fn condition_holds(condition: Condition, record: Option<&Record>) -> bool {
 }
 
 /// Takes the step if the answer is what was told, and learns from it.
-fn conclude(before: &State, answer: Answer<'_>, next: State, told: Told<'_>, after: &mut Vec<State>) {
+fn conclude(
+    before: &ModelledRecord,
+    answer: OracleAnswer<'_>,
+    next: ModelledRecord,
+    told: ClientResult<'_>,
+    after: &mut Vec<ModelledRecord>,
+) {
     let Some(learnt) = compare(before, &answer, told) else { return };
     let next = match (next, learnt) {
         (Some(record), learnt) if learnt.version.is_some() || learnt.deadline.is_some() => {
             let version = learnt.version.or(record.version);
             let deadline = learnt.deadline.map_or(record.deadline, |at| Some((at, at)));
-            Some(Rc::new(Record { version, deadline, ..Record::clone(&record) }))
+            Some(Rc::new(OracleRecord { version, deadline, ..OracleRecord::clone(&record) }))
         }
         (next, _) => next,
     };
@@ -190,49 +202,59 @@ fn conclude(before: &State, answer: Answer<'_>, next: State, told: Told<'_>, aft
 
 /// What an answer tells of the record as it is afterwards.
 #[derive(Clone, Copy, Debug, Default)]
-struct Learnt {
+struct LearntVersion {
     version: Option<Timestamp>,
     deadline: Option<u64>,
 }
 
 /// What is learnt; `None` if the answer is not what was told.
-fn compare(before: &State, answer: &Answer<'_>, told: Told<'_>) -> Option<Learnt> {
+fn compare(
+    before: &ModelledRecord,
+    answer: &OracleAnswer<'_>,
+    told: ClientResult<'_>,
+) -> Option<LearntVersion> {
     let old = before.as_ref().and_then(|record| record.version);
-    let is_old = |of: Option<&Record>, told: Timestamp| match of {
-        None => (told == Timestamp::ZERO).then(Learnt::default),
+    let is_old = |of: Option<&OracleRecord>, told: Timestamp| match of {
+        None => (told == Timestamp::ZERO).then(LearntVersion::default),
         Some(record) => {
             let fits = told != Timestamp::ZERO && record.version.is_none_or(|known| known == told);
-            fits.then_some(Learnt { version: Some(told), deadline: None })
+            fits.then_some(LearntVersion { version: Some(told), deadline: None })
         }
     };
     let is_new = |told: Timestamp| {
         let fits = told != Timestamp::ZERO && old.is_none_or(|old| told > old);
-        fits.then_some(Learnt { version: Some(told), deadline: None })
+        fits.then_some(LearntVersion { version: Some(told), deadline: None })
     };
     match (answer, told) {
-        (_, Told::Nothing) => Some(Learnt::default()),
-        (Answer::Done { version, number }, Told::Done(Reply::Done { version: told, number: counted })) => {
+        (_, ClientResult::Nothing) => Some(LearntVersion::default()),
+        (
+            OracleAnswer::Done { version, number },
+            ClientResult::Done(Reply::Done { version: told, number: counted }),
+        ) => {
             if number != counted {
                 return None;
             }
             match version {
-                Version::Zero => (*told == Timestamp::ZERO).then(Learnt::default),
+                Version::Zero => (*told == Timestamp::ZERO).then(LearntVersion::default),
                 Version::New => is_new(*told),
                 Version::Old => is_old(before.as_deref(), *told),
             }
         }
-        (Answer::Counter { value }, Told::Done(Reply::Counter { version, value: told })) => {
+        (OracleAnswer::Counter { value }, ClientResult::Done(Reply::Counter { version, value: told })) => {
             if value == told {
                 is_new(*version)
             } else {
                 None
             }
         }
-        (Answer::Contents { of, range }, Told::Done(reply)) => {
+        (OracleAnswer::Contents { of, range }, ClientResult::Done(reply)) => {
             let version = contents_told(of, *range, reply)?;
             is_old(Some(of), version)
         }
-        (Answer::Info { of }, Told::Done(Reply::Info { version, record, length, expires_at_ms })) => {
+        (
+            OracleAnswer::Info { of },
+            ClientResult::Done(Reply::Info { version, record, length, expires_at_ms }),
+        ) => {
             let fits = match (of.deadline, expires_at_ms) {
                 (None, None) => true,
                 (Some((earliest, latest)), Some(at)) => (earliest..=latest).contains(at),
@@ -240,28 +262,30 @@ fn compare(before: &State, answer: &Answer<'_>, told: Told<'_>) -> Option<Learnt
             };
             let same = of.record_type() == *record && of.length() == *length;
             let learnt = is_old(Some(of), *version)?;
-            (fits && same).then_some(Learnt { deadline: *expires_at_ms, ..learnt })
+            (fits && same).then_some(LearntVersion { deadline: *expires_at_ms, ..learnt })
         }
-        (Answer::Failed(refusal), Told::Failed(failure)) => match (refusal, failure) {
-            (Refusal::NotFound, Failure::NotFound)
-            | (Refusal::NotANumber, Failure::NotANumber)
-            | (Refusal::Overflow, Failure::Overflow) => Some(Learnt::default()),
+        (OracleAnswer::Failed(refusal), ClientResult::Failed(failure)) => match (refusal, failure) {
+            (OracleRefusal::NotFound, Failure::NotFound)
+            | (OracleRefusal::NotANumber, Failure::NotANumber)
+            | (OracleRefusal::Overflow, Failure::Overflow) => Some(LearntVersion::default()),
             // It tells what the record was when the time was up, which is not what was waited for.
-            (Refusal::TimedOut(record), Failure::TimedOut { version }) => is_old(*record, *version),
+            (OracleRefusal::TimedOut(record), Failure::TimedOut { version }) => is_old(*record, *version),
 
-            (Refusal::WrongType(is), Failure::WrongType { found }) => (is == found).then(Learnt::default),
-            (Refusal::Condition(record), Failure::ConditionFailed { version, found }) => {
-                let same = record.map(Record::record_type) == *found;
+            (OracleRefusal::WrongType(is), Failure::WrongType { found }) => {
+                (is == found).then(LearntVersion::default)
+            }
+            (OracleRefusal::Condition(record), Failure::ConditionFailed { version, found }) => {
+                let same = record.map(OracleRecord::record_type) == *found;
                 if same { is_old(*record, *version) } else { None }
             }
             // A retry of a comparison that saw a long value is not told the value again.
-            (Refusal::Compare(Some(record)), Failure::ConditionFailed { version, found })
+            (OracleRefusal::Compare(Some(record)), Failure::ConditionFailed { version, found })
                 if record.length() > SEEN_KEPT_BYTES_MAX as u64 =>
             {
                 let same = *found == Some(record.record_type());
                 if same { is_old(Some(record), *version) } else { None }
             }
-            (Refusal::Compare(record), Failure::CompareFailed { version, seen }) => {
+            (OracleRefusal::Compare(record), Failure::CompareFailed { version, seen }) => {
                 let same = record.map(|record| record.bytes()) == seen.as_deref().map(Some);
                 if same { is_old(*record, *version) } else { None }
             }
@@ -290,14 +314,14 @@ fn transformed(transform: &Transform, place: &mut [u8]) -> (u64, u64) {
 }
 
 /// The version that a lookup told, if it told this part of this record.
-fn contents_told(of: &Record, range: Range, reply: &Reply) -> Option<Timestamp> {
+fn contents_told(of: &OracleRecord, range: Range, reply: &Reply) -> Option<Timestamp> {
     let part = range.clip(of.length());
     let within = part.start as usize..part.end as usize;
     match (&of.contents, reply) {
-        (Contents::Bytes(is), Reply::Value { version, length, bytes }) => {
+        (OracleContents::Bytes(is), Reply::Value { version, length, bytes }) => {
             (is.len() as u64 == *length && is[within] == bytes[..]).then_some(*version)
         }
-        (Contents::List(is), Reply::List { version, length, first, values }) => {
+        (OracleContents::List(is), Reply::List { version, length, first, values }) => {
             let same = is[within].iter().map(Vec::as_slice).eq(values.iter().map(|value| &value[..]));
             (same && is.len() as u64 == *length && part.start == *first).then_some(*version)
         }
@@ -305,66 +329,68 @@ fn contents_told(of: &Record, range: Range, reply: &Reply) -> Option<Timestamp> 
     }
 }
 
-impl Record {
-    fn of_bytes(bytes: Vec<u8>, deadline: Option<(u64, u64)>) -> State {
-        Some(Rc::new(Record { contents: Contents::Bytes(bytes), version: None, deadline }))
+impl OracleRecord {
+    fn of_bytes(bytes: Vec<u8>, deadline: Option<(u64, u64)>) -> ModelledRecord {
+        Some(Rc::new(OracleRecord { contents: OracleContents::Bytes(bytes), version: None, deadline }))
     }
 
     /// As a lookup of all of it has told it.
-    pub(crate) fn told(reply: &Reply) -> Option<Record> {
+    pub(crate) fn told(reply: &Reply) -> Option<OracleRecord> {
         let (contents, version) = match reply {
-            Reply::Value { version, bytes, .. } => (Contents::Bytes(bytes.to_vec()), *version),
+            Reply::Value { version, bytes, .. } => (OracleContents::Bytes(bytes.to_vec()), *version),
             Reply::List { version, values, .. } => {
-                (Contents::List(values.iter().map(|value| value.to_vec()).collect()), *version)
+                (OracleContents::List(values.iter().map(|value| value.to_vec()).collect()), *version)
             }
             _ => return None,
         };
-        Some(Record { contents, version: Some(version), deadline: None })
+        Some(OracleRecord { contents, version: Some(version), deadline: None })
     }
 
     fn record_type(&self) -> RecordType {
         match self.contents {
-            Contents::Bytes(_) => RecordType::Bytes,
-            Contents::List(_) => RecordType::List,
+            OracleContents::Bytes(_) => RecordType::Bytes,
+            OracleContents::List(_) => RecordType::List,
         }
     }
 
     fn length(&self) -> u64 {
         match &self.contents {
-            Contents::Bytes(bytes) => bytes.len() as u64,
-            Contents::List(values) => values.len() as u64,
+            OracleContents::Bytes(bytes) => bytes.len() as u64,
+            OracleContents::List(values) => values.len() as u64,
         }
     }
 
     fn bytes(&self) -> Option<&[u8]> {
         match &self.contents {
-            Contents::Bytes(bytes) => Some(bytes),
-            Contents::List(_) => None,
+            OracleContents::Bytes(bytes) => Some(bytes),
+            OracleContents::List(_) => None,
         }
     }
 }
 
-fn read<'a>(record: Option<&'a Record>, act: &Act, told: Told<'_>) -> Answer<'a> {
+fn read<'a>(record: Option<&'a OracleRecord>, act: &Act, told: ClientResult<'_>) -> OracleAnswer<'a> {
     let is = |value: &[u8]| record.is_some_and(|record| record.bytes() == Some(value));
     let contents = |range| match record {
-        Some(of) => Answer::Contents { of, range },
-        None => Answer::Failed(Refusal::NotFound),
+        Some(of) => OracleAnswer::Contents { of, range },
+        None => OracleAnswer::Failed(OracleRefusal::NotFound),
     };
     let number = |number| match record {
-        Some(_) => Answer::Done { version: Version::Old, number },
-        None => Answer::Done { version: Version::Zero, number: 0 },
+        Some(_) => OracleAnswer::Done { version: Version::Old, number },
+        None => OracleAnswer::Done { version: Version::Zero, number: 0 },
     };
     match act {
         Act::LookupRange { range } => contents(*range),
-        Act::Inspect => record.map_or(Answer::Failed(Refusal::NotFound), |of| Answer::Info { of }),
+        Act::Inspect => {
+            record.map_or(OracleAnswer::Failed(OracleRefusal::NotFound), |of| OracleAnswer::Info { of })
+        }
         Act::GetBit { .. } | Act::CountBits { .. }
             if record.is_some_and(|record| record.record_type() == RecordType::List) =>
         {
-            Answer::Failed(Refusal::WrongType(RecordType::List))
+            OracleAnswer::Failed(OracleRefusal::WrongType(RecordType::List))
         }
         Act::GetBit { offset } => number(record.map_or(0, |record| bit(record, *offset))),
         Act::CountBits { range } => {
-            let count = |record: &Record| {
+            let count = |record: &OracleRecord| {
                 let part = range.clip(record.length());
                 (part.start * 8..part.end * 8).map(|offset| bit(record, offset)).sum()
             };
@@ -372,34 +398,38 @@ fn read<'a>(record: Option<&'a Record>, act: &Act, told: Told<'_>) -> Answer<'a>
         }
         Act::Wait { until } => {
             let holds = match until {
-                Awaited::Equals(value) => is(value),
-                Awaited::Differs(value) => !is(value),
-                Awaited::Absent => record.is_none(),
-                Awaited::Present => record.is_some(),
-                Awaited::Changed(version) => match record {
+                WaitGoal::Equals(value) => is(value),
+                WaitGoal::Differs(value) => !is(value),
+                WaitGoal::Absent => record.is_none(),
+                WaitGoal::Present => record.is_some(),
+                WaitGoal::Changed(version) => match record {
                     None => *version != Timestamp::ZERO,
                     Some(record) => record.version != Some(*version),
                 },
             };
             // A wait that ended without an answer may have met anything.
-            match holds || matches!(told, Told::Nothing) {
+            match holds || matches!(told, ClientResult::Nothing) {
                 true => contents(Range::ALL),
-                false => Answer::Failed(Refusal::TimedOut(record)),
+                false => OracleAnswer::Failed(OracleRefusal::TimedOut(record)),
             }
         }
         _ => contents(Range::ALL),
     }
 }
 
-fn bit(record: &Record, offset: u64) -> u64 {
+fn bit(record: &OracleRecord, offset: u64) -> u64 {
     let byte = record.bytes().and_then(|bytes| bytes.get((offset / 8) as usize)).copied().unwrap_or(0);
     u64::from(byte >> (7 - offset % 8) & 1)
 }
 
-fn write<'a>(before: &'a State, act: &Act, clock_ms: (u64, u64)) -> (Answer<'a>, State) {
+fn write<'a>(
+    before: &'a ModelledRecord,
+    act: &Act,
+    clock_ms: (u64, u64),
+) -> (OracleAnswer<'a>, ModelledRecord) {
     let record = before.as_deref();
     let deadline = record.and_then(|record| record.deadline);
-    let found = record.map(Record::record_type);
+    let found = record.map(OracleRecord::record_type);
     let wants = match act {
         Act::Append { .. } | Act::Trim { .. } => Some(RecordType::List),
         Act::Insert { .. } | Act::Remove | Act::Expire { .. } => None,
@@ -408,35 +438,35 @@ fn write<'a>(before: &'a State, act: &Act, clock_ms: (u64, u64)) -> (Answer<'a>,
     if let (Some(wants), Some(found)) = (wants, found)
         && wants != found
     {
-        return (Answer::Failed(Refusal::WrongType(found)), before.clone());
+        return (OracleAnswer::Failed(OracleRefusal::WrongType(found)), before.clone());
     }
-    let bytes = record.and_then(Record::bytes);
-    let done = |number| Answer::Done { version: Version::New, number };
-    let same = |number| (Answer::Done { version: Version::Old, number }, before.clone());
-    let gone = |number| (Answer::Done { version: Version::Zero, number }, None);
-    let refused = |refusal| (Answer::Failed(refusal), before.clone());
-    let put = |bytes| Record::of_bytes(bytes, deadline);
+    let bytes = record.and_then(OracleRecord::bytes);
+    let done = |number| OracleAnswer::Done { version: Version::New, number };
+    let same = |number| (OracleAnswer::Done { version: Version::Old, number }, before.clone());
+    let gone = |number| (OracleAnswer::Done { version: Version::Zero, number }, None);
+    let refused = |refusal| (OracleAnswer::Failed(refusal), before.clone());
+    let put = |bytes| OracleRecord::of_bytes(bytes, deadline);
     match act {
         Act::Insert { value, expiry } => {
-            (done(0), Record::of_bytes(value.clone(), deadline_of(*expiry, deadline, clock_ms)))
+            (done(0), OracleRecord::of_bytes(value.clone(), deadline_of(*expiry, deadline, clock_ms)))
         }
         Act::Remove => gone(u64::from(record.is_some())),
         Act::Append { values } => {
             let mut list = match record.map(|record| &record.contents) {
-                Some(Contents::List(list)) => list.clone(),
+                Some(OracleContents::List(list)) => list.clone(),
                 _ => Vec::new(),
             };
             list.extend(values.iter().cloned());
             let number = list.len() as u64;
-            let contents = Contents::List(list);
-            (done(number), Some(Rc::new(Record { contents, version: None, deadline })))
+            let contents = OracleContents::List(list);
+            (done(number), Some(Rc::new(OracleRecord { contents, version: None, deadline })))
         }
         Act::Extend { bytes: more } => {
             let whole = [bytes.unwrap_or_default(), more].concat();
             (done(whole.len() as u64), put(whole))
         }
         Act::CompareSwap { expected, new } => match (bytes == expected.as_deref(), new) {
-            (false, _) => refused(Refusal::Compare(record)),
+            (false, _) => refused(OracleRefusal::Compare(record)),
             (true, Some(new)) => (done(0), put(new.clone())),
             (true, None) => gone(0),
         },
@@ -445,9 +475,9 @@ fn write<'a>(before: &'a State, act: &Act, clock_ms: (u64, u64)) -> (Answer<'a>,
             let number = text.as_deref().map_or(Ok(0), str::parse::<i64>);
             let plain = number.ok().filter(|number| text.is_none_or(|text| number.to_string() == text));
             match plain.map(|number| number.checked_add(*delta)) {
-                None => refused(Refusal::NotANumber),
-                Some(None) => refused(Refusal::Overflow),
-                Some(Some(value)) => (Answer::Counter { value }, put(value.to_string().into_bytes())),
+                None => refused(OracleRefusal::NotANumber),
+                Some(None) => refused(OracleRefusal::Overflow),
+                Some(Some(value)) => (OracleAnswer::Counter { value }, put(value.to_string().into_bytes())),
             }
         }
         Act::SetBit { offset, on } => {
@@ -472,15 +502,15 @@ fn write<'a>(before: &'a State, act: &Act, clock_ms: (u64, u64)) -> (Answer<'a>,
             if bytes == Some(&whole[..]) { same(number) } else { (done(number), put(whole)) }
         }
         Act::Expire { expiry } => match record {
-            None => refused(Refusal::NotFound),
+            None => refused(OracleRefusal::NotFound),
             Some(record) => {
                 let deadline = deadline_of(*expiry, deadline, clock_ms);
-                let next = Some(Rc::new(Record { deadline, ..Record::clone(record) }));
-                (Answer::Done { version: Version::Old, number: 0 }, next)
+                let next = Some(Rc::new(OracleRecord { deadline, ..OracleRecord::clone(record) }));
+                (OracleAnswer::Done { version: Version::Old, number: 0 }, next)
             }
         },
         Act::Trim { keep } => match record.map(|record| &record.contents) {
-            Some(Contents::List(list)) => {
+            Some(OracleContents::List(list)) => {
                 let part = keep.clip(list.len() as u64);
                 let length = part.end - part.start;
                 if length == 0 {
@@ -489,10 +519,10 @@ fn write<'a>(before: &'a State, act: &Act, clock_ms: (u64, u64)) -> (Answer<'a>,
                 if length == list.len() as u64 {
                     return same(length);
                 }
-                let contents = Contents::List(list[part.start as usize..part.end as usize].to_vec());
-                (done(length), Some(Rc::new(Record { contents, version: None, deadline })))
+                let contents = OracleContents::List(list[part.start as usize..part.end as usize].to_vec());
+                (done(length), Some(Rc::new(OracleRecord { contents, version: None, deadline })))
             }
-            _ => refused(Refusal::NotFound),
+            _ => refused(OracleRefusal::NotFound),
         },
         // Reads do not come here.
         _ => same(0),

@@ -9,15 +9,15 @@ use zerohop_wire::Failure;
 
 use super::Violation;
 use super::order::loss_between;
-use crate::history::{Call, End, History};
+use crate::history::{Call, OperationEnd, RunHistory};
 use crate::workload::operation::Act;
 use crate::workload::tokens::{shown, tokens_of};
 
-pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
+pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
     let mut denied: BTreeMap<Vec<u8>, &Call> = BTreeMap::new();
     for call in &history.calls {
         // What was done before a loss may be refused when it is asked for again.
-        let is_denied = matches!(call.end, End::NotDone(_) | End::Failed(_));
+        let is_denied = matches!(call.end, OperationEnd::NotDone(_) | OperationEnd::Failed(_));
         if is_denied && !loss_between(history, (call.keyspace, call.partition), (call.invoked, call.returned))
         {
             denied.extend(tokens_written(call).into_iter().map(|token| (token, call)));
@@ -53,9 +53,11 @@ pub(super) fn tokens_written(call: &Call) -> Vec<Vec<u8>> {
 /// The tokens that an answer shows.
 pub(super) fn tokens_seen(call: &Call) -> Vec<Vec<u8>> {
     match &call.end {
-        End::Done(Reply::Value { bytes, .. }) => tokens_of(bytes),
-        End::Done(Reply::List { values, .. }) => values.iter().flat_map(|value| tokens_of(value)).collect(),
-        End::Failed(Failure::CompareFailed { seen: Some(seen), .. }) => tokens_of(seen),
+        OperationEnd::Done(Reply::Value { bytes, .. }) => tokens_of(bytes),
+        OperationEnd::Done(Reply::List { values, .. }) => {
+            values.iter().flat_map(|value| tokens_of(value)).collect()
+        }
+        OperationEnd::Failed(Failure::CompareFailed { seen: Some(seen), .. }) => tokens_of(seen),
         _ => Vec::new(),
     }
 }

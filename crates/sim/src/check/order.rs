@@ -10,13 +10,13 @@ use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 
 use super::Violation;
 use super::linear::made_version;
-use crate::history::{Call, History, Loss};
+use crate::history::{Call, Loss, RunHistory};
 
 /// A call, the version that it made, and when it was answered.
-type Made<'h> = (&'h Call, Timestamp, Time);
+type VersionedCall<'h> = (&'h Call, Timestamp, Time);
 
-pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
-    let mut by_partition: BTreeMap<(KeyspaceId, PartitionId), Vec<Made<'_>>> = BTreeMap::new();
+pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
+    let mut by_partition: BTreeMap<(KeyspaceId, PartitionId), Vec<VersionedCall<'_>>> = BTreeMap::new();
     for call in &history.calls {
         if let (Some(version), Some(returned)) = (made_version(call), call.returned) {
             by_partition.entry((call.keyspace, call.partition)).or_default().push((call, version, returned));
@@ -31,7 +31,7 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
         writes.sort_by_key(|(call, _, _)| call.invoked);
         // The highest version answered before the write at hand was submitted, of those that no loss may have taken.
         let mut answered = by_return.into_iter().peekable();
-        let mut highest: Option<Made<'_>> = None;
+        let mut highest: Option<VersionedCall<'_>> = None;
         for (call, version, _) in writes {
             while let Some(next) = answered.next_if(|(_, _, returned)| *returned < call.invoked) {
                 if highest
@@ -53,7 +53,7 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
 
 /// Whether an outage between two moments may have taken something away.
 pub(super) fn loss_between(
-    history: &History,
+    history: &RunHistory,
     place: (KeyspaceId, PartitionId),
     times: (Time, Option<Time>),
 ) -> bool {
@@ -62,7 +62,7 @@ pub(super) fn loss_between(
 
 /// The same; of a cluster, only if it is one that counts.
 fn loss_within(
-    history: &History,
+    history: &RunHistory,
     (keyspace, partition): (KeyspaceId, PartitionId),
     (from, to): (Time, Option<Time>),
     counts: impl Fn(&Loss) -> bool,

@@ -11,19 +11,19 @@ use zerohop_wire::ids::KeyspaceId;
 use zerohop_wire::messages::Expiry;
 
 use super::Violation;
-use crate::history::{Call, End, History, Loss, Scan, ScanPage};
+use crate::history::{Call, Loss, OperationEnd, RunHistory, Scan, ScanPage};
 use crate::workload::operation::Act;
 use crate::workload::tokens::shown;
 
-pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
-    let mut keys: BTreeMap<KeyspaceId, BTreeMap<&[u8], Key<'_>>> = BTreeMap::new();
+pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
+    let mut keys: BTreeMap<KeyspaceId, BTreeMap<&[u8], KeyWrites<'_>>> = BTreeMap::new();
     for call in history.calls.iter().filter(|call| call.operation.is_write() && may_be_done(call)) {
         let key = keys.entry(call.keyspace).or_default().entry(&call.operation.key);
         let losses = || {
             let of_it = |loss: &&Loss| (loss.keyspace, loss.partition) == (call.keyspace, call.partition);
             history.losses.iter().filter(of_it).collect()
         };
-        key.or_insert_with(|| Key { writes: Vec::new(), losses: losses() }).writes.push(call);
+        key.or_insert_with(|| KeyWrites { writes: Vec::new(), losses: losses() }).writes.push(call);
     }
     let nothing = BTreeMap::new();
     for scan in &history.scans {
@@ -31,7 +31,7 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
         let mut wrong = |key: &[u8], what: String| {
             violations.push(Violation {
                 checker: "scan",
-                what: format!("{} {what}{}", shown(key), Shown(scan, key, keys.get(key))),
+                what: format!("{} {what}{}", shown(key), ScanReport(scan, key, keys.get(key))),
             });
         };
         let mut told: BTreeMap<&[u8], (&ScanPage, Time)> = BTreeMap::new();
@@ -69,13 +69,13 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
 }
 
 /// What was written to a key, and what its partition may have lost.
-struct Key<'h> {
+struct KeyWrites<'h> {
     /// That may have been done.
     writes: Vec<&'h Call>,
     losses: Vec<&'h Loss>,
 }
 
-impl Key<'_> {
+impl KeyWrites<'_> {
     /// Whether it was there from before one time until after another: somebody was told before that it was written, and whatever may
     /// take it away has come before that or comes after all.
     fn is_there(&self, from: Time, to: Time) -> bool {
@@ -119,7 +119,7 @@ fn done_by(call: &Call) -> Time {
 }
 
 fn may_be_done(call: &Call) -> bool {
-    matches!(call.end, End::Done(_) | End::Open | End::Unknown)
+    matches!(call.end, OperationEnd::Done(_) | OperationEnd::Open | OperationEnd::Unknown)
 }
 
 /// Whether a write is still there after a loss.
@@ -137,7 +137,7 @@ fn removes_if_done(call: &Call) -> bool {
 }
 
 fn removes(call: &Call) -> bool {
-    removes_if_done(call) && matches!(call.end, End::Done(_))
+    removes_if_done(call) && matches!(call.end, OperationEnd::Done(_))
 }
 
 fn expires(call: &Call) -> bool {
@@ -155,7 +155,7 @@ fn brings(call: &Call, ever_expires: bool) -> bool {
         Act::CompareSwap { new: Some(_), .. } => !ever_expires,
         _ => false,
     };
-    does && matches!(call.end, End::Done(_))
+    does && matches!(call.end, OperationEnd::Done(_))
 }
 
 fn may_bring(call: &Call) -> bool {
@@ -166,11 +166,11 @@ fn may_bring(call: &Call) -> bool {
 const SHOWN: usize = 12;
 
 /// A scan and what was written to one key, for people.
-struct Shown<'h>(&'h Scan, &'h [u8], Option<&'h Key<'h>>);
+struct ScanReport<'h>(&'h Scan, &'h [u8], Option<&'h KeyWrites<'h>>);
 
-impl std::fmt::Display for Shown<'_> {
+impl std::fmt::Display for ScanReport<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Shown(scan, key, known) = self;
+        let ScanReport(scan, key, known) = self;
         let end = scan.end.map(|end| end.0);
         write!(f, "\n    c{} scans {} [{} .. {end:?}]", scan.client, scan.keyspace, scan.begin.0)?;
         for page in &scan.pages {
@@ -195,28 +195,28 @@ mod tests {
 
     use super::*;
     use crate::history::KeyspaceHistory;
-    use crate::workload::operation::Operation;
+    use crate::workload::operation::RecordCall;
 
     const KEYSPACE: KeyspaceId = KeyspaceId(1);
 
     #[derive(Default)]
-    struct Told(History);
+    struct ScanHistory(RunHistory);
 
     fn insert() -> Act {
         Act::Insert { value: b"v".to_vec(), expiry: Expiry::Never }
     }
 
-    fn done() -> End {
-        End::Done(Reply::Done { version: Timestamp(1), number: 1 })
+    fn done() -> OperationEnd {
+        OperationEnd::Done(Reply::Done { version: Timestamp(1), number: 1 })
     }
 
-    impl Told {
-        fn call(mut self, key: &str, from: u64, to: Option<u64>, act: Act, end: End) -> Told {
+    impl ScanHistory {
+        fn call(mut self, key: &str, from: u64, to: Option<u64>, act: Act, end: OperationEnd) -> ScanHistory {
             self.0.calls.push(Call {
                 client: Some(0),
                 keyspace: KEYSPACE,
                 partition: PartitionId(0),
-                operation: Operation::new(key.as_bytes(), act),
+                operation: RecordCall::new(key.as_bytes(), act),
                 invoked: Time(from),
                 deadline: Time::NEVER,
                 returned: to.map(Time),
@@ -226,16 +226,16 @@ mod tests {
             self
         }
 
-        fn insert(self, key: &str, from: u64, to: u64) -> Told {
+        fn insert(self, key: &str, from: u64, to: u64) -> ScanHistory {
             self.call(key, from, Some(to), insert(), done())
         }
 
-        fn remove(self, key: &str, from: u64, to: u64) -> Told {
+        fn remove(self, key: &str, from: u64, to: u64) -> ScanHistory {
             self.call(key, from, Some(to), Act::Remove, done())
         }
 
         /// A scan of pages each as long as ten, the first asked for at 100.
-        fn scan(mut self, pages: &[&[&str]]) -> Told {
+        fn scan(mut self, pages: &[&[&str]]) -> ScanHistory {
             let page = |(at, keys): (u64, &&[&str])| ScanPage {
                 asked: Time(100 + at * 10),
                 told: Some(Time(110 + at * 10)),
@@ -247,7 +247,7 @@ mod tests {
             self
         }
 
-        fn loses(mut self, at: u64, survives_until: u64) -> Told {
+        fn loses(mut self, at: u64, survives_until: u64) -> ScanHistory {
             self.0.losses.push(Loss {
                 keyspace: KEYSPACE,
                 partition: PartitionId(0),
@@ -260,7 +260,7 @@ mod tests {
             self
         }
 
-        fn dropped(mut self, at: u64) -> Told {
+        fn dropped(mut self, at: u64) -> ScanHistory {
             let durability = vec![(Time(0), Durability::Sync)];
             let dropped = Some(Time(at));
             self.0.keyspaces.push(KeyspaceHistory { id: KEYSPACE, durability, dropped });
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_key_that_is_there_all_the_while_comes_exactly_once() {
-        let there = || Told::default().insert("a", 1, 2).insert("b", 1, 2);
+        let there = || ScanHistory::default().insert("a", 1, 2).insert("b", 1, 2);
         there().scan(&[&["a"], &["b"]]).shows(&[]);
         there().scan(&[&["a"], &[]]).shows(&[GONE]);
         there().scan(&[&["a"], &["b", "a"]]).shows(&[TWICE]);
@@ -291,59 +291,66 @@ mod tests {
 
     #[test]
     fn one_that_may_have_gone_meanwhile_need_not_come_and_may_come_twice() {
-        let there = || Told::default().insert("a", 1, 2);
+        let there = || ScanHistory::default().insert("a", 1, 2);
         there().remove("a", 105, 106).scan(&[&[], &[]]).shows(&[]);
-        there().call("a", 50, None, Act::Remove, End::Unknown).scan(&[&[], &[]]).shows(&[]);
+        there().call("a", 50, None, Act::Remove, OperationEnd::Unknown).scan(&[&[], &[]]).shows(&[]);
         there().remove("a", 111, 112).insert("a", 113, 114).scan(&[&["a"], &["a"]]).shows(&[]);
-        there().call("a", 50, None, Act::Remove, End::Unknown).scan(&[&["a"], &["a"]]).shows(&[]);
-        // One that was there before has been written anew since, and one that comes after all.
-        Told::default()
+        there().call("a", 50, None, Act::Remove, OperationEnd::Unknown).scan(&[&["a"], &["a"]]).shows(&[]);
+        // One that was there before has been written again since, and one that comes after all.
+        ScanHistory::default()
             .remove("a", 1, 3)
             .insert("a", 4, 6)
             .remove("a", 121, 122)
             .scan(&[&[], &[]])
             .shows(&[GONE]);
         // That was in the way of nothing.
-        let refused = End::NotDone(zerohop_session::Error::NoOwner { redirects: 1 });
+        let refused = OperationEnd::NotDone(zerohop_session::SessionError::NoOwner { redirects: 1 });
         there().call("a", 50, Some(60), Act::Remove, refused).scan(&[&[], &[]]).shows(&[GONE]);
     }
 
     #[test]
     fn one_that_is_written_meanwhile_comes_once_or_not() {
-        Told::default().insert("a", 99, 101).scan(&[&[], &[]]).shows(&[]);
-        Told::default().insert("a", 99, 101).scan(&[&["a"], &[]]).shows(&[]);
-        Told::default().insert("a", 99, 101).scan(&[&["a"], &["a"]]).shows(&[TWICE]);
-        Told::default().call("a", 9, None, insert(), End::Unknown).scan(&[&[], &[]]).shows(&[]);
+        ScanHistory::default().insert("a", 99, 101).scan(&[&[], &[]]).shows(&[]);
+        ScanHistory::default().insert("a", 99, 101).scan(&[&["a"], &[]]).shows(&[]);
+        ScanHistory::default().insert("a", 99, 101).scan(&[&["a"], &["a"]]).shows(&[TWICE]);
+        ScanHistory::default()
+            .call("a", 9, None, insert(), OperationEnd::Unknown)
+            .scan(&[&[], &[]])
+            .shows(&[]);
     }
 
     #[test]
     fn one_that_expires_may_be_gone() {
         let soon = || Act::Insert { value: b"v".to_vec(), expiry: Expiry::AfterMs(1) };
         let extend = || Act::Extend { bytes: b"v".to_vec() };
-        let expires = || Told::default().call("a", 1, Some(2), soon(), done());
+        let expires = || ScanHistory::default().call("a", 1, Some(2), soon(), done());
         expires().scan(&[&[], &[]]).shows(&[]);
         expires().call("a", 3, Some(4), extend(), done()).scan(&[&[], &[]]).shows(&[]);
         expires().insert("a", 3, 4).scan(&[&[], &[]]).shows(&[GONE]);
-        Told::default().call("a", 3, Some(4), extend(), done()).scan(&[&[], &[]]).shows(&[GONE]);
+        ScanHistory::default().call("a", 3, Some(4), extend(), done()).scan(&[&[], &[]]).shows(&[GONE]);
     }
 
     #[test]
     fn a_page_shows_what_is_there_while_it_is_asked_for() {
-        Told::default().scan(&[&["a"]]).shows(&["never written"]);
-        Told::default().insert("a", 111, 112).scan(&[&["a"]]).shows(&["before it was written"]);
-        Told::default().insert("a", 109, 112).scan(&[&["a"]]).shows(&[]);
-        let removed = || Told::default().insert("a", 1, 2).remove("a", 3, 4);
+        ScanHistory::default().scan(&[&["a"]]).shows(&["never written"]);
+        ScanHistory::default().insert("a", 111, 112).scan(&[&["a"]]).shows(&["before it was written"]);
+        ScanHistory::default().insert("a", 109, 112).scan(&[&["a"]]).shows(&[]);
+        let removed = || ScanHistory::default().insert("a", 1, 2).remove("a", 3, 4);
         removed().scan(&[&["a"]]).shows(&["removed before"]);
         removed().insert("a", 109, 112).scan(&[&["a"]]).shows(&[]);
-        removed().call("a", 2, None, insert(), End::Unknown).scan(&[&["a"]]).shows(&[]);
-        Told::default().insert("a", 1, 2).remove("a", 3, 101).scan(&[&["a"]]).shows(&[]);
+        removed().call("a", 2, None, insert(), OperationEnd::Unknown).scan(&[&["a"]]).shows(&[]);
+        ScanHistory::default().insert("a", 1, 2).remove("a", 3, 101).scan(&[&["a"]]).shows(&[]);
         // Of the second page it is no longer true.
-        Told::default().insert("a", 1, 2).remove("a", 3, 101).scan(&[&[], &["a"]]).shows(&["removed before"]);
+        ScanHistory::default()
+            .insert("a", 1, 2)
+            .remove("a", 3, 101)
+            .scan(&[&[], &["a"]])
+            .shows(&["removed before"]);
     }
 
     #[test]
     fn what_a_partition_may_have_lost_need_not_be_there() {
-        let there = || Told::default().insert("a", 10, 20);
+        let there = || ScanHistory::default().insert("a", 10, 20);
         there().loses(50, 19).scan(&[&[]]).shows(&[]);
         there().loses(50, 20).scan(&[&[]]).shows(&[GONE]);
         there().loses(5, 1).scan(&[&[]]).shows(&[GONE]);
@@ -355,7 +362,7 @@ mod tests {
 
     #[test]
     fn of_a_keyspace_that_is_dropped_nothing_need_come() {
-        Told::default().insert("a", 1, 2).dropped(105).scan(&[&[]]).shows(&[]);
-        Told::default().insert("a", 1, 2).dropped(300).scan(&[&[]]).shows(&[GONE]);
+        ScanHistory::default().insert("a", 1, 2).dropped(105).scan(&[&[]]).shows(&[]);
+        ScanHistory::default().insert("a", 1, 2).dropped(300).scan(&[&[]]).shows(&[GONE]);
     }
 }

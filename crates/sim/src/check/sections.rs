@@ -12,27 +12,27 @@ use zerohop_placement::Durability;
 use zerohop_session::{Reply, Time};
 use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 
-use super::linear::{Item, Section, SectionEnd, made_version};
+use super::linear::{CheckedCall, Section, SectionEnd, made_version};
 use super::lossy;
-use super::model::{Record, State};
-use crate::history::{Call, End, History, KeyspaceHistory, Outage};
+use super::model::{ModelledRecord, OracleRecord};
+use crate::history::{Call, KeyspaceHistory, OperationEnd, Outage, RunHistory};
 use crate::limits::{CLOCK_RATE_MIN, CLOCK_RATE_TRUE, INTERVAL_SLACK_US};
 use crate::workload::operation::Act;
 
 /// A section and whose it is.
 #[derive(Debug)]
-pub(crate) struct Named<'h> {
+pub(crate) struct NamedSection<'h> {
     pub(crate) keyspace: KeyspaceId,
     pub(crate) key: &'h [u8],
     /// The outage at its end, if it ends with one.
     pub(crate) outage: Option<Outage>,
-    pub(crate) start: State,
+    pub(crate) start: ModelledRecord,
     /// In a cluster, all of the record, cut where something was lost; else one.
     pub(crate) sections: Vec<Section<'h>>,
 }
 
 /// All sections of a history.
-pub(crate) fn sections(history: &History) -> Vec<Named<'_>> {
+pub(crate) fn sections(history: &RunHistory) -> Vec<NamedSection<'_>> {
     let mut by_key: BTreeMap<(KeyspaceId, &[u8]), Vec<&Call>> = BTreeMap::new();
     for call in &history.calls {
         by_key.entry((call.keyspace, &call.operation.key)).or_default().push(call);
@@ -47,7 +47,7 @@ pub(crate) fn sections(history: &History) -> Vec<Named<'_>> {
         }
         let losses: Vec<Outage> =
             history.outages.iter().filter(|outage| loses(known, outage)).copied().collect();
-        let mut start = State::None;
+        let mut start = ModelledRecord::None;
         let mut from = None;
         for outage in losses.iter().map(Some).chain([None]) {
             let found = outage.map(|outage| found_at(&calls, outage.up));
@@ -57,11 +57,11 @@ pub(crate) fn sections(history: &History) -> Vec<Named<'_>> {
             {
                 start = found.clone();
             }
-            let cutter = Cutter { history, known, newest: &newest, from, outage };
+            let cutter = SectionCutter { history, known, newest: &newest, from, outage };
             let items = calls.iter().filter_map(|call| cutter.item(call)).collect();
             let end = found.clone().map_or(SectionEnd::OfAll, SectionEnd::Found);
             let sections = vec![Section { items, end }];
-            all.push(Named { keyspace, key, outage: outage.copied(), start: start.clone(), sections });
+            all.push(NamedSection { keyspace, key, outage: outage.copied(), start: start.clone(), sections });
             start = found.unwrap_or_default();
             from = outage.map(|outage| outage.up);
         }
@@ -81,8 +81,8 @@ fn loses(keyspace: &KeyspaceHistory, outage: &Outage) -> bool {
         }
 }
 
-struct Cutter<'c> {
-    history: &'c History,
+struct SectionCutter<'c> {
+    history: &'c RunHistory,
     known: &'c KeyspaceHistory,
     newest: &'c BTreeMap<(KeyspaceId, PartitionId, Time), Timestamp>,
     /// When the section begins.
@@ -91,17 +91,17 @@ struct Cutter<'c> {
     outage: Option<&'c Outage>,
 }
 
-impl Cutter<'_> {
+impl SectionCutter<'_> {
     /// The call as an item of this section, if it belongs there.
-    fn item<'h>(&self, call: &'h Call) -> Option<Item<'h>> {
+    fn item<'h>(&self, call: &'h Call) -> Option<CheckedCall<'h>> {
         if call.client.is_none() && self.is_a_bound(call.invoked) {
             // What was found there is the start of one section and the end of another.
             return None;
         }
         let matters = match &call.end {
-            End::Done(_) | End::Failed(_) => true,
-            End::Open | End::Unknown => call.operation.is_write(),
-            End::NotDone(_) => false,
+            OperationEnd::Done(_) | OperationEnd::Failed(_) => true,
+            OperationEnd::Open | OperationEnd::Unknown => call.operation.is_write(),
+            OperationEnd::NotDone(_) => false,
         };
         // The effect of a request ends with the process that took it up: later ones know its epoch to be past.
         let told = call.returned.unwrap_or(Time::NEVER);
@@ -122,7 +122,7 @@ impl Cutter<'_> {
         if !required && !call.operation.is_write() {
             return None;
         }
-        Some(Item { call, until, required, survives: required && self.survives(call, told) })
+        Some(CheckedCall { call, until, required, survives: required && self.survives(call, told) })
     }
 
     fn is_a_bound(&self, at: Time) -> bool {
@@ -150,11 +150,11 @@ impl Cutter<'_> {
 }
 
 /// The highest version found in a partition after an outage, by when that was.
-fn newest_found(history: &History) -> BTreeMap<(KeyspaceId, PartitionId, Time), Timestamp> {
+fn newest_found(history: &RunHistory) -> BTreeMap<(KeyspaceId, PartitionId, Time), Timestamp> {
     let mut newest = BTreeMap::new();
     for call in history.calls.iter().filter(|call| call.client.is_none()) {
         let version = match &call.end {
-            End::Done(Reply::Value { version, .. } | Reply::List { version, .. }) => *version,
+            OperationEnd::Done(Reply::Value { version, .. } | Reply::List { version, .. }) => *version,
             _ => continue,
         };
         let place = newest.entry((call.keyspace, call.partition, call.invoked)).or_insert(version);
@@ -165,7 +165,7 @@ fn newest_found(history: &History) -> BTreeMap<(KeyspaceId, PartitionId, Time), 
 
 /// Whether what is found after the loss at a section's end stood in the log when it began, and was not found there by the clock
 /// alone, which was past its deadline. Where that is set back and the entry that removed the record is lost, it is there again.
-fn had_expired(calls: &[&Call], from: Time, found: &State) -> bool {
+fn had_expired(calls: &[&Call], from: Time, found: &ModelledRecord) -> bool {
     let Some(record) = found else { return false };
     let Some((deadline, _)) = record.deadline else { return false };
     let audited = calls.iter().find(|call| call.client.is_none() && call.invoked == from);
@@ -174,16 +174,16 @@ fn had_expired(calls: &[&Call], from: Time, found: &State) -> bool {
 }
 
 /// What a record was found to be after a restart.
-fn found_at(calls: &[&Call], up: Time) -> State {
+fn found_at(calls: &[&Call], up: Time) -> ModelledRecord {
     let audits = || calls.iter().filter(|call| call.client.is_none() && call.invoked == up);
     let told = |call: &&Call| match (&call.operation.act, &call.end) {
-        (Act::Lookup, End::Done(reply)) => Record::told(reply),
+        (Act::Lookup, OperationEnd::Done(reply)) => OracleRecord::told(reply),
         _ => None,
     };
     let record = audits().find_map(told)?;
     let deadline = audits().find_map(|call| match &call.end {
-        End::Done(Reply::Info { expires_at_ms, .. }) => *expires_at_ms,
+        OperationEnd::Done(Reply::Info { expires_at_ms, .. }) => *expires_at_ms,
         _ => None,
     });
-    Some(Rc::new(Record { deadline: deadline.map(|at| (at, at)), ..record }))
+    Some(Rc::new(OracleRecord { deadline: deadline.map(|at| (at, at)), ..record }))
 }

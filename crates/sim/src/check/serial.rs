@@ -10,14 +10,14 @@ use zerohop_session::Time;
 use zerohop_wire::ids::KeyspaceId;
 
 use super::Violation;
-use super::cycles::{self, Action, Anomaly, Class, Fate, Transaction, Why};
+use super::cycles::{self, Anomaly, CheckedAction, CycleClass, EdgeReason, Transaction, TransactionFate};
 use super::{lives, snapshots};
-use crate::history::History;
+use crate::history::RunHistory;
 use crate::limits::{CLUSTER_HEALING_US, DEADLINE_SLACK_US};
-use crate::transacted::{Transacted, Trouble};
+use crate::transacted::{TransactionRecord, TransactionTrouble};
 
 /// Looks at all of them; how many there are.
-pub(super) fn check(history: &History, violations: &mut Vec<Violation>) -> usize {
+pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) -> usize {
     let all = &history.transactions;
     if all.is_empty() {
         return 0;
@@ -26,7 +26,7 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) -> usize
     let until = lost.map(|loss| loss.down).min().unwrap_or(Time::NEVER);
     let (known, serial) = before(all.iter(), until);
     snapshots::check(&history.snapshots, until, violations);
-    let written = (&known[..], |one: &Transacted| is_known(one, until));
+    let written = (&known[..], |one: &TransactionRecord| is_known(one, until));
     snapshots::check_writes(&history.snapshots, written, until, violations);
     lives::check(&known, |one| is_known(one, until), violations);
     let mut wrong = |checker, what| violations.push(Violation { checker, what });
@@ -36,7 +36,7 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) -> usize
         }
     }
     for one in &known {
-        if let Some(Trouble::Strange(_)) = &one.trouble {
+        if let Some(TransactionTrouble::Strange(_)) = &one.trouble {
             wrong("serial", format!("nothing could have brought this\n    {one}"));
         }
         if one.sum.is_some_and(|sum| sum != 0) && is_known(one, until) {
@@ -57,7 +57,7 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) -> usize
     let version = |number: usize| known[number].version.filter(|_| is_known(known[number], until));
     for (from, to, why) in cycles::dependencies(&serial).unwrap_or_default() {
         if let (Some(one), Some(other)) = (version(from), version(to))
-            && (one > other || one == other && why != Why::ReadWrite)
+            && (one > other || one == other && why != EdgeReason::ReadWrite)
         {
             let (from, to) = (known[from], known[to]);
             wrong("serial", format!("versions are not in the order of {why:?}\n    {from}\n    {to}"));
@@ -67,25 +67,25 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) -> usize
 }
 
 /// Whether its client knew of its end by then.
-fn is_known(one: &Transacted, until: Time) -> bool {
+fn is_known(one: &TransactionRecord, until: Time) -> bool {
     one.end().is_some_and(|end| end <= until)
 }
 
 /// What had begun by a time, as it was known then.
 fn before<'h>(
-    all: impl Iterator<Item = &'h Transacted>,
+    all: impl Iterator<Item = &'h TransactionRecord>,
     until: Time,
-) -> (Vec<&'h Transacted>, Vec<Transaction>) {
-    let known: Vec<&Transacted> = all.filter(|one| one.begin() <= until).collect();
+) -> (Vec<&'h TransactionRecord>, Vec<Transaction>) {
+    let known: Vec<&TransactionRecord> = all.filter(|one| one.begin() <= until).collect();
     let serial = known.iter().map(|one| {
         let mut transaction = one.transaction.clone();
         if !is_known(one, until) {
-            (transaction.fate, transaction.end) = (Fate::Unknown, None);
+            (transaction.fate, transaction.end) = (TransactionFate::Unknown, None);
         }
-        if transaction.fate == Fate::Unknown {
+        if transaction.fate == TransactionFate::Unknown {
             // Versions that nobody was told of in time.
             for action in &mut transaction.actions {
-                if let Action::Write { version, .. } = action {
+                if let CheckedAction::Write { version, .. } = action {
                     *version = None;
                 }
             }
@@ -97,7 +97,7 @@ fn before<'h>(
 }
 
 /// Every operation ends by its deadline, and once faults have ended, well, or because others were in its way.
-fn ends(history: &History, one: &Transacted) -> Option<&'static str> {
+fn ends(history: &RunHistory, one: &TransactionRecord) -> Option<&'static str> {
     let late = one.deadline.after_us(DEADLINE_SLACK_US);
     match one.end() {
         None if history.ended >= late && !one.is_left => {
@@ -110,14 +110,16 @@ fn ends(history: &History, one: &Transacted) -> Option<&'static str> {
     let dropped =
         |keyspace: &KeyspaceId| history.keyspace(*keyspace).is_some_and(|one| one.dropped.is_some());
     match &one.trouble {
-        Some(Trouble::Other(why))
+        Some(TransactionTrouble::Other(why))
             if why.contains("keyspace") && history.transactional.iter().any(dropped) =>
         {
             None
         }
         // Whoever has seen the time of a clock that ran ahead is not served until it comes.
-        Some(Trouble::Other(_)) if !history.rotten.is_empty() => None,
-        Some(Trouble::Other(why)) if is_healthy && !(history.clocks_were_set && why.contains("clock")) => {
+        Some(TransactionTrouble::Other(_)) if !history.corrupt.is_empty() => None,
+        Some(TransactionTrouble::Other(why))
+            if is_healthy && !(history.clocks_were_set && why.contains("clock")) =>
+        {
             Some("a transaction was not done though nothing was in its way any more")
         }
         _ => None,
@@ -125,13 +127,15 @@ fn ends(history: &History, one: &Transacted) -> Option<&'static str> {
 }
 
 /// A list that ends with the same value has the same version, whoever reads it; that of whoever has appended it.
-fn lists_of_two_versions(known: &[&Transacted], until: Time) -> Vec<String> {
+fn lists_of_two_versions(known: &[&TransactionRecord], until: Time) -> Vec<String> {
     let mut versions = BTreeMap::new();
     let mut wrong = Vec::new();
-    for one in known.iter().filter(|one| is_known(one, until) && one.transaction.fate == Fate::Committed) {
+    for one in
+        known.iter().filter(|one| is_known(one, until) && one.transaction.fate == TransactionFate::Committed)
+    {
         let mut last = BTreeMap::new();
         for action in &one.transaction.actions {
-            if let Action::Append { key, value } = action {
+            if let CheckedAction::Append { key, value } = action {
                 last.insert(*key, *value);
             }
         }
@@ -149,10 +153,10 @@ fn lists_of_two_versions(known: &[&Transacted], until: Time) -> Vec<String> {
 }
 
 /// What does not hold, with those who show it.
-fn told(anomaly: &Anomaly, known: &[&Transacted]) -> String {
+fn told(anomaly: &Anomaly, known: &[&TransactionRecord]) -> String {
     let (what, who) = match anomaly {
         Anomaly::Cycle(edges) => {
-            let mut text = format!("no order explains it, {:?}:", Class::of(edges));
+            let mut text = format!("no order explains it, {:?}:", CycleClass::of(edges));
             for (from, _, why) in edges {
                 text.push_str(&format!("\n    {}\n      {why:?}", known[*from]));
             }
@@ -176,11 +180,11 @@ fn told(anomaly: &Anomaly, known: &[&Transacted]) -> String {
             (format!("versions of register {key:x} contradict each other"), vec![*one, *other])
         }
     };
-    let writes = |one: &&&Transacted| {
+    let writes = |one: &&&TransactionRecord| {
         match anomaly {
         Anomaly::AbortedRead { value: read, .. } | Anomaly::Duplicate { value: read, .. } => {
             one.transaction.actions.iter().any(|action| {
-                matches!(action, Action::Append { value, .. } | Action::Write { value, .. } if value == read)
+                matches!(action, CheckedAction::Append { value, .. } | CheckedAction::Write { value, .. } if value == read)
             })
         }
         _ => false,

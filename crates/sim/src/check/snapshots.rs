@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 use zerohop_session::Time;
 
 use super::Violation;
-use crate::check::cycles::{self, Action, Anomaly, Fate, Transaction};
-use crate::snapshots::{Found, Seen, SnapshotRead};
-use crate::transacted::Transacted;
+use crate::check::cycles::{self, Anomaly, CheckedAction, Transaction, TransactionFate};
+use crate::snapshots::{SnapshotHistory, SnapshotRead, SnapshotRecord};
+use crate::transacted::TransactionRecord;
 
 /// Looks at what was read by a time.
-pub(super) fn check(snapshots: &[Seen], until: Time, violations: &mut Vec<Violation>) {
+pub(super) fn check(snapshots: &[SnapshotHistory], until: Time, violations: &mut Vec<Violation>) {
     for seen in snapshots {
         let mut wrong = |what: String| {
             let what =
@@ -54,8 +54,8 @@ pub(super) fn check(snapshots: &[Seen], until: Time, violations: &mut Vec<Violat
 
 /// What one shows beside what was written, of which the clients of `is_known` knew the end.
 pub(super) fn check_writes(
-    snapshots: &[Seen],
-    (written, is_known): (&[&Transacted], impl Fn(&Transacted) -> bool),
+    snapshots: &[SnapshotHistory],
+    (written, is_known): (&[&TransactionRecord], impl Fn(&TransactionRecord) -> bool),
     until: Time,
     violations: &mut Vec<Violation>,
 ) {
@@ -64,13 +64,17 @@ pub(super) fn check_writes(
         let mut registers: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
         for action in known(seen, until).flat_map(|read| &read.found.actions) {
             match action {
-                Action::Read { key, values } => drop(lists.insert(*key, values)),
-                Action::Look { key, value, version } => drop(registers.insert(*key, (*value, *version))),
+                CheckedAction::Read { key, values } => {
+                    lists.insert(*key, values);
+                }
+                CheckedAction::Look { key, value, version } => {
+                    registers.insert(*key, (*value, *version));
+                }
                 _ => {}
             }
         }
         for one in written {
-            let is_done = one.transaction.fate == Fate::Committed && is_known(one);
+            let is_done = one.transaction.fate == TransactionFate::Committed && is_known(one);
             let version = one.version.filter(|_| is_done).map(|version| version.0);
             let ended = one.transaction.end.filter(|_| is_done);
             let must = ended.is_some_and(|end| end < seen.begin.0) || version.is_some_and(|at| at <= seen.at);
@@ -78,11 +82,11 @@ pub(super) fn check_writes(
             for action in &one.transaction.actions {
                 // Whether it is in what was read, if that was read.
                 let (is_in, shows) = match action {
-                    Action::Append { key, value } => match lists.get(key) {
+                    CheckedAction::Append { key, value } => match lists.get(key) {
                         Some(values) => (values.contains(value), values.contains(value)),
                         None => continue,
                     },
-                    Action::Write { key, value, version } => match registers.get(key) {
+                    CheckedAction::Write { key, value, version } => match registers.get(key) {
                         Some((held, at)) => (version.is_none_or(|version| version <= *at), held == value),
                         None => continue,
                     },
@@ -93,7 +97,7 @@ pub(super) fn check_writes(
                     (_, true) => "it shows what is not to be in it",
                     _ => continue,
                 };
-                let Seen { client, begin, end, at, .. } = seen;
+                let SnapshotHistory { client, begin, end, at, .. } = seen;
                 let what = format!(
                     "{wrong}: {action:?}\n    {one}\n    c{client} [{} .. {}] of {at}",
                     begin.0, end.0
@@ -106,20 +110,24 @@ pub(super) fn check_writes(
 
 /// That an order of all transactions and snapshots explains what these show, whatever real time is; which of the snapshots is at
 /// fault is told by its number behind the transactions.
-pub(super) fn check_order(snapshots: &[Seen], serial: &[Transaction], until: Time) -> Result<(), Anomaly> {
+pub(super) fn check_order(
+    snapshots: &[SnapshotHistory],
+    serial: &[Transaction],
+    until: Time,
+) -> Result<(), Anomaly> {
     let timeless = |one: &Transaction| Transaction { begin: 0, end: None, ..one.clone() };
     let mut all: Vec<Transaction> = serial.iter().map(timeless).collect();
     all.extend(snapshots.iter().filter(|seen| seen.end <= until).map(|seen| {
-        let mut first: BTreeMap<u64, &Found> = BTreeMap::new();
+        let mut first: BTreeMap<u64, &SnapshotRecord> = BTreeMap::new();
         for read in known(seen, until) {
             first.entry(read.of).or_insert(&read.found);
         }
         let actions = first.into_values().flat_map(|found| found.actions.clone()).collect();
-        Transaction { begin: 0, end: None, fate: Fate::Committed, actions }
+        Transaction { begin: 0, end: None, fate: TransactionFate::Committed, actions }
     }));
     cycles::check(&all)
 }
 
-fn known(seen: &Seen, until: Time) -> impl Iterator<Item = &SnapshotRead> {
+fn known(seen: &SnapshotHistory, until: Time) -> impl Iterator<Item = &SnapshotRead> {
     seen.reads.iter().filter(move |read| read.when <= until)
 }

@@ -2,42 +2,42 @@
 
 use bytes::Bytes;
 use zerohop_placement::Durability;
-use zerohop_session::{Error, Reply, Time};
+use zerohop_session::{Reply, SessionError, Time};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionId, Timestamp};
 use zerohop_wire::messages::{Condition, Expiry, Range, RecordType};
 
 use super::{Findings, check};
-use crate::history::{Call, End, History, KeyspaceHistory, Loss, Outage};
-use crate::workload::operation::{Act, Awaited, Operation};
+use crate::history::{Call, KeyspaceHistory, Loss, OperationEnd, Outage, RunHistory};
+use crate::workload::operation::{Act, RecordCall, WaitGoal};
 use crate::workload::tokens::token;
 
 /// A history in the making; times are in milliseconds.
-struct Told {
-    history: History,
+struct HistoryBuilder {
+    history: RunHistory,
 }
 
 const KEY: &[u8] = b"key";
 const MS: u64 = 1000;
 
-fn told(durability: Durability) -> Told {
+fn told(durability: Durability) -> HistoryBuilder {
     let keyspace =
         KeyspaceHistory { id: KeyspaceId(1), durability: vec![(Time(0), durability)], dropped: None };
     let ended = Time(1_000_000 * MS);
-    Told { history: History { keyspaces: vec![keyspace], ended, ..History::default() } }
+    HistoryBuilder { history: RunHistory { keyspaces: vec![keyspace], ended, ..RunHistory::default() } }
 }
 
-fn sync() -> Told {
+fn sync() -> HistoryBuilder {
     told(Durability::Sync)
 }
 
-impl Told {
-    fn call(mut self, from: u64, to: Option<u64>, act: Act, end: End) -> Self {
+impl HistoryBuilder {
+    fn call(mut self, from: u64, to: Option<u64>, act: Act, end: OperationEnd) -> Self {
         self.history.calls.push(Call {
             client: Some(0),
             keyspace: KeyspaceId(1),
             partition: PartitionId(0),
-            operation: Operation::new(KEY, act),
+            operation: RecordCall::new(KEY, act),
             invoked: Time(from * MS),
             deadline: Time(to.unwrap_or(1_000) * MS),
             returned: to.map(|to| Time(to * MS)),
@@ -70,7 +70,7 @@ impl Told {
     }
 
     fn audit(mut self, at: u64, key: &str, n: Option<u64>) -> Self {
-        let end = n.map_or(End::Failed(Failure::NotFound), value);
+        let end = n.map_or(OperationEnd::Failed(Failure::NotFound), value);
         self = self.call(at, Some(at), Act::Lookup, end).of(key);
         self.last().client = None;
         self
@@ -124,30 +124,35 @@ fn insert(n: u64) -> Act {
     Act::Insert { value: token(n), expiry: Expiry::Never }
 }
 
-fn done(version: u64, number: u64) -> End {
-    End::Done(Reply::Done { version: Timestamp(version), number })
+fn done(version: u64, number: u64) -> OperationEnd {
+    OperationEnd::Done(Reply::Done { version: Timestamp(version), number })
 }
 
-fn value(n: u64) -> End {
+fn value(n: u64) -> OperationEnd {
     let bytes = Bytes::from(token(n));
-    End::Done(Reply::Value { version: Timestamp(n), length: bytes.len() as u64, bytes })
+    OperationEnd::Done(Reply::Value { version: Timestamp(n), length: bytes.len() as u64, bytes })
 }
 
-fn list(version: u64, tokens: &[u64]) -> End {
+fn list(version: u64, tokens: &[u64]) -> OperationEnd {
     let values: Vec<Bytes> = tokens.iter().map(|n| Bytes::from(token(*n))).collect();
-    End::Done(Reply::List { version: Timestamp(version), length: values.len() as u64, first: 0, values })
+    OperationEnd::Done(Reply::List {
+        version: Timestamp(version),
+        length: values.len() as u64,
+        first: 0,
+        values,
+    })
 }
 
 fn append(n: u64) -> Act {
     Act::Append { values: vec![token(n)] }
 }
 
-fn counter(version: u64, value: i64) -> End {
-    End::Done(Reply::Counter { version: Timestamp(version), value })
+fn counter(version: u64, value: i64) -> OperationEnd {
+    OperationEnd::Done(Reply::Counter { version: Timestamp(version), value })
 }
 
-fn not_found() -> End {
-    End::Failed(Failure::NotFound)
+fn not_found() -> OperationEnd {
+    OperationEnd::Failed(Failure::NotFound)
 }
 
 #[test]
@@ -175,17 +180,17 @@ fn a_lost_update_is_found() {
 
 #[test]
 fn a_write_of_unknown_outcome_may_stand_anywhere_later_or_nowhere() {
-    let unknown = || sync().insert(0, 1, 1).call(2, Some(5), insert(2), End::Unknown);
+    let unknown = || sync().insert(0, 1, 1).call(2, Some(5), insert(2), OperationEnd::Unknown);
     unknown().reads(6, 7, 1).reads(20, 21, 1).good();
     unknown().reads(6, 7, 1).reads(20, 21, 2).good();
     unknown().reads(6, 7, 2).reads(20, 21, 1).bad("linear");
-    let two = unknown().call(2, Some(5), append(3), End::Unknown);
+    let two = unknown().call(2, Some(5), append(3), OperationEnd::Unknown);
     two.reads(6, 7, 2).good();
 }
 
 #[test]
 fn an_unknown_write_takes_effect_before_the_next_crash_or_never() {
-    let unknown = || sync().insert(0, 1, 1).call(2, Some(5), insert(2), End::Unknown).outage(10, 12);
+    let unknown = || sync().insert(0, 1, 1).call(2, Some(5), insert(2), OperationEnd::Unknown).outage(10, 12);
     unknown().audit(12, "key", Some(2)).reads(13, 14, 2).good();
     unknown().audit(12, "key", Some(1)).reads(13, 14, 1).good();
     unknown().audit(12, "key", Some(1)).reads(13, 14, 2).bad("linear");
@@ -237,9 +242,9 @@ fn a_token_stands_once_and_never_after_its_write_was_denied() {
     let one = |end| sync().call(0, Some(1), append(1), end);
     one(done(1, 1)).call(2, Some(3), Act::Lookup, list(1, &[1])).good();
     one(done(1, 1)).call(2, Some(3), Act::Lookup, list(1, &[1, 1])).bad("once");
-    let denied = End::NotDone(Error::NoKeyspace { name: "x".into(), epoch: MapEpoch(1) });
+    let denied = OperationEnd::NotDone(SessionError::NoKeyspace { name: "x".into(), epoch: MapEpoch(1) });
     one(denied).call(2, Some(3), Act::Lookup, list(1, &[1])).bad("once");
-    one(End::Unknown).call(2, Some(3), Act::Lookup, list(1, &[1])).good();
+    one(OperationEnd::Unknown).call(2, Some(3), Act::Lookup, list(1, &[1])).good();
 }
 
 #[test]
@@ -248,7 +253,7 @@ fn what_nobody_wrote_is_found() {
     sync().insert(0, 1, 1).of("other").reads(2, 3, 1).bad("written");
     sync().reads(2, 3, 1).insert(4, 5, 1).bad("written");
     let bytes = Bytes::from_static(b"garbage");
-    let garbage = End::Done(Reply::Value { version: Timestamp(1), length: 7, bytes });
+    let garbage = OperationEnd::Done(Reply::Value { version: Timestamp(1), length: 7, bytes });
     sync().call(2, Some(3), Act::Lookup, garbage).bad("written");
 }
 
@@ -267,9 +272,9 @@ fn versions_rise_across_losses_of_a_cluster_as_long_as_somebody_knows_how_high_t
     lost().insert(110, 111, 7).of("b").good();
     lost().insert(110, 111, 5).of("b").bad("order");
     lost().insert(110, 111, 4).of("b").bad("order");
-    let mut anew = lost().insert(110, 111, 4).of("b");
-    anew.history.losses[0].keeps_ceiling = false;
-    anew.good();
+    let mut again = lost().insert(110, 111, 4).of("b");
+    again.history.losses[0].keeps_ceiling = false;
+    again.good();
     let mut under_way = told(Durability::Memory).insert(0, 120, 5).of("a").loss(100, 0).insert(121, 122, 4);
     under_way.history.losses[0].keeps_ceiling = false;
     under_way.good();
@@ -277,11 +282,11 @@ fn versions_rise_across_losses_of_a_cluster_as_long_as_somebody_knows_how_high_t
 
 #[test]
 fn a_call_ends_by_its_deadline_and_well_once_faults_have_ended() {
-    sync().call(0, None, insert(1), End::Open).bad("progress");
+    sync().call(0, None, insert(1), OperationEnd::Open).bad("progress");
     let mut late = sync().insert(0, 900, 1);
     late.last().deadline = Time(100 * MS);
     late.bad("progress");
-    let mut healed = sync().call(50_000, Some(50_001), insert(1), End::Unknown);
+    let mut healed = sync().call(50_000, Some(50_001), insert(1), OperationEnd::Unknown);
     healed.history.healed = Some(Time(10_000 * MS));
     healed.bad("progress");
 }
@@ -289,7 +294,7 @@ fn a_call_ends_by_its_deadline_and_well_once_faults_have_ended() {
 #[test]
 fn conditions_versions_and_waits_are_held_to_what_the_record_was() {
     let one = || sync().insert(0, 1, 5);
-    let failed = End::Failed(Failure::ConditionFailed {
+    let failed = OperationEnd::Failed(Failure::ConditionFailed {
         version: Timestamp(5),
         found: Some(zerohop_wire::messages::RecordType::Bytes),
     });
@@ -299,10 +304,10 @@ fn conditions_versions_and_waits_are_held_to_what_the_record_was() {
     one().call(2, Some(3), insert(6), done(6, 0)).under(Condition::IfVersion(Timestamp(5))).good();
     one().call(2, Some(3), insert(6), done(6, 0)).under(Condition::IfAbsent).bad("linear");
     let wait = |until| Act::Wait { until };
-    let timed_out = || End::Failed(Failure::TimedOut { version: Timestamp(5) });
-    one().call(2, Some(9), wait(Awaited::Differs(token(5))), timed_out()).good();
-    one().call(2, Some(9), wait(Awaited::Present), timed_out()).bad("linear");
-    one().insert(4, 5, 6).call(2, Some(9), wait(Awaited::Equals(token(6))), value(6)).good();
+    let timed_out = || OperationEnd::Failed(Failure::TimedOut { version: Timestamp(5) });
+    one().call(2, Some(9), wait(WaitGoal::Differs(token(5))), timed_out()).good();
+    one().call(2, Some(9), wait(WaitGoal::Present), timed_out()).bad("linear");
+    one().insert(4, 5, 6).call(2, Some(9), wait(WaitGoal::Equals(token(6))), value(6)).good();
 }
 
 #[test]
@@ -337,9 +342,9 @@ fn a_record_that_had_expired_by_a_clock_set_ahead_may_be_there_again_once_that_i
         (told.last().client, told.last().clock_ms) = (None, (clock_ms, clock_ms));
         told = told.call(2_020, Some(2_021), Act::Lookup, not_found());
         told.last().clock_ms = (clock_ms, clock_ms);
-        told = told.outage(2_500, 2_510).call(2_510, Some(2_510), Act::Lookup, End::Done(found));
+        told = told.outage(2_500, 2_510).call(2_510, Some(2_510), Act::Lookup, OperationEnd::Done(found));
         told.last().client = None;
-        told = told.call(2_510, Some(2_510), Act::Inspect, End::Done(info));
+        told = told.call(2_510, Some(2_510), Act::Inspect, OperationEnd::Done(info));
         told.last().client = None;
         told
     };
@@ -357,8 +362,9 @@ fn lists_are_trimmed_and_read_in_parts() {
     };
     let range = Range { start: 1, stop: i64::MAX };
     let values = vec![Bytes::from(token(2)), Bytes::from(token(3))];
-    let part =
-        |first| End::Done(Reply::List { version: Timestamp(3), length: 3, first, values: values.clone() });
+    let part = |first| {
+        OperationEnd::Done(Reply::List { version: Timestamp(3), length: 3, first, values: values.clone() })
+    };
     three().call(6, Some(7), Act::LookupRange { range }, part(1)).good();
     three().call(6, Some(7), Act::LookupRange { range }, part(0)).bad("linear");
     let trimmed = three().call(6, Some(7), Act::Trim { keep: range }, done(4, 2));
@@ -371,8 +377,8 @@ fn a_long_good_history_is_decided_quickly() {
     for n in 1..600 {
         let (from, to) = (n * 10, n * 10 + 25);
         long = match n % 7 {
-            3 => long.call(from, Some(to), Act::Increment { delta: 1 }, End::Unknown).of("counter"),
-            5 => long.call(from, Some(to), insert(n), End::Unknown),
+            3 => long.call(from, Some(to), Act::Increment { delta: 1 }, OperationEnd::Unknown).of("counter"),
+            5 => long.call(from, Some(to), insert(n), OperationEnd::Unknown),
             _ => long.insert(from, to, n),
         };
     }
@@ -429,7 +435,7 @@ fn losses_follow_each_other_and_calls_may_straddle_them() {
         .good();
 }
 
-fn list_done(version: u64) -> End {
+fn list_done(version: u64) -> OperationEnd {
     done(version, 1)
 }
 

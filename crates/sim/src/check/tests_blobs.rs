@@ -4,22 +4,22 @@ use zerohop_session::Time;
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 
 use super::check;
-use crate::check::cycles::{Action, Fate};
-use crate::history::{History, Loss};
-use crate::snapshots::{Found, Seen, SnapshotRead};
-use crate::transacted::{Life, Transacted};
+use crate::check::cycles::{CheckedAction, TransactionFate};
+use crate::history::{Loss, RunHistory};
+use crate::snapshots::{SnapshotHistory, SnapshotRead, SnapshotRecord};
+use crate::transacted::{BlobLife, TransactionRecord};
 use crate::workload::blobs::chunk_id;
 
 /// A history in the making.
 #[derive(Default)]
-struct Told(History);
+struct BlobHistory(RunHistory);
 
-impl Told {
-    fn done(mut self, from: u64, to: u64, actions: Vec<Action>, lives: &[Life]) -> Told {
-        let mut one = Transacted::begun(0, Time(from), Time(to), actions);
-        (one.transaction.end, one.transaction.fate) = (Some(to), Fate::Committed);
+impl BlobHistory {
+    fn done(mut self, from: u64, to: u64, actions: Vec<CheckedAction>, lives: &[BlobLife]) -> BlobHistory {
+        let mut one = TransactionRecord::begun(0, Time(from), Time(to), actions);
+        (one.transaction.end, one.transaction.fate) = (Some(to), TransactionFate::Committed);
         one.version = one.transaction.actions.iter().find_map(|action| match action {
-            Action::Write { version, .. } => version.map(Timestamp),
+            CheckedAction::Write { version, .. } => version.map(Timestamp),
             _ => None,
         });
         one.lives = lives.iter().map(|life| (0, *life)).collect();
@@ -27,25 +27,25 @@ impl Told {
         self
     }
 
-    fn lives(self, from: u64, to: u64, life: Life) -> Told {
+    fn lives(self, from: u64, to: u64, life: BlobLife) -> BlobHistory {
         self.done(from, to, Vec::new(), &[life])
     }
 
     /// The one before has come to nothing, or perhaps not.
-    fn ends_as(mut self, fate: Fate) -> Told {
+    fn ends_as(mut self, fate: TransactionFate) -> BlobHistory {
         self.0.transactions.last_mut().unwrap().transaction.fate = fate;
         self
     }
 
     /// A snapshot that was asked for and open at these times, and what was read in it from 100 on.
-    fn snapshot(mut self, begin: u64, end: u64, at: u64, reads: Vec<(u64, Found)>) -> Told {
+    fn snapshot(mut self, begin: u64, end: u64, at: u64, reads: Vec<(u64, SnapshotRecord)>) -> BlobHistory {
         let read = |(when, (of, found))| SnapshotRead { when: Time(when), of, found };
         let reads = (100..).zip(reads).map(read).collect();
-        self.0.snapshots.push(Seen { client: 1, at, begin: Time(begin), end: Time(end), reads });
+        self.0.snapshots.push(SnapshotHistory { client: 1, at, begin: Time(begin), end: Time(end), reads });
         self
     }
 
-    fn loss(mut self, down: u64) -> Told {
+    fn loss(mut self, down: u64) -> BlobHistory {
         let (keyspace, partition) = (KeyspaceId(1), zerohop_wire::ids::PartitionId(0));
         self.0.transactional = vec![keyspace];
         self.0.losses.push(Loss {
@@ -79,45 +79,56 @@ impl Told {
     }
 }
 
-fn write(key: u64, value: u64, version: u64) -> Action {
-    Action::Write { key, value, version: Some(version) }
+fn write(key: u64, value: u64, version: u64) -> CheckedAction {
+    CheckedAction::Write { key, value, version: Some(version) }
 }
 
-fn look(key: u64, value: u64, version: u64) -> Action {
-    Action::Look { key, value, version }
+fn look(key: u64, value: u64, version: u64) -> CheckedAction {
+    CheckedAction::Look { key, value, version }
 }
 
-fn shows(key: u64, value: u64, version: u64) -> (u64, Found) {
-    (key, Found { version, actions: vec![look(key, value, version)], ..Found::nothing() })
+fn shows(key: u64, value: u64, version: u64) -> (u64, SnapshotRecord) {
+    (key, SnapshotRecord { version, actions: vec![look(key, value, version)], ..SnapshotRecord::nothing() })
 }
 
-fn holds(key: u64, holds: i64) -> (u64, Found) {
-    (key, Found { version: 1, account: Some((5, 2, holds)), ..Found::nothing() })
+fn holds(key: u64, holds: i64) -> (u64, SnapshotRecord) {
+    (key, SnapshotRecord { version: 1, account: Some((5, 2, holds)), ..SnapshotRecord::nothing() })
 }
 
 #[test]
 fn what_a_snapshot_shows_never_changes() {
-    let two =
-        || Told::default().done(1, 2, vec![write(7, 71, 10)], &[]).done(30, 31, vec![write(7, 72, 30)], &[]);
+    let two = || {
+        BlobHistory::default().done(1, 2, vec![write(7, 71, 10)], &[]).done(
+            30,
+            31,
+            vec![write(7, 72, 30)],
+            &[],
+        )
+    };
     two().snapshot(10, 12, 20, vec![shows(7, 71, 10), shows(7, 71, 10)]).good();
     two().snapshot(10, 12, 20, vec![shows(7, 71, 10), shows(7, 72, 30)]).bad("snapshot");
     // It was there, and is not any more.
-    two().snapshot(10, 12, 20, vec![shows(7, 71, 10), (7, Found::nothing())]).bad("snapshot");
+    two().snapshot(10, 12, 20, vec![shows(7, 71, 10), (7, SnapshotRecord::nothing())]).bad("snapshot");
 }
 
 #[test]
 fn a_snapshot_shows_nothing_later_than_its_time_and_nothing_that_cannot_be() {
-    let one = || Told::default().done(1, 2, vec![write(7, 71, 10)], &[]);
+    let one = || BlobHistory::default().done(1, 2, vec![write(7, 71, 10)], &[]);
     one().snapshot(10, 12, 10, vec![shows(7, 71, 10)]).good();
     one().snapshot(10, 12, 9, vec![shows(7, 71, 10)]).bad("snapshot");
-    one().snapshot(10, 12, 20, vec![(7, Found::strange("half of it".to_owned()))]).bad("snapshot");
+    one().snapshot(10, 12, 20, vec![(7, SnapshotRecord::strange("half of it".to_owned()))]).bad("snapshot");
 }
 
 #[test]
 fn a_snapshot_is_of_one_moment_between_its_beginning_and_its_opening() {
     let both = |from, to| {
         let first = vec![write(7, 70, 1), write(8, 80, 1)];
-        Told::default().done(0, 0, first, &[]).done(from, to, vec![write(7, 71, 10), write(8, 81, 10)], &[])
+        BlobHistory::default().done(0, 0, first, &[]).done(
+            from,
+            to,
+            vec![write(7, 71, 10), write(8, 81, 10)],
+            &[],
+        )
     };
     let before = |key| shows(key, key * 10, 1);
     let after = |key| shows(key, key * 10 + 1, 10);
@@ -127,7 +138,7 @@ fn a_snapshot_is_of_one_moment_between_its_beginning_and_its_opening() {
     both(11, 13).snapshot(10, 14, 20, vec![after(7), before(8)]).bad("snapshot");
     both(11, 13).snapshot(10, 14, 20, vec![before(7), before(8)]).bad("snapshot");
     // Also if nobody knows its version.
-    let unknown = || both(11, 13).ends_as(Fate::Unknown);
+    let unknown = || both(11, 13).ends_as(TransactionFate::Unknown);
     unknown().snapshot(10, 14, 20, vec![after(7), after(8)]).good();
     unknown().snapshot(10, 14, 20, vec![before(7), before(8)]).good();
     // Another read has told its version.
@@ -142,7 +153,7 @@ fn a_snapshot_is_of_one_moment_between_its_beginning_and_its_opening() {
 fn of_two_transactions_while_a_snapshot_is_opened_the_later_may_be_in_it_alone() {
     let two = || {
         let first = vec![write(7, 70, 1), write(8, 80, 1)];
-        let told = Told::default().done(0, 0, first, &[]);
+        let told = BlobHistory::default().done(0, 0, first, &[]);
         told.done(11, 12, vec![write(7, 71, 30)], &[]).done(13, 14, vec![write(8, 81, 10)], &[])
     };
     two().snapshot(10, 15, 20, vec![shows(7, 70, 1), shows(8, 81, 10)]).good();
@@ -151,45 +162,49 @@ fn of_two_transactions_while_a_snapshot_is_opened_the_later_may_be_in_it_alone()
 
 #[test]
 fn all_accounts_in_a_snapshot_add_up() {
-    Told::default().snapshot(1, 2, 9, vec![holds(7, -4), holds(8, 4)]).good();
-    Told::default().snapshot(1, 2, 9, vec![holds(7, -4), holds(8, 5)]).bad("snapshot");
+    BlobHistory::default().snapshot(1, 2, 9, vec![holds(7, -4), holds(8, 4)]).good();
+    BlobHistory::default().snapshot(1, 2, 9, vec![holds(7, -4), holds(8, 5)]).bad("snapshot");
     // Of one nothing is known.
-    Told::default().snapshot(1, 2, 9, vec![holds(7, -4)]).good();
+    BlobHistory::default().snapshot(1, 2, 9, vec![holds(7, -4)]).good();
 }
 
 #[test]
 fn what_a_snapshot_shows_after_a_loss_is_not_looked_at() {
-    let changes = || vec![shows(7, 71, 10), (7, Found::nothing())];
-    let one = || Told::default().done(1, 2, vec![write(7, 71, 10)], &[]);
+    let changes = || vec![shows(7, 71, 10), (7, SnapshotRecord::nothing())];
+    let one = || BlobHistory::default().done(1, 2, vec![write(7, 71, 10)], &[]);
     one().snapshot(10, 12, 20, changes()).loss(200).bad("snapshot");
     one().snapshot(10, 12, 20, changes()).loss(100).good();
 }
 
 #[test]
 fn a_blob_is_there_from_when_it_is_made_until_it_is_removed() {
-    let made = || Told::default().lives(1, 5, Life::Seen(50));
-    made().lives(6, 7, Life::Seen(50)).good();
-    Told::default().lives(1, 2, Life::Absent).good();
-    made().lives(4, 6, Life::Absent).good();
-    made().lives(6, 7, Life::Absent).bad("lives");
-    let removed = || made().lives(10, 20, Life::Ended(50));
-    removed().lives(15, 16, Life::Absent).lives(25, 26, Life::Absent).good();
-    removed().lives(15, 16, Life::Seen(50)).good();
-    removed().lives(21, 22, Life::Seen(50)).bad("lives");
-    removed().lives(21, 22, Life::Seen(60)).good();
+    let made = || BlobHistory::default().lives(1, 5, BlobLife::Seen(50));
+    made().lives(6, 7, BlobLife::Seen(50)).good();
+    BlobHistory::default().lives(1, 2, BlobLife::Absent).good();
+    made().lives(4, 6, BlobLife::Absent).good();
+    made().lives(6, 7, BlobLife::Absent).bad("lives");
+    let removed = || made().lives(10, 20, BlobLife::Ended(50));
+    removed().lives(15, 16, BlobLife::Absent).lives(25, 26, BlobLife::Absent).good();
+    removed().lives(15, 16, BlobLife::Seen(50)).good();
+    removed().lives(21, 22, BlobLife::Seen(50)).bad("lives");
+    removed().lives(21, 22, BlobLife::Seen(60)).good();
     // Another is there by then.
-    removed().lives(21, 22, Life::Seen(60)).lives(23, 24, Life::Absent).bad("lives");
-    removed().lives(21, 22, Life::Seen(60)).lives(23, 24, Life::Seen(50)).bad("lives");
+    removed().lives(21, 22, BlobLife::Seen(60)).lives(23, 24, BlobLife::Absent).bad("lives");
+    removed().lives(21, 22, BlobLife::Seen(60)).lives(23, 24, BlobLife::Seen(50)).bad("lives");
 }
 
 #[test]
 fn a_removal_that_was_not_done_removes_nothing_and_one_of_unknown_end_may() {
-    let asked =
-        |fate| Told::default().lives(1, 5, Life::Seen(50)).lives(10, 20, Life::Ended(50)).ends_as(fate);
-    asked(Fate::Aborted).lives(25, 26, Life::Absent).bad("lives");
-    asked(Fate::Unknown).lives(25, 26, Life::Absent).good();
-    asked(Fate::Unknown).lives(25, 26, Life::Seen(50)).good();
-    asked(Fate::Unknown).lives(6, 8, Life::Absent).bad("lives");
+    let asked = |fate| {
+        BlobHistory::default()
+            .lives(1, 5, BlobLife::Seen(50))
+            .lives(10, 20, BlobLife::Ended(50))
+            .ends_as(fate)
+    };
+    asked(TransactionFate::Aborted).lives(25, 26, BlobLife::Absent).bad("lives");
+    asked(TransactionFate::Unknown).lives(25, 26, BlobLife::Absent).good();
+    asked(TransactionFate::Unknown).lives(25, 26, BlobLife::Seen(50)).good();
+    asked(TransactionFate::Unknown).lives(6, 8, BlobLife::Absent).bad("lives");
 }
 
 #[test]
@@ -197,7 +212,7 @@ fn a_write_of_an_edition_before_and_a_mixed_read_of_a_blob_are_found() {
     let (first, second) = (chunk_id(3, 0), chunk_id(3, 1));
     let written = || {
         let all = |value, version| vec![write(first, value, version), write(second, value, version)];
-        Told::default().done(1, 2, all(30, 10), &[]).done(3, 9, all(31, 20), &[])
+        BlobHistory::default().done(1, 2, all(30, 10), &[]).done(3, 9, all(31, 20), &[])
     };
     written().done(4, 8, vec![look(first, 31, 20), look(second, 31, 20)], &[]).good();
     written().done(4, 8, vec![look(first, 31, 20), look(second, 30, 10)], &[]).bad("serial");

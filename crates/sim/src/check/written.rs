@@ -8,14 +8,14 @@ use zerohop_wire::ids::KeyspaceId;
 
 use super::Violation;
 use super::once::{tokens_seen, tokens_written};
-use crate::history::{Call, End, History};
+use crate::history::{Call, OperationEnd, RunHistory};
 use crate::workload::tokens::{is_known_form, shown};
 
 /// When a token was first sent to which record.
-type Sent<'h> = BTreeMap<(KeyspaceId, &'h [u8], Vec<u8>), Time>;
+type FirstSent<'h> = BTreeMap<(KeyspaceId, &'h [u8], Vec<u8>), Time>;
 
-pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
-    let mut sent = Sent::new();
+pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
+    let mut sent = FirstSent::new();
     for call in &history.calls {
         for token in tokens_written(call) {
             sent.entry((call.keyspace, &call.operation.key, token)).or_insert(call.invoked);
@@ -44,9 +44,11 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
 fn strange_bytes(call: &Call) -> Option<Vec<u8>> {
     let whole: Vec<&[u8]> = match &call.end {
         // A part of the bytes may begin and end within a token.
-        End::Done(Reply::Value { bytes, length, .. }) if bytes.len() as u64 == *length => vec![bytes],
-        End::Done(Reply::List { values, .. }) => values.iter().map(|value| &value[..]).collect(),
-        End::Failed(Failure::CompareFailed { seen: Some(seen), .. }) => vec![seen],
+        OperationEnd::Done(Reply::Value { bytes, length, .. }) if bytes.len() as u64 == *length => {
+            vec![bytes]
+        }
+        OperationEnd::Done(Reply::List { values, .. }) => values.iter().map(|value| &value[..]).collect(),
+        OperationEnd::Failed(Failure::CompareFailed { seen: Some(seen), .. }) => vec![seen],
         _ => return None,
     };
     whole.into_iter().find(|bytes| !is_known_form(&call.operation.key, bytes)).map(<[u8]>::to_vec)

@@ -2,34 +2,34 @@
 
 use std::sync::Arc;
 
-use zerohop_control::agent::{Effect, Ended, Event as Told, LogWanted, Wish};
-use zerohop_control::command::{Drained, HeldLog, LogEnd, ManagerId, ManagerInfo};
-use zerohop_partition::instance::Place;
+use zerohop_control::agent::{AgentEffect, AgentEvent as Told, EndReason, GroupRequest, LogWanted};
+use zerohop_control::command::{HeldLog, KeyspaceDrained, LogEnd, ManagerId, ManagerInfo};
+use zerohop_partition::instance::AnswerOrigin;
 use zerohop_placement::{ClusterMap, MapDelta};
 use zerohop_session::Time;
 use zerohop_wire::ids::{InstanceId, NodeId};
 
 use super::host::{host_and_port, manager_address};
-use super::nodes::Ending;
+use super::nodes::NodeEnd;
 use super::stalls::Traffic;
-use super::{Cluster, Event, Phase};
+use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
 use crate::streams::Draw;
 
-/// A manager that comes anew has a number so much higher.
-const MANAGERS_ANEW: u64 = 100;
+/// A manager that comes again has a number so much higher.
+const MANAGERS_AGAIN: u64 = 100;
 
-/// See [`Cluster::tell_later`].
+/// See [`SimulatedCluster::tell_later`].
 #[derive(Debug)]
-pub(super) enum Pending {
+pub(super) enum DelayedEvent {
     Opened { intact: bool, closed: bool },
     FetchMap,
     LogEnds(Vec<HeldLog>),
-    Asks { instance: InstanceId, place: Place, wish: Wish },
-    Drained(Drained),
-    End(Ending),
+    Asks { instance: InstanceId, place: AnswerOrigin, wish: GroupRequest },
+    Drained(KeyspaceDrained),
+    End(NodeEnd),
 }
 
-impl Cluster {
+impl SimulatedCluster {
     /// An agent is told something, and what it wants is done.
     pub(super) fn tell_agent(&mut self, at: usize, told: Told<'_>) {
         let now = self.now();
@@ -54,7 +54,7 @@ impl Cluster {
         let due = host.clock.when_elapsed_us(wake.0).max(now.after_us(1)).max(host.agent_rests_until());
         if host.agent_turn_at.is_none_or(|turn_at| turn_at > due || turn_at <= now) {
             host.agent_turn_at = Some(due);
-            self.agenda.at(due, Event::AgentTurn { host: at, life: host.life });
+            self.agenda.at(due, ClusterEvent::AgentTurn { host: at, life: host.life });
         }
     }
 
@@ -104,60 +104,60 @@ impl Cluster {
         }
         let until = host.agent_rests_until();
         if self.agenda.now() < until {
-            return self.agenda.at(until, Event::Persisted { host: at, life, number });
+            return self.agenda.at(until, ClusterEvent::Persisted { host: at, life, number });
         }
         host.control.sync(number);
         self.tell_agent(at, Told::Persisted(number));
         self.draw_end_of_voter(at);
     }
 
-    fn carry_out_for_agent(&mut self, at: usize, effect: Effect) {
+    fn carry_out_for_agent(&mut self, at: usize, effect: AgentEffect) {
         let now = self.now();
         match effect {
-            Effect::Persist { number, bytes, replace } => {
+            AgentEffect::Persist { number, bytes, replace } => {
                 let host = &mut self.hosts[at];
                 host.control.write(number, bytes, replace);
                 let late_us = if self.streams.network.chance(1, 50) { 20_000 } else { 500 };
                 let done = now.after_us(20 + self.streams.network.below(late_us));
                 let life = host.life;
-                self.agenda.at(done, Event::Persisted { host: at, life, number });
+                self.agenda.at(done, ClusterEvent::Persisted { host: at, life, number });
             }
-            Effect::Send { to, bytes, .. } => {
+            AgentEffect::Send { to, bytes, .. } => {
                 let Some((target, _)) = host_and_port(to.as_str()) else { return };
                 self.trace.note(
                     now,
                     format_args!("n{at} sends {} bytes to n{target}", bytes.len()),
                     target as u64,
                 );
-                self.post(now, (at, target), Traffic::Agents, &|| Event::ToAgent {
+                self.post(now, (at, target), Traffic::Agents, &|| ClusterEvent::ToAgent {
                     host: target,
                     bytes: bytes.clone(),
                 });
             }
-            Effect::Cluster(_) | Effect::Managers(_) | Effect::Noted(_) => {}
-            Effect::Open(map) => {
+            AgentEffect::Cluster(_) | AgentEffect::Managers(_) | AgentEffect::Noted(_) => {}
+            AgentEffect::Open(map) => {
                 self.trace.say(now, format_args!("n{at} is to open with map {}", map.epoch()));
                 self.see_map(&map);
                 self.watch_map(at, &map);
                 self.hosts[at].folder.map = map;
                 // One that has no number yet has nothing to open either.
                 let (intact, closed) = self.open_slots(at);
-                self.tell_later(at, Pending::Opened { intact, closed });
+                self.tell_later(at, DelayedEvent::Opened { intact, closed });
             }
-            Effect::Map(delta) => self.follow(at, &delta),
-            Effect::MapReplaced(map) => self.replace_map(at, map),
-            Effect::Joined { node, first_instance, epoch } => {
+            AgentEffect::Map(delta) => self.follow(at, &delta),
+            AgentEffect::MapReplaced(map) => self.replace_map(at, map),
+            AgentEffect::Joined { node, first_instance, epoch } => {
                 self.joined(at, (node, first_instance), epoch.0)
             }
-            Effect::WantLogEnds(wanted) => self.tell_log_ends(at, &wanted),
-            Effect::Answered { token, result } => self.operator_hears(token, result),
-            Effect::MayHaveLost { keyspace, partition } => self.watch_loss(keyspace, partition),
-            Effect::Ended(ended) => self.agent_ends(at, &ended),
+            AgentEffect::WantLogEnds(wanted) => self.tell_log_ends(at, &wanted),
+            AgentEffect::Answered { token, result } => self.operator_hears(token, result),
+            AgentEffect::MayHaveLost { keyspace, partition } => self.watch_loss(keyspace, partition),
+            AgentEffect::Ended(ended) => self.agent_ends(at, &ended),
         }
     }
 
     /// Effects of one event are carried out before the next is told.
-    pub(super) fn tell_later(&mut self, at: usize, what: Pending) {
+    pub(super) fn tell_later(&mut self, at: usize, what: DelayedEvent) {
         self.pending.push_back((at, self.hosts[at].life, what));
     }
 
@@ -167,22 +167,22 @@ impl Cluster {
                 continue;
             }
             let waits = self.agenda.now() < self.hosts[at].agent_paused_until;
-            if waits && !matches!(what, Pending::Opened { .. } | Pending::End(_)) {
+            if waits && !matches!(what, DelayedEvent::Opened { .. } | DelayedEvent::End(_)) {
                 self.hosts[at].agent_owes.push(what);
                 continue;
             }
             match what {
-                Pending::Opened { intact, closed } => {
+                DelayedEvent::Opened { intact, closed } => {
                     self.tell_agent(at, Told::Opened { intact, closed });
                 }
-                Pending::FetchMap => self.tell_agent(at, Told::FetchMap),
-                Pending::LogEnds(logs) => self.tell_agent(at, Told::LogEnds(logs)),
-                Pending::Asks { instance, place, wish } => {
-                    let Place { keyspace, partition, epoch, .. } = place;
+                DelayedEvent::FetchMap => self.tell_agent(at, Told::FetchMap),
+                DelayedEvent::LogEnds(logs) => self.tell_agent(at, Told::LogEnds(logs)),
+                DelayedEvent::Asks { instance, place, wish } => {
+                    let AnswerOrigin { keyspace, partition, epoch, .. } = place;
                     self.tell_agent(at, Told::InstanceAsks { instance, keyspace, partition, epoch, wish });
                 }
-                Pending::Drained(drained) => self.tell_agent(at, Told::Drained(drained)),
-                Pending::End(how) => self.end_process(at, how),
+                DelayedEvent::Drained(drained) => self.tell_agent(at, Told::Drained(drained)),
+                DelayedEvent::End(how) => self.end_process(at, how),
             }
         }
     }
@@ -246,7 +246,7 @@ impl Cluster {
             let is_off = found.disk.is_power_off();
             self.hand_out(at, slot, turned, took_us);
             if is_off {
-                return self.tell_later(at, Pending::End(Ending::Power));
+                return self.tell_later(at, DelayedEvent::End(NodeEnd::Power));
             }
             if let Some(trouble) = trouble.filter(|_| !self.is_troubled(at)) {
                 self.trouble("world", format!("n{at}/{slot} does not follow the map: {trouble}"));
@@ -277,28 +277,28 @@ impl Cluster {
         }
         if !logs.is_empty() {
             self.trace.say(self.now(), format_args!("n{at} tells where logs end: {logs:?}"));
-            self.tell_later(at, Pending::LogEnds(logs));
+            self.tell_later(at, DelayedEvent::LogEnds(logs));
         }
     }
 
-    fn agent_ends(&mut self, at: usize, ended: &Ended) {
+    fn agent_ends(&mut self, at: usize, ended: &EndReason) {
         let now = self.now();
         self.trace.say(now, format_args!("n{at} has no place in the cluster: {ended}"));
-        let removed = matches!(ended, Ended::Removed { .. });
+        let removed = matches!(ended, EndReason::Removed { .. });
         self.hosts[at].is_gone |= removed;
-        if self.hosts[at].has_lost_log && matches!(ended, Ended::FoundedBefore { .. }) {
+        if self.hosts[at].has_lost_log && matches!(ended, EndReason::FoundedBefore { .. }) {
             self.replace_manager(at);
-        } else if !removed && !matches!(ended, Ended::AnotherStart { .. }) {
+        } else if !removed && !matches!(ended, EndReason::AnotherStart { .. }) {
             self.trouble("world", format!("the agent of n{at} ends: {ended}"));
         }
-        self.tell_later(at, Pending::End(Ending::Killed));
+        self.tell_later(at, DelayedEvent::End(NodeEnd::Killed));
     }
 
     /// A manager that has lost its log comes as another one, as its operator has read.
     pub(super) fn replace_manager(&mut self, at: usize) {
         let host = &mut self.hosts[at];
         let Some(old) = host.manager else { return };
-        host.manager = Some(ManagerId(old.0 + MANAGERS_ANEW));
+        host.manager = Some(ManagerId(old.0 + MANAGERS_AGAIN));
         (host.has_lost_log, host.is_new_manager) = (false, true);
         let managers = self
             .hosts
@@ -330,6 +330,6 @@ impl Cluster {
     }
 
     pub(super) fn is_stormy(&self, now: Time) -> bool {
-        self.phase == Phase::Faults && self.scenario.is_stormy(now)
+        self.phase == ClusterPhase::Faults && self.scenario.is_stormy(now)
     }
 }

@@ -3,7 +3,7 @@
 //! see that it is not so: it takes one more fault for that.
 //!
 //! Entries are compared by name, the epoch at an index: logs that have the same name somewhere are the same up to there. Only where
-//! a group went on with a log in doubt may another entry stand at an index: from that epoch on, comparing begins anew.
+//! a group went on with a log in doubt may another entry stand at an index: from that epoch on, comparing begins again.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(super) const LOOKED_AT_MAX: u64 = 64;
 
 /// A partition of a keyspace that has so many of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Whose {
+pub(super) struct PartitionOf {
     pub(super) keyspace: KeyspaceId,
     pub(super) partitions: u32,
     pub(super) partition: PartitionId,
@@ -22,7 +22,7 @@ pub(super) struct Whose {
 
 /// What a member has applied in a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Applied {
+pub(crate) struct AppliedEntries {
     pub(crate) keyspace: KeyspaceId,
     pub(crate) partition: PartitionId,
     /// In which epoch.
@@ -38,7 +38,7 @@ pub(crate) struct Applied {
 
 /// What one in sync holds of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Holds {
+pub(crate) struct MemberLog {
     pub(crate) epoch: PartitionEpoch,
     pub(crate) last: u64,
     pub(crate) durable: u64,
@@ -46,19 +46,19 @@ pub(crate) struct Holds {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Agreed {
+pub(super) struct AgreedEntries {
     /// The epochs in which partitions went on with a log in doubt.
-    anew: BTreeMap<Whose, Vec<PartitionEpoch>>,
+    again: BTreeMap<PartitionOf, Vec<PartitionEpoch>>,
     /// Of each partition, and each time between two such epochs: the epoch of the entry at each index, and who applied it first.
-    entries: BTreeMap<(Whose, usize), BTreeMap<u64, (u32, InstanceId)>>,
+    entries: BTreeMap<(PartitionOf, usize), BTreeMap<u64, (u32, InstanceId)>>,
     /// Who is in sync in each epoch that was seen, the primary first.
     groups: BTreeMap<(KeyspaceId, PartitionId, PartitionEpoch), Vec<(InstanceId, Incarnation)>>,
 }
 
-impl Agreed {
+impl AgreedEntries {
     /// From this epoch on, a partition has a log whose end may be missing.
-    pub(super) fn begins_anew(&mut self, whose: Whose, epoch: PartitionEpoch) {
-        self.anew.entry(whose).or_default().push(epoch);
+    pub(super) fn begins_again(&mut self, whose: PartitionOf, epoch: PartitionEpoch) {
+        self.again.entry(whose).or_default().push(epoch);
     }
 
     /// Who is in sync in an epoch.
@@ -94,9 +94,14 @@ impl Agreed {
     ///
     /// # Errors
     /// Another entry stands at one of the indexes elsewhere.
-    pub(super) fn applies(&mut self, whose: Whose, by: InstanceId, applied: &Applied) -> Result<(), String> {
-        let anew = self.anew.get(&whose).into_iter().flatten();
-        let time = anew.filter(|epoch| **epoch <= applied.epoch).count();
+    pub(super) fn applies(
+        &mut self,
+        whose: PartitionOf,
+        by: InstanceId,
+        applied: &AppliedEntries,
+    ) -> Result<(), String> {
+        let again = self.again.get(&whose).into_iter().flatten();
+        let time = again.filter(|epoch| **epoch <= applied.epoch).count();
         let known = self.entries.entry((whose, time)).or_default();
         for (index, epoch) in &applied.entries {
             let (first, who) = *known.entry(*index).or_insert((*epoch, by));
@@ -112,7 +117,7 @@ impl Agreed {
 
 /// Whether one in sync holds what its primary has applied in an epoch: durably, if that is asked for. Who has gone on to a later
 /// epoch may have let go of it since.
-pub(super) fn is_held(applied: &Applied, by: Holds, is_sync: bool) -> bool {
+pub(super) fn is_held(applied: &AppliedEntries, by: MemberLog, is_sync: bool) -> bool {
     by.epoch > applied.epoch
         || by.epoch == applied.epoch && by.last >= applied.upto && (!is_sync || by.durable >= applied.upto)
 }
@@ -123,10 +128,11 @@ mod tests {
 
     const A: InstanceId = InstanceId(1);
     const B: InstanceId = InstanceId(2);
-    const WHOSE: Whose = Whose { keyspace: KeyspaceId(7), partitions: 2, partition: PartitionId(1) };
+    const WHOSE: PartitionOf =
+        PartitionOf { keyspace: KeyspaceId(7), partitions: 2, partition: PartitionId(1) };
 
-    fn applied(epoch: u64, entries: &[(u64, u32)]) -> Applied {
-        Applied {
+    fn applied(epoch: u64, entries: &[(u64, u32)]) -> AppliedEntries {
+        AppliedEntries {
             keyspace: WHOSE.keyspace,
             partition: WHOSE.partition,
             epoch: PartitionEpoch(epoch),
@@ -139,17 +145,17 @@ mod tests {
 
     #[test]
     fn the_same_entries_may_be_applied_by_anybody_at_any_time() {
-        let mut agreed = Agreed::default();
+        let mut agreed = AgreedEntries::default();
         assert_eq!(agreed.applies(WHOSE, A, &applied(1, &[(1, 1), (2, 1)])), Ok(()));
         assert_eq!(agreed.applies(WHOSE, B, &applied(2, &[(2, 1), (3, 2)])), Ok(()));
         assert_eq!(agreed.applies(WHOSE, A, &applied(2, &[(3, 2)])), Ok(()));
-        let other = Whose { partitions: 4, ..WHOSE };
-        assert_eq!(agreed.applies(other, A, &applied(5, &[(3, 5)])), Ok(()), "a daughter's log");
+        let other = PartitionOf { partitions: 4, ..WHOSE };
+        assert_eq!(agreed.applies(other, A, &applied(5, &[(3, 5)])), Ok(()), "a child's log");
     }
 
     #[test]
     fn another_entry_at_an_index_is_found() {
-        let mut agreed = Agreed::default();
+        let mut agreed = AgreedEntries::default();
         assert_eq!(agreed.applies(WHOSE, A, &applied(2, &[(8, 2), (9, 2)])), Ok(()));
         let differs = agreed.applies(WHOSE, B, &applied(2, &[(9, 1)]));
         assert!(differs.is_err_and(|text| text.contains("index 9")));
@@ -157,9 +163,9 @@ mod tests {
 
     #[test]
     fn after_a_log_in_doubt_other_entries_may_stand_there_and_late_ones_of_before_are_no_matter() {
-        let mut agreed = Agreed::default();
+        let mut agreed = AgreedEntries::default();
         assert_eq!(agreed.applies(WHOSE, A, &applied(2, &[(9, 2)])), Ok(()));
-        agreed.begins_anew(WHOSE, PartitionEpoch(4));
+        agreed.begins_again(WHOSE, PartitionEpoch(4));
         assert_eq!(agreed.applies(WHOSE, B, &applied(4, &[(9, 4)])), Ok(()));
         assert_eq!(agreed.applies(WHOSE, A, &applied(3, &[(9, 2)])), Ok(()), "it has not heard");
         assert!(agreed.applies(WHOSE, A, &applied(5, &[(9, 2)])).is_err());
@@ -167,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_write_is_acknowledged_by_as_many_copies_as_must_hold_it() {
-        let mut agreed = Agreed::default();
+        let mut agreed = AgreedEntries::default();
         let at = |epoch| (WHOSE.keyspace, WHOSE.partition, PartitionEpoch(epoch));
         agreed.see(at(3), vec![(A, Incarnation(1)), (B, Incarnation(1))]);
         agreed.see(at(4), vec![(B, Incarnation(1))]);
@@ -179,7 +185,7 @@ mod tests {
     #[test]
     fn whoever_is_in_sync_holds_what_is_applied_durably_if_that_is_asked_for() {
         let what = applied(3, &[(9, 3)]);
-        let holds = |epoch, last, durable| Holds { epoch: PartitionEpoch(epoch), last, durable };
+        let holds = |epoch, last, durable| MemberLog { epoch: PartitionEpoch(epoch), last, durable };
         assert!(is_held(&what, holds(3, 9, 9), true) && is_held(&what, holds(3, 12, 0), false));
         assert!(!is_held(&what, holds(3, 9, 8), true), "not durable");
         assert!(!is_held(&what, holds(3, 8, 8), false), "not there");

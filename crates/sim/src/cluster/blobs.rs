@@ -1,7 +1,7 @@
 //! The clients' part in blobs: the same items and transactions as `zerohop-client` makes of them, each tried once.
 //!
 //! ```text
-//!   header, unless it is recalled ──> write, replacement, append, cut, removal, all of it made, or removed and made anew:
+//!   header, unless it is recalled ──> write, replacement, append, cut, removal, all of it made, or removed and made again:
 //!        │                       │    one transaction of header and chunks
 //!        │                       ├──> one chunk alone, under the generation that was seen
 //!        │                       ├──> filling: header ──> chunks behind the end ──> header: published
@@ -17,21 +17,21 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use zerohop_session::{Error, Reply, Request, Time};
+use zerohop_session::{Reply, SessionError, SessionRequest, Time};
 use zerohop_wire::Failure;
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 
-use super::Cluster;
+use super::SimulatedCluster;
 use super::transacting::fail;
-use crate::check::cycles::{Action, Fate};
-use crate::transacted::{Life, Transacted, Trouble};
+use crate::check::cycles::{CheckedAction, TransactionFate};
+use crate::transacted::{BlobLife, TransactionRecord, TransactionTrouble};
 use crate::workload::blobs::{
-    BASE_BYTES, BASE_CHUNKS, CHUNK_BITS, Contents, Deed, Kind, MARKED, MARKS_MAX, NUMBERS, RECORD_BYTES,
-    RECORDS_MAX, chunk_id, filled, header_id, mark_id, tail_id,
+    BASE_BYTES, BASE_CHUNKS, BlobChangeKind, BlobContents, BlobOperationPlan, CHUNK_BITS, MARKED, MARKS_MAX,
+    NUMBERS, RECORD_BYTES, RECORDS_MAX, chunk_id, filled, header_id, mark_id, tail_id,
 };
 use crate::workload::transactional::KEYSPACES;
-use items::{Header, Made, header_of, looked_of, size_after};
+use items::{HeaderChange, ReadHeader, header_of, looked_of, size_after};
 
 #[path = "blobs/changes.rs"]
 mod changes;
@@ -47,27 +47,27 @@ const PARTS: usize = 16;
 /// What all clients have under way.
 #[derive(Debug, Default)]
 pub(super) struct Blobs {
-    open: BTreeMap<usize, Open>,
+    open: BTreeMap<usize, OpenBlobOperation>,
     next: usize,
     /// Headers as clients have seen them last.
-    known: BTreeMap<(usize, u64), Header>,
+    known: BTreeMap<(usize, u64), ReadHeader>,
     /// How many marks of a chunk were given away, by edition.
     marks: BTreeMap<(u64, u64), u32>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenBlobOperation {
     client: usize,
-    deed: Deed,
+    deed: BlobOperationPlan,
     keyspace: KeyspaceId,
     limit_us: u64,
-    stage: Stage,
+    stage: BlobStage,
     /// Its place in the history.
     at: usize,
-    header: Option<Header>,
+    header: Option<ReadHeader>,
     /// Answers that are to come.
     waiting: usize,
-    looked: Vec<Option<Looked>>,
+    looked: Vec<Option<ChunkRead>>,
     /// Something was not as it was before: it is read by a transaction.
     has_changed: bool,
     /// How often it has cut off for others what is behind the end.
@@ -76,11 +76,11 @@ struct Open {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum BlobStage {
     /// Its header is asked for.
     Header,
     /// The one request that changes something.
-    Change(Made),
+    Change(HeaderChange),
     /// Chunks behind the end are written: so many records.
     Fills(u64),
     /// Chunks behind the end are cut.
@@ -97,7 +97,7 @@ enum Stage {
 
 /// A chunk that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Looked {
+pub(super) struct ChunkRead {
     pub(super) version: Timestamp,
     pub(super) stamp: BlobStamp,
     pub(super) bytes: Bytes,
@@ -114,20 +114,20 @@ impl Blobs {
     }
 }
 
-impl Cluster {
+impl SimulatedCluster {
     /// A client begins something with a blob.
-    pub(super) fn begin_blob(&mut self, client: usize, deed: Deed, limit_us: u64) {
+    pub(super) fn begin_blob(&mut self, client: usize, deed: BlobOperationPlan, limit_us: u64) {
         let Some((keyspace, _)) = self.watch.map.keyspace_named(KEYSPACES[0]) else { return };
         let blobs = &mut self.blobs;
         let number = blobs.next;
         blobs.next += 1;
         let header = blobs.known.get(&(client, deed.blob)).filter(|_| deed.recalls).cloned();
-        let open = Open {
+        let open = OpenBlobOperation {
             client,
             deed,
             keyspace,
             limit_us,
-            stage: Stage::Header,
+            stage: BlobStage::Header,
             at: 0,
             header: None,
             waiting: 0,
@@ -140,49 +140,56 @@ impl Cluster {
         self.trace.say(self.agenda.now(), format_args!("c{client} begins blob #{number}: {deed:?}"));
         match header {
             Some(header) => self.blob_goes_on(number, header),
-            None => self.ask_of_blob(number, Stage::Header, Vec::new()),
+            None => self.ask_of_blob(number, BlobStage::Header, Vec::new()),
         }
     }
 
     /// Sends the requests of a stage, as an entry of the history of their own or as part of the one before.
-    fn ask_of_blob(&mut self, number: usize, stage: Stage, actions: Vec<Action>) {
+    fn ask_of_blob(&mut self, number: usize, stage: BlobStage, actions: Vec<CheckedAction>) {
         let now = self.now();
         let Some(open) = self.blobs.open.get_mut(&number) else { return };
         let deadline = now.after_us(open.limit_us);
         let (client, header) = (open.client, open.header.as_ref());
         let blob = (open.keyspace, open.deed.blob);
-        let requests: Vec<Request> = match (stage, header) {
-            (Stage::Header | Stage::Again, _) => vec![items::look_at_header(blob, open.limit_us)],
-            (Stage::Change(made), header) => {
-                let seen =
-                    if matches!(made, Made::Rewrite | Made::PartCut(_)) { open.versions() } else { vec![] };
+        let requests: Vec<SessionRequest> = match (stage, header) {
+            (BlobStage::Header | BlobStage::Again, _) => vec![items::look_at_header(blob, open.limit_us)],
+            (BlobStage::Change(made), header) => {
+                let seen = if matches!(made, HeaderChange::Rewrite | HeaderChange::PartCut(_)) {
+                    open.versions()
+                } else {
+                    vec![]
+                };
                 vec![items::change(blob, header, (made, open.deed, &seen), open.limit_us)]
             }
-            (Stage::Fills(records), Some(header)) => {
+            (BlobStage::Fills(records), Some(header)) => {
                 items::fills(blob, header, &filled(open.deed.records(records)), open.limit_us)
             }
-            (Stage::Cuts, Some(header)) => items::cuts(blob, header, open.limit_us),
+            (BlobStage::Cuts, Some(header)) => items::cuts(blob, header, open.limit_us),
             // As whoever reads what is short, or as whoever streams what is long.
-            (Stage::Looks, Some(header)) if !number.is_multiple_of(3) => {
+            (BlobStage::Looks, Some(header)) if !number.is_multiple_of(3) => {
                 vec![items::look_at(blob, header, open.limit_us)]
             }
-            (Stage::Looks, Some(header)) => items::looks(blob, header, open.limit_us),
-            (Stage::Confirms, Some(_)) => items::confirms(blob, open.versions().into_iter(), open.limit_us),
-            (Stage::Together, Some(header)) => vec![items::read_together(blob, header, open.limit_us)],
+            (BlobStage::Looks, Some(header)) => items::looks(blob, header, open.limit_us),
+            (BlobStage::Confirms, Some(_)) => {
+                items::confirms(blob, open.versions().into_iter(), open.limit_us)
+            }
+            (BlobStage::Together, Some(header)) => vec![items::read_together(blob, header, open.limit_us)],
             (_, None) => Vec::new(),
         };
-        if matches!(stage, Stage::Confirms | Stage::Again) {
+        if matches!(stage, BlobStage::Confirms | BlobStage::Again) {
             let entry = &mut self.history.transactions[open.at];
             entry.deadline = entry.deadline.max(deadline);
         } else {
             open.at = self.history.transactions.len();
-            self.history.transactions.push(Transacted::begun(client, now, deadline, actions));
+            self.history.transactions.push(TransactionRecord::begun(client, now, deadline, actions));
         }
-        if let (Stage::Change(Made::Deletion | Made::Renewal), Some(header)) = (stage, header) {
-            self.history.transactions[open.at].lives.push((open.deed.blob, Life::Ended(header.stamp.id)));
+        if let (BlobStage::Change(HeaderChange::Deletion | HeaderChange::Renewal), Some(header)) =
+            (stage, header)
+        {
+            self.history.transactions[open.at].lives.push((open.deed.blob, BlobLife::Ended(header.stamp.id)));
         }
         (open.stage, open.waiting) = (stage, requests.len());
-        if stage == Stage::Looks {
+        if stage == BlobStage::Looks {
             open.looked = vec![None; header.map_or(0, |header| header.chunks() as usize)];
         }
         debug_assert!((1..=PARTS).contains(&requests.len()), "there is something to ask for");
@@ -194,69 +201,72 @@ impl Cluster {
     }
 
     /// The header is known, or what it was is.
-    fn blob_goes_on(&mut self, number: usize, header: Header) {
+    fn blob_goes_on(&mut self, number: usize, header: ReadHeader) {
         let Blobs { open, marks, .. } = &mut self.blobs;
         let Some(open) = open.get_mut(&number) else { return };
-        let Deed { blob, value, kind, .. } = open.deed;
+        let BlobOperationPlan { blob, value, kind, .. } = open.deed;
         let (size, edition) = (header.size, header.edition);
-        if header.uncut > 0 && !matches!(kind, Kind::Read { .. } | Kind::Delete) {
+        if header.uncut > 0 && !matches!(kind, BlobChangeKind::Read { .. } | BlobChangeKind::Delete) {
             return self.settle_blob(number, header);
         }
         let records = size.saturating_sub(BASE_BYTES) / RECORD_BYTES;
         let made = match kind {
-            Kind::Read { .. } | Kind::Rest { .. } => {
-                let together = matches!(kind, Kind::Read { together: true }) || size == 0;
+            BlobChangeKind::Read { .. } | BlobChangeKind::Rest { .. } => {
+                let together = matches!(kind, BlobChangeKind::Read { together: true }) || size == 0;
                 open.header = Some(header);
-                let stage = if together { Stage::Together } else { Stage::Looks };
+                let stage = if together { BlobStage::Together } else { BlobStage::Looks };
                 return self.ask_of_blob(number, stage, Vec::new());
             }
-            Kind::Delete => Made::Deletion,
-            Kind::Make => Made::Renewal,
-            Kind::Write => Made::Write,
-            _ if size == 0 => Made::Write,
-            Kind::Replace => Made::Replacement,
-            Kind::Poke { chunk } => Made::Poke(chunk),
-            Kind::Share { amount, is_float } => Made::Share { amount, is_float },
-            Kind::Mark { chunk } => {
+            BlobChangeKind::Delete => HeaderChange::Deletion,
+            BlobChangeKind::Make => HeaderChange::Renewal,
+            BlobChangeKind::Write => HeaderChange::Write,
+            _ if size == 0 => HeaderChange::Write,
+            BlobChangeKind::Replace => HeaderChange::Replacement,
+            BlobChangeKind::Poke { chunk } => HeaderChange::Poke(chunk),
+            BlobChangeKind::Share { amount, is_float } => HeaderChange::Share { amount, is_float },
+            BlobChangeKind::Mark { chunk } => {
                 let chunks = chunk.map_or(NUMBERS, |chunk| chunk..chunk + 1);
                 let used = |chunk| marks.get(&(edition, chunk)).copied().unwrap_or(0);
                 let mark = chunks.clone().map(used).max().unwrap_or(0);
                 if mark < MARKS_MAX {
                     marks.extend(chunks.map(|chunk| ((edition, chunk), mark + 1)));
-                    Made::Mark(chunk, mark)
+                    HeaderChange::Mark(chunk, mark)
                 } else {
-                    Made::Write
+                    HeaderChange::Write
                 }
             }
-            Kind::Fill { records: more } if records + more <= RECORDS_MAX => Made::Filling(more),
-            Kind::Append | Kind::Cut | Kind::Fill { .. } => match records {
-                0 => Made::Append,
-                records if kind == Kind::Append && records < RECORDS_MAX => Made::Append,
-                _ => Made::Cut,
+            BlobChangeKind::Fill { records: more } if records + more <= RECORDS_MAX => {
+                HeaderChange::Filling(more)
+            }
+            BlobChangeKind::Append | BlobChangeKind::Cut | BlobChangeKind::Fill { .. } => match records {
+                0 => HeaderChange::Append,
+                records if kind == BlobChangeKind::Append && records < RECORDS_MAX => HeaderChange::Append,
+                _ => HeaderChange::Cut,
             },
         };
-        let register = |key| Action::Write { key, value, version: None };
+        let register = |key| CheckedAction::Write { key, value, version: None };
         let changed = register(header_id(blob));
         let all = |edition| (0..BASE_CHUNKS).map(move |chunk| register(chunk_id(edition, chunk)));
-        let marked = |chunk, mark| Action::Append { key: mark_id(edition, chunk, mark), value: MARKED };
+        let marked =
+            |chunk, mark| CheckedAction::Append { key: mark_id(edition, chunk, mark), value: MARKED };
         let actions = match made {
-            Made::Write => all(edition).collect(),
-            Made::Replacement => std::iter::once(changed).chain(all(value)).collect(),
-            Made::Deletion => vec![header.seen(blob)],
-            Made::Renewal => [header.seen(blob), changed].into_iter().chain(all(value)).collect(),
-            Made::Poke(chunk) => vec![register(chunk_id(edition, chunk))],
-            Made::Append => vec![Action::Append { key: tail_id(header.change), value }],
-            Made::Cut => vec![changed],
-            Made::Mark(Some(chunk), mark) => vec![marked(chunk, mark)],
-            Made::Mark(None, mark) => NUMBERS.map(|chunk| marked(chunk, mark)).collect(),
+            HeaderChange::Write => all(edition).collect(),
+            HeaderChange::Replacement => std::iter::once(changed).chain(all(value)).collect(),
+            HeaderChange::Deletion => vec![header.seen(blob)],
+            HeaderChange::Renewal => [header.seen(blob), changed].into_iter().chain(all(value)).collect(),
+            HeaderChange::Poke(chunk) => vec![register(chunk_id(edition, chunk))],
+            HeaderChange::Append => vec![CheckedAction::Append { key: tail_id(header.change), value }],
+            HeaderChange::Cut => vec![changed],
+            HeaderChange::Mark(Some(chunk), mark) => vec![marked(chunk, mark)],
+            HeaderChange::Mark(None, mark) => NUMBERS.map(|chunk| marked(chunk, mark)).collect(),
             _ => Vec::new(),
         };
         open.header = Some(header);
-        self.ask_of_blob(number, Stage::Change(made), actions);
+        self.ask_of_blob(number, BlobStage::Change(made), actions);
     }
 
     /// One answer of something done with a blob.
-    pub(super) fn blob_is_told(&mut self, token: usize, result: Result<Reply, Error>) {
+    pub(super) fn blob_is_told(&mut self, token: usize, result: Result<Reply, SessionError>) {
         let now = self.now();
         let (number, part) = ((token - BLOBS_FROM) / PARTS, (token - BLOBS_FROM) % PARTS);
         let Some(open) = self.blobs.open.get_mut(&number) else { return };
@@ -268,51 +278,55 @@ impl Cluster {
             entry.transaction.end = Some(now.0);
         }
         // What is to be done next.
-        let mut then = Then::End;
+        let mut then = AfterAnswer::End;
         match (stage, result) {
-            (Stage::Header | Stage::Again, Ok(reply)) => match header_of(&reply) {
-                Some(header) if stage == Stage::Header => {
-                    entry.transaction.fate = Fate::Committed;
-                    entry.lives.push((blob, Life::Seen(header.stamp.id)));
+            (BlobStage::Header | BlobStage::Again, Ok(reply)) => match header_of(&reply) {
+                Some(header) if stage == BlobStage::Header => {
+                    entry.transaction.fate = TransactionFate::Committed;
+                    entry.lives.push((blob, BlobLife::Seen(header.stamp.id)));
                     let (key, value, version) = (header_id(blob), header.change, header.order());
-                    entry.transaction.actions.push(Action::Look { key, value, version });
-                    then = Then::GoOn(header);
+                    entry.transaction.actions.push(CheckedAction::Look { key, value, version });
+                    then = AfterAnswer::GoOn(header);
                 }
                 Some(header) => match &open.header {
                     Some(was) if was.stamp == header.stamp && was.size == header.size => {
-                        then = Then::Read(header)
+                        then = AfterAnswer::Read(header)
                     }
-                    _ => then = Then::ReadTogether(header),
+                    _ => then = AfterAnswer::ReadTogether(header),
                 },
-                None => entry.trouble = Some(Trouble::Strange(format!("no header: {reply:?}"))),
+                None => entry.trouble = Some(TransactionTrouble::Strange(format!("no header: {reply:?}"))),
             },
-            (Stage::Header, Err(Error::Answer { failure: Failure::NotFound })) => {
-                entry.transaction.fate = Fate::Committed;
-                entry.lives.push((blob, Life::Absent));
+            (BlobStage::Header, Err(SessionError::Answer { failure: Failure::NotFound })) => {
+                entry.transaction.fate = TransactionFate::Committed;
+                entry.lives.push((blob, BlobLife::Absent));
                 then = match deed.kind {
-                    Kind::Read { .. } | Kind::Delete => Then::End,
-                    Kind::Make | Kind::Write | Kind::Replace => Then::Create(Made::Making),
-                    _ => Then::Create(Made::Creation),
+                    BlobChangeKind::Read { .. } | BlobChangeKind::Delete => AfterAnswer::End,
+                    BlobChangeKind::Make | BlobChangeKind::Write | BlobChangeKind::Replace => {
+                        AfterAnswer::Create(HeaderChange::Making)
+                    }
+                    _ => AfterAnswer::Create(HeaderChange::Creation),
                 };
             }
-            (Stage::Looks, Ok(_) | Err(Error::Answer { failure: Failure::NotFound })) if open.has_changed => {
-                then = if open.waiting == 0 { Then::Forget } else { Then::Wait };
+            (BlobStage::Looks, Ok(_) | Err(SessionError::Answer { failure: Failure::NotFound }))
+                if open.has_changed =>
+            {
+                then = if open.waiting == 0 { AfterAnswer::Forget } else { AfterAnswer::Wait };
             }
-            (Stage::Looks, Ok(Reply::Looked { answers, is_one_moment })) => {
+            (BlobStage::Looks, Ok(Reply::Looked { answers, is_one_moment })) => {
                 open.looked = answers.into_iter().map(|one| one.ok().as_ref().and_then(looked_of)).collect();
                 let stamp = open.header.as_ref().map(|header| header.stamp);
-                let is_later = |looked: &Looked| stamp.is_none_or(|stamp| looked.stamp > stamp);
+                let is_later = |looked: &ChunkRead| stamp.is_none_or(|stamp| looked.stamp > stamp);
                 open.has_changed = open.looked.iter().flatten().any(is_later);
                 if is_one_moment {
                     self.coverage.blob("blobs: reads held");
                 }
                 then = match (open.has_changed, is_one_moment) {
-                    (true, _) => Then::Forget,
-                    (false, true) => Then::LookAgain,
-                    (false, false) => Then::Confirm,
+                    (true, _) => AfterAnswer::Forget,
+                    (false, true) => AfterAnswer::LookAgain,
+                    (false, false) => AfterAnswer::Confirm,
                 };
             }
-            (Stage::Looks, Ok(reply)) => {
+            (BlobStage::Looks, Ok(reply)) => {
                 let looked = looked_of(&reply);
                 open.has_changed |= open
                     .header
@@ -321,158 +335,169 @@ impl Cluster {
                     .is_none_or(|(header, looked)| looked.stamp > header.stamp);
                 open.looked[part] = looked;
                 then = match (open.waiting, open.has_changed) {
-                    (0, true) => Then::Forget,
-                    (0, false) => Then::Confirm,
-                    _ => Then::Wait,
+                    (0, true) => AfterAnswer::Forget,
+                    (0, false) => AfterAnswer::Confirm,
+                    _ => AfterAnswer::Wait,
                 };
             }
-            (Stage::Looks, Err(Error::Answer { failure: Failure::NotFound })) => {
-                then = if open.waiting == 0 { Then::Confirm } else { Then::Wait };
+            (BlobStage::Looks, Err(SessionError::Answer { failure: Failure::NotFound })) => {
+                then = if open.waiting == 0 { AfterAnswer::Confirm } else { AfterAnswer::Wait };
             }
-            (Stage::Confirms, Ok(reply)) => {
+            (BlobStage::Confirms, Ok(reply)) => {
                 open.has_changed |= !matches!(reply, Reply::Done { number: 1, .. });
                 then = match (open.waiting, open.has_changed) {
-                    (0, true) => Then::ReadAgain,
-                    (0, false) => Then::LookAgain,
-                    _ => Then::Wait,
+                    (0, true) => AfterAnswer::ReadAgain,
+                    (0, false) => AfterAnswer::LookAgain,
+                    _ => AfterAnswer::Wait,
                 };
             }
-            (Stage::Together, Ok(Reply::Transacted { answers, .. })) => {
+            (BlobStage::Together, Ok(Reply::Transacted { answers, .. })) => {
                 let mut answers = answers.into_iter();
                 let header = match answers.next() {
                     Some(Ok(reply)) => header_of(&reply),
                     Some(Err(Failure::NotFound)) => {
-                        entry.transaction.fate = Fate::Committed;
-                        entry.lives.push((blob, Life::Absent));
+                        entry.transaction.fate = TransactionFate::Committed;
+                        entry.lives.push((blob, BlobLife::Absent));
                         None
                     }
                     other => {
-                        entry.trouble = Some(Trouble::Strange(format!("no header: {other:?}")));
+                        entry.trouble = Some(TransactionTrouble::Strange(format!("no header: {other:?}")));
                         None
                     }
                 };
                 open.looked = answers.map(|one| one.ok().as_ref().and_then(looked_of)).collect();
-                let is_same = |header: &Header| {
+                let is_same = |header: &ReadHeader| {
                     open.header
                         .as_ref()
                         .is_some_and(|was| was.stamp == header.stamp && was.size == header.size)
                 };
                 then = match header {
-                    Some(header) if is_same(&header) => Then::Read(header),
-                    _ => Then::Forget,
+                    Some(header) if is_same(&header) => AfterAnswer::Read(header),
+                    _ => AfterAnswer::Forget,
                 };
             }
-            (Stage::Change(made), Ok(reply)) => {
+            (BlobStage::Change(made), Ok(reply)) => {
                 let is_done = open.blob_changed(entry, made, &reply);
                 if is_done {
                     self.coverage.blob(made.name());
                 }
                 then = match made {
-                    Made::Filling(records) if is_done => Then::Fill(records),
-                    Made::FillingCut | Made::Settling => Then::Anew,
-                    _ => Then::Forget,
+                    HeaderChange::Filling(records) if is_done => AfterAnswer::Fill(records),
+                    HeaderChange::FillingCut | HeaderChange::Settling => AfterAnswer::Again,
+                    _ => AfterAnswer::Forget,
                 };
             }
             // Somebody else has cut off what is behind the end.
-            (Stage::Change(Made::FillingCut | Made::Settling), Err(Error::Answer { failure }))
-                if is_of_other(&failure) =>
-            {
-                entry.transaction.fate = Fate::Aborted;
-                then = Then::Anew;
+            (
+                BlobStage::Change(HeaderChange::FillingCut | HeaderChange::Settling),
+                Err(SessionError::Answer { failure }),
+            ) if is_of_other(&failure) => {
+                entry.transaction.fate = TransactionFate::Aborted;
+                then = AfterAnswer::Again;
             }
-            (Stage::Cuts, Ok(_) | Err(Error::Answer { failure: Failure::StaleBlob { .. } })) => {
-                entry.transaction.fate = Fate::Committed;
-                then = if open.waiting == 0 { Then::Settle } else { Then::Wait };
+            (BlobStage::Cuts, Ok(_) | Err(SessionError::Answer { failure: Failure::StaleBlob { .. } })) => {
+                entry.transaction.fate = TransactionFate::Committed;
+                then = if open.waiting == 0 { AfterAnswer::Settle } else { AfterAnswer::Wait };
             }
-            (Stage::Fills(records), Ok(_)) => {
-                entry.transaction.fate = Fate::Committed;
-                then = if open.waiting == 0 { Then::Publish(records) } else { Then::Wait };
+            (BlobStage::Fills(records), Ok(_)) => {
+                entry.transaction.fate = TransactionFate::Committed;
+                then = if open.waiting == 0 { AfterAnswer::Publish(records) } else { AfterAnswer::Wait };
             }
             (_, Err(error)) => {
-                if matches!(error, Error::Answer { failure: Failure::StaleBlob { .. } }) {
+                if matches!(error, SessionError::Answer { failure: Failure::StaleBlob { .. } }) {
                     self.coverage.blob("blobs: generations refused");
                 }
-                if matches!(stage, Stage::Change(Made::Rewrite | Made::PartCut(_)))
-                    && matches!(error, Error::Aborted { .. })
+                if matches!(stage, BlobStage::Change(HeaderChange::Rewrite | HeaderChange::PartCut(_)))
+                    && matches!(error, SessionError::Aborted { .. })
                 {
                     self.coverage.blob("blobs: writes of what has changed refused");
                 }
                 fail(entry, &error, open.is_haunted);
-                then = Then::Forget;
+                then = AfterAnswer::Forget;
             }
-            (_, Ok(other)) => entry.trouble = Some(Trouble::Strange(format!("{other:?}"))),
+            (_, Ok(other)) => entry.trouble = Some(TransactionTrouble::Strange(format!("{other:?}"))),
         }
-        if let Then::Wait = then {
+        if let AfterAnswer::Wait = then {
             return;
         }
-        if let Then::Read(header) = &then {
+        if let AfterAnswer::Read(header) = &then {
             match open.contents(header).actions() {
                 Ok(actions) => {
-                    entry.transaction.fate = Fate::Committed;
+                    entry.transaction.fate = TransactionFate::Committed;
                     entry.transaction.actions = actions;
-                    entry.lives.push((blob, Life::Seen(header.stamp.id)));
-                    self.coverage.blob(if stage == Stage::Again {
+                    entry.lives.push((blob, BlobLife::Seen(header.stamp.id)));
+                    self.coverage.blob(if stage == BlobStage::Again {
                         "blobs: reads confirmed"
                     } else {
                         "blobs: reads in transactions"
                     });
                 }
-                Err(what) => entry.trouble = Some(Trouble::Strange(format!("blob {blob}: {what}"))),
+                Err(what) => {
+                    entry.trouble = Some(TransactionTrouble::Strange(format!("blob {blob}: {what}")))
+                }
             }
         }
-        if matches!(then, Then::ReadTogether(_) | Then::ReadAgain) {
+        if matches!(then, AfterAnswer::ReadTogether(_) | AfterAnswer::ReadAgain) {
             self.coverage.blob("blobs: reads changed meanwhile");
         }
-        self.coverage.operations += u64::from(entry.transaction.fate == Fate::Committed);
+        self.coverage.operations += u64::from(entry.transaction.fate == TransactionFate::Committed);
         if entry.transaction.end.is_some() {
             self.trace.say(now, format_args!("blob #{number} {stage:?} ends as {entry}"));
         }
         match then {
-            Then::GoOn(header) | Then::ReadTogether(header) => {
+            AfterAnswer::GoOn(header) | AfterAnswer::ReadTogether(header) => {
                 self.blobs.known.insert((client, blob), header.clone());
-                if stage == Stage::Again {
+                if stage == BlobStage::Again {
                     return self.blob_reads_together(number, header);
                 }
                 return self.blob_goes_on(number, header);
             }
-            Then::Create(made) => return self.create_blob(number, made),
-            Then::Confirm => return self.ask_of_blob(number, Stage::Confirms, Vec::new()),
-            Then::LookAgain => return self.ask_of_blob(number, Stage::Again, Vec::new()),
-            Then::ReadAgain => {
+            AfterAnswer::Create(made) => return self.create_blob(number, made),
+            AfterAnswer::Confirm => return self.ask_of_blob(number, BlobStage::Confirms, Vec::new()),
+            AfterAnswer::LookAgain => return self.ask_of_blob(number, BlobStage::Again, Vec::new()),
+            AfterAnswer::ReadAgain => {
                 if let Some(header) = self.blobs.open.get(&number).and_then(|open| open.header.clone()) {
                     return self.blob_reads_together(number, header);
                 }
             }
-            Then::Read(header) if matches!(deed.kind, Kind::Rest { .. }) && header.size > 0 => {
+            AfterAnswer::Read(header)
+                if matches!(deed.kind, BlobChangeKind::Rest { .. }) && header.size > 0 =>
+            {
                 self.blobs.known.insert((client, blob), header.clone());
                 return self.blob_rests(number, header);
             }
-            Then::Read(header) => drop(self.blobs.known.insert((client, blob), header)),
-            Then::Fill(records) => return self.ask_of_blob(number, Stage::Fills(records), Vec::new()),
-            Then::Publish(records) => return self.publish_blob(number, records),
-            Then::Settle => return self.ask_of_blob(number, Stage::Change(Made::Settling), Vec::new()),
-            Then::Anew => {
+            AfterAnswer::Read(header) => drop(self.blobs.known.insert((client, blob), header)),
+            AfterAnswer::Fill(records) => {
+                return self.ask_of_blob(number, BlobStage::Fills(records), Vec::new());
+            }
+            AfterAnswer::Publish(records) => return self.publish_blob(number, records),
+            AfterAnswer::Settle => {
+                return self.ask_of_blob(number, BlobStage::Change(HeaderChange::Settling), Vec::new());
+            }
+            AfterAnswer::Again => {
                 self.blobs.known.remove(&(client, blob));
-                return self.ask_of_blob(number, Stage::Header, Vec::new());
+                return self.ask_of_blob(number, BlobStage::Header, Vec::new());
             }
             // A writer that has been told nothing better keeps what it knew, now and then.
-            Then::Forget if !matches!(stage, Stage::Change(_)) || self.streams.workload.chance(1, 2) => {
+            AfterAnswer::Forget
+                if !matches!(stage, BlobStage::Change(_)) || self.streams.workload.chance(1, 2) =>
+            {
                 self.blobs.known.remove(&(client, blob));
             }
-            Then::Forget | Then::End | Then::Wait => {}
+            AfterAnswer::Forget | AfterAnswer::End | AfterAnswer::Wait => {}
         }
         self.blobs.open.remove(&number);
         let life = self.clients[client].life;
         self.call_again(client, life);
     }
 
-    fn blob_reads_together(&mut self, number: usize, header: Header) {
+    fn blob_reads_together(&mut self, number: usize, header: ReadHeader) {
         if let Some(open) = self.blobs.open.get_mut(&number) {
             // What was begun as a read of another kind shows nothing.
-            self.history.transactions[open.at].transaction.fate = Fate::Aborted;
+            self.history.transactions[open.at].transaction.fate = TransactionFate::Aborted;
             open.header = Some(header);
         }
-        self.ask_of_blob(number, Stage::Together, Vec::new());
+        self.ask_of_blob(number, BlobStage::Together, Vec::new());
     }
 
     /// A client dies, and what it has done may be done or not.
@@ -498,38 +523,38 @@ impl Cluster {
 
     /// Every blob is read once more.
     pub(super) fn read_all_blobs(&mut self) {
-        for deed in Deed::reads() {
+        for deed in BlobOperationPlan::reads() {
             self.begin_blob(0, deed, 8_000_000);
         }
     }
 }
 
 /// What comes after an answer.
-enum Then {
+enum AfterAnswer {
     Wait,
     End,
     /// The same, and what was known of the header may be old.
     Forget,
-    GoOn(Header),
+    GoOn(ReadHeader),
     /// By itself, or with all that is in it.
-    Create(Made),
+    Create(HeaderChange),
     Confirm,
     LookAgain,
     /// By a transaction.
     ReadAgain,
-    ReadTogether(Header),
-    Read(Header),
+    ReadTogether(ReadHeader),
+    Read(ReadHeader),
     /// So many records behind the end.
     Fill(u64),
     Publish(u64),
     Settle,
     /// From the header on.
-    Anew,
+    Again,
 }
 
-impl Open {
+impl OpenBlobOperation {
     /// What was read.
-    fn contents(&self, header: &Header) -> Contents<'_> {
+    fn contents(&self, header: &ReadHeader) -> BlobContents<'_> {
         contents(self.deed.blob, header, &self.looked)
     }
 
@@ -545,14 +570,18 @@ fn is_of_other(failure: &Failure<'_>) -> bool {
 }
 
 /// A blob as its header and its chunks tell. What is left of an earlier blob of the name is none of this one's.
-pub(super) fn contents<'l>(blob: u64, header: &Header, looked: &'l [Option<Looked>]) -> Contents<'l> {
-    let chunk = |one: &'l Option<Looked>| match one {
+pub(super) fn contents<'l>(
+    blob: u64,
+    header: &ReadHeader,
+    looked: &'l [Option<ChunkRead>],
+) -> BlobContents<'l> {
+    let chunk = |one: &'l Option<ChunkRead>| match one {
         Some(one) if one.stamp.id == header.stamp.id => (one.version.0, &one.bytes[..]),
         _ => (0, &[][..]),
     };
-    let Header { edition, change, count, size, .. } = *header;
+    let ReadHeader { edition, change, count, size, .. } = *header;
     let chunks = looked.iter().map(chunk).collect();
-    Contents { blob, edition, change, order: header.order(), count, size, chunks }
+    BlobContents { blob, edition, change, order: header.order(), count, size, chunks }
 }
 
 const _: () =

@@ -4,19 +4,25 @@
 use zerohop_session::Time;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
-use super::faults::Fault;
-use super::kinds::Kind;
+use super::faults::ClusterFault;
+use super::kinds::FaultKind;
 use super::stalls::Traffic;
-use super::{Cluster, Event};
+use super::{ClusterEvent, SimulatedCluster};
 use crate::streams::Draw;
 
 const MS: u64 = 1_000;
 
 /// What a burst is made of, as far as the run has it.
-const BLOWS: [Kind; 6] =
-    [Kind::Kills, Kind::PowerLosses, Kind::NodePauses, Kind::AgentPauses, Kind::Cuts, Kind::Stalls];
+const BLOWS: [FaultKind; 6] = [
+    FaultKind::Kills,
+    FaultKind::PowerLosses,
+    FaultKind::NodePauses,
+    FaultKind::AgentPauses,
+    FaultKind::Cuts,
+    FaultKind::Stalls,
+];
 
-impl Cluster {
+impl SimulatedCluster {
     pub(super) fn begin_burst(&mut self) {
         let now = self.now();
         let places: Vec<(KeyspaceId, PartitionId)> = self
@@ -28,7 +34,7 @@ impl Cluster {
         if places.is_empty() {
             return;
         }
-        self.coverage.fault(Kind::Bursts);
+        self.coverage.fault(FaultKind::Bursts);
         let (keyspace, partition) = *self.streams.node.pick(&places);
         let (count, length_us) =
             (self.streams.node.between(2, 5), *self.streams.node.pick(&[200 * MS, 800 * MS, 2_500 * MS]));
@@ -36,7 +42,7 @@ impl Cluster {
         self.focus = Some((keyspace, now.after_us(length_us + 2_000 * MS)));
         for _ in 0..count {
             let at = now.after_us(self.streams.node.below(length_us));
-            self.agenda.at(at, Event::Fault(Fault::Blow { keyspace, partition }));
+            self.agenda.at(at, ClusterEvent::Fault(ClusterFault::Blow { keyspace, partition }));
         }
     }
 
@@ -49,7 +55,7 @@ impl Cluster {
             false => *self.streams.node.pick(&members),
         };
         let Some((host, _)) = self.host_of(member).filter(|(at, _)| self.hosts[*at].is_up) else { return };
-        let kinds: Vec<Kind> = BLOWS.into_iter().filter(|kind| self.scenario.has(*kind)).collect();
+        let kinds: Vec<FaultKind> = BLOWS.into_iter().filter(|kind| self.scenario.has(*kind)).collect();
         if kinds.is_empty() {
             return;
         }
@@ -58,19 +64,19 @@ impl Cluster {
         let for_us = self.streams.node.between(MS, longest);
         let until: Time = now.after_us(for_us);
         match *self.streams.node.pick(&kinds) {
-            Kind::Kills | Kind::PowerLosses => self.blink(host, for_us),
-            Kind::NodePauses => {
+            FaultKind::Kills | FaultKind::PowerLosses => self.blink(host, for_us),
+            FaultKind::NodePauses => {
                 self.trace.say(now, format_args!("PAUSE of n{host} until {}", until.0));
                 self.hosts[host].paused_until = self.hosts[host].paused_until.max(until);
                 self.watch.paused(host, now, until);
             }
-            Kind::AgentPauses => {
+            FaultKind::AgentPauses => {
                 // Long enough to be taken for dead.
                 let until = until.after_us(1_500 * MS);
                 self.trace.say(now, format_args!("PAUSE of the agent of n{host} until {}", until.0));
                 self.hosts[host].agent_paused_until = self.hosts[host].agent_paused_until.max(until);
             }
-            Kind::Cuts => {
+            FaultKind::Cuts => {
                 self.trace.say(now, format_args!("CUT of n{host} until {}", until.0));
                 for other in (0..self.hosts.len()).filter(|other| *other != host) {
                     self.peers.cut(host, other, until);

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use zerohop_session::{Collect, Collecting, Effect, Error, Reply, Request, Settings, Time};
+use zerohop_session::{
+    Coalescing, Collect, Reply, SessionEffect, SessionError, SessionRequest, SessionSettings, Time,
+};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, PartitionId, RequestId, Timestamp};
-use zerohop_wire::messages::{Hello, Message, Query, Read};
-use zerohop_wire::{AbortReason, Decoded, Decoder, Encoder, Envelope};
+use zerohop_wire::messages::{Hello, Message, Query, RecordRead};
+use zerohop_wire::{AbortReason, DecodeResult, Decoder, Encoder, Envelope};
 
 use super::blobs::BLOBS_FROM;
 use super::compares::COMPARES_FROM;
@@ -14,14 +16,14 @@ use super::nameless::without_epochs;
 use super::scans::{PUTS_FROM, SCANS_FROM};
 use super::snapshots::SNAPSHOTS_FROM;
 use super::transacting::DEEDS_FROM;
-use super::{Cluster, Event, Phase};
-use crate::client::Client;
-use crate::history::{Call, End as CallEnd};
-use crate::network::{End, Opener};
+use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
+use crate::client::ClientLife;
+use crate::history::{Call, OperationEnd as CallEnd};
+use crate::network::{LinkEnd, Opener};
 use crate::node::{CLUSTER, FEATURES, carries_writes};
 use crate::streams::Draw;
 use crate::workload::draw::KEYS;
-use crate::workload::operation::{Act, Operation};
+use crate::workload::operation::{Act, RecordCall};
 
 const MS: u64 = 1_000;
 
@@ -37,13 +39,13 @@ const READER_US: u64 = 1_000 * MS;
 /// Out of a storm, clients rest that much longer.
 const CALM: u64 = 300;
 
-impl Cluster {
+impl SimulatedCluster {
     /// A client begins, in the place of one that died or as the first there.
     pub(super) fn begin_client(&mut self, client: usize, life: u32) {
         let now = self.now();
         let any = self.streams.client.below(self.hosts.len() as u64) as usize;
         let endpoints = [instance_address(any, 0), instance_address(0, 0), instance_address(1, 0)];
-        let mut settings = Settings::new(&endpoints, self.streams.client.next_u64());
+        let mut settings = SessionSettings::new(&endpoints, self.streams.client.next_u64());
         settings.attempt_us = *self.streams.client.pick(&[100 * MS, 300 * MS, 1_000 * MS]);
         settings.connect_us = *self.streams.client.pick(&[50 * MS, 500 * MS]);
         settings.quiet_us = *self.streams.client.pick(&[200 * MS, 1_000 * MS]);
@@ -53,7 +55,7 @@ impl Cluster {
             settings.compress_from_bytes = Some(64);
         }
         settings.endpoints = endpoints.iter().map(|address| Arc::from(address.as_str())).collect();
-        let begun = Client::new(settings, life);
+        let begun = ClientLife::new(settings, life);
         match self.clients.get_mut(client) {
             Some(place) => *place = begun,
             None => self.clients.push(begun),
@@ -61,7 +63,7 @@ impl Cluster {
         self.trace.say(now, format_args!("c{client} begins, life {life}"));
         for _ in 0..self.scenario.depth {
             let soon = self.streams.workload.below(20 * MS);
-            self.agenda.at(now.after_us(soon), Event::Call { client, life });
+            self.agenda.at(now.after_us(soon), ClusterEvent::Call { client, life });
         }
     }
 
@@ -71,7 +73,7 @@ impl Cluster {
         let life = self.clients[client].life;
         self.trace.say(now, format_args!("c{client} dies"));
         for link in self.clients[client].open_links() {
-            self.network.close(now, link, End::Opener);
+            self.network.close(now, link, LinkEnd::Opener);
         }
         for call in std::mem::take(&mut self.clients[client].calls) {
             self.end_call(call, CallEnd::Unknown);
@@ -90,7 +92,7 @@ impl Cluster {
         let at = at.max(found.paused_until);
         if found.turn_at.is_none_or(|turn_at| turn_at > at) {
             found.turn_at = Some(at);
-            self.agenda.at(at, Event::ClientTurn(client));
+            self.agenda.at(at, ClusterEvent::ClientTurn(client));
         }
     }
 
@@ -120,44 +122,44 @@ impl Cluster {
         listens.then_some(host.places.start + slot)
     }
 
-    fn carry_out(&mut self, client: usize, effect: Effect<usize>) {
+    fn carry_out(&mut self, client: usize, effect: SessionEffect<usize>) {
         let now = self.now();
         let life = self.clients[client].life;
         match effect {
-            Effect::Connect { connection, address } => {
+            SessionEffect::Connect { connection, address } => {
                 let listener = self.listener(&address);
                 let link = self.network.open(now, Opener::Client { client, life, connection }, listener);
                 self.trace.say(now, format_args!("c{client} opens {link} to {address}"));
                 self.clients[client].opens(connection, link);
             }
-            Effect::Send { connection, mut head, tail } => {
+            SessionEffect::Send { connection, mut head, tail } => {
                 let Some(link) = self.clients[client].link(connection) else { return };
                 let length = head.len();
                 head.extend_from_slice(&tail);
                 self.trace.note(now, format_args!("c{client} sends {} bytes on {link}", head.len()), link.0);
                 if self.scenario.has_nameless && client % 2 == 1 {
-                    self.network.send(now, link, End::Node, &without_epochs(&head));
+                    self.network.send(now, link, LinkEnd::Node, &without_epochs(&head));
                 } else {
-                    self.network.send(now, link, End::Node, &head);
+                    self.network.send(now, link, LinkEnd::Node, &head);
                 }
                 self.draw_repeats(client, self.network.instance(link), &head);
                 head.truncate(length);
                 self.clients[client].session.recycle(head);
             }
-            Effect::Close { connection } => {
+            SessionEffect::Close { connection } => {
                 if let Some(link) = self.clients[client].closes(connection) {
                     self.trace.say(now, format_args!("c{client} closes {link}"));
-                    self.network.close(now, link, End::Opener);
+                    self.network.close(now, link, LinkEnd::Opener);
                 }
             }
-            Effect::Complete { token, result } if token >= PUTS_FROM => {
+            SessionEffect::Complete { token, result } if token >= PUTS_FROM => {
                 self.clients[client].calls.retain(|call| *call != token - PUTS_FROM);
                 self.end_call(token - PUTS_FROM, CallEnd::of(result));
             }
-            Effect::Complete { token, result } if token >= DEEDS_FROM => {
+            SessionEffect::Complete { token, result } if token >= DEEDS_FROM => {
                 self.of_several_is_told(token, result)
             }
-            Effect::Complete { token, result } => {
+            SessionEffect::Complete { token, result } => {
                 self.clients[client].calls.retain(|call| *call != token);
                 self.end_call(token, CallEnd::of(result));
                 self.call_again(client, life);
@@ -168,7 +170,7 @@ impl Cluster {
     /// The keyspace that most calls are about just now.
     pub(super) fn focus(&self, now: Time) -> Option<KeyspaceId> {
         self.focus
-            .filter(|(_, until)| self.phase == Phase::Faults && now < *until)
+            .filter(|(_, until)| self.phase == ClusterPhase::Faults && now < *until)
             .map(|(keyspace, _)| keyspace)
     }
 
@@ -178,22 +180,22 @@ impl Cluster {
         let rest_us = self.streams.workload.wait(self.scenario.think_us);
         let rest_us = if self.focus(now).is_some() { rest_us / BUSIER } else { rest_us };
         let mut at = now.after_us(rest_us);
-        if self.phase == Phase::Faults && !self.scenario.is_stormy(at) {
+        if self.phase == ClusterPhase::Faults && !self.scenario.is_stormy(at) {
             let later = now.after_us(rest_us.saturating_mul(CALM));
             let storm = self.scenario.next_storm(now).map_or(later, |storm| storm.after_us(rest_us));
             at = later.min(storm.max(at));
         }
-        self.agenda.at(at, Event::Call { client, life });
+        self.agenda.at(at, ClusterEvent::Call { client, life });
     }
 
     /// Copies of some frames that change something will come over connections of their own.
     fn draw_repeats(&mut self, client: usize, place: usize, bytes: &[u8]) {
-        if self.phase != Phase::Faults || self.scenario.network.repeats == 0 {
+        if self.phase != ClusterPhase::Faults || self.scenario.network.repeats == 0 {
             return;
         }
         let decoder = Decoder::agreed(zerohop_wire::limits::VERSION_MAX, FEATURES);
         let mut rest = bytes;
-        while let Decoded::Frame { frame, used } = decoder.decode(rest) {
+        while let DecodeResult::Frame { frame, used } = decoder.decode(rest) {
             let mut scratch = Vec::new();
             let writes = frame.message(&mut scratch).is_ok_and(|message| carries_writes(&message));
             if writes && self.streams.network.chance(self.scenario.network.repeats, 1000) {
@@ -210,7 +212,8 @@ impl Cluster {
                     late_us += until.since_us(self.now());
                 }
                 let at = self.now().after_us(late_us);
-                self.agenda.at(at, Event::Repeat { place, frame: rest[..used].to_vec(), waits: false });
+                self.agenda
+                    .at(at, ClusterEvent::Repeat { place, frame: rest[..used].to_vec(), waits: false });
                 // Whatever its client is told of the first copy, the second may be taken up.
                 for call in &self.clients[client].calls {
                     self.haunted.insert(*call);
@@ -225,7 +228,7 @@ impl Cluster {
     pub(super) fn repeat(&mut self, place: usize, frame: &[u8], waits: bool) {
         let now = self.now();
         let Some((host, slot)) = self.at_place(place) else { return };
-        if self.hosts[host].slots[slot].instance.is_none() || self.phase != Phase::Faults {
+        if self.hosts[host].slots[slot].instance.is_none() || self.phase != ClusterPhase::Faults {
             return;
         }
         let link = self.network.open(now, Opener::Ghost, Some(place));
@@ -244,12 +247,12 @@ impl Cluster {
         let encoded = Encoder::default().encode(&Envelope::default(), &hello, &mut bytes);
         debug_assert!(encoded.is_ok(), "a greeting keeps every bound");
         bytes.extend_from_slice(frame);
-        self.network.send(now, link, End::Node, &bytes);
+        self.network.send(now, link, LinkEnd::Node, &bytes);
         if waits {
-            self.agenda.at(now.after_us(READER_US), Event::HangUp(link));
+            self.agenda.at(now.after_us(READER_US), ClusterEvent::HangUp(link));
             self.coverage.readers += 1;
         } else {
-            self.network.close(now, link, End::Opener);
+            self.network.close(now, link, LinkEnd::Opener);
             self.coverage.repeats += 1;
         }
     }
@@ -266,8 +269,8 @@ impl Cluster {
             .map
             .keyspace(keyspace)
             .and_then(|known| KEYS.into_iter().find(|key| known.partition(key.as_bytes()) == partition));
-        let Some(key) = key.filter(|_| self.phase == Phase::Faults) else { return };
-        let read = Read { key: key.as_bytes(), query: Query::Lookup };
+        let Some(key) = key.filter(|_| self.phase == ClusterPhase::Faults) else { return };
+        let read = RecordRead { key: key.as_bytes(), query: Query::Lookup };
         let message = Message::Read { seen: Timestamp::ZERO, read };
         for (instance, epoch) in at {
             let Some((host, slot)) = self.host_of(*instance) else { continue };
@@ -284,20 +287,20 @@ impl Cluster {
                 let mut frame = Vec::new();
                 let encoded = Encoder::default().encode(&envelope, &message, &mut frame);
                 debug_assert!(encoded.is_ok(), "a short read keeps every bound");
-                self.agenda.at(now.after_us(after_us), Event::Repeat { place, frame, waits: true });
+                self.agenda.at(now.after_us(after_us), ClusterEvent::Repeat { place, frame, waits: true });
             }
         }
     }
 
     /// A client makes a call.
     pub(super) fn call(&mut self, client: usize, life: u32) {
-        if self.clients[client].life != life || self.phase >= Phase::Quiet {
+        if self.clients[client].life != life || self.phase >= ClusterPhase::Quiet {
             return;
         }
         let now = self.now();
         if now < self.clients[client].paused_until {
             let later = self.clients[client].paused_until;
-            return self.agenda.at(later, Event::Call { client, life });
+            return self.agenda.at(later, ClusterEvent::Call { client, life });
         }
         self.begins_compare(client);
         self.begins_scan(client);
@@ -306,7 +309,7 @@ impl Cluster {
         }
         let live: Vec<KeyspaceId> = self.watch.live(now).collect();
         if live.is_empty() {
-            return self.agenda.at(now.after_us(200 * MS), Event::Call { client, life });
+            return self.agenda.at(now.after_us(200 * MS), ClusterEvent::Call { client, life });
         }
         let keyspace = match self.scenario.is_hot && self.streams.workload.chance(1, 2) {
             true => live[0],
@@ -318,18 +321,18 @@ impl Cluster {
         let mut operation = self.draws.operation(keyspace);
         if focus.is_some() && self.streams.workload.chance(1, 3) {
             // What the others write is read all the time, from wherever one thinks that it is.
-            operation = Operation::new(&operation.key, Act::Lookup);
+            operation = RecordCall::new(&operation.key, Act::Lookup);
         }
         let limit_us = match (operation.is_wait(), self.phase) {
             (true, _) => self.streams.workload.between(20 * MS, 800 * MS),
-            (_, Phase::Faults) if self.scenario.impatient && self.streams.workload.chance(1, 4) => {
+            (_, ClusterPhase::Faults) if self.scenario.impatient && self.streams.workload.chance(1, 4) => {
                 self.streams.workload.between(100, 100 * MS)
             }
             _ => self.streams.workload.between(1_500 * MS, 8_000 * MS),
         };
         let collecting = match self.scenario.batches && self.streams.workload.chance(1, 3) {
-            true => Collecting::Within(Collect { delay_us: 2_000, bytes: 2_000 }),
-            false => Collecting::AsKeyspace,
+            true => Coalescing::Within(Collect { delay_us: 2_000, bytes: 2_000 }),
+            false => Coalescing::AsKeyspace,
         };
         self.submit(client, keyspace, operation, (limit_us, collecting));
     }
@@ -340,14 +343,14 @@ impl Cluster {
         let live: Vec<KeyspaceId> = self.watch.live(now).collect();
         for keyspace in live {
             for key in KEYS {
-                let operation = Operation::new(key.as_bytes(), Act::Lookup);
-                self.submit(0, keyspace, operation, (8_000 * MS, Collecting::Never));
+                let operation = RecordCall::new(key.as_bytes(), Act::Lookup);
+                self.submit(0, keyspace, operation, (8_000 * MS, Coalescing::Never));
             }
         }
         self.read_all_transactional();
     }
 
-    fn submit(&mut self, client: usize, keyspace: KeyspaceId, operation: Operation, how: (u64, Collecting)) {
+    fn submit(&mut self, client: usize, keyspace: KeyspaceId, operation: RecordCall, how: (u64, Coalescing)) {
         self.submit_as(0, client, keyspace, operation, how);
     }
 
@@ -357,11 +360,11 @@ impl Cluster {
         tokens_from: usize,
         client: usize,
         keyspace: KeyspaceId,
-        operation: Operation,
-        (limit_us, collecting): (u64, Collecting),
+        operation: RecordCall,
+        (limit_us, collecting): (u64, Coalescing),
     ) {
         let now = self.now();
-        let request = operation.with_wire(|wire| Request::record(keyspace, wire, limit_us));
+        let request = operation.with_wire(|wire| SessionRequest::record(keyspace, wire, limit_us));
         let Ok(request) = request else {
             return self.trouble("world", format!("{operation} cannot be sent"));
         };
@@ -421,8 +424,8 @@ impl Cluster {
     }
 
     /// An operation of a deed, of something done with a blob, of a snapshot, of a comparison or of a scan has ended.
-    fn of_several_is_told(&mut self, token: usize, result: Result<Reply, Error>) {
-        if let Err(Error::Aborted { reason: AbortReason::Unknown, .. }) = &result {
+    fn of_several_is_told(&mut self, token: usize, result: Result<Reply, SessionError>) {
+        if let Err(SessionError::Aborted { reason: AbortReason::Unknown, .. }) = &result {
             self.coverage.commit("unknown transactions that come after all");
         }
         match token {

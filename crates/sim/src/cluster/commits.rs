@@ -6,39 +6,41 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use zerohop_partition::transaction_entry;
-use zerohop_transaction::{Entry, Message as Told, Place, Reason, TransactionId, What};
-use zerohop_wire::messages::{Call, Peer};
-use zerohop_wire::{Decoded, Decoder, Features, Message};
+use zerohop_transaction::{
+    Message as Told, Reason, RoutingKey, TransactionEntry, TransactionId, TransactionMessage,
+};
+use zerohop_wire::messages::{Call, PeerMessage};
+use zerohop_wire::{DecodeResult, Decoder, Features, Message};
 
-use super::Cluster;
+use super::SimulatedCluster;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Commits {
-    running: BTreeMap<TransactionId, Running>,
+    running: BTreeMap<TransactionId, ObservedCommit>,
     /// Prepares that were sent: again, if they are sent once more.
-    asked_to_prepare: BTreeSet<(TransactionId, (u64, u64), Place)>,
+    asked_to_prepare: BTreeSet<(TransactionId, (u64, u64), RoutingKey)>,
     /// Who has asked about what, and was not answered.
-    questions: BTreeSet<(TransactionId, Place)>,
+    questions: BTreeSet<(TransactionId, RoutingKey)>,
     /// Those that a log says to be aborted as somebody has asked about them and nobody knew them.
     unknown: BTreeSet<TransactionId>,
-    /// Those that were not decided, as far as travelled, when the process of their decider ended.
+    /// Those that were not decided, as far as travelled, when the process of their coordinator ended.
     orphans: BTreeSet<TransactionId>,
 }
 
 /// One that is being decided, as far as what travels tells.
 #[derive(Debug)]
-struct Running {
-    /// The node of its decider.
+struct ObservedCommit {
+    /// The node of its coordinator.
     host: usize,
-    stage: Stage,
+    stage: ObservedStage,
     /// Those who have been asked, of the present attempt, and those of them who have prepared.
-    asked: BTreeSet<Place>,
-    prepared: BTreeSet<Place>,
+    asked: BTreeSet<RoutingKey>,
+    prepared: BTreeSet<RoutingKey>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum ObservedStage {
     SideBySide,
     InChain,
     Telling,
@@ -46,7 +48,7 @@ enum Stage {
 
 /// What some frames say of transactions: of all of them, whatever is rarest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Said {
+pub(super) enum FrameContent {
     Nothing,
     /// By a participant, or of little consequence.
     Something,
@@ -55,21 +57,21 @@ pub(super) enum Said {
     Drop,
 }
 
-impl Said {
-    fn by(told: &Told) -> Said {
+impl FrameContent {
+    fn by(told: &Told) -> FrameContent {
         match told.what {
-            What::Prepare { .. } => Said::Prepare,
-            What::Commit { .. } => Said::Commit,
-            What::Drop { .. } => Said::Drop,
-            _ => Said::Something,
+            TransactionMessage::Prepare { .. } => FrameContent::Prepare,
+            TransactionMessage::Commit { .. } => FrameContent::Commit,
+            TransactionMessage::Drop { .. } => FrameContent::Drop,
+            _ => FrameContent::Something,
         }
     }
 }
 
 /// Which transaction an entry says to be aborted because nobody knew it.
-fn unknown(entry: Entry) -> Option<TransactionId> {
+fn unknown(entry: TransactionEntry) -> Option<TransactionId> {
     match entry {
-        Entry::Abort { id, refusal, .. } if refusal.reason == Reason::Unknown => Some(id),
+        TransactionEntry::Abort { id, refusal, .. } if refusal.reason == Reason::Unknown => Some(id),
         _ => None,
     }
 }
@@ -77,21 +79,21 @@ fn unknown(entry: Entry) -> Option<TransactionId> {
 /// More are not followed at a time: an old one, of which the end was not seen, makes room.
 const FOLLOWED_MAX: usize = 4_096;
 
-impl Cluster {
+impl SimulatedCluster {
     /// Frames that one instance sends to another. What they say of transactions, with the frame that says it.
-    pub(super) fn watch_commits<'f>(&mut self, host: usize, frames: &'f [u8]) -> (Said, &'f [u8]) {
+    pub(super) fn watch_commits<'f>(&mut self, host: usize, frames: &'f [u8]) -> (FrameContent, &'f [u8]) {
         let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
-        let (mut rest, mut said) = (frames, (Said::Nothing, &frames[..0]));
-        while let Decoded::Frame { frame, used } = decoder.decode(rest) {
+        let (mut rest, mut said) = (frames, (FrameContent::Nothing, &frames[..0]));
+        while let DecodeResult::Frame { frame, used } = decoder.decode(rest) {
             let mut scratch = Vec::new();
             match frame.message(&mut scratch) {
-                Ok(Message::Peer(Peer { call: Call::Transaction(bytes), .. })) => {
+                Ok(Message::Peer(PeerMessage { call: Call::Transaction(bytes), .. })) => {
                     if let Ok(told) = Told::decode(bytes) {
                         self.watch_commit(host, &told);
-                        said = said.max((Said::by(&told), &rest[..used]));
+                        said = said.max((FrameContent::by(&told), &rest[..used]));
                     }
                 }
-                Ok(Message::Peer(Peer { call: Call::Replicate { entries, .. }, .. })) => {
+                Ok(Message::Peer(PeerMessage { call: Call::Replicate { entries, .. }, .. })) => {
                     let logged = entries.iter().filter_map(|entry| transaction_entry(&entry));
                     self.commits.unknown.extend(logged.filter_map(unknown));
                 }
@@ -107,13 +109,13 @@ impl Cluster {
         let commits = &mut self.commits;
         let mut count = |what| self.coverage.commit(what);
         match what {
-            What::Prepare { attempt, chain, parts, .. } => {
+            TransactionMessage::Prepare { attempt, chain, parts, .. } => {
                 if !commits.asked_to_prepare.insert((id, (attempt.epoch.0, attempt.counter), to)) {
                     count("prepares repeated");
                 }
-                let stage = if *chain { Stage::InChain } else { Stage::SideBySide };
-                if from == id.decider {
-                    let running = Running { host, stage, asked: [].into(), prepared: [].into() };
+                let stage = if *chain { ObservedStage::InChain } else { ObservedStage::SideBySide };
+                if from == id.coordinator {
+                    let running = ObservedCommit { host, stage, asked: [].into(), prepared: [].into() };
                     let running = commits.running.entry(id).or_insert(running);
                     if running.stage != stage {
                         count("chains");
@@ -126,31 +128,31 @@ impl Cluster {
                     commits.running.pop_first();
                 }
             }
-            What::Prepared { .. } => {
+            TransactionMessage::Prepared { .. } => {
                 if let Some(running) = commits.running.get_mut(&id) {
                     running.prepared.insert(from);
                 }
             }
-            What::Busy { .. } => count("answers that something is in the way"),
-            What::Refused { .. } => count("prepares refused"),
-            What::Ask { .. } => {
+            TransactionMessage::Busy { .. } => count("answers that something is in the way"),
+            TransactionMessage::Refused { .. } => count("prepares refused"),
+            TransactionMessage::Ask { .. } => {
                 count("questions asked");
                 commits.questions.insert((id, from));
             }
-            What::Commit { .. } => {
+            TransactionMessage::Commit { .. } => {
                 if commits.questions.remove(&(id, to)) {
                     count("questions answered: decided");
                 }
                 if let Some(running) = commits.running.get_mut(&id) {
-                    (running.stage, running.host) = (Stage::Telling, host);
+                    (running.stage, running.host) = (ObservedStage::Telling, host);
                 }
             }
-            What::Release { .. } => {
+            TransactionMessage::Release { .. } => {
                 if commits.questions.remove(&(id, to)) {
                     count("questions answered: superseded");
                 }
             }
-            What::Drop { .. } => {
+            TransactionMessage::Drop { .. } => {
                 if commits.questions.remove(&(id, to)) {
                     count(match commits.unknown.contains(&id) {
                         true => "questions answered: unknown",
@@ -159,7 +161,7 @@ impl Cluster {
                 }
                 commits.running.remove(&id);
             }
-            What::Applied { .. } => {
+            TransactionMessage::Applied { .. } => {
                 if let Some(running) = commits.running.get_mut(&id) {
                     running.asked.remove(&from);
                     if running.asked.is_empty() {
@@ -167,32 +169,32 @@ impl Cluster {
                     }
                 }
             }
-            What::NotHeld { .. } => count("decisions not held"),
-            What::Released { .. } => {}
+            TransactionMessage::NotHeld { .. } => count("decisions not held"),
+            TransactionMessage::Released { .. } => {}
         }
     }
 
-    /// Whether this tells somebody who has asked that a transaction is over whose decider had died amidst it.
+    /// Whether this tells somebody who has asked that a transaction is over whose coordinator had died amidst it.
     pub(super) fn buries_orphan(&self, told: &Told) -> bool {
         let Commits { questions, orphans, .. } = &self.commits;
-        matches!(told.what, What::Drop { .. })
+        matches!(told.what, TransactionMessage::Drop { .. })
             && orphans.contains(&told.id)
             && questions.contains(&(told.id, told.to))
     }
 
     /// A process ends, or its node serves something no more: what it was deciding is where it is.
-    pub(super) fn watch_deciders(&mut self, host: usize) {
+    pub(super) fn watch_coordinators(&mut self, host: usize) {
         let commits = &mut self.commits;
         for (id, running) in commits.running.iter().filter(|(_, running)| running.host == host) {
-            if running.stage != Stage::Telling {
+            if running.stage != ObservedStage::Telling {
                 commits.orphans.insert(*id);
             }
             let has_all = running.asked.is_subset(&running.prepared);
             self.coverage.commit(match running.stage {
-                Stage::Telling => "deciders failed: telling",
-                _ if has_all => "deciders failed: all prepared",
-                Stage::SideBySide => "deciders failed: side by side",
-                Stage::InChain => "deciders failed: in a chain",
+                ObservedStage::Telling => "coordinators failed: telling",
+                _ if has_all => "coordinators failed: all prepared",
+                ObservedStage::SideBySide => "coordinators failed: side by side",
+                ObservedStage::InChain => "coordinators failed: in a chain",
             });
         }
         commits.running.retain(|_, running| running.host != host);

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use zerohop_engine::random::Random;
 use zerohop_placement::PartitionCount;
-use zerohop_session::{ComparedSlice, Error, Reply, Request};
+use zerohop_session::{ComparedSlice, Reply, SessionError, SessionRequest};
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
-use super::Cluster;
+use super::SimulatedCluster;
 use crate::streams::Draw;
 
 const MS: u64 = 1_000;
@@ -53,7 +53,7 @@ impl Compares {
     }
 }
 
-impl Cluster {
+impl SimulatedCluster {
     /// A client may have a partition compared, beside what else it does.
     pub(super) fn begins_compare(&mut self, client: usize) {
         let now = self.now();
@@ -84,14 +84,14 @@ impl Cluster {
         let Some(&Comparison { client, keyspace, slice, from, .. }) = self.compares.open.get(&number) else {
             return;
         };
-        let request = Request::compare(keyspace, slice, from, LIMIT_US);
+        let request = SessionRequest::compare(keyspace, slice, from, LIMIT_US);
         self.clients[client].session.submit(now, request, COMPARES_FROM + number);
         let soon = self.streams.schedule.below(20);
         self.wake_client(client, now.after_us(soon));
     }
 
     /// A slice has been compared, or could not be.
-    pub(super) fn compare_is_told(&mut self, token: usize, result: Result<Reply, Error>) {
+    pub(super) fn compare_is_told(&mut self, token: usize, result: Result<Reply, SessionError>) {
         let number = token - COMPARES_FROM;
         let Some(one) = self.compares.open.get_mut(&number) else { return };
         let Ok(Reply::Compared(ComparedSlice { next, copies, differing, .. })) = result else {

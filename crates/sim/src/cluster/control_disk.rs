@@ -4,7 +4,7 @@ use zerohop_engine::random::Random;
 
 /// A write under way.
 #[derive(Clone, Debug)]
-struct Write {
+struct ControlWrite {
     number: u64,
     bytes: Vec<u8>,
     replace: bool,
@@ -14,12 +14,12 @@ struct Write {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ControlDisk {
     durable: Vec<u8>,
-    issued: Vec<Write>,
+    issued: Vec<ControlWrite>,
 }
 
 impl ControlDisk {
     pub(crate) fn write(&mut self, number: u64, bytes: Vec<u8>, replace: bool) {
-        self.issued.push(Write { number, bytes, replace });
+        self.issued.push(ControlWrite { number, bytes, replace });
     }
 
     /// Everything up to `number` is durable.
@@ -59,7 +59,7 @@ impl ControlDisk {
         self.durable.truncate(bytes);
     }
 
-    fn carry_out(&mut self, write: &Write) {
+    fn carry_out(&mut self, write: &ControlWrite) {
         if write.replace {
             self.durable.clear();
         }
@@ -79,10 +79,10 @@ mod tests {
             disk.write(1, b"one".to_vec(), false);
             disk.sync(1);
             disk.write(2, b"two".to_vec(), false);
-            disk.write(3, b"anew".to_vec(), true);
+            disk.write(3, b"again".to_vec(), true);
             disk.lose_power(&mut random);
             let is = disk.bytes();
-            assert!(b"onetwo".starts_with(is) && is.len() >= 3 || is == b"anew", "{is:?}");
+            assert!(b"onetwo".starts_with(is) && is.len() >= 3 || is == b"again", "{is:?}");
         }
     }
 }

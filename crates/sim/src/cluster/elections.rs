@@ -3,10 +3,10 @@
 
 use zerohop_session::Time;
 
-use super::faults::Fault;
-use super::kinds::Kind;
+use super::faults::ClusterFault;
+use super::kinds::FaultKind;
 use super::stalls::Traffic;
-use super::{Cluster, Event, Phase};
+use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
 use crate::streams::Draw;
 
 const MS: u64 = 1_000;
@@ -14,13 +14,13 @@ const MS: u64 = 1_000;
 /// A process that is killed in a fight is down so long at most.
 const BLINK_US: u64 = 15 * MS;
 
-impl Cluster {
+impl SimulatedCluster {
     pub(super) fn begin_fight(&mut self) {
         let now = self.now();
         if self.fight_until > now || self.managers().len() < 3 || self.leader().is_none() {
             return;
         }
-        self.coverage.fault(Kind::Elections);
+        self.coverage.fault(FaultKind::Elections);
         self.fight_until = now.after_us(self.streams.node.between(1_500 * MS, 4_000 * MS));
         self.trace.say(now, format_args!("FIGHT until {}", self.fight_until.0));
         if let Some(leader) = self.leader() {
@@ -36,7 +36,7 @@ impl Cluster {
     fn fight_again(&mut self) {
         let at = self.now().after_us(self.streams.node.between(5 * MS, 120 * MS));
         if at < self.fight_until {
-            self.agenda.at(at, Event::Fault(Fault::Fight));
+            self.agenda.at(at, ClusterEvent::Fault(ClusterFault::Fight));
         }
     }
 
@@ -67,7 +67,7 @@ impl Cluster {
 
     /// Whether a fight goes on.
     pub(super) fn is_fight(&self) -> bool {
-        self.fight_until > self.now() && self.phase == Phase::Faults
+        self.fight_until > self.now() && self.phase == ClusterPhase::Faults
     }
 
     /// In a fight some messages of managers come once more, a little later.

@@ -1,24 +1,24 @@
 //! What befalls nodes, clients and the network, and when it ends.
 
-use zerohop_engine::disk::simulated::{Faults as DiskTrouble, Latency, Operation as Disk};
+use zerohop_engine::disk::simulated::{DiskOperation as Disk, Latency, SimulatedFaults as DiskTrouble};
 use zerohop_session::Time;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
-use super::kinds::Kind;
-use super::nodes::Ending;
-use super::{Cluster, Event, Phase};
+use super::kinds::FaultKind;
+use super::nodes::NodeEnd;
+use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
 use crate::streams::Draw;
 
 const MS: u64 = 1_000;
 const SECOND: u64 = 1_000_000;
 
-/// Disks rot so long after a storm, if so much of the calm is left then: logs are read from end to end within it.
-const ROT_AFTER_US: u64 = 2 * SECOND;
-const MENDED_US: u64 = 4 * SECOND;
+/// Disks corruption so long after a storm, if so much of the calm is left then: logs are read from end to end within it.
+const CORRUPTION_AFTER_US: u64 = 2 * SECOND;
+const REPAIRED_US: u64 = 4 * SECOND;
 
 /// Something that happens again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum ClusterFault {
     /// One of those that this run has.
     Any,
     /// The disks of a node are well again.
@@ -27,8 +27,8 @@ pub(super) enum Fault {
     Restart { host: usize, life: u32 },
     /// Clients do nothing for longer than their sessions are remembered.
     Sleep,
-    /// Bytes rot on the disks of a node, at a time at which all is well.
-    Rot,
+    /// Bytes corruption on the disks of a node, at a time at which all is well.
+    Corruption,
     /// A process whose words wait is killed.
     Kill { host: usize, life: u32 },
     /// A connection between two nodes that stood still goes on.
@@ -40,43 +40,43 @@ pub(super) enum Fault {
 }
 
 /// Kinds that strike at drawn moments of a storm. The others are always there, or the operator's.
-const STRIKES: [Kind; 24] = [
-    Kind::Cuts,
-    Kind::OneWayCuts,
-    Kind::ClientCuts,
-    Kind::PowerLosses,
-    Kind::Kills,
-    Kind::Stops,
-    Kind::Restarts,
-    Kind::DisksLost,
-    Kind::DisksFail,
-    Kind::DisksFull,
-    Kind::DisksSlow,
-    Kind::ClockJumps,
-    Kind::NodePauses,
-    Kind::ClientPauses,
-    Kind::ClientDeaths,
-    Kind::ManagerLosses,
-    Kind::QuorumLosses,
-    Kind::TotalRestarts,
-    Kind::Joins,
-    Kind::AgentPauses,
-    Kind::LogsLost,
-    Kind::Stalls,
-    Kind::Elections,
-    Kind::Bursts,
+const STRIKES: [FaultKind; 24] = [
+    FaultKind::Cuts,
+    FaultKind::OneWayCuts,
+    FaultKind::ClientCuts,
+    FaultKind::PowerLosses,
+    FaultKind::Kills,
+    FaultKind::Stops,
+    FaultKind::Restarts,
+    FaultKind::DisksLost,
+    FaultKind::DisksFail,
+    FaultKind::DisksFull,
+    FaultKind::DisksSlow,
+    FaultKind::ClockJumps,
+    FaultKind::NodePauses,
+    FaultKind::ClientPauses,
+    FaultKind::ClientDeaths,
+    FaultKind::ManagerLosses,
+    FaultKind::QuorumLosses,
+    FaultKind::TotalRestarts,
+    FaultKind::Joins,
+    FaultKind::AgentPauses,
+    FaultKind::LogsLost,
+    FaultKind::Stalls,
+    FaultKind::Elections,
+    FaultKind::Bursts,
 ];
 
-impl Cluster {
+impl SimulatedCluster {
     pub(super) fn schedule_faults(&mut self) {
         self.schedule_next();
         if let Some((from, _)) = self.scenario.sleep {
-            self.agenda.at(from, Event::Fault(Fault::Sleep));
+            self.agenda.at(from, ClusterEvent::Fault(ClusterFault::Sleep));
         }
         for calm in self.scenario.storms.windows(2) {
-            let (from, until) = (calm[0].1.after_us(ROT_AFTER_US), calm[1].0);
-            if until.since_us(from) >= MENDED_US && until > from {
-                self.agenda.at(from, Event::Fault(Fault::Rot));
+            let (from, until) = (calm[0].1.after_us(CORRUPTION_AFTER_US), calm[1].0);
+            if until.since_us(from) >= REPAIRED_US && until > from {
+                self.agenda.at(from, ClusterEvent::Fault(ClusterFault::Corruption));
             }
         }
     }
@@ -89,21 +89,21 @@ impl Cluster {
             let Some(storm) = self.scenario.next_storm(now) else { return };
             at = storm.after_us(wait_us).max(at);
         }
-        self.agenda.at(at, Event::Fault(Fault::Any));
+        self.agenda.at(at, ClusterEvent::Fault(ClusterFault::Any));
     }
 
-    pub(super) fn befall(&mut self, fault: Fault) {
-        if self.phase != Phase::Faults {
+    pub(super) fn befall(&mut self, fault: ClusterFault) {
+        if self.phase != ClusterPhase::Faults {
             return;
         }
         let now = self.now();
         match fault {
-            Fault::Any => {
+            ClusterFault::Any => {
                 self.schedule_next();
                 if self.is_stormy(now) {
                     // Drawn whether it may strike or not, so that taking one away shifts no other.
                     let drawn = self.scenario.drawn;
-                    let kinds: Vec<Kind> = STRIKES.into_iter().filter(|kind| drawn.has(*kind)).collect();
+                    let kinds: Vec<FaultKind> = STRIKES.into_iter().filter(|kind| drawn.has(*kind)).collect();
                     if kinds.is_empty() {
                         return;
                     }
@@ -117,46 +117,48 @@ impl Cluster {
                     }
                 }
             }
-            Fault::DiskWell { host, life } if self.hosts[host].life == life && self.hosts[host].is_up => {
+            ClusterFault::DiskWell { host, life }
+                if self.hosts[host].life == life && self.hosts[host].is_up =>
+            {
                 self.trace.say(now, format_args!("DISKS of n{host} are well"));
-                self.hosts[host].mend_disks();
+                self.hosts[host].repair_disks();
                 for slot in 0..self.hosts[host].slots.len() {
                     self.hosts[host].slots[slot].disk.set_latency(Latency::default());
                 }
             }
-            Fault::Sleep => {
+            ClusterFault::Sleep => {
                 let until = self.scenario.sleep.map_or(now, |(_, until)| until);
-                self.coverage.fault(Kind::Sleeps);
+                self.coverage.fault(FaultKind::Sleeps);
                 (0..self.clients.len()).for_each(|client| self.pause_client(client, until));
             }
-            Fault::Rot => self.rot(),
-            Fault::GoesOn { number } => self.end_stall(number),
-            Fault::Fight => self.fight(),
-            Fault::Blow { keyspace, partition } => self.blow(keyspace, partition),
-            Fault::Restart { host, life } | Fault::Kill { host, life }
+            ClusterFault::Corruption => self.corruption(),
+            ClusterFault::GoesOn { number } => self.end_stall(number),
+            ClusterFault::Fight => self.fight(),
+            ClusterFault::Blow { keyspace, partition } => self.blow(keyspace, partition),
+            ClusterFault::Restart { host, life } | ClusterFault::Kill { host, life }
                 if self.hosts[host].life == life && self.hosts[host].is_up =>
             {
-                let is_new = matches!(fault, Fault::Restart { .. });
-                self.coverage.fault(if is_new { Kind::Restarts } else { Kind::Kills });
-                self.end_process(host, Ending::Killed);
+                let is_new = matches!(fault, ClusterFault::Restart { .. });
+                self.coverage.fault(if is_new { FaultKind::Restarts } else { FaultKind::Kills });
+                self.end_process(host, NodeEnd::Killed);
             }
             _ => {}
         }
     }
 
-    fn strike(&mut self, kind: Kind) {
+    fn strike(&mut self, kind: FaultKind) {
         let now = self.now();
         let Some(host) = self.aim() else { return };
         let until = |us| now.after_us(us);
         match kind {
-            Kind::Cuts | Kind::OneWayCuts => self.cut(host, kind == Kind::OneWayCuts),
-            Kind::ClientCuts => {
+            FaultKind::Cuts | FaultKind::OneWayCuts => self.cut(host, kind == FaultKind::OneWayCuts),
+            FaultKind::ClientCuts => {
                 let client = self.any_client();
                 let until = until(self.streams.network.below(self.scenario.cut_us + 1));
                 self.trace.say(now, format_args!("CUT OFF c{client} from n{host} until {}", until.0));
                 self.network.cut_off_from(client, self.hosts[host].places.clone(), until);
             }
-            Kind::PowerLosses => {
+            FaultKind::PowerLosses => {
                 // In the midst of what one of its instances does next, or just now.
                 if self.streams.node.chance(1, 2) {
                     let slot = self.streams.node.below(self.hosts[host].slots.len() as u64) as usize;
@@ -165,64 +167,66 @@ impl Cluster {
                     self.hosts[host].is_doomed = true;
                     self.hosts[host].slots[slot].disk.cut_power_after(operations);
                 } else {
-                    self.end_process(host, Ending::Power);
+                    self.end_process(host, NodeEnd::Power);
                 }
             }
-            Kind::Kills => self.end_process(host, Ending::Killed),
-            Kind::Stops => self.end_process(host, Ending::Stopped),
-            Kind::DisksLost => return self.lose_disks(host),
-            Kind::DisksFail | Kind::DisksFull | Kind::DisksSlow => self.trouble_disk(host, kind),
-            Kind::ClockJumps => {
+            FaultKind::Kills => self.end_process(host, NodeEnd::Killed),
+            FaultKind::Stops => self.end_process(host, NodeEnd::Stopped),
+            FaultKind::DisksLost => return self.lose_disks(host),
+            FaultKind::DisksFail | FaultKind::DisksFull | FaultKind::DisksSlow => {
+                self.trouble_disk(host, kind)
+            }
+            FaultKind::ClockJumps => {
                 let by_ms = self.clock_jump_ms();
                 self.hosts[host].clock.set(now, by_ms);
                 self.trace.say(now, format_args!("CLOCK of n{host} set by {by_ms} ms"));
             }
-            Kind::NodePauses => {
+            FaultKind::NodePauses => {
                 let until = until(self.streams.node.below(self.scenario.pause_us + 1));
                 self.trace.say(now, format_args!("PAUSE of n{host} until {}", until.0));
                 self.hosts[host].paused_until = self.hosts[host].paused_until.max(until);
                 self.watch.paused(host, now, until);
             }
-            Kind::AgentPauses => {
+            FaultKind::AgentPauses => {
                 let longest = *self.streams.node.pick(&[SECOND, 4 * SECOND, 8 * SECOND]);
                 let until = until(self.streams.node.between(500 * MS, longest));
                 self.trace.say(now, format_args!("PAUSE of the agent of n{host} until {}", until.0));
                 let one = &mut self.hosts[host];
                 one.agent_paused_until = one.agent_paused_until.max(until);
             }
-            Kind::LogsLost => return self.lose_log(),
-            Kind::Stalls => self.stall(host),
-            Kind::Elections => return self.begin_fight(),
-            Kind::Bursts => return self.begin_burst(),
-            Kind::ClientPauses => {
+            FaultKind::LogsLost => return self.lose_log(),
+            FaultKind::Stalls => self.stall(host),
+            FaultKind::Elections => return self.begin_fight(),
+            FaultKind::Bursts => return self.begin_burst(),
+            FaultKind::ClientPauses => {
                 let client = self.any_client();
                 let until = until(self.streams.client.below(self.scenario.pause_us + 1));
                 self.pause_client(client, until);
             }
-            Kind::ClientDeaths => {
+            FaultKind::ClientDeaths => {
                 let client = self.any_client();
                 self.kill_client(client);
             }
-            Kind::ManagerLosses => {
+            FaultKind::ManagerLosses => {
                 let Some(leader) = self.leader() else { return };
-                self.end_process(leader, Ending::Killed);
+                self.end_process(leader, NodeEnd::Killed);
             }
-            Kind::QuorumLosses => {
+            FaultKind::QuorumLosses => {
                 let managers: Vec<usize> = (0..self.scenario.managers).collect();
                 for at in &managers[..managers.len() / 2 + 1] {
-                    self.end_process(*at, Ending::Power);
+                    self.end_process(*at, NodeEnd::Power);
                 }
             }
-            Kind::TotalRestarts => {
+            FaultKind::TotalRestarts => {
                 let power = self.streams.node.chance(1, 2);
                 for at in 0..self.hosts.len() {
-                    self.end_process(at, if power { Ending::Power } else { Ending::Killed });
+                    self.end_process(at, if power { NodeEnd::Power } else { NodeEnd::Killed });
                 }
             }
-            Kind::Joins => {
+            FaultKind::Joins => {
                 let new = (0..self.hosts.len()).find(|at| self.hosts[*at].life == 0);
                 let Some(new) = new else { return };
-                self.agenda.at(now, Event::Start(new));
+                self.agenda.at(now, ClusterEvent::Start(new));
             }
             // Told by `watch` when somebody is promoted.
             _ => return,
@@ -302,20 +306,22 @@ impl Cluster {
         }
         let at = *self.streams.node.pick(&managers);
         self.watch.has_lost_log = true;
-        self.coverage.fault(Kind::LogsLost);
-        self.end_process(at, Ending::Power);
+        self.coverage.fault(FaultKind::LogsLost);
+        self.end_process(at, NodeEnd::Power);
         self.trace.say(self.now(), format_args!("LOG of the manager of n{at} is lost"));
         self.hosts[at].control = super::control_disk::ControlDisk::default();
         self.hosts[at].has_lost_log = true;
     }
 
-    /// Bytes rot on the disks of a node, if all that they hold is in sync elsewhere too, and nothing else is wrong: in the calm that
-    /// follows it is found and mended.
-    fn rot(&mut self) {
-        let is_well = |host: &super::host::Host| {
+    /// Bytes corruption on the disks of a node, if all that they hold is in sync elsewhere too, and nothing else is wrong: in the calm that
+    /// follows it is found and repaired.
+    fn corruption(&mut self) {
+        let is_well = |host: &super::host::ClusterHost| {
             host.life == 0 || host.is_gone || host.is_up && !host.is_doomed && !host.stays_down
         };
-        if !self.scenario.has(Kind::DisksRot) || self.watch.has_lost_disks || !self.hosts.iter().all(is_well)
+        if !self.scenario.has(FaultKind::DisksRot)
+            || self.watch.has_lost_disks
+            || !self.hosts.iter().all(is_well)
         {
             return;
         }
@@ -327,24 +333,24 @@ impl Cluster {
         let slot = self.streams.node.below(self.hosts[host].slots.len() as u64) as usize;
         let count = self.streams.node.between(1, 3) as usize;
         let disk = &self.hosts[host].slots[slot].disk;
-        let mut rotten = disk.rot_random(count);
-        // A folder whose own few bytes have rotted is refused, and its operator empties it: that is a disk lost.
-        rotten.retain(|rot| {
-            let is_log = rot.path.ends_with(".seg");
+        let mut corrupt = disk.corrupt_random(count);
+        // A folder whose own few bytes are corrupt is refused, and its operator empties it: that is a disk lost.
+        corrupt.retain(|corruption| {
+            let is_log = corruption.path.ends_with(".seg");
             // The same bits turned once more are as they were.
-            is_log || disk.rot_at(&rot.path, rot.offset, rot.mask).is_err()
+            is_log || disk.corrupt_at(&corruption.path, corruption.offset, corruption.mask).is_err()
         });
-        if rotten.is_empty() {
+        if corrupt.is_empty() {
             return;
         }
-        self.trace.say(now, format_args!("DISK of n{host}/{slot} rots: {rotten:?}"));
-        // Whose log cannot be read may have been the only one to hold the last of what was acknowledged. What is mended is right
-        // in memory, and on the disk only once its segment is rewritten: a start may find it rotten, and nothing says when not.
+        self.trace.say(now, format_args!("DISK of n{host}/{slot} becomes corrupt: {corrupt:?}"));
+        // Whose log cannot be read may have been the only one to hold the last of what was acknowledged. What is repaired is right
+        // in memory, and on the disk only once its segment is rewritten: a start may find it corrupt, and nothing says when not.
         self.watch.troubled(host, now);
         self.lost_disks.insert(host, Time::NEVER);
         self.watch.has_lost_disks = true;
         self.hosts[host].has_failed = true;
-        self.coverage.fault(Kind::DisksRot);
+        self.coverage.fault(FaultKind::DisksRot);
     }
 
     /// A node's disks are gone, if all that they hold is in sync elsewhere too: what was only there would be lost for good,
@@ -354,8 +360,8 @@ impl Cluster {
             return;
         }
         self.watch.has_lost_disks = true;
-        self.coverage.fault(Kind::DisksLost);
-        self.end_process(host, Ending::DisksLost);
+        self.coverage.fault(FaultKind::DisksLost);
+        self.end_process(host, NodeEnd::DisksLost);
     }
 
     /// Whether every partition that this node has in sync is in sync on another node, too, that runs and is thought to.
@@ -380,13 +386,13 @@ impl Cluster {
         })
     }
 
-    fn trouble_disk(&mut self, host: usize, kind: Kind) {
+    fn trouble_disk(&mut self, host: usize, kind: FaultKind) {
         let now = self.now();
         let slot = self.streams.node.below(self.hosts[host].slots.len() as u64) as usize;
         let until = now.after_us(self.streams.node.below(3_000 * MS));
         let disk = self.hosts[host].slots[slot].disk.clone();
         match kind {
-            Kind::DisksFail => {
+            FaultKind::DisksFail => {
                 let which =
                     *self.streams.node.pick(&[Disk::Append, Disk::Sync, Disk::SyncBegin, Disk::ReadAt]);
                 let out_of = *self.streams.node.pick(&[2, 20, 200]);
@@ -394,37 +400,37 @@ impl Cluster {
                 self.hosts[host].has_failed = true;
                 self.trace.say(now, format_args!("DISK of n{host}/{slot} fails at {which:?}, 1 in {out_of}"));
             }
-            Kind::DisksFull => disk.set_capacity(*self.streams.node.pick(&[10_000, 40_000])),
+            FaultKind::DisksFull => disk.set_capacity(*self.streams.node.pick(&[10_000, 40_000])),
             _ => disk.set_faults(DiskTrouble::default().stalling(1, 20, 30_000)),
         }
         self.watch.troubled(host, now);
         self.trace.say(now, format_args!("DISK of n{host}/{slot}: {kind} until {}", until.0));
         let life = self.hosts[host].life;
-        self.agenda.at(until, Event::Fault(Fault::DiskWell { host, life }));
+        self.agenda.at(until, ClusterEvent::Fault(ClusterFault::DiskWell { host, life }));
     }
 
     /// Somebody has been promoted: some such are killed just when they begin.
     pub(super) fn draw_restart(&mut self, host: usize) {
         let (chance, after_us) = (self.streams.node.chance(1, 6), self.streams.node.below(600 * MS));
-        if chance && self.scenario.has(Kind::Restarts) && self.phase == Phase::Faults {
+        if chance && self.scenario.has(FaultKind::Restarts) && self.phase == ClusterPhase::Faults {
             let at = self.now().after_us(after_us);
             let life = self.hosts[host].life;
-            self.agenda.at(at, Event::Fault(Fault::Restart { host, life }));
+            self.agenda.at(at, ClusterEvent::Fault(ClusterFault::Restart { host, life }));
         }
     }
 
     /// A keyspace has been split: sometimes the power goes in the midst of what somebody does next, which is to split what it
     /// holds of it.
     pub(super) fn draw_doom_of_split(&mut self) {
-        let chance = self.streams.node.chance(1, 2) && self.scenario.has(Kind::PowerLosses);
-        if !chance || self.phase != Phase::Faults {
+        let chance = self.streams.node.chance(1, 2) && self.scenario.has(FaultKind::PowerLosses);
+        if !chance || self.phase != ClusterPhase::Faults {
             return;
         }
         let Some(host) = self.any_up() else { return };
         let slot = self.streams.node.below(self.hosts[host].slots.len() as u64) as usize;
         let operations = self.streams.node.below(60);
         self.trace.say(self.now(), format_args!("DOOM of n{host}/{slot}"));
-        self.coverage.fault(Kind::PowerLosses);
+        self.coverage.fault(FaultKind::PowerLosses);
         self.hosts[host].is_doomed = true;
         self.hosts[host].slots[slot].disk.cut_power_after(operations);
     }
@@ -433,7 +439,7 @@ impl Cluster {
     pub(super) fn heal(&mut self) {
         let now = self.now();
         self.trace.say(now, format_args!("HEAL"));
-        self.phase = Phase::Healed;
+        self.phase = ClusterPhase::Healed;
         self.network.calm(now);
         self.peers.calm();
         self.all_go_on();
@@ -444,26 +450,26 @@ impl Cluster {
         for at in 0..self.hosts.len() {
             self.hosts[at].paused_until = Time(0);
             self.hosts[at].agent_paused_until = Time(0);
-            self.hosts[at].mend_disks();
+            self.hosts[at].repair_disks();
             self.hosts[at].clock.set_right(now);
             for slot in 0..self.hosts[at].slots.len() {
                 self.hosts[at].slots[slot].disk.set_latency(Latency::default());
             }
             if self.hosts[at].is_doomed {
-                self.end_process(at, Ending::Power);
+                self.end_process(at, NodeEnd::Power);
             } else if self.hosts[at].has_failed {
                 // A partition whose disk has failed takes no more writes until it is opened again.
-                self.end_process(at, Ending::Killed);
+                self.end_process(at, NodeEnd::Killed);
             }
             for slot in 0..self.hosts[at].slots.len() {
                 self.wake_slot(at, slot, now);
             }
             if self.hosts[at].life > 0 {
                 self.start(at);
-                self.tell_agent(at, zerohop_control::agent::Event::Tick);
+                self.tell_agent(at, zerohop_control::agent::AgentEvent::Tick);
             }
         }
-        self.agenda.at(now, Event::Operate);
+        self.agenda.at(now, ClusterEvent::Operate);
         self.history.healed = Some(now);
     }
 
@@ -472,6 +478,9 @@ impl Cluster {
     }
 }
 
-fn is_rare(kind: Kind) -> bool {
-    matches!(kind, Kind::TotalRestarts | Kind::QuorumLosses | Kind::DisksLost | Kind::LogsLost)
+fn is_rare(kind: FaultKind) -> bool {
+    matches!(
+        kind,
+        FaultKind::TotalRestarts | FaultKind::QuorumLosses | FaultKind::DisksLost | FaultKind::LogsLost
+    )
 }

@@ -4,26 +4,26 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use zerohop_control::agent::{Agent, Control, Settings};
+use zerohop_control::agent::{Agent, AgentSettings, ControlRole};
 use zerohop_control::command::{ManagerId, ManagerInfo};
-use zerohop_engine::disk::simulated::{Faults, SimulatedDisk};
+use zerohop_engine::disk::simulated::{SimulatedDisk, SimulatedFaults};
 use zerohop_placement::{Address, ClusterMap};
 use zerohop_session::Time;
 use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 
 use super::control_disk::ControlDisk;
-use super::slot::Slot;
+use super::slot::ClusterSlot;
 use crate::node::{CLUSTER, NodeClock};
 
 /// See the module.
-pub(crate) struct Host {
+pub(crate) struct ClusterHost {
     pub(crate) at: usize,
     pub(crate) agent: Option<Agent>,
-    pub(crate) slots: Vec<Slot>,
+    pub(crate) slots: Vec<ClusterSlot>,
     /// Places of its instances among those of all nodes.
     pub(crate) places: Range<usize>,
     pub(crate) clock: NodeClock,
-    pub(crate) folder: Folder,
+    pub(crate) folder: HostFolder,
     pub(crate) control: ControlDisk,
     /// Its number among the founders, if it is one.
     pub(crate) manager: Option<ManagerId>,
@@ -45,7 +45,7 @@ pub(crate) struct Host {
     pub(crate) agent_turn_at: Option<Time>,
     /// Messages that have come while it was paused, and what its own instances have said meanwhile.
     pub(crate) agent_inbox: Vec<Vec<u8>>,
-    pub(crate) agent_owes: Vec<super::agents::Pending>,
+    pub(crate) agent_owes: Vec<super::agents::DelayedEvent>,
     /// A disk has failed in this process: a partition may take no writes until the next start.
     pub(crate) has_failed: bool,
     /// The power goes in the middle of one of its next operations.
@@ -54,13 +54,13 @@ pub(crate) struct Host {
 
 /// What the node's folder remembers.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Folder {
+pub(crate) struct HostFolder {
     pub(crate) node: Option<NodeId>,
     pub(crate) first_instance: Option<InstanceId>,
     pub(crate) map: Arc<ClusterMap>,
 }
 
-impl Host {
+impl ClusterHost {
     pub(crate) fn new(
         at: usize,
         disks: Vec<(SimulatedDisk, SimulatedDisk)>,
@@ -70,10 +70,10 @@ impl Host {
         Self {
             at,
             agent: None,
-            slots: disks.into_iter().map(Slot::new).collect(),
+            slots: disks.into_iter().map(ClusterSlot::new).collect(),
             places,
             clock: NodeClock::new(now),
-            folder: Folder::default(),
+            folder: HostFolder::default(),
             control: ControlDisk::default(),
             manager: None,
             domain: 0,
@@ -95,18 +95,23 @@ impl Host {
     }
 
     /// How its agent is to be at this start.
-    pub(crate) fn settings(&self, seed: u64, founders: &[ManagerInfo], contacts: &[Address]) -> Settings {
-        let mut settings = Settings::new(seed, CLUSTER, self.incarnation, manager_address(self.at));
+    pub(crate) fn settings(
+        &self,
+        seed: u64,
+        founders: &[ManagerInfo],
+        contacts: &[Address],
+    ) -> AgentSettings {
+        let mut settings = AgentSettings::new(seed, CLUSTER, self.incarnation, manager_address(self.at));
         settings.node = self.folder.node;
         settings.instances = (0..self.slots.len()).map(|slot| instance_address(self.at, slot)).collect();
         settings.domain = self.domain;
         settings.contacts = contacts.to_vec();
         settings.map = Arc::clone(&self.folder.map);
         settings.control = match (self.manager, self.control.bytes()) {
-            (None, _) => Control::No,
-            (Some(id), []) if self.is_new_manager => Control::New { id },
-            (Some(id), []) => Control::Found { id, founders: founders.to_vec(), places: Vec::new() },
-            (Some(_), log) => Control::Log(log.to_vec()),
+            (None, _) => ControlRole::No,
+            (Some(id), []) if self.is_new_manager => ControlRole::New { id },
+            (Some(id), []) => ControlRole::Found { id, founders: founders.to_vec(), places: Vec::new() },
+            (Some(_), log) => ControlRole::Log(log.to_vec()),
         };
         settings
     }
@@ -132,15 +137,15 @@ impl Host {
         (at < self.slots.len()).then_some(at)
     }
 
-    pub(crate) fn mend_disks(&mut self) {
+    pub(crate) fn repair_disks(&mut self) {
         for slot in &self.slots {
-            slot.disk.set_faults(Faults::default());
+            slot.disk.set_faults(SimulatedFaults::default());
             slot.disk.set_capacity(None);
         }
     }
 }
 
-impl fmt::Debug for Host {
+impl fmt::Debug for ClusterHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Host").field("at", &self.at).field("is_up", &self.is_up).finish_non_exhaustive()
     }

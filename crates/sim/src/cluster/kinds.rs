@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "each has its words in `Kind::name`")]
-pub enum Kind {
+pub enum FaultKind {
     Loss,
     Repeats,
     Reordering,
@@ -47,96 +47,96 @@ pub enum Kind {
     Bursts,
 }
 
-impl Kind {
+impl FaultKind {
     /// All of them, in the order of their declaration.
-    pub const ALL: [Kind; 38] = [
-        Kind::Loss,
-        Kind::Repeats,
-        Kind::Reordering,
-        Kind::Delays,
-        Kind::Cuts,
-        Kind::OneWayCuts,
-        Kind::ClientCuts,
-        Kind::BrokenConnections,
-        Kind::RepeatedRequests,
-        Kind::PowerLosses,
-        Kind::Kills,
-        Kind::Stops,
-        Kind::Restarts,
-        Kind::DisksLost,
-        Kind::DisksFail,
-        Kind::DisksFull,
-        Kind::DisksSlow,
-        Kind::ClockRates,
-        Kind::ClockJumps,
-        Kind::NodePauses,
-        Kind::ClientPauses,
-        Kind::ClientDeaths,
-        Kind::Joins,
-        Kind::Drains,
-        Kind::Removals,
-        Kind::Splits,
-        Kind::Drops,
-        Kind::ManagerLosses,
-        Kind::QuorumLosses,
-        Kind::TotalRestarts,
-        Kind::Sleeps,
-        Kind::AgentPauses,
-        Kind::Moves,
-        Kind::LogsLost,
-        Kind::DisksRot,
-        Kind::Stalls,
-        Kind::Elections,
-        Kind::Bursts,
+    pub const ALL: [FaultKind; 38] = [
+        FaultKind::Loss,
+        FaultKind::Repeats,
+        FaultKind::Reordering,
+        FaultKind::Delays,
+        FaultKind::Cuts,
+        FaultKind::OneWayCuts,
+        FaultKind::ClientCuts,
+        FaultKind::BrokenConnections,
+        FaultKind::RepeatedRequests,
+        FaultKind::PowerLosses,
+        FaultKind::Kills,
+        FaultKind::Stops,
+        FaultKind::Restarts,
+        FaultKind::DisksLost,
+        FaultKind::DisksFail,
+        FaultKind::DisksFull,
+        FaultKind::DisksSlow,
+        FaultKind::ClockRates,
+        FaultKind::ClockJumps,
+        FaultKind::NodePauses,
+        FaultKind::ClientPauses,
+        FaultKind::ClientDeaths,
+        FaultKind::Joins,
+        FaultKind::Drains,
+        FaultKind::Removals,
+        FaultKind::Splits,
+        FaultKind::Drops,
+        FaultKind::ManagerLosses,
+        FaultKind::QuorumLosses,
+        FaultKind::TotalRestarts,
+        FaultKind::Sleeps,
+        FaultKind::AgentPauses,
+        FaultKind::Moves,
+        FaultKind::LogsLost,
+        FaultKind::DisksRot,
+        FaultKind::Stalls,
+        FaultKind::Elections,
+        FaultKind::Bursts,
     ];
 
     /// What a person reads.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Kind::Loss => "messages lost",
-            Kind::Repeats => "messages repeated",
-            Kind::Reordering => "messages overtaken",
-            Kind::Delays => "messages late",
-            Kind::Cuts => "nodes cut off",
-            Kind::OneWayCuts => "nodes cut off one way",
-            Kind::ClientCuts => "clients cut off",
-            Kind::BrokenConnections => "connections broken",
-            Kind::RepeatedRequests => "requests repeated",
-            Kind::PowerLosses => "power losses",
-            Kind::Kills => "kills",
-            Kind::Stops => "stops in order",
-            Kind::Restarts => "restarts just after a promotion",
-            Kind::DisksLost => "disks lost",
-            Kind::DisksFail => "disks failing",
-            Kind::DisksFull => "disks full",
-            Kind::DisksSlow => "disks slow",
-            Kind::ClockRates => "clocks of other rates",
-            Kind::ClockJumps => "clocks set",
-            Kind::NodePauses => "pauses of nodes",
-            Kind::ClientPauses => "pauses of clients",
-            Kind::ClientDeaths => "deaths of clients",
-            Kind::Joins => "joins",
-            Kind::Drains => "drains",
-            Kind::Removals => "removals of nodes",
-            Kind::Splits => "splits asked for",
-            Kind::Drops => "keyspaces dropped",
-            Kind::ManagerLosses => "losses of the leading manager",
-            Kind::QuorumLosses => "losses of the control quorum",
-            Kind::TotalRestarts => "restarts of all",
-            Kind::Sleeps => "clients idle for longer than sessions are remembered",
-            Kind::AgentPauses => "pauses of agents while their instances go on",
-            Kind::Moves => "moves asked for",
-            Kind::LogsLost => "logs of managers lost",
-            Kind::DisksRot => "disks rotten",
-            Kind::Stalls => "connections between nodes that stand still",
-            Kind::Elections => "fights over the control group",
-            Kind::Bursts => "bursts of faults in one group",
+            FaultKind::Loss => "messages lost",
+            FaultKind::Repeats => "messages repeated",
+            FaultKind::Reordering => "messages overtaken",
+            FaultKind::Delays => "messages late",
+            FaultKind::Cuts => "nodes cut off",
+            FaultKind::OneWayCuts => "nodes cut off one way",
+            FaultKind::ClientCuts => "clients cut off",
+            FaultKind::BrokenConnections => "connections broken",
+            FaultKind::RepeatedRequests => "requests repeated",
+            FaultKind::PowerLosses => "power losses",
+            FaultKind::Kills => "kills",
+            FaultKind::Stops => "stops in order",
+            FaultKind::Restarts => "restarts just after a promotion",
+            FaultKind::DisksLost => "disks lost",
+            FaultKind::DisksFail => "disks failing",
+            FaultKind::DisksFull => "disks full",
+            FaultKind::DisksSlow => "disks slow",
+            FaultKind::ClockRates => "clocks of other rates",
+            FaultKind::ClockJumps => "clocks set",
+            FaultKind::NodePauses => "pauses of nodes",
+            FaultKind::ClientPauses => "pauses of clients",
+            FaultKind::ClientDeaths => "deaths of clients",
+            FaultKind::Joins => "joins",
+            FaultKind::Drains => "drains",
+            FaultKind::Removals => "removals of nodes",
+            FaultKind::Splits => "splits asked for",
+            FaultKind::Drops => "keyspaces dropped",
+            FaultKind::ManagerLosses => "losses of the leading manager",
+            FaultKind::QuorumLosses => "losses of the control quorum",
+            FaultKind::TotalRestarts => "restarts of all",
+            FaultKind::Sleeps => "clients idle for longer than sessions are remembered",
+            FaultKind::AgentPauses => "pauses of agents while their instances go on",
+            FaultKind::Moves => "moves asked for",
+            FaultKind::LogsLost => "logs of managers lost",
+            FaultKind::DisksRot => "disks corrupt",
+            FaultKind::Stalls => "connections between nodes that stand still",
+            FaultKind::Elections => "fights over the control group",
+            FaultKind::Bursts => "bursts of faults in one group",
         }
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -148,13 +148,13 @@ pub struct Kinds(u64);
 
 impl Kinds {
     /// All.
-    pub const ALL: Kinds = Kinds((1 << Kind::ALL.len()) - 1);
+    pub const ALL: Kinds = Kinds((1 << FaultKind::ALL.len()) - 1);
     /// None.
     pub const NONE: Kinds = Kinds(0);
 
     /// These.
     #[must_use]
-    pub const fn of(kinds: &[Kind]) -> Kinds {
+    pub const fn of(kinds: &[FaultKind]) -> Kinds {
         let mut bits = 0;
         let mut at = 0;
         while at < kinds.len() {
@@ -166,7 +166,7 @@ impl Kinds {
 
     /// Whether it is among them.
     #[must_use]
-    pub const fn has(self, kind: Kind) -> bool {
+    pub const fn has(self, kind: FaultKind) -> bool {
         self.0 >> kind as u8 & 1 != 0
     }
 
@@ -178,13 +178,13 @@ impl Kinds {
 
     /// All but one.
     #[must_use]
-    pub const fn without(self, kind: Kind) -> Kinds {
+    pub const fn without(self, kind: FaultKind) -> Kinds {
         Kinds(self.0 & !(1 << kind as u8))
     }
 
     /// One more.
     #[must_use]
-    pub const fn with(self, kind: Kind) -> Kinds {
+    pub const fn with(self, kind: FaultKind) -> Kinds {
         Kinds(self.0 | 1 << kind as u8)
     }
 
@@ -201,8 +201,8 @@ impl Kinds {
     }
 
     /// Each of them.
-    pub fn iter(self) -> impl Iterator<Item = Kind> {
-        Kind::ALL.into_iter().filter(move |kind| self.has(*kind))
+    pub fn iter(self) -> impl Iterator<Item = FaultKind> {
+        FaultKind::ALL.into_iter().filter(move |kind| self.has(*kind))
     }
 }
 
@@ -213,88 +213,88 @@ pub const SCENARIOS: [(&str, Kinds); 8] = [
     (
         "replication",
         Kinds::of(&[
-            Kind::Loss,
-            Kind::Repeats,
-            Kind::Reordering,
-            Kind::Delays,
-            Kind::PowerLosses,
-            Kind::Kills,
-            Kind::Restarts,
-            Kind::TotalRestarts,
-            Kind::RepeatedRequests,
-            Kind::Stalls,
-            Kind::Bursts,
+            FaultKind::Loss,
+            FaultKind::Repeats,
+            FaultKind::Reordering,
+            FaultKind::Delays,
+            FaultKind::PowerLosses,
+            FaultKind::Kills,
+            FaultKind::Restarts,
+            FaultKind::TotalRestarts,
+            FaultKind::RepeatedRequests,
+            FaultKind::Stalls,
+            FaultKind::Bursts,
         ]),
     ),
     (
         "partitions",
         Kinds::of(&[
-            Kind::Loss,
-            Kind::Delays,
-            Kind::Cuts,
-            Kind::OneWayCuts,
-            Kind::ClientCuts,
-            Kind::BrokenConnections,
-            Kind::NodePauses,
-            Kind::AgentPauses,
-            Kind::Stalls,
-            Kind::Bursts,
+            FaultKind::Loss,
+            FaultKind::Delays,
+            FaultKind::Cuts,
+            FaultKind::OneWayCuts,
+            FaultKind::ClientCuts,
+            FaultKind::BrokenConnections,
+            FaultKind::NodePauses,
+            FaultKind::AgentPauses,
+            FaultKind::Stalls,
+            FaultKind::Bursts,
         ]),
     ),
     (
         "disks",
         Kinds::of(&[
-            Kind::PowerLosses,
-            Kind::Kills,
-            Kind::Stops,
-            Kind::DisksLost,
-            Kind::DisksFail,
-            Kind::DisksFull,
-            Kind::DisksSlow,
-            Kind::DisksRot,
-            Kind::TotalRestarts,
+            FaultKind::PowerLosses,
+            FaultKind::Kills,
+            FaultKind::Stops,
+            FaultKind::DisksLost,
+            FaultKind::DisksFail,
+            FaultKind::DisksFull,
+            FaultKind::DisksSlow,
+            FaultKind::DisksRot,
+            FaultKind::TotalRestarts,
         ]),
     ),
     (
         "clocks",
         Kinds::of(&[
-            Kind::ClockRates,
-            Kind::ClockJumps,
-            Kind::NodePauses,
-            Kind::ClientPauses,
-            Kind::Sleeps,
-            Kind::Kills,
-            Kind::Cuts,
+            FaultKind::ClockRates,
+            FaultKind::ClockJumps,
+            FaultKind::NodePauses,
+            FaultKind::ClientPauses,
+            FaultKind::Sleeps,
+            FaultKind::Kills,
+            FaultKind::Cuts,
         ]),
     ),
     (
         "moves",
         Kinds::of(&[
-            Kind::Joins,
-            Kind::Drains,
-            Kind::Removals,
-            Kind::Splits,
-            Kind::Drops,
-            Kind::Moves,
-            Kind::Kills,
-            Kind::Loss,
-            Kind::Cuts,
+            FaultKind::Joins,
+            FaultKind::Drains,
+            FaultKind::Removals,
+            FaultKind::Splits,
+            FaultKind::Drops,
+            FaultKind::Moves,
+            FaultKind::Kills,
+            FaultKind::Loss,
+            FaultKind::Cuts,
         ]),
     ),
     (
         "control",
         Kinds::of(&[
-            Kind::ManagerLosses,
-            Kind::QuorumLosses,
-            Kind::TotalRestarts,
-            Kind::LogsLost,
-            Kind::AgentPauses,
-            Kind::Loss,
-            Kind::Delays,
-            Kind::OneWayCuts,
-            Kind::PowerLosses,
-            Kind::Kills,
-            Kind::Elections,
+            FaultKind::ManagerLosses,
+            FaultKind::QuorumLosses,
+            FaultKind::TotalRestarts,
+            FaultKind::LogsLost,
+            FaultKind::AgentPauses,
+            FaultKind::Loss,
+            FaultKind::Delays,
+            FaultKind::OneWayCuts,
+            FaultKind::PowerLosses,
+            FaultKind::Kills,
+            FaultKind::Elections,
         ]),
     ),
 ];
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn each_kind_has_its_own_bit_and_names_are_read_back() {
-        for (at, kind) in Kind::ALL.into_iter().enumerate() {
+        for (at, kind) in FaultKind::ALL.into_iter().enumerate() {
             assert_eq!(kind as usize, at);
             let one = Kinds::of(&[kind]);
             assert!(one.has(kind) && Kinds::ALL.has(kind) && !Kinds::ALL.without(kind).has(kind));

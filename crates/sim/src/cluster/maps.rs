@@ -27,13 +27,13 @@ impl Maps {
 
 #[cfg(test)]
 mod tests {
-    use zerohop_placement::{Change, MapDelta, Node, NodeState};
+    use zerohop_placement::{MapChange, MapDelta, Node, NodeState};
     use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 
     use super::super::host::{instance_address, manager_address};
     use super::*;
 
-    fn map(changes: Vec<Change>) -> Arc<ClusterMap> {
+    fn map(changes: Vec<MapChange>) -> Arc<ClusterMap> {
         let empty = ClusterMap::default();
         let delta = MapDelta { from: empty.epoch(), to: empty.epoch().next(), changes };
         Arc::new(empty.apply(&delta).unwrap())
@@ -53,7 +53,7 @@ mod tests {
             first_instance: InstanceId(1),
             instances: vec![instance_address(0, 0)],
         };
-        let other = map(vec![Change::PutNode(joined)]);
+        let other = map(vec![MapChange::PutNode(joined)]);
         assert!(!maps.see(&other), "decided by somebody else");
     }
 }

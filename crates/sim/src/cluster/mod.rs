@@ -15,16 +15,18 @@
 
 mod agents;
 mod agreed;
+mod answer_recorder;
 mod blobs;
 mod bursts;
 mod calls;
 mod commits;
 mod compares;
+mod contenders;
 mod control_disk;
 mod elections;
 mod faults;
+mod group_check;
 mod host;
-mod hunts;
 pub mod kinds;
 mod maps;
 mod nameless;
@@ -33,16 +35,15 @@ mod operator;
 mod peers;
 mod record;
 mod recovery;
-mod rivals;
 mod scans;
 mod scenario;
 mod slices;
 mod slot;
 mod snapshots;
 mod stalls;
+mod targeted_faults;
 mod transacting;
 mod watch;
-mod whole;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -52,40 +53,40 @@ use zerohop_session::Time;
 use zerohop_wire::ids::KeyspaceId;
 
 use crate::agenda::Agenda;
-use crate::client::Client;
+use crate::client::ClientLife;
 use crate::coverage::Coverage;
-use crate::history::History;
+use crate::history::RunHistory;
 use crate::limits::{
     CLUSTER_CALLS_END_US, CLUSTER_CALLS_US, CLUSTER_EVENTS_MAX, CLUSTER_HEALING_US, CLUSTER_OPERATIONS_MIN,
     QUIET_US, START,
 };
-use crate::network::{Arrival, End, LinkId, Network, Opener, Travelling};
+use crate::network::{InTransit, LinkArrival, LinkEnd, LinkId, Network, Opener};
 use crate::streams::Streams;
-use crate::trace::{Keep, Trace};
-use crate::workload::draw::{Draws, Taste};
+use crate::trace::{LineRetention, Trace};
+use crate::workload::draw::{OperationDraws, OperationMix};
 use crate::workload::transactional;
-use agents::Pending;
+use agents::DelayedEvent;
 use blobs::Blobs;
 use commits::Commits;
 use compares::Compares;
-use faults::Fault;
-use host::{Host, manager_address};
-use hunts::Hunts;
-use kinds::Kind;
+use faults::ClusterFault;
+use host::{ClusterHost, manager_address};
+use kinds::FaultKind;
 use operator::Operator;
 use peers::Peers;
 use scans::Scans;
-use scenario::Scenario;
+use scenario::ClusterScenario;
 pub use scenario::{Drawn, Limits, drawn};
 use snapshots::Snapshots;
 use stalls::Stalls;
-use transacting::Transacting;
-use watch::Watch;
+use targeted_faults::TargetedFaults;
+use transacting::ClientTransactions;
+use watch::ClusterWatch;
 
 /// What happens at some time.
 #[derive(Debug)]
-enum Event {
-    Travel(Travelling),
+enum ClusterEvent {
+    Travel(InTransit),
     ToInstance {
         host: usize,
         slot: usize,
@@ -122,7 +123,7 @@ enum Event {
     /// Another client does something with the keys of a transaction that is under way.
     Rival {
         client: usize,
-        deed: transactional::Deed,
+        deed: transactional::ClientOperationPlan,
     },
     /// What is done next with a snapshot.
     Snapshot(usize),
@@ -137,7 +138,7 @@ enum Event {
     },
     /// A connection of such a copy, or of a reader, ends.
     HangUp(LinkId),
-    Fault(Fault),
+    Fault(ClusterFault),
     Operate,
     Start(usize),
     Heal,
@@ -149,26 +150,26 @@ enum Event {
 
 /// Everything there is.
 #[derive(Debug)]
-pub(crate) struct Cluster {
+pub(crate) struct SimulatedCluster {
     pub(crate) trace: Trace,
-    pub(crate) history: History,
+    pub(crate) history: RunHistory,
     pub(crate) coverage: Coverage,
     /// What does not hold that no client could see, by checker.
     pub(crate) troubles: Vec<(&'static str, String)>,
     seed: u64,
-    scenario: Scenario,
-    agenda: Agenda<Event>,
+    scenario: ClusterScenario,
+    agenda: Agenda<ClusterEvent>,
     network: Network,
     peers: Peers,
     stalls: Stalls,
-    hunts: Hunts,
+    hunts: TargetedFaults,
     /// Until then those who may lead the control group are disturbed.
     fight_until: Time,
-    hosts: Vec<Host>,
+    hosts: Vec<ClusterHost>,
     founders: Vec<ManagerInfo>,
-    clients: Vec<Client>,
-    draws: Draws,
-    transacting: Transacting,
+    clients: Vec<ClientLife>,
+    draws: OperationDraws,
+    transacting: ClientTransactions,
     commits: Commits,
     blobs: Blobs,
     snapshots: Snapshots,
@@ -176,23 +177,23 @@ pub(crate) struct Cluster {
     scans: Scans,
     streams: Streams,
     operator: Operator,
-    watch: Watch,
+    watch: ClusterWatch,
     /// Calls of which a copy of a frame may still be taken up.
     haunted: BTreeSet<usize>,
     /// What is to be told to agents once all effects of the event at hand are carried out, with the life it concerns.
-    pending: VecDeque<(usize, u32, Pending)>,
+    pending: VecDeque<(usize, u32, DelayedEvent)>,
     /// When the disks of a node were lost.
     lost_disks: BTreeMap<usize, Time>,
     /// What clients ask most for just now, and until when: something has befallen whoever serves it.
     focus: Option<(KeyspaceId, Time)>,
-    phase: Phase,
+    phase: ClusterPhase,
     /// What the members of each group had applied at the last look.
-    applied_before: whole::AppliedBefore,
+    applied_before: group_check::AppliedBefore,
 }
 
 /// How far a run has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Phase {
+enum ClusterPhase {
     Faults,
     Healed,
     /// No more calls; those under way end.
@@ -206,10 +207,10 @@ enum Phase {
     Over,
 }
 
-impl Cluster {
-    pub(crate) fn new(seed: u64, keep: Keep, limits: Limits) -> Self {
+impl SimulatedCluster {
+    pub(crate) fn new(seed: u64, keep: LineRetention, limits: Limits) -> Self {
         let mut streams = scenario::streams(seed);
-        let scenario = Scenario::new(&mut streams.scenario, limits);
+        let scenario = ClusterScenario::new(&mut streams.scenario, limits);
         let now = START;
         let network = Network::new(streams.network.clone(), scenario.network, scenario.clients);
         let peers = Peers::new(streams.network.fork(1), scenario.peers);
@@ -219,24 +220,24 @@ impl Cluster {
             let mut disk = || SimulatedDisk::new(streams.disk.next_u64());
             let disks = (0..count).map(|_| (disk(), disk())).collect();
             place += count;
-            let mut host = Host::new(at, disks, place - count..place, now);
+            let mut host = ClusterHost::new(at, disks, place - count..place, now);
             host.domain = at as u32 / scenario.rack;
             host.manager = (at < scenario.managers).then_some(ManagerId(at as u64 + 1));
             host
         });
-        let hosts: Vec<Host> = hosts.collect();
+        let hosts: Vec<ClusterHost> = hosts.collect();
         let founders = (0..scenario.managers)
             .map(|at| ManagerInfo { id: ManagerId(at as u64 + 1), addr: manager_address(at) })
             .collect();
-        let taste = Taste {
+        let taste = OperationMix {
             has_large_values: scenario.large_values,
             expires: scenario.expires,
             is_hot: scenario.is_hot,
         };
-        let deeds = transactional::Draws::new(streams.workload.fork(1), scenario.large_values);
+        let deeds = transactional::PlanDraws::new(streams.workload.fork(1), scenario.large_values);
         let mut world = Self {
             trace: Trace::new(keep),
-            history: History::default(),
+            history: RunHistory::default(),
             coverage: Coverage::default(),
             troubles: Vec::new(),
             seed,
@@ -244,13 +245,13 @@ impl Cluster {
             network,
             peers,
             stalls: Stalls::default(),
-            hunts: Hunts::default(),
+            hunts: TargetedFaults::default(),
             fight_until: Time(0),
             hosts,
             founders,
             clients: Vec::new(),
-            draws: Draws::new(streams.workload.clone(), taste),
-            transacting: Transacting::new(deeds),
+            draws: OperationDraws::new(streams.workload.clone(), taste),
+            transacting: ClientTransactions::new(deeds),
             commits: Commits::default(),
             blobs: Blobs::default(),
             snapshots: Snapshots::new(streams.workload.fork(2)),
@@ -258,13 +259,13 @@ impl Cluster {
             scans: Scans::new(streams.workload.fork(4)),
             streams,
             operator: Operator::default(),
-            watch: Watch::default(),
+            watch: ClusterWatch::default(),
             haunted: BTreeSet::new(),
             pending: VecDeque::new(),
             lost_disks: BTreeMap::new(),
             focus: None,
-            phase: Phase::Faults,
-            applied_before: whole::AppliedBefore::new(),
+            phase: ClusterPhase::Faults,
+            applied_before: group_check::AppliedBefore::new(),
             scenario,
         };
         let text = format!("{:?}", world.scenario);
@@ -275,7 +276,7 @@ impl Cluster {
     /// Plays the run to its end.
     pub(crate) fn run(&mut self) {
         self.set_up();
-        while self.phase != Phase::Over
+        while self.phase != ClusterPhase::Over
             && let Some(event) = self.agenda.next()
         {
             self.happen(event);
@@ -296,40 +297,40 @@ impl Cluster {
         let late = self.scenario.nodes.len() - self.scenario.late;
         for host in 0..late {
             let soon = self.streams.node.below(200_000);
-            self.agenda.at(START.after_us(soon), Event::Start(host));
+            self.agenda.at(START.after_us(soon), ClusterEvent::Start(host));
         }
-        self.agenda.at(START.after_us(1_000_000), Event::Operate);
+        self.agenda.at(START.after_us(1_000_000), ClusterEvent::Operate);
         for client in 0..self.scenario.clients {
             self.begin_client(client, 0);
         }
         self.schedule_faults();
-        self.agenda.at(self.scenario.heal, Event::Heal);
-        self.agenda.at(self.scenario.heal.after_us(CLUSTER_HEALING_US + QUIET_US), Event::Quiet);
+        self.agenda.at(self.scenario.heal, ClusterEvent::Heal);
+        self.agenda.at(self.scenario.heal.after_us(CLUSTER_HEALING_US + QUIET_US), ClusterEvent::Quiet);
         self.put_on_the_way();
     }
 
-    fn happen(&mut self, event: Event) {
+    fn happen(&mut self, event: ClusterEvent) {
         match event {
-            Event::Travel(thing) => self.arrive(thing),
-            Event::ToInstance { host, slot, frames } => self.hear(host, slot, frames),
-            Event::ToAgent { host, bytes } => self.agent_hears(host, bytes),
-            Event::Persisted { host, life, number } => self.agent_persisted(host, life, number),
-            Event::SlotTurn { host, slot } => self.slot_turn(host, slot),
-            Event::AgentTurn { host, life } => self.agent_turn(host, life),
-            Event::ClientTurn(client) => self.client_turn(client),
-            Event::Call { client, life } => self.call(client, life),
-            Event::Deed { client, number } => self.deed(client, number),
-            Event::Rival { client, deed } => self.rival(client, deed),
-            Event::Snapshot(number) => self.snapshot(number),
-            Event::ScanPage(number) => self.scan_page(number),
-            Event::Repeat { place, frame, waits } => self.repeat(place, &frame, waits),
-            Event::HangUp(link) => self.network.close(self.agenda.now(), link, End::Opener),
-            Event::Fault(fault) => self.befall(fault),
-            Event::Operate => self.operate(),
-            Event::Start(host) => self.start(host),
-            Event::Heal => self.heal(),
-            Event::Quiet => self.grow_quiet(),
-            Event::Look => self.look(),
+            ClusterEvent::Travel(thing) => self.arrive(thing),
+            ClusterEvent::ToInstance { host, slot, frames } => self.hear(host, slot, frames),
+            ClusterEvent::ToAgent { host, bytes } => self.agent_hears(host, bytes),
+            ClusterEvent::Persisted { host, life, number } => self.agent_persisted(host, life, number),
+            ClusterEvent::SlotTurn { host, slot } => self.slot_turn(host, slot),
+            ClusterEvent::AgentTurn { host, life } => self.agent_turn(host, life),
+            ClusterEvent::ClientTurn(client) => self.client_turn(client),
+            ClusterEvent::Call { client, life } => self.call(client, life),
+            ClusterEvent::Deed { client, number } => self.deed(client, number),
+            ClusterEvent::Rival { client, deed } => self.rival(client, deed),
+            ClusterEvent::Snapshot(number) => self.snapshot(number),
+            ClusterEvent::ScanPage(number) => self.scan_page(number),
+            ClusterEvent::Repeat { place, frame, waits } => self.repeat(place, &frame, waits),
+            ClusterEvent::HangUp(link) => self.network.close(self.agenda.now(), link, LinkEnd::Opener),
+            ClusterEvent::Fault(fault) => self.befall(fault),
+            ClusterEvent::Operate => self.operate(),
+            ClusterEvent::Start(host) => self.start(host),
+            ClusterEvent::Heal => self.heal(),
+            ClusterEvent::Quiet => self.grow_quiet(),
+            ClusterEvent::Look => self.look(),
         }
         self.tell_pending();
         let is_late = self.now() >= self.scenario.heal.after_us(CLUSTER_CALLS_END_US);
@@ -338,12 +339,12 @@ impl Cluster {
             is_late || are_idle && world.transacting.is_idle() && world.blobs.is_idle()
         };
         match self.phase {
-            Phase::Quiet if is_idle(self) => {
-                self.phase = Phase::Last;
+            ClusterPhase::Quiet if is_idle(self) => {
+                self.phase = ClusterPhase::Last;
                 self.read_everything();
             }
-            Phase::Last if is_idle(self) => {
-                self.phase = Phase::Whole { due: self.whole_by() };
+            ClusterPhase::Last if is_idle(self) => {
+                self.phase = ClusterPhase::Whole { due: self.whole_by() };
                 self.look();
             }
             _ => {}
@@ -355,40 +356,40 @@ impl Cluster {
         if count < CLUSTER_OPERATIONS_MIN {
             let later = self.now().after_us(500_000);
             if later < self.scenario.heal.after_us(CLUSTER_CALLS_US) {
-                return self.agenda.at(later, Event::Quiet);
+                return self.agenda.at(later, ClusterEvent::Quiet);
             }
             let keyspaces = self.watch.live(self.now()).count();
             self.trouble("progress", format!("only {count} operations were done, on {keyspaces} keyspaces"));
         }
-        self.phase = Phase::Quiet;
+        self.phase = ClusterPhase::Quiet;
     }
 
     fn put_on_the_way(&mut self) {
         for thing in self.network.take_travelling() {
-            self.agenda.at(thing.at, Event::Travel(thing));
+            self.agenda.at(thing.at, ClusterEvent::Travel(thing));
         }
     }
 
-    fn arrive(&mut self, thing: Travelling) {
+    fn arrive(&mut self, thing: InTransit) {
         if !self.network.arrives(&thing) {
             return;
         }
         let now = self.now();
-        let Travelling { link, to, what, .. } = thing;
+        let InTransit { link, to, what, .. } = thing;
         match &what {
-            Arrival::Bytes(bytes) => {
+            LinkArrival::Bytes(bytes) => {
                 self.trace.note(now, format_args!("{link} to {to:?}: {} bytes", bytes.len()), link.0);
                 self.trace.bytes(bytes);
             }
             other => self.trace.note(now, format_args!("{link} to {to:?}: {other:?}"), link.0),
         }
         match (to, self.network.opener(link)) {
-            (End::Node, _) => {
+            (LinkEnd::Node, _) => {
                 let Some((host, slot)) = self.at_place(self.network.instance(link)) else { return };
                 self.hosts[host].slots[slot].arrive(link, what);
                 self.wake_soon(host, slot);
             }
-            (End::Opener, Some(Opener::Client { client, life, connection }))
+            (LinkEnd::Opener, Some(Opener::Client { client, life, connection }))
                 if self.clients[client].life == life =>
             {
                 self.clients[client].arrive(link, connection, what);
@@ -418,13 +419,13 @@ impl Cluster {
         }
         (0..self.clients.len()).for_each(|client| self.count_reads(client));
         for kind in [
-            Kind::Loss,
-            Kind::Repeats,
-            Kind::Reordering,
-            Kind::Delays,
-            Kind::BrokenConnections,
-            Kind::RepeatedRequests,
-            Kind::ClockRates,
+            FaultKind::Loss,
+            FaultKind::Repeats,
+            FaultKind::Reordering,
+            FaultKind::Delays,
+            FaultKind::BrokenConnections,
+            FaultKind::RepeatedRequests,
+            FaultKind::ClockRates,
         ] {
             // They are there all the time.
             if self.scenario.has(kind) && self.scenario.storms.len() > 1 {
@@ -432,7 +433,7 @@ impl Cluster {
             }
         }
         self.history.is_cluster = true;
-        self.history.clocks_were_set = self.scenario.has(Kind::ClockJumps);
+        self.history.clocks_were_set = self.scenario.has(FaultKind::ClockJumps);
         self.history.ended = self.agenda.now();
         self.watch.tell(&mut self.history);
         self.coverage.events = self.trace.count();

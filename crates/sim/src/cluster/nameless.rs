@@ -3,7 +3,7 @@
 
 use zerohop_wire::ids::PartitionEpoch;
 use zerohop_wire::messages::GatheredRequest;
-use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Many, Message};
+use zerohop_wire::{DecodeResult, Decoder, Elements, Encoder, Envelope, Message};
 
 use crate::node::FEATURES;
 
@@ -17,7 +17,7 @@ pub(super) fn without_epochs(bytes: &[u8]) -> Vec<u8> {
     let decoder = Decoder::agreed(zerohop_wire::limits::VERSION_MAX, FEATURES);
     let encoder = Encoder { version: zerohop_wire::limits::VERSION_MAX, ..Encoder::default() };
     let (mut rest, mut out) = (bytes, Vec::new());
-    while let Decoded::Frame { frame, used } = decoder.decode(rest) {
+    while let DecodeResult::Frame { frame, used } = decoder.decode(rest) {
         let mut scratch = Vec::new();
         let nameless = Envelope { partition_epoch: PartitionEpoch(0), ..frame.envelope };
         let encoded = match frame.message(&mut scratch) {
@@ -30,7 +30,7 @@ pub(super) fn without_epochs(bytes: &[u8]) -> Vec<u8> {
                         false => one,
                     })
                     .collect();
-                let message = Message::Gather(Many::given(&requests));
+                let message = Message::Gather(Elements::given(&requests));
                 encoder.encode(&frame.envelope, &message, &mut out).is_ok()
             }
             _ => false,

@@ -2,30 +2,30 @@
 
 use std::sync::Arc;
 
-use zerohop_control::agent::{Agent, Event as Told, Wish};
-use zerohop_control::command::Drained;
+use zerohop_control::agent::{Agent, AgentEvent as Told, GroupRequest};
+use zerohop_control::command::KeyspaceDrained;
 use zerohop_engine::disk::simulated::SimulatedDisk;
-use zerohop_partition::instance::{Identity, Place};
-use zerohop_partition::replica::Change;
+use zerohop_partition::instance::{AnswerOrigin, Identity};
+use zerohop_partition::replica::GroupChange;
 use zerohop_placement::MapHistory;
 use zerohop_session::Time;
 use zerohop_wire::ids::{Incarnation, InstanceId};
 
-use super::agents::Pending;
-use super::commits::Said;
+use super::agents::DelayedEvent;
+use super::commits::FrameContent;
 use super::host::manager_address;
-use super::kinds::Kind;
-use super::slot::{Described, Turned};
+use super::kinds::FaultKind;
+use super::slot::{ClusterTurn, DescribedFrames};
 use super::stalls::Traffic;
-use super::{Cluster, Event, Phase};
+use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
 use crate::limits::{CLOCK_RATE_TRUE, START};
-use crate::network::End;
+use crate::network::LinkEnd;
 use crate::node::CLUSTER;
 use crate::streams::Draw;
 
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum NodeEnd {
     /// The power goes.
     Power,
     /// It is killed; what it had handed to the system is written.
@@ -46,14 +46,14 @@ const DIFFERS: &str = "holds other records";
 /// The code of [`zerohop_wire::Failure::SessionExpired`].
 const SESSION_EXPIRED: u16 = 305;
 
-impl Cluster {
+impl SimulatedCluster {
     pub(super) fn wake_slot(&mut self, host: usize, slot: usize, at: Time) {
         let paused_until = self.hosts[host].paused_until;
         let found = &mut self.hosts[host].slots[slot];
         let at = at.max(found.busy_until).max(paused_until);
         if found.instance.is_some() && found.turn_at.is_none_or(|turn_at| turn_at > at) {
             found.turn_at = Some(at);
-            self.agenda.at(at, Event::SlotTurn { host, slot });
+            self.agenda.at(at, ClusterEvent::SlotTurn { host, slot });
         }
     }
 
@@ -65,7 +65,11 @@ impl Cluster {
     /// Frames of another instance have come.
     pub(super) fn hear(&mut self, host: usize, slot: usize, frames: Vec<u8>) {
         let now = self.now();
-        self.trace.note(now, format_args!("n{host}/{slot} hears{}", Described(&frames)), frames.len() as u64);
+        self.trace.note(
+            now,
+            format_args!("n{host}/{slot} hears{}", DescribedFrames(&frames)),
+            frames.len() as u64,
+        );
         self.trace.bytes(&frames);
         self.hosts[host].slots[slot].hear(frames);
         self.wake_soon(host, slot);
@@ -87,12 +91,12 @@ impl Cluster {
         let took_us = found.worked_us() - before_us;
         self.hand_out(host, slot, turned, took_us);
         if self.hosts[host].slots[slot].disk.is_power_off() {
-            self.end_process(host, Ending::Power);
+            self.end_process(host, NodeEnd::Power);
         }
     }
 
     /// Carries out what a turn has brought about, which took so long.
-    pub(super) fn hand_out(&mut self, host: usize, slot: usize, turned: Turned, took_us: u64) {
+    pub(super) fn hand_out(&mut self, host: usize, slot: usize, turned: ClusterTurn, took_us: u64) {
         let now = self.now();
         let done = now.after_us(took_us + 1);
         self.hosts[host].slots[slot].busy_until = done;
@@ -111,11 +115,11 @@ impl Cluster {
                 format_args!("n{host}/{slot} sends {} bytes on {link}", bytes.len()),
                 link.0,
             );
-            self.network.send(done, link, End::Opener, &bytes);
+            self.network.send(done, link, LinkEnd::Opener, &bytes);
         }
         for link in turned.closed {
             self.trace.say(done, format_args!("n{host}/{slot} closes {link}"));
-            self.network.close(done, link, End::Node);
+            self.network.close(done, link, LinkEnd::Node);
         }
         self.send_to_peers(host, slot, done, turned.to_peers);
         for (place, change) in turned.asks {
@@ -124,11 +128,11 @@ impl Cluster {
         for (keyspace, map) in turned.drained {
             if let Some(instance) = &self.hosts[host].slots[slot].instance {
                 let instance = instance.identity().instance;
-                self.tell_later(host, Pending::Drained(Drained { keyspace, instance, map }));
+                self.tell_later(host, DelayedEvent::Drained(KeyspaceDrained { keyspace, instance, map }));
             }
         }
         if turned.fetches_map {
-            self.tell_later(host, Pending::FetchMap);
+            self.tell_later(host, DelayedEvent::FetchMap);
         }
         let one = &self.hosts[host];
         let Some(instance) = &one.slots[slot].instance else { return };
@@ -147,7 +151,7 @@ impl Cluster {
         done: Time,
         frames: Vec<(zerohop_wire::messages::Member, Vec<u8>)>,
     ) {
-        let overtakes = self.scenario.has(Kind::Reordering);
+        let overtakes = self.scenario.has(FaultKind::Reordering);
         let mut gathered: Vec<(InstanceId, Vec<u8>)> = Vec::new();
         for (to, bytes) in frames {
             match gathered.iter_mut().rev().find(|(known, _)| *known == to.instance) {
@@ -157,7 +161,7 @@ impl Cluster {
         }
         for (to, frames) in gathered {
             let Some((target, target_slot)) = self.host_of(to) else { continue };
-            let say = |frames| Event::ToInstance { host: target, slot: target_slot, frames };
+            let say = |frames| ClusterEvent::ToInstance { host: target, slot: target_slot, frames };
             let frames = self.withhold(done, frames, &say);
             if frames.is_empty() {
                 continue;
@@ -165,12 +169,14 @@ impl Cluster {
             let (said, word) = self.watch_commits(host, &frames);
             self.trace.note(
                 done,
-                format_args!("n{host}/{slot} says to {to}:{}", Described(&frames)),
+                format_args!("n{host}/{slot} says to {to}:{}", DescribedFrames(&frames)),
                 to.0.into(),
             );
-            let make = || Event::ToInstance { host: target, slot: target_slot, frames: frames.clone() };
-            if said != Said::Nothing && host != target {
-                let again = || Event::ToInstance { host: target, slot: target_slot, frames: word.to_vec() };
+            let make =
+                || ClusterEvent::ToInstance { host: target, slot: target_slot, frames: frames.clone() };
+            if said != FrameContent::Nothing && host != target {
+                let again =
+                    || ClusterEvent::ToInstance { host: target, slot: target_slot, frames: word.to_vec() };
                 self.hunt(done, (host, target), said, &again);
             }
             self.post(done, (host, target), Traffic::Instances, &make);
@@ -181,19 +187,19 @@ impl Cluster {
         self.hosts.iter().find_map(|host| Some((host.at, host.slot_of(instance)?)))
     }
 
-    fn instance_asks(&mut self, host: usize, slot: usize, place: Place, change: Change) {
+    fn instance_asks(&mut self, host: usize, slot: usize, place: AnswerOrigin, change: GroupChange) {
         let Some(instance) = self.hosts[host].instance_id(slot) else { return };
         let wish = match change {
-            Change::Admit(member) => Wish::Admit(member.instance),
-            Change::Remove(member) => Wish::Remove(member.instance),
-            Change::Keep => Wish::Keep,
+            GroupChange::Admit(member) => GroupRequest::Admit(member.instance),
+            GroupChange::Remove(member) => GroupRequest::Remove(member.instance),
+            GroupChange::Keep => GroupRequest::Keep,
         };
-        let Place { keyspace, partition, epoch, .. } = place;
+        let AnswerOrigin { keyspace, partition, epoch, .. } = place;
         self.trace.say(
             self.now(),
             format_args!("n{host}/{slot} asks {wish:?} of {keyspace}/{partition} at {epoch}"),
         );
-        self.tell_later(host, Pending::Asks { instance, place, wish });
+        self.tell_later(host, DelayedEvent::Asks { instance, place, wish });
     }
 
     /// A process begins.
@@ -203,7 +209,8 @@ impl Cluster {
             return;
         }
         let is_first = self.hosts[at].life == 0;
-        let is_wild = self.scenario.has(Kind::ClockJumps) && self.phase == Phase::Faults && !is_first;
+        let is_wild =
+            self.scenario.has(FaultKind::ClockJumps) && self.phase == ClusterPhase::Faults && !is_first;
         let by_ms = self.clock_jump_ms();
         let rate = self.streams.node.between(CLOCK_RATE_TRUE - RATE_PPM_MAX, CLOCK_RATE_TRUE + RATE_PPM_MAX);
         let seed = self.streams.node.next_u64();
@@ -212,7 +219,7 @@ impl Cluster {
         host.clock.restart_apart(
             now,
             if is_wild { by_ms } else { 0 },
-            if self.scenario.has(Kind::ClockRates) { rate } else { CLOCK_RATE_TRUE },
+            if self.scenario.has(FaultKind::ClockRates) { rate } else { CLOCK_RATE_TRUE },
         );
         host.life += 1;
         host.incarnation = Incarnation(self.streams.node.next_u64() | 1);
@@ -224,9 +231,9 @@ impl Cluster {
         host.agent_paused_until = Time(0);
         host.agent_inbox.clear();
         host.agent_owes.clear();
-        host.mend_disks();
+        host.repair_disks();
         let settings = host.settings(seed, &self.founders, &contacts);
-        let settings = zerohop_control::agent::Settings {
+        let settings = zerohop_control::agent::AgentSettings {
             lead: zerohop_control::manager::LeadSettings {
                 replace_after_ms: self.scenario.replace_after_ms,
                 move_max_ms: 20_000,
@@ -247,7 +254,7 @@ impl Cluster {
             Err(_) if host.has_lost_log => {
                 // Its operator reads why, and brings it back as another manager.
                 self.replace_manager(at);
-                return self.tell_later(at, Pending::End(Ending::Killed));
+                return self.tell_later(at, DelayedEvent::End(NodeEnd::Killed));
             }
             Err(error) => {
                 return self.trouble("world", format!("the agent of n{at} does not start: {error}"));
@@ -297,13 +304,13 @@ impl Cluster {
             }
         }
         if self.hosts[at].slots.iter().any(|slot| slot.disk.is_power_off()) {
-            self.tell_later(at, Pending::End(Ending::Power));
+            self.tell_later(at, DelayedEvent::End(NodeEnd::Power));
             return (false, false);
         }
         match trouble {
             // Its disk began to fail since the process began: it ends, and is started again.
             Some(_) if self.hosts[at].has_failed => {
-                self.tell_later(at, Pending::End(Ending::Killed));
+                self.tell_later(at, DelayedEvent::End(NodeEnd::Killed));
                 return (false, false);
             }
             Some(trouble) => {
@@ -320,19 +327,19 @@ impl Cluster {
     }
 
     /// A process ends, and comes back after a while.
-    pub(super) fn end_process(&mut self, at: usize, how: Ending) {
+    pub(super) fn end_process(&mut self, at: usize, how: NodeEnd) {
         self.end_process_for(at, how, self.scenario.down_us);
     }
 
     /// A process ends, and comes back after so long at most.
-    pub(super) fn end_process_for(&mut self, at: usize, how: Ending, down_us: u64) {
-        if !self.hosts[at].is_up || how == Ending::Stopped && self.hosts[at].is_doomed {
+    pub(super) fn end_process_for(&mut self, at: usize, how: NodeEnd, down_us: u64) {
+        if !self.hosts[at].is_up || how == NodeEnd::Stopped && self.hosts[at].is_doomed {
             return;
         }
         self.count(at);
         let now = self.now();
-        if how == Ending::Stopped {
-            self.hosts[at].mend_disks();
+        if how == NodeEnd::Stopped {
+            self.hosts[at].repair_disks();
             for slot in 0..self.hosts[at].slots.len() {
                 let shown = self.hosts[at].clock.show(now);
                 let (turned, trouble) = self.hosts[at].slots[slot].stop(shown);
@@ -343,8 +350,8 @@ impl Cluster {
             }
         }
         self.watch_end(at, how);
-        self.watch_deciders(at);
-        if how == Ending::DisksLost {
+        self.watch_coordinators(at);
+        if how == NodeEnd::DisksLost {
             self.lost_disks.insert(at, now);
         }
         let host = &mut self.hosts[at];
@@ -356,27 +363,28 @@ impl Cluster {
             slot.die();
             for disk in [&mut slot.disk, &mut slot.notes] {
                 match how {
-                    Ending::Power => disk.crash(),
-                    Ending::DisksLost => *disk = SimulatedDisk::new(self.streams.disk.next_u64()),
+                    NodeEnd::Power => disk.crash(),
+                    NodeEnd::DisksLost => *disk = SimulatedDisk::new(self.streams.disk.next_u64()),
                     // Who has stopped in order has synced everything, and needs no mercy.
-                    Ending::Stopped if slot.record.closed.is_some() => disk.crash(),
-                    Ending::Killed | Ending::Stopped => disk.power_off_clean(),
+                    NodeEnd::Stopped if slot.record.closed.is_some() => disk.crash(),
+                    NodeEnd::Killed | NodeEnd::Stopped => disk.power_off_clean(),
                 }
             }
         }
         match how {
-            Ending::Killed | Ending::Stopped => host.control.settle(),
+            NodeEnd::Killed | NodeEnd::Stopped => host.control.settle(),
             _ => host.control.lose_power(&mut self.streams.disk),
         }
         let places = host.places.clone();
-        let silently = !matches!(how, Ending::Stopped | Ending::Killed) && self.streams.network.chance(1, 2);
+        let silently =
+            !matches!(how, NodeEnd::Stopped | NodeEnd::Killed) && self.streams.network.chance(1, 2);
         self.network.lose_node(now, silently, |place| places.contains(&place));
         let down_us = self.streams.node.below(down_us + 1);
-        let down_us = if self.phase == Phase::Faults { down_us } else { 0 };
+        let down_us = if self.phase == ClusterPhase::Faults { down_us } else { 0 };
         self.trace.say(now, format_args!("END of n{at}, {how:?}, for {down_us} us"));
-        self.coverage.ended(how == Ending::Stopped);
+        self.coverage.ended(how == NodeEnd::Stopped);
         if !self.hosts[at].stays_down {
-            self.agenda.at(now.after_us(down_us + 1), Event::Start(at));
+            self.agenda.at(now.after_us(down_us + 1), ClusterEvent::Start(at));
         }
     }
 
@@ -406,7 +414,7 @@ impl Cluster {
                 self.coverage.blobs_seen("snapshots: horizons moved", stats.horizons_moved);
             }
         }
-        // What has rotted may have been all that told them apart.
+        // What is corrupt may have been all that told them apart.
         if !self.lost_disks.values().any(|at| *at == Time::NEVER) {
             differing.into_iter().for_each(|text| self.trouble("I6", format!("n{at}: {text}")));
         }

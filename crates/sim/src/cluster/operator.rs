@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use zerohop_control::agent::{Event as Told, Unanswered};
-use zerohop_control::command::{Command, ManagerInfo, Move, Outcome};
+use zerohop_control::agent::{AgentEvent as Told, NoOutcome};
+use zerohop_control::command::{CommandOutcome, ControlCommand, ManagerInfo, MovePartition};
 use zerohop_placement::{ClusterMap, HashKind, KeyspaceConfig, KeyspaceName, NodeState, PartitionCount};
 use zerohop_session::Time;
 use zerohop_wire::ids::KeyspaceId;
 
-use super::hunts::{BEFORE_DROP_US, BEFORE_SPLIT_US};
-use super::kinds::Kind;
-use super::scenario::Kept;
-use super::transacting::Opened;
-use super::{Cluster, Event, Phase};
+use super::kinds::FaultKind;
+use super::scenario::PlannedKeyspace;
+use super::targeted_faults::{BEFORE_DROP_US, BEFORE_SPLIT_US};
+use super::transacting::AccountsState;
+use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
 use crate::streams::Draw;
 
 const MS: u64 = 1_000;
@@ -25,7 +25,7 @@ const NODES_KEPT: usize = 3;
 #[derive(Debug, Default)]
 pub(super) struct Operator {
     /// Commands that wait for an answer, by token.
-    asked: BTreeMap<u64, Command>,
+    asked: BTreeMap<u64, ControlCommand>,
     tokens: u64,
     splits: u32,
     /// A keyspace of transactions that is to be split then.
@@ -44,14 +44,14 @@ impl Operator {
     }
 }
 
-impl Cluster {
+impl SimulatedCluster {
     /// The operator looks at the cluster.
     pub(super) fn operate(&mut self) {
         let now = self.now();
-        if self.phase >= Phase::Quiet {
+        if self.phase >= ClusterPhase::Quiet {
             return;
         }
-        self.agenda.at(now.after_us(400 * MS), Event::Operate);
+        self.agenda.at(now.after_us(400 * MS), ClusterEvent::Operate);
         if self.operator.asked.len() >= 4 {
             return;
         }
@@ -60,7 +60,7 @@ impl Cluster {
             let name = self.scenario.keyspace_name(*at);
             map.keyspace_named(&name).is_none() && !self.watch.dropped.contains(&name)
         });
-        // All founders are there, or most copies would be made anew at once.
+        // All founders are there, or most copies would be made again at once.
         let late = self.scenario.nodes.len() - self.scenario.late;
         if let Some(at) = missing
             && map.nodes().len() >= late.min(3)
@@ -68,10 +68,10 @@ impl Cluster {
         {
             let name = self.scenario.keyspace_name(at);
             let config = config((at, &name), self.scenario.keyspaces[at], self.seed);
-            return self.ask_control(Command::CreateKeyspace(config));
+            return self.ask_control(ControlCommand::CreateKeyspace(config));
         }
         if let Some(managers) = self.operator.managers.clone() {
-            let command = Command::SetManagers(managers);
+            let command = ControlCommand::SetManagers(managers);
             if self.operator.asked.values().all(|asked| *asked != command) {
                 return self.ask_control(command);
             }
@@ -80,7 +80,7 @@ impl Cluster {
             && now >= at
         {
             self.operator.splitting = None;
-            return self.ask_control(Command::SplitKeyspace(id));
+            return self.ask_control(ControlCommand::SplitKeyspace(id));
         }
         if let Some((id, at)) = self.operator.dropping
             && now >= at
@@ -88,19 +88,23 @@ impl Cluster {
             self.operator.dropping = None;
             self.coverage.commits_seen("keyspaces dropped amidst", 1);
             self.watch.dropping(id, now);
-            return self.ask_control(Command::CloseKeyspace(id));
+            return self.ask_control(ControlCommand::CloseKeyspace(id));
         }
         // That nobody may have taken up.
         let left = map.keyspaces().find(|(id, found)| self.watch.is_dropped(*id) && !found.is_closing());
         if let Some((id, _)) = left.filter(|_| self.operator.asked.is_empty()) {
-            return self.ask_control(Command::CloseKeyspace(id));
+            return self.ask_control(ControlCommand::CloseKeyspace(id));
         }
-        if self.phase == Phase::Healed {
+        if self.phase == ClusterPhase::Healed {
             // Nodes that are being emptied are to take part again.
             let drained = map.nodes().find(|node| node.state() == NodeState::Draining);
             if let Some(node) = drained {
                 let (node, incarnation) = (node.id(), node.incarnation());
-                return self.ask_control(Command::SetNodeState { node, incarnation, state: NodeState::Up });
+                return self.ask_control(ControlCommand::SetNodeState {
+                    node,
+                    incarnation,
+                    state: NodeState::Up,
+                });
             }
         }
         if self.is_stormy(now) {
@@ -128,31 +132,32 @@ impl Cluster {
             return;
         }
         let node = *self.streams.node.pick(&nodes);
-        let set = |state| Command::SetNodeState { node: node.id(), incarnation: node.incarnation(), state };
+        let set =
+            |state| ControlCommand::SetNodeState { node: node.id(), incarnation: node.incarnation(), state };
         let up = nodes.iter().filter(|node| node.state() == NodeState::Up).count();
         match which {
-            0 | 1 if self.scenario.has(Kind::Drains) && node.state() == NodeState::Up && up > 3 => {
-                self.coverage.fault(Kind::Drains);
+            0 | 1 if self.scenario.has(FaultKind::Drains) && node.state() == NodeState::Up && up > 3 => {
+                self.coverage.fault(FaultKind::Drains);
                 self.ask_control(set(NodeState::Draining));
             }
             2 if node.state() == NodeState::Draining => self.ask_control(set(NodeState::Up)),
-            3 | 4 if self.scenario.has(Kind::Removals) => self.remove_a_node(map),
-            5 if self.scenario.has(Kind::Splits) && self.operator.splits < 2 => {
+            3 | 4 if self.scenario.has(FaultKind::Removals) => self.remove_a_node(map),
+            5 if self.scenario.has(FaultKind::Splits) && self.operator.splits < 2 => {
                 let keyspaces: Vec<_> = map.keyspaces().map(|(id, _)| id).collect();
                 if keyspaces.is_empty() {
                     return;
                 }
                 let id = *self.streams.node.pick(&keyspaces);
                 self.operator.splits += 1;
-                self.coverage.fault(Kind::Splits);
+                self.coverage.fault(FaultKind::Splits);
                 if self.transactional().is_some_and(|both| both.contains(&id)) {
                     self.hunt_in_split(id);
                     self.operator.splitting = Some((id, self.now().after_us(BEFORE_SPLIT_US)));
                 } else {
-                    self.ask_control(Command::SplitKeyspace(id));
+                    self.ask_control(ControlCommand::SplitKeyspace(id));
                 }
             }
-            7 | 8 if self.scenario.has(Kind::Moves) => {
+            7 | 8 if self.scenario.has(FaultKind::Moves) => {
                 let places = map
                     .keyspaces()
                     .flat_map(|(id, keyspace)| keyspace.groups().map(move |(partition, _)| (id, partition)));
@@ -162,29 +167,34 @@ impl Cluster {
                 }
                 let (keyspace, partition) = *self.streams.node.pick(&places);
                 let to = (!self.streams.node.chance(1, 4)).then_some(node.id());
-                self.coverage.fault(Kind::Moves);
-                self.ask_control(Command::Move(Move { keyspace, partition, to, instance: None }));
+                self.coverage.fault(FaultKind::Moves);
+                self.ask_control(ControlCommand::Move(MovePartition {
+                    keyspace,
+                    partition,
+                    to,
+                    instance: None,
+                }));
             }
-            6 if self.scenario.has(Kind::Drops) && self.operator.drops == 1 => {
+            6 if self.scenario.has(FaultKind::Drops) && self.operator.drops == 1 => {
                 // In the midst of transactions over it and another.
-                let both = self.transactional().filter(|_| self.transacting.opened == Opened::Yes);
+                let both = self.transactional().filter(|_| self.transacting.opened == AccountsState::Yes);
                 if let Some([left, id]) = both {
                     self.operator.drops += 1;
-                    self.coverage.fault(Kind::Drops);
+                    self.coverage.fault(FaultKind::Drops);
                     self.hunt_in_drop([left, id]);
                     self.operator.dropping = Some((id, self.now().after_us(BEFORE_DROP_US)));
                 }
             }
-            6 if self.scenario.has(Kind::Drops) && self.operator.drops < 1 => {
+            6 if self.scenario.has(FaultKind::Drops) && self.operator.drops < 1 => {
                 if let Some((id, _)) = map.keyspace_named("keyspace-2") {
                     self.operator.drops += 1;
-                    self.coverage.fault(Kind::Drops);
+                    self.coverage.fault(FaultKind::Drops);
                     self.watch.dropping(id, self.now());
                     // No transaction is over it and another, so that it may go at once as well.
                     let is_at_once = self.seed % 2 == 1;
                     self.ask_control(match is_at_once {
-                        true => Command::DropKeyspace(id),
-                        false => Command::CloseKeyspace(id),
+                        true => ControlCommand::DropKeyspace(id),
+                        false => ControlCommand::CloseKeyspace(id),
                     });
                 }
             }
@@ -203,9 +213,9 @@ impl Cluster {
                 && node.instances().all(|one| map.partitions_of(one.id).next().is_none())
         });
         if let Some(node) = empty {
-            return self.ask_control(Command::RemoveNode(node.id()));
+            return self.ask_control(ControlCommand::RemoveNode(node.id()));
         }
-        // One dies for good; its copies are made anew elsewhere first.
+        // One dies for good; its copies are made again elsewhere first.
         let spare = self.hosts.iter().filter(|host| host.is_up && host.manager.is_none()).map(|host| host.at);
         let spare: Vec<usize> = spare.collect();
         let is_first = self.hosts.iter().all(|host| !host.stays_down);
@@ -214,13 +224,13 @@ impl Cluster {
         }
         let host = *self.streams.node.pick(&spare);
         if self.is_safe_without(host) {
-            self.coverage.fault(Kind::Removals);
+            self.coverage.fault(FaultKind::Removals);
             self.hosts[host].stays_down = true;
-            self.end_process(host, super::nodes::Ending::Power);
+            self.end_process(host, super::nodes::NodeEnd::Power);
         }
     }
 
-    fn ask_control(&mut self, command: Command) {
+    fn ask_control(&mut self, command: ControlCommand) {
         let now = self.now();
         let Some(at) = self.any_up() else { return };
         if now < self.hosts[at].agent_rests_until() {
@@ -233,16 +243,16 @@ impl Cluster {
         self.tell_agent(at, Told::Operate { token, command });
     }
 
-    pub(super) fn operator_hears(&mut self, token: u64, result: Result<Outcome, Unanswered>) {
+    pub(super) fn operator_hears(&mut self, token: u64, result: Result<CommandOutcome, NoOutcome>) {
         let now = self.now();
         let Some(command) = self.operator.asked.remove(&token) else { return };
         self.trace.say(now, format_args!("operator is told of {command:?}: {result:?}"));
-        if matches!(&command, Command::SetManagers(asked) if self.operator.managers.as_ref() == Some(asked))
+        if matches!(&command, ControlCommand::SetManagers(asked) if self.operator.managers.as_ref() == Some(asked))
             && result.as_ref().is_ok_and(|outcome| outcome.result.is_ok())
         {
             self.operator.managers = None;
         }
-        if matches!(command, Command::SplitKeyspace(_)) && result.is_err() {
+        if matches!(command, ControlCommand::SplitKeyspace(_)) && result.is_err() {
             self.coverage.splits_refused += 1;
         }
     }
@@ -253,7 +263,7 @@ impl Cluster {
     }
 }
 
-fn config((at, name): (usize, &str), kept: Kept, seed: u64) -> KeyspaceConfig {
+fn config((at, name): (usize, &str), kept: PlannedKeyspace, seed: u64) -> KeyspaceConfig {
     let name = KeyspaceName::new(name).expect("is a name");
     KeyspaceConfig {
         partitions: PartitionCount::new(kept.partitions).expect("is a power of two"),

@@ -10,7 +10,7 @@ use crate::limits::STARTS_REMEMBERED_MAX;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct LifeFile {
     pub(crate) ceiling: Timestamp,
     /// The newest last.
     pub(crate) starts: Vec<Incarnation>,
@@ -21,7 +21,7 @@ pub(crate) struct Record {
 const FILE: &str = "instance.record";
 const BESIDE: &str = "instance.record.new";
 
-impl Record {
+impl LifeFile {
     pub(crate) fn begin(&mut self, incarnation: Incarnation) {
         self.closed = None;
         self.starts.push(incarnation);
@@ -32,8 +32,8 @@ impl Record {
 }
 
 /// What is there; nothing on an empty disk.
-pub(crate) fn read(disk: &mut SimulatedDisk) -> Record {
-    let Ok(file) = disk.open(FILE, OpenMode::Existing) else { return Record::default() };
+pub(crate) fn read(disk: &mut SimulatedDisk) -> LifeFile {
+    let Ok(file) = disk.open(FILE, OpenMode::Existing) else { return LifeFile::default() };
     let bytes = disk.bytes(file).unwrap_or(0);
     let mut words = Vec::new();
     for at in 0..bytes / 8 {
@@ -44,17 +44,17 @@ pub(crate) fn read(disk: &mut SimulatedDisk) -> Record {
     }
     disk.close(file);
     match words[..] {
-        [ceiling, closed, ref starts @ ..] => Record {
+        [ceiling, closed, ref starts @ ..] => LifeFile {
             ceiling: Timestamp(ceiling),
             closed: Some(Incarnation(closed)).filter(|start| start.get() != 0),
             starts: starts.iter().map(|start| Incarnation(*start)).collect(),
         },
-        _ => Record::default(),
+        _ => LifeFile::default(),
     }
 }
 
 /// Puts it in the place of the last one, whole or not at all.
-pub(crate) fn write(disk: &mut SimulatedDisk, record: &Record) -> Result<(), DiskError> {
+pub(crate) fn write(disk: &mut SimulatedDisk, record: &LifeFile) -> Result<(), DiskError> {
     // What an earlier try has left behind; mostly there is none.
     let _ = disk.remove(BESIDE);
     let file = disk.open(BESIDE, OpenMode::Create)?;
@@ -75,8 +75,8 @@ mod tests {
     #[test]
     fn a_record_survives_and_an_empty_disk_has_lived_through_nothing() {
         let mut disk = SimulatedDisk::new(3);
-        assert_eq!(read(&mut disk), Record::default());
-        let mut record = Record { ceiling: Timestamp(9), ..Record::default() };
+        assert_eq!(read(&mut disk), LifeFile::default());
+        let mut record = LifeFile { ceiling: Timestamp(9), ..LifeFile::default() };
         (0..200).for_each(|start| record.begin(Incarnation(start)));
         assert_eq!(
             (record.starts.len(), record.starts.last()),

@@ -14,12 +14,12 @@ use crate::limits::{CLOCK_RATE_MIN, CLOCK_RATE_TRUE, INTERVAL_SLACK_US};
 pub(super) struct Holder {
     pub(super) instance: InstanceId,
     /// The end of the process that held it; none while it runs.
-    pub(super) end: Option<End>,
+    pub(super) end: Option<EndedProcess>,
 }
 
 /// The end of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct End {
+pub(super) struct EndedProcess {
     pub(super) at: Time,
     /// Up to when its disks and itself were well.
     pub(super) sound_until: Time,
@@ -31,7 +31,7 @@ pub(super) struct End {
 
 /// What is to be said of a group that goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Judged {
+pub(super) enum RecoveryVerdict {
     /// It has everything.
     Whole,
     /// The end of its log may be missing: what was acknowledged before this is there.
@@ -41,20 +41,20 @@ pub(super) enum Judged {
 }
 
 /// Judges with whose log a group goes on.
-pub(super) fn judge(durability: Durability, holders: &[Holder], chosen: InstanceId) -> Judged {
+pub(super) fn judge(durability: Durability, holders: &[Holder], chosen: InstanceId) -> RecoveryVerdict {
     let holds_all = |holder: &&Holder| match holder.end {
         None => true,
         Some(end) => durability == Durability::Sync && !end.has_lost_disks,
     };
     if holders.iter().filter(holds_all).any(|holder| holder.instance == chosen) {
-        return Judged::Whole;
+        return RecoveryVerdict::Whole;
     }
     // Who runs before who has ended and kept its disk.
     let runs = holders.iter().find(|holder| holder.end.is_none());
     if let Some(passed) = runs.or(holders.iter().find(holds_all)) {
-        return Judged::Passes(passed.instance);
+        return RecoveryVerdict::Passes(passed.instance);
     }
-    let survives = |end: End| match durability {
+    let survives = |end: EndedProcess| match durability {
         Durability::Interval { .. } if end.has_lost_disks => Time(0),
         Durability::Interval { .. } if end.is_clean => end.at,
         Durability::Interval { ms } => {
@@ -65,7 +65,7 @@ pub(super) fn judge(durability: Durability, holders: &[Holder], chosen: Instance
         _ => Time(0),
     };
     let ends = holders.iter().filter_map(|holder| holder.end);
-    Judged::MayLack(ends.map(survives).max().unwrap_or(Time(0)))
+    RecoveryVerdict::MayLack(ends.map(survives).max().unwrap_or(Time(0)))
 }
 
 #[cfg(test)]
@@ -83,12 +83,16 @@ mod tests {
     }
 
     fn ended(instance: InstanceId, at_s: u64) -> Holder {
-        let end =
-            End { at: Time(at_s * SECOND), sound_until: Time::NEVER, is_clean: false, has_lost_disks: false };
+        let end = EndedProcess {
+            at: Time(at_s * SECOND),
+            sound_until: Time::NEVER,
+            is_clean: false,
+            has_lost_disks: false,
+        };
         Holder { instance, end: Some(end) }
     }
 
-    fn with(mut holder: Holder, change: fn(&mut End)) -> Holder {
+    fn with(mut holder: Holder, change: fn(&mut EndedProcess)) -> Holder {
         holder.end.iter_mut().for_each(change);
         holder
     }
@@ -96,24 +100,24 @@ mod tests {
     #[test]
     fn whoever_still_runs_is_chosen_and_nobody_in_its_place() {
         for durability in [Durability::Memory, INTERVAL, Durability::Sync] {
-            assert_eq!(judge(durability, &[ended(A, 5), runs(B)], B), Judged::Whole);
+            assert_eq!(judge(durability, &[ended(A, 5), runs(B)], B), RecoveryVerdict::Whole);
         }
-        assert_eq!(judge(INTERVAL, &[ended(A, 5), runs(B)], A), Judged::Passes(B));
-        assert_eq!(judge(INTERVAL, &[ended(A, 5), runs(B)], C), Judged::Passes(B), "a follower");
+        assert_eq!(judge(INTERVAL, &[ended(A, 5), runs(B)], A), RecoveryVerdict::Passes(B));
+        assert_eq!(judge(INTERVAL, &[ended(A, 5), runs(B)], C), RecoveryVerdict::Passes(B), "a follower");
         // Its log may be as long, and under `sync` it is; whoever was in sync does as well as another.
-        assert_eq!(judge(Durability::Sync, &[ended(A, 5), runs(B)], A), Judged::Whole);
+        assert_eq!(judge(Durability::Sync, &[ended(A, 5), runs(B)], A), RecoveryVerdict::Whole);
     }
 
     #[test]
     fn under_sync_a_disk_that_is_there_holds_everything_and_a_lost_one_nothing() {
         let lost = |holder| with(holder, |end| end.has_lost_disks = true);
-        assert_eq!(judge(Durability::Sync, &[ended(A, 5), ended(B, 6)], A), Judged::Whole);
-        assert_eq!(judge(Durability::Sync, &[ended(A, 5), ended(B, 6)], C), Judged::Passes(A));
-        assert_eq!(judge(Durability::Sync, &[lost(ended(A, 5)), ended(B, 6)], A), Judged::Passes(B));
-        assert_eq!(judge(Durability::Sync, &[lost(ended(A, 5)), ended(B, 6)], B), Judged::Whole);
+        assert_eq!(judge(Durability::Sync, &[ended(A, 5), ended(B, 6)], A), RecoveryVerdict::Whole);
+        assert_eq!(judge(Durability::Sync, &[ended(A, 5), ended(B, 6)], C), RecoveryVerdict::Passes(A));
+        assert_eq!(judge(Durability::Sync, &[lost(ended(A, 5)), ended(B, 6)], A), RecoveryVerdict::Passes(B));
+        assert_eq!(judge(Durability::Sync, &[lost(ended(A, 5)), ended(B, 6)], B), RecoveryVerdict::Whole);
         assert_eq!(
             judge(Durability::Sync, &[lost(ended(A, 5)), lost(ended(B, 6))], A),
-            Judged::MayLack(Time(0))
+            RecoveryVerdict::MayLack(Time(0))
         );
     }
 
@@ -122,14 +126,14 @@ mod tests {
         // 100 ms by a clock that may run slow, and some slack.
         let bound = 125_000 + INTERVAL_SLACK_US;
         let both = [ended(A, 5), ended(B, 9)];
-        assert_eq!(judge(INTERVAL, &both, A), Judged::MayLack(Time(9 * SECOND - bound)));
-        assert_eq!(judge(INTERVAL, &both, C), Judged::MayLack(Time(9 * SECOND - bound)));
-        assert_eq!(judge(Durability::Memory, &both, B), Judged::MayLack(Time(0)));
+        assert_eq!(judge(INTERVAL, &both, A), RecoveryVerdict::MayLack(Time(9 * SECOND - bound)));
+        assert_eq!(judge(INTERVAL, &both, C), RecoveryVerdict::MayLack(Time(9 * SECOND - bound)));
+        assert_eq!(judge(Durability::Memory, &both, B), RecoveryVerdict::MayLack(Time(0)));
         let clean = with(ended(B, 9), |end| end.is_clean = true);
-        assert_eq!(judge(INTERVAL, &[ended(A, 5), clean], B), Judged::MayLack(Time(9 * SECOND)));
+        assert_eq!(judge(INTERVAL, &[ended(A, 5), clean], B), RecoveryVerdict::MayLack(Time(9 * SECOND)));
         let troubled = with(ended(B, 9), |end| end.sound_until = Time(3 * SECOND));
-        assert_eq!(judge(INTERVAL, &[troubled], B), Judged::MayLack(Time(3 * SECOND - bound)));
+        assert_eq!(judge(INTERVAL, &[troubled], B), RecoveryVerdict::MayLack(Time(3 * SECOND - bound)));
         let lost = with(ended(B, 9), |end| (end.has_lost_disks, end.is_clean) = (true, true));
-        assert_eq!(judge(INTERVAL, &[lost], B), Judged::MayLack(Time(0)));
+        assert_eq!(judge(INTERVAL, &[lost], B), RecoveryVerdict::MayLack(Time(0)));
     }
 }

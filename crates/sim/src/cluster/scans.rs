@@ -1,5 +1,5 @@
 //! The clients' part in scans: now and then one goes through all keys of a keyspace, page by page, as `crates/client` does, with
-//! pauses between pages, whatever befalls the members meanwhile: the next page may come from another primary, or from daughters of a
+//! pauses between pages, whatever befalls the members meanwhile: the next page may come from another primary, or from children of a
 //! split. What it was told goes into the history (`check/scans.rs` looks at it).
 //!
 //! The few keys that all clients meet at are not enough to go through: before its scan a client puts some of others there, of which
@@ -10,15 +10,15 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use zerohop_engine::random::Random;
 use zerohop_placement::PartitionCount;
-use zerohop_session::{Collecting, Error, Reply, Request};
+use zerohop_session::{Coalescing, Reply, SessionError, SessionRequest};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
 use zerohop_wire::messages::Expiry;
 
-use super::{Cluster, Event};
+use super::{ClusterEvent, SimulatedCluster};
 use crate::history::{Scan, ScanPage};
 use crate::streams::Draw;
-use crate::workload::operation::{Act, Operation};
+use crate::workload::operation::{Act, RecordCall};
 
 const MS: u64 = 1_000;
 
@@ -53,12 +53,12 @@ const PAGES_MAX: usize = 2_000;
 #[derive(Debug)]
 pub(super) struct Scans {
     random: Random,
-    open: BTreeMap<usize, Scanning>,
+    open: BTreeMap<usize, RunningScan>,
     next: usize,
 }
 
 #[derive(Clone, Debug)]
-struct Scanning {
+struct RunningScan {
     client: usize,
     /// Its place among the scans of the history.
     entry: usize,
@@ -86,7 +86,7 @@ impl Scans {
     }
 }
 
-impl Cluster {
+impl SimulatedCluster {
     /// A client may go through all keys of a keyspace, beside what else it does.
     pub(super) fn begins_scan(&mut self, client: usize) {
         let now = self.now();
@@ -116,7 +116,7 @@ impl Cluster {
         }
         let number = self.scans.next;
         self.scans.next += 1;
-        let scanning = Scanning {
+        let scanning = RunningScan {
             client,
             entry: usize::MAX,
             keyspace,
@@ -128,7 +128,7 @@ impl Cluster {
             failures: 0,
         };
         self.scans.open.insert(number, scanning);
-        self.agenda.at(now.after_us(begins_after_us), Event::ScanPage(number));
+        self.agenda.at(now.after_us(begins_after_us), ClusterEvent::ScanPage(number));
     }
 
     fn put_one_of_many(&mut self, client: usize, keyspace: KeyspaceId) {
@@ -139,8 +139,8 @@ impl Cluster {
             _ => Act::Insert { value: self.draws.token(), expiry: Expiry::Never },
         };
         let limit_us = random.between(1_500 * MS, 8_000 * MS);
-        let operation = Operation::new(key.as_bytes(), act);
-        self.submit_as(PUTS_FROM, client, keyspace, operation, (limit_us, Collecting::AsKeyspace));
+        let operation = RecordCall::new(key.as_bytes(), act);
+        self.submit_as(PUTS_FROM, client, keyspace, operation, (limit_us, Coalescing::AsKeyspace));
     }
 
     /// The next page of a scan is asked for.
@@ -149,7 +149,7 @@ impl Cluster {
         let Some(one) = self.scans.open.get_mut(&number) else { return };
         let paused_until = self.clients[one.client].paused_until;
         if now < paused_until {
-            return self.agenda.at(paused_until, Event::ScanPage(number));
+            return self.agenda.at(paused_until, ClusterEvent::ScanPage(number));
         }
         let Some((partition, cursor)) = one.left.front().cloned() else { return };
         let (client, keyspace) = (one.client, one.keyspace);
@@ -168,7 +168,7 @@ impl Cluster {
         let page = ScanPage { asked: now, told: None, keys: Vec::new() };
         let limit_us = self.scans.random.between(500 * MS, 8_000 * MS);
         let slice = (partition, one.partitions);
-        let request = Request::scan(keyspace, slice, cursor, Bytes::new(), one.keys_max, limit_us);
+        let request = SessionRequest::scan(keyspace, slice, cursor, Bytes::new(), one.keys_max, limit_us);
         self.history.scans[one.entry].pages.push(page);
         self.clients[client].session.submit(now, request, SCANS_FROM + number);
         let soon = self.streams.schedule.below(20);
@@ -176,7 +176,7 @@ impl Cluster {
     }
 
     /// A page has come, or could not be had.
-    pub(super) fn scan_is_told(&mut self, token: usize, result: Result<Reply, Error>) {
+    pub(super) fn scan_is_told(&mut self, token: usize, result: Result<Reply, SessionError>) {
         let now = self.now();
         let number = token - SCANS_FROM;
         let Some(one) = self.scans.open.get_mut(&number) else { return };
@@ -199,17 +199,17 @@ impl Cluster {
                 one.rest_us
             }
             // It was split: each partition has become several, which go through their keys in the order that it had.
-            Err(Error::Split { partitions }) => {
+            Err(SessionError::Split { partitions }) => {
                 scan.pages.pop();
                 let each = partitions.get() / one.partitions.get();
-                let daughters = |(partition, cursor): (PartitionId, Bytes)| {
+                let children = |(partition, cursor): (PartitionId, Bytes)| {
                     (0..each).map(move |n| (PartitionId(partition.0 * each + n), cursor.clone()))
                 };
                 let is_amidst = one.left.front().is_some_and(|(_, cursor)| !cursor.is_empty());
-                one.left = std::mem::take(&mut one.left).into_iter().flat_map(daughters).collect();
+                one.left = std::mem::take(&mut one.left).into_iter().flat_map(children).collect();
                 (one.partitions, one.primary) = (partitions, None);
                 if is_amidst {
-                    self.coverage.blob("scans that went on in daughters");
+                    self.coverage.blob("scans that went on in children");
                 }
                 1
             }
@@ -237,6 +237,6 @@ impl Cluster {
             return self.coverage.blob("scans to the end");
         }
         let rest_us = self.scans.random.below(rest_us);
-        self.agenda.at(now.after_us(rest_us), Event::ScanPage(number));
+        self.agenda.at(now.after_us(rest_us), ClusterEvent::ScanPage(number));
     }
 }

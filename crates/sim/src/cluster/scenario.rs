@@ -5,7 +5,7 @@ use zerohop_engine::random::Random;
 use zerohop_placement::Durability;
 use zerohop_session::Time;
 
-use super::kinds::{Kind, Kinds};
+use super::kinds::{FaultKind, Kinds};
 use crate::limits::{CLUSTER_CALLS_PER_SECOND, START};
 use crate::scenario::NetworkFaults;
 use crate::streams::{Draw, Streams};
@@ -22,7 +22,7 @@ const MEMORY_BYTES_MIN: u64 = 8 << 20;
 
 /// Everything that is drawn before a run begins. Times are in microseconds.
 #[derive(Clone, Debug)]
-pub(crate) struct Scenario {
+pub(crate) struct ClusterScenario {
     /// Which faults happen.
     pub(crate) kinds: Kinds,
     /// Which would if nothing was taken away: among these the next one is drawn.
@@ -35,7 +35,7 @@ pub(crate) struct Scenario {
     /// How many nodes share a rack.
     pub(crate) rack: u32,
     /// Those of single operations, then those of transactions.
-    pub(crate) keyspaces: Vec<Kept>,
+    pub(crate) keyspaces: Vec<PlannedKeyspace>,
     /// Times at which clients are busy and faults begin; between them little happens.
     pub(crate) storms: Vec<(Time, Time)>,
     /// Between two of them, in some runs: a time in which no client asks for anything, and sessions are forgotten.
@@ -65,14 +65,14 @@ pub(crate) struct Scenario {
     pub(crate) large_values: bool,
     pub(crate) expires: bool,
     pub(crate) impatient: bool,
-    /// How long a node is down before its copies are made anew.
+    /// How long a node is down before its copies are made again.
     pub(crate) replace_after_ms: u64,
     pub(crate) log_entries_max: usize,
 }
 
 /// A keyspace to be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct PlannedKeyspace {
     pub(crate) durability: Durability,
     pub(crate) partitions: u32,
     pub(crate) replicas: u8,
@@ -119,7 +119,7 @@ pub struct Drawn {
 /// What a seed draws, without playing it.
 #[must_use]
 pub fn drawn(seed: u64) -> Drawn {
-    let scenario = Scenario::new(&mut streams(seed).scenario, Limits::default());
+    let scenario = ClusterScenario::new(&mut streams(seed).scenario, Limits::default());
     Drawn { kinds: scenario.kinds, has_nameless: scenario.has_nameless }
 }
 
@@ -128,14 +128,14 @@ pub(crate) fn streams(seed: u64) -> Streams {
     Streams::new(seed ^ 0xC1u64 << 56)
 }
 
-impl Scenario {
+impl ClusterScenario {
     /// Draws everything, whatever the limits: what they take away shifts nothing else.
     pub(crate) fn new(random: &mut Random, limits: Limits) -> Self {
         let mut kinds = Kinds::NONE;
-        for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Sleeps) {
+        for kind in FaultKind::ALL.into_iter().filter(|kind| *kind != FaultKind::Sleeps) {
             // Most of what may go wrong takes somebody who is cut off or gone.
             let chance = match kind {
-                Kind::Cuts | Kind::Kills | Kind::PowerLosses => 2,
+                FaultKind::Cuts | FaultKind::Kills | FaultKind::PowerLosses => 2,
                 _ => 1,
             };
             if random.chance(chance, 3) {
@@ -144,18 +144,18 @@ impl Scenario {
         }
         // It takes as long as several other runs, and shows most by requests that come after it.
         if random.fork(1).chance(1, 10) {
-            kinds = kinds.with(Kind::Sleeps).with(Kind::RepeatedRequests);
+            kinds = kinds.with(FaultKind::Sleeps).with(FaultKind::RepeatedRequests);
         }
-        // What it takes that others ask about what a dead decider ran before its client asks again, and hear the answer twice.
+        // What it takes that others ask about what a dead coordinator ran before its client asks again, and hear the answer twice.
         if random.fork(2).chance(1, 4) {
-            kinds = kinds.with(Kind::Kills).with(Kind::ClientPauses).with(Kind::Repeats);
+            kinds = kinds.with(FaultKind::Kills).with(FaultKind::ClientPauses).with(FaultKind::Repeats);
         }
         let (drawn, kinds) = (kinds, kinds.and(limits.kinds));
         let nodes = random.between(3, 7) as usize;
         let instances = (0..7).map(|_| 1 + u32::from(random.chance(1, 4))).collect::<Vec<u32>>();
         let managers = *random.pick(&[1, 3, 3, 3, 5]);
         let late = random.between(1, 2) as usize;
-        let late = if kinds.has(Kind::Joins) && nodes > 3 { late.min(nodes - 3) } else { 0 };
+        let late = if kinds.has(FaultKind::Joins) && nodes > 3 { late.min(nodes - 3) } else { 0 };
         let managers = if managers > nodes - late { 3 } else { managers };
         let rack = *random.pick(&[1, 1, 2]);
         let interval_ms = *random.pick(&[20, 100, 500]);
@@ -163,7 +163,7 @@ impl Scenario {
         let mut apart = random.fork(3);
         let (mut storms, mut heal) = storms(random, limits.storms);
         let sleep = random.fork(2).between(SLEEP_US_MIN, SLEEP_US_MIN + 60 * SECOND);
-        let sleep = if kinds.has(Kind::Sleeps) { lie_down(&mut storms, &mut heal, sleep) } else { None };
+        let sleep = if kinds.has(FaultKind::Sleeps) { lie_down(&mut storms, &mut heal, sleep) } else { None };
         let clients = random.between(3, 7) as usize;
         let depth = *random.pick(&[1, 2, 4]);
         let is_hot = random.chance(1, 2);
@@ -172,8 +172,8 @@ impl Scenario {
         let engine = engine_options(random);
         keyspaces.extend(transactional(&mut apart, interval_ms, engine.memory_bytes));
         // It shows by splits alone.
-        let has_nameless = kinds.has(Kind::Splits) && random.fork(4).chance(1, 2);
-        Scenario {
+        let has_nameless = kinds.has(FaultKind::Splits) && random.fork(4).chance(1, 2);
+        ClusterScenario {
             kinds,
             drawn,
             nodes: instances[..nodes].to_vec(),
@@ -209,7 +209,7 @@ impl Scenario {
     }
 
     /// Whether a fault of this kind happens in this run.
-    pub(crate) fn has(&self, kind: Kind) -> bool {
+    pub(crate) fn has(&self, kind: FaultKind) -> bool {
         self.kinds.has(kind)
     }
 
@@ -233,7 +233,7 @@ impl Scenario {
 }
 
 /// Three keyspaces, of all durabilities more or less, with few partitions: an idle one costs time as well.
-fn keyspaces(random: &mut Random, interval_ms: u32) -> Vec<Kept> {
+fn keyspaces(random: &mut Random, interval_ms: u32) -> Vec<PlannedKeyspace> {
     let interval = Durability::Interval { ms: interval_ms };
     let third = *random.pick(&[Durability::Memory, interval, Durability::Sync]);
     [Durability::Sync, interval, third]
@@ -242,7 +242,7 @@ fn keyspaces(random: &mut Random, interval_ms: u32) -> Vec<Kept> {
             let (replicas, min_in_sync) =
                 *random.pick(&[(3, 2), (3, 2), (3, 3), (3, 3), (2, 2), (4, 3), (2, 1), (1, 1)]);
             let partitions = *random.pick(&[1, 1, 2]);
-            Kept { durability, partitions, replicas, min_in_sync }
+            PlannedKeyspace { durability, partitions, replicas, min_in_sync }
         })
         .collect()
 }
@@ -250,14 +250,14 @@ fn keyspaces(random: &mut Random, interval_ms: u32) -> Vec<Kept> {
 /// The two keyspaces of transactions. One loses nothing; of a loss in the other only what came before it can be checked.
 ///
 /// Only in memory it lives where there is enough: what is decided and finds no room holds its intents for ever.
-fn transactional(random: &mut Random, interval_ms: u32, memory_bytes: u64) -> [Kept; 2] {
+fn transactional(random: &mut Random, interval_ms: u32, memory_bytes: u64) -> [PlannedKeyspace; 2] {
     let interval = Durability::Interval { ms: interval_ms };
     let second = *random.pick(&[Durability::Sync, Durability::Sync, Durability::Memory, interval]);
     let is_tight = second == Durability::Memory && memory_bytes < MEMORY_BYTES_MIN;
     let second = if is_tight { interval } else { second };
     let mut kept = |durability| {
         let (replicas, min_in_sync) = *random.pick(&[(3, 2), (3, 2), (3, 3), (2, 2), (2, 1), (1, 1)]);
-        Kept { durability, partitions: *random.pick(&[1, 2, 2]), replicas, min_in_sync }
+        PlannedKeyspace { durability, partitions: *random.pick(&[1, 2, 2]), replicas, min_in_sync }
     };
     [kept(Durability::Sync), kept(second)]
 }
@@ -297,18 +297,18 @@ fn network(random: &mut Random, kinds: Kinds) -> NetworkFaults {
     let (delay_us, jitter_us) = (random.between(20, 200), *random.pick(&[10, 200, 5 * MS]));
     let spike_us = *random.pick(&[50 * MS, 2 * SECOND]);
     let repeat_us = *random.pick(&[2 * MS, 200 * MS, 3 * SECOND]);
-    let broken = kinds.has(Kind::BrokenConnections);
+    let broken = kinds.has(FaultKind::BrokenConnections);
     let only = |on: bool, value| if on { value } else { 0 };
     NetworkFaults {
         delay_us,
         jitter_us,
-        spike: only(kinds.has(Kind::Delays), 10),
+        spike: only(kinds.has(FaultKind::Delays), 10),
         spike_us,
         breaks: only(broken, 4),
         half_open: only(broken, 2),
         refused: only(broken, 50),
         damage: only(broken && repeat_us == 2 * MS, 1),
-        repeats: only(kinds.has(Kind::RepeatedRequests), 60),
+        repeats: only(kinds.has(FaultKind::RepeatedRequests), 60),
         repeat_us,
         cut_off_every_us: 0,
         cut_off_us: 0,
@@ -323,10 +323,10 @@ fn peers(random: &mut Random, kinds: Kinds) -> PeerFaults {
     let only = |kind, value| if kinds.has(kind) { value } else { 0 };
     PeerFaults {
         delay_us,
-        jitter_us: if kinds.has(Kind::Reordering) { jitter_us } else { 20 },
-        loss: only(Kind::Loss, loss),
-        repeats: only(Kind::Repeats, repeats),
-        late: only(Kind::Delays, late),
+        jitter_us: if kinds.has(FaultKind::Reordering) { jitter_us } else { 20 },
+        loss: only(FaultKind::Loss, loss),
+        repeats: only(FaultKind::Repeats, repeats),
+        late: only(FaultKind::Delays, late),
         late_us,
     }
 }
@@ -348,17 +348,18 @@ fn engine_options(random: &mut Random) -> EngineOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::Cluster;
-    use crate::trace::Keep;
+    use crate::cluster::SimulatedCluster;
+    use crate::trace::LineRetention;
 
     #[test]
     fn what_a_seed_is_said_to_draw_is_what_it_plays() {
         let (mut with, mut without) = (0, 0);
         for seed in 0..40 {
-            let (drawn, cluster) = (drawn(seed), Cluster::new(seed, Keep::Nothing, Limits::default()));
+            let (drawn, cluster) =
+                (drawn(seed), SimulatedCluster::new(seed, LineRetention::Nothing, Limits::default()));
             assert_eq!(drawn.kinds, cluster.scenario.kinds);
             assert_eq!(drawn.has_nameless, cluster.scenario.has_nameless);
-            assert!(!drawn.has_nameless || drawn.kinds.has(Kind::Splits), "it shows by splits alone");
+            assert!(!drawn.has_nameless || drawn.kinds.has(FaultKind::Splits), "it shows by splits alone");
             *(if drawn.has_nameless { &mut with } else { &mut without }) += 1;
         }
         assert!(with > 0 && without > 0, "{with} with, {without} without");

@@ -1,12 +1,12 @@
 //! I4: of each slice of the hash space, answers leave in the order of epochs: nobody answers once another has in a later one.
 //!
 //! Slices are compared across splits, after which a number means another slice. Which of them an answer is about is told by its
-//! epoch, as those of all daughters are above those of all parents: not by the map of whoever answers, who may have had
+//! epoch, as those of all children are above those of all parents: not by the map of whoever answers, who may have had
 //! the next one by the time the answer leaves.
 
 use std::collections::BTreeMap;
 
-use zerohop_partition::instance::Place;
+use zerohop_partition::instance::AnswerOrigin;
 use zerohop_placement::Keyspace;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch};
 
@@ -59,7 +59,7 @@ impl Slices {
     /// Another has answered in a later epoch: which one, and who.
     pub(super) fn answers(
         &mut self,
-        place: Place,
+        place: AnswerOrigin,
         instance: InstanceId,
     ) -> Result<(), (PartitionEpoch, InstanceId)> {
         let Some(partitions) = self.partitions_in(place.keyspace, place.epoch) else { return Ok(()) };
@@ -100,12 +100,12 @@ mod tests {
         Slices { levels: [(KEYSPACE, levels)].into(), answered: BTreeMap::new() }
     }
 
-    fn place(partition: u32, epoch: u64) -> Place {
-        Place {
+    fn place(partition: u32, epoch: u64) -> AnswerOrigin {
+        AnswerOrigin {
             keyspace: KEYSPACE,
             partition: PartitionId(partition),
             epoch: PartitionEpoch(epoch),
-            ..Place::default()
+            ..AnswerOrigin::default()
         }
     }
 
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_answers_no_more_once_another_has_for_a_daughter() {
+    fn a_parent_answers_no_more_once_another_has_for_a_child() {
         let mut slices = split();
         assert_eq!(slices.answers(place(1, 5), A), Ok(()));
         assert_eq!(slices.answers(place(3, 7), B), Ok(()));

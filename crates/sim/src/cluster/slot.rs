@@ -5,31 +5,34 @@ use std::collections::BTreeMap;
 use zerohop_engine::EngineOptions;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_partition::Token;
-use zerohop_partition::instance::{Effects, Identity, Instance, OpenError, Opened, Options, Place, Time};
+use zerohop_partition::instance::{
+    AnswerOrigin, ClockReading, Identity, Instance, InstanceEffects, InstanceOpenError, InstanceOptions,
+    OpenReport,
+};
 use zerohop_partition::replica;
 use zerohop_placement::{MapDelta, MapHistory};
 use zerohop_wire::ids::{
     Incarnation, KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, RequestId, Timestamp,
 };
 use zerohop_wire::messages::{Call, Member};
-use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Message};
+use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Features, Message};
 
-use super::agreed::{Applied, Holds, LOOKED_AT_MAX};
-use super::record::{self, Record};
-use crate::network::{Arrival, LinkId};
-use crate::node::port::{Port, Taken};
+use super::agreed::{AppliedEntries, LOOKED_AT_MAX, MemberLog};
+use super::record::{self, LifeFile};
+use crate::network::{LinkArrival, LinkId};
+use crate::node::port::{Port, PortFrame};
 
 /// An instance, or what is left of it while its process is down.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct ClusterSlot {
     pub(crate) disk: SimulatedDisk,
     /// Beside the engine's folder, on the same machine.
     pub(crate) notes: SimulatedDisk,
     /// Boxed: it is some kilobytes, and is taken out for every turn.
     pub(crate) instance: Option<Box<Instance<SimulatedDisk>>>,
-    pub(crate) record: Record,
+    pub(crate) record: LifeFile,
     ports: BTreeMap<LinkId, Port>,
-    inbox: Vec<Come>,
+    inbox: Vec<SlotArrival>,
     pub(crate) turn_at: Option<zerohop_session::Time>,
     pub(crate) busy_until: zerohop_session::Time,
     scratch: Vec<u8>,
@@ -39,29 +42,29 @@ pub(crate) struct Slot {
 
 /// Something that has arrived since the last turn.
 #[derive(Debug)]
-enum Come {
-    OverLink(LinkId, Arrival),
+enum SlotArrival {
+    OverLink(LinkId, LinkArrival),
     /// Frames of another instance.
     FromPeer(Vec<u8>),
 }
 
 /// What a turn brings about.
 #[derive(Debug, Default)]
-pub(crate) struct Turned {
+pub(crate) struct ClusterTurn {
     pub(crate) sent: Vec<(LinkId, Vec<u8>)>,
     pub(crate) closed: Vec<LinkId>,
     /// Frames for other instances, each by itself.
     pub(crate) to_peers: Vec<(Member, Vec<u8>)>,
-    pub(crate) asks: Vec<(Place, replica::Change)>,
+    pub(crate) asks: Vec<(AnswerOrigin, replica::GroupChange)>,
     /// Keyspaces that are being dropped, and in which nothing is under way here by the map of this epoch.
     pub(crate) drained: Vec<(KeyspaceId, MapEpoch)>,
     pub(crate) fetches_map: bool,
     /// Places that have said something about a record.
-    pub(crate) answered: Vec<Place>,
+    pub(crate) answered: Vec<AnswerOrigin>,
     /// Places that have said that a write is done.
-    pub(crate) acknowledged: Vec<Place>,
+    pub(crate) acknowledged: Vec<AnswerOrigin>,
     /// What members of groups have applied.
-    pub(crate) applied: Vec<Applied>,
+    pub(crate) applied: Vec<AppliedEntries>,
     /// There is more upkeep to do at once.
     pub(crate) has_more: bool,
 }
@@ -69,15 +72,15 @@ pub(crate) struct Turned {
 /// Collects effects.
 struct Collect<'s> {
     ports: &'s mut BTreeMap<LinkId, Port>,
-    turned: &'s mut Turned,
+    turned: &'s mut ClusterTurn,
     ceiling: &'s mut Option<Timestamp>,
 }
 
 /// The connection that messages of other instances seem to come over.
 const PEERS: u64 = u64::MAX;
 
-impl Effects for Collect<'_> {
-    fn answer(&mut self, to: Token, place: Place, message: &Message<'_>) {
+impl InstanceEffects for Collect<'_> {
+    fn answer(&mut self, to: Token, place: AnswerOrigin, message: &Message<'_>) {
         let Some(port) = self.ports.get_mut(&LinkId(to.connection)) else { return };
         if port.tells(to.request, message) {
             self.turned.answered.push(place);
@@ -113,7 +116,7 @@ impl Effects for Collect<'_> {
         self.turned.to_peers.push((to, bytes));
     }
 
-    fn ask_control(&mut self, place: Place, change: replica::Change) {
+    fn ask_control(&mut self, place: AnswerOrigin, change: replica::GroupChange) {
         self.turned.asks.push((place, change));
     }
 
@@ -131,20 +134,20 @@ impl Effects for Collect<'_> {
 }
 
 /// What a disk says of a start before this one.
-pub(crate) struct Remembered {
+pub(crate) struct FormerStart {
     /// It has lived through it.
     pub(crate) has_lived_through: bool,
     /// That start was the last one, and has ended in order.
     pub(crate) was_closed: bool,
 }
 
-impl Slot {
+impl ClusterSlot {
     pub(crate) fn new((disk, notes): (SimulatedDisk, SimulatedDisk)) -> Self {
         Self {
             disk,
             notes,
             instance: None,
-            record: Record::default(),
+            record: LifeFile::default(),
             ports: BTreeMap::new(),
             inbox: Vec::new(),
             turn_at: None,
@@ -160,10 +163,10 @@ impl Slot {
         identity: Identity,
         engine: EngineOptions,
         history: MapHistory,
-        now: Time,
-    ) -> Result<Opened, OpenError> {
+        now: ClockReading,
+    ) -> Result<OpenReport, InstanceOpenError> {
         let (mut instance, opened) =
-            Instance::open(self.disk.clone(), Options { identity, engine }, history, now)?;
+            Instance::open(self.disk.clone(), InstanceOptions { identity, engine }, history, now)?;
         instance.begin_above(now, self.record.ceiling);
         self.instance = Some(Box::new(instance));
         Ok(opened)
@@ -174,14 +177,14 @@ impl Slot {
         &mut self,
         incarnation: Incarnation,
         earlier: Option<Incarnation>,
-    ) -> Result<Remembered, zerohop_engine::disk::DiskError> {
+    ) -> Result<FormerStart, zerohop_engine::disk::DiskError> {
         self.record = record::read(&mut self.notes);
         let has_lived_through = earlier.is_none_or(|earlier| self.record.starts.contains(&earlier));
         let was_closed = earlier.is_some() && self.record.closed == earlier;
         // Before the data is opened: what ends this start must not leave the mark of another.
         self.record.begin(incarnation);
         record::write(&mut self.notes, &self.record)?;
-        Ok(Remembered { has_lived_through, was_closed })
+        Ok(FormerStart { has_lived_through, was_closed })
     }
 
     /// The process is gone.
@@ -193,15 +196,15 @@ impl Slot {
         self.applied.clear();
     }
 
-    pub(crate) fn arrive(&mut self, link: LinkId, what: Arrival) {
+    pub(crate) fn arrive(&mut self, link: LinkId, what: LinkArrival) {
         if self.instance.is_some() {
-            self.inbox.push(Come::OverLink(link, what));
+            self.inbox.push(SlotArrival::OverLink(link, what));
         }
     }
 
     pub(crate) fn hear(&mut self, frames: Vec<u8>) {
         if self.instance.is_some() {
-            self.inbox.push(Come::FromPeer(frames));
+            self.inbox.push(SlotArrival::FromPeer(frames));
         }
     }
 
@@ -211,25 +214,27 @@ impl Slot {
     }
 
     /// Does everything that is to be done now.
-    pub(crate) fn turn(&mut self, now: Time) -> Turned {
-        let mut turned = Turned::default();
+    pub(crate) fn turn(&mut self, now: ClockReading) -> ClusterTurn {
+        let mut turned = ClusterTurn::default();
         let Some(mut instance) = self.instance.take() else { return turned };
         let mut ceiling = None;
         for come in std::mem::take(&mut self.inbox) {
             match come {
-                Come::OverLink(link, Arrival::Opened) => drop(self.ports.insert(link, Port::new())),
-                Come::OverLink(link, Arrival::Bytes(bytes)) => {
+                SlotArrival::OverLink(link, LinkArrival::Opened) => {
+                    drop(self.ports.insert(link, Port::new()))
+                }
+                SlotArrival::OverLink(link, LinkArrival::Bytes(bytes)) => {
                     if let Some(port) = self.ports.get_mut(&link) {
                         port.receive(&bytes);
                     }
                     self.take_frames(&mut instance, link, now, (&mut turned, &mut ceiling));
                 }
-                Come::OverLink(link, Arrival::Gone | Arrival::Refused) => {
+                SlotArrival::OverLink(link, LinkArrival::Gone | LinkArrival::Refused) => {
                     if self.ports.remove(&link).is_some() {
                         instance.disconnected(link.0);
                     }
                 }
-                Come::FromPeer(bytes) => {
+                SlotArrival::FromPeer(bytes) => {
                     self.take_peer_frames(&mut instance, &bytes, now, (&mut turned, &mut ceiling));
                 }
             }
@@ -245,8 +250,8 @@ impl Slot {
     }
 
     /// The map has changed.
-    pub(crate) fn apply_map(&mut self, now: Time, delta: &MapDelta) -> (Turned, Option<String>) {
-        let mut turned = Turned::default();
+    pub(crate) fn apply_map(&mut self, now: ClockReading, delta: &MapDelta) -> (ClusterTurn, Option<String>) {
+        let mut turned = ClusterTurn::default();
         let Some(mut instance) = self.instance.take() else { return (turned, None) };
         let mut ceiling = None;
         // It ends what it has begun before it follows the map: what is applied by that is of the epochs before.
@@ -270,7 +275,7 @@ impl Slot {
         &mut self,
         instance: &mut Instance<SimulatedDisk>,
         were_in: &[(KeyspaceId, PartitionId, (PartitionEpoch, bool))],
-        turned: &mut Turned,
+        turned: &mut ClusterTurn,
     ) {
         let mut new = Vec::new();
         for (keyspace, partition, replica) in instance.replicas() {
@@ -282,7 +287,10 @@ impl Slot {
                 let was = were_in.iter().find(|was| (was.0, was.1) == (keyspace, partition)).map(|was| was.2);
                 let led_in = was.and_then(|(epoch, is_primary)| is_primary.then_some(epoch));
                 let entries = Vec::new();
-                new.push((Applied { keyspace, partition, epoch, is_primary, led_in, upto, entries }, before));
+                new.push((
+                    AppliedEntries { keyspace, partition, epoch, is_primary, led_in, upto, entries },
+                    before,
+                ));
             }
         }
         for (mut applied, before) in new {
@@ -296,12 +304,12 @@ impl Slot {
     }
 
     /// What it holds of a partition; none if that is not here.
-    pub(crate) fn holds(&mut self, keyspace: KeyspaceId, partition: PartitionId) -> Option<Holds> {
+    pub(crate) fn holds(&mut self, keyspace: KeyspaceId, partition: PartitionId) -> Option<MemberLog> {
         let instance = self.instance.as_mut()?;
         let durable = instance.durable_index(keyspace, partition).ok().flatten()?;
         let replica = instance.replicas().find(|one| (one.0, one.1) == (keyspace, partition))?.2;
         let is_member = replica.role() != replica::Role::Removed;
-        is_member.then(|| Holds {
+        is_member.then(|| MemberLog {
             epoch: replica.view().epoch,
             last: replica.log_end().last.index.0,
             durable,
@@ -309,8 +317,8 @@ impl Slot {
     }
 
     /// Ends in order: answers what waits, and puts everything away. Says what went wrong.
-    pub(crate) fn stop(&mut self, now: Time) -> (Turned, Option<String>) {
-        let mut turned = Turned::default();
+    pub(crate) fn stop(&mut self, now: ClockReading) -> (ClusterTurn, Option<String>) {
+        let mut turned = ClusterTurn::default();
         let Some(mut instance) = self.instance.take() else { return (turned, None) };
         let mut ceiling = None;
         let mut collect = Collect { ports: &mut self.ports, turned: &mut turned, ceiling: &mut ceiling };
@@ -318,7 +326,7 @@ impl Slot {
         self.hand_out(&mut turned);
         let trouble = instance.close().err().map(|error| error.to_string());
         if trouble.is_none() {
-            let record = Record { closed: self.record.starts.last().copied(), ..self.record.clone() };
+            let record = LifeFile { closed: self.record.starts.last().copied(), ..self.record.clone() };
             // Without the mark the next start may have lost something, for all that anybody knows.
             if record::write(&mut self.notes, &record).is_ok() {
                 self.record = record;
@@ -330,7 +338,7 @@ impl Slot {
     /// Writes the ceiling down; where that fails, nobody counts on it.
     fn sync_ceiling(&mut self, instance: &mut Instance<SimulatedDisk>, ceiling: Option<Timestamp>) {
         let Some(ceiling) = ceiling else { return };
-        let record = Record { ceiling: ceiling.max(self.record.ceiling), ..self.record.clone() };
+        let record = LifeFile { ceiling: ceiling.max(self.record.ceiling), ..self.record.clone() };
         if record::write(&mut self.notes, &record).is_ok() {
             self.record = record;
             instance.ceiling_synced(ceiling);
@@ -341,12 +349,12 @@ impl Slot {
         &mut self,
         instance: &mut Instance<SimulatedDisk>,
         bytes: &[u8],
-        now: Time,
-        (turned, ceiling): (&mut Turned, &mut Option<Timestamp>),
+        now: ClockReading,
+        (turned, ceiling): (&mut ClusterTurn, &mut Option<Timestamp>),
     ) {
         let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
         let mut rest = bytes;
-        while let Decoded::Frame { frame, used } = decoder.decode(rest) {
+        while let DecodeResult::Frame { frame, used } = decoder.decode(rest) {
             let mut scratch = std::mem::take(&mut self.scratch);
             if let Ok(message) = frame.message(&mut scratch) {
                 let to = Token { connection: PEERS, request: RequestId(0) };
@@ -363,8 +371,8 @@ impl Slot {
         &mut self,
         instance: &mut Instance<SimulatedDisk>,
         link: LinkId,
-        now: Time,
-        (turned, ceiling): (&mut Turned, &mut Option<Timestamp>),
+        now: ClockReading,
+        (turned, ceiling): (&mut ClusterTurn, &mut Option<Timestamp>),
     ) {
         let mut scratch = std::mem::take(&mut self.scratch);
         while let Some(port) = self.ports.get_mut(&link)
@@ -372,11 +380,11 @@ impl Slot {
         {
             match port.take(&frame, &mut scratch) {
                 None => {}
-                Some(Taken::Hello(envelope, hello)) => {
+                Some(PortFrame::Hello(envelope, hello)) => {
                     let ack = instance.hello(link.0, &hello, now);
                     port.greet(&envelope, &hello, ack);
                 }
-                Some(Taken::Requests(requests)) => {
+                Some(PortFrame::Requests(requests)) => {
                     for (envelope, message) in requests {
                         let to = Token { connection: link.0, request: envelope.request };
                         let mut collect =
@@ -389,7 +397,7 @@ impl Slot {
         self.scratch = scratch;
     }
 
-    fn hand_out(&mut self, turned: &mut Turned) {
+    fn hand_out(&mut self, turned: &mut ClusterTurn) {
         for (link, port) in &mut self.ports {
             let out = port.take_out();
             if !out.is_empty() {
@@ -414,13 +422,13 @@ fn seen_in(replica: &replica::Replica) -> (PartitionEpoch, bool) {
 }
 
 /// Frames of instances, as people read them.
-pub(crate) struct Described<'b>(pub(crate) &'b [u8]);
+pub(crate) struct DescribedFrames<'b>(pub(crate) &'b [u8]);
 
-impl std::fmt::Display for Described<'_> {
+impl std::fmt::Display for DescribedFrames<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
         let mut rest = self.0;
-        while let Decoded::Frame { frame, used } = decoder.decode(rest) {
+        while let DecodeResult::Frame { frame, used } = decoder.decode(rest) {
             let mut scratch = Vec::new();
             if let Ok(Message::Peer(peer)) = frame.message(&mut scratch) {
                 let Envelope { keyspace, partition, partition_epoch, .. } = frame.envelope;

@@ -10,21 +10,21 @@ use std::collections::BTreeMap;
 
 use zerohop_engine::random::Random;
 use zerohop_placement::PartitionCount;
-use zerohop_session::{Error, Reply, Request, Time};
+use zerohop_session::{Reply, SessionError, SessionRequest, Time};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId, SnapshotId, Timestamp};
-use zerohop_wire::messages::{Query, Read, SnapshotAsk};
+use zerohop_wire::messages::{Query, RecordRead, SnapshotAsk};
 
-use super::blobs::items::{Header, WHOLE_CHUNK, header_of, key_of_chunk, key_of_header, looked_of};
-use super::blobs::{Looked, contents};
-use super::transacting::{Got, fail, got, read_of};
-use super::{Cluster, Event, Phase};
-use crate::check::cycles::Fate;
-use crate::snapshots::{Found, Seen, SnapshotRead};
+use super::blobs::items::{ReadHeader, WHOLE_CHUNK, header_of, key_of_chunk, key_of_header, looked_of};
+use super::blobs::{ChunkRead, contents};
+use super::transacting::{ReadResult, fail, got, read_of};
+use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
+use crate::check::cycles::TransactionFate;
+use crate::snapshots::{SnapshotHistory, SnapshotRead, SnapshotRecord};
 use crate::streams::Draw;
-use crate::transacted::Transacted;
+use crate::transacted::TransactionRecord;
 use crate::workload::blobs::{any, header_id};
-use crate::workload::transactional::{Class, Key};
+use crate::workload::transactional::{ClassedKey, KeyClass};
 
 const MS: u64 = 1_000;
 
@@ -45,16 +45,16 @@ const AGE_MS: u64 = 30_000;
 #[derive(Debug)]
 pub(super) struct Snapshots {
     random: Random,
-    open: BTreeMap<usize, Open>,
+    open: BTreeMap<usize, RunningSnapshot>,
     next: usize,
 }
 
 #[derive(Debug)]
-struct Open {
+struct RunningSnapshot {
     client: usize,
     id: SnapshotId,
     keyspaces: [(KeyspaceId, PartitionCount); 2],
-    stage: Stage,
+    stage: SnapshotStage,
     /// Its time, as far as it is known.
     at: Timestamp,
     lease_ms: u32,
@@ -62,7 +62,7 @@ struct Open {
     /// Reads of several records that are to come.
     rounds: u64,
     /// What was asked for, by the numbers of tokens, and how many answers are to come.
-    asked: Vec<Asked>,
+    asked: Vec<SnapshotQuestion>,
     waiting: usize,
     /// Places in the history: of its opening, and of what was read in it.
     entry: usize,
@@ -74,7 +74,7 @@ struct Open {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum SnapshotStage {
     Opening,
     /// No clock is behind its time.
     Fixing,
@@ -83,18 +83,18 @@ enum Stage {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum SnapshotQuestion {
     /// About the snapshot itself.
     Mark,
-    Record(Key),
+    Record(ClassedKey),
     Header(u64),
     Chunk(u64, usize),
 }
 
 #[derive(Debug)]
 struct Blob {
-    header: Header,
-    looked: Vec<Option<Looked>>,
+    header: ReadHeader,
+    looked: Vec<Option<ChunkRead>>,
     left: usize,
 }
 
@@ -104,7 +104,7 @@ impl Snapshots {
     }
 }
 
-impl Cluster {
+impl SimulatedCluster {
     /// A client opens a snapshot beside what else it does.
     pub(super) fn begin_snapshot(&mut self, client: usize) {
         let Some(both) = self.transactional() else { return };
@@ -118,11 +118,11 @@ impl Cluster {
         let number = *next;
         *next += 1;
         let id = SnapshotId(u128::from(random.next_u64()) << 64 | u128::from(random.next_u64()));
-        let snapshot = Open {
+        let snapshot = RunningSnapshot {
             client,
             id,
             keyspaces: [one, other],
-            stage: Stage::Opening,
+            stage: SnapshotStage::Opening,
             at: Timestamp::ZERO,
             lease_ms: random.between(1_500, 8_000) as u32,
             is_renewed: random.chance(2, 3),
@@ -137,12 +137,17 @@ impl Cluster {
         self.trace.say(now, format_args!("c{client} opens snapshot #{number}"));
         let lease_ms = snapshot.lease_ms;
         open.insert(number, snapshot);
-        self.history.transactions.push(Transacted::begun(client, now, now.after_us(LIMIT_US), Vec::new()));
-        self.ask_all(number, Stage::Opening, SnapshotAsk::Open { lease_ms, age_ms: AGE_MS });
+        self.history.transactions.push(TransactionRecord::begun(
+            client,
+            now,
+            now.after_us(LIMIT_US),
+            Vec::new(),
+        ));
+        self.ask_all(number, SnapshotStage::Opening, SnapshotAsk::Open { lease_ms, age_ms: AGE_MS });
     }
 
     /// Asks every partition.
-    fn ask_all(&mut self, number: usize, stage: Stage, ask: SnapshotAsk<'_>) {
+    fn ask_all(&mut self, number: usize, stage: SnapshotStage, ask: SnapshotAsk<'_>) {
         let now = self.now();
         let Some(open) = self.snapshots.open.get_mut(&number) else { return };
         open.stage = stage;
@@ -150,8 +155,8 @@ impl Cluster {
         for (keyspace, partitions) in open.keyspaces {
             for partition in 0..partitions.get() {
                 let slice = (PartitionId(partition), partitions);
-                let request = Request::snapshot(keyspace, slice, (open.id, ask), LIMIT_US);
-                let token = open.asks(number, Asked::Mark);
+                let request = SessionRequest::snapshot(keyspace, slice, (open.id, ask), LIMIT_US);
+                let token = open.asks(number, SnapshotQuestion::Mark);
                 self.clients[client].session.submit(now, request.expect("is within bounds"), token);
             }
         }
@@ -165,45 +170,45 @@ impl Cluster {
         let Some(open) = self.snapshots.open.get_mut(&number) else { return };
         let paused_until = self.clients[open.client].paused_until;
         if now < paused_until {
-            return self.agenda.at(paused_until, Event::Snapshot(number));
+            return self.agenda.at(paused_until, ClusterEvent::Snapshot(number));
         }
         (open.asked, open.waiting) = (Vec::new(), 0);
-        if open.rounds == 0 || self.phase >= Phase::Quiet {
-            return self.ask_all(number, Stage::Closing, SnapshotAsk::Close);
+        if open.rounds == 0 || self.phase >= ClusterPhase::Quiet {
+            return self.ask_all(number, SnapshotStage::Closing, SnapshotAsk::Close);
         }
         open.rounds -= 1;
         let random = &mut self.snapshots.random;
-        let mut wanted: Vec<Asked> = Vec::new();
-        let classes: &[Class] = match random.below(4) {
-            0 => &[Class::Account],
-            1 => &[Class::Cell],
-            2 => &[Class::List],
-            _ => &[Class::Register, Class::List],
+        let mut wanted: Vec<SnapshotQuestion> = Vec::new();
+        let classes: &[KeyClass] = match random.below(4) {
+            0 => &[KeyClass::Account],
+            1 => &[KeyClass::Cell],
+            2 => &[KeyClass::List],
+            _ => &[KeyClass::Register, KeyClass::List],
         };
-        wanted.extend(classes.iter().flat_map(|class| Key::all(*class)).map(Asked::Record));
-        wanted.push(Asked::Header(any(random)));
+        wanted.extend(classes.iter().flat_map(|class| ClassedKey::all(*class)).map(SnapshotQuestion::Record));
+        wanted.push(SnapshotQuestion::Header(any(random)));
         let (lease_ms, renews) = (open.lease_ms, open.is_renewed);
         for asked in wanted {
             self.read_in_snapshot(number, asked);
         }
         if renews {
-            self.ask_all(number, Stage::Reading, SnapshotAsk::Renew { lease_ms });
+            self.ask_all(number, SnapshotStage::Reading, SnapshotAsk::Renew { lease_ms });
         }
     }
 
-    fn read_in_snapshot(&mut self, number: usize, asked: Asked) {
+    fn read_in_snapshot(&mut self, number: usize, asked: SnapshotQuestion) {
         let now = self.now();
         let Some(open) = self.snapshots.open.get_mut(&number) else { return };
         let (client, [(first, _), (second, _)]) = (open.client, open.keyspaces);
         let (keyspace, key, query) = match asked {
-            Asked::Record(key) => ([first, second][key.keyspace], key.bytes(), Query::Lookup),
-            Asked::Header(blob) => (first, key_of_header(blob), Query::Lookup),
-            Asked::Chunk(blob, chunk) => (first, key_of_chunk(blob, chunk as u64), WHOLE_CHUNK),
-            Asked::Mark => return,
+            SnapshotQuestion::Record(key) => ([first, second][key.keyspace], key.bytes(), Query::Lookup),
+            SnapshotQuestion::Header(blob) => (first, key_of_header(blob), Query::Lookup),
+            SnapshotQuestion::Chunk(blob, chunk) => (first, key_of_chunk(blob, chunk as u64), WHOLE_CHUNK),
+            SnapshotQuestion::Mark => return,
         };
-        open.stage = Stage::Reading;
-        let read = Read { key: &key, query };
-        let request = Request::read_at(keyspace, (open.id, open.at), &read, LIMIT_US);
+        open.stage = SnapshotStage::Reading;
+        let read = RecordRead { key: &key, query };
+        let request = SessionRequest::read_at(keyspace, (open.id, open.at), &read, LIMIT_US);
         let token = open.asks(number, asked);
         self.clients[client].session.submit(now, request.expect("is within bounds"), token);
         let soon = self.streams.schedule.below(20);
@@ -211,7 +216,7 @@ impl Cluster {
     }
 
     /// One answer about a snapshot.
-    pub(super) fn snapshot_is_told(&mut self, token: usize, result: Result<Reply, Error>) {
+    pub(super) fn snapshot_is_told(&mut self, token: usize, result: Result<Reply, SessionError>) {
         let now = self.now();
         let (number, part) = ((token - SNAPSHOTS_FROM) / PARTS, (token - SNAPSHOTS_FROM) % PARTS);
         let Some(open) = self.snapshots.open.get_mut(&number) else { return };
@@ -220,57 +225,66 @@ impl Cluster {
         open.waiting = open.waiting.saturating_sub(1);
         let entry = &mut self.history.transactions[open.entry];
         match (&result, asked, open.stage) {
-            (Ok(Reply::Done { version, .. }), Asked::Mark, stage) => {
-                if stage == Stage::Opening {
+            (Ok(Reply::Done { version, .. }), SnapshotQuestion::Mark, stage) => {
+                if stage == SnapshotStage::Opening {
                     open.at = open.at.max(*version);
                 }
             }
-            (Err(error), _, Stage::Opening | Stage::Fixing) => {
+            (Err(error), _, SnapshotStage::Opening | SnapshotStage::Fixing) => {
                 // As far as it was opened; the lease does the rest.
                 entry.transaction.end = Some(now.0);
                 fail(entry, error, false);
-                if matches!(error, Error::Split { .. }) {
+                if matches!(error, SessionError::Split { .. }) {
                     entry.trouble = None;
                 }
                 self.coverage.blob("snapshots not opened");
                 self.snapshots.open.remove(&number);
                 return;
             }
-            (Err(Error::Answer { failure: Failure::SnapshotExpired } | Error::Split { .. }), ..) => {
+            (
+                Err(SessionError::Answer { failure: Failure::SnapshotExpired } | SessionError::Split { .. }),
+                ..,
+            ) => {
                 self.coverage.blob("snapshots expired");
                 self.trace.say(now, format_args!("snapshot #{number} has expired"));
                 self.snapshots.open.remove(&number);
                 return;
             }
-            (_, Asked::Mark, _) => {}
+            (_, SnapshotQuestion::Mark, _) => {}
             (_, asked, _) => self.snapshot_read(number, asked, result),
         }
         let Some(open) = self.snapshots.open.get_mut(&number).filter(|open| open.waiting == 0) else {
             return;
         };
         match open.stage {
-            Stage::Opening => {
+            SnapshotStage::Opening => {
                 let entry = &mut self.history.transactions[open.entry];
                 entry.deadline = entry.deadline.max(now.after_us(LIMIT_US));
                 let lease_ms = open.lease_ms;
-                self.ask_all(number, Stage::Fixing, SnapshotAsk::Renew { lease_ms });
+                self.ask_all(number, SnapshotStage::Fixing, SnapshotAsk::Renew { lease_ms });
             }
-            Stage::Fixing => {
+            SnapshotStage::Fixing => {
                 let entry = &mut self.history.transactions[open.entry];
                 entry.transaction.end = Some(now.0);
-                entry.transaction.fate = Fate::Committed;
+                entry.transaction.fate = TransactionFate::Committed;
                 open.seen = Some(self.history.snapshots.len());
                 self.trace.say(now, format_args!("snapshot #{number} is open, of {}", open.at));
                 let (client, at, begin) = (open.client, open.at.0, entry.begin());
-                self.history.snapshots.push(Seen { client, at, begin, end: now, reads: Vec::new() });
+                self.history.snapshots.push(SnapshotHistory {
+                    client,
+                    at,
+                    begin,
+                    end: now,
+                    reads: Vec::new(),
+                });
                 self.coverage.blob("snapshots opened");
-                self.agenda.at(now, Event::Snapshot(number));
+                self.agenda.at(now, ClusterEvent::Snapshot(number));
             }
-            Stage::Reading => {
+            SnapshotStage::Reading => {
                 let rest_us = self.snapshots.random.between(100 * MS, 3_000 * MS);
-                self.agenda.at(now.after_us(rest_us), Event::Snapshot(number));
+                self.agenda.at(now.after_us(rest_us), ClusterEvent::Snapshot(number));
             }
-            Stage::Closing => {
+            SnapshotStage::Closing => {
                 self.coverage.blob("snapshots closed");
                 self.snapshots.open.remove(&number);
             }
@@ -278,49 +292,50 @@ impl Cluster {
     }
 
     /// What a read has brought. What could not be read says nothing.
-    fn snapshot_read(&mut self, number: usize, asked: Asked, result: Result<Reply, Error>) {
+    fn snapshot_read(&mut self, number: usize, asked: SnapshotQuestion, result: Result<Reply, SessionError>) {
         let answer = match result {
             Ok(reply) => Ok(reply),
-            Err(Error::Answer { failure: Failure::NotFound }) => Err(Failure::NotFound),
+            Err(SessionError::Answer { failure: Failure::NotFound }) => Err(Failure::NotFound),
             Err(_) => return,
         };
         let Some(open) = self.snapshots.open.get_mut(&number) else { return };
         match asked {
-            Asked::Mark => {}
-            Asked::Record(key) => {
+            SnapshotQuestion::Mark => {}
+            SnapshotQuestion::Record(key) => {
                 let found = match got(key, &answer) {
-                    Some(got) => Found {
+                    Some(got) => SnapshotRecord {
                         version: got.version().0,
                         actions: read_of(key, &got).into_iter().collect(),
                         account: match got {
-                            Got::Number(_, holds) => {
-                                Some((key.class as u64, Key::all(key.class).len(), holds))
+                            ReadResult::Number(_, holds) => {
+                                Some((key.class as u64, ClassedKey::all(key.class).len(), holds))
                             }
                             _ => None,
                         },
                         strange: None,
                     },
-                    None => Found::strange(format!("{key:?}: {answer:?}")),
+                    None => SnapshotRecord::strange(format!("{key:?}: {answer:?}")),
                 };
                 self.found_in_snapshot(number, key.id(), found);
             }
-            Asked::Header(blob) => match answer {
-                Err(_) => self.found_in_snapshot(number, header_id(blob), Found::nothing()),
+            SnapshotQuestion::Header(blob) => match answer {
+                Err(_) => self.found_in_snapshot(number, header_id(blob), SnapshotRecord::nothing()),
                 Ok(reply) => match header_of(&reply) {
                     Some(header) => {
                         let chunks = header.chunks() as usize;
                         open.blobs.insert(blob, Blob { header, looked: vec![None; chunks], left: chunks });
-                        (0..chunks)
-                            .for_each(|chunk| self.read_in_snapshot(number, Asked::Chunk(blob, chunk)));
+                        (0..chunks).for_each(|chunk| {
+                            self.read_in_snapshot(number, SnapshotQuestion::Chunk(blob, chunk))
+                        });
                         self.whole_in_snapshot(number, blob);
                     }
                     None => {
-                        let found = Found::strange(format!("no header: {reply:?}"));
+                        let found = SnapshotRecord::strange(format!("no header: {reply:?}"));
                         self.found_in_snapshot(number, header_id(blob), found);
                     }
                 },
             },
-            Asked::Chunk(blob, chunk) => {
+            SnapshotQuestion::Chunk(blob, chunk) => {
                 let Some(known) = open.blobs.get_mut(&blob) else { return };
                 known.left = known.left.saturating_sub(1);
                 known.looked[chunk] = answer.ok().as_ref().and_then(looked_of);
@@ -340,20 +355,20 @@ impl Cluster {
         let version = read.chunks.iter().map(|(version, _)| *version).max().unwrap_or(0);
         let version = version.max(known.header.version.0);
         let found = match read.actions() {
-            Ok(actions) => Found { version, actions, account: None, strange: None },
-            Err(what) => Found::strange(format!("blob {blob}: {what}")),
+            Ok(actions) => SnapshotRecord { version, actions, account: None, strange: None },
+            Err(what) => SnapshotRecord::strange(format!("blob {blob}: {what}")),
         };
         self.coverage.blob("snapshots: reads of blobs");
         self.found_in_snapshot(number, header_id(blob), found);
     }
 
-    fn found_in_snapshot(&mut self, number: usize, of: u64, found: Found) {
+    fn found_in_snapshot(&mut self, number: usize, of: u64, found: SnapshotRecord) {
         let now = self.now();
         let Some(open) = self.snapshots.open.get_mut(&number) else { return };
         let Some(seen) = open.seen else { return };
         self.coverage.blob("snapshots: reads");
         self.trace.say(now, format_args!("snapshot #{number} shows {of:x}: {found:?}"));
-        let place = Key::with_id(of).map(|key| (open.keyspaces[key.keyspace].0, key.bytes()));
+        let place = ClassedKey::with_id(of).map(|key| (open.keyspaces[key.keyspace].0, key.bytes()));
         let (keyspace, key) = place.unwrap_or_else(|| (open.keyspaces[0].0, key_of_header(of & 0xFF)));
         let known = self.watch.map.keyspace(keyspace);
         let primary = known.and_then(|known| Some(known.group(known.partition(&key))?.primary));
@@ -389,9 +404,9 @@ impl Cluster {
     }
 }
 
-impl Open {
+impl RunningSnapshot {
     /// The token of what is asked next.
-    fn asks(&mut self, number: usize, asked: Asked) -> usize {
+    fn asks(&mut self, number: usize, asked: SnapshotQuestion) -> usize {
         // Never more than the partitions and records there are.
         debug_assert!(self.asked.len() < PARTS, "tokens are its own");
         self.asked.push(asked);

@@ -3,10 +3,10 @@
 
 use zerohop_session::Time;
 
-use super::faults::Fault;
-use super::kinds::Kind;
-use super::nodes::Ending;
-use super::{Cluster, Event, Phase};
+use super::faults::ClusterFault;
+use super::kinds::FaultKind;
+use super::nodes::NodeEnd;
+use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
 use crate::streams::Draw;
 
 const MS: u64 = 1_000;
@@ -31,7 +31,7 @@ struct Stall {
     to: Option<usize>,
     /// Whose words wait; `None`: all.
     traffic: Option<Traffic>,
-    waiting: Vec<Event>,
+    waiting: Vec<ClusterEvent>,
 }
 
 /// See the module.
@@ -59,19 +59,19 @@ impl Stalls {
     }
 
     /// Ends those that are meant. What has waited, in order.
-    fn end(&mut self, which: impl Fn(&Stall) -> bool) -> Vec<Event> {
+    fn end(&mut self, which: impl Fn(&Stall) -> bool) -> Vec<ClusterEvent> {
         self.now.extract_if(.., |stall| which(stall)).flat_map(|stall| stall.waiting).collect()
     }
 }
 
-impl Cluster {
+impl SimulatedCluster {
     /// A message of one node to another is on its way: lost, repeated, late, or held up.
     pub(super) fn post(
         &mut self,
         sent: Time,
         (from, to): (usize, usize),
         traffic: Traffic,
-        make: &dyn Fn() -> Event,
+        make: &dyn Fn() -> ClusterEvent,
     ) {
         let [first, second] = self.peers.arrivals(sent, from, to);
         let again = first.and_then(|first| self.repeat_in_fight(first, (from, to), traffic));
@@ -102,9 +102,10 @@ impl Cluster {
         let until = now.after_us(self.streams.node.between(20 * MS, longest));
         self.begin_stall(from, to, traffic, until);
         let after_us = self.streams.node.below(400 * MS);
-        if self.scenario.has(Kind::Kills) && self.streams.node.chance(1, 2) {
+        if self.scenario.has(FaultKind::Kills) && self.streams.node.chance(1, 2) {
             let life = self.hosts[from].life;
-            self.agenda.at(now.after_us(after_us), Event::Fault(Fault::Kill { host: from, life }));
+            self.agenda
+                .at(now.after_us(after_us), ClusterEvent::Fault(ClusterFault::Kill { host: from, life }));
         }
     }
 
@@ -119,7 +120,7 @@ impl Cluster {
         let number = self.stalls.begin(from, to, traffic);
         self.trace
             .say(self.now(), format_args!("STALL of n{from} to {to:?}, {traffic:?}, until {}", until.0));
-        self.agenda.at(until, Event::Fault(Fault::GoesOn { number }));
+        self.agenda.at(until, ClusterEvent::Fault(ClusterFault::GoesOn { number }));
     }
 
     pub(super) fn end_stall(&mut self, number: u64) {
@@ -133,7 +134,7 @@ impl Cluster {
         self.come(waited);
     }
 
-    fn come(&mut self, waited: Vec<Event>) {
+    fn come(&mut self, waited: Vec<ClusterEvent>) {
         let now = self.now();
         if !waited.is_empty() {
             self.trace.say(now, format_args!("{} messages that have waited come", waited.len()));
@@ -147,7 +148,7 @@ impl Cluster {
     /// or a little later.
     pub(super) fn draw_late_words(&mut self, of: usize) {
         let chance = self.streams.network.chance(2, 3);
-        if !chance || self.phase != Phase::Faults {
+        if !chance || self.phase != ClusterPhase::Faults {
             return;
         }
         let numbers: Vec<u64> =
@@ -155,14 +156,14 @@ impl Cluster {
         for number in numbers {
             let longest = *self.streams.network.pick(&[MS, 20 * MS, 100 * MS]);
             let at = self.now().after_us(self.streams.network.below(longest));
-            self.agenda.at(at, Event::Fault(Fault::GoesOn { number }));
+            self.agenda.at(at, ClusterEvent::Fault(ClusterFault::GoesOn { number }));
         }
     }
 
     /// A process is killed for a moment only.
     pub(super) fn blink(&mut self, at: usize, down_us: u64) {
-        let power = self.scenario.has(Kind::PowerLosses) && self.streams.node.chance(1, 2);
-        self.end_process_for(at, if power { Ending::Power } else { Ending::Killed }, down_us);
+        let power = self.scenario.has(FaultKind::PowerLosses) && self.streams.node.chance(1, 2);
+        self.end_process_for(at, if power { NodeEnd::Power } else { NodeEnd::Killed }, down_us);
     }
 }
 
@@ -180,13 +181,13 @@ mod tests {
         );
         assert!(stalls.find(1, 2, Traffic::Agents).is_none());
         for host in 0..3 {
-            stalls.find(1, 2, Traffic::Instances).unwrap().waiting.push(Event::Start(host));
+            stalls.find(1, 2, Traffic::Instances).unwrap().waiting.push(ClusterEvent::Start(host));
         }
         assert!(stalls.end(|stall| stall.number != number).is_empty());
         let order: Vec<usize> = stalls
             .end(|stall| stall.number == number)
             .into_iter()
-            .map(|event| if let Event::Start(host) = event { host } else { usize::MAX })
+            .map(|event| if let ClusterEvent::Start(host) = event { host } else { usize::MAX })
             .collect();
         assert_eq!(order, [0, 1, 2]);
         assert!(stalls.find(1, 2, Traffic::Instances).is_none());

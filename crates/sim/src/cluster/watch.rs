@@ -7,26 +7,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use zerohop_partition::instance::Place;
+use zerohop_partition::instance::AnswerOrigin;
 use zerohop_placement::{
-    Change, ClusterMap, Durability, Group, GroupState, KeyspaceConfig, MapDelta, NodeState,
+    ClusterMap, Durability, Group, GroupState, KeyspaceConfig, MapChange, MapDelta, NodeState,
 };
 use zerohop_session::Time;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
 
-use super::Cluster;
-use super::agreed::{Agreed, Applied, Holds, Whose, is_held};
+use super::SimulatedCluster;
+use super::agreed::{AgreedEntries, AppliedEntries, MemberLog, PartitionOf, is_held};
 use super::maps::Maps;
-use super::nodes::Ending;
-use super::recovery::{End, Holder, Judged, judge};
+use super::nodes::NodeEnd;
+use super::recovery::{EndedProcess, Holder, RecoveryVerdict, judge};
 use super::slices::Slices;
-use crate::history::{History, KeyspaceHistory, Loss};
+use crate::history::{KeyspaceHistory, Loss, RunHistory};
 use crate::limits::TRACES_US;
 use crate::workload::transactional::KEYSPACES;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
+pub(super) struct ClusterWatch {
     /// The newest map that was decided.
     pub(super) map: Arc<ClusterMap>,
     /// Names of keyspaces that were dropped.
@@ -35,12 +35,12 @@ pub(super) struct Watch {
     pub(super) has_lost_disks: bool,
     /// A manager has lost its log.
     pub(super) has_lost_log: bool,
-    keyspaces: BTreeMap<KeyspaceId, Known>,
+    keyspaces: BTreeMap<KeyspaceId, KnownKeyspace>,
     slices: Slices,
-    agreed: Agreed,
+    agreed: AgreedEntries,
     maps: Maps,
     /// Processes that have ended.
-    ends: BTreeMap<Incarnation, Ended>,
+    ends: BTreeMap<Incarnation, ProcessEnd>,
     /// Per node: since when something is wrong with its process, and its last pause.
     trouble_since: BTreeMap<usize, Time>,
     pauses: BTreeMap<usize, (Time, Time)>,
@@ -48,7 +48,7 @@ pub(super) struct Watch {
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownKeyspace {
     history: KeyspaceHistory,
     /// With the most partitions that it ever had.
     config: KeyspaceConfig,
@@ -58,18 +58,18 @@ struct Known {
 
 /// The end of a process.
 #[derive(Clone, Copy, Debug)]
-struct Ended {
+struct ProcessEnd {
     at: Time,
-    how: Ending,
+    how: NodeEnd,
     /// Up to when its disks and itself were well.
     sound_until: Time,
     has_failed: bool,
 }
 
-impl Watch {
+impl ClusterWatch {
     /// Keyspaces that clients use for single operations; those just dropped too, for a while.
     pub(super) fn live(&self, now: Time) -> impl Iterator<Item = KeyspaceId> {
-        let used = move |known: &&Known| {
+        let used = move |known: &&KnownKeyspace| {
             let is_plain = !KEYSPACES.contains(&known.config.name.as_str());
             is_plain && known.history.dropped.is_none_or(|at| now < at.after_us(300_000))
         };
@@ -96,7 +96,7 @@ impl Watch {
 
     /// Keyspaces that transactions are about.
     fn transactional(&self) -> Vec<KeyspaceId> {
-        let is_so = |known: &&Known| KEYSPACES.contains(&known.config.name.as_str());
+        let is_so = |known: &&KnownKeyspace| KEYSPACES.contains(&known.config.name.as_str());
         self.keyspaces.values().filter(is_so).map(|known| known.history.id).collect()
     }
 
@@ -114,7 +114,7 @@ impl Watch {
     }
 
     /// Everything that checkers need, at the end.
-    pub(super) fn tell(&mut self, history: &mut History) {
+    pub(super) fn tell(&mut self, history: &mut RunHistory) {
         for call in &mut history.calls {
             if let Some(known) = self.keyspaces.get(&call.keyspace) {
                 let config = &known.config;
@@ -136,9 +136,9 @@ impl Watch {
     }
 }
 
-impl Cluster {
+impl SimulatedCluster {
     /// An answer about a record leaves a process.
-    pub(super) fn watch_answer(&mut self, host: usize, slot: usize, place: Place) {
+    pub(super) fn watch_answer(&mut self, host: usize, slot: usize, place: AnswerOrigin) {
         let now = self.now();
         let Some(instance) = self.hosts[host].instance_id(slot) else { return };
         if let Err((epoch, other)) = self.watch.slices.answers(place, instance) {
@@ -151,7 +151,7 @@ impl Cluster {
     }
 
     /// An answer leaves a process that a write is done: so many copies hold it as must.
-    pub(super) fn watch_acknowledged(&mut self, host: usize, slot: usize, place: Place) {
+    pub(super) fn watch_acknowledged(&mut self, host: usize, slot: usize, place: AnswerOrigin) {
         let Some(known) = self.watch.keyspaces.get(&place.keyspace) else { return };
         let wanted = known.config.min_in_sync;
         let epoch = (place.keyspace, place.partition, place.epoch);
@@ -168,13 +168,13 @@ impl Cluster {
     }
 
     /// A member of a group has applied entries: nobody another one in the place of one of these, and all in sync hold them.
-    pub(super) fn watch_applied(&mut self, host: usize, slot: usize, applied: &Applied) {
-        let Applied { keyspace, partition, epoch, .. } = *applied;
+    pub(super) fn watch_applied(&mut self, host: usize, slot: usize, applied: &AppliedEntries) {
+        let AppliedEntries { keyspace, partition, epoch, .. } = *applied;
         let Some(instance) = self.hosts[host].instance_id(slot) else { return };
         let Some(partitions) = self.watch.slices.partitions_in(keyspace, epoch) else { return };
         let now = self.now().0;
         if let Err(what) =
-            self.watch.agreed.applies(Whose { keyspace, partitions, partition }, instance, applied)
+            self.watch.agreed.applies(PartitionOf { keyspace, partitions, partition }, instance, applied)
         {
             self.trouble("agreed", format!("at {now}, {keyspace}/{partition} in epoch {epoch}: {what}"));
         }
@@ -182,8 +182,8 @@ impl Cluster {
             return;
         }
         let lacks = self.who_lacks(applied, partitions);
-        let was_held = |cluster: &mut Cluster, epoch| {
-            cluster.who_lacks(&Applied { epoch, ..applied.clone() }, partitions).is_empty()
+        let was_held = |cluster: &mut SimulatedCluster, epoch| {
+            cluster.who_lacks(&AppliedEntries { epoch, ..applied.clone() }, partitions).is_empty()
         };
         if lacks.is_empty() || applied.led_in.is_some_and(|epoch| was_held(self, epoch)) {
             return;
@@ -198,8 +198,8 @@ impl Cluster {
     }
 
     /// Who of those in sync in an epoch does not hold what its primary has applied in it.
-    fn who_lacks(&mut self, applied: &Applied, partitions: u32) -> Vec<(InstanceId, Holds)> {
-        let Applied { keyspace, partition, epoch, .. } = *applied;
+    fn who_lacks(&mut self, applied: &AppliedEntries, partitions: u32) -> Vec<(InstanceId, MemberLog)> {
+        let AppliedEntries { keyspace, partition, epoch, .. } = *applied;
         let is_sync = self.map_durability(keyspace) == Some(Durability::Sync);
         let mut lacks = Vec::new();
         for (member, incarnation) in self.watch.agreed.in_sync(keyspace, partition, epoch).to_vec() {
@@ -232,7 +232,7 @@ impl Cluster {
     }
 
     /// A process ends.
-    pub(super) fn watch_end(&mut self, at: usize, how: Ending) {
+    pub(super) fn watch_end(&mut self, at: usize, how: NodeEnd) {
         let now = self.now();
         let host = &self.hosts[at];
         let mut sound_until = self.watch.trouble_since.remove(&at).unwrap_or(Time::NEVER);
@@ -241,7 +241,7 @@ impl Cluster {
         {
             sound_until = sound_until.min(from);
         }
-        let end = Ended { at: now, how, sound_until, has_failed: host.has_failed };
+        let end = ProcessEnd { at: now, how, sound_until, has_failed: host.has_failed };
         self.watch.ends.insert(host.incarnation, end);
         self.operator_loses();
     }
@@ -269,7 +269,7 @@ impl Cluster {
         let before = std::mem::replace(&mut self.watch.map, Arc::clone(&map));
         self.trace.say(now, format_args!("MAP {}: {:?}", map.epoch(), delta.map(|delta| &delta.changes)));
         for change in delta.iter().flat_map(|delta| &delta.changes) {
-            if let Change::SplitKeyspace(_) = change {
+            if let MapChange::SplitKeyspace(_) = change {
                 self.coverage.splits += 1;
                 self.draw_doom_of_split();
             }
@@ -282,7 +282,7 @@ impl Cluster {
             }
         }
         for (id, keyspace) in map.keyspaces() {
-            let known = self.watch.keyspaces.entry(id).or_insert_with(|| Known {
+            let known = self.watch.keyspaces.entry(id).or_insert_with(|| KnownKeyspace {
                 history: KeyspaceHistory {
                     id,
                     durability: vec![(now, keyspace.config().durability)],
@@ -398,15 +398,15 @@ impl Cluster {
         let holders: Vec<Holder> = holders.iter().map(|holder| self.holder(*holder)).collect();
         let is_in_doubt = self.has_lost_disk_since(chosen, Time::NEVER);
         let judged = judge(durability, &holders, chosen);
-        if judged != Judged::Whole {
-            self.watch.agreed.begins_anew(Whose { keyspace, partitions, partition }, epoch);
+        if judged != RecoveryVerdict::Whole {
+            self.watch.agreed.begins_again(PartitionOf { keyspace, partitions, partition }, epoch);
         }
         let survives_until = match judged {
-            Judged::Whole => return,
-            // Its disk has rotted, and it has mended all that it met.
-            Judged::Passes(_) if is_in_doubt && durability == Durability::Sync => return,
-            Judged::MayLack(survives_until) => survives_until,
-            Judged::Passes(passed) => {
+            RecoveryVerdict::Whole => return,
+            // Its disk is corrupt, and it has repaired all that it met.
+            RecoveryVerdict::Passes(_) if is_in_doubt && durability == Durability::Sync => return,
+            RecoveryVerdict::MayLack(survives_until) => survives_until,
+            RecoveryVerdict::Passes(passed) => {
                 let what = format!(
                     "{keyspace}/{partition} goes on with the log of {chosen}, though {passed} was in sync and holds everything"
                 );
@@ -434,10 +434,10 @@ impl Cluster {
     /// What has become of one who held everything.
     fn holder(&self, (instance, incarnation): (InstanceId, Incarnation)) -> Holder {
         // Whoever ran when this was decided may have ended since.
-        let end = self.watch.ends.get(&incarnation).map(|ended| End {
+        let end = self.watch.ends.get(&incarnation).map(|ended| EndedProcess {
             at: ended.at,
             sound_until: ended.sound_until,
-            is_clean: ended.how == Ending::Stopped && !ended.has_failed,
+            is_clean: ended.how == NodeEnd::Stopped && !ended.has_failed,
             has_lost_disks: self.has_lost_disk_since(instance, ended.at),
         });
         Holder { instance, end }

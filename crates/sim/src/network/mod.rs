@@ -32,14 +32,14 @@ pub(crate) enum Opener {
 
 /// One end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum LinkEnd {
     Opener,
     Node,
 }
 
 /// What arrives at an end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Arrival {
+pub(crate) enum LinkArrival {
     /// The connection is open.
     Opened,
     /// Nobody listens there.
@@ -51,11 +51,11 @@ pub(crate) enum Arrival {
 
 /// Something on its way.
 #[derive(Clone, Debug)]
-pub(crate) struct Travelling {
+pub(crate) struct InTransit {
     pub(crate) at: Time,
     pub(crate) link: LinkId,
-    pub(crate) to: End,
-    pub(crate) what: Arrival,
+    pub(crate) to: LinkEnd,
+    pub(crate) what: LinkArrival,
     /// Of the pipe when it was sent: if that has been emptied since, this is lost.
     pub(crate) filling: u32,
 }
@@ -91,7 +91,7 @@ pub(crate) struct Network {
     cut_off: Vec<Time>,
     /// By client and instance.
     cut_off_from: BTreeMap<(usize, usize), Time>,
-    travelling: Vec<Travelling>,
+    travelling: Vec<InTransit>,
 }
 
 impl Network {
@@ -102,7 +102,7 @@ impl Network {
     }
 
     /// What was put on its way since the last time.
-    pub(crate) fn take_travelling(&mut self) -> Vec<Travelling> {
+    pub(crate) fn take_travelling(&mut self) -> Vec<InTransit> {
         std::mem::take(&mut self.travelling)
     }
 
@@ -115,12 +115,12 @@ impl Network {
         let is_over = instance.is_none() || refused;
         self.links.insert(id, Link { opener, instance: instance_or_none, to_node, to_opener, is_over });
         if is_over {
-            self.put(now, id, End::Opener, Arrival::Refused);
-            self.shut(id, End::Opener);
-            self.shut(id, End::Node);
+            self.put(now, id, LinkEnd::Opener, LinkArrival::Refused);
+            self.shut(id, LinkEnd::Opener);
+            self.shut(id, LinkEnd::Node);
         } else {
-            self.put(now, id, End::Node, Arrival::Opened);
-            self.put(now, id, End::Opener, Arrival::Opened);
+            self.put(now, id, LinkEnd::Node, LinkArrival::Opened);
+            self.put(now, id, LinkEnd::Opener, LinkArrival::Opened);
         }
         id
     }
@@ -134,12 +134,12 @@ impl Network {
     }
 
     /// Whether something still arrives: its connection has not been reset since it was sent.
-    pub(crate) fn arrives(&self, thing: &Travelling) -> bool {
+    pub(crate) fn arrives(&self, thing: &InTransit) -> bool {
         self.links.get(&thing.link).is_some_and(|link| link.pipe(thing.to).filling == thing.filling)
     }
 
     /// Bytes are handed to the network at one end.
-    pub(crate) fn send(&mut self, now: Time, link: LinkId, to: End, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, now: Time, link: LinkId, to: LinkEnd, bytes: &[u8]) {
         let mut rest = bytes;
         while !rest.is_empty() {
             let length = self.piece(rest.len());
@@ -150,7 +150,7 @@ impl Network {
                 let at = self.random.below(piece.len() as u64) as usize;
                 piece[at] ^= 1 << self.random.below(8);
             }
-            self.put(now, link, to, Arrival::Bytes(piece));
+            self.put(now, link, to, LinkArrival::Bytes(piece));
         }
         if self.happens(self.faults.breaks) {
             self.break_somehow(now, link);
@@ -158,18 +158,18 @@ impl Network {
         if self.happens(self.faults.half_open) {
             let which = self.random.below(3);
             if which != 0 {
-                self.shut(link, End::Opener);
+                self.shut(link, LinkEnd::Opener);
             }
             if which != 1 {
-                self.shut(link, End::Node);
+                self.shut(link, LinkEnd::Node);
             }
         }
     }
 
     /// One end closes the connection in order: the other is told behind what was sent to it.
-    pub(crate) fn close(&mut self, now: Time, link: LinkId, by: End) {
-        let other = if by == End::Node { End::Opener } else { End::Node };
-        self.put(now, link, other, Arrival::Gone);
+    pub(crate) fn close(&mut self, now: Time, link: LinkId, by: LinkEnd) {
+        let other = if by == LinkEnd::Node { LinkEnd::Opener } else { LinkEnd::Node };
+        self.put(now, link, other, LinkArrival::Gone);
         self.shut(link, other);
         self.empty(link, by);
         self.shut(link, by);
@@ -180,16 +180,16 @@ impl Network {
     /// is back; else what it had sent may still come before they are told. `is_its` tells its instances.
     pub(crate) fn lose_node(&mut self, now: Time, silently: bool, is_its: impl Fn(usize) -> bool) {
         for id in self.those(|link| !link.is_over && is_its(link.instance)) {
-            self.empty(id, End::Node);
-            self.shut(id, End::Node);
+            self.empty(id, LinkEnd::Node);
+            self.shut(id, LinkEnd::Node);
             if !silently {
                 if self.random.chance(1, 2) {
-                    self.empty(id, End::Opener);
+                    self.empty(id, LinkEnd::Opener);
                 }
-                self.put(now, id, End::Opener, Arrival::Gone);
+                self.put(now, id, LinkEnd::Opener, LinkArrival::Gone);
                 self.over(id);
             }
-            self.shut(id, End::Opener);
+            self.shut(id, LinkEnd::Opener);
         }
     }
 
@@ -226,12 +226,12 @@ impl Network {
 
     /// What is on its way is lost, and both ends are told.
     fn reset(&mut self, now: Time, link: LinkId) {
-        for end in [End::Node, End::Opener] {
+        for end in [LinkEnd::Node, LinkEnd::Opener] {
             self.empty(link, end);
             if let Some(link) = self.links.get_mut(&link) {
                 link.pipe_mut(end).is_shut = false;
             }
-            self.put(now, link, end, Arrival::Gone);
+            self.put(now, link, end, LinkArrival::Gone);
             self.shut(link, end);
         }
         self.over(link);
@@ -241,19 +241,19 @@ impl Network {
     fn break_somehow(&mut self, now: Time, link: LinkId) {
         let (told, other) = match self.random.below(3) {
             0 => return self.reset(now, link),
-            1 => (End::Opener, End::Node),
-            _ => (End::Node, End::Opener),
+            1 => (LinkEnd::Opener, LinkEnd::Node),
+            _ => (LinkEnd::Node, LinkEnd::Opener),
         };
         let late = now.after_us(self.random.below(self.faults.repeat_us + 1));
-        self.put(now, link, told, Arrival::Gone);
-        self.put(late, link, other, Arrival::Gone);
+        self.put(now, link, told, LinkArrival::Gone);
+        self.put(late, link, other, LinkArrival::Gone);
         self.shut(link, told);
         self.shut(link, other);
         self.over(link);
     }
 
     /// Puts something on its way, behind what is on it already.
-    fn put(&mut self, now: Time, id: LinkId, to: End, what: Arrival) {
+    fn put(&mut self, now: Time, id: LinkId, to: LinkEnd, what: LinkArrival) {
         let mut delay_us = self.faults.delay_us + self.random.below(self.faults.jitter_us + 1);
         if self.happens(self.faults.spike) {
             delay_us += self.random.below(self.faults.spike_us + 1);
@@ -273,17 +273,17 @@ impl Network {
         let at = now.after_us(delay_us).max(held).max(pipe.last.after_us(1));
         pipe.last = at;
         let filling = pipe.filling;
-        self.travelling.push(Travelling { at, link: id, to, what, filling });
+        self.travelling.push(InTransit { at, link: id, to, what, filling });
     }
 
     /// What is on its way to this end is lost.
-    fn empty(&mut self, link: LinkId, to: End) {
+    fn empty(&mut self, link: LinkId, to: LinkEnd) {
         if let Some(link) = self.links.get_mut(&link) {
             link.pipe_mut(to).filling += 1;
         }
     }
 
-    fn shut(&mut self, link: LinkId, to: End) {
+    fn shut(&mut self, link: LinkId, to: LinkEnd) {
         if let Some(link) = self.links.get_mut(&link) {
             link.pipe_mut(to).is_shut = true;
         }
@@ -310,17 +310,17 @@ impl Network {
 }
 
 impl Link {
-    fn pipe(&self, to: End) -> &Pipe {
+    fn pipe(&self, to: LinkEnd) -> &Pipe {
         match to {
-            End::Node => &self.to_node,
-            End::Opener => &self.to_opener,
+            LinkEnd::Node => &self.to_node,
+            LinkEnd::Opener => &self.to_opener,
         }
     }
 
-    fn pipe_mut(&mut self, to: End) -> &mut Pipe {
+    fn pipe_mut(&mut self, to: LinkEnd) -> &mut Pipe {
         match to {
-            End::Node => &mut self.to_node,
-            End::Opener => &mut self.to_opener,
+            LinkEnd::Node => &mut self.to_node,
+            LinkEnd::Opener => &mut self.to_opener,
         }
     }
 }

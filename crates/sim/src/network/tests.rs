@@ -25,13 +25,13 @@ fn network(faults: NetworkFaults) -> (Network, LinkId) {
 }
 
 /// What arrives at an end, in the order of time.
-fn arrived(network: &mut Network, to: End) -> (Vec<u8>, bool) {
+fn arrived(network: &mut Network, to: LinkEnd) -> (Vec<u8>, bool) {
     let mut all = network.take_travelling();
     all.retain(|thing| thing.to == to && network.arrives(thing));
     all.sort_by_key(|thing| thing.at);
-    let is_gone = all.iter().any(|thing| thing.what == Arrival::Gone);
+    let is_gone = all.iter().any(|thing| thing.what == LinkArrival::Gone);
     let bytes = all.into_iter().flat_map(|thing| match thing.what {
-        Arrival::Bytes(bytes) => bytes,
+        LinkArrival::Bytes(bytes) => bytes,
         _ => Vec::new(),
     });
     (bytes.collect(), is_gone)
@@ -42,9 +42,9 @@ fn bytes_arrive_in_order_however_they_are_cut_and_delayed() {
     let (mut network, link) = network(CALM);
     let sent: Vec<u8> = (0..20_000u32).map(|n| (n * 31 / 8) as u8).collect();
     for (at, chunk) in sent.chunks(333).enumerate() {
-        network.send(Time(at as u64 * 10), link, End::Node, chunk);
+        network.send(Time(at as u64 * 10), link, LinkEnd::Node, chunk);
     }
-    assert_eq!(arrived(&mut network, End::Node).0, sent);
+    assert_eq!(arrived(&mut network, LinkEnd::Node).0, sent);
 }
 
 #[test]
@@ -55,8 +55,8 @@ fn a_connection_that_breaks_delivers_a_beginning_of_what_was_sent() {
         let faults = NetworkFaults { breaks: 300, ..CALM };
         let (mut network, link) = network(faults);
         network.random = Random::new(seed);
-        sent.chunks(10).for_each(|chunk| network.send(Time(0), link, End::Node, chunk));
-        let (came, is_gone) = arrived(&mut network, End::Node);
+        sent.chunks(10).for_each(|chunk| network.send(Time(0), link, LinkEnd::Node, chunk));
+        let (came, is_gone) = arrived(&mut network, LinkEnd::Node);
         assert!(sent.starts_with(&came), "{came:?}");
         kinds[usize::from(is_gone)] += 1;
     }
@@ -66,16 +66,16 @@ fn a_connection_that_breaks_delivers_a_beginning_of_what_was_sent() {
 #[test]
 fn closing_comes_behind_what_was_sent_and_a_crash_loses_what_is_on_its_way() {
     let (mut network, link) = network(CALM);
-    network.send(Time(0), link, End::Node, b"abc");
-    network.close(Time(0), link, End::Opener);
-    assert_eq!(arrived(&mut network, End::Node), (b"abc".to_vec(), true));
+    network.send(Time(0), link, LinkEnd::Node, b"abc");
+    network.close(Time(0), link, LinkEnd::Opener);
+    assert_eq!(arrived(&mut network, LinkEnd::Node), (b"abc".to_vec(), true));
 
     let link = network.open(Time(0), Opener::Ghost, Some(0));
     network.take_travelling();
-    network.send(Time(0), link, End::Node, b"abc");
+    network.send(Time(0), link, LinkEnd::Node, b"abc");
     network.lose_node(Time(0), true, |_| true);
-    network.send(Time(0), link, End::Node, b"def");
-    assert_eq!(arrived(&mut network, End::Node), (Vec::new(), false));
+    network.send(Time(0), link, LinkEnd::Node, b"def");
+    assert_eq!(arrived(&mut network, LinkEnd::Node), (Vec::new(), false));
     network.node_is_back(Time(5), |_| true);
-    assert_eq!(arrived(&mut network, End::Opener), (Vec::new(), true));
+    assert_eq!(arrived(&mut network, LinkEnd::Opener), (Vec::new(), true));
 }

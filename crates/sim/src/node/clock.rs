@@ -79,10 +79,10 @@ impl NodeClock {
     }
 
     /// What it shows.
-    pub(crate) fn show(&self, now: Time) -> instance::Time {
+    pub(crate) fn show(&self, now: Time) -> instance::ClockReading {
         let elapsed_us: u64 = now.since_us(self.start);
         let elapsed_ms = (u128::from(elapsed_us) * u128::from(self.elapsed_rate()) / 1_000_000_000) as u64;
-        instance::Time { unix_ms: self.unix_ms(now), elapsed_ms }
+        instance::ClockReading { unix_ms: self.unix_ms(now), elapsed_ms }
     }
 
     /// Microseconds since the process started, as it counts them.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use zerohop_placement::{
-    Address, Change, ClusterMap, Durability, HashKind, KeyspaceConfig, KeyspaceName, MapDelta, MapHistory,
+    Address, ClusterMap, Durability, HashKind, KeyspaceConfig, KeyspaceName, MapChange, MapDelta, MapHistory,
     Node, NodeState, PartitionCount, ReplicaGroup, partition_of,
 };
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
@@ -56,10 +56,10 @@ impl Manager {
             found.groups().map(move |(partition, group)| {
                 let mut group = group.to_group();
                 group.epoch = PartitionEpoch(group.epoch.0 + 1);
-                Change::SetGroup { keyspace, partition, group }
+                MapChange::SetGroup { keyspace, partition, group }
             })
         });
-        let changes = std::iter::once(Change::PutNode(node)).chain(raised).collect();
+        let changes = std::iter::once(MapChange::PutNode(node)).chain(raised).collect();
         self.change(changes);
     }
 
@@ -85,19 +85,24 @@ impl Manager {
         let group =
             |at: u32| ReplicaGroup::of_one(PartitionEpoch(1), InstanceId((at + id.0) % self.instances));
         let groups = (0..partitions.get()).map(group).collect();
-        (id, self.change(vec![Change::CreateKeyspace { id, config, groups }]))
+        (id, self.change(vec![MapChange::CreateKeyspace { id, config, groups }]))
     }
 
     /// Changes how durable a keyspace is.
     pub(crate) fn alter(&mut self, id: KeyspaceId, durability: Durability) -> Option<MapDelta> {
         let config = self.map().keyspace(id)?.config().clone();
-        Some(self.change(vec![Change::AlterKeyspace { id, config: KeyspaceConfig { durability, ..config } }]))
+        Some(
+            self.change(vec![MapChange::AlterKeyspace {
+                id,
+                config: KeyspaceConfig { durability, ..config },
+            }]),
+        )
     }
 
     /// Splits every partition of a keyspace, as often as a run does that.
     pub(crate) fn split(&mut self, id: KeyspaceId) -> Option<MapDelta> {
         let found = self.map().keyspace(id)?;
-        (found.splits() < SPLITS_MAX).then(|| self.change(vec![Change::SplitKeyspace(id)]))
+        (found.splits() < SPLITS_MAX).then(|| self.change(vec![MapChange::SplitKeyspace(id)]))
     }
 
     /// The smallest slice of a keyspace's hashes that splits may cut, by its number: what is in one stays in one partition.
@@ -109,10 +114,10 @@ impl Manager {
     }
 
     pub(crate) fn drop_keyspace(&mut self, id: KeyspaceId) -> MapDelta {
-        self.change(vec![Change::DropKeyspace(id)])
+        self.change(vec![MapChange::DropKeyspace(id)])
     }
 
-    fn change(&mut self, changes: Vec<Change>) -> MapDelta {
+    fn change(&mut self, changes: Vec<MapChange>) -> MapDelta {
         let from = self.map().epoch();
         let delta = MapDelta { from, to: MapEpoch(from.0 + 1), changes };
         // The changes are this file's own, and tried by every run.

@@ -9,4 +9,4 @@ mod slot;
 pub(crate) use clock::NodeClock;
 pub(crate) use manager::{CLUSTER, Manager};
 pub(crate) use port::FEATURES;
-pub(crate) use slot::{Slot, Turned, carries_writes};
+pub(crate) use slot::{NodeSlot, SlotTurn, carries_writes};

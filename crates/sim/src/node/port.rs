@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use zerohop_wire::ids::{PartitionEpoch, RequestId};
-use zerohop_wire::messages::{Answer, Hello, HelloAck};
+use zerohop_wire::messages::{Hello, HelloAck, OperationAnswer};
 use zerohop_wire::{
-    Decoded, Decoder, Encoder, Envelope, Failure, Features, Gathering, Kind, Message, What, choose_version,
+    AnswerGathering, DecodeResult, Decoder, Encoder, Envelope, Failure, Features, Kind, Message, What,
+    choose_version,
 };
 
 use crate::history::is_outcome;
@@ -24,7 +25,7 @@ pub(crate) struct Port {
     input: Vec<u8>,
     out: Vec<u8>,
     gathers: bool,
-    gathering: Gathering,
+    gathering: AnswerGathering,
     in_flight: BTreeSet<RequestId>,
     /// Those of them that wait for a change of a record: to them, that time is up says what the record is.
     waits: BTreeSet<RequestId>,
@@ -42,7 +43,7 @@ impl Port {
             input: Vec::new(),
             out: Vec::new(),
             gathers: false,
-            gathering: Gathering::default(),
+            gathering: AnswerGathering::default(),
             in_flight: BTreeSet::new(),
             waits: BTreeSet::new(),
             writes: BTreeSet::new(),
@@ -62,12 +63,12 @@ impl Port {
             return None;
         }
         match self.decoder.decode(&self.input) {
-            Decoded::Need(_) => None,
-            Decoded::Frame { used, .. } | Decoded::Refused { used, .. } => {
+            DecodeResult::Need(_) => None,
+            DecodeResult::Frame { used, .. } | DecodeResult::Refused { used, .. } => {
                 let rest = self.input.split_off(used);
                 Some(std::mem::replace(&mut self.input, rest))
             }
-            Decoded::Broken(broken) => {
+            DecodeResult::Broken(broken) => {
                 if let Some((envelope, failure)) = broken.last_answer() {
                     self.fail(&envelope, failure);
                 }
@@ -78,12 +79,12 @@ impl Port {
     }
 
     /// What to do with a frame: hand it on, or answer it right here.
-    pub(crate) fn take<'f>(&mut self, frame: &'f [u8], scratch: &'f mut Vec<u8>) -> Option<Taken<'f>> {
+    pub(crate) fn take<'f>(&mut self, frame: &'f [u8], scratch: &'f mut Vec<u8>) -> Option<PortFrame<'f>> {
         match self.decoder.decode(frame) {
-            Decoded::Frame { frame, .. } => match (frame.message(scratch), self.is_greeted) {
+            DecodeResult::Frame { frame, .. } => match (frame.message(scratch), self.is_greeted) {
                 (Err(failure), _) => self.refuse(&frame.envelope, failure),
                 (Ok(Message::Hello(hello)), false) => {
-                    return Some(Taken::Hello(frame.envelope, hello));
+                    return Some(PortFrame::Hello(frame.envelope, hello));
                 }
                 (Ok(_), false) => self.refuse(&frame.envelope, What::HelloExpected.into()),
                 (Ok(message), true) if message.kind().is_answer() || matches!(message, Message::Hello(_)) => {
@@ -98,13 +99,15 @@ impl Port {
                             Err(failure) => self.refuse(&envelope, failure),
                         }
                     }
-                    return Some(Taken::Requests(taken));
+                    return Some(PortFrame::Requests(taken));
                 }
                 (Ok(message), true) => {
-                    return Some(Taken::Requests(vec![self.take_up(frame.envelope, message)]));
+                    return Some(PortFrame::Requests(vec![self.take_up(frame.envelope, message)]));
                 }
             },
-            Decoded::Refused { envelope, is_answer: false, failure, .. } => self.refuse(&envelope, failure),
+            DecodeResult::Refused { envelope, is_answer: false, failure, .. } => {
+                self.refuse(&envelope, failure)
+            }
             _ => {}
         }
         None
@@ -155,7 +158,7 @@ impl Port {
     /// Whether an answer says something about a record, rather than that nobody looked or that it is not known: of a write
     /// that is `TimedOut`, whoever says so does not know what became of it.
     pub(crate) fn tells(&self, request: RequestId, message: &Message<'_>) -> bool {
-        let says = |answer: &Answer<'_>| match answer {
+        let says = |answer: &OperationAnswer<'_>| match answer {
             Err(Failure::TimedOut { .. }) => self.waits.contains(&request),
             Err(failure) => is_outcome(failure),
             Ok(_) => true,
@@ -226,7 +229,7 @@ impl Port {
 
 /// A frame that must be handed on.
 #[derive(Debug)]
-pub(crate) enum Taken<'f> {
+pub(crate) enum PortFrame<'f> {
     Hello(Envelope, Hello<'f>),
     /// As many as came in one frame.
     Requests(Vec<(Envelope, Message<'f>)>),
@@ -236,7 +239,7 @@ pub(crate) enum Taken<'f> {
 mod tests {
     use super::*;
     use zerohop_wire::ids::Timestamp;
-    use zerohop_wire::messages::{Query, Read, Until};
+    use zerohop_wire::messages::{Query, RecordRead, WaitUntil};
 
     /// What is told of a request when it is let go, or when its time is up, as `TimedOut`.
     fn tells_when_timed_out(request: &Message<'_>) -> bool {
@@ -245,7 +248,7 @@ mod tests {
         let mut frame = Vec::new();
         Encoder::default().encode(&envelope, request, &mut frame).expect("fits");
         port.decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
-        assert!(matches!(port.take(&frame, &mut Vec::new()), Some(Taken::Requests(..))));
+        assert!(matches!(port.take(&frame, &mut Vec::new()), Some(PortFrame::Requests(..))));
         let told = Message::Answer(Err(Failure::TimedOut { version: Timestamp::ZERO }));
         port.tells(RequestId(7), &told)
     }
@@ -253,8 +256,8 @@ mod tests {
     #[test]
     fn that_time_is_up_says_what_a_record_is_to_who_waits_for_it_and_nothing_to_who_writes() {
         let seen = Timestamp::ZERO;
-        let read = |query| Message::Read { seen, read: Read { key: b"key", query } };
-        assert!(tells_when_timed_out(&read(Query::Wait { until: Until::Present })));
+        let read = |query| Message::Read { seen, read: RecordRead { key: b"key", query } };
+        assert!(tells_when_timed_out(&read(Query::Wait { until: WaitUntil::Present })));
         assert!(!tells_when_timed_out(&read(Query::Lookup)), "nobody looked, or what was found is in doubt");
     }
 }

@@ -5,24 +5,26 @@ use std::collections::BTreeMap;
 use zerohop_engine::EngineOptions;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_partition::Token;
-use zerohop_partition::instance::{Effects, Identity, Instance, OpenError, Options, Place, Time};
+use zerohop_partition::instance::{
+    AnswerOrigin, ClockReading, Identity, Instance, InstanceEffects, InstanceOpenError, InstanceOptions,
+};
 use zerohop_placement::{MapDelta, MapHistory};
 use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId, RequestId};
-use zerohop_wire::messages::{Operation as Wire, Read};
+use zerohop_wire::messages::{RecordOperation as Wire, RecordRead};
 use zerohop_wire::{Envelope, Message};
 
-use super::port::{Port, Taken};
-use crate::network::{Arrival, LinkId};
+use super::port::{Port, PortFrame};
+use crate::network::{LinkArrival, LinkId};
 
 /// An instance, or what is left of it while the node is down.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct NodeSlot {
     pub(crate) disk: SimulatedDisk,
     /// Boxed: it is some kilobytes, and is taken out for every turn.
     pub(crate) instance: Option<Box<Instance<SimulatedDisk>>>,
     ports: BTreeMap<LinkId, Port>,
     /// What has arrived since the last turn, in order.
-    inbox: Vec<(LinkId, Arrival)>,
+    inbox: Vec<(LinkId, LinkArrival)>,
     /// When it next has its turn.
     pub(crate) turn_at: Option<zerohop_session::Time>,
     /// It is at work until then: disks take their time.
@@ -36,7 +38,7 @@ pub(crate) struct Slot {
 
 /// What a turn brings about.
 #[derive(Debug, Default)]
-pub(crate) struct Turned {
+pub(crate) struct SlotTurn {
     pub(crate) sent: Vec<(LinkId, Vec<u8>)>,
     pub(crate) closed: Vec<LinkId>,
     /// There is more upkeep to do at once.
@@ -52,8 +54,8 @@ struct Answers<'s> {
 /// The connection that an audit pretends to come over.
 const AUDIT: u64 = u64::MAX;
 
-impl Effects for Answers<'_> {
-    fn answer(&mut self, to: Token, place: Place, message: &Message<'_>) {
+impl InstanceEffects for Answers<'_> {
+    fn answer(&mut self, to: Token, place: AnswerOrigin, message: &Message<'_>) {
         if to.connection == AUDIT {
             if let Some(audit) = &mut self.audit {
                 audit(message);
@@ -83,7 +85,7 @@ impl Effects for Answers<'_> {
     }
 }
 
-impl Slot {
+impl NodeSlot {
     pub(crate) fn new(disk: SimulatedDisk) -> Self {
         Self {
             disk,
@@ -103,9 +105,9 @@ impl Slot {
         identity: Identity,
         engine: EngineOptions,
         history: MapHistory,
-        now: Time,
-    ) -> Result<(), OpenError> {
-        let options = Options { identity, engine };
+        now: ClockReading,
+    ) -> Result<(), InstanceOpenError> {
+        let options = InstanceOptions { identity, engine };
         let (instance, _) = Instance::open(self.disk.clone(), options, history, now)?;
         self.instance = Some(Box::new(instance));
         Ok(())
@@ -122,26 +124,26 @@ impl Slot {
     }
 
     /// Something has arrived; it is looked at in the next turn.
-    pub(crate) fn arrive(&mut self, link: LinkId, what: Arrival) {
+    pub(crate) fn arrive(&mut self, link: LinkId, what: LinkArrival) {
         if self.instance.is_some() {
             self.inbox.push((link, what));
         }
     }
 
     /// Does everything that is to be done now.
-    pub(crate) fn turn(&mut self, now: Time) -> Turned {
-        let mut turned = Turned::default();
+    pub(crate) fn turn(&mut self, now: ClockReading) -> SlotTurn {
+        let mut turned = SlotTurn::default();
         let Some(mut instance) = self.instance.take() else { return turned };
         for (link, what) in std::mem::take(&mut self.inbox) {
             match what {
-                Arrival::Opened => drop(self.ports.insert(link, Port::new())),
-                Arrival::Bytes(bytes) => {
+                LinkArrival::Opened => drop(self.ports.insert(link, Port::new())),
+                LinkArrival::Bytes(bytes) => {
                     if let Some(port) = self.ports.get_mut(&link) {
                         port.receive(&bytes);
                     }
                     self.take_frames(&mut instance, link, now);
                 }
-                Arrival::Gone | Arrival::Refused => {
+                LinkArrival::Gone | LinkArrival::Refused => {
                     if self.ports.remove(&link).is_some() {
                         instance.disconnected(link.0);
                     }
@@ -156,8 +158,8 @@ impl Slot {
     }
 
     /// The map has changed.
-    pub(crate) fn apply_map(&mut self, now: Time, delta: &MapDelta) -> (Turned, Option<String>) {
-        let mut turned = Turned::default();
+    pub(crate) fn apply_map(&mut self, now: ClockReading, delta: &MapDelta) -> (SlotTurn, Option<String>) {
+        let mut turned = SlotTurn::default();
         let Some(instance) = &mut self.instance else { return (turned, None) };
         let mut answers = Answers { ports: &mut self.ports, audit: None };
         let trouble = instance.apply_map(now, delta, &mut answers).err().map(|error| error.to_string());
@@ -167,8 +169,8 @@ impl Slot {
     }
 
     /// Ends in order: answers what waits, and puts everything away. Says what went wrong.
-    pub(crate) fn stop(&mut self, now: Time) -> (Turned, Option<String>) {
-        let mut turned = Turned::default();
+    pub(crate) fn stop(&mut self, now: ClockReading) -> (SlotTurn, Option<String>) {
+        let mut turned = SlotTurn::default();
         let Some(mut instance) = self.instance.take() else { return (turned, None) };
         instance.stop(now, &mut Answers { ports: &mut self.ports, audit: None });
         self.hand_out(&mut turned);
@@ -178,15 +180,15 @@ impl Slot {
 
     /// How many pieces of requests its next turn brings.
     pub(crate) fn pieces(&self) -> usize {
-        self.inbox.iter().filter(|(_, what)| matches!(what, Arrival::Bytes(_))).count()
+        self.inbox.iter().filter(|(_, what)| matches!(what, LinkArrival::Bytes(_))).count()
     }
 
     /// Reads a record without a connection.
     pub(crate) fn audit(
         &mut self,
-        now: Time,
+        now: ClockReading,
         (keyspace, partition, epoch): (KeyspaceId, PartitionId, PartitionEpoch),
-        read: &Read<'_>,
+        read: &RecordRead<'_>,
         mut told: impl FnMut(&Message<'_>),
     ) {
         let Some(instance) = &mut self.instance else { return };
@@ -200,18 +202,18 @@ impl Slot {
         instance.end_of_batch(now, &mut answers);
     }
 
-    fn take_frames(&mut self, instance: &mut Instance<SimulatedDisk>, link: LinkId, now: Time) {
+    fn take_frames(&mut self, instance: &mut Instance<SimulatedDisk>, link: LinkId, now: ClockReading) {
         let mut scratch = std::mem::take(&mut self.scratch);
         while let Some(port) = self.ports.get_mut(&link)
             && let Some(frame) = port.next_frame()
         {
             match port.take(&frame, &mut scratch) {
                 None => {}
-                Some(Taken::Hello(envelope, hello)) => {
+                Some(PortFrame::Hello(envelope, hello)) => {
                     let ack = instance.hello(link.0, &hello, now);
                     port.greet(&envelope, &hello, ack);
                 }
-                Some(Taken::Requests(requests)) => {
+                Some(PortFrame::Requests(requests)) => {
                     for (envelope, message) in requests {
                         let to = Token { connection: link.0, request: envelope.request };
                         let mut answers = Answers { ports: &mut self.ports, audit: None };
@@ -223,7 +225,7 @@ impl Slot {
         self.scratch = scratch;
     }
 
-    fn hand_out(&mut self, turned: &mut Turned) {
+    fn hand_out(&mut self, turned: &mut SlotTurn) {
         for (link, port) in &mut self.ports {
             let out = port.take_out();
             if !out.is_empty() {

@@ -12,7 +12,7 @@
 use zerohop_engine::random::Random;
 
 use super::tokens::{TOKEN_BYTES, token};
-use crate::check::cycles::Action;
+use crate::check::cycles::CheckedAction;
 use crate::streams::Draw;
 
 /// Bytes of a chunk, as a power of two: the smallest.
@@ -47,7 +47,7 @@ pub(crate) fn name(blob: u64) -> Vec<u8> {
 
 /// What is done to a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum BlobChangeKind {
     /// All chunks in front of the tail, in one transaction.
     Write,
     /// All of it, so that nothing is left of what there was, in one transaction.
@@ -76,9 +76,9 @@ pub(crate) enum Kind {
 
 /// One thing done to one blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Deed {
+pub(crate) struct BlobOperationPlan {
     pub(crate) blob: u64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: BlobChangeKind,
     /// What it writes: no other has it.
     pub(crate) value: u64,
     /// What it fills in: no other has these either.
@@ -87,36 +87,36 @@ pub(crate) struct Deed {
     pub(crate) recalls: bool,
 }
 
-impl Deed {
+impl BlobOperationPlan {
     /// Draws one, with values of its own.
-    pub(crate) fn draw(random: &mut Random, value: u64, tokens: [u64; 2]) -> Deed {
+    pub(crate) fn draw(random: &mut Random, value: u64, tokens: [u64; 2]) -> BlobOperationPlan {
         let kind = match random.below(100) {
-            0..16 => Kind::Write,
-            16..24 => Kind::Replace,
-            24..37 => Kind::Poke { chunk: random.below(BASE_CHUNKS) },
-            37..48 => Kind::Append,
-            48..52 => Kind::Cut,
-            52..56 => Kind::Delete,
+            0..16 => BlobChangeKind::Write,
+            16..24 => BlobChangeKind::Replace,
+            24..37 => BlobChangeKind::Poke { chunk: random.below(BASE_CHUNKS) },
+            37..48 => BlobChangeKind::Append,
+            48..52 => BlobChangeKind::Cut,
+            52..56 => BlobChangeKind::Delete,
             56..63 => {
                 let amount = random.between(1, AMOUNT_MAX) as i32;
                 let amount = if random.chance(1, 2) { amount } else { -amount };
-                Kind::Share { amount, is_float: random.chance(1, 2) }
+                BlobChangeKind::Share { amount, is_float: random.chance(1, 2) }
             }
-            63..70 => Kind::Mark {
+            63..70 => BlobChangeKind::Mark {
                 chunk: (!random.chance(1, 3)).then(|| random.between(NUMBERS.start, NUMBERS.end - 1)),
             },
-            70..76 => Kind::Fill { records: random.between(1, 2) },
-            76..82 => Kind::Rest { cuts: random.chance(1, 2) },
-            82..86 => Kind::Make,
-            _ => Kind::Read { together: random.chance(1, 4) },
+            70..76 => BlobChangeKind::Fill { records: random.between(1, 2) },
+            76..82 => BlobChangeKind::Rest { cuts: random.chance(1, 2) },
+            82..86 => BlobChangeKind::Make,
+            _ => BlobChangeKind::Read { together: random.chance(1, 4) },
         };
-        Deed { blob: random.below(BLOBS), kind, value, tokens, recalls: random.chance(2, 3) }
+        BlobOperationPlan { blob: random.below(BLOBS), kind, value, tokens, recalls: random.chance(2, 3) }
     }
 
     /// A read of every blob.
-    pub(crate) fn reads() -> impl Iterator<Item = Deed> {
-        let kind = Kind::Read { together: false };
-        (0..BLOBS).map(move |blob| Deed { blob, kind, value: 0, tokens: [0; 2], recalls: false })
+    pub(crate) fn reads() -> impl Iterator<Item = BlobOperationPlan> {
+        let kind = BlobChangeKind::Read { together: false };
+        (0..BLOBS).map(move |blob| BlobOperationPlan { blob, kind, value: 0, tokens: [0; 2], recalls: false })
     }
 }
 
@@ -175,10 +175,10 @@ pub(crate) fn is_mark(id: u64) -> bool {
 pub(crate) const MARKED: u64 = 1;
 
 /// What all marks of a chunk show.
-pub(crate) fn marks_shown(edition: u64, chunk: u64, marks: u32) -> impl Iterator<Item = Action> {
+pub(crate) fn marks_shown(edition: u64, chunk: u64, marks: u32) -> impl Iterator<Item = CheckedAction> {
     (0..MARKS_MAX).map(move |mark| {
         let is_set = marks >> mark & 1 == 1;
-        Action::Read {
+        CheckedAction::Read {
             key: mark_id(edition, chunk, mark),
             values: if is_set { vec![MARKED] } else { vec![] },
         }
@@ -197,7 +197,7 @@ pub(crate) fn filled(values: &[u64]) -> Vec<u8> {
 
 /// A blob as it was read: what its header tells, and its chunks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Contents<'c> {
+pub(crate) struct BlobContents<'c> {
     pub(crate) blob: u64,
     pub(crate) edition: u64,
     pub(crate) change: u64,
@@ -210,11 +210,11 @@ pub(crate) struct Contents<'c> {
     pub(crate) chunks: Vec<(u64, &'c [u8])>,
 }
 
-impl Contents<'_> {
+impl BlobContents<'_> {
     /// What reading it has shown, or what is in it that nobody can have written.
-    pub(crate) fn actions(&self) -> Result<Vec<Action>, String> {
+    pub(crate) fn actions(&self) -> Result<Vec<CheckedAction>, String> {
         let (key, value, version) = (header_id(self.blob), self.change, self.order);
-        let mut actions = vec![Action::Look { key, value, version }];
+        let mut actions = vec![CheckedAction::Look { key, value, version }];
         if self.size == 0 {
             let is_bare = self.count == 0;
             return is_bare.then_some(actions).ok_or("it is empty, and nobody has left it so".to_owned());
@@ -228,7 +228,11 @@ impl Contents<'_> {
             let value = value.filter(|(_, rest)| rest.iter().all(|byte| *byte == 0));
             let value = value.and_then(|(first, _)| number_of(first));
             let value = value.ok_or_else(|| strange(number, bytes))?;
-            actions.push(Action::Look { key: chunk_id(self.edition, number), value, version: *version });
+            actions.push(CheckedAction::Look {
+                key: chunk_id(self.edition, number),
+                value,
+                version: *version,
+            });
         }
         let mut shares = (0_i64, 0.0_f64);
         for (number, (_, bytes)) in NUMBERS.zip(numbers) {
@@ -239,7 +243,7 @@ impl Contents<'_> {
         if shares.0 != 0 || shares.1 != 0.0 {
             return Err(format!("the shares of both chunks together are {} and {}", shares.0, shares.1));
         }
-        actions.push(Action::Read { key: tail_id(self.change), values: self.tail()? });
+        actions.push(CheckedAction::Read { key: tail_id(self.change), values: self.tail()? });
         Ok(actions)
     }
 

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn contents<'c>(size: u64, chunks: Vec<(u64, &'c [u8])>) -> Contents<'c> {
-    Contents { blob: 1, edition: 7, change: 9, order: 100, count: u64::from(size > 0), size, chunks }
+fn contents<'c>(size: u64, chunks: Vec<(u64, &'c [u8])>) -> BlobContents<'c> {
+    BlobContents { blob: 1, edition: 7, change: 9, order: 100, count: u64::from(size > 0), size, chunks }
 }
 
 /// A chunk of numbers.
@@ -41,19 +41,19 @@ fn a_blob_that_was_read_tells_whose_writes_it_shows() {
     let (front, back) = tail.split_at(CHUNK_BYTES as usize);
     let chunks = with([&first, &second, &first], [&one, &other], &[front, &back[..14]]);
     let read = contents(BASE_BYTES + 3 * RECORD_BYTES, chunks).actions().unwrap();
-    assert_eq!(read[0], Action::Look { key: header_id(1), value: 9, version: 100 });
-    assert!(read.contains(&Action::Look { key: chunk_id(7, 1), value: 4, version: 6 }));
+    assert_eq!(read[0], CheckedAction::Look { key: header_id(1), value: 9, version: 100 });
+    assert!(read.contains(&CheckedAction::Look { key: chunk_id(7, 1), value: 4, version: 6 }));
     for (mark, values) in [(0, vec![MARKED]), (1, vec![]), (2, vec![MARKED])] {
-        assert!(read.contains(&Action::Read { key: mark_id(7, 4, mark), values }), "{mark}");
+        assert!(read.contains(&CheckedAction::Read { key: mark_id(7, 4, mark), values }), "{mark}");
     }
-    assert_eq!(read.last(), Some(&Action::Read { key: tail_id(9), values: vec![21, 22, 23] }));
+    assert_eq!(read.last(), Some(&CheckedAction::Read { key: tail_id(9), values: vec![21, 22, 23] }));
 }
 
 #[test]
 fn what_nobody_can_have_written_is_noticed() {
     let (whole, torn) = (token(3), &token(3)[..5]);
     assert!(contents(0, Vec::new()).actions().is_ok());
-    let emptied = Contents { count: 1, ..contents(0, Vec::new()) };
+    let emptied = BlobContents { count: 1, ..contents(0, Vec::new()) };
     assert!(emptied.actions().is_err(), "it had something in it");
     assert!(contents(1, Vec::new()).actions().is_err(), "no such size");
     let of = |last: &[u8], number: &[u8]| {
@@ -104,7 +104,7 @@ fn marks_have_numbers_of_their_own() {
     let all: std::collections::BTreeSet<u64> = (1..5)
         .flat_map(of)
         .map(|action| match action {
-            Action::Read { key, .. } => key,
+            CheckedAction::Read { key, .. } => key,
             other => panic!("{other:?}"),
         })
         .collect();

@@ -9,7 +9,7 @@ use zerohop_engine::random::Random;
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 use zerohop_wire::messages::{Brings, Condition, Expiry, NumberType, Operator, Range, Transform};
 
-use super::operation::{Act, Awaited, Operation};
+use super::operation::{Act, RecordCall, WaitGoal};
 use super::tokens::{FILLER, token};
 use crate::streams::Draw;
 
@@ -21,11 +21,11 @@ pub(crate) const KEYS: [&str; 9] =
 const HOT: std::ops::Range<usize> = 2..4;
 
 /// The version of a record, and its bytes if it was bytes.
-type Seen = (Timestamp, Option<Vec<u8>>);
+type SeenRecord = (Timestamp, Option<Vec<u8>>);
 
 /// What operations of a run are like.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Taste {
+pub(crate) struct OperationMix {
     /// Whether some values are large.
     pub(crate) has_large_values: bool,
     /// Whether some records expire.
@@ -36,19 +36,19 @@ pub(crate) struct Taste {
 
 /// Draws operations.
 #[derive(Debug)]
-pub(crate) struct Draws {
+pub(crate) struct OperationDraws {
     random: Random,
     tokens: u64,
     has_large_values: bool,
     expires: bool,
     is_hot: bool,
     /// What clients last saw of records: what conditions and comparisons are drawn from.
-    seen: BTreeMap<(KeyspaceId, Box<[u8]>), Seen>,
+    seen: BTreeMap<(KeyspaceId, Box<[u8]>), SeenRecord>,
 }
 
-impl Draws {
-    pub(crate) fn new(random: Random, taste: Taste) -> Self {
-        let Taste { has_large_values, expires, is_hot } = taste;
+impl OperationDraws {
+    pub(crate) fn new(random: Random, taste: OperationMix) -> Self {
+        let OperationMix { has_large_values, expires, is_hot } = taste;
         Self { random, tokens: 0, has_large_values, expires, is_hot, seen: BTreeMap::new() }
     }
 
@@ -64,7 +64,7 @@ impl Draws {
     }
 
     /// The next operation of a client on this keyspace.
-    pub(crate) fn operation(&mut self, keyspace: KeyspaceId) -> Operation {
+    pub(crate) fn operation(&mut self, keyspace: KeyspaceId) -> RecordCall {
         let among = if self.is_hot && self.random.chance(4, 5) { &KEYS[HOT] } else { &KEYS[..] };
         let key = *self.random.pick(among);
         let (class, _) = key.split_once('-').unwrap_or((key, ""));
@@ -77,7 +77,7 @@ impl Draws {
             "soon" => self.on_soon(),
             _ => self.on_mix(&seen),
         };
-        let mut operation = Operation::new(key.as_bytes(), act);
+        let mut operation = RecordCall::new(key.as_bytes(), act);
         if operation.is_write() && class != "count" && self.random.chance(1, 6) {
             operation.condition = match self.random.below(4) {
                 0 => Condition::IfAbsent,
@@ -95,27 +95,27 @@ impl Draws {
                 Act::Append { values: (0..count).map(|_| self.token()).collect() }
             }
             4 => Act::LookupRange { range: self.range() },
-            5 => Act::Wait { until: Awaited::Changed(version) },
+            5 => Act::Wait { until: WaitGoal::Changed(version) },
             // Lists must not grow without end.
             6 => Act::Trim { keep: Range { start: -20, stop: i64::MAX } },
             _ => Act::Lookup,
         }
     }
 
-    fn on_count(&mut self, seen: &Seen) -> Act {
+    fn on_count(&mut self, seen: &SeenRecord) -> Act {
         match self.random.below(8) {
             // No two sums of a few of these are the same, so that a sum tells who is in it.
             0..=4 => Act::Increment { delta: self.random.between(1, 1 << 40) as i64 },
-            5 => Act::Wait { until: Awaited::Differs(seen.1.clone().unwrap_or_default()) },
+            5 => Act::Wait { until: WaitGoal::Differs(seen.1.clone().unwrap_or_default()) },
             _ => Act::Lookup,
         }
     }
 
-    fn on_text(&mut self, seen: &Seen) -> Act {
+    fn on_text(&mut self, seen: &SeenRecord) -> Act {
         match self.random.below(8) {
             0..=3 => Act::Extend { bytes: self.token() },
             4 => Act::LookupRange { range: self.range() },
-            // Begins anew now and then, so that it does not grow without end.
+            // Begins again now and then, so that it does not grow without end.
             5 if seen.1.as_ref().is_some_and(|bytes| bytes.len() > 400) => {
                 Act::CompareSwap { expected: seen.1.clone(), new: Some(self.token()) }
             }
@@ -162,13 +162,13 @@ impl Draws {
             0..=2 => Act::Insert { value: self.token(), expiry },
             3 => Act::Expire { expiry },
             4 => Act::Inspect,
-            5 => Act::Wait { until: Awaited::Absent },
+            5 => Act::Wait { until: WaitGoal::Absent },
             6 => Act::Extend { bytes: self.token() },
             _ => Act::Lookup,
         }
     }
 
-    fn on_mix(&mut self, seen: &Seen) -> Act {
+    fn on_mix(&mut self, seen: &SeenRecord) -> Act {
         match self.random.below(20) {
             0..=4 => Act::Insert { value: self.value(), expiry: Expiry::Never },
             5 | 6 => Act::Remove,
@@ -184,11 +184,11 @@ impl Draws {
             15 => {
                 let bytes = seen.1.clone().unwrap_or_default();
                 let until = match self.random.below(5) {
-                    0 => Awaited::Absent,
-                    1 => Awaited::Present,
-                    2 => Awaited::Equals(bytes),
-                    3 => Awaited::Differs(bytes),
-                    _ => Awaited::Changed(seen.0),
+                    0 => WaitGoal::Absent,
+                    1 => WaitGoal::Present,
+                    2 => WaitGoal::Equals(bytes),
+                    3 => WaitGoal::Differs(bytes),
+                    _ => WaitGoal::Changed(seen.0),
                 };
                 Act::Wait { until }
             }

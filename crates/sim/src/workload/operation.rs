@@ -2,17 +2,18 @@
 
 use std::fmt;
 
-use zerohop_wire::Many;
+use zerohop_wire::Elements;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{
-    Change, Condition, Expiry, Operation as Wire, Query, Range, Read, Transform, Until, Write,
+    Condition, Expiry, Query, Range, RecordOperation as Wire, RecordRead, RecordWrite, Transform, WaitUntil,
+    WriteChange,
 };
 
 use super::tokens::shown;
 
 /// One operation on one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Operation {
+pub struct RecordCall {
     /// Which record.
     pub key: Box<[u8]>,
     /// Of a write.
@@ -40,13 +41,13 @@ pub enum Act {
     Inspect,
     GetBit { offset: u64 },
     CountBits { range: Range },
-    Wait { until: Awaited },
+    Wait { until: WaitGoal },
 }
 
 /// What a wait waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is that of the same name in `zerohop_wire::messages::Until`")]
-pub enum Awaited {
+pub enum WaitGoal {
     Equals(Vec<u8>),
     Differs(Vec<u8>),
     Absent,
@@ -54,19 +55,19 @@ pub enum Awaited {
     Changed(Timestamp),
 }
 
-impl Awaited {
-    fn as_wire(&self) -> Until<'_> {
+impl WaitGoal {
+    fn as_wire(&self) -> WaitUntil<'_> {
         match self {
-            Self::Equals(value) => Until::Equals(value),
-            Self::Differs(value) => Until::Differs(value),
-            Self::Absent => Until::Absent,
-            Self::Present => Until::Present,
-            Self::Changed(version) => Until::Changed(*version),
+            Self::Equals(value) => WaitUntil::Equals(value),
+            Self::Differs(value) => WaitUntil::Differs(value),
+            Self::Absent => WaitUntil::Absent,
+            Self::Present => WaitUntil::Present,
+            Self::Changed(version) => WaitUntil::Changed(*version),
         }
     }
 }
 
-impl Operation {
+impl RecordCall {
     /// An operation without a condition.
     #[must_use]
     pub fn new(key: &[u8], act: Act) -> Self {
@@ -100,24 +101,24 @@ impl Operation {
     /// Hands it over as it travels.
     pub fn with_wire<R>(&self, then: impl FnOnce(&Wire<'_>) -> R) -> R {
         let key = &*self.key;
-        let read = |query| Wire::Read(Read { key, query });
-        let write = |change| Wire::Write(Write { key, condition: self.condition, change });
+        let read = |query| Wire::Read(RecordRead { key, query });
+        let write = |change| Wire::Write(RecordWrite { key, condition: self.condition, change });
         match &self.act {
             Act::Append { values } => {
                 let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
-                then(&write(Change::Append { values: Many::given(&values) }))
+                then(&write(WriteChange::Append { values: Elements::given(&values) }))
             }
-            Act::Insert { value, expiry } => then(&write(Change::Insert { value, expiry: *expiry })),
-            Act::Remove => then(&write(Change::Remove)),
-            Act::Extend { bytes } => then(&write(Change::Extend { bytes })),
+            Act::Insert { value, expiry } => then(&write(WriteChange::Insert { value, expiry: *expiry })),
+            Act::Remove => then(&write(WriteChange::Remove)),
+            Act::Extend { bytes } => then(&write(WriteChange::Extend { bytes })),
             Act::CompareSwap { expected, new } => {
-                then(&write(Change::CompareSwap { expected: expected.as_deref(), new: new.as_deref() }))
+                then(&write(WriteChange::CompareSwap { expected: expected.as_deref(), new: new.as_deref() }))
             }
-            Act::Increment { delta } => then(&write(Change::Increment { delta: *delta })),
-            Act::SetBit { offset, on } => then(&write(Change::SetBit { offset: *offset, on: *on })),
-            Act::Transform(transform) => then(&write(Change::Transform(*transform))),
-            Act::Expire { expiry } => then(&write(Change::Expire { expiry: *expiry })),
-            Act::Trim { keep } => then(&write(Change::Trim { keep: *keep })),
+            Act::Increment { delta } => then(&write(WriteChange::Increment { delta: *delta })),
+            Act::SetBit { offset, on } => then(&write(WriteChange::SetBit { offset: *offset, on: *on })),
+            Act::Transform(transform) => then(&write(WriteChange::Transform(*transform))),
+            Act::Expire { expiry } => then(&write(WriteChange::Expire { expiry: *expiry })),
+            Act::Trim { keep } => then(&write(WriteChange::Trim { keep: *keep })),
             Act::Lookup => then(&read(Query::Lookup)),
             Act::LookupRange { range } => then(&read(Query::LookupRange { range: *range })),
             Act::Inspect => then(&read(Query::Inspect)),
@@ -128,7 +129,7 @@ impl Operation {
     }
 }
 
-impl fmt::Display for Operation {
+impl fmt::Display for RecordCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.act {
             Act::Insert { value, expiry } => write!(f, "insert {} {:?}", shown(value), expiry)?,
@@ -141,8 +142,8 @@ impl fmt::Display for Operation {
                 let both = |value: &Option<Vec<u8>>| value.as_deref().map(shown);
                 write!(f, "swap {:?} for {:?}", both(expected), both(new))?;
             }
-            Act::Wait { until: Awaited::Equals(value) } => write!(f, "wait until it is {}", shown(value))?,
-            Act::Wait { until: Awaited::Differs(value) } => {
+            Act::Wait { until: WaitGoal::Equals(value) } => write!(f, "wait until it is {}", shown(value))?,
+            Act::Wait { until: WaitGoal::Differs(value) } => {
                 write!(f, "wait until it is not {}", shown(value))?
             }
             other => write!(f, "{other:?}")?,

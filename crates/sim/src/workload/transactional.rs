@@ -13,7 +13,7 @@ pub(crate) const KEYSPACES: [&str; 2] = ["transactions-0", "transactions-1"];
 
 /// What is kept under a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Class {
+pub(crate) enum KeyClass {
     /// A list that is appended to.
     List,
     /// Bytes that are replaced.
@@ -25,34 +25,34 @@ pub(crate) enum Class {
 }
 
 /// Keys of each class in each keyspace.
-const fn count(class: Class) -> u64 {
+const fn count(class: KeyClass) -> u64 {
     match class {
-        Class::List => 4,
-        Class::Register => 3,
-        Class::Account | Class::Cell => 2,
+        KeyClass::List => 4,
+        KeyClass::Register => 3,
+        KeyClass::Account | KeyClass::Cell => 2,
     }
 }
 
 /// A key of one of the two keyspaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
+pub(crate) struct ClassedKey {
     /// Which keyspace, by [`KEYSPACES`].
     pub(crate) keyspace: usize,
-    pub(crate) class: Class,
+    pub(crate) class: KeyClass,
     number: u64,
 }
 
-impl Key {
+impl ClassedKey {
     /// All of a class.
-    pub(crate) fn all(class: Class) -> Vec<Key> {
-        let of = |keyspace| (0..count(class)).map(move |number| Key { keyspace, class, number });
+    pub(crate) fn all(class: KeyClass) -> Vec<ClassedKey> {
+        let of = |keyspace| (0..count(class)).map(move |number| ClassedKey { keyspace, class, number });
         (0..KEYSPACES.len()).flat_map(of).collect()
     }
 
     /// The one with this number.
-    pub(crate) fn with_id(id: u64) -> Option<Key> {
-        let classes = [Class::List, Class::Register, Class::Account, Class::Cell];
-        classes.into_iter().flat_map(Key::all).find(|key| key.id() == id)
+    pub(crate) fn with_id(id: u64) -> Option<ClassedKey> {
+        let classes = [KeyClass::List, KeyClass::Register, KeyClass::Account, KeyClass::Cell];
+        classes.into_iter().flat_map(ClassedKey::all).find(|key| key.id() == id)
     }
 
     /// Its bytes.
@@ -68,49 +68,51 @@ impl Key {
 
 /// One operation of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum TransactionStep {
     /// Reads all of it.
-    Read(Key),
+    Read(ClassedKey),
     /// Appends a value to a list.
-    Append(Key, u64),
+    Append(ClassedKey, u64),
     /// Writes a value to a register, with so many bytes behind it.
-    Put { key: Key, value: u64, filler: usize },
+    Put { key: ClassedKey, value: u64, filler: usize },
     /// Writes it if there is nothing.
-    Make { key: Key, value: u64 },
+    Make { key: ClassedKey, value: u64 },
     /// Adds to an account or a cell.
-    Add(Key, i64),
+    Add(ClassedKey, i64),
 }
 
-impl Step {
-    pub(crate) fn key(self) -> Key {
+impl TransactionStep {
+    pub(crate) fn key(self) -> ClassedKey {
         match self {
-            Step::Read(key) | Step::Append(key, _) | Step::Add(key, _) => key,
-            Step::Put { key, .. } | Step::Make { key, .. } => key,
+            TransactionStep::Read(key) | TransactionStep::Append(key, _) | TransactionStep::Add(key, _) => {
+                key
+            }
+            TransactionStep::Put { key, .. } | TransactionStep::Make { key, .. } => key,
         }
     }
 
     pub(crate) fn is_read(self) -> bool {
-        matches!(self, Step::Read(_))
+        matches!(self, TransactionStep::Read(_))
     }
 }
 
 /// Something that a client does with several operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Deed {
+pub(crate) enum ClientOperationPlan {
     /// One transaction that rests on nothing.
-    Commit(Vec<Step>),
+    Commit(Vec<TransactionStep>),
     /// Reads first, one after the other or together, and a transaction that rests on what was read. Without writes: an
     /// interactive transaction that only reads.
-    ReadFirst { reads: Vec<Key>, together: bool, writes: Vec<Step> },
+    ReadFirst { reads: Vec<ClassedKey>, together: bool, writes: Vec<TransactionStep> },
     /// One read of several, true at one moment.
-    ReadMany(Vec<Key>),
+    ReadMany(Vec<ClassedKey>),
     /// One operation by itself.
-    Single(Step),
+    Single(TransactionStep),
 }
 
 /// Draws what clients do.
 #[derive(Debug)]
-pub(crate) struct Draws {
+pub(crate) struct PlanDraws {
     random: Random,
     /// The last value that was drawn.
     values: u64,
@@ -120,9 +122,9 @@ pub(crate) struct Draws {
 /// From this length on an operation is staged by itself.
 const STAGED_BYTES: usize = 65 << 10;
 
-impl Draws {
-    pub(crate) fn new(random: Random, has_large_values: bool) -> Draws {
-        Draws { random, values: 0, has_large_values }
+impl PlanDraws {
+    pub(crate) fn new(random: Random, has_large_values: bool) -> PlanDraws {
+        PlanDraws { random, values: 0, has_large_values }
     }
 
     pub(crate) fn random(&mut self) -> &mut Random {
@@ -130,71 +132,79 @@ impl Draws {
     }
 
     /// What makes everything that has to be there before the rest can be done.
-    pub(crate) fn opening(&mut self) -> Deed {
+    pub(crate) fn opening(&mut self) -> ClientOperationPlan {
         let mut steps = Vec::new();
-        for class in [Class::Register, Class::Account, Class::Cell] {
-            for key in Key::all(class) {
-                let value = if class == Class::Register { self.value() } else { 0 };
-                steps.push(Step::Make { key, value });
+        for class in [KeyClass::Register, KeyClass::Account, KeyClass::Cell] {
+            for key in ClassedKey::all(class) {
+                let value = if class == KeyClass::Register { self.value() } else { 0 };
+                steps.push(TransactionStep::Make { key, value });
             }
         }
-        Deed::Commit(steps)
+        ClientOperationPlan::Commit(steps)
     }
 
     /// What a client does next.
-    pub(crate) fn deed(&mut self) -> Deed {
+    pub(crate) fn deed(&mut self) -> ClientOperationPlan {
         match self.random.below(100) {
-            0..24 => Deed::Commit(self.mixed()),
+            0..24 => ClientOperationPlan::Commit(self.mixed()),
             24..42 => self.read_first(),
-            42..60 => Deed::Commit(self.transfer()),
-            60..66 => Deed::Commit(self.bank().into_iter().map(Step::Read).collect()),
-            66..76 => Deed::ReadMany(self.keys(4)),
-            76..82 => Deed::ReadMany(self.bank()),
-            82..86 => Deed::ReadFirst { reads: self.keys(4), together: false, writes: Vec::new() },
-            86..92 => Deed::Single(Step::Read(self.key())),
-            _ => Deed::Single(self.write()),
+            42..60 => ClientOperationPlan::Commit(self.transfer()),
+            60..66 => {
+                ClientOperationPlan::Commit(self.bank().into_iter().map(TransactionStep::Read).collect())
+            }
+            66..76 => ClientOperationPlan::ReadMany(self.keys(4)),
+            76..82 => ClientOperationPlan::ReadMany(self.bank()),
+            82..86 => {
+                ClientOperationPlan::ReadFirst { reads: self.keys(4), together: false, writes: Vec::new() }
+            }
+            86..92 => ClientOperationPlan::Single(TransactionStep::Read(self.key())),
+            _ => ClientOperationPlan::Single(self.write()),
         }
     }
 
     /// Appends to all lists of the first keyspace, so to each of its partitions mostly, and to one of the second.
-    pub(crate) fn wide_deed(&mut self) -> Deed {
-        let (mut keys, others): (Vec<Key>, Vec<Key>) =
-            Key::all(Class::List).into_iter().partition(|key| key.keyspace == 0);
+    pub(crate) fn wide_deed(&mut self) -> ClientOperationPlan {
+        let (mut keys, others): (Vec<ClassedKey>, Vec<ClassedKey>) =
+            ClassedKey::all(KeyClass::List).into_iter().partition(|key| key.keyspace == 0);
         keys.push(*self.random.pick(&others));
-        Deed::Commit(keys.into_iter().map(|key| self.write_of(key)).collect())
+        ClientOperationPlan::Commit(keys.into_iter().map(|key| self.write_of(key)).collect())
     }
 
     /// What somebody else does at the same time with the keys of a transaction, if those are several.
-    pub(crate) fn rival(&mut self, steps: &[Step]) -> Option<Deed> {
-        let mut keys: Vec<Key> = steps.iter().map(|step| step.key()).collect();
+    pub(crate) fn rival(&mut self, steps: &[TransactionStep]) -> Option<ClientOperationPlan> {
+        let mut keys: Vec<ClassedKey> = steps.iter().map(|step| step.key()).collect();
         keys.sort_unstable();
         keys.dedup();
-        let class =
-            keys.iter().map(|key| key.class).find(|class| matches!(class, Class::Account | Class::Cell));
+        let class = keys
+            .iter()
+            .map(|key| key.class)
+            .find(|class| matches!(class, KeyClass::Account | KeyClass::Cell));
         Some(match (class, self.random.chance(1, 2)) {
-            (Some(class), true) => Deed::ReadMany(Key::all(class)),
-            (Some(class), false) => Deed::Commit(self.transfer_in(Key::all(class))),
+            (Some(class), true) => ClientOperationPlan::ReadMany(ClassedKey::all(class)),
+            (Some(class), false) => ClientOperationPlan::Commit(self.transfer_in(ClassedKey::all(class))),
             (None, _) if keys.len() < 2 => return None,
-            (None, true) => Deed::ReadMany(keys),
-            (None, false) => Deed::Commit(keys.into_iter().map(|key| self.write_of(key)).collect()),
+            (None, true) => ClientOperationPlan::ReadMany(keys),
+            (None, false) => {
+                ClientOperationPlan::Commit(keys.into_iter().map(|key| self.write_of(key)).collect())
+            }
         })
     }
 
     /// What a client does next with a blob.
-    pub(crate) fn blob(&mut self) -> blobs::Deed {
+    pub(crate) fn blob(&mut self) -> blobs::BlobOperationPlan {
         let (value, tokens) = (self.value(), [self.value(), self.value()]);
-        blobs::Deed::draw(&mut self.random, value, tokens)
+        blobs::BlobOperationPlan::draw(&mut self.random, value, tokens)
     }
 
     /// Reads and blind writes, on a key twice now and then.
-    fn mixed(&mut self) -> Vec<Step> {
+    fn mixed(&mut self) -> Vec<TransactionStep> {
         let count = self.random.between(1, 5);
         (0..count)
-            .map(|_| if self.random.chance(2, 5) { Step::Read(self.key()) } else { self.write() })
+            .map(|_| if self.random.chance(2, 5) { TransactionStep::Read(self.key()) } else { self.write() })
             .collect()
     }
 
-    fn read_first(&mut self) -> Deed {
+    fn read_first(&mut self) -> ClientOperationPlan {
         let reads = self.keys(3);
         let mut writes = vec![self.write()];
         // What was read, mostly.
@@ -204,16 +214,16 @@ impl Draws {
         if self.random.chance(1, 3) {
             writes.push(self.write());
         }
-        Deed::ReadFirst { reads, together: self.random.chance(1, 3), writes }
+        ClientOperationPlan::ReadFirst { reads, together: self.random.chance(1, 3), writes }
     }
 
     /// From one account to another of the same bank, sometimes over a third, and with a note of it in a list.
-    fn transfer(&mut self) -> Vec<Step> {
+    fn transfer(&mut self) -> Vec<TransactionStep> {
         let bank = self.bank();
         self.transfer_in(bank)
     }
 
-    fn transfer_in(&mut self, mut bank: Vec<Key>) -> Vec<Step> {
+    fn transfer_in(&mut self, mut bank: Vec<ClassedKey>) -> Vec<TransactionStep> {
         let mut steps = Vec::new();
         let mut sum = 0;
         for _ in 0..self.random.between(1, 2) {
@@ -221,31 +231,31 @@ impl Draws {
             let amount = self.random.between(1, 1 << 30) as i64;
             let amount = if self.random.chance(1, 2) { amount } else { -amount };
             sum += amount;
-            steps.push(Step::Add(bank.swap_remove(at), amount));
+            steps.push(TransactionStep::Add(bank.swap_remove(at), amount));
         }
         let at = self.random.below(bank.len() as u64) as usize;
-        steps.push(Step::Add(bank[at], -sum));
+        steps.push(TransactionStep::Add(bank[at], -sum));
         if self.random.chance(1, 3) {
             steps.push(self.write());
         }
         steps
     }
 
-    fn bank(&mut self) -> Vec<Key> {
-        Key::all(*self.random.pick(&[Class::Account, Class::Cell]))
+    fn bank(&mut self) -> Vec<ClassedKey> {
+        ClassedKey::all(*self.random.pick(&[KeyClass::Account, KeyClass::Cell]))
     }
 
     /// A list or a register.
-    fn key(&mut self) -> Key {
-        let class = *self.random.pick(&[Class::List, Class::List, Class::Register]);
+    fn key(&mut self) -> ClassedKey {
+        let class = *self.random.pick(&[KeyClass::List, KeyClass::List, KeyClass::Register]);
         let number = self.random.below(count(class));
-        Key { keyspace: self.random.below(2) as usize, class, number }
+        ClassedKey { keyspace: self.random.below(2) as usize, class, number }
     }
 
     /// So many of them at most, at least two, none twice.
-    fn keys(&mut self, most: u64) -> Vec<Key> {
+    fn keys(&mut self, most: u64) -> Vec<ClassedKey> {
         let count = self.random.between(2, most);
-        let mut keys: Vec<Key> = Vec::new();
+        let mut keys: Vec<ClassedKey> = Vec::new();
         while keys.len() < count as usize {
             let key = self.key();
             if !keys.contains(&key) {
@@ -255,18 +265,18 @@ impl Draws {
         keys
     }
 
-    fn write(&mut self) -> Step {
+    fn write(&mut self) -> TransactionStep {
         let key = self.key();
         self.write_of(key)
     }
 
-    fn write_of(&mut self, key: Key) -> Step {
+    fn write_of(&mut self, key: ClassedKey) -> TransactionStep {
         let value = self.value();
-        if key.class == Class::List {
-            return Step::Append(key, value);
+        if key.class == KeyClass::List {
+            return TransactionStep::Append(key, value);
         }
         let is_large = self.has_large_values && self.random.chance(1, 12);
-        Step::Put { key, value, filler: if is_large { STAGED_BYTES } else { 0 } }
+        TransactionStep::Put { key, value, filler: if is_large { STAGED_BYTES } else { 0 } }
     }
 
     fn value(&mut self) -> u64 {
@@ -281,9 +291,9 @@ mod tests {
 
     #[test]
     fn keys_have_numbers_and_names_of_their_own() {
-        let all: Vec<Key> = [Class::List, Class::Register, Class::Account, Class::Cell]
+        let all: Vec<ClassedKey> = [KeyClass::List, KeyClass::Register, KeyClass::Account, KeyClass::Cell]
             .into_iter()
-            .flat_map(Key::all)
+            .flat_map(ClassedKey::all)
             .collect();
         let ids: std::collections::BTreeSet<u64> = all.iter().map(|key| key.id()).collect();
         let names: std::collections::BTreeSet<(usize, Vec<u8>)> =
@@ -293,18 +303,21 @@ mod tests {
 
     #[test]
     fn transfers_add_up_to_nothing_and_values_never_come_twice() {
-        let mut draws = Draws::new(Random::new(1), true);
+        let mut draws = PlanDraws::new(Random::new(1), true);
         let mut values = std::collections::BTreeSet::new();
         for _ in 0..1_000 {
             let steps = match draws.deed() {
-                Deed::Commit(steps) | Deed::ReadFirst { writes: steps, .. } => steps,
-                Deed::Single(step) => vec![step],
-                Deed::ReadMany(_) => continue,
+                ClientOperationPlan::Commit(steps) | ClientOperationPlan::ReadFirst { writes: steps, .. } => {
+                    steps
+                }
+                ClientOperationPlan::Single(step) => vec![step],
+                ClientOperationPlan::ReadMany(_) => continue,
             };
-            let amounts = steps.iter().map(|step| if let Step::Add(_, by) = step { *by } else { 0 });
+            let amounts =
+                steps.iter().map(|step| if let TransactionStep::Add(_, by) = step { *by } else { 0 });
             assert_eq!(amounts.sum::<i64>(), 0);
             for step in &steps {
-                if let Step::Append(_, value) | Step::Put { value, .. } = step {
+                if let TransactionStep::Append(_, value) | TransactionStep::Put { value, .. } = step {
                     assert!(values.insert(*value), "{value} comes twice");
                 }
             }

@@ -3,28 +3,28 @@
 use std::sync::Arc;
 
 use zerohop_partition::limits::SESSION_IDLE_MS;
-use zerohop_session::{Collect, Collecting, Effect, Request, Settings, Time};
+use zerohop_session::{Coalescing, Collect, SessionEffect, SessionRequest, SessionSettings, Time};
 use zerohop_wire::ids::KeyspaceId;
 use zerohop_wire::messages::{Hello, Message};
-use zerohop_wire::{Decoded, Decoder, Encoder, Envelope};
+use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope};
 
-use super::{Event, Phase, World};
-use crate::client::Client;
-use crate::history::{Call, End as CallEnd};
-use crate::network::{End, Opener};
+use super::{NodeWorld, NodeWorldEvent, RunPhase};
+use crate::client::ClientLife;
+use crate::history::{Call, OperationEnd as CallEnd};
+use crate::network::{LinkEnd, Opener};
 use crate::node::{CLUSTER, FEATURES, Manager, carries_writes};
 use crate::streams::Draw;
 use crate::workload::draw::KEYS;
-use crate::workload::operation::{Act, Operation};
+use crate::workload::operation::{Act, RecordCall};
 
 const MS: u64 = 1_000;
 
-impl World {
+impl NodeWorld {
     /// A client begins, in the place of one that died or as the first there.
     pub(super) fn begin_client(&mut self, client: usize, life: u32) {
         let now = self.now();
         let endpoints = [Manager::address(0)];
-        let mut settings = Settings::new(&endpoints, self.streams.client.next_u64());
+        let mut settings = SessionSettings::new(&endpoints, self.streams.client.next_u64());
         settings.attempt_us = *self.streams.client.pick(&[30 * MS, 200 * MS, 1_000 * MS]);
         settings.connect_us = *self.streams.client.pick(&[50 * MS, 500 * MS]);
         settings.quiet_us = *self.streams.client.pick(&[100 * MS, 1_000 * MS]);
@@ -39,7 +39,7 @@ impl World {
             .iter()
             .map(|address| Arc::from(address.as_str()))
             .collect();
-        let begun = Client::new(settings, life);
+        let begun = ClientLife::new(settings, life);
         match self.clients.get_mut(client) {
             Some(place) => *place = begun,
             None => self.clients.push(begun),
@@ -47,7 +47,7 @@ impl World {
         self.trace.say(now, format_args!("c{client} begins, life {life}"));
         for _ in 0..self.scenario.depth {
             let soon = self.streams.workload.below(20 * MS);
-            self.agenda.at(now.after_us(soon), Event::Call { client, life });
+            self.agenda.at(now.after_us(soon), NodeWorldEvent::Call { client, life });
         }
     }
 
@@ -57,7 +57,7 @@ impl World {
         let life = self.clients[client].life;
         self.trace.say(now, format_args!("c{client} dies"));
         for link in self.clients[client].open_links() {
-            self.network.close(now, link, End::Opener);
+            self.network.close(now, link, LinkEnd::Opener);
         }
         for call in std::mem::take(&mut self.clients[client].calls) {
             self.end_call(call, CallEnd::Unknown);
@@ -70,7 +70,7 @@ impl World {
         let at = at.max(found.paused_until);
         if found.turn_at.is_none_or(|turn_at| turn_at > at) {
             found.turn_at = Some(at);
-            self.agenda.at(at, Event::ClientTurn(client));
+            self.agenda.at(at, NodeWorldEvent::ClientTurn(client));
         }
     }
 
@@ -92,54 +92,54 @@ impl World {
         }
     }
 
-    fn carry_out(&mut self, client: usize, effect: Effect<usize>) {
+    fn carry_out(&mut self, client: usize, effect: SessionEffect<usize>) {
         let now = self.now();
         let life = self.clients[client].life;
         match effect {
-            Effect::Connect { connection, address } => {
+            SessionEffect::Connect { connection, address } => {
                 let listener = self.manager.instance_at(&address).filter(|_| self.node.down.is_none());
                 let link = self.network.open(now, Opener::Client { client, life, connection }, listener);
                 self.trace.say(now, format_args!("c{client} opens {link} to {address}"));
                 self.clients[client].opens(connection, link);
             }
-            Effect::Send { connection, mut head, tail } => {
+            SessionEffect::Send { connection, mut head, tail } => {
                 let Some(link) = self.clients[client].link(connection) else { return };
                 let length = head.len();
                 head.extend_from_slice(&tail);
                 self.trace.say(now, format_args!("c{client} sends {} bytes on {link}", head.len()));
-                self.network.send(now, link, End::Node, &head);
+                self.network.send(now, link, LinkEnd::Node, &head);
                 self.draw_repeats(client, self.network.instance(link), &head);
                 head.truncate(length);
                 self.clients[client].session.recycle(head);
             }
-            Effect::Close { connection } => {
+            SessionEffect::Close { connection } => {
                 if let Some(link) = self.clients[client].closes(connection) {
                     self.trace.say(now, format_args!("c{client} closes {link}"));
-                    self.network.close(now, link, End::Opener);
+                    self.network.close(now, link, LinkEnd::Opener);
                 }
             }
-            Effect::Complete { token, result } => {
+            SessionEffect::Complete { token, result } => {
                 self.clients[client].calls.retain(|call| *call != token);
                 self.end_call(token, CallEnd::of(result));
-                let slower = if self.phase == Phase::Faults { 1 } else { 4 };
+                let slower = if self.phase == RunPhase::Faults { 1 } else { 4 };
                 let rest_us = self.streams.workload.wait(self.scenario.think_us * slower);
                 let at = match self.scenario.burst_us {
                     0 => now.0 + rest_us,
                     burst_us => (now.0 + rest_us).next_multiple_of(burst_us),
                 };
-                self.agenda.at(Time(at), Event::Call { client, life });
+                self.agenda.at(Time(at), NodeWorldEvent::Call { client, life });
             }
         }
     }
 
     /// Copies of some frames that change something will come over connections of their own.
     fn draw_repeats(&mut self, client: usize, instance: usize, bytes: &[u8]) {
-        if self.phase != Phase::Faults || self.scenario.network.repeats == 0 {
+        if self.phase != RunPhase::Faults || self.scenario.network.repeats == 0 {
             return;
         }
         let decoder = Decoder::agreed(zerohop_wire::limits::VERSION_MAX, FEATURES);
         let mut rest = bytes;
-        while let Decoded::Frame { frame, used } = decoder.decode(rest) {
+        while let DecodeResult::Frame { frame, used } = decoder.decode(rest) {
             let mut scratch = Vec::new();
             let writes = frame.message(&mut scratch).is_ok_and(|message| carries_writes(&message));
             if writes && self.streams.network.chance(self.scenario.network.repeats, 1000) {
@@ -148,7 +148,7 @@ impl World {
                     late_us = self.scenario.sleep_us - self.streams.network.below(SESSION_IDLE_MS * MS / 10);
                 }
                 let at = self.now().after_us(late_us);
-                self.agenda.at(at, Event::Repeat { instance, frame: rest[..used].to_vec() });
+                self.agenda.at(at, NodeWorldEvent::Repeat { instance, frame: rest[..used].to_vec() });
                 // Whatever its client is told of the first copy, the second may be taken up.
                 for call in &self.clients[client].calls {
                     self.haunted.insert(*call);
@@ -160,7 +160,7 @@ impl World {
 
     pub(super) fn repeat(&mut self, instance: usize, frame: &[u8]) {
         let now = self.now();
-        if self.node.down.is_some() || self.phase != Phase::Faults {
+        if self.node.down.is_some() || self.phase != RunPhase::Faults {
             return;
         }
         let link = self.network.open(now, Opener::Ghost, Some(instance));
@@ -179,20 +179,20 @@ impl World {
         let encoded = Encoder::default().encode(&Envelope::default(), &hello, &mut bytes);
         debug_assert!(encoded.is_ok(), "a greeting keeps every bound");
         bytes.extend_from_slice(frame);
-        self.network.send(now, link, End::Node, &bytes);
-        self.network.close(now, link, End::Opener);
+        self.network.send(now, link, LinkEnd::Node, &bytes);
+        self.network.close(now, link, LinkEnd::Opener);
         self.coverage.repeats += 1;
     }
 
     /// A client makes a call.
     pub(super) fn call(&mut self, client: usize, life: u32) {
-        if self.clients[client].life != life || self.phase >= Phase::Quiet {
+        if self.clients[client].life != life || self.phase >= RunPhase::Quiet {
             return;
         }
         let now = self.now();
         if now < self.clients[client].paused_until {
             let later = self.clients[client].paused_until;
-            return self.agenda.at(later, Event::Call { client, life });
+            return self.agenda.at(later, NodeWorldEvent::Call { client, life });
         }
         let live: Vec<KeyspaceId> = self
             .keyspaces
@@ -207,14 +207,14 @@ impl World {
         let operation = self.draws.operation(keyspace);
         let limit_us = match (operation.is_wait(), self.phase) {
             (true, _) => self.streams.workload.between(20 * MS, 800 * MS),
-            (_, Phase::Faults) if self.scenario.client.impatient && self.streams.workload.chance(1, 4) => {
+            (_, RunPhase::Faults) if self.scenario.client.impatient && self.streams.workload.chance(1, 4) => {
                 self.streams.workload.between(100, 100 * MS)
             }
             _ => self.streams.workload.between(2_000 * MS, 8_000 * MS),
         };
         let collecting = match self.scenario.batches && self.streams.workload.chance(1, 3) {
-            true => Collecting::Within(Collect { delay_us: 2_000, bytes: 2_000 }),
-            false => Collecting::AsKeyspace,
+            true => Coalescing::Within(Collect { delay_us: 2_000, bytes: 2_000 }),
+            false => Coalescing::AsKeyspace,
         };
         self.submit(client, keyspace, operation, (limit_us, collecting));
     }
@@ -225,8 +225,8 @@ impl World {
             self.keyspaces.iter().filter(|one| one.dropped.is_none()).map(|one| one.id).collect();
         for keyspace in live {
             for key in KEYS {
-                let operation = Operation::new(key.as_bytes(), Act::Lookup);
-                self.submit(0, keyspace, operation, (5_000 * MS, Collecting::Never));
+                let operation = RecordCall::new(key.as_bytes(), Act::Lookup);
+                self.submit(0, keyspace, operation, (5_000 * MS, Coalescing::Never));
             }
         }
     }
@@ -235,11 +235,11 @@ impl World {
         &mut self,
         client: usize,
         keyspace: KeyspaceId,
-        operation: Operation,
-        (limit_us, collecting): (u64, Collecting),
+        operation: RecordCall,
+        (limit_us, collecting): (u64, Coalescing),
     ) {
         let now = self.now();
-        let request = operation.with_wire(|wire| Request::record(keyspace, wire, limit_us));
+        let request = operation.with_wire(|wire| SessionRequest::record(keyspace, wire, limit_us));
         let Ok(request) = request else { return self.trouble(format!("{operation} cannot be sent")) };
         let partition = self.manager.slice(keyspace, &operation.key).unwrap_or_default();
         let call = self.history.calls.len();

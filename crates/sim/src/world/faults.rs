@@ -1,17 +1,17 @@
 //! What befalls the world, and when it ends.
 
-use zerohop_engine::disk::simulated::{Faults as DiskTrouble, Latency, Operation as Disk};
+use zerohop_engine::disk::simulated::{DiskOperation as Disk, Latency, SimulatedFaults as DiskTrouble};
 use zerohop_placement::Durability;
 use zerohop_session::Time;
 
-use super::nodes::Ending;
-use super::{Event, Phase, World};
+use super::nodes::NodeEnding;
+use super::{NodeWorld, NodeWorldEvent, RunPhase};
 use crate::limits::{KEYSPACES_MAX, TRACES_US};
 use crate::streams::Draw;
 
 /// Something that happens again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum NodeFault {
     Crash,
     Stop,
     PauseNode,
@@ -31,100 +31,100 @@ pub(super) enum Fault {
     Sleep,
 }
 
-impl World {
+impl NodeWorld {
     pub(super) fn schedule_faults(&mut self) {
         for fault in [
-            Fault::Crash,
-            Fault::Stop,
-            Fault::PauseNode,
-            Fault::DiskTrouble,
-            Fault::CutOff,
-            Fault::PauseClient,
-            Fault::KillClient,
-            Fault::Alter,
-            Fault::Split,
-            Fault::SetClock,
+            NodeFault::Crash,
+            NodeFault::Stop,
+            NodeFault::PauseNode,
+            NodeFault::DiskTrouble,
+            NodeFault::CutOff,
+            NodeFault::PauseClient,
+            NodeFault::KillClient,
+            NodeFault::Alter,
+            NodeFault::Split,
+            NodeFault::SetClock,
         ] {
             self.schedule_next(fault);
         }
         if self.scenario.sleep_us > 0 {
             let at = self.now().after_us(self.scenario.faults_us / 2);
-            self.agenda.at(at, Event::Fault(Fault::Sleep));
+            self.agenda.at(at, NodeWorldEvent::Fault(NodeFault::Sleep));
         }
     }
 
-    fn schedule_next(&mut self, fault: Fault) {
+    fn schedule_next(&mut self, fault: NodeFault) {
         let scenario = &self.scenario;
         let every_us = match fault {
-            Fault::Crash => scenario.node.crash_every_us,
-            Fault::Stop => scenario.node.stop_every_us,
-            Fault::PauseNode => scenario.node.pause_every_us,
-            Fault::DiskTrouble => scenario.disk.trouble_every_us,
-            Fault::CutOff => scenario.network.cut_off_every_us,
-            Fault::PauseClient => scenario.client.pause_every_us,
-            Fault::KillClient => scenario.client.dies_every_us,
-            Fault::Alter => scenario.alter_every_us,
-            Fault::Split => scenario.split_every_us,
-            Fault::SetClock if scenario.node.wild_clock => 3_000_000,
-            Fault::SetClock | Fault::DiskWell | Fault::Sleep => 0,
+            NodeFault::Crash => scenario.node.crash_every_us,
+            NodeFault::Stop => scenario.node.stop_every_us,
+            NodeFault::PauseNode => scenario.node.pause_every_us,
+            NodeFault::DiskTrouble => scenario.disk.trouble_every_us,
+            NodeFault::CutOff => scenario.network.cut_off_every_us,
+            NodeFault::PauseClient => scenario.client.pause_every_us,
+            NodeFault::KillClient => scenario.client.dies_every_us,
+            NodeFault::Alter => scenario.alter_every_us,
+            NodeFault::Split => scenario.split_every_us,
+            NodeFault::SetClock if scenario.node.wild_clock => 3_000_000,
+            NodeFault::SetClock | NodeFault::DiskWell | NodeFault::Sleep => 0,
         };
         if every_us > 0 {
             let wait_us = self.streams.node.wait(every_us);
             let at = self.now().after_us(wait_us);
-            self.agenda.at(at, Event::Fault(fault));
+            self.agenda.at(at, NodeWorldEvent::Fault(fault));
         }
     }
 
-    pub(super) fn befall(&mut self, fault: Fault) {
-        if self.phase != Phase::Faults {
+    pub(super) fn befall(&mut self, fault: NodeFault) {
+        if self.phase != RunPhase::Faults {
             return;
         }
         let now = self.now();
-        if now < self.asleep_until && fault != Fault::DiskWell {
+        if now < self.asleep_until && fault != NodeFault::DiskWell {
             let wait_us = self.streams.node.below(1_000_000);
-            return self.agenda.at(self.asleep_until.after_us(wait_us), Event::Fault(fault));
+            return self.agenda.at(self.asleep_until.after_us(wait_us), NodeWorldEvent::Fault(fault));
         }
         self.schedule_next(fault);
         let is_up = self.node.down.is_none();
         match fault {
-            Fault::Crash if is_up => self.crash(),
-            Fault::Stop if is_up => self.end_process(Ending::Stopped),
-            Fault::PauseNode if is_up => {
+            NodeFault::Crash if is_up => self.crash(),
+            NodeFault::Stop if is_up => self.end_process(NodeEnding::Stopped),
+            NodeFault::PauseNode if is_up => {
                 let until = now.after_us(self.streams.node.below(self.scenario.node.pause_us + 1));
                 self.trace.say(now, format_args!("PAUSE of the node until {}", until.0));
                 self.node.paused_until = self.node.paused_until.max(until);
                 self.troubled_until(until);
                 self.coverage.pauses += 1;
             }
-            Fault::DiskTrouble if is_up => self.trouble_disk(),
-            Fault::DiskWell => {
+            NodeFault::DiskTrouble if is_up => self.trouble_disk(),
+            NodeFault::DiskWell => {
                 self.trace.say(now, format_args!("DISKS are well"));
-                (0..self.slots.len()).for_each(|slot| self.mend_disk(slot));
+                (0..self.slots.len()).for_each(|slot| self.repair_disk(slot));
             }
-            Fault::CutOff => {
+            NodeFault::CutOff => {
                 let client = self.any_client();
                 let until = now.after_us(self.streams.network.below(self.scenario.network.cut_off_us + 1));
                 self.trace.say(now, format_args!("CUT OFF c{client} until {}", until.0));
                 self.network.cut_off(client, until);
             }
-            Fault::PauseClient => {
+            NodeFault::PauseClient => {
                 let client = self.any_client();
                 let until = now.after_us(self.streams.client.below(self.scenario.client.pause_us + 1));
                 self.pause_client(client, until);
             }
-            Fault::Sleep => {
+            NodeFault::Sleep => {
                 self.asleep_until = now.after_us(self.scenario.sleep_us);
                 self.coverage.sleeps += 1;
                 (0..self.clients.len()).for_each(|client| self.pause_client(client, self.asleep_until));
             }
-            Fault::KillClient => {
+            NodeFault::KillClient => {
                 let client = self.any_client();
                 self.kill_client(client);
             }
-            Fault::Alter if self.slots.iter().all(|slot| !slot.is_doomed) => self.alter(),
+            NodeFault::Alter if self.slots.iter().all(|slot| !slot.is_doomed) => self.alter(),
             // Also while the node is down: then the start finds what was stored before.
-            Fault::Split if self.slots.iter().all(|slot| !slot.is_doomed) => self.split(),
-            Fault::SetClock if is_up => {
+            NodeFault::Split if self.slots.iter().all(|slot| !slot.is_doomed) => self.split(),
+            NodeFault::SetClock if is_up => {
                 let by_ms = self.streams.node.between(0, 4_000) as i64 - 2_000;
                 self.clock.set(now, by_ms);
                 self.trace.say(now, format_args!("CLOCK set by {by_ms} ms"));
@@ -137,7 +137,7 @@ impl World {
     pub(super) fn heal(&mut self) {
         let now = self.now();
         self.trace.say(now, format_args!("HEAL"));
-        self.phase = Phase::Healed;
+        self.phase = RunPhase::Healed;
         self.network.calm(now);
         self.node.paused_until = Time(0);
         for client in 0..self.clients.len() {
@@ -145,15 +145,15 @@ impl World {
             self.wake_client(client, now);
         }
         for slot in 0..self.slots.len() {
-            self.mend_disk(slot);
+            self.repair_disk(slot);
             self.slots[slot].disk.set_latency(Latency::default());
         }
         if self.slots.iter().any(|slot| slot.is_doomed) {
-            self.end_process(Ending::Power);
+            self.end_process(NodeEnding::Power);
         }
         if self.node.has_failed {
             // A partition whose disk has failed takes no more writes until it is opened again.
-            self.end_process(Ending::Killed);
+            self.end_process(NodeEnding::Killed);
         }
         (0..self.slots.len()).for_each(|slot| self.wake_slot(slot, now));
         self.start();
@@ -189,7 +189,7 @@ impl World {
             }
             return;
         }
-        let how = if self.streams.node.chance(1, 3) { Ending::Killed } else { Ending::Power };
+        let how = if self.streams.node.chance(1, 3) { NodeEnding::Killed } else { NodeEnding::Power };
         self.end_process(how);
     }
 
@@ -224,7 +224,7 @@ impl World {
         self.trace.say(now, format_args!("DISK of i{slot} is in trouble until {}", until.0));
         self.troubled_until(until);
         self.coverage.disk_troubles += 1;
-        self.agenda.at(until, Event::Fault(Fault::DiskWell));
+        self.agenda.at(until, NodeWorldEvent::Fault(NodeFault::DiskWell));
     }
 
     /// Nothing is promised of what an interval is about from now until then, and until its traces are gone.

@@ -16,22 +16,22 @@ use std::collections::BTreeSet;
 use zerohop_session::Time;
 
 use crate::agenda::Agenda;
-use crate::client::Client;
+use crate::client::ClientLife;
 use crate::coverage::Coverage;
-use crate::history::{History, KeyspaceHistory};
+use crate::history::{KeyspaceHistory, RunHistory};
 use crate::limits::{HEALING_US, QUIET_US, START};
-use crate::network::{Arrival, End, Network, Opener, Travelling};
-use crate::node::{Manager, NodeClock, Slot};
-use crate::scenario::Scenario;
+use crate::network::{InTransit, LinkArrival, LinkEnd, Network, Opener};
+use crate::node::{Manager, NodeClock, NodeSlot};
+use crate::scenario::NodeScenario;
 use crate::streams::Streams;
-use crate::trace::{Keep, Trace};
-use crate::workload::draw::{Draws, Taste};
-use faults::Fault;
+use crate::trace::{LineRetention, Trace};
+use crate::workload::draw::{OperationDraws, OperationMix};
+use faults::NodeFault;
 
 /// What happens at some time.
 #[derive(Debug)]
-enum Event {
-    Travel(Travelling),
+enum NodeWorldEvent {
+    Travel(InTransit),
     NodeTurn(usize),
     ClientTurn(usize),
     /// A client makes its next call, if it still lives.
@@ -44,7 +44,7 @@ enum Event {
         instance: usize,
         frame: Vec<u8>,
     },
-    Fault(Fault),
+    Fault(NodeFault),
     /// The node starts again.
     Start,
     /// Faults end.
@@ -55,20 +55,20 @@ enum Event {
 
 /// Everything there is.
 #[derive(Debug)]
-pub(crate) struct World {
+pub(crate) struct NodeWorld {
     pub(crate) trace: Trace,
-    pub(crate) history: History,
+    pub(crate) history: RunHistory,
     pub(crate) coverage: Coverage,
     /// What went wrong that no client could see.
     pub(crate) troubles: Vec<String>,
-    scenario: Scenario,
-    agenda: Agenda<Event>,
+    scenario: NodeScenario,
+    agenda: Agenda<NodeWorldEvent>,
     network: Network,
     manager: Manager,
     clock: NodeClock,
-    slots: Vec<Slot>,
-    clients: Vec<Client>,
-    draws: Draws,
+    slots: Vec<NodeSlot>,
+    clients: Vec<ClientLife>,
+    draws: OperationDraws,
     streams: Streams,
     /// Keyspaces that clients use, by creation; dropped ones too.
     keyspaces: Vec<KeyspaceHistory>,
@@ -76,13 +76,13 @@ pub(crate) struct World {
     haunted: BTreeSet<usize>,
     /// Nobody asks for anything before then, and nothing befalls anybody.
     asleep_until: Time,
-    phase: Phase,
+    phase: RunPhase,
     node: NodeState,
 }
 
 /// How far a run has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Phase {
+enum RunPhase {
     Faults,
     Healed,
     /// No more calls; those under way end.
@@ -106,23 +106,24 @@ struct NodeState {
     has_failed: bool,
 }
 
-impl World {
-    pub(crate) fn new(seed: u64, keep: Keep) -> Self {
+impl NodeWorld {
+    pub(crate) fn new(seed: u64, keep: LineRetention) -> Self {
         let mut streams = Streams::new(seed);
-        let scenario = Scenario::new(&mut streams.scenario);
+        let scenario = NodeScenario::new(&mut streams.scenario);
         let now = START;
         let agenda = Agenda::new(streams.schedule.clone(), now);
         let network = Network::new(streams.network.clone(), scenario.network, scenario.clients);
-        let slots = (0..scenario.instances).map(|_| Slot::new(nodes::new_disk(&mut streams.disk))).collect();
-        let taste = Taste {
+        let slots =
+            (0..scenario.instances).map(|_| NodeSlot::new(nodes::new_disk(&mut streams.disk))).collect();
+        let taste = OperationMix {
             has_large_values: scenario.large_values,
             expires: scenario.expires,
             is_hot: scenario.is_hot,
         };
-        let draws = Draws::new(streams.workload.clone(), taste);
+        let draws = OperationDraws::new(streams.workload.clone(), taste);
         let mut world = Self {
             trace: Trace::new(keep),
-            history: History::default(),
+            history: RunHistory::default(),
             coverage: Coverage::default(),
             troubles: Vec::new(),
             agenda,
@@ -136,7 +137,7 @@ impl World {
             keyspaces: Vec::new(),
             haunted: BTreeSet::new(),
             asleep_until: Time(0),
-            phase: Phase::Faults,
+            phase: RunPhase::Faults,
             node: NodeState { down: Some((now, true, now)), ..NodeState::default() },
             scenario,
         };
@@ -149,8 +150,8 @@ impl World {
     pub(crate) fn run(&mut self) {
         self.set_up();
         let healed = START.after_us(self.scenario.faults_us + self.scenario.sleep_us);
-        self.agenda.at(healed, Event::Heal);
-        self.agenda.at(healed.after_us(HEALING_US + QUIET_US), Event::Quiet);
+        self.agenda.at(healed, NodeWorldEvent::Heal);
+        self.agenda.at(healed.after_us(HEALING_US + QUIET_US), NodeWorldEvent::Quiet);
         while !self.is_over()
             && let Some(event) = self.agenda.next()
         {
@@ -178,49 +179,49 @@ impl World {
         self.put_on_the_way();
     }
 
-    fn happen(&mut self, event: Event) {
+    fn happen(&mut self, event: NodeWorldEvent) {
         match event {
-            Event::Travel(thing) => self.arrive(thing),
-            Event::NodeTurn(slot) => self.node_turn(slot),
-            Event::ClientTurn(client) => self.client_turn(client),
-            Event::Call { client, life } => self.call(client, life),
-            Event::Repeat { instance, frame } => self.repeat(instance, &frame),
-            Event::Fault(fault) => self.befall(fault),
-            Event::Start => self.start(),
-            Event::Heal => self.heal(),
-            Event::Quiet => self.phase = Phase::Quiet,
+            NodeWorldEvent::Travel(thing) => self.arrive(thing),
+            NodeWorldEvent::NodeTurn(slot) => self.node_turn(slot),
+            NodeWorldEvent::ClientTurn(client) => self.client_turn(client),
+            NodeWorldEvent::Call { client, life } => self.call(client, life),
+            NodeWorldEvent::Repeat { instance, frame } => self.repeat(instance, &frame),
+            NodeWorldEvent::Fault(fault) => self.befall(fault),
+            NodeWorldEvent::Start => self.start(),
+            NodeWorldEvent::Heal => self.heal(),
+            NodeWorldEvent::Quiet => self.phase = RunPhase::Quiet,
         }
-        if self.phase == Phase::Quiet && self.clients.iter().all(|client| client.calls.is_empty()) {
-            self.phase = Phase::Last;
+        if self.phase == RunPhase::Quiet && self.clients.iter().all(|client| client.calls.is_empty()) {
+            self.phase = RunPhase::Last;
             self.read_everything();
         }
     }
 
     fn is_over(&self) -> bool {
-        self.phase == Phase::Last && self.clients.iter().all(|client| client.calls.is_empty())
+        self.phase == RunPhase::Last && self.clients.iter().all(|client| client.calls.is_empty())
     }
 
     fn put_on_the_way(&mut self) {
         for thing in self.network.take_travelling() {
-            self.agenda.at(thing.at, Event::Travel(thing));
+            self.agenda.at(thing.at, NodeWorldEvent::Travel(thing));
         }
     }
 
-    fn arrive(&mut self, thing: Travelling) {
+    fn arrive(&mut self, thing: InTransit) {
         if !self.network.arrives(&thing) {
             return;
         }
         let now = self.now();
-        let Travelling { link, to, what, .. } = thing;
+        let InTransit { link, to, what, .. } = thing;
         match &what {
-            Arrival::Bytes(bytes) => {
+            LinkArrival::Bytes(bytes) => {
                 self.trace.say(now, format_args!("{link} to {to:?}: {} bytes", bytes.len()));
                 self.trace.bytes(bytes);
             }
             other => self.trace.say(now, format_args!("{link} to {to:?}: {other:?}")),
         }
         match (to, self.network.opener(link)) {
-            (End::Node, _) => {
+            (LinkEnd::Node, _) => {
                 let slot = self.network.instance(link);
                 if let Some(found) = self.slots.get_mut(slot) {
                     found.arrive(link, what);
@@ -228,7 +229,7 @@ impl World {
                     self.wake_slot(slot, now.after_us(soon));
                 }
             }
-            (End::Opener, Some(Opener::Client { client, life, connection }))
+            (LinkEnd::Opener, Some(Opener::Client { client, life, connection }))
                 if self.clients[client].life == life =>
             {
                 self.clients[client].arrive(link, connection, what);

@@ -1,26 +1,26 @@
 //! The node's life: turns of its instances, starts and ends of its process, its keyspaces.
 
-use zerohop_engine::disk::simulated::{Faults, SimulatedDisk};
+use zerohop_engine::disk::simulated::{SimulatedDisk, SimulatedFaults};
 use zerohop_engine::random::Random;
 use zerohop_partition::instance::Identity;
 use zerohop_placement::{Durability, MapDelta};
 use zerohop_session::{Reply, Time};
 use zerohop_wire::Message;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId};
-use zerohop_wire::messages::{Outcome, Query, Read};
+use zerohop_wire::messages::{Outcome, Query, RecordRead};
 
-use super::{Event, Phase, World};
-use crate::history::{Call, End as CallEnd, KeyspaceHistory, Outage};
+use super::{NodeWorld, NodeWorldEvent, RunPhase};
+use crate::history::{Call, KeyspaceHistory, OperationEnd as CallEnd, Outage};
 use crate::limits::{CLOCK_RATE_MAX, CLOCK_RATE_MIN, CLOCK_RATE_TRUE};
-use crate::network::End;
-use crate::node::{CLUSTER, Turned};
+use crate::network::LinkEnd;
+use crate::node::{CLUSTER, SlotTurn};
 use crate::streams::Draw;
 use crate::workload::draw::KEYS;
-use crate::workload::operation::{Act, Operation};
+use crate::workload::operation::{Act, RecordCall};
 
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum NodeEnding {
     /// The power goes.
     Power,
     /// It is killed; what it had handed to the system is written.
@@ -38,13 +38,13 @@ pub(super) fn new_disk(random: &mut Random) -> SimulatedDisk {
 /// The code of [`zerohop_wire::Failure::SessionExpired`].
 const SESSION_EXPIRED: u16 = 305;
 
-impl World {
+impl NodeWorld {
     pub(super) fn wake_slot(&mut self, slot: usize, at: Time) {
         let found = &mut self.slots[slot];
         let at = at.max(found.busy_until).max(self.node.paused_until);
         if found.instance.is_some() && found.turn_at.is_none_or(|turn_at| turn_at > at) {
             found.turn_at = Some(at);
-            self.agenda.at(at, Event::NodeTurn(slot));
+            self.agenda.at(at, NodeWorldEvent::NodeTurn(slot));
         }
     }
 
@@ -67,21 +67,21 @@ impl World {
         let took_us = found.disk.elapsed_us() - before_us;
         self.hand_out(slot, turned, took_us);
         if self.slots[slot].disk.is_power_off() {
-            self.end_process(Ending::Power);
+            self.end_process(NodeEnding::Power);
         }
     }
 
     /// Carries out what a turn has brought about, which took so long.
-    fn hand_out(&mut self, slot: usize, turned: Turned, took_us: u64) {
+    fn hand_out(&mut self, slot: usize, turned: SlotTurn, took_us: u64) {
         let done = self.now().after_us(took_us + 1);
         self.slots[slot].busy_until = done;
         for (link, bytes) in turned.sent {
             self.trace.say(done, format_args!("i{slot} sends {} bytes on {link}", bytes.len()));
-            self.network.send(done, link, End::Opener, &bytes);
+            self.network.send(done, link, LinkEnd::Opener, &bytes);
         }
         for link in turned.closed {
             self.trace.say(done, format_args!("i{slot} closes {link}"));
-            self.network.close(done, link, End::Node);
+            self.network.close(done, link, LinkEnd::Node);
         }
         let Some(instance) = &self.slots[slot].instance else { return };
         let next = match turned.has_more {
@@ -98,7 +98,7 @@ impl World {
         let is_first = self.node.starts == 0;
         self.node = super::NodeState { starts: self.node.starts + 1, ..super::NodeState::default() };
         let incarnation = Incarnation(self.streams.node.next_u64());
-        let wild = self.scenario.node.wild_clock && self.phase == Phase::Faults;
+        let wild = self.scenario.node.wild_clock && self.phase == RunPhase::Faults;
         let (by_ms, rate) = match wild && !is_first {
             true => {
                 let by_ms = self.streams.node.between(0, 20_000) as i64 - 10_000;
@@ -109,7 +109,7 @@ impl World {
         self.clock.restart(now, by_ms, rate);
         self.manager.begin(incarnation);
         for slot in 0..self.slots.len() {
-            self.mend_disk(slot);
+            self.repair_disk(slot);
             let identity = Identity { cluster: CLUSTER, instance: InstanceId(slot as u32), incarnation };
             let (history, shown) = (self.manager.history.clone(), self.clock.show(now));
             let is_cut = !is_first && self.cut_power_while_opening(slot);
@@ -139,7 +139,7 @@ impl World {
     /// Whether the power may go while an instance opens what is on its disk.
     fn cut_power_while_opening(&mut self, slot: usize) -> bool {
         let plan = &self.scenario.node;
-        let cuts = plan.cuts_power && self.phase == Phase::Faults && self.streams.node.chance(1, 4);
+        let cuts = plan.cuts_power && self.phase == RunPhase::Faults && self.streams.node.chance(1, 4);
         if cuts {
             let operations = self.streams.node.below(120);
             self.slots[slot].disk.cut_power_after(operations);
@@ -157,24 +157,24 @@ impl World {
         }
         self.node.down = Some(down);
         self.coverage.failed_starts += 1;
-        self.agenda.at(now.after_us(1), Event::Start);
+        self.agenda.at(now.after_us(1), NodeWorldEvent::Start);
     }
 
     /// The process ends.
-    pub(super) fn end_process(&mut self, how: Ending) {
+    pub(super) fn end_process(&mut self, how: NodeEnding) {
         if self.node.down.is_some() {
             return;
         }
         self.count();
         let now = self.now();
-        let mut is_clean = how == Ending::Stopped && !self.node.has_failed;
-        if how == Ending::Stopped && self.slots.iter().any(|slot| slot.is_doomed) {
+        let mut is_clean = how == NodeEnding::Stopped && !self.node.has_failed;
+        if how == NodeEnding::Stopped && self.slots.iter().any(|slot| slot.is_doomed) {
             // There is no stopping in order while the power is about to go.
             return;
         }
         for slot in 0..self.slots.len() {
-            if how == Ending::Stopped {
-                self.mend_disk(slot);
+            if how == NodeEnding::Stopped {
+                self.repair_disk(slot);
                 let (turned, trouble) = self.slots[slot].stop(self.clock.show(now));
                 self.hand_out(slot, turned, 0);
                 if let Some(trouble) = trouble {
@@ -186,8 +186,8 @@ impl World {
             }
             self.slots[slot].die();
             match how {
-                Ending::Power => self.slots[slot].disk.crash(),
-                Ending::Killed | Ending::Stopped => self.slots[slot].disk.power_off_clean(),
+                NodeEnding::Power => self.slots[slot].disk.crash(),
+                NodeEnding::Killed | NodeEnding::Stopped => self.slots[slot].disk.power_off_clean(),
             }
         }
         let sound_until = match (self.node.trouble_since, now < self.node.trouble_until) {
@@ -196,15 +196,15 @@ impl World {
             _ => Time::NEVER,
         };
         self.node.down = Some((now, is_clean, sound_until));
-        let silently = how == Ending::Power && self.streams.network.chance(1, 2);
+        let silently = how == NodeEnding::Power && self.streams.network.chance(1, 2);
         self.network.lose_node(now, silently, |_| true);
         let down_us = match self.phase {
-            Phase::Faults => self.streams.node.below(self.scenario.node.down_us + 1),
+            RunPhase::Faults => self.streams.node.below(self.scenario.node.down_us + 1),
             _ => 0,
         };
         self.trace.say(now, format_args!("END of the process, {how:?}, for {down_us} us"));
-        self.coverage.ended(how == Ending::Stopped);
-        self.agenda.at(now.after_us(down_us + 1), Event::Start);
+        self.coverage.ended(how == NodeEnding::Stopped);
+        self.agenda.at(now.after_us(down_us + 1), NodeWorldEvent::Start);
     }
 
     /// Takes in what the instances have counted, before they are gone.
@@ -218,9 +218,9 @@ impl World {
         }
     }
 
-    pub(super) fn mend_disk(&mut self, slot: usize) {
+    pub(super) fn repair_disk(&mut self, slot: usize) {
         let disk = &self.slots[slot].disk;
-        disk.set_faults(Faults::default());
+        disk.set_faults(SimulatedFaults::default());
         disk.set_capacity(None);
     }
 
@@ -232,27 +232,27 @@ impl World {
         for keyspace in live {
             for key in KEYS {
                 for act in [Act::Inspect, Act::Lookup] {
-                    self.audit_one(now, keyspace, Operation::new(key.as_bytes(), act));
+                    self.audit_one(now, keyspace, RecordCall::new(key.as_bytes(), act));
                 }
             }
         }
     }
 
-    fn audit_one(&mut self, now: Time, keyspace: KeyspaceId, operation: Operation) {
+    fn audit_one(&mut self, now: Time, keyspace: KeyspaceId, operation: RecordCall) {
         let Some(found) = self.manager.map().keyspace(keyspace) else { return };
         let partition = found.partition(&operation.key);
         let Some(group) = found.group(partition) else { return };
         let (slot, epoch) = (group.primary.0 as usize, group.epoch);
         let shown = self.clock.show(now);
         let query = if operation.act == Act::Inspect { Query::Inspect } else { Query::Lookup };
-        let read = Read { key: &operation.key, query };
+        let read = RecordRead { key: &operation.key, query };
         let mut end = CallEnd::Open;
         self.slots[slot].audit(shown, (keyspace, partition, epoch), &read, |message| {
             end = match message {
                 Message::Answer(Ok(outcome)) => owned(outcome).map_or(CallEnd::Open, CallEnd::Done),
-                Message::Answer(Err(failure)) => {
-                    CallEnd::of(Err(zerohop_session::Error::Answer { failure: failure.clone().into_owned() }))
-                }
+                Message::Answer(Err(failure)) => CallEnd::of(Err(zerohop_session::SessionError::Answer {
+                    failure: failure.clone().into_owned(),
+                })),
                 _ => CallEnd::Open,
             };
         });

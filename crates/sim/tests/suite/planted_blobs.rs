@@ -5,7 +5,7 @@
 
 use zerohop_partition::planted::{Bug, plant};
 use zerohop_sim::cluster::Limits;
-use zerohop_sim::{Keep, run_cluster};
+use zerohop_sim::{LineRetention, run_cluster};
 
 /// Seeds from 0 on within which each bug is found.
 const SEEDS: u64 = 20;
@@ -29,7 +29,7 @@ fn seeds() -> u64 {
 
 /// What a seed shows first.
 fn shown(seed: u64) -> Option<String> {
-    let violations = run_cluster(seed, Limits::default(), Keep::Nothing).violations;
+    let violations = run_cluster(seed, Limits::default(), LineRetention::Nothing).violations;
     violations.first().map(ToString::to_string)
 }
 

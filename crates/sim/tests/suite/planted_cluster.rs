@@ -12,9 +12,9 @@ use zerohop_control::planted as control;
 use zerohop_engine::planted as engine;
 use zerohop_partition::planted as partition;
 use zerohop_session::planted as session;
-use zerohop_sim::cluster::kinds::Kind;
+use zerohop_sim::cluster::kinds::FaultKind;
 use zerohop_sim::cluster::{Limits, drawn};
-use zerohop_sim::{Keep, run_cluster};
+use zerohop_sim::{LineRetention, run_cluster};
 use zerohop_transaction::planted as transaction;
 
 /// Bugs are planted for one thread: so many are looked for at a time.
@@ -26,7 +26,7 @@ const SEEDS: u64 = 60;
 
 /// Where a bug is.
 #[derive(Clone, Copy, Debug)]
-enum In {
+enum BugPlace {
     Partition(partition::Bug),
     Control(control::Bug),
     Engine(engine::Bug),
@@ -36,101 +36,101 @@ enum In {
 
 /// A bug, and seeds that have shown it, which are played first. A bug that few seeds show has several: what a seed draws at its
 /// start stays when a change shifts everything after it, and so these show the bug again more often than others.
-type Row = (In, &'static [u64]);
+type Row = (BugPlace, &'static [u64]);
 
 /// One of each kind (copies, leases, control, commits, intents, drops, misrouting, sessions, scans, engines). Found by
 /// its first seed, a bug costs that one seed, played with it and without.
 const CANARIES: [Row; 10] = [
-    (In::Partition(partition::Bug::AcknowledgedAlone), &[0]),
-    (In::Partition(partition::Bug::GrantNotWaitedOut), &[4]),
-    (In::Control(control::Bug::PromotesFollower), &[1]),
-    (In::Transaction(transaction::Bug::FreedBeforeDecision), &[0]),
-    (In::Partition(partition::Bug::ConfirmIgnoresIntents), &[3]),
-    (In::Partition(partition::Bug::DroppedAtOnce), &[29, 19, 33, 92, 96]),
-    (In::Partition(partition::Bug::SliceNotChecked), &[282, 186, 33, 247, 537]),
-    (In::Session(session::Bug::ReadsUnconfirmed), &[3]),
-    (In::Partition(partition::Bug::ScanPassesOver), &[0]),
-    (In::Engine(engine::Bug::SeedUnheard), &[1]),
+    (BugPlace::Partition(partition::Bug::AcknowledgedAlone), &[0]),
+    (BugPlace::Partition(partition::Bug::GrantNotWaitedOut), &[4]),
+    (BugPlace::Control(control::Bug::PromotesFollower), &[1]),
+    (BugPlace::Transaction(transaction::Bug::FreedBeforeDecision), &[0]),
+    (BugPlace::Partition(partition::Bug::ConfirmIgnoresIntents), &[3]),
+    (BugPlace::Partition(partition::Bug::DroppedAtOnce), &[29, 19, 33, 92, 96]),
+    (BugPlace::Partition(partition::Bug::SliceNotChecked), &[282, 186, 33, 247, 537]),
+    (BugPlace::Session(session::Bug::ReadsUnconfirmed), &[3]),
+    (BugPlace::Partition(partition::Bug::ScanPassesOver), &[0]),
+    (BugPlace::Engine(engine::Bug::SeedUnheard), &[1]),
 ];
 
 /// The others that are found. What is in neither list was not found within the seeds that were played, or cannot be:
 /// docs/reliability.md.
 const OTHERS: [Row; 26] = [
-    (In::Partition(partition::Bug::LeaseNotChecked), &[0]),
-    (In::Partition(partition::Bug::NewerGrantUsed), &[4]),
-    (In::Partition(partition::Bug::PrecedingNotMatched), &[0]),
-    (In::Control(control::Bug::RestartedStaysInSync), &[0]),
-    (In::Partition(partition::Bug::OlderEpochAccepted), &[0]),
-    (In::Partition(partition::Bug::TruncationSkipped), &[1]),
-    (In::Partition(partition::Bug::SessionsForgottenAtPromotion), &[0]),
-    (In::Partition(partition::Bug::ReadsUncommitted), &[0]),
-    (In::Partition(partition::Bug::MinInSyncIgnored), &[0]),
-    (In::Partition(partition::Bug::AdmittedBeforeCaughtUp), &[3]),
-    (In::Partition(partition::Bug::CommitNotMatched), &[1]),
-    (In::Partition(partition::Bug::MarkNotAwaited), &[3]),
-    (In::Partition(partition::Bug::UndecidedIgnored), &[1]),
-    (In::Transaction(transaction::Bug::ReadsUnchecked), &[2]),
-    (In::Transaction(transaction::Bug::TimestampTooEarly), &[3]),
-    (In::Transaction(transaction::Bug::ForgottenBeforeFinished), &[3]),
-    (In::Transaction(transaction::Bug::EarlierAttemptCounts), &[7]),
-    (In::Transaction(transaction::Bug::ReadsWaitForNothing), &[5]),
-    (In::Transaction(transaction::Bug::RepeatedPrepareApplied), &[23]),
-    (In::Transaction(transaction::Bug::UnknownNotLogged), &[35]),
-    (In::Partition(partition::Bug::TransactionTwice), &[1]),
-    (In::Partition(partition::Bug::HoldIgnored), &[7]),
-    (In::Session(session::Bug::AnswersByPart), &[0]),
-    (In::Session(session::Bug::ChangesUnread), &[3]),
-    (In::Session(session::Bug::HeldTooLong), &[5]),
-    (In::Partition(partition::Bug::ScanGoesBack), &[0]),
+    (BugPlace::Partition(partition::Bug::LeaseNotChecked), &[0]),
+    (BugPlace::Partition(partition::Bug::NewerGrantUsed), &[4]),
+    (BugPlace::Partition(partition::Bug::PrecedingNotMatched), &[0]),
+    (BugPlace::Control(control::Bug::RestartedStaysInSync), &[0]),
+    (BugPlace::Partition(partition::Bug::OlderEpochAccepted), &[0]),
+    (BugPlace::Partition(partition::Bug::TruncationSkipped), &[1]),
+    (BugPlace::Partition(partition::Bug::SessionsForgottenAtPromotion), &[0]),
+    (BugPlace::Partition(partition::Bug::ReadsUncommitted), &[0]),
+    (BugPlace::Partition(partition::Bug::MinInSyncIgnored), &[0]),
+    (BugPlace::Partition(partition::Bug::AdmittedBeforeCaughtUp), &[3]),
+    (BugPlace::Partition(partition::Bug::CommitNotMatched), &[1]),
+    (BugPlace::Partition(partition::Bug::MarkNotAwaited), &[3]),
+    (BugPlace::Partition(partition::Bug::UndecidedIgnored), &[1]),
+    (BugPlace::Transaction(transaction::Bug::ReadsUnchecked), &[2]),
+    (BugPlace::Transaction(transaction::Bug::TimestampTooEarly), &[3]),
+    (BugPlace::Transaction(transaction::Bug::ForgottenBeforeFinished), &[3]),
+    (BugPlace::Transaction(transaction::Bug::EarlierAttemptCounts), &[7]),
+    (BugPlace::Transaction(transaction::Bug::ReadsWaitForNothing), &[5]),
+    (BugPlace::Transaction(transaction::Bug::RepeatedPrepareApplied), &[23]),
+    (BugPlace::Transaction(transaction::Bug::UnknownNotLogged), &[35]),
+    (BugPlace::Partition(partition::Bug::TransactionTwice), &[1]),
+    (BugPlace::Partition(partition::Bug::HoldIgnored), &[7]),
+    (BugPlace::Session(session::Bug::AnswersByPart), &[0]),
+    (BugPlace::Session(session::Bug::ChangesUnread), &[3]),
+    (BugPlace::Session(session::Bug::HeldTooLong), &[5]),
+    (BugPlace::Partition(partition::Bug::ScanGoesBack), &[0]),
 ];
 
-impl In {
+impl BugPlace {
     /// Whether a seed draws what the bug needs to show at all: others are not played.
     fn can_show(self, seed: u64) -> bool {
         match self {
-            In::Partition(partition::Bug::DroppedAtOnce) => drawn(seed).kinds.has(Kind::Drops),
-            In::Partition(partition::Bug::SliceNotChecked) => drawn(seed).has_nameless,
+            BugPlace::Partition(partition::Bug::DroppedAtOnce) => drawn(seed).kinds.has(FaultKind::Drops),
+            BugPlace::Partition(partition::Bug::SliceNotChecked) => drawn(seed).has_nameless,
             _ => true,
         }
     }
 
     fn plant(self) {
         match self {
-            In::Partition(bug) => partition::plant(Some(bug)),
-            In::Control(bug) => control::plant(Some(bug)),
-            In::Engine(bug) => engine::plant(Some(bug)),
-            In::Session(bug) => session::plant(Some(bug)),
-            In::Transaction(bug) => transaction::plant(Some(bug)),
+            BugPlace::Partition(bug) => partition::plant(Some(bug)),
+            BugPlace::Control(bug) => control::plant(Some(bug)),
+            BugPlace::Engine(bug) => engine::plant(Some(bug)),
+            BugPlace::Session(bug) => session::plant(Some(bug)),
+            BugPlace::Transaction(bug) => transaction::plant(Some(bug)),
         }
     }
 
     fn name(self) -> String {
         match self {
-            In::Partition(bug) => format!("{bug:?}"),
-            In::Control(bug) => format!("Control{bug:?}"),
-            In::Engine(bug) => format!("Engine{bug:?}"),
-            In::Session(bug) => format!("Session{bug:?}"),
-            In::Transaction(bug) => format!("Transaction{bug:?}"),
+            BugPlace::Partition(bug) => format!("{bug:?}"),
+            BugPlace::Control(bug) => format!("Control{bug:?}"),
+            BugPlace::Engine(bug) => format!("Engine{bug:?}"),
+            BugPlace::Session(bug) => format!("Session{bug:?}"),
+            BugPlace::Transaction(bug) => format!("Transaction{bug:?}"),
         }
     }
 
-    fn all() -> Vec<In> {
+    fn all() -> Vec<BugPlace> {
         let partitions = partition::Bug::OF_GROUPS.into_iter().chain(partition::Bug::ALL);
         let partitions = partitions.chain(partition::Bug::OF_SCANS).chain(partition::Bug::OF_SPLITS);
         let controls = control::Bug::OF_MANAGERS.into_iter().chain(control::Bug::OF_AGENTS);
-        let mut all: Vec<In> = partitions.map(In::Partition).collect();
-        all.extend(controls.chain([control::Bug::VotesTwice]).map(In::Control));
-        all.extend(engine::Bug::ALL.into_iter().chain(engine::Bug::OF_WALKS).map(In::Engine));
-        all.extend(session::Bug::ALL.into_iter().map(In::Session));
-        all.extend(In::of_transactions());
+        let mut all: Vec<BugPlace> = partitions.map(BugPlace::Partition).collect();
+        all.extend(controls.chain([control::Bug::VotesTwice]).map(BugPlace::Control));
+        all.extend(engine::Bug::ALL.into_iter().chain(engine::Bug::OF_WALKS).map(BugPlace::Engine));
+        all.extend(session::Bug::ALL.into_iter().map(BugPlace::Session));
+        all.extend(BugPlace::of_transactions());
         all
     }
 
     /// Those of transactions: `ZEROHOP_BUG=transactions` looks for them.
-    fn of_transactions() -> Vec<In> {
-        let commits = transaction::Bug::ALL.into_iter().map(In::Transaction);
-        let partitions = partition::Bug::OF_TRANSACTIONS.into_iter().map(In::Partition);
-        let sessions = session::Bug::OF_TRANSACTIONS.into_iter().map(In::Session);
+    fn of_transactions() -> Vec<BugPlace> {
+        let commits = transaction::Bug::ALL.into_iter().map(BugPlace::Transaction);
+        let partitions = partition::Bug::OF_TRANSACTIONS.into_iter().map(BugPlace::Partition);
+        let sessions = session::Bug::OF_TRANSACTIONS.into_iter().map(BugPlace::Session);
         commits.chain(partitions).chain(sessions).collect()
     }
 
@@ -149,7 +149,7 @@ fn seeds() -> u64 {
 
 /// What a seed shows first.
 fn shown(seed: u64) -> Option<String> {
-    let violations = run_cluster(seed, Limits::default(), Keep::Nothing).violations;
+    let violations = run_cluster(seed, Limits::default(), LineRetention::Nothing).violations;
     let wanted = std::env::var("ZEROHOP_CHECKER").ok();
     let counts = |checker| wanted.as_deref().is_none_or(|wanted| wanted == checker);
     violations.iter().find(|one| counts(one.checker)).map(ToString::to_string)
@@ -172,9 +172,9 @@ fn share<T: Send>(things: impl IntoIterator<Item = T, IntoIter: Send>, act: impl
 
 /// Which seeds show nothing where nothing is planted, as far as that was asked.
 #[derive(Default)]
-struct Clean(Mutex<BTreeMap<u64, bool>>);
+struct CleanSeeds(Mutex<BTreeMap<u64, bool>>);
 
-impl Clean {
+impl CleanSeeds {
     /// Whether a seed does; to be asked where nothing is planted.
     fn is(&self, seed: u64) -> bool {
         let known = || self.0.lock().expect("nobody panics with it");
@@ -191,13 +191,13 @@ impl Clean {
 }
 
 /// Seeds that show a bug and nothing without it, and what they show: first of those that have shown it, then of all others.
-fn find<'a>((bug, first): Row, clean: &'a Clean) -> impl Iterator<Item = (u64, String)> + 'a {
+fn find<'a>((bug, first): Row, clean: &'a CleanSeeds) -> impl Iterator<Item = (u64, String)> + 'a {
     let others = (0..).filter(move |seed| bug.can_show(*seed)).take(seeds() as usize);
     let others = others.filter(|seed| !first.contains(seed));
     first.iter().copied().chain(others).filter_map(move |seed| {
         bug.plant();
         let found = shown(seed);
-        In::uproot();
+        BugPlace::uproot();
         found.filter(|_| clean.is(seed)).map(|what| (seed, what))
     })
 }
@@ -206,17 +206,18 @@ fn find<'a>((bug, first): Row, clean: &'a Clean) -> impl Iterator<Item = (u64, S
 fn bugs_planted_in_clusters_are_found_by_seeds_that_show_nothing_else() {
     // What panics is found as well; where, nobody needs to read.
     std::panic::set_hook(Box::new(|_| {}));
-    let from_the_first = |bugs: Vec<In>| bugs.into_iter().map(|bug| (bug, &[][..])).collect();
+    let from_the_first = |bugs: Vec<BugPlace>| bugs.into_iter().map(|bug| (bug, &[][..])).collect();
     let bugs: Vec<Row> = match std::env::var("ZEROHOP_BUG") {
-        Ok(wanted) if wanted == "transactions" => from_the_first(In::of_transactions()),
+        Ok(wanted) if wanted == "transactions" => from_the_first(BugPlace::of_transactions()),
         Ok(wanted) => {
-            let is_wanted = |bug: &In| wanted == "all" || wanted.split(',').any(|one| one == bug.name());
-            from_the_first(In::all().into_iter().filter(is_wanted).collect())
+            let is_wanted =
+                |bug: &BugPlace| wanted == "all" || wanted.split(',').any(|one| one == bug.name());
+            from_the_first(BugPlace::all().into_iter().filter(is_wanted).collect())
         }
         Err(_) if crate::plays_all() => [&CANARIES[..], &OTHERS[..]].concat(),
         Err(_) => CANARIES.to_vec(),
     };
-    let (clean, missed) = (Clean::default(), Mutex::new(Vec::new()));
+    let (clean, missed) = (CleanSeeds::default(), Mutex::new(Vec::new()));
     let wanted = if std::env::var_os("ZEROHOP_EVERY").is_some() { usize::MAX } else { 1 };
     share(bugs, |row| {
         let name = row.0.name();

@@ -6,7 +6,7 @@ use std::fmt;
 use zerohop_engine::planted as engine;
 use zerohop_partition::planted as partition;
 use zerohop_session::planted as session;
-use zerohop_sim::{Keep, run};
+use zerohop_sim::{LineRetention, run};
 
 /// Seeds within which every planted bug is found.
 const SEEDS: u64 = 400;
@@ -15,7 +15,7 @@ const SEEDS: u64 = 400;
 const CLEAN_SEEDS: u64 = 100;
 
 fn first_found(seeds: u64) -> Option<u64> {
-    (0..seeds).find(|seed| !run(*seed, Keep::Nothing).violations.is_empty())
+    (0..seeds).find(|seed| !run(*seed, LineRetention::Nothing).violations.is_empty())
 }
 
 /// The first is the canary.
@@ -37,7 +37,7 @@ fn bugs_planted_in_partitions_are_found() {
     each_is_found(&bugs.collect::<Vec<_>>(), partition::plant);
 }
 
-/// That sisters' records are counted shows in counts only, which no simulated client asks for.
+/// That siblings' records are counted shows in counts only, which no simulated client asks for.
 #[test]
 fn bugs_planted_in_splits_are_found() {
     each_is_found(&[partition::Bug::SessionsNotSplit], partition::plant);
@@ -49,7 +49,7 @@ fn bugs_planted_in_sessions_are_found() {
 }
 
 /// The others of the engine's are found by its own histories (`crates/engine/tests/suite/planted.rs`): a checksum that is not looked at
-/// needs disks that rot, and one entry too many cut off behind a torn tail is seldom one that must not be lost.
+/// needs disks that become corrupt, and one entry too many cut off behind a torn tail is seldom one that must not be lost.
 #[test]
 fn bugs_planted_in_engines_are_found() {
     each_is_found(&[engine::Bug::MissingFlush], engine::plant);

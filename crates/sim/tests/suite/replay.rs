@@ -1,13 +1,13 @@
 //! A seed can be had again.
 
-use zerohop_sim::{Keep, run, run_twice};
+use zerohop_sim::{LineRetention, run, run_twice};
 
 #[test]
 fn a_seed_replays_to_the_byte_whatever_is_kept_of_its_trace() {
     let played = run_twice(3);
     assert_eq!(played.violations, []);
-    let kept = run(3, Keep::All);
+    let kept = run(3, LineRetention::All);
     assert_eq!(kept.digest, played.digest);
     assert!(kept.lines.len() as u64 == kept.coverage.events && kept.coverage.events > 1_000);
-    assert_ne!(run(4, Keep::Nothing).digest, played.digest);
+    assert_ne!(run(4, LineRetention::Nothing).digest, played.digest);
 }

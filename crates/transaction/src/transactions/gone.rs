@@ -1,6 +1,6 @@
 //! Keyspaces that are gone while others have transactions with them.
 //!
-//! Nobody there answers any more. What was prepared for a decider there is let go: nobody will ever say what became of it.
+//! Nobody there answers any more. What was prepared for a coordinator there is let go: nobody will ever say what became of it.
 //! What was decided here counts as done there, where nothing is left to do.
 //!
 //! The map that says so may be too old to have the keyspace yet, instead of too new. No harm is done: answers are routed by the
@@ -12,23 +12,23 @@ use std::collections::BTreeSet;
 
 use zerohop_wire::ids::{KeyspaceId, LogIndex};
 
-use super::{Stage, Transactions};
-use crate::effect::Effect;
-use crate::entry::Entry;
-use crate::id::{Durability, Floor, Place, Span, TransactionId};
+use super::{HoldStage, Transactions};
+use crate::effect::TransactionEffect;
+use crate::entry::TransactionEntry;
+use crate::id::{Durability, Floor, KeyspaceSlice, RoutingKey, TransactionId};
 use crate::limits::GONE_US;
-use crate::message::What;
+use crate::message::TransactionMessage;
 use crate::time::Time;
 
 impl Transactions {
     /// The other keyspaces that anything here waits for.
     #[must_use]
     pub fn others(&self) -> BTreeSet<KeyspaceId> {
-        let deciders = self.held.keys().chain(self.queued.keys()).chain(self.state.applied.keys());
+        let coordinators = self.held.keys().chain(self.queued.keys()).chain(self.state.applied.keys());
         let decisions = self.state.decisions.values().flat_map(|decision| &decision.participants);
         let releasing = self.releasing.values().flat_map(|one| &one.places);
-        let mut others: BTreeSet<KeyspaceId> = deciders
-            .map(|id| id.decider.keyspace)
+        let mut others: BTreeSet<KeyspaceId> = coordinators
+            .map(|id| id.coordinator.keyspace)
             .chain(decisions.map(|one| one.place.keyspace))
             .chain(releasing.map(|place| place.keyspace))
             .collect();
@@ -37,7 +37,7 @@ impl Transactions {
     }
 
     /// Of [`Self::others`] the map does not have these; to be told with every tick.
-    pub fn without(&mut self, now: Time, missing: &[KeyspaceId], effects: &mut Vec<Effect>) {
+    pub fn without(&mut self, now: Time, missing: &[KeyspaceId], effects: &mut Vec<TransactionEffect>) {
         self.missing.retain(|one, _| missing.contains(one));
         let mut gone = Vec::new();
         for keyspace in missing {
@@ -51,31 +51,32 @@ impl Transactions {
         gone.into_iter().for_each(|keyspace| self.is_gone(keyspace, effects));
     }
 
-    fn is_gone(&mut self, keyspace: KeyspaceId, effects: &mut Vec<Effect>) {
+    fn is_gone(&mut self, keyspace: KeyspaceId, effects: &mut Vec<TransactionEffect>) {
         for (id, held) in &mut self.held {
-            let waits = matches!(held.stage, Stage::Prepared(_)) && held.decided.is_none();
-            if id.decider.keyspace == keyspace && waits {
-                held.stage = Stage::Ending;
-                let entry = Entry::Release { id: *id, attempt: held.attempt };
-                effects.push(Effect::Append { entry, durability: held.durability });
-                effects.push(Effect::Loss { id: *id, place: id.decider });
+            let waits = matches!(held.stage, HoldStage::Prepared(_)) && held.decided.is_none();
+            if id.coordinator.keyspace == keyspace && waits {
+                held.stage = HoldStage::Ending;
+                let entry = TransactionEntry::Release { id: *id, attempt: held.attempt };
+                effects.push(TransactionEffect::Append { entry, durability: held.durability });
+                effects.push(TransactionEffect::Loss { id: *id, place: id.coordinator });
             }
         }
-        let queued: Vec<(Place, TransactionId)> = self
+        let queued: Vec<(RoutingKey, TransactionId)> = self
             .queued
             .iter()
             .filter(|(id, queued)| {
-                id.decider.keyspace == keyspace && matches!(queued.message.what, What::Prepare { .. })
+                id.coordinator.keyspace == keyspace
+                    && matches!(queued.message.what, TransactionMessage::Prepare { .. })
             })
             .map(|(id, queued)| (queued.message.to, *id))
             .collect();
         queued.into_iter().for_each(|(to, id)| self.drop_held(to, id, effects));
-        if self.state.applied.keys().any(|id| id.decider.keyspace == keyspace) {
-            let span = Span { keyspace, first: 0, last: u64::MAX };
-            let entry = Entry::Forget { floor: Floor { span, index: LogIndex(u64::MAX) } };
-            effects.push(Effect::Append { entry, durability: Durability::Memory });
+        if self.state.applied.keys().any(|id| id.coordinator.keyspace == keyspace) {
+            let span = KeyspaceSlice { keyspace, first: 0, last: u64::MAX };
+            let entry = TransactionEntry::Forget { floor: Floor { span, index: LogIndex(u64::MAX) } };
+            effects.push(TransactionEffect::Append { entry, durability: Durability::Memory });
         }
-        let told: Vec<(TransactionId, LogIndex, Place, Span)> = self
+        let told: Vec<(TransactionId, LogIndex, RoutingKey, KeyspaceSlice)> = self
             .state
             .decisions
             .iter()

@@ -1,19 +1,19 @@
-//! The primary's view of a partition's transactions: what is committed ([`State`]), and what is under way.
+//! The primary's view of a partition's transactions: what is committed ([`ParticipantState`]), and what is under way.
 //!
 //! All that is not in the state is lost with the primary, and nothing that was answered rests on it: a participant
-//! answers what is committed in its log, a decider tells what is committed in its own.
+//! answers what is committed in its log, a coordinator tells what is committed in its own.
 
-mod decider;
+mod coordinator;
+mod decision_notices;
 mod gone;
-mod holds;
 mod participant;
+mod read_locks;
 mod reads;
 mod recovery;
 mod staging;
-mod telling;
 mod timers;
 
-pub use reads::Go;
+pub use reads::Admission;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,33 +22,33 @@ use std::sync::Arc;
 use bytes::Bytes;
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, SessionId, Timestamp};
 
-use crate::effect::{Effect, Ticket};
-use crate::entry::Entry;
-use crate::host::Host;
-use crate::id::{Attempt, Durability, Floor, Place, Span, StageId, TransactionId};
-use crate::intents::{Holder, Intents, Locks, Who};
-use crate::item::{Item, Items, Part, Request};
+use crate::effect::{Ticket, TransactionEffect};
+use crate::entry::TransactionEntry;
+use crate::host::PartitionHost;
+use crate::id::{Attempt, Durability, Floor, KeyspaceSlice, RoutingKey, StageId, TransactionId};
+use crate::intents::{Holder, Intents, Locks, QueueEntry};
+use crate::item::{Items, TransactionItem, TransactionPart, TransactionRequest};
 use crate::limits::FLOORS_US;
-use crate::message::{Message, What};
+use crate::message::{Message, TransactionMessage};
 use crate::reason::{Reason, Refusal};
-use crate::state::State;
+use crate::state::ParticipantState;
 use crate::time::Time;
 
-use telling::Telling;
+use decision_notices::DecisionNotice;
 
 /// See the module.
 #[derive(Debug)]
 pub struct Transactions {
-    span: Span,
+    span: KeyspaceSlice,
     epoch: PartitionEpoch,
     /// Attempts of this epoch so far.
     attempts: u64,
-    state: State,
+    state: ParticipantState,
     intents: Intents,
 
     // As a participant.
-    held: BTreeMap<TransactionId, Box<Held>>,
-    queued: BTreeMap<TransactionId, Box<Queued>>,
+    held: BTreeMap<TransactionId, Box<HoldingTransaction>>,
+    queued: BTreeMap<TransactionId, Box<QueuedTransaction>>,
     /// A `Prepare` of a higher attempt, which waits until the lower one is released.
     next: BTreeMap<TransactionId, Message>,
     /// Decided, but somebody may commit below on one of its cells.
@@ -57,8 +57,8 @@ pub struct Transactions {
     released_order: VecDeque<TransactionId>,
     /// When to ask whether what was applied may be forgotten, the earliest first; some have been forgotten meanwhile.
     forget_at: VecDeque<(Time, TransactionId)>,
-    /// What deciders have told about themselves, and is not logged.
-    floors: BTreeMap<Span, LogIndex>,
+    /// What coordinators have told about themselves, and is not logged.
+    floors: BTreeMap<KeyspaceSlice, LogIndex>,
     /// When that is logged next.
     floors_at: Time,
     /// When staged pieces expire, unless they are pinned then.
@@ -67,14 +67,14 @@ pub struct Transactions {
     expiring: BTreeSet<StageId>,
     writes: BTreeMap<Ticket, Holder>,
 
-    // As a decider.
-    running: BTreeMap<TransactionId, Box<Running>>,
+    // As a coordinator.
+    running: BTreeMap<TransactionId, Box<RunningTransaction>>,
     /// Unknown ones that were asked about, being logged as aborted.
-    unknown: BTreeMap<TransactionId, Asked>,
-    telling: BTreeMap<TransactionId, Box<Telling>>,
-    /// Decisions of which the log tells, and that a sister tells: this was split off from their decider.
-    of_sisters: Vec<TransactionId>,
-    releasing: BTreeMap<TransactionId, Releasing>,
+    unknown: BTreeMap<TransactionId, StatusWaiters>,
+    telling: BTreeMap<TransactionId, Box<DecisionNotice>>,
+    /// Decisions of which the log tells, and that a sibling tells: this was split off from their coordinator.
+    of_siblings: Vec<TransactionId>,
+    releasing: BTreeMap<TransactionId, ReleasedAttempt>,
 
     /// Keyspaces that the map does not have, since when.
     missing: BTreeMap<KeyspaceId, Time>,
@@ -84,31 +84,31 @@ pub struct Transactions {
 
 /// A transaction that holds intents here.
 #[derive(Debug)]
-struct Held {
+struct HoldingTransaction {
     holder: Holder,
     attempt: Attempt,
-    /// By which name the decider has asked.
-    place: Place,
-    /// All that was prepared lies in this slice; else a sister, of which this was split off, has the rest.
+    /// By which name the coordinator has asked.
+    place: RoutingKey,
+    /// All that was prepared lies in this slice; else a sibling, of which this was split off, has the rest.
     is_whole: bool,
     durability: Durability,
     proposal: Timestamp,
     result: Bytes,
     /// Staged pieces that it rests on.
     pinned: Vec<StageId>,
-    stage: Stage,
+    stage: HoldStage,
     /// What it changes has a transform beside others.
     has_transform: bool,
     /// In a chain: whom to pass it on to.
-    onward: Option<(Floor, Vec<Part>)>,
-    decided: Option<Decided>,
+    onward: Option<(Floor, Vec<TransactionPart>)>,
+    decided: Option<DecidedTransaction>,
     ask_at: Time,
     /// `Commit` came again while it was being applied.
     is_repeated: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum HoldStage {
     /// The `Prepare` entry is appended.
     Preparing,
     /// It is committed.
@@ -118,7 +118,7 @@ enum Stage {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Decided {
+struct DecidedTransaction {
     timestamp: Timestamp,
     decision: LogIndex,
     prepared: LogIndex,
@@ -126,7 +126,7 @@ struct Decided {
 
 /// A transaction that waits in the queue.
 #[derive(Debug)]
-struct Queued {
+struct QueuedTransaction {
     arrival: u64,
     message: Message,
     ask_at: Time,
@@ -134,13 +134,13 @@ struct Queued {
 
 /// A transaction that is being decided here.
 #[derive(Debug)]
-struct Running {
-    request: Arc<Request>,
+struct RunningTransaction {
+    request: Arc<TransactionRequest>,
     ticket: Option<Ticket>,
     attempt: Attempt,
     chain: bool,
-    answers: BTreeMap<Place, Answer>,
-    own: Own,
+    answers: BTreeMap<RoutingKey, PrepareAnswer>,
+    own: OwnPart,
     /// The entry with the decision is appended.
     is_deciding: bool,
     ends_at: Time,
@@ -148,16 +148,16 @@ struct Running {
 }
 
 #[derive(Clone, Debug)]
-struct Answer {
+struct PrepareAnswer {
     proposal: Timestamp,
     prepared: LogIndex,
-    span: Span,
+    span: KeyspaceSlice,
     result: Bytes,
 }
 
-/// The decider's own part, of which nothing is logged before the decision.
+/// The coordinator's own part, of which nothing is logged before the decision.
 #[derive(Debug)]
-enum Own {
+enum OwnPart {
     Free,
     Queued(u64),
     Held { holder: Holder, proposal: Timestamp, effect: Bytes, result: Bytes, pinned: Vec<StageId> },
@@ -165,22 +165,22 @@ enum Own {
 
 /// Who has asked about an unknown transaction.
 #[derive(Debug, Default)]
-struct Asked {
-    places: BTreeSet<Place>,
+struct StatusWaiters {
+    places: BTreeSet<RoutingKey>,
     ticket: Option<Ticket>,
 }
 
 /// An attempt that has come to nothing, and who may still hold it.
 #[derive(Debug)]
-struct Releasing {
+struct ReleasedAttempt {
     attempt: Attempt,
-    places: BTreeSet<Place>,
+    places: BTreeSet<RoutingKey>,
     resend_at: Time,
 }
 
 /// What a part needs: its items, its locks, and the staged pieces that it pins.
 struct Needs<'p> {
-    items: Cow<'p, [Item]>,
+    items: Cow<'p, [TransactionItem]>,
     locks: Locks,
     pinned: Vec<StageId>,
 }
@@ -189,7 +189,12 @@ impl Transactions {
     /// For a primary, once the mark of its epoch is committed: `state` is that of all entries up to it. Holds the intents
     /// of all that is prepared, and goes on telling what is decided.
     #[must_use]
-    pub fn new(now: Time, span: Span, epoch: PartitionEpoch, state: State) -> Transactions {
+    pub fn new(
+        now: Time,
+        span: KeyspaceSlice,
+        epoch: PartitionEpoch,
+        state: ParticipantState,
+    ) -> Transactions {
         let mut one = Transactions {
             span,
             epoch,
@@ -210,7 +215,7 @@ impl Transactions {
             running: BTreeMap::new(),
             unknown: BTreeMap::new(),
             telling: BTreeMap::new(),
-            of_sisters: Vec::new(),
+            of_siblings: Vec::new(),
             releasing: BTreeMap::new(),
             missing: BTreeMap::new(),
             is_closed: false,
@@ -221,7 +226,13 @@ impl Transactions {
     }
 
     /// A message for this partition has come. Those for others are ignored, as are answers nobody waits for.
-    pub fn message(&mut self, now: Time, host: &mut impl Host, message: Message, effects: &mut Vec<Effect>) {
+    pub fn message(
+        &mut self,
+        now: Time,
+        host: &mut impl PartitionHost,
+        message: Message,
+        effects: &mut Vec<TransactionEffect>,
+    ) {
         if !self.span.has(message.to) {
             return;
         }
@@ -230,36 +241,44 @@ impl Transactions {
         }
         let Message { to, from, id, what } = message;
         match what {
-            What::Prepare { .. } => self.prepare(now, host, Message { to, from, id, what }, effects),
-            What::Release { attempt, .. } => self.release(to, id, attempt, effects),
-            What::Commit { attempt, prepared, timestamp, decision, .. } => {
+            TransactionMessage::Prepare { .. } => {
+                self.prepare(now, host, Message { to, from, id, what }, effects)
+            }
+            TransactionMessage::Release { attempt, .. } => self.release(to, id, attempt, effects),
+            TransactionMessage::Commit { attempt, prepared, timestamp, decision, .. } => {
                 host.raise(timestamp);
-                let decided = Decided { timestamp, decision, prepared };
+                let decided = DecidedTransaction { timestamp, decision, prepared };
                 self.commit((to, id), attempt, decided, effects);
             }
-            What::Drop { .. } => self.drop_held(to, id, effects),
-            What::Prepared { attempt, proposal, prepared, span, result } => {
-                let answer = Answer { proposal, prepared, span, result };
+            TransactionMessage::Drop { .. } => self.drop_held(to, id, effects),
+            TransactionMessage::Prepared { attempt, proposal, prepared, span, result } => {
+                let answer = PrepareAnswer { proposal, prepared, span, result };
                 self.prepared(now, host, (from, id, attempt), answer, effects);
             }
-            What::Busy { attempt } => self.busy(now, (from, id, attempt), effects),
-            What::Refused { attempt, refusal } => self.refused((from, id, attempt), refusal, effects),
-            What::Released { attempt } => self.released(from, id, attempt),
-            What::Applied { decision, span } => self.acknowledged((from, span), id, decision, effects),
-            What::NotHeld { decision, span } => self.not_held(now, (from, span), id, decision, effects),
-            What::Ask { attempt } => self.asked(host, (from, id, attempt), effects),
+            TransactionMessage::Busy { attempt } => self.busy(now, (from, id, attempt), effects),
+            TransactionMessage::Refused { attempt, refusal } => {
+                self.refused((from, id, attempt), refusal, effects)
+            }
+            TransactionMessage::Released { attempt } => self.released(from, id, attempt),
+            TransactionMessage::Applied { decision, span } => {
+                self.acknowledged((from, span), id, decision, effects)
+            }
+            TransactionMessage::NotHeld { decision, span } => {
+                self.not_held(now, (from, span), id, decision, effects)
+            }
+            TransactionMessage::Ask { attempt } => self.asked(host, (from, id, attempt), effects),
         }
         self.pump(now, host, effects);
     }
 
-    /// An entry of an [`Effect::Append`] is committed, at this index of the log.
+    /// An entry of an [`TransactionEffect::Append`] is committed, at this index of the log.
     pub fn committed(
         &mut self,
         now: Time,
-        host: &mut impl Host,
+        host: &mut impl PartitionHost,
         index: LogIndex,
-        entry: &Entry,
-        effects: &mut Vec<Effect>,
+        entry: &TransactionEntry,
+        effects: &mut Vec<TransactionEffect>,
     ) {
         let install = self.state.apply(index, entry);
         if let Some(install) = &install {
@@ -267,19 +286,27 @@ impl Transactions {
             host.install(install);
         }
         match entry {
-            Entry::Prepare { id, attempt, .. } => self.is_prepared(now, index, (*id, *attempt), effects),
-            Entry::Release { id, attempt } => self.is_released(now, host, (*id, *attempt), effects),
-            Entry::Apply { id, decision, timestamp, .. } => {
+            TransactionEntry::Prepare { id, attempt, .. } => {
+                self.is_prepared(now, index, (*id, *attempt), effects)
+            }
+            TransactionEntry::Release { id, attempt } => {
+                self.is_released(now, host, (*id, *attempt), effects)
+            }
+            TransactionEntry::Apply { id, decision, timestamp, .. } => {
                 self.is_applied(now, host, (*id, *decision, *timestamp), install.as_ref(), effects);
             }
-            Entry::Commit { .. } => self.is_decided(now, entry, effects),
-            Entry::Abort { id, by, refusal } => self.is_aborted(now, *id, (*by, *refusal), effects),
-            Entry::Finish { id } => {
+            TransactionEntry::Commit { .. } => self.is_decided(now, entry, effects),
+            TransactionEntry::Abort { id, by, refusal } => {
+                self.is_aborted(now, *id, (*by, *refusal), effects)
+            }
+            TransactionEntry::Finish { id } => {
                 self.telling.remove(id);
             }
-            Entry::Forget { .. } | Entry::ForgetAll { .. } => {}
-            Entry::Stage { id, .. } | Entry::Hold { id, .. } => self.is_staged(now, *id),
-            Entry::Expire { ids } => ids.iter().for_each(|id| {
+            TransactionEntry::Forget { .. } | TransactionEntry::ForgetAll { .. } => {}
+            TransactionEntry::Stage { id, .. } | TransactionEntry::Hold { id, .. } => {
+                self.is_staged(now, *id)
+            }
+            TransactionEntry::Expire { ids } => ids.iter().for_each(|id| {
                 self.expire_at.remove(id);
                 self.expiring.remove(id);
             }),
@@ -295,7 +322,7 @@ impl Transactions {
 
     /// What the committed log says.
     #[must_use]
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &ParticipantState {
         &self.state
     }
 
@@ -311,7 +338,7 @@ impl Transactions {
     }
 
     /// No part of a transaction begins here any more, as the keyspace is being dropped. What is under way goes on to its end. That
-    /// no transaction begins of which this is the decider is whoever hands requests over to see to.
+    /// no transaction begins of which this is the coordinator is whoever hands requests over to see to.
     pub fn close(&mut self) {
         self.is_closed = true;
     }
@@ -358,24 +385,29 @@ impl Transactions {
         Floor { span: self.span, index: self.state.oldest_unfinished() }
     }
 
-    fn release_intents(&mut self, holder: Holder, at: Option<Timestamp>, effects: &mut Vec<Effect>) {
-        effects.extend(self.intents.release(holder, at).into_iter().map(Effect::Read));
+    fn release_intents(
+        &mut self,
+        holder: Holder,
+        at: Option<Timestamp>,
+        effects: &mut Vec<TransactionEffect>,
+    ) {
+        effects.extend(self.intents.release(holder, at).into_iter().map(TransactionEffect::Read));
     }
 
     /// Gives what has become free to whoever is first in the queue.
-    fn pump(&mut self, now: Time, host: &mut impl Host, effects: &mut Vec<Effect>) {
+    fn pump(&mut self, now: Time, host: &mut impl PartitionHost, effects: &mut Vec<TransactionEffect>) {
         while let Some((who, locks)) = self.intents.pop_ready() {
             match who {
-                Who::Chain(id) => {
+                QueueEntry::Chain(id) => {
                     if let Some(queued) = self.queued.remove(&id) {
                         self.take_queued(now, host, &queued.message, effects);
                     }
                 }
-                Who::Own(id) => self.own_turn(host, id, effects),
-                Who::Write(ticket) => {
+                QueueEntry::Own(id) => self.own_turn(host, id, effects),
+                QueueEntry::Write(ticket) => {
                     let holder = self.intents.take(locks, Timestamp::ZERO);
                     self.writes.insert(ticket, holder);
-                    effects.push(Effect::Write(ticket));
+                    effects.push(TransactionEffect::Write(ticket));
                 }
             }
         }
@@ -384,8 +416,8 @@ impl Transactions {
     /// Items, locks and staged pieces of a part.
     fn needs<'p>(
         &self,
-        host: &impl Host,
-        (id, part): (TransactionId, &'p Part),
+        host: &impl PartitionHost,
+        (id, part): (TransactionId, &'p TransactionPart),
     ) -> Result<Needs<'p>, Refusal> {
         let mut pinned = BTreeSet::new();
         let items = match &part.items {
@@ -403,7 +435,11 @@ impl Transactions {
     }
 
     /// Checks what the client has read, and evaluates.
-    fn evaluate(&self, host: &impl Host, items: &[Item]) -> Result<(Bytes, Bytes), Refusal> {
+    fn evaluate(
+        &self,
+        host: &impl PartitionHost,
+        items: &[TransactionItem],
+    ) -> Result<(Bytes, Bytes), Refusal> {
         if !crate::planted::is_planted(crate::planted::Bug::ReadsUnchecked) {
             for (number, item) in items.iter().enumerate() {
                 if item.seen.is_some_and(|seen| host.version(item) != seen) {
@@ -419,6 +455,6 @@ impl Transactions {
 }
 
 /// An effect that sends.
-fn send(to: Place, from: Place, id: TransactionId, what: What) -> Effect {
-    Effect::Send(Message { to, from, id, what })
+fn send(to: RoutingKey, from: RoutingKey, id: TransactionId, what: TransactionMessage) -> TransactionEffect {
+    TransactionEffect::Send(Message { to, from, id, what })
 }

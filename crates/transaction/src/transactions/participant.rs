@@ -2,15 +2,17 @@
 
 use zerohop_wire::ids::{LogIndex, Timestamp};
 
-use super::{Decided, Held, Needs, Queued, Stage, Transactions, send};
-use crate::effect::Effect;
-use crate::entry::Entry;
-use crate::host::Host;
-use crate::id::{Attempt, Place, TransactionId};
-use crate::intents::Who;
-use crate::item::{Access, Part};
+use super::{
+    DecidedTransaction, HoldStage, HoldingTransaction, Needs, QueuedTransaction, Transactions, send,
+};
+use crate::effect::TransactionEffect;
+use crate::entry::TransactionEntry;
+use crate::host::PartitionHost;
+use crate::id::{Attempt, RoutingKey, TransactionId};
+use crate::intents::QueueEntry;
+use crate::item::{Access, TransactionPart};
 use crate::limits::{APPLIED_MAX, ASK_US, FORGET_ASK_US, HOLDERS_MAX, QUEUE_MAX, RELEASED_MAX};
-use crate::message::{Message, What};
+use crate::message::{Message, TransactionMessage};
 use crate::planted::{Bug, is_planted};
 use crate::reason::Reason;
 use crate::state::Install;
@@ -20,17 +22,22 @@ impl Transactions {
     pub(super) fn prepare(
         &mut self,
         now: Time,
-        host: &mut impl Host,
+        host: &mut impl PartitionHost,
         message: Message,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<TransactionEffect>,
     ) {
-        let What::Prepare { attempt, chain, parts, .. } = &message.what else { return };
+        let TransactionMessage::Prepare { attempt, chain, parts, .. } = &message.what else { return };
         let (id, attempt, chain) = (message.id, *attempt, *chain);
         let Some(part) = parts.first() else { return };
         let refuse = |reason: Reason| {
-            send(id.decider, part.place, id, What::Refused { attempt, refusal: reason.into() })
+            send(
+                id.coordinator,
+                part.place,
+                id,
+                TransactionMessage::Refused { attempt, refusal: reason.into() },
+            )
         };
-        // A decider that asks itself, or one partition twice, has grouped items by an older map.
+        // A coordinator that asks itself, or one partition twice, has grouped items by an older map.
         if self.running.contains_key(&id) {
             return effects.push(refuse(Reason::Misplaced));
         }
@@ -48,7 +55,7 @@ impl Transactions {
             return;
         }
         if let Some(queued) = self.queued.get(&id) {
-            let What::Prepare { attempt: known, .. } = &queued.message.what else { return };
+            let TransactionMessage::Prepare { attempt: known, .. } = &queued.message.what else { return };
             // Of the same number: it keeps its place.
             if attempt <= *known {
                 return;
@@ -69,31 +76,31 @@ impl Transactions {
         let needs = match self.needs(host, (id, part)) {
             Ok(needs) => needs,
             Err(refusal) => {
-                let what = What::Refused { attempt, refusal };
-                return effects.push(send(id.decider, part.place, id, what));
+                let what = TransactionMessage::Refused { attempt, refusal };
+                return effects.push(send(id.coordinator, part.place, id, what));
             }
         };
         if self.intents.are_free(&needs.locks) {
             self.take(now, host, (&message, part, needs), effects);
         } else if !chain {
-            effects.push(send(id.decider, part.place, id, What::Busy { attempt }));
+            effects.push(send(id.coordinator, part.place, id, TransactionMessage::Busy { attempt }));
         } else if self.queued.len() >= QUEUE_MAX {
             effects.push(refuse(Reason::Overloaded));
         } else {
-            let arrival = self.intents.queue(Who::Chain(id), needs.locks);
+            let arrival = self.intents.queue(QueueEntry::Chain(id), needs.locks);
             let ask_at = now.after_us(ASK_US);
-            self.queued.insert(id, Box::new(Queued { arrival, message, ask_at }));
+            self.queued.insert(id, Box::new(QueuedTransaction { arrival, message, ask_at }));
         }
     }
 
     /// The same attempt again: whoever is prepared says so again, and passes it on again.
-    fn answer_again(&mut self, id: TransactionId, message: &Message, effects: &mut Vec<Effect>) {
-        let What::Prepare { chain, floor, parts, .. } = &message.what else { return };
+    fn answer_again(&mut self, id: TransactionId, message: &Message, effects: &mut Vec<TransactionEffect>) {
+        let TransactionMessage::Prepare { chain, floor, parts, .. } = &message.what else { return };
         let Some(held) = self.held.get_mut(&id) else { return };
         if *chain && parts.len() > 1 {
             held.onward = Some((*floor, parts[1..].to_vec()));
         }
-        if let Stage::Prepared(index) = held.stage
+        if let HoldStage::Prepared(index) = held.stage
             && held.decided.is_none()
         {
             self.say_prepared(id, index, effects);
@@ -101,18 +108,18 @@ impl Transactions {
     }
 
     /// A higher attempt: the lower one is released first, and it is looked at again then.
-    fn supersede(&mut self, id: TransactionId, message: Message, effects: &mut Vec<Effect>) {
+    fn supersede(&mut self, id: TransactionId, message: Message, effects: &mut Vec<TransactionEffect>) {
         let Some(held) = self.held.get_mut(&id) else { return };
         if held.decided.is_some() {
             return;
         }
-        if held.stage != Stage::Ending {
-            held.stage = Stage::Ending;
-            let entry = Entry::Release { id, attempt: held.attempt };
-            effects.push(Effect::Append { entry, durability: held.durability });
+        if held.stage != HoldStage::Ending {
+            held.stage = HoldStage::Ending;
+            let entry = TransactionEntry::Release { id, attempt: held.attempt };
+            effects.push(TransactionEffect::Append { entry, durability: held.durability });
         }
         let number = |message: &Message| match &message.what {
-            What::Prepare { attempt, .. } => *attempt,
+            TransactionMessage::Prepare { attempt, .. } => *attempt,
             _ => Attempt::default(),
         };
         if self.next.get(&id).is_none_or(|known| number(known) < number(&message)) {
@@ -124,18 +131,23 @@ impl Transactions {
     pub(super) fn take_queued(
         &mut self,
         now: Time,
-        host: &mut impl Host,
+        host: &mut impl PartitionHost,
         message: &Message,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<TransactionEffect>,
     ) {
-        let What::Prepare { attempt, parts, .. } = &message.what else { return };
+        let TransactionMessage::Prepare { attempt, parts, .. } = &message.what else { return };
         let (id, attempt) = (message.id, *attempt);
         let Some(part) = parts.first() else { return };
         // Staged pieces may have expired meanwhile.
         match self.needs(host, (id, part)) {
             Ok(needs) => self.take(now, host, (message, part, needs), effects),
             Err(refusal) => {
-                effects.push(send(id.decider, part.place, id, What::Refused { attempt, refusal }));
+                effects.push(send(
+                    id.coordinator,
+                    part.place,
+                    id,
+                    TransactionMessage::Refused { attempt, refusal },
+                ));
             }
         }
     }
@@ -144,22 +156,29 @@ impl Transactions {
     fn take(
         &mut self,
         now: Time,
-        host: &mut impl Host,
-        (message, part, needs): (&Message, &Part, Needs<'_>),
-        effects: &mut Vec<Effect>,
+        host: &mut impl PartitionHost,
+        (message, part, needs): (&Message, &TransactionPart, Needs<'_>),
+        effects: &mut Vec<TransactionEffect>,
     ) {
         let id = message.id;
-        let What::Prepare { attempt, chain, durability, floor, parts } = &message.what else { return };
+        let TransactionMessage::Prepare { attempt, chain, durability, floor, parts } = &message.what else {
+            return;
+        };
         let (attempt, durability) = (*attempt, *durability);
         let (effect, result) = match self.evaluate(host, &needs.items) {
             Ok(evaluated) => evaluated,
             Err(refusal) => {
-                return effects.push(send(id.decider, part.place, id, What::Refused { attempt, refusal }));
+                return effects.push(send(
+                    id.coordinator,
+                    part.place,
+                    id,
+                    TransactionMessage::Refused { attempt, refusal },
+                ));
             }
         };
         let proposal = host.propose();
         let holder = self.intents.take(needs.locks.clone(), proposal);
-        let held = Held {
+        let held = HoldingTransaction {
             holder,
             attempt,
             place: part.place,
@@ -168,7 +187,7 @@ impl Transactions {
             proposal,
             result: result.clone(),
             pinned: needs.pinned.clone(),
-            stage: Stage::Preparing,
+            stage: HoldStage::Preparing,
             has_transform: needs.locks.iter().any(|(_, access)| matches!(access, Access::Transform(_))),
             onward: chain.then(|| (*floor, parts[1..].to_vec())),
             decided: None,
@@ -176,7 +195,7 @@ impl Transactions {
             is_repeated: false,
         };
         self.held.insert(id, Box::new(held));
-        let entry = Entry::Prepare {
+        let entry = TransactionEntry::Prepare {
             id,
             attempt,
             place: part.place,
@@ -187,11 +206,11 @@ impl Transactions {
             effect,
             result,
         };
-        effects.push(Effect::Append { entry, durability });
+        effects.push(TransactionEffect::Append { entry, durability });
     }
 
-    /// By which name the decider hears of it: that by which it has asked, or, if a sister has that, one of this slice.
-    pub(super) fn name(&self, held: &Held) -> Place {
+    /// By which name the coordinator hears of it: that by which it has asked, or, if a sibling has that, one of this slice.
+    pub(super) fn name(&self, held: &HoldingTransaction) -> RoutingKey {
         if self.span.has(held.place) { held.place } else { self.span.place() }
     }
 
@@ -200,13 +219,13 @@ impl Transactions {
         now: Time,
         index: LogIndex,
         (id, attempt): (TransactionId, Attempt),
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<TransactionEffect>,
     ) {
         let Some(held) = self.held.get_mut(&id) else { return };
-        if held.attempt != attempt || held.stage != Stage::Preparing {
+        if held.attempt != attempt || held.stage != HoldStage::Preparing {
             return;
         }
-        held.stage = Stage::Prepared(index);
+        held.stage = HoldStage::Prepared(index);
         held.ask_at = now.after_us(ASK_US);
         let holder = held.holder;
         self.say_prepared(id, index, effects);
@@ -215,35 +234,41 @@ impl Transactions {
         }
     }
 
-    fn say_prepared(&self, id: TransactionId, index: LogIndex, effects: &mut Vec<Effect>) {
+    fn say_prepared(&self, id: TransactionId, index: LogIndex, effects: &mut Vec<TransactionEffect>) {
         let Some(held) = self.held.get(&id).filter(|held| self.span.has(held.place)) else { return };
         let (attempt, proposal, span) = (held.attempt, held.proposal, self.span);
         if !held.is_whole && !is_planted(Bug::HalfIsWhole) {
             // Nobody can say any more whether all of what this was split off from has it.
-            let what = What::Refused { attempt, refusal: Reason::Misplaced.into() };
-            return effects.push(send(id.decider, held.place, id, what));
+            let what = TransactionMessage::Refused { attempt, refusal: Reason::Misplaced.into() };
+            return effects.push(send(id.coordinator, held.place, id, what));
         }
-        let what = What::Prepared { attempt, proposal, prepared: index, span, result: held.result.clone() };
-        effects.push(send(id.decider, held.place, id, what));
+        let what = TransactionMessage::Prepared {
+            attempt,
+            proposal,
+            prepared: index,
+            span,
+            result: held.result.clone(),
+        };
+        effects.push(send(id.coordinator, held.place, id, what));
         if let Some((floor, parts)) = &held.onward
             && let Some(next) = parts.first()
         {
             let (floor, durability, parts) = (*floor, held.durability, parts.clone());
             let to = next.place;
-            let what = What::Prepare { attempt, chain: true, durability, floor, parts };
+            let what = TransactionMessage::Prepare { attempt, chain: true, durability, floor, parts };
             effects.push(send(to, held.place, id, what));
         }
     }
 
-    /// The decider says that an attempt has come to nothing.
+    /// The coordinator says that an attempt has come to nothing.
     pub(super) fn release(
         &mut self,
-        to: Place,
+        to: RoutingKey,
         id: TransactionId,
         attempt: Attempt,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<TransactionEffect>,
     ) {
-        let is_lower = |message: &Message| matches!(&message.what, What::Prepare { attempt: one, .. } if *one <= attempt);
+        let is_lower = |message: &Message| matches!(&message.what, TransactionMessage::Prepare { attempt: one, .. } if *one <= attempt);
         if self.next.get(&id).is_some_and(is_lower) {
             self.next.remove(&id);
         }
@@ -252,23 +277,28 @@ impl Transactions {
             self.queued.remove(&id);
         }
         if let Some(held) = self.held.get_mut(&id).filter(|held| held.attempt <= attempt) {
-            if held.stage != Stage::Ending && held.decided.is_none() {
-                held.stage = Stage::Ending;
-                let entry = Entry::Release { id, attempt };
-                effects.push(Effect::Append { entry, durability: held.durability });
+            if held.stage != HoldStage::Ending && held.decided.is_none() {
+                held.stage = HoldStage::Ending;
+                let entry = TransactionEntry::Release { id, attempt };
+                effects.push(TransactionEffect::Append { entry, durability: held.durability });
             }
             return;
         }
         self.remember_released(id, attempt);
-        effects.push(send(id.decider, to, id, What::Released { attempt }));
+        effects.push(send(id.coordinator, to, id, TransactionMessage::Released { attempt }));
     }
 
-    /// The decider says that it is over.
-    pub(super) fn drop_held(&mut self, to: Place, id: TransactionId, effects: &mut Vec<Effect>) {
+    /// The coordinator says that it is over.
+    pub(super) fn drop_held(
+        &mut self,
+        to: RoutingKey,
+        id: TransactionId,
+        effects: &mut Vec<TransactionEffect>,
+    ) {
         self.next.remove(&id);
         let held = self.held.get(&id).map(|held| held.attempt);
         let queued = self.queued.get(&id).and_then(|queued| match &queued.message.what {
-            What::Prepare { attempt, .. } => Some(*attempt),
+            TransactionMessage::Prepare { attempt, .. } => Some(*attempt),
             _ => None,
         });
         if let Some(attempt) = held.max(queued) {
@@ -293,16 +323,16 @@ impl Transactions {
     pub(super) fn is_released(
         &mut self,
         now: Time,
-        host: &mut impl Host,
+        host: &mut impl PartitionHost,
         (id, attempt): (TransactionId, Attempt),
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<TransactionEffect>,
     ) {
         if let Some(held) = self.held.get(&id).filter(|held| held.attempt <= attempt) {
             let (place, holder) = (self.name(held), held.holder);
             self.held.remove(&id);
             self.release_intents(holder, None, effects);
             self.remember_released(id, attempt);
-            effects.push(send(id.decider, place, id, What::Released { attempt }));
+            effects.push(send(id.coordinator, place, id, TransactionMessage::Released { attempt }));
         }
         self.apply_deferred(effects);
         if let Some(message) = self.next.remove(&id) {
@@ -313,10 +343,10 @@ impl Transactions {
     /// The decision has come.
     pub(super) fn commit(
         &mut self,
-        (to, id): (Place, TransactionId),
+        (to, id): (RoutingKey, TransactionId),
         attempt: Attempt,
-        decided: Decided,
-        effects: &mut Vec<Effect>,
+        decided: DecidedTransaction,
+        effects: &mut Vec<TransactionEffect>,
     ) {
         let repeated_is_applied = is_planted(Bug::RepeatedPrepareApplied);
         if let Some(held) = self.held.get_mut(&id) {
@@ -324,11 +354,11 @@ impl Transactions {
                 held.is_repeated = true;
                 return;
             }
-            let is_it = held.stage == Stage::Prepared(decided.prepared) && held.attempt == attempt;
-            if let Stage::Prepared(index) = held.stage
+            let is_it = held.stage == HoldStage::Prepared(decided.prepared) && held.attempt == attempt;
+            if let HoldStage::Prepared(index) = held.stage
                 && (is_it || repeated_is_applied)
             {
-                held.decided = Some(Decided { prepared: index, ..decided });
+                held.decided = Some(DecidedTransaction { prepared: index, ..decided });
                 let holder = held.holder;
                 self.intents.decided(holder, decided.timestamp);
                 self.deferred.insert(id);
@@ -336,32 +366,32 @@ impl Transactions {
             }
             // What is held is another attempt, or was prepared once more, after a loss: a release, and the `Prepare` that the
             // decision names, went with the power. A transaction has one decision, so nothing will ever decide this.
-            let is_over = held.attempt != attempt || matches!(held.stage, Stage::Prepared(_));
-            if is_over && held.stage != Stage::Ending {
-                held.stage = Stage::Ending;
-                let entry = Entry::Release { id, attempt: held.attempt };
-                effects.push(Effect::Append { entry, durability: held.durability });
+            let is_over = held.attempt != attempt || matches!(held.stage, HoldStage::Prepared(_));
+            if is_over && held.stage != HoldStage::Ending {
+                held.stage = HoldStage::Ending;
+                let entry = TransactionEntry::Release { id, attempt: held.attempt };
+                effects.push(TransactionEffect::Append { entry, durability: held.durability });
             }
         }
         let span = self.span;
         let what = match self.state.applied.get(&id) {
-            Some((decision, _)) => What::Applied { decision: *decision, span },
-            None => What::NotHeld { decision: decided.decision, span },
+            Some((decision, _)) => TransactionMessage::Applied { decision: *decision, span },
+            None => TransactionMessage::NotHeld { decision: decided.decision, span },
         };
-        effects.push(send(id.decider, to, id, what));
+        effects.push(send(id.coordinator, to, id, what));
     }
 
     /// Logs what is decided and has nobody below it on any of its cells any more.
-    fn apply_deferred(&mut self, effects: &mut Vec<Effect>) {
+    fn apply_deferred(&mut self, effects: &mut Vec<TransactionEffect>) {
         let ready: Vec<TransactionId> =
             self.deferred.iter().copied().filter(|id| self.may_apply(*id)).collect();
         for id in ready {
             self.deferred.remove(&id);
             let Some(held) = self.held.get_mut(&id) else { continue };
-            let Some(Decided { timestamp, decision, prepared }) = held.decided else { continue };
-            held.stage = Stage::Ending;
-            let entry = Entry::Apply { id, prepared, timestamp, decision };
-            effects.push(Effect::Append { entry, durability: held.durability });
+            let Some(DecidedTransaction { timestamp, decision, prepared }) = held.decided else { continue };
+            held.stage = HoldStage::Ending;
+            let entry = TransactionEntry::Apply { id, prepared, timestamp, decision };
+            effects.push(TransactionEffect::Append { entry, durability: held.durability });
         }
     }
 
@@ -373,10 +403,10 @@ impl Transactions {
     pub(super) fn is_applied(
         &mut self,
         now: Time,
-        host: &mut impl Host,
+        host: &mut impl PartitionHost,
         (id, decision, timestamp): (TransactionId, LogIndex, Timestamp),
         install: Option<&Install>,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<TransactionEffect>,
     ) {
         self.forget_at.push_back((now.after_us(FORGET_ASK_US), id));
         let Some(held) = self.held.remove(&id) else { return };
@@ -385,8 +415,8 @@ impl Transactions {
         }
         self.next.remove(&id);
         self.release_intents(held.holder, Some(timestamp), effects);
-        let what = What::Applied { decision, span: self.span };
-        effects.push(send(id.decider, self.name(&held), id, what));
+        let what = TransactionMessage::Applied { decision, span: self.span };
+        effects.push(send(id.coordinator, self.name(&held), id, what));
         self.apply_deferred(effects);
     }
 }

@@ -3,10 +3,10 @@
 use zerohop_wire::ids::Timestamp;
 
 use super::{Time, Transactions};
-use crate::effect::{Effect, Ticket};
-use crate::host::Host;
-use crate::intents::{Locks, Who};
-use crate::item::{Access, Item};
+use crate::effect::{Ticket, TransactionEffect};
+use crate::host::PartitionHost;
+use crate::intents::{Locks, QueueEntry};
+use crate::item::{Access, TransactionItem};
 use crate::limits::{QUEUE_MAX, READS_MAX};
 use crate::planted::{Bug, is_planted};
 use crate::reason::Reason;
@@ -14,7 +14,7 @@ use crate::reason::Reason;
 /// When a read or a write may go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Go {
+pub enum Admission {
     /// At once.
     Now,
     /// With the effect that names its ticket.
@@ -26,7 +26,7 @@ impl Transactions {
     ///
     /// # Errors
     /// `Overloaded` if too many wait.
-    pub fn read(&mut self, ticket: Ticket, cell: u64) -> Result<Go, Reason> {
+    pub fn read(&mut self, ticket: Ticket, cell: u64) -> Result<Admission, Reason> {
         self.read_below(ticket, cell, Timestamp::MAX)
     }
 
@@ -37,11 +37,11 @@ impl Transactions {
     /// `Overloaded` if too many wait.
     pub fn read_at(
         &mut self,
-        host: &mut impl Host,
+        host: &mut impl PartitionHost,
         ticket: Ticket,
         cell: u64,
         at: Timestamp,
-    ) -> Result<Go, Reason> {
+    ) -> Result<Admission, Reason> {
         host.raise(at);
         // `MAX` stands for the present.
         self.read_below(ticket, cell, at.min(Timestamp(u64::MAX - 1)))
@@ -52,24 +52,24 @@ impl Transactions {
     ///
     /// # Errors
     /// `Overloaded` if too many wait.
-    pub fn scan(&mut self, ticket: Ticket) -> Result<Go, Reason> {
+    pub fn scan(&mut self, ticket: Ticket) -> Result<Admission, Reason> {
         if self.intents.waiting().1 >= READS_MAX {
             return Err(Reason::Overloaded);
         }
-        Ok(if self.intents.scan(ticket) { Go::Now } else { Go::Later })
+        Ok(if self.intents.scan(ticket) { Admission::Now } else { Admission::Later })
     }
 
-    fn read_below(&mut self, ticket: Ticket, cell: u64, limit: Timestamp) -> Result<Go, Reason> {
+    fn read_below(&mut self, ticket: Ticket, cell: u64, limit: Timestamp) -> Result<Admission, Reason> {
         if self.intents.waiting().1 >= READS_MAX {
             return Err(Reason::Overloaded);
         }
-        Ok(if self.intents.read(ticket, cell, limit) { Go::Now } else { Go::Later })
+        Ok(if self.intents.read(ticket, cell, limit) { Admission::Now } else { Admission::Later })
     }
 
     /// The second round of a read of several items: whether each still has the version that was read, and nobody is about
     /// to change it. `items` name what was read, and `seen` the version.
     #[must_use]
-    pub fn confirm(&self, host: &impl Host, items: &[Item]) -> bool {
+    pub fn confirm(&self, host: &impl PartitionHost, items: &[TransactionItem]) -> bool {
         items.iter().all(|item| {
             let stands = self.intents.stands(item.cell) && !is_planted(Bug::ConfirmIgnoresIntents);
             !stands && item.seen.is_some_and(|seen| host.version(item) == seen)
@@ -81,22 +81,28 @@ impl Transactions {
     ///
     /// # Errors
     /// `Overloaded` if too many wait.
-    pub fn write(&mut self, ticket: Ticket, cells: &[u64]) -> Result<Go, Reason> {
+    pub fn write(&mut self, ticket: Ticket, cells: &[u64]) -> Result<Admission, Reason> {
         let mut locks: Locks = cells.iter().map(|cell| (*cell, Access::Write)).collect();
         locks.sort_unstable();
         locks.dedup();
         if self.intents.are_free(&locks) {
-            return Ok(Go::Now);
+            return Ok(Admission::Now);
         }
         if self.intents.waiting().0 >= QUEUE_MAX {
             return Err(Reason::Overloaded);
         }
-        self.intents.queue(Who::Write(ticket), locks);
-        Ok(Go::Later)
+        self.intents.queue(QueueEntry::Write(ticket), locks);
+        Ok(Admission::Later)
     }
 
     /// A write that had to wait is appended.
-    pub fn leave(&mut self, now: Time, host: &mut impl Host, ticket: Ticket, effects: &mut Vec<Effect>) {
+    pub fn leave(
+        &mut self,
+        now: Time,
+        host: &mut impl PartitionHost,
+        ticket: Ticket,
+        effects: &mut Vec<TransactionEffect>,
+    ) {
         if let Some(holder) = self.writes.remove(&ticket) {
             self.release_intents(holder, None, effects);
             self.pump(now, host, effects);

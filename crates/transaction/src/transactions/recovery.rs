@@ -2,17 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use super::{Asked, Held, Releasing, Stage, Telling, Transactions, send};
-use crate::effect::Effect;
-use crate::entry::Entry;
-use crate::host::{Host, Known};
-use crate::id::{Attempt, Durability, Floor, Place, TransactionId};
+use super::{
+    DecisionNotice, HoldStage, HoldingTransaction, ReleasedAttempt, StatusWaiters, Transactions, send,
+};
+use crate::effect::TransactionEffect;
+use crate::entry::TransactionEntry;
+use crate::host::{PartitionHost, SessionKnowledge};
+use crate::id::{Attempt, Durability, Floor, RoutingKey, TransactionId};
 use crate::intents::Locks;
 use crate::item::Access;
 use crate::limits::{
     ASK_US, ASKERS_MAX, FLOORS_MAX, FORGET_ASK_US, RELEASING_MAX, RESEND_US, STAGED_US_MAX, UNKNOWN_MAX,
 };
-use crate::message::What;
+use crate::message::TransactionMessage;
 use crate::planted::{Bug, is_planted};
 use crate::reason::{Reason, Refusal};
 use crate::time::Time;
@@ -21,7 +23,7 @@ impl Transactions {
     /// Takes up what the log of former primaries says.
     pub(super) fn resume(&mut self, now: Time) {
         for (id, prepared) in &self.state.prepared {
-            let held = Held {
+            let held = HoldingTransaction {
                 holder: self.intents.take(self.own_of(&prepared.locks), prepared.proposal),
                 attempt: prepared.attempt,
                 place: prepared.place,
@@ -30,14 +32,14 @@ impl Transactions {
                 proposal: prepared.proposal,
                 result: prepared.result.clone(),
                 pinned: prepared.pinned.clone(),
-                stage: Stage::Prepared(prepared.index),
+                stage: HoldStage::Prepared(prepared.index),
                 has_transform: prepared
                     .locks
                     .iter()
                     .any(|(_, access)| matches!(access, Access::Transform(_))),
                 onward: None,
                 decided: None,
-                // Its decider may have had the same fate.
+                // Its coordinator may have had the same fate.
                 ask_at: now.after_us(ASK_US),
                 is_repeated: false,
             };
@@ -47,11 +49,11 @@ impl Transactions {
             self.forget_at.push_back((now.after_us(FORGET_ASK_US), *id));
         }
         for (id, decision) in &self.state.decisions {
-            if self.span.has(id.decider) {
-                let telling = Telling::new(now, decision.participants.len());
+            if self.span.has(id.coordinator) {
+                let telling = DecisionNotice::new(now, decision.participants.len());
                 self.telling.insert(*id, Box::new(telling));
             } else {
-                self.of_sisters.push(*id);
+                self.of_siblings.push(*id);
             }
         }
         for id in self.state.staged.keys() {
@@ -64,7 +66,7 @@ impl Transactions {
         locks.iter().copied().filter(|(cell, _)| self.span.has_cell(*cell)).collect()
     }
 
-    /// Remembers what a decider told about itself, until that is logged.
+    /// Remembers what a coordinator told about itself, until that is logged.
     pub(super) fn note_floor(&mut self, floor: Floor) {
         if let Some(known) = self.floors.get_mut(&floor.span) {
             *known = floor.index.max(*known);
@@ -74,18 +76,18 @@ impl Transactions {
     }
 
     /// Frees what the present attempt may hold elsewhere, and goes on saying so until all have acknowledged.
-    pub(super) fn free_others(&mut self, now: Time, id: TransactionId, effects: &mut Vec<Effect>) {
+    pub(super) fn free_others(&mut self, now: Time, id: TransactionId, effects: &mut Vec<TransactionEffect>) {
         let Some(running) = self.running.get(&id) else { return };
         let Some((_, others)) = running.request.parts.split_last() else { return };
         if others.is_empty() {
             return;
         }
-        let places: BTreeSet<Place> = others.iter().map(|part| part.place).collect();
+        let places: BTreeSet<RoutingKey> = others.iter().map(|part| part.place).collect();
         let (attempt, resend_at) = (running.attempt, now.after_us(RESEND_US));
         self.say_released(id, attempt, &places, effects);
         // Without room it is said once, and whoever does not hear it asks.
         if self.releasing.len() < RELEASING_MAX || self.releasing.contains_key(&id) {
-            self.releasing.insert(id, Releasing { attempt, places, resend_at });
+            self.releasing.insert(id, ReleasedAttempt { attempt, places, resend_at });
         }
     }
 
@@ -93,22 +95,24 @@ impl Transactions {
         &self,
         id: TransactionId,
         attempt: Attempt,
-        places: &BTreeSet<Place>,
-        effects: &mut Vec<Effect>,
+        places: &BTreeSet<RoutingKey>,
+        effects: &mut Vec<TransactionEffect>,
     ) {
         let floor = self.floor();
         effects.extend(
-            places.iter().map(|place| send(*place, id.decider, id, What::Release { attempt, floor })),
+            places.iter().map(|place| {
+                send(*place, id.coordinator, id, TransactionMessage::Release { attempt, floor })
+            }),
         );
     }
 
-    pub(super) fn say_released_again(&self, id: TransactionId, effects: &mut Vec<Effect>) {
-        if let Some(Releasing { attempt, places, .. }) = self.releasing.get(&id) {
+    pub(super) fn say_released_again(&self, id: TransactionId, effects: &mut Vec<TransactionEffect>) {
+        if let Some(ReleasedAttempt { attempt, places, .. }) = self.releasing.get(&id) {
             self.say_released(id, *attempt, places, effects);
         }
     }
 
-    pub(super) fn released(&mut self, from: Place, id: TransactionId, attempt: Attempt) {
+    pub(super) fn released(&mut self, from: RoutingKey, id: TransactionId, attempt: Attempt) {
         if let Some(releasing) = self.releasing.get_mut(&id).filter(|one| one.attempt <= attempt) {
             releasing.places.remove(&from);
             if releasing.places.is_empty() {
@@ -120,23 +124,23 @@ impl Transactions {
     /// A participant asks what has become of a transaction. Silence means: wait.
     pub(super) fn asked(
         &mut self,
-        host: &impl Host,
-        (from, id, attempt): (Place, TransactionId, Attempt),
-        effects: &mut Vec<Effect>,
+        host: &impl PartitionHost,
+        (from, id, attempt): (RoutingKey, TransactionId, Attempt),
+        effects: &mut Vec<TransactionEffect>,
     ) {
         let floor = self.floor();
         if let Some(decision) = self.state.decisions.get(&id) {
             let known = decision.participants.iter().find(|one| one.span.has(from));
             // Who is not in the decision was prepared by an older grouping, which has come to nothing.
             let answer = known.map_or_else(
-                || send(from, id.decider, id, What::Drop { floor }),
+                || send(from, id.coordinator, id, TransactionMessage::Drop { floor }),
                 |participant| self.say_commit(id, (from, participant.prepared)),
             );
             return effects.push(answer);
         }
         if let Some(running) = self.running.get(&id) {
             if attempt < running.attempt && !running.is_deciding {
-                effects.push(send(from, id.decider, id, What::Release { attempt, floor }));
+                effects.push(send(from, id.coordinator, id, TransactionMessage::Release { attempt, floor }));
             }
             return;
         }
@@ -146,17 +150,20 @@ impl Transactions {
             }
             return;
         }
-        if host.known(&id) == Known::Over || is_planted(Bug::UnknownNotLogged) {
-            return effects.push(send(from, id.decider, id, What::Drop { floor }));
+        if host.known(&id) == SessionKnowledge::Over || is_planted(Bug::UnknownNotLogged) {
+            return effects.push(send(from, id.coordinator, id, TransactionMessage::Drop { floor }));
         }
         // Whoever finds no room asks again.
         if self.unknown.len() >= UNKNOWN_MAX {
             return;
         }
-        self.unknown.insert(id, Asked { places: [from].into(), ticket: None });
+        self.unknown.insert(id, StatusWaiters { places: [from].into(), ticket: None });
         let refusal = Refusal::from(Reason::Unknown);
         // As durable as anything may ask: what it is for is not known.
         let durability = Durability::Sync;
-        effects.push(Effect::Append { entry: Entry::Abort { id, by: id.decider, refusal }, durability });
+        effects.push(TransactionEffect::Append {
+            entry: TransactionEntry::Abort { id, by: id.coordinator, refusal },
+            durability,
+        });
     }
 }

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 
 use super::Transactions;
-use crate::effect::Effect;
-use crate::entry::Entry;
+use crate::effect::TransactionEffect;
+use crate::entry::TransactionEntry;
 use crate::id::{Durability, StageId, TransactionId};
 use crate::limits::{
     EXPIRED_PER_ENTRY_MAX, STAGED_BYTES_MAX, STAGED_HERE_BYTES_MAX, STAGED_PIECE_BYTES_MAX,
@@ -29,7 +29,7 @@ impl Transactions {
         &mut self,
         (id, bytes): (StageId, Bytes),
         durability: Durability,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<TransactionEffect>,
     ) -> Result<(), Reason> {
         if bytes.len() > STAGED_PIECE_BYTES_MAX {
             return Err(Reason::TooLong);
@@ -44,7 +44,7 @@ impl Transactions {
         if staged + bytes.len() as u64 > STAGED_BYTES_MAX {
             return Err(Reason::TooLong);
         }
-        effects.push(Effect::Append { entry: Entry::Stage { id, bytes }, durability });
+        effects.push(TransactionEffect::Append { entry: TransactionEntry::Stage { id, bytes }, durability });
         Ok(())
     }
 
@@ -78,13 +78,13 @@ impl Transactions {
     /// Pieces that transactions under way rest on, whether the log says so already or not.
     fn pinned_by_others(&self, but: Option<TransactionId>) -> impl Iterator<Item = StageId> {
         let held = self.held.iter().map(|(id, held)| (*id, &held.pinned[..]));
-        // A decider's own part needs no pin in the log before the decision.
-        let own = self.running.iter().map(|(id, one)| (*id, super::decider::pinned_by(&one.own)));
+        // A coordinator's own part needs no pin in the log before the decision.
+        let own = self.running.iter().map(|(id, one)| (*id, super::coordinator::pinned_by(&one.own)));
         held.chain(own).filter(move |(id, _)| Some(*id) != but).flat_map(|(_, pinned)| pinned.iter().copied())
     }
 
     /// Staged data that nobody has pinned expires.
-    pub(super) fn tick_staged(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    pub(super) fn tick_staged(&mut self, now: Time, effects: &mut Vec<TransactionEffect>) {
         let is_due = self.expire_at.values().any(|at| *at <= now);
         if !is_due {
             return;
@@ -101,7 +101,10 @@ impl Transactions {
         }
         if !ids.is_empty() {
             self.expiring.extend(&ids);
-            effects.push(Effect::Append { entry: Entry::Expire { ids }, durability: Durability::Memory });
+            effects.push(TransactionEffect::Append {
+                entry: TransactionEntry::Expire { ids },
+                durability: Durability::Memory,
+            });
         }
         let staged = &self.state.staged;
         self.expire_at.retain(|id, _| staged.contains_key(id));

@@ -5,18 +5,19 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use zerohop_transaction::codec::{decode_items, decode_parts, encode_items, encode_parts};
 use zerohop_transaction::{
-    Access, Attempt, Body, CodecError, Durability, Entry, Floor, Item, Items, Message, Part, Participant,
-    Place, Reason, Refusal, Span, StageId, TransactionId, What,
+    Access, Attempt, CodecError, Durability, Floor, ItemBody, Items, KeyspaceSlice, Message, Participant,
+    Reason, Refusal, RoutingKey, StageId, TransactionEntry, TransactionId, TransactionItem,
+    TransactionMessage, TransactionPart,
 };
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
 
-fn place(keyspace: u32, point: u64) -> Place {
-    Place { keyspace: KeyspaceId(keyspace), point }
+fn place(keyspace: u32, point: u64) -> RoutingKey {
+    RoutingKey { keyspace: KeyspaceId(keyspace), point }
 }
 
 fn id() -> TransactionId {
     let session = SessionId { issued: Timestamp(0x0102), nonce: 0x0304 };
-    TransactionId { decider: place(2, 0x0506), session, sequence: Sequence(7) }
+    TransactionId { coordinator: place(2, 0x0506), session, sequence: Sequence(7) }
 }
 
 fn stage() -> StageId {
@@ -27,27 +28,31 @@ fn attempt() -> Attempt {
     Attempt { epoch: PartitionEpoch(9), counter: 10 }
 }
 
-fn span() -> Span {
-    Span { keyspace: KeyspaceId(1), first: 0x0700, last: 0x07ff }
+fn span() -> KeyspaceSlice {
+    KeyspaceSlice { keyspace: KeyspaceId(1), first: 0x0700, last: 0x07ff }
 }
 
 fn floor() -> Floor {
-    Floor { span: Span { keyspace: KeyspaceId(2), first: 0, last: u64::MAX }, index: LogIndex(11) }
+    Floor { span: KeyspaceSlice { keyspace: KeyspaceId(2), first: 0, last: u64::MAX }, index: LogIndex(11) }
 }
 
-fn items() -> Vec<Item> {
-    let body = || Body::Inline(Bytes::from_static(b"op"));
+fn items() -> Vec<TransactionItem> {
+    let body = || ItemBody::Inline(Bytes::from_static(b"op"));
     vec![
-        Item { cell: 1, access: Access::Read, seen: Some(Timestamp(5)), body: body() },
-        Item { cell: 2, access: Access::Write, seen: None, body: Body::Staged(stage()) },
-        Item { cell: 3, access: Access::Transform(4), seen: Some(Timestamp::ZERO), body: body() },
+        TransactionItem { cell: 1, access: Access::Read, seen: Some(Timestamp(5)), body: body() },
+        TransactionItem { cell: 2, access: Access::Write, seen: None, body: ItemBody::Staged(stage()) },
+        TransactionItem { cell: 3, access: Access::Transform(4), seen: Some(Timestamp::ZERO), body: body() },
     ]
 }
 
-fn parts() -> Vec<Part> {
+fn parts() -> Vec<TransactionPart> {
     vec![
-        Part { place: place(1, 0x0708), durability: Durability::Sync, items: Items::Inline(items()) },
-        Part { place: place(2, 1), durability: Durability::Memory, items: Items::Staged(stage()) },
+        TransactionPart {
+            place: place(1, 0x0708),
+            durability: Durability::Sync,
+            items: Items::Inline(items()),
+        },
+        TransactionPart { place: place(2, 1), durability: Durability::Memory, items: Items::Staged(stage()) },
     ]
 }
 
@@ -58,35 +63,35 @@ fn messages() -> Vec<Message> {
     let refusal = Refusal { reason: Reason::ReadChanged, item: 2 };
     let span = span();
     let says = vec![
-        What::Prepare { attempt, chain: true, durability, floor, parts },
-        What::Release { attempt, floor },
-        What::Commit { attempt, prepared, timestamp, decision, durability, floor },
-        What::Drop { floor },
-        What::Prepared {
+        TransactionMessage::Prepare { attempt, chain: true, durability, floor, parts },
+        TransactionMessage::Release { attempt, floor },
+        TransactionMessage::Commit { attempt, prepared, timestamp, decision, durability, floor },
+        TransactionMessage::Drop { floor },
+        TransactionMessage::Prepared {
             attempt,
             proposal: timestamp,
             prepared,
             span,
             result: Bytes::from_static(b"result"),
         },
-        What::Busy { attempt },
-        What::Refused { attempt, refusal },
-        What::Released { attempt },
-        What::Applied { decision, span },
-        What::NotHeld { decision, span },
-        What::Ask { attempt },
+        TransactionMessage::Busy { attempt },
+        TransactionMessage::Refused { attempt, refusal },
+        TransactionMessage::Released { attempt },
+        TransactionMessage::Applied { decision, span },
+        TransactionMessage::NotHeld { decision, span },
+        TransactionMessage::Ask { attempt },
     ];
     let to_message = |what| Message { to: place(1, 0x0708), from: place(2, 0x0506), id: id(), what };
     says.into_iter().map(to_message).collect()
 }
 
-fn entries() -> Vec<Entry> {
+fn entries() -> Vec<TransactionEntry> {
     let (id, attempt, durability, timestamp) = (id(), attempt(), Durability::Sync, Timestamp(14));
     let (effect, pinned) = (Bytes::from_static(b"effect"), vec![stage()]);
     let participants = vec![Participant { place: place(1, 0x0708), span: span(), prepared: LogIndex(12) }];
     let results = vec![Bytes::from_static(b"one"), Bytes::new()];
     vec![
-        Entry::Prepare {
+        TransactionEntry::Prepare {
             id,
             attempt,
             place: place(1, 0x0708),
@@ -97,16 +102,25 @@ fn entries() -> Vec<Entry> {
             effect: effect.clone(),
             result: Bytes::from_static(b"result"),
         },
-        Entry::Release { id, attempt },
-        Entry::Apply { id, prepared: LogIndex(12), timestamp, decision: LogIndex(13) },
-        Entry::Commit { id, attempt, timestamp, durability, participants, pinned, effect, results },
-        Entry::Abort { id, by: id.decider, refusal: Reason::Unknown.into() },
-        Entry::Finish { id },
-        Entry::Forget { floor: floor() },
-        Entry::Stage { id: stage(), bytes: Bytes::from_static(b"staged") },
-        Entry::Expire { ids: vec![stage()] },
-        Entry::Hold { id: stage(), bytes: 0x0a0b },
-        Entry::ForgetAll { floors: vec![floor(), Floor { index: LogIndex(9), ..floor() }] },
+        TransactionEntry::Release { id, attempt },
+        TransactionEntry::Apply { id, prepared: LogIndex(12), timestamp, decision: LogIndex(13) },
+        TransactionEntry::Commit {
+            id,
+            attempt,
+            timestamp,
+            durability,
+            participants,
+            pinned,
+            effect,
+            results,
+        },
+        TransactionEntry::Abort { id, by: id.coordinator, refusal: Reason::Unknown.into() },
+        TransactionEntry::Finish { id },
+        TransactionEntry::Forget { floor: floor() },
+        TransactionEntry::Stage { id: stage(), bytes: Bytes::from_static(b"staged") },
+        TransactionEntry::Expire { ids: vec![stage()] },
+        TransactionEntry::Hold { id: stage(), bytes: 0x0a0b },
+        TransactionEntry::ForgetAll { floors: vec![floor(), Floor { index: LogIndex(9), ..floor() }] },
     ]
 }
 
@@ -136,9 +150,9 @@ fn messages_are_as_pinned_and_read_back() {
 
 #[test]
 fn entries_are_as_pinned_and_read_back() {
-    golden("entries", entries().iter().map(Entry::encode).collect());
+    golden("entries", entries().iter().map(TransactionEntry::encode).collect());
     for entry in entries() {
-        assert_eq!(Entry::decode(&entry.encode()), Ok(entry));
+        assert_eq!(TransactionEntry::decode(&entry.encode()), Ok(entry));
     }
 }
 
@@ -148,12 +162,13 @@ fn entries_of_the_version_before_are_read_with_participants_of_one_hash() {
     let bytes = |line: &str| -> Vec<u8> {
         (0..line.len()).step_by(2).map(|at| u8::from_str_radix(&line[at..at + 2], 16).unwrap()).collect()
     };
-    let read: Vec<Entry> = vectors.map(|line| Entry::decode(&bytes(line)).unwrap()).collect();
+    let read: Vec<TransactionEntry> =
+        vectors.map(|line| TransactionEntry::decode(&bytes(line)).unwrap()).collect();
     let mut expected = entries();
     for entry in &mut expected {
-        if let Entry::Commit { participants, .. } = entry {
+        if let TransactionEntry::Commit { participants, .. } = entry {
             let Participant { place, span, .. } = &mut participants[0];
-            *span = Span { keyspace: place.keyspace, first: place.point, last: place.point };
+            *span = KeyspaceSlice { keyspace: place.keyspace, first: place.point, last: place.point };
         }
     }
     // There were no others then.
@@ -183,7 +198,7 @@ fn what_is_cut_or_too_long_is_refused() {
         refuses(&message.encode(), &|bytes| Message::decode(bytes).is_ok());
     }
     for entry in entries() {
-        refuses(&entry.encode(), &|bytes| Entry::decode(bytes).is_ok());
+        refuses(&entry.encode(), &|bytes| TransactionEntry::decode(bytes).is_ok());
     }
     refuses(&encode_parts(&parts()), &|bytes| decode_parts(bytes).is_ok());
     refuses(&encode_items(&items()), &|bytes| decode_items(bytes).is_ok());
@@ -194,18 +209,18 @@ fn other_versions_and_kinds_are_told() {
     let mut bytes = messages().remove(3).encode();
     bytes[1] = 77;
     assert_eq!(Message::decode(&bytes), Err(CodecError::Kind { found: 77 }));
-    assert_eq!(Entry::decode(&bytes), Err(CodecError::Kind { found: 77 }));
+    assert_eq!(TransactionEntry::decode(&bytes), Err(CodecError::Kind { found: 77 }));
     bytes[0] = 3;
     assert_eq!(Message::decode(&bytes), Err(CodecError::Version { found: 3 }));
-    assert_eq!(Entry::decode(&bytes), Err(CodecError::Version { found: 3 }));
+    assert_eq!(TransactionEntry::decode(&bytes), Err(CodecError::Version { found: 3 }));
     assert_eq!(decode_items(&bytes), Err(CodecError::Version { found: 3 }));
 }
 
 #[test]
 fn counts_beyond_what_is_there_allocate_nothing() {
-    let mut bytes = Entry::Expire { ids: vec![stage()] }.encode();
+    let mut bytes = TransactionEntry::Expire { ids: vec![stage()] }.encode();
     bytes[2..6].copy_from_slice(&u32::MAX.to_le_bytes());
-    assert_eq!(Entry::decode(&bytes), Err(CodecError::Damaged));
+    assert_eq!(TransactionEntry::decode(&bytes), Err(CodecError::Damaged));
 }
 
 proptest! {
@@ -216,14 +231,14 @@ proptest! {
         byte in any::<u8>(),
     ) {
         let mut all: Vec<Vec<u8>> = messages().iter().map(Message::encode).collect();
-        all.extend(entries().iter().map(Entry::encode));
+        all.extend(entries().iter().map(TransactionEntry::encode));
         let mut bytes = all.swap_remove(number);
         let at = at.index(bytes.len());
         bytes[at] = byte;
         if let Ok(message) = Message::decode(&bytes) {
             prop_assert_eq!(message.encode(), bytes.clone());
         }
-        if let Ok(entry) = Entry::decode(&bytes) {
+        if let Ok(entry) = TransactionEntry::decode(&bytes) {
             // What is of the version before is written in this one.
             prop_assert!(bytes[0] == 1 || entry.encode() == bytes);
         }

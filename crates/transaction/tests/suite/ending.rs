@@ -3,29 +3,30 @@
 use bytes::Bytes;
 use zerohop_transaction::limits::{FLOORS_US, FORGET_ASK_US, GONE_US, LOSS_US, RESEND_US};
 use zerohop_transaction::{
-    Access, Attempt, Body, Durability, Effect, Evaluated, Floor, Go, Host, Install, Item, Items, Known,
-    Message, Part, Place, Refusal, Request, Span, StageId, State, Ticket, Time, TransactionId, Transactions,
-    What,
+    Access, Admission, Attempt, Durability, EvaluatedPart, Floor, Install, ItemBody, Items, KeyspaceSlice,
+    Message, ParticipantState, PartitionHost, Refusal, RoutingKey, SessionKnowledge, StageId, Ticket, Time,
+    TransactionEffect, TransactionId, TransactionItem, TransactionMessage, TransactionPart,
+    TransactionRequest, Transactions,
 };
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
 
-const PARTICIPANT: Place = Place { keyspace: KeyspaceId(1), point: 0 };
-const DECIDER: Place = Place { keyspace: KeyspaceId(2), point: 0 };
+const PARTICIPANT: RoutingKey = RoutingKey { keyspace: KeyspaceId(1), point: 0 };
+const COORDINATOR: RoutingKey = RoutingKey { keyspace: KeyspaceId(2), point: 0 };
 const ID: TransactionId = TransactionId {
-    decider: DECIDER,
+    coordinator: COORDINATOR,
     session: SessionId { issued: Timestamp(1), nonce: 1 },
     sequence: Sequence(1),
 };
 
-fn span(of: Place) -> Span {
-    Span { keyspace: of.keyspace, first: 0, last: u64::MAX }
+fn span(of: RoutingKey) -> KeyspaceSlice {
+    KeyspaceSlice { keyspace: of.keyspace, first: 0, last: u64::MAX }
 }
 
 /// Records of which nothing is known but the time.
 #[derive(Default)]
-struct Bare(Timestamp);
+struct ClockOnlyHost(Timestamp);
 
-impl Host for Bare {
+impl PartitionHost for ClockOnlyHost {
     fn propose(&mut self) -> Timestamp {
         self.0 = self.0.next();
         self.0
@@ -39,12 +40,12 @@ impl Host for Bare {
         false
     }
 
-    fn version(&self, _item: &Item) -> Timestamp {
+    fn version(&self, _item: &TransactionItem) -> Timestamp {
         Timestamp::ZERO
     }
 
-    fn evaluate(&self, _items: &[Item]) -> Result<Evaluated, Refusal> {
-        Ok(Evaluated::default())
+    fn evaluate(&self, _items: &[TransactionItem]) -> Result<EvaluatedPart, Refusal> {
+        Ok(EvaluatedPart::default())
     }
 
     fn install(&mut self, _install: &Install) {}
@@ -53,30 +54,31 @@ impl Host for Bare {
         None
     }
 
-    fn known(&self, _id: &TransactionId) -> Known {
-        Known::Unknown
+    fn known(&self, _id: &TransactionId) -> SessionKnowledge {
+        SessionKnowledge::Unknown
     }
 }
 
 /// One primary whose entries are committed at once.
-struct World {
+struct SinglePrimary {
     transactions: Transactions,
-    host: Bare,
+    host: ClockOnlyHost,
     now: Time,
     last: u64,
-    sent: Vec<What>,
+    sent: Vec<TransactionMessage>,
     /// Whom the last messages went to.
-    sent_to: Vec<Place>,
-    losses: Vec<Place>,
+    sent_to: Vec<RoutingKey>,
+    losses: Vec<RoutingKey>,
     reads: Vec<Ticket>,
 }
 
-impl World {
-    fn of(place: Place) -> World {
-        let transactions = Transactions::new(Time(0), span(place), PartitionEpoch(1), State::default());
-        World {
+impl SinglePrimary {
+    fn of(place: RoutingKey) -> SinglePrimary {
+        let transactions =
+            Transactions::new(Time(0), span(place), PartitionEpoch(1), ParticipantState::default());
+        SinglePrimary {
             transactions,
-            host: Bare::default(),
+            host: ClockOnlyHost::default(),
             now: Time(0),
             last: 0,
             sent: Vec::new(),
@@ -86,36 +88,39 @@ impl World {
         }
     }
 
-    fn ask(&mut self, ask: impl FnOnce(&mut Transactions, Time, &mut Bare, &mut Vec<Effect>)) {
+    fn ask(
+        &mut self,
+        ask: impl FnOnce(&mut Transactions, Time, &mut ClockOnlyHost, &mut Vec<TransactionEffect>),
+    ) {
         let mut effects = Vec::new();
         ask(&mut self.transactions, self.now, &mut self.host, &mut effects);
         while !effects.is_empty() {
             let mut more = Vec::new();
             for effect in effects {
                 match effect {
-                    Effect::Append { entry, .. } => {
+                    TransactionEffect::Append { entry, .. } => {
                         self.last += 1;
                         let index = LogIndex(self.last);
                         self.transactions.committed(self.now, &mut self.host, index, &entry, &mut more);
                     }
-                    Effect::Send(message) => {
+                    TransactionEffect::Send(message) => {
                         self.sent_to.push(message.to);
                         self.sent.push(message.what);
                     }
-                    Effect::Loss { place, .. } => self.losses.push(place),
-                    Effect::Read(ticket) => self.reads.push(ticket),
-                    Effect::Answer { .. } | Effect::Write(_) => {}
+                    TransactionEffect::Loss { place, .. } => self.losses.push(place),
+                    TransactionEffect::Read(ticket) => self.reads.push(ticket),
+                    TransactionEffect::Answer { .. } | TransactionEffect::Write(_) => {}
                 }
             }
             effects = more;
         }
     }
 
-    fn hear(&mut self, to: Place, from: Place, what: What) {
+    fn hear(&mut self, to: RoutingKey, from: RoutingKey, what: TransactionMessage) {
         self.hear_of(ID, to, from, what);
     }
 
-    fn hear_of(&mut self, id: TransactionId, to: Place, from: Place, what: What) {
+    fn hear_of(&mut self, id: TransactionId, to: RoutingKey, from: RoutingKey, what: TransactionMessage) {
         self.ask(|transactions, now, host, told| {
             transactions.message(now, host, Message { to, from, id, what }, told);
         });
@@ -134,48 +139,57 @@ impl World {
     }
 }
 
-fn part(place: Place) -> Part {
-    let item = Item { cell: 7, access: Access::Write, seen: None, body: Body::Inline(Bytes::new()) };
-    Part { place, durability: Durability::Sync, items: Items::Inline(vec![item]) }
+fn part(place: RoutingKey) -> TransactionPart {
+    let item =
+        TransactionItem { cell: 7, access: Access::Write, seen: None, body: ItemBody::Inline(Bytes::new()) };
+    TransactionPart { place, durability: Durability::Sync, items: Items::Inline(vec![item]) }
 }
 
-/// A decider that has decided, and whose participant has not said that it has done it.
-fn decided() -> (World, LogIndex) {
-    let mut world = World::of(DECIDER);
-    let request = Request { id: ID, parts: vec![part(PARTICIPANT), part(DECIDER)] };
+/// A coordinator that has decided, and whose participant has not said that it has done it.
+fn decided() -> (SinglePrimary, LogIndex) {
+    let mut world = SinglePrimary::of(COORDINATOR);
+    let request = TransactionRequest { id: ID, parts: vec![part(PARTICIPANT), part(COORDINATOR)] };
     world.ask(|transactions, now, host, told| {
         transactions.request(now, host, (Ticket(1), request), told).expect("is taken");
     });
-    let Some(What::Prepare { attempt, .. }) = world.sent.pop() else { panic!("asks the participant") };
+    let Some(TransactionMessage::Prepare { attempt, .. }) = world.sent.pop() else {
+        panic!("asks the participant")
+    };
     let (proposal, prepared, result) = (Timestamp(9), LogIndex(3), Bytes::new());
-    let what = What::Prepared { attempt, proposal, prepared, span: span(PARTICIPANT), result };
-    world.hear(DECIDER, PARTICIPANT, what);
-    let Some(What::Commit { decision, .. }) = world.sent.pop() else { panic!("tells the decision") };
+    let what = TransactionMessage::Prepared { attempt, proposal, prepared, span: span(PARTICIPANT), result };
+    world.hear(COORDINATOR, PARTICIPANT, what);
+    let Some(TransactionMessage::Commit { decision, .. }) = world.sent.pop() else {
+        panic!("tells the decision")
+    };
     assert!(!world.transactions.state().is_quiet());
     (world, decision)
 }
 
-/// A participant that is prepared, and does not hear from its decider.
-fn prepared() -> (World, Attempt) {
-    let mut world = World::of(PARTICIPANT);
+/// A participant that is prepared, and does not hear from its coordinator.
+fn prepared() -> (SinglePrimary, Attempt) {
+    let mut world = SinglePrimary::of(PARTICIPANT);
     let attempt = Attempt { epoch: PartitionEpoch(1), counter: 1 };
-    let what = What::Prepare {
+    let what = TransactionMessage::Prepare {
         attempt,
         chain: false,
         durability: Durability::Sync,
-        floor: Floor { span: span(DECIDER), index: LogIndex(1) },
+        floor: Floor { span: span(COORDINATOR), index: LogIndex(1) },
         parts: vec![part(PARTICIPANT)],
     };
-    world.hear(PARTICIPANT, DECIDER, what);
-    assert!(matches!(world.sent.pop(), Some(What::Prepared { .. })));
+    world.hear(PARTICIPANT, COORDINATOR, what);
+    assert!(matches!(world.sent.pop(), Some(TransactionMessage::Prepared { .. })));
     (world, attempt)
 }
 
 #[test]
 fn a_decision_that_its_participant_has_lost_is_told_to_the_operator_and_let_go_in_the_end() {
     let (mut world, decision) = decided();
-    let not_held = |world: &mut World| {
-        world.hear(DECIDER, PARTICIPANT, What::NotHeld { decision, span: span(PARTICIPANT) });
+    let not_held = |world: &mut SinglePrimary| {
+        world.hear(
+            COORDINATOR,
+            PARTICIPANT,
+            TransactionMessage::NotHeld { decision, span: span(PARTICIPANT) },
+        );
     };
     while world.now < Time(LOSS_US) {
         assert!(!world.transactions.state().is_quiet(), "who says so may be deposed, and not know");
@@ -193,13 +207,16 @@ fn a_decision_that_its_participant_has_lost_is_told_to_the_operator_and_let_go_i
 #[test]
 fn all_parts_of_a_participant_that_was_split_are_lost_in_the_time_of_one() {
     let (mut world, decision) = decided();
-    let part_of =
-        |point: u64| Span { first: point >> 61 << 61, last: point | u64::MAX >> 3, ..span(PARTICIPANT) };
+    let part_of = |point: u64| KeyspaceSlice {
+        first: point >> 61 << 61,
+        last: point | u64::MAX >> 3,
+        ..span(PARTICIPANT)
+    };
     while !world.transactions.state().is_quiet() {
         assert!(world.now < Time(LOSS_US).after_us(20 * RESEND_US), "lost so far: {:?}", world.losses);
         world.pass(RESEND_US, &[]);
         while let Some(to) = world.sent_to.pop().filter(|to| to.keyspace == PARTICIPANT.keyspace) {
-            world.hear(DECIDER, to, What::NotHeld { decision, span: part_of(to.point) });
+            world.hear(COORDINATOR, to, TransactionMessage::NotHeld { decision, span: part_of(to.point) });
         }
     }
     assert!(world.now >= Time(LOSS_US), "who says so may be deposed, and not know");
@@ -212,7 +229,11 @@ fn all_parts_of_a_participant_that_was_split_are_lost_in_the_time_of_one() {
 fn a_decision_whose_participant_says_only_rarely_that_it_is_lost_is_kept() {
     let (mut world, decision) = decided();
     for _ in 0..10 {
-        world.hear(DECIDER, PARTICIPANT, What::NotHeld { decision, span: span(PARTICIPANT) });
+        world.hear(
+            COORDINATOR,
+            PARTICIPANT,
+            TransactionMessage::NotHeld { decision, span: span(PARTICIPANT) },
+        );
         world.pass(LOSS_US / 5, &[]);
     }
     assert!(!world.transactions.state().is_quiet());
@@ -235,12 +256,12 @@ fn a_decision_ends_when_the_keyspace_of_its_participant_is_gone() {
 fn what_is_prepared_ends_when_the_keyspace_that_decides_is_gone() {
     let (mut world, _) = prepared();
     let read = world.transactions.read(Ticket(5), 7);
-    assert_eq!(read, Ok(Go::Later), "an intent stands");
-    assert_eq!(world.transactions.scan(Ticket(6)), Ok(Go::Later));
-    world.pass(GONE_US - RESEND_US, &[DECIDER.keyspace]);
+    assert_eq!(read, Ok(Admission::Later), "an intent stands");
+    assert_eq!(world.transactions.scan(Ticket(6)), Ok(Admission::Later));
+    world.pass(GONE_US - RESEND_US, &[COORDINATOR.keyspace]);
     assert!(world.reads.is_empty() && world.losses.is_empty());
-    world.pass(3 * RESEND_US, &[DECIDER.keyspace]);
-    assert_eq!(world.losses, [DECIDER], "nobody knows what was decided: the operator is told");
+    world.pass(3 * RESEND_US, &[COORDINATOR.keyspace]);
+    assert_eq!(world.losses, [COORDINATOR], "nobody knows what was decided: the operator is told");
     assert_eq!(world.reads, [Ticket(6), Ticket(5)]);
     assert!(world.transactions.is_idle());
 }
@@ -248,54 +269,65 @@ fn what_is_prepared_ends_when_the_keyspace_that_decides_is_gone() {
 #[test]
 fn what_is_applied_is_forgotten_when_the_keyspace_that_decided_is_gone() {
     let (mut world, attempt) = prepared();
-    let commit = What::Commit {
+    let commit = TransactionMessage::Commit {
         attempt,
         prepared: LogIndex(1),
         timestamp: Timestamp(9),
         decision: LogIndex(4),
         durability: Durability::Sync,
-        floor: Floor { span: span(DECIDER), index: LogIndex(1) },
+        floor: Floor { span: span(COORDINATOR), index: LogIndex(1) },
     };
-    world.hear(PARTICIPANT, DECIDER, commit);
+    world.hear(PARTICIPANT, COORDINATOR, commit);
     assert!(world.transactions.state().is_quiet() && !world.transactions.is_idle());
-    world.pass(GONE_US + 2 * RESEND_US, &[DECIDER.keyspace]);
+    world.pass(GONE_US + 2 * RESEND_US, &[COORDINATOR.keyspace]);
     assert!(world.transactions.is_idle() && world.losses.is_empty());
 }
 
-/// The place of one of two deciders that share a keyspace, and its slice.
-fn half(is_upper: bool) -> (Place, Span) {
-    let keyspace = DECIDER.keyspace;
+/// The place of one of two coordinators that share a keyspace, and its slice.
+fn half(is_upper: bool) -> (RoutingKey, KeyspaceSlice) {
+    let keyspace = COORDINATOR.keyspace;
     let (first, last) = if is_upper { (1 << 63, u64::MAX) } else { (0, (1 << 63) - 1) };
-    (Place { keyspace, point: first }, Span { keyspace, first, last })
+    (RoutingKey { keyspace, point: first }, KeyspaceSlice { keyspace, first, last })
 }
 
-/// A participant applies a transaction of a decider, decided at this index of its log.
-fn apply(world: &mut World, (decider, span): (Place, Span), decision: u64) -> TransactionId {
-    let id = TransactionId { decider, sequence: Sequence(decision), ..ID };
+/// A participant applies a transaction of a coordinator, decided at this index of its log.
+fn apply(
+    world: &mut SinglePrimary,
+    (coordinator, span): (RoutingKey, KeyspaceSlice),
+    decision: u64,
+) -> TransactionId {
+    let id = TransactionId { coordinator, sequence: Sequence(decision), ..ID };
     let attempt = Attempt { epoch: PartitionEpoch(1), counter: decision };
     let (floor, durability) = (Floor { span, index: LogIndex(1) }, Durability::Sync);
     let parts = vec![part(PARTICIPANT)];
-    let prepare = What::Prepare { attempt, chain: false, durability, floor, parts };
-    world.hear_of(id, PARTICIPANT, decider, prepare);
-    let Some(What::Prepared { prepared, proposal, .. }) = world.sent.pop() else { panic!("is free") };
+    let prepare = TransactionMessage::Prepare { attempt, chain: false, durability, floor, parts };
+    world.hear_of(id, PARTICIPANT, coordinator, prepare);
+    let Some(TransactionMessage::Prepared { prepared, proposal, .. }) = world.sent.pop() else {
+        panic!("is free")
+    };
     let (timestamp, decision) = (proposal, LogIndex(decision));
-    let commit = What::Commit { attempt, prepared, timestamp, decision, durability, floor };
-    world.hear_of(id, PARTICIPANT, decider, commit);
-    assert!(matches!(world.sent.pop(), Some(What::Applied { .. })));
+    let commit = TransactionMessage::Commit { attempt, prepared, timestamp, decision, durability, floor };
+    world.hear_of(id, PARTICIPANT, coordinator, commit);
+    assert!(matches!(world.sent.pop(), Some(TransactionMessage::Applied { .. })));
     id
 }
 
 #[test]
-fn what_several_deciders_have_finished_is_forgotten_by_one_entry_and_nothing_else_is() {
-    let mut world = World::of(PARTICIPANT);
+fn what_several_coordinators_have_finished_is_forgotten_by_one_entry_and_nothing_else_is() {
+    let mut world = SinglePrimary::of(PARTICIPANT);
     let (lower, upper) = (half(false), half(true));
-    for (decider, decision) in [(lower, 4), (lower, 6), (upper, 5)] {
-        apply(&mut world, decider, decision);
+    for (coordinator, decision) in [(lower, 4), (lower, 6), (upper, 5)] {
+        apply(&mut world, coordinator, decision);
     }
     let before = world.last;
-    let finished = |world: &mut World, (decider, span): (Place, Span), below| {
+    let finished = |world: &mut SinglePrimary, (coordinator, span): (RoutingKey, KeyspaceSlice), below| {
         let floor = Floor { span, index: LogIndex(below) };
-        world.hear_of(TransactionId { decider, ..ID }, PARTICIPANT, decider, What::Drop { floor });
+        world.hear_of(
+            TransactionId { coordinator, ..ID },
+            PARTICIPANT,
+            coordinator,
+            TransactionMessage::Drop { floor },
+        );
     };
     finished(&mut world, lower, 5);
     finished(&mut world, upper, 8);
@@ -311,18 +343,18 @@ fn what_several_deciders_have_finished_is_forgotten_by_one_entry_and_nothing_els
 }
 
 #[test]
-fn each_decider_is_asked_once_about_all_that_it_has_decided_long_ago() {
-    let mut world = World::of(PARTICIPANT);
+fn each_coordinator_is_asked_once_about_all_that_it_has_decided_long_ago() {
+    let mut world = SinglePrimary::of(PARTICIPANT);
     let (lower, upper) = (half(false), half(true));
-    for (decider, decision) in [(lower, 4), (lower, 9), (lower, 6), (upper, 5)] {
-        apply(&mut world, decider, decision);
+    for (coordinator, decision) in [(lower, 4), (lower, 9), (lower, 6), (upper, 5)] {
+        apply(&mut world, coordinator, decision);
     }
     world.sent.clear();
     world.pass(FORGET_ASK_US, &[]);
     let asked: Vec<u64> = std::mem::take(&mut world.sent)
         .into_iter()
         .map(|what| match what {
-            What::Applied { decision, .. } => decision.0,
+            TransactionMessage::Applied { decision, .. } => decision.0,
             other => panic!("{other:?}"),
         })
         .collect();

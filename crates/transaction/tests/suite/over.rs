@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use zerohop_transaction::{
-    Access, Attempt, Body, Durability, Effect, Entry, Evaluated, Floor, Host, Install, Item, Items, Known,
-    Message, Part, Place, Refusal, Span, StageId, State, Time, TransactionId, Transactions, What,
+    Access, Attempt, Durability, EvaluatedPart, Floor, Install, ItemBody, Items, KeyspaceSlice, Message,
+    ParticipantState, PartitionHost, Refusal, RoutingKey, SessionKnowledge, StageId, Time, TransactionEffect,
+    TransactionEntry, TransactionId, TransactionItem, TransactionMessage, TransactionPart, Transactions,
 };
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
 
@@ -11,9 +12,9 @@ const CELL: u64 = 3;
 
 /// A partition without records; times rise by one.
 #[derive(Default)]
-struct Nothing(u64);
+struct EmptyHost(u64);
 
-impl Host for Nothing {
+impl PartitionHost for EmptyHost {
     fn propose(&mut self) -> Timestamp {
         self.0 += 1;
         Timestamp(self.0)
@@ -27,12 +28,12 @@ impl Host for Nothing {
         false
     }
 
-    fn version(&self, _item: &Item) -> Timestamp {
+    fn version(&self, _item: &TransactionItem) -> Timestamp {
         Timestamp::ZERO
     }
 
-    fn evaluate(&self, _items: &[Item]) -> Result<Evaluated, Refusal> {
-        Ok(Evaluated::default())
+    fn evaluate(&self, _items: &[TransactionItem]) -> Result<EvaluatedPart, Refusal> {
+        Ok(EvaluatedPart::default())
     }
 
     fn install(&mut self, _install: &Install) {}
@@ -41,18 +42,18 @@ impl Host for Nothing {
         None
     }
 
-    fn known(&self, _id: &TransactionId) -> Known {
-        Known::Unknown
+    fn known(&self, _id: &TransactionId) -> SessionKnowledge {
+        SessionKnowledge::Unknown
     }
 }
 
-fn place(keyspace: u32, point: u64) -> Place {
-    Place { keyspace: KeyspaceId(keyspace), point }
+fn place(keyspace: u32, point: u64) -> RoutingKey {
+    RoutingKey { keyspace: KeyspaceId(keyspace), point }
 }
 
 fn id() -> TransactionId {
     let session = SessionId { issued: Timestamp(1), nonce: 2 };
-    TransactionId { decider: place(2, 0), session, sequence: Sequence(1) }
+    TransactionId { coordinator: place(2, 0), session, sequence: Sequence(1) }
 }
 
 fn attempt(counter: u64) -> Attempt {
@@ -60,35 +61,36 @@ fn attempt(counter: u64) -> Attempt {
 }
 
 fn floor() -> Floor {
-    Floor { span: Span { keyspace: KeyspaceId(2), first: 0, last: u64::MAX }, index: LogIndex(0) }
+    Floor { span: KeyspaceSlice { keyspace: KeyspaceId(2), first: 0, last: u64::MAX }, index: LogIndex(0) }
 }
 
 /// The participant, and what it has said and logged since the last look.
-struct One {
+struct ParticipantBench {
     transactions: Transactions,
-    host: Nothing,
+    host: EmptyHost,
     index: u64,
-    effects: Vec<Effect>,
+    effects: Vec<TransactionEffect>,
 }
 
-impl One {
-    fn new() -> One {
-        let span = Span { keyspace: KeyspaceId(1), first: 0, last: u64::MAX };
-        let transactions = Transactions::new(Time(0), span, PartitionEpoch(1), State::default());
-        One { transactions, host: Nothing::default(), index: 0, effects: Vec::new() }
+impl ParticipantBench {
+    fn new() -> ParticipantBench {
+        let span = KeyspaceSlice { keyspace: KeyspaceId(1), first: 0, last: u64::MAX };
+        let transactions = Transactions::new(Time(0), span, PartitionEpoch(1), ParticipantState::default());
+        ParticipantBench { transactions, host: EmptyHost::default(), index: 0, effects: Vec::new() }
     }
 
-    fn hear(&mut self, what: What) {
-        let message = Message { to: place(1, CELL), from: id().decider, id: id(), what };
+    fn hear(&mut self, what: TransactionMessage) {
+        let message = Message { to: place(1, CELL), from: id().coordinator, id: id(), what };
         self.transactions.message(Time(1), &mut self.host, message, &mut self.effects);
     }
 
     fn prepare(&mut self, counter: u64) {
-        let body = Body::Inline(Bytes::from_static(b"op"));
-        let items = Items::Inline(vec![Item { cell: CELL, access: Access::Write, seen: None, body }]);
+        let body = ItemBody::Inline(Bytes::from_static(b"op"));
+        let items =
+            Items::Inline(vec![TransactionItem { cell: CELL, access: Access::Write, seen: None, body }]);
         let durability = Durability::Interval;
-        let parts = vec![Part { place: place(1, CELL), durability, items }];
-        self.hear(What::Prepare {
+        let parts = vec![TransactionPart { place: place(1, CELL), durability, items }];
+        self.hear(TransactionMessage::Prepare {
             attempt: attempt(counter),
             chain: false,
             durability,
@@ -99,7 +101,7 @@ impl One {
 
     /// Names an attempt and where it was prepared.
     fn decide(&mut self, counter: u64, prepared: u64) {
-        self.hear(What::Commit {
+        self.hear(TransactionMessage::Commit {
             attempt: attempt(counter),
             prepared: LogIndex(prepared),
             timestamp: Timestamp(50),
@@ -110,15 +112,15 @@ impl One {
     }
 
     /// Commits what it wants to log. What that was.
-    fn log(&mut self) -> Vec<Entry> {
+    fn log(&mut self) -> Vec<TransactionEntry> {
         let (logged, said): (Vec<_>, Vec<_>) = std::mem::take(&mut self.effects)
             .into_iter()
-            .partition(|effect| matches!(effect, Effect::Append { .. }));
+            .partition(|effect| matches!(effect, TransactionEffect::Append { .. }));
         self.effects = said;
-        let entries: Vec<Entry> = logged
+        let entries: Vec<TransactionEntry> = logged
             .into_iter()
             .filter_map(|effect| match effect {
-                Effect::Append { entry, .. } => Some(entry),
+                TransactionEffect::Append { entry, .. } => Some(entry),
                 _ => None,
             })
             .collect();
@@ -131,35 +133,35 @@ impl One {
     }
 
     /// What it has said since the last look.
-    fn said(&mut self) -> Vec<What> {
+    fn said(&mut self) -> Vec<TransactionMessage> {
         let said = std::mem::take(&mut self.effects).into_iter();
         said.filter_map(|effect| match effect {
-            Effect::Send(message) => Some(message.what),
+            TransactionEffect::Send(message) => Some(message.what),
             _ => None,
         })
         .collect()
     }
 }
 
-fn prepared() -> One {
-    let mut one = One::new();
+fn prepared() -> ParticipantBench {
+    let mut one = ParticipantBench::new();
     one.prepare(1);
-    assert!(matches!(one.log()[..], [Entry::Prepare { .. }]));
-    assert!(matches!(one.said()[..], [What::Prepared { .. }]));
+    assert!(matches!(one.log()[..], [TransactionEntry::Prepare { .. }]));
+    assert!(matches!(one.said()[..], [TransactionMessage::Prepared { .. }]));
     assert!(!one.transactions.may_write(CELL));
     one
 }
 
 /// A decision names what this participant does not hold: it lets go of what it holds, once, and says that it cannot apply that.
-fn is_let_go_of(mut one: One, (counter, index): (u64, u64)) {
+fn is_let_go_of(mut one: ParticipantBench, (counter, index): (u64, u64)) {
     one.decide(counter, index);
-    // The decider asks again and again until it is answered otherwise.
+    // The coordinator asks again and again until it is answered otherwise.
     one.decide(counter, index);
     let released = one.log();
-    let is_it = |entry: &Entry| matches!(entry, Entry::Release { attempt: of, .. } if *of == attempt(1));
+    let is_it = |entry: &TransactionEntry| matches!(entry, TransactionEntry::Release { attempt: of, .. } if *of == attempt(1));
     assert!(released.len() == 1 && is_it(&released[0]), "{released:?}");
     let said = one.said();
-    assert!(said.iter().any(|what| matches!(what, What::NotHeld { .. })), "{said:?}");
+    assert!(said.iter().any(|what| matches!(what, TransactionMessage::NotHeld { .. })), "{said:?}");
     assert!(one.transactions.may_write(CELL), "its intent would stand for good");
     assert!(one.transactions.is_idle(), "nothing of it is left");
 }
@@ -181,6 +183,6 @@ fn what_was_decided_is_applied() {
     let mut one = prepared();
     one.decide(1, 1);
     let logged = one.log();
-    assert!(matches!(logged[..], [Entry::Apply { .. }]), "{logged:?}");
+    assert!(matches!(logged[..], [TransactionEntry::Apply { .. }]), "{logged:?}");
     assert!(one.transactions.may_write(CELL));
 }

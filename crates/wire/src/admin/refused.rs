@@ -4,7 +4,7 @@ use prost::Message;
 
 /// Why a request was not done. Nothing was changed, unless the code is [`REFUSED_FAILED`] and the reason says so.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct Refused {
+pub struct AdminRefusal {
     /// For programs: one of the `REFUSED_` constants.
     #[prost(string, tag = "1")]
     pub code: String,
@@ -16,25 +16,25 @@ pub struct Refused {
     pub keyspace: u32,
 }
 
-/// [`Refused::code`]: the request could not be understood, or comes from a newer program.
+/// [`AdminRefusal::code`]: the request could not be understood, or comes from a newer program.
 pub const REFUSED_REQUEST: &str = "bad-request";
-/// [`Refused::code`]: there is no such keyspace.
+/// [`AdminRefusal::code`]: there is no such keyspace.
 pub const REFUSED_UNKNOWN: &str = "unknown-keyspace";
-/// [`Refused::code`]: there is no such node.
+/// [`AdminRefusal::code`]: there is no such node.
 pub const REFUSED_UNKNOWN_NODE: &str = "unknown-node";
-/// [`Refused::code`]: there is no such token.
+/// [`AdminRefusal::code`]: there is no such token.
 pub const REFUSED_UNKNOWN_TOKEN: &str = "unknown-token";
-/// [`Refused::code`]: the token of the connection does not permit it.
+/// [`AdminRefusal::code`]: the token of the connection does not permit it.
 pub const REFUSED_FORBIDDEN: &str = "forbidden";
-/// [`Refused::code`]: there is a keyspace of this name.
+/// [`AdminRefusal::code`]: there is a keyspace of this name.
 pub const REFUSED_EXISTS: &str = "keyspace-exists";
-/// [`Refused::code`]: the keyspace is being dropped, and something is under way there yet; ask again to wait for it.
+/// [`AdminRefusal::code`]: the keyspace is being dropped, and something is under way there yet; ask again to wait for it.
 pub const REFUSED_CLOSING: &str = "being-dropped";
-/// [`Refused::code`]: a setting is wrong or cannot be changed.
+/// [`AdminRefusal::code`]: a setting is wrong or cannot be changed.
 pub const REFUSED_SETTING: &str = "bad-setting";
-/// [`Refused::code`]: there is no such partition.
+/// [`AdminRefusal::code`]: there is no such partition.
 pub const REFUSED_UNKNOWN_PARTITION: &str = "unknown-partition";
-/// [`Refused::code`]: the control group has decided that it is not to be done; the reason says why.
+/// [`AdminRefusal::code`]: the control group has decided that it is not to be done; the reason says why.
 pub const REFUSED_DECIDED: &str = "refused";
-/// [`Refused::code`]: the node could not do it just now; the reason says why.
+/// [`AdminRefusal::code`]: the node could not do it just now; the reason says why.
 pub const REFUSED_FAILED: &str = "failed";

@@ -14,25 +14,34 @@ fn settings() -> KeyspaceSettings {
 #[test]
 fn requests_and_answers_read_back() {
     for ask in [
-        Ask::Status(StatusGet {}),
-        Ask::CreateKeyspace(settings()),
-        Ask::AlterKeyspace(settings()),
-        Ask::DropKeyspace(KeyspaceDrop { name: "papers".into(), at_once: true, id: 7, wait_ms: Some(300) }),
-        Ask::SetNodeState(NodeStateSet { node: 3, state: "draining".into() }),
-        Ask::RemoveNode(NodeRemove { node: 3 }),
-        Ask::ListPartitions(PartitionList { keyspace: "papers".into(), first: 1024 }),
-        Ask::MovePartition(PartitionMove { node: Some(2), ..PartitionMove::default() }),
-        Ask::RecoverPartition(PartitionRecover {
+        AdminQuestion::Status(StatusGet {}),
+        AdminQuestion::CreateKeyspace(settings()),
+        AdminQuestion::AlterKeyspace(settings()),
+        AdminQuestion::DropKeyspace(KeyspaceDrop {
+            name: "papers".into(),
+            at_once: true,
+            id: 7,
+            wait_ms: Some(300),
+        }),
+        AdminQuestion::SetNodeState(NodeStateSet { node: 3, state: "draining".into() }),
+        AdminQuestion::RemoveNode(NodeRemove { node: 3 }),
+        AdminQuestion::ListPartitions(PartitionList { keyspace: "papers".into(), first: 1024 }),
+        AdminQuestion::MovePartition(PartitionMove { node: Some(2), ..PartitionMove::default() }),
+        AdminQuestion::RecoverPartition(PartitionRecover {
             keyspace: "papers".into(),
             partition: 7,
             keep_damaged: None,
         }),
-        Ask::AcknowledgeLosses(LossesAcknowledge { keyspace: "papers".into(), map_epoch: 9 }),
-        Ask::PutToken(TokenPut { id: 7, name: "robot".into(), grants: vec![TokenGrant::default()] }),
-        Ask::LendToken(TokenLend { put: TokenPut::default(), lasts_ms: 3_600_000 }),
-        Ask::RevokeToken(TokenRevoke { name: "robot".into() }),
-        Ask::ListTokens(TokenList {}),
-        Ask::SetManagers(ManagersSet { nodes: vec![1, 2, 4] }),
+        AdminQuestion::AcknowledgeLosses(LossesAcknowledge { keyspace: "papers".into(), map_epoch: 9 }),
+        AdminQuestion::PutToken(TokenPut {
+            id: 7,
+            name: "robot".into(),
+            grants: vec![TokenGrant::default()],
+        }),
+        AdminQuestion::LendToken(TokenLend { put: TokenPut::default(), lasts_ms: 3_600_000 }),
+        AdminQuestion::RevokeToken(TokenRevoke { name: "robot".into() }),
+        AdminQuestion::ListTokens(TokenList {}),
+        AdminQuestion::SetManagers(ManagersSet { nodes: vec![1, 2, 4] }),
     ] {
         let request = AdminRequest::of(ask);
         assert_eq!(AdminRequest::from_bytes(&request.to_bytes()), Ok(request));
@@ -43,19 +52,19 @@ fn requests_and_answers_read_back() {
         nodes: vec![NodeStatus { id: 1, state: "up".into(), pid: 42, ..NodeStatus::default() }],
         keyspaces: vec![KeyspaceStatus { id: 1, name: "default".into(), ..KeyspaceStatus::default() }],
         groups: Some(GroupsStatus { groups: 256, short: 2, ..GroupsStatus::default() }),
-        view: Some(View { node: 1, silent: vec![2, 3], ..View::default() }),
+        view: Some(NodeView { node: 1, silent: vec![2, 3], ..NodeView::default() }),
     };
     let partition =
         PartitionStatus { partition: 5, in_sync: vec![1, 2], pinned: Some(4), ..PartitionStatus::default() };
     for answer in [
-        AdminAnswer::of(Answer::Status(Box::new(status))),
-        AdminAnswer::of(Answer::Done(Done { map_epoch: 9, number: 4 })),
-        AdminAnswer::of(Answer::Partitions(Partitions {
+        AdminAnswer::of(AdminReply::Status(Box::new(status))),
+        AdminAnswer::of(AdminReply::Done(AdminDone { map_epoch: 9, number: 4 })),
+        AdminAnswer::of(AdminReply::Partitions(Partitions {
             partitions: vec![partition],
             count: 256,
             pins_known: true,
         })),
-        AdminAnswer::of(Answer::Tokens(Tokens { tokens: vec![TokenStatus::default()] })),
+        AdminAnswer::of(AdminReply::Tokens(Tokens { tokens: vec![TokenStatus::default()] })),
         AdminAnswer::refused(REFUSED_EXISTS, "there is a keyspace of this name"),
     ] {
         assert_eq!(AdminAnswer::from_bytes(&answer.to_bytes()), Ok(answer));
@@ -65,7 +74,7 @@ fn requests_and_answers_read_back() {
 #[test]
 fn the_bytes_are_those_of_the_specification() {
     // create_keyspace (field 2, 16 bytes): name (1), partitions (2), durability (6).
-    let request = AdminRequest::of(Ask::CreateKeyspace(settings()));
+    let request = AdminRequest::of(AdminQuestion::CreateKeyspace(settings()));
     assert_eq!(request.to_bytes(), b"\x12\x10\x0a\x06papers\x10\x40\x32\x04sync");
     let refused = AdminAnswer::refused(REFUSED_FAILED, "no");
     assert_eq!(refused.to_bytes(), b"\x0a\x0c\x0a\x06failed\x12\x02no");

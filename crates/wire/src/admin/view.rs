@@ -4,7 +4,7 @@ use prost::Message;
 
 /// The view of the node that was asked.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct View {
+pub struct NodeView {
     /// The node; 0: it has not joined.
     #[prost(uint32, tag = "1")]
     pub node: u32,

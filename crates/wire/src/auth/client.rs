@@ -2,7 +2,7 @@
 
 use hmac::Mac;
 
-use super::mac::{Key, Side, Transcript, hello_bytes};
+use super::mac::{MacKey, Side, Transcript, hello_bytes};
 use super::{METHOD_NONE, METHOD_SECRET, METHOD_TOKEN, Nonces, Secret, Token};
 use crate::error::{AuthFault, Failure};
 use crate::messages::{Hello, HelloAck, Prove};
@@ -10,7 +10,7 @@ use crate::messages::{Hello, HelloAck, Prove};
 /// What a client proves itself with.
 #[derive(Clone, Debug)]
 pub struct Credential {
-    key: Key,
+    key: MacKey,
     /// The number of the token that it is.
     token: Option<u64>,
     nonces: Nonces,
@@ -19,7 +19,7 @@ pub struct Credential {
 /// One greeting whose answer is awaited.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    key: Key,
+    key: MacKey,
     method: u8,
     hello: Vec<u8>,
 }
@@ -52,7 +52,7 @@ impl Credential {
 }
 
 impl Caller {
-    pub(super) fn of(key: Key, hello: &Hello<'_>) -> Result<Caller, Failure<'static>> {
+    pub(super) fn of(key: MacKey, hello: &Hello<'_>) -> Result<Caller, Failure<'static>> {
         Ok(Caller { key, method: hello.proof_method, hello: hello_bytes(hello)? })
     }
 

@@ -16,18 +16,18 @@ const ACK_BYTES: usize = 96;
 
 /// A key. It is never shown, and compared in the same time whatever differs.
 #[derive(Clone)]
-pub(super) struct Key([u8; 32]);
+pub(super) struct MacKey([u8; 32]);
 
-impl Key {
+impl MacKey {
     pub(super) fn new(bytes: [u8; 32]) -> Self {
-        Key(bytes)
+        MacKey(bytes)
     }
 
     /// A key for this purpose alone; from it nobody finds this one.
-    pub(super) fn derive(&self, purpose: &[u8]) -> Key {
+    pub(super) fn derive(&self, purpose: &[u8]) -> MacKey {
         let mut mac = keyed(&self.0);
         mac.update(purpose);
-        Key(mac.finalize().into_bytes().into())
+        MacKey(mac.finalize().into_bytes().into())
     }
 
     pub(super) fn bytes(&self) -> &[u8; 32] {
@@ -35,15 +35,15 @@ impl Key {
     }
 }
 
-impl PartialEq for Key {
-    fn eq(&self, other: &Key) -> bool {
+impl PartialEq for MacKey {
+    fn eq(&self, other: &MacKey) -> bool {
         self.0.iter().zip(&other.0).fold(0, |differs, (one, two)| differs | (one ^ two)) == 0
     }
 }
 
-impl Eq for Key {}
+impl Eq for MacKey {}
 
-impl fmt::Debug for Key {
+impl fmt::Debug for MacKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(not shown)")
     }
@@ -81,7 +81,7 @@ impl Transcript {
     }
 
     /// Label, length of the body of `Hello` (4 bytes, little-endian), that body, the body of `HelloAck` but for its proof.
-    pub(super) fn mac(&self, key: &Key, side: Side) -> HmacSha256 {
+    pub(super) fn mac(&self, key: &MacKey, side: Side) -> HmacSha256 {
         let mut mac = keyed(&key.0);
         mac.update(side.label());
         // A greeting has at most a kilobyte.
@@ -91,7 +91,7 @@ impl Transcript {
         mac
     }
 
-    pub(super) fn proof(&self, key: &Key, side: Side) -> [u8; 32] {
+    pub(super) fn proof(&self, key: &MacKey, side: Side) -> [u8; 32] {
         self.mac(key, side).finalize().into_bytes().into()
     }
 }

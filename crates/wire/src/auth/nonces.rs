@@ -2,12 +2,12 @@
 
 use hmac::Mac;
 
-use super::mac::{Key, keyed};
+use super::mac::{MacKey, keyed};
 
 /// Draws nonces: hashes of a count under a random seed, so that none comes twice and nobody foresees one.
 #[derive(Clone, Debug)]
 pub struct Nonces {
-    seed: Key,
+    seed: MacKey,
     next: u64,
 }
 
@@ -15,7 +15,7 @@ impl Nonces {
     /// From a seed that nothing else uses.
     #[must_use]
     pub fn new(seed: [u8; 32]) -> Self {
-        Nonces { seed: Key::new(seed), next: 0 }
+        Nonces { seed: MacKey::new(seed), next: 0 }
     }
 
     /// The next nonce.

@@ -6,12 +6,12 @@ use hmac::Mac;
 
 use super::Token;
 use super::guess::{GUESS_BITS_MIN, guess_bits};
-use super::mac::{Key, hex, keyed};
+use super::mac::{MacKey, hex, keyed};
 use crate::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN};
 
 /// What the nodes of a cluster know and others prove that they know. It shows itself nowhere: not in logs, not in errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Secret(Key);
+pub struct Secret(MacKey);
 
 /// Why a text is no secret. It says nothing of the text but its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Secret {
             _ => {
                 let mut mac = keyed(b"zerohop secret 1");
                 mac.update(trimmed);
-                Ok(Secret(Key::new(mac.finalize().into_bytes().into())))
+                Ok(Secret(MacKey::new(mac.finalize().into_bytes().into())))
             }
         }
     }
@@ -86,7 +86,7 @@ impl Secret {
     }
 
     /// The key under which both sides of a connection prove that they know it.
-    pub(super) fn connect_key(&self) -> Key {
+    pub(super) fn connect_key(&self) -> MacKey {
         self.0.derive(b"connect 1")
     }
 }

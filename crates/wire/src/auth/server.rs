@@ -2,7 +2,7 @@
 
 use hmac::Mac;
 
-use super::mac::{HmacSha256, Key, Side, Transcript, hello_bytes};
+use super::mac::{HmacSha256, MacKey, Side, Transcript, hello_bytes};
 use super::{Access, METHOD_NONE, METHOD_SECRET, METHOD_TOKEN, Nonces, Secret, Token};
 use crate::error::{AuthFault, Failure};
 use crate::messages::{Hello, HelloAck, Proof, Prove};
@@ -11,7 +11,7 @@ use crate::messages::{Hello, HelloAck, Proof, Prove};
 #[derive(Clone, Debug)]
 pub struct Guard {
     secret: Secret,
-    key: Key,
+    key: MacKey,
     nonces: Nonces,
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::mac::{Key, hex};
+use super::mac::{MacKey, hex};
 
 /// What a token's text begins with.
 const PREFIX: &str = "zht1-";
@@ -14,7 +14,7 @@ pub const TOKEN_TEXT_BYTES: usize = PREFIX.len() + 16 + 64;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     pub(super) id: u64,
-    pub(super) key: Key,
+    pub(super) key: MacKey,
 }
 
 /// A text that is no token. It says nothing of the text.
@@ -50,7 +50,7 @@ impl Token {
         let (mut id, mut key) = ([0; 8], [0; 32]);
         id.copy_from_slice(&bytes[..8]);
         key.copy_from_slice(&bytes[8..]);
-        Ok(Token { id: u64::from_be_bytes(id), key: Key::new(key) })
+        Ok(Token { id: u64::from_be_bytes(id), key: MacKey::new(key) })
     }
 }
 

@@ -10,7 +10,7 @@ numbered!(
         /// A condition that an operation declares does not hold.
         ConditionFailed = 2, "a condition that one of its operations declares does not hold";
         /// The client's map is older than a split.
-        Misplaced = 3, "a partition was asked for what it does not hold: fetch the map, and send it anew";
+        Misplaced = 3, "a partition was asked for what it does not hold: fetch the map, and send it again";
         /// What was staged has expired.
         StagedGone = 4, "what had been staged for it has expired: stage it again";
         /// A partition has reached a limit.
@@ -18,13 +18,13 @@ numbered!(
         /// It was not decided in time.
         TimedOut = 6, "it was not decided in time: a partition does not answer, or many want the same records";
         /// Whoever decides it did not know it any more.
-        Unknown = 7, "its decider had failed and did not know it any more: send it anew";
+        Unknown = 7, "its coordinator had failed and did not know it any more: send it again";
         /// It is larger than a limit.
         TooLong = 8, "it is larger than a transaction may be: split it, or stage more of it";
         /// It contradicts itself.
         Malformed = 9, "its parts and items contradict each other, or the map of whoever decides it";
         /// A clock is wrong.
-        ClockAhead = 10, "a partition's clock is too far ahead of its decider's: set the clocks right";
+        ClockAhead = 10, "a partition's clock is too far ahead of its coordinator's: set the clocks right";
         /// A disk, or the memory of what is in memory, is full.
         NoRoom = 11, "a partition's disk or memory is full: remove records, or add space";
     }

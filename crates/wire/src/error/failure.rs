@@ -122,7 +122,7 @@ pub enum Failure<'a> {
         /// Which item of that part, from zero; [`AbortReason::NONE`]: none in particular.
         item: u32,
     },
-    /// The blob was cut, or removed and made anew, since the request's sender read its header.
+    /// The blob was cut, or removed and made again, since the request's sender read its header.
     StaleBlob {
         /// What the record knows.
         known: BlobStamp,
@@ -176,7 +176,7 @@ pub enum Failure<'a> {
     /// The memory budget is used up; writes are refused, reads and removals go on.
     MemoryFull,
     /// The stored bytes do not match their checksum, and no replica could repair them.
-    Rotten,
+    DataCorrupt,
     /// The disk refused to read or write.
     DiskFailed,
     /// An error that a newer program has and this one does not.
@@ -262,7 +262,7 @@ impl Failure<'_> {
             Self::SnapshotExpired => Failure::SnapshotExpired,
             Self::DiskFull => Failure::DiskFull,
             Self::MemoryFull => Failure::MemoryFull,
-            Self::Rotten => Failure::Rotten,
+            Self::DataCorrupt => Failure::DataCorrupt,
             Self::DiskFailed => Failure::DiskFailed,
             Self::Other { code } => Failure::Other { code },
         }
@@ -304,7 +304,7 @@ impl Failure<'_> {
             Self::SnapshotExpired => ErrorCode::SnapshotExpired,
             Self::DiskFull => ErrorCode::DiskFull,
             Self::MemoryFull => ErrorCode::MemoryFull,
-            Self::Rotten => ErrorCode::Rotten,
+            Self::DataCorrupt => ErrorCode::DataCorrupt,
             Self::DiskFailed => ErrorCode::DiskFailed,
         }
     }

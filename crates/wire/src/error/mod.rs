@@ -1,6 +1,6 @@
 //! Errors are answers: what happened, to what, and what the asker can do.
 //!
-//! A [`Failure`] travels in an answer in place of an outcome (see [`crate::messages::Answer`]); the encoders of this
+//! A [`Failure`] travels in an answer in place of an outcome (see [`crate::messages::OperationAnswer`]); the encoders of this
 //! crate return the same type, so that a key too long reads the same whether the client or the server noticed.
 
 mod abort_reason;
@@ -92,8 +92,8 @@ numbered!(
         DiskFull = 400, "DiskFull";
         /// See [`Failure::MemoryFull`].
         MemoryFull = 401, "MemoryFull";
-        /// See [`Failure::Rotten`].
-        Rotten = 402, "Rotten";
+        /// See [`Failure::DataCorrupt`].
+        DataCorrupt = 402, "DataCorrupt";
         /// See [`Failure::DiskFailed`].
         DiskFailed = 403, "DiskFailed";
     }

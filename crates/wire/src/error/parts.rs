@@ -76,7 +76,7 @@ impl Failure<'_> {
             | Self::SnapshotExpired
             | Self::DiskFull
             | Self::MemoryFull
-            | Self::Rotten
+            | Self::DataCorrupt
             | Self::DiskFailed
             | Self::Other { .. } => {}
         }
@@ -159,7 +159,7 @@ impl<'a> Failure<'a> {
             ErrorCode::SnapshotExpired => Self::SnapshotExpired,
             ErrorCode::DiskFull => Self::DiskFull,
             ErrorCode::MemoryFull => Self::MemoryFull,
-            ErrorCode::Rotten => Self::Rotten,
+            ErrorCode::DataCorrupt => Self::DataCorrupt,
             ErrorCode::DiskFailed => Self::DiskFailed,
         })
     }

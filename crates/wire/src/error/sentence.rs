@@ -92,7 +92,7 @@ impl fmt::Display for Failure<'_> {
             }
             Self::Aborted { reason, .. } => write!(f, "the transaction was not done: {reason}"),
             Self::StaleBlob { .. } => f.write_str(
-                "the blob was cut, or removed and made anew, since its header was read: read it again",
+                "the blob was cut, or removed and made again, since its header was read: read it again",
             ),
             Self::NeedHeader => {
                 f.write_str("there is no such chunk of this blob: read its header before making one")
@@ -137,7 +137,7 @@ impl fmt::Display for Failure<'_> {
             Self::MemoryFull => {
                 f.write_str("the memory budget is used up: remove records, or give the node more memory")
             }
-            Self::Rotten => f.write_str(
+            Self::DataCorrupt => f.write_str(
                 "the stored bytes are damaged and no copy could repair them: restore the record from a backup",
             ),
             Self::DiskFailed => {

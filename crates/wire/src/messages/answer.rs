@@ -14,19 +14,19 @@
 //!
 //! What detail, number and payload hold is said per shape and per error in `docs/protocols/wire.md`.
 
-use super::compare::Compared;
+use super::compare::SliceComparison;
 use super::record::RecordType;
 use super::scan::ScannedKey;
 use crate::blob::BlobStamp;
+use crate::elements::{Element, Elements};
 use crate::error::{Failure, Parts, What};
 use crate::fields::{FieldReader, layout, nothing_left, split, take_counted};
 use crate::ids::Timestamp;
 use crate::limits::{BATCH_ITEMS_MAX, CURSOR_BYTES_MAX};
-use crate::many::{Element, Many};
 use crate::numbered::numbered;
 
 /// The answer to one operation.
-pub type Answer<'a> = Result<Outcome<'a>, Failure<'a>>;
+pub type OperationAnswer<'a> = Result<Outcome<'a>, Failure<'a>>;
 
 /// What an operation that succeeded brought. The version is that of the record, zero if there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub enum Outcome<'a> {
         /// The place of the first value of this page in the list, from zero.
         first: u64,
         /// The values, at most `LIST_PAGE_VALUES_MAX`.
-        values: Many<'a, &'a [u8]>,
+        values: Elements<'a, &'a [u8]>,
     },
     /// All but a record's contents.
     Info {
@@ -101,10 +101,10 @@ pub enum Outcome<'a> {
         /// Where the next page begins; empty if this was the last.
         next: &'a [u8],
         /// The keys, at most `SCAN_PAGE_KEYS_MAX`.
-        keys: Many<'a, ScannedKey<'a>>,
+        keys: Elements<'a, ScannedKey<'a>>,
     },
     /// Members have compared a slice.
-    Compared(Compared<'a>),
+    Compared(SliceComparison<'a>),
 }
 
 impl Outcome<'_> {
@@ -143,7 +143,10 @@ const FIELDS_BYTES: usize = 24;
 const ITEM_HEADER_BYTES: usize = 8;
 
 /// Writes all but the last piece of the payload to `out`, and returns that piece.
-pub(crate) fn put<'b>(answer: &'b Answer<'_>, out: &mut Vec<u8>) -> Result<&'b [u8], Failure<'static>> {
+pub(crate) fn put<'b>(
+    answer: &'b OperationAnswer<'_>,
+    out: &mut Vec<u8>,
+) -> Result<&'b [u8], Failure<'static>> {
     match answer {
         Ok(outcome) => put_outcome(outcome, out),
         Err(failure) => {
@@ -155,13 +158,13 @@ pub(crate) fn put<'b>(answer: &'b Answer<'_>, out: &mut Vec<u8>) -> Result<&'b [
 }
 
 /// Bytes in several places, and their CRC-32C if that is known.
-pub(crate) type Apart<'b> = (&'b [&'b [u8]], Option<u32>);
+pub(crate) type ScatteredBytes<'b> = (&'b [&'b [u8]], Option<u32>);
 
 /// Writes all but the payload of an answer whose payload lies in several places, and returns these; `None`: it has none such.
 pub(crate) fn put_apart<'b>(
-    answer: &'b Answer<'_>,
+    answer: &'b OperationAnswer<'_>,
     out: &mut Vec<u8>,
-) -> Result<Option<Apart<'b>>, Failure<'static>> {
+) -> Result<Option<ScatteredBytes<'b>>, Failure<'static>> {
     let Ok(Outcome::ChunkApart { version, stamp, pieces, crc }) = answer else { return Ok(None) };
     put_chunk(*version, *stamp, pieces.iter().map(|piece| piece.len()).sum(), out)?;
     Ok(Some((pieces, *crc)))
@@ -183,7 +186,7 @@ fn put_chunk(
 }
 
 /// Reads the answer that fills `body`.
-pub(crate) fn take(body: &[u8]) -> Result<Answer<'_>, Failure<'static>> {
+pub(crate) fn take(body: &[u8]) -> Result<OperationAnswer<'_>, Failure<'static>> {
     let (mut fields, payload) = FieldReader::<FIELDS_BYTES>::split(body)?;
     let parts = Parts {
         code: fields.u16(),
@@ -275,7 +278,7 @@ fn take_outcome(parts: Parts<'_>) -> Result<Outcome<'_>, Failure<'static>> {
         }
         Shape::List => {
             let first = take_u64(&mut payload)?;
-            let values = Many::packed(detail, payload)?;
+            let values = Elements::packed(detail, payload)?;
             return Ok(Outcome::List { version, length: number, first, values });
         }
         Shape::Info => {
@@ -292,9 +295,9 @@ fn take_outcome(parts: Parts<'_>) -> Result<Outcome<'_>, Failure<'static>> {
         Shape::Page => {
             let next = take_counted(&mut payload)?;
             check_cursor(next)?;
-            return Ok(Outcome::Page { next, keys: Many::packed(detail, payload)? });
+            return Ok(Outcome::Page { next, keys: Elements::packed(detail, payload)? });
         }
-        Shape::Compared => return Compared::take(detail, number, payload),
+        Shape::Compared => return SliceComparison::take(detail, number, payload),
     };
     nothing_left(payload)?;
     Ok(outcome)
@@ -329,7 +332,7 @@ pub(super) fn check_cursor(cursor: &[u8]) -> Result<(), Failure<'static>> {
 }
 
 /// One answer of several: length (4), zero (4), the answer.
-impl<'a> Element<'a> for Answer<'a> {
+impl<'a> Element<'a> for OperationAnswer<'a> {
     const COUNT_MAX: u32 = BATCH_ITEMS_MAX;
 
     fn put(&self, out: &mut Vec<u8>) -> Result<&[u8], Failure<'static>> {
@@ -354,7 +357,7 @@ impl<'a> Element<'a> for Answer<'a> {
 
 /// The answers to a batch, in the order of its operations: count (4), zero (4), the answers.
 pub(crate) fn put_many<'b>(
-    answers: &'b Many<'_, Answer<'b>>,
+    answers: &'b Elements<'_, OperationAnswer<'b>>,
     out: &mut Vec<u8>,
 ) -> Result<&'b [u8], Failure<'static>> {
     let fields: [u8; 8] = layout(|to| to.u32(answers.count()).zeros(4));
@@ -362,10 +365,10 @@ pub(crate) fn put_many<'b>(
     answers.put(out)
 }
 
-pub(crate) fn take_many(body: &[u8]) -> Result<Many<'_, Answer<'_>>, Failure<'static>> {
+pub(crate) fn take_many(body: &[u8]) -> Result<Elements<'_, OperationAnswer<'_>>, Failure<'static>> {
     let (mut fields, rest) = FieldReader::<8>::split(body)?;
     let count = fields.u32();
     fields.zeros(4);
     fields.done()?;
-    Many::packed(count, rest)
+    Elements::packed(count, rest)
 }

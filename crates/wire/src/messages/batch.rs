@@ -8,36 +8,36 @@
 //! is the same as that of its own frame without stamp or timestamp.
 
 use super::session::Stamp;
-use super::{Read, Write};
+use super::{RecordRead, RecordWrite};
+use crate::elements::{Element, Elements};
 use crate::error::{Failure, What};
 use crate::fields::{FieldReader, layout, split};
 use crate::ids::Sequence;
 use crate::kind::Kind;
 use crate::limits::BATCH_ITEMS_MAX;
-use crate::many::{Element, Many};
 
 /// One operation on one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation<'a> {
+pub enum RecordOperation<'a> {
     /// One that changes nothing.
-    Read(Read<'a>),
+    Read(RecordRead<'a>),
     /// One that may.
-    Write(Write<'a>),
+    Write(RecordWrite<'a>),
 }
 
 /// Several operations on records of one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Batch<'a> {
+pub struct OperationBatch<'a> {
     /// Its place in the session; the sequence is that of its first write.
     pub stamp: Stamp,
     /// The operations, at most `BATCH_ITEMS_MAX`.
-    pub operations: Many<'a, Operation<'a>>,
+    pub operations: Elements<'a, RecordOperation<'a>>,
 }
 
 const ITEM_HEADER_BYTES: usize = 8;
 const HEAD_BYTES: usize = Stamp::BYTES + 8;
 
-impl<'a> Operation<'a> {
+impl<'a> RecordOperation<'a> {
     /// The key of the record.
     #[must_use]
     pub fn key(&self) -> &'a [u8] {
@@ -63,7 +63,7 @@ impl<'a> Operation<'a> {
     }
 }
 
-impl<'a> Element<'a> for Operation<'a> {
+impl<'a> Element<'a> for RecordOperation<'a> {
     const COUNT_MAX: u32 = BATCH_ITEMS_MAX;
 
     fn put(&self, out: &mut Vec<u8>) -> Result<&[u8], Failure<'static>> {
@@ -90,19 +90,19 @@ impl<'a> Element<'a> for Operation<'a> {
         let (body, rest) = split(rest, length)?;
         *bytes = rest;
         match kind.number() >> 8 {
-            0x01 => Ok(Self::Read(Read::take(kind, body)?)),
-            _ => Ok(Self::Write(Write::take(kind, body)?)),
+            0x01 => Ok(Self::Read(RecordRead::take(kind, body)?)),
+            _ => Ok(Self::Write(RecordWrite::take(kind, body)?)),
         }
     }
 }
 
-impl<'a> Batch<'a> {
+impl<'a> OperationBatch<'a> {
     /// Goes through the operations in order; writes come with their sequence numbers, zero without a session.
-    pub fn numbered(&self) -> impl Iterator<Item = (Sequence, Operation<'a>)> + use<'a> {
+    pub fn numbered(&self) -> impl Iterator<Item = (Sequence, RecordOperation<'a>)> + use<'a> {
         let in_session = self.stamp.session.is_some();
         let mut next = self.stamp.sequence;
         self.operations.iter().map(move |operation| match operation {
-            Operation::Write(_) if in_session => {
+            RecordOperation::Write(_) if in_session => {
                 let sequence = next;
                 next = next.next();
                 (sequence, operation)
@@ -131,6 +131,6 @@ impl<'a> Batch<'a> {
         let count = fields.u32();
         fields.zeros(4);
         fields.done()?;
-        Ok(Self { stamp, operations: Many::packed(count, rest)? })
+        Ok(Self { stamp, operations: Elements::packed(count, rest)? })
     }
 }

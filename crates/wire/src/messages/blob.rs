@@ -6,7 +6,7 @@
 use super::record::{Condition, check_key, check_value};
 use super::transform::Transform;
 use super::write::only_key;
-use super::{Change, Write};
+use super::{RecordWrite, WriteChange};
 use crate::blob::BlobStamp;
 use crate::error::{Failure, What};
 use crate::fields::{FieldReader, layout, split};
@@ -41,7 +41,7 @@ pub enum BlobChange<'a> {
         size: u64,
     },
     /// Says that chunks behind its end will be filled, up to a point. Its generation is raised, so that whoever wrote before
-    /// it begins anew; the chunks are written under the generation before. Whoever else is to write ends the filling first,
+    /// it begins again; the chunks are written under the generation before. Whoever else is to write ends the filling first,
     /// by a cut. Said again by who fills, it moves the point. Answers `Done`, number: the generation.
     Fill {
         /// Which; if it is being filled already, as it is by that.
@@ -212,7 +212,7 @@ impl<'a> BlobChange<'a> {
         kind: Kind,
         (key_len, condition, detail): (usize, Condition, u8),
         rest: &'a [u8],
-    ) -> Result<Write<'a>, Failure<'static>> {
+    ) -> Result<RecordWrite<'a>, Failure<'static>> {
         let (mut fields, mut rest) = FieldReader::<24>::split(rest)?;
         let mut stamp = BlobStamp { id: fields.u64(), generation: fields.u64() };
         let number = fields.u64();
@@ -277,7 +277,7 @@ impl<'a> BlobChange<'a> {
             }
         };
         change.check()?;
-        Ok(Write { key, condition, change: Change::Blob(change) })
+        Ok(RecordWrite { key, condition, change: WriteChange::Blob(change) })
     }
 
     /// Errors: a bound is passed, or bytes are not as many as they are said to be.

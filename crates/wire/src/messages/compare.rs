@@ -4,13 +4,13 @@
 //! copies and whose number is the records: next (4), members that differ (4), bytes (8); then these, 4 bytes each.
 
 use super::answer::Outcome;
+use crate::elements::{Element, Elements};
 use crate::error::{Failure, What};
 use crate::fields::{FieldReader, layout, nothing_left};
 use crate::ids::InstanceId;
-use crate::many::{Element, Many};
 
 /// Asks the primary to read a slice of the records, and to have every other member read it, as of one entry of the log.
-/// Answers `Compared`; who holds something else than the others takes everything anew.
+/// Answers `Compared`; who holds something else than the others takes everything again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compare {
     /// The slice begins at this hash fragment: 0, then what the slice before has answered.
@@ -19,7 +19,7 @@ pub struct Compare {
 
 /// What a comparison of one slice brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Compared<'a> {
+pub struct SliceComparison<'a> {
     /// Where the next slice begins; 0: this was the last.
     pub next: u32,
     /// Records in this one.
@@ -29,7 +29,7 @@ pub struct Compared<'a> {
     /// Members that have read it, the primary among them. The others were not there, or have a log that cannot be compared.
     pub copies: u32,
     /// Those of them that hold something else.
-    pub differing: Many<'a, InstanceId>,
+    pub differing: Elements<'a, InstanceId>,
 }
 
 impl Compare {
@@ -47,7 +47,7 @@ impl Compare {
     }
 }
 
-impl<'a> Compared<'a> {
+impl<'a> SliceComparison<'a> {
     /// Appends what stands behind the answer's fields, but for its last bytes.
     pub(super) fn put(&self, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
         let Self { next, bytes, differing, .. } = *self;
@@ -67,8 +67,8 @@ impl<'a> Compared<'a> {
         if differing > copies {
             return Err(What::Lengths.into());
         }
-        let differing = Many::packed(differing, rest)?;
-        Ok(Outcome::Compared(Compared { next, records, bytes, copies, differing }))
+        let differing = Elements::packed(differing, rest)?;
+        Ok(Outcome::Compared(SliceComparison { next, records, bytes, copies, differing }))
     }
 }
 

@@ -9,13 +9,13 @@
 //! length (4), and the body likewise. Both stand one behind the other to the end of the frame's body.
 
 use super::Message;
+use crate::elements::Element;
 use crate::error::{Failure, What};
 use crate::fields::{FieldReader, layout, split};
 use crate::header::Envelope;
 use crate::ids::{KeyspaceId, PartitionEpoch, PartitionId, RequestId};
 use crate::kind::Kind;
 use crate::limits::GATHERED_MAX;
-use crate::many::Element;
 
 /// Bytes in front of a request.
 const REQUEST_HEADER_BYTES: usize = 24;

@@ -1,6 +1,6 @@
 //! What the frames say, one type for each, borrowed from the bytes they came in.
 //!
-//! Requests about records are [`Read`], [`Write`], [`Scan`], [`Compare`] and [`Batch`]; they go to the instance that owns the
+//! Requests about records are [`RecordRead`], [`RecordWrite`], [`Scan`], [`Compare`] and [`OperationBatch`]; they go to the instance that owns the
 //! partition named in the envelope. Everything else is about the connection or the cluster.
 
 pub(crate) mod answer;
@@ -21,31 +21,31 @@ mod transform;
 mod unit;
 mod write;
 
-pub use answer::{Answer, Outcome, Shape};
-pub use batch::{Batch, Operation};
+pub use answer::{OperationAnswer, Outcome, Shape};
+pub use batch::{OperationBatch, RecordOperation};
 pub use blob::BlobChange;
 pub use cluster::{Admin, Map, MapGet};
-pub use compare::{Compare, Compared};
+pub use compare::{Compare, SliceComparison};
 pub use connect::{ClusterId, Hello, HelloAck, Ping, Pong, Proof, Prove};
 pub(crate) use gather::ANSWER_HEADER_BYTES;
 pub use gather::{GatheredAnswer, GatheredRequest};
-pub use peer::{Call, EntryName, LogEntry, Member, Part, Peer, Report, Slice};
-pub use read::{Query, Read, Until};
+pub use peer::{Call, EntryName, FollowerReport, LogEntry, Member, PeerMessage, Slice, StatePart};
+pub use read::{Query, RecordRead, WaitUntil};
 pub(crate) use record::check_value;
 pub use record::{Condition, Expiry, Range, RecordType};
 pub use scan::{Scan, ScannedKey};
 pub use session::{SessionOpen, SessionOpened, Stamp};
-pub use snapshot::{Snapshot, SnapshotAsk};
-pub use transact::{ItemAnswer, Stage, Transact, Transacted};
+pub use snapshot::{SnapshotAsk, SnapshotRequest};
+pub use transact::{ItemAnswer, StageBytes, Transact, TransactionDone};
 pub use transform::{Brings, Number, NumberType, Operator, Transform};
-pub use unit::{UnitAsk, UnitTold, Verdict};
-pub use write::{Change, Write};
+pub use unit::{UnitReport, UnitRequest, UnitVerdict};
+pub use write::{RecordWrite, WriteChange};
 
+use crate::elements::Elements;
 use crate::error::Failure;
 use crate::fields::{FieldReader, nothing_left};
 use crate::ids::Timestamp;
 use crate::kind::Kind;
-use crate::many::Many;
 
 /// What one frame says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,39 +79,39 @@ pub enum Message<'a> {
         /// The highest timestamp that the session has seen.
         seen: Timestamp,
         /// The read.
-        read: Read<'a>,
+        read: RecordRead<'a>,
     },
     /// A page of the keys of a partition.
     Scan(Scan<'a>),
     /// Members compare a slice of a partition.
     Compare(Compare),
     /// About what a partition held at a past time.
-    Snapshot(Snapshot<'a>),
+    Snapshot(SnapshotRequest<'a>),
     /// A write of a record.
     Write {
         /// Its place in its session.
         stamp: Stamp,
         /// The write.
-        write: Write<'a>,
+        write: RecordWrite<'a>,
     },
     /// Several operations on records.
-    Batch(Batch<'a>),
+    Batch(OperationBatch<'a>),
     /// A transaction over any partitions.
     Transact(Transact<'a>),
     /// What a transaction will refer to.
-    Stage(Stage<'a>),
+    Stage(StageBytes<'a>),
     /// Several requests, each for a partition of its own.
-    Gather(Many<'a, GatheredRequest<'a>>),
+    Gather(Elements<'a, GatheredRequest<'a>>),
     /// From one instance to another.
-    Peer(Peer<'a>),
+    Peer(PeerMessage<'a>),
     /// Answers `Read`, `Scan`, `Compare`, `Snapshot` and `Write`, and any request that failed.
-    Answer(Answer<'a>),
+    Answer(OperationAnswer<'a>),
     /// Answers `Batch`.
-    BatchAnswer(Many<'a, Answer<'a>>),
+    BatchAnswer(Elements<'a, OperationAnswer<'a>>),
     /// Answers `Transact`.
-    Transacted(Transacted<'a>),
+    Transacted(TransactionDone<'a>),
     /// Several answers.
-    Gathered(Many<'a, GatheredAnswer<'a>>),
+    Gathered(Elements<'a, GatheredAnswer<'a>>),
 }
 
 impl<'a> Message<'a> {
@@ -216,7 +216,7 @@ impl<'a> Message<'a> {
             | Kind::Confirm
             | Kind::ReadChunk => {
                 let (mut fields, rest) = FieldReader::<8>::split(body)?;
-                Self::Read { seen: Timestamp(fields.u64()), read: Read::take(kind, rest)? }
+                Self::Read { seen: Timestamp(fields.u64()), read: RecordRead::take(kind, rest)? }
             }
             Kind::Insert
             | Kind::Remove
@@ -240,20 +240,20 @@ impl<'a> Message<'a> {
             | Kind::FillBlob
             | Kind::PublishBlob => {
                 let (stamp, rest) = Stamp::split(body)?;
-                Self::Write { stamp, write: Write::take(kind, rest)? }
+                Self::Write { stamp, write: RecordWrite::take(kind, rest)? }
             }
             Kind::Answer => Self::Answer(answer::take(body)?),
-            Kind::Batch => Self::Batch(Batch::take(body)?),
+            Kind::Batch => Self::Batch(OperationBatch::take(body)?),
             Kind::BatchAnswer => Self::BatchAnswer(answer::take_many(body)?),
             Kind::Transact => Self::Transact(Transact::take(body)?),
-            Kind::Stage => Self::Stage(Stage::take(body)?),
-            Kind::Transacted => Self::Transacted(Transacted::take(body)?),
-            Kind::Gather => Self::Gather(Many::all(body)?),
-            Kind::Gathered => Self::Gathered(Many::all(body)?),
+            Kind::Stage => Self::Stage(StageBytes::take(body)?),
+            Kind::Transacted => Self::Transacted(TransactionDone::take(body)?),
+            Kind::Gather => Self::Gather(Elements::all(body)?),
+            Kind::Gathered => Self::Gathered(Elements::all(body)?),
             Kind::Scan | Kind::ScanBlobs => Self::Scan(Scan::take(kind == Kind::ScanBlobs, body)?),
             Kind::Compare => Self::Compare(Compare::take(body)?),
             Kind::OpenSnapshot | Kind::RenewSnapshot | Kind::CloseSnapshot | Kind::ReadAt | Kind::ScanAt => {
-                Self::Snapshot(Snapshot::take(kind, body)?)
+                Self::Snapshot(SnapshotRequest::take(kind, body)?)
             }
             Kind::Replicate
             | Kind::ReplicateAck
@@ -271,7 +271,7 @@ impl<'a> Message<'a> {
             | Kind::DigestDiffers
             | Kind::UnitAsk
             | Kind::UnitTold
-            | Kind::Transaction => Self::Peer(Peer::take(kind, body)?),
+            | Kind::Transaction => Self::Peer(PeerMessage::take(kind, body)?),
             Kind::Hello => Self::Hello(Hello::take(body)?),
             Kind::HelloAck => Self::HelloAck(HelloAck::take(body)?),
             Kind::Prove => Self::Prove(Prove::take(body)?),

@@ -1,12 +1,12 @@
 //! What instances tell each other about partitions that they share. `docs/protocols/replication.md` has the protocol.
 
+use crate::elements::{Element, Elements};
 use crate::error::{Failure, What};
 use crate::fields::{FieldReader, layout, nothing_left, split};
 use crate::ids::{Incarnation, InstanceId, LogIndex, MapEpoch, Timestamp};
 use crate::kind::Kind;
 use crate::limits::{ENTRIES_MAX, ENTRY_PAYLOAD_BYTES_MAX, KEY_BYTES_MAX};
-use crate::many::{Element, Many};
-use crate::messages::{UnitAsk, UnitTold};
+use crate::messages::{UnitReport, UnitRequest};
 
 /// An instance and the start of its process: whoever restarts is another member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,7 +47,7 @@ pub struct LogEntry<'a> {
 /// A message from one member to another. 24 bytes: sender's instance (4), addressee's instance (4), sender's incarnation (8),
 /// addressee's incarnation (8); then the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peer<'a> {
+pub struct PeerMessage<'a> {
     /// Who says it.
     pub from: Member,
     /// To whom: another process at the same address lets it lie.
@@ -58,7 +58,7 @@ pub struct Peer<'a> {
 
 /// What a member answers to entries. 32 bytes: index (8), durable (8), epoch (4), verdict (1), zero (3), applied (8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Report {
+pub enum FollowerReport {
     /// Its log is the primary's up to `matched`, and up to `durable` of that survives a crash. Verdict 1.
     Holds {
         /// Log index.
@@ -81,7 +81,7 @@ pub enum Report {
 
 /// What a part of a whole state holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part<'a> {
+pub enum StatePart<'a> {
     /// A piece of the log as it stands in the sender's segments, whole entries of one of them.
     Log {
         /// Whether it begins with a segment's header; else it follows the piece before.
@@ -123,10 +123,10 @@ pub enum Call<'a> {
         /// What is committed.
         commit: LogIndex,
         /// In order, without gaps.
-        entries: Many<'a, LogEntry<'a>>,
+        entries: Elements<'a, LogEntry<'a>>,
     },
-    /// See [`Report`].
-    ReplicateAck(Report),
+    /// See [`FollowerReport`].
+    ReplicateAck(FollowerReport),
     /// 32 bytes: the entry that the state is as of (16), attempt (8), number of the part (4), what it holds (1: the log, from the
     /// beginning of a segment on, 2: state, 3: the last of the state, 4: the log further on), zero (3); then the bytes.
     StatePart {
@@ -137,7 +137,7 @@ pub enum Call<'a> {
         /// From zero.
         part: u32,
         /// What it holds.
-        holds: Part<'a>,
+        holds: StatePart<'a>,
     },
     /// 32 bytes: the entry that the state is as of (16), attempt (8), parts held (4), zero (4).
     StateAck {
@@ -190,9 +190,9 @@ pub enum Call<'a> {
     /// See [`Slice`]: the addressee's digest of it is another than the primary's.
     DigestDiffers(Slice),
     /// See there.
-    UnitAsk(UnitAsk<'a>),
+    UnitAsk(UnitRequest<'a>),
     /// See there. It goes back on the connection on which the unit came.
-    UnitTold(UnitTold<'a>),
+    UnitTold(UnitReport<'a>),
     /// A message of the transaction protocol, as that encodes it.
     Transaction(&'a [u8]),
 }
@@ -302,7 +302,7 @@ impl Call<'_> {
     }
 }
 
-impl<'a> Peer<'a> {
+impl<'a> PeerMessage<'a> {
     pub(crate) fn put(&self, out: &mut Vec<u8>) -> Result<&[u8], Failure<'static>> {
         let Self { from, to: addressee, call } = self;
         let fields: [u8; 24] = layout(|to| {
@@ -321,10 +321,10 @@ impl<'a> Peer<'a> {
             Call::StatePart { as_of, attempt, part, holds } => {
                 out.extend_from_slice(&as_of.encode());
                 let (what, bytes) = match *holds {
-                    Part::Log { begins: true, bytes } => (1, bytes),
-                    Part::State { is_last: false, bytes } => (2, bytes),
-                    Part::State { is_last: true, bytes } => (3, bytes),
-                    Part::Log { begins: false, bytes } => (4, bytes),
+                    StatePart::Log { begins: true, bytes } => (1, bytes),
+                    StatePart::State { is_last: false, bytes } => (2, bytes),
+                    StatePart::State { is_last: true, bytes } => (3, bytes),
+                    StatePart::Log { begins: false, bytes } => (4, bytes),
                 };
                 let fields: [u8; 16] = layout(|to| to.u64(*attempt).u32(*part).u8(what).zeros(3));
                 out.extend_from_slice(&fields);
@@ -374,9 +374,9 @@ impl<'a> Call<'a> {
                 let (commit, count) = (LogIndex(fields.u64()), fields.u32());
                 fields.zeros(4);
                 fields.done()?;
-                Self::Replicate { preceding, commit, entries: Many::packed(count, rest)? }
+                Self::Replicate { preceding, commit, entries: Elements::packed(count, rest)? }
             }
-            Kind::ReplicateAck => Self::ReplicateAck(Report::take(body)?),
+            Kind::ReplicateAck => Self::ReplicateAck(FollowerReport::take(body)?),
             Kind::StatePart => {
                 let (mut fields, bytes) = FieldReader::<32>::split(body)?;
                 let as_of = EntryName::take(&mut fields);
@@ -384,8 +384,8 @@ impl<'a> Call<'a> {
                 fields.zeros(3);
                 fields.done()?;
                 let holds = match what {
-                    1 | 4 => Part::Log { begins: what == 1, bytes },
-                    2 | 3 => Part::State { is_last: what == 3, bytes },
+                    1 | 4 => StatePart::Log { begins: what == 1, bytes },
+                    2 | 3 => StatePart::State { is_last: what == 3, bytes },
                     _ => return Err(What::Reserved.into()),
                 };
                 Self::StatePart { as_of, attempt, part, holds }
@@ -435,8 +435,8 @@ impl<'a> Call<'a> {
                 nothing_left(rest)?;
                 Self::DigestTold { slice, records, digest }
             }
-            Kind::UnitAsk => Self::UnitAsk(UnitAsk::take(body)?),
-            Kind::UnitTold => Self::UnitTold(UnitTold::take(body)?),
+            Kind::UnitAsk => Self::UnitAsk(UnitRequest::take(body)?),
+            Kind::UnitTold => Self::UnitTold(UnitReport::take(body)?),
             Kind::Transaction => Self::Transaction(body),
             _ => {
                 let mut rest = body;
@@ -448,7 +448,7 @@ impl<'a> Call<'a> {
     }
 }
 
-impl Report {
+impl FollowerReport {
     fn encode(self) -> [u8; 32] {
         let (index, durable, epoch, verdict, applied) = match self {
             Self::Holds { matched, durable, applied } => (matched.0, durable.0, 0, 1, applied.0),

@@ -13,7 +13,7 @@ use crate::kind::Kind;
 
 /// One read of one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Read<'a> {
+pub struct RecordRead<'a> {
     /// Which record.
     pub key: &'a [u8],
     /// What to read of it.
@@ -62,13 +62,13 @@ pub enum Query<'a> {
     /// Waits until the record is as asked, then answers as `Lookup` does; `TimedOut` after the time-out in the header.
     Wait {
         /// What to wait for.
-        until: Until<'a>,
+        until: WaitUntil<'a>,
     },
 }
 
 /// What a wait waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until<'a> {
+pub enum WaitUntil<'a> {
     /// The record is these bytes.
     Equals(&'a [u8]),
     /// The record is not these bytes: others, a list, or absent.
@@ -81,7 +81,7 @@ pub enum Until<'a> {
     Changed(Timestamp),
 }
 
-impl<'a> Until<'a> {
+impl<'a> WaitUntil<'a> {
     fn numbers(self) -> (u8, u64, &'a [u8]) {
         match self {
             Self::Equals(value) => (0, 0, value),
@@ -104,7 +104,7 @@ impl<'a> Until<'a> {
     }
 }
 
-impl<'a> Read<'a> {
+impl<'a> RecordRead<'a> {
     pub(crate) fn kind(&self) -> Kind {
         match self.query {
             Query::Lookup => Kind::Lookup,
@@ -196,7 +196,7 @@ impl<'a> Read<'a> {
                 let (key, value) = split(rest, key_len)?;
                 check_key(key)?;
                 check_value(value)?;
-                let until = Until::from_numbers(detail, version, value)?;
+                let until = WaitUntil::from_numbers(detail, version, value)?;
                 return Ok(Self { key, query: Query::Wait { until } });
             }
             _ => return Err(What::ItemKind.into()),

@@ -4,11 +4,11 @@
 
 use super::answer::check_cursor;
 use super::record::{RecordType, check_key};
+use crate::elements::Element;
 use crate::error::{Failure, What};
 use crate::fields::{FieldReader, layout, nothing_left, split};
 use crate::ids::Timestamp;
 use crate::limits::SCAN_PAGE_KEYS_MAX;
-use crate::many::Element;
 
 /// Asks for a page of the keys of a partition, in an order of the server's choosing. A key that is there from the
 /// first page to the last comes exactly once; one that comes or goes meanwhile, at most once. Answers `Page`.

@@ -14,18 +14,18 @@
 //! None carries a number of a session: each may be sent again and changes nothing that was not asked for. A snapshot is
 //! opened under an id of the client's choosing, once however often it is asked for.
 
-use super::batch::Operation;
-use super::{Query, Read, Scan};
+use super::batch::RecordOperation;
+use super::{Query, RecordRead, Scan};
+use crate::elements::Element;
 use crate::error::{Failure, What};
 use crate::fields::{FieldReader, layout, nothing_left};
 use crate::ids::{SnapshotId, Timestamp};
 use crate::kind::Kind;
 use crate::limits::{SNAPSHOT_AGE_MS_MAX, SNAPSHOT_LEASE_MS_MAX};
-use crate::many::Element;
 
 /// One request about a snapshot of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Snapshot<'a> {
+pub struct SnapshotRequest<'a> {
     /// The highest timestamp that the session has seen.
     pub seen: Timestamp,
     /// Which snapshot.
@@ -56,7 +56,7 @@ pub enum SnapshotAsk<'a> {
         /// The time: not before what `Open` was answered, and not in the future.
         at: Timestamp,
         /// A lookup, of all or a part, an inspection, or a read of a chunk.
-        read: Read<'a>,
+        read: RecordRead<'a>,
     },
     /// Keys, or names of blobs, that were there at a time. Answers `Page`.
     Scan {
@@ -79,7 +79,7 @@ impl<'a> SnapshotAsk<'a> {
     }
 }
 
-impl<'a> Snapshot<'a> {
+impl<'a> SnapshotRequest<'a> {
     /// The highest timestamp that whoever answers must not be behind.
     #[must_use]
     pub fn newest(&self) -> Timestamp {
@@ -115,7 +115,7 @@ impl<'a> Snapshot<'a> {
                 check_query(&read)?;
                 out.extend_from_slice(&at.0.to_le_bytes());
                 // Of all that can be asked here the key is the last piece.
-                let _key = Operation::Read(read).put(out)?;
+                let _key = RecordOperation::Read(read).put(out)?;
                 return Ok(read.key);
             }
             SnapshotAsk::Scan { at, scan } => {
@@ -160,7 +160,7 @@ impl<'a> Snapshot<'a> {
                 let (mut fields, mut rest) = FieldReader::<8>::split(rest)?;
                 let at = Timestamp(fields.u64());
                 fields.done()?;
-                let Operation::Read(read) = Operation::take(&mut rest)? else {
+                let RecordOperation::Read(read) = RecordOperation::take(&mut rest)? else {
                     return Err(What::SnapshotQuery.into());
                 };
                 nothing_left(rest)?;
@@ -196,7 +196,7 @@ fn check_age(age_ms: u64) -> Result<(), Failure<'static>> {
     }
 }
 
-fn check_query(read: &Read<'_>) -> Result<(), Failure<'static>> {
+fn check_query(read: &RecordRead<'_>) -> Result<(), Failure<'static>> {
     match read.query {
         Query::Lookup | Query::LookupRange { .. } | Query::Inspect | Query::ReadChunk { .. } => Ok(()),
         _ => Err(What::SnapshotQuery.into()),

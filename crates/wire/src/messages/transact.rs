@@ -3,20 +3,20 @@
 //! What a transaction does is told by its parts, which travel as the transaction protocol encodes them: here they are
 //! bytes, as a map is.
 
-use super::answer::Answer;
+use super::answer::OperationAnswer;
 use super::session::Stamp;
+use crate::elements::{Element, Elements};
 use crate::error::Failure;
 use crate::fields::{FieldReader, layout};
 use crate::ids::Timestamp;
 use crate::limits::{STAGED_PIECE_BYTES_MAX, TRANSACTION_ITEMS_MAX};
-use crate::many::{Element, Many};
 
 /// A transaction, to the partition that decides it: its last part's. Answers `Transacted`, or `Aborted`.
 ///
 /// The stamp (40), and the parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transact<'a> {
-    /// Its place in the session, among the session's writes to the decider's partition.
+    /// Its place in the session, among the session's writes to the coordinator's partition.
     pub stamp: Stamp,
     /// What is asked of each partition, in the global order of partitions.
     pub parts: &'a [u8],
@@ -27,7 +27,7 @@ pub struct Transact<'a> {
 ///
 /// The stamp (40), and the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stage<'a> {
+pub struct StageBytes<'a> {
     /// Its place in the session, and the name of the piece.
     pub stamp: Stamp,
     /// An operation, or a list of items; at most `STAGED_PIECE_BYTES_MAX`.
@@ -36,17 +36,17 @@ pub struct Stage<'a> {
 
 /// A transaction was done, at this version. 16 bytes: version (8), number of answers (4), zero (4); then the answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Transacted<'a> {
+pub struct TransactionDone<'a> {
     /// The version of all that it changed.
     pub version: Timestamp,
     /// The answers to its items, in the order in which it named them: the first part's, and so on. A version of
     /// `Timestamp::MAX` in one stands for the transaction's, which nobody knew when it was evaluated.
-    pub answers: Many<'a, ItemAnswer<'a>>,
+    pub answers: Elements<'a, ItemAnswer<'a>>,
 }
 
 /// The answer to one item of a transaction: as in the answer to a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ItemAnswer<'a>(pub Answer<'a>);
+pub struct ItemAnswer<'a>(pub OperationAnswer<'a>);
 
 impl<'a> Element<'a> for ItemAnswer<'a> {
     const COUNT_MAX: u32 = TRANSACTION_ITEMS_MAX;
@@ -56,7 +56,7 @@ impl<'a> Element<'a> for ItemAnswer<'a> {
     }
 
     fn take(bytes: &mut &'a [u8]) -> Result<Self, Failure<'static>> {
-        <Answer<'a> as Element<'a>>::take(bytes).map(Self)
+        <OperationAnswer<'a> as Element<'a>>::take(bytes).map(Self)
     }
 }
 
@@ -72,7 +72,7 @@ impl<'a> Transact<'a> {
     }
 }
 
-impl<'a> Stage<'a> {
+impl<'a> StageBytes<'a> {
     pub(crate) fn put(&self, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
         check_piece(self.piece)?;
         out.extend_from_slice(&self.stamp.encode()?);
@@ -86,7 +86,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-impl<'a> Transacted<'a> {
+impl<'a> TransactionDone<'a> {
     pub(crate) fn put(&self, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
         let fields: [u8; 16] = layout(|to| to.u64(self.version.0).u32(self.answers.count()).zeros(4));
         out.extend_from_slice(&fields);
@@ -98,7 +98,7 @@ impl<'a> Transacted<'a> {
         let (version, count) = (Timestamp(fields.u64()), fields.u32());
         fields.zeros(4);
         fields.done()?;
-        Ok(Self { version, answers: Many::packed(count, rest)? })
+        Ok(Self { version, answers: Elements::packed(count, rest)? })
     }
 }
 

@@ -7,7 +7,7 @@ use crate::fields::{FieldReader, layout};
 /// A piece of a unit to be run. 24 bytes: number (8), number of the unit behind which it is to be run (8), length of the
 /// whole unit (4), where this piece begins in it (4); then the piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnitAsk<'a> {
+pub struct UnitRequest<'a> {
     /// Ties what is told to it; higher than all that its sender has used before.
     pub number: u64,
     /// It is not run if this one, of the same sender, was told not to be; 0: it stands alone.
@@ -22,7 +22,7 @@ pub struct UnitAsk<'a> {
 
 /// What became of a unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Verdict {
+pub enum UnitVerdict {
     /// It was run, or refused for good: the reply of its client follows.
     #[default]
     Replied,
@@ -35,11 +35,11 @@ pub enum Verdict {
 /// A piece of what is told about a unit. 32 bytes: number (8), until when it waits (8), length of the whole reply (4), where
 /// this piece begins in it (4), verdict (1: replied, 2: not run, 3: waits), zero (7); then the piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnitTold<'a> {
+pub struct UnitReport<'a> {
     /// Of the unit.
     pub number: u64,
     /// What became of it.
-    pub verdict: Verdict,
+    pub verdict: UnitVerdict,
     /// Bytes of the whole reply.
     pub total: u32,
     /// Where this piece begins.
@@ -48,7 +48,7 @@ pub struct UnitTold<'a> {
     pub piece: &'a [u8],
 }
 
-impl<'a> UnitAsk<'a> {
+impl<'a> UnitRequest<'a> {
     pub(crate) fn put(&self, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
         let Self { number, behind, total, at, piece } = *self;
         check(total, at, piece)?;
@@ -67,14 +67,14 @@ impl<'a> UnitAsk<'a> {
     }
 }
 
-impl<'a> UnitTold<'a> {
+impl<'a> UnitReport<'a> {
     pub(crate) fn put(&self, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
         let Self { number, verdict, total, at, piece } = *self;
         check(total, at, piece)?;
         let (verdict, until_ms) = match verdict {
-            Verdict::Replied => (1, 0),
-            Verdict::NotRun => (2, 0),
-            Verdict::Waits(until_ms) => (3, until_ms),
+            UnitVerdict::Replied => (1, 0),
+            UnitVerdict::NotRun => (2, 0),
+            UnitVerdict::Waits(until_ms) => (3, until_ms),
         };
         let fields: [u8; 32] =
             layout(|to| to.u64(number).u64(until_ms).u32(total).u32(at).u8(verdict).zeros(7));
@@ -90,9 +90,9 @@ impl<'a> UnitTold<'a> {
         fields.done()?;
         check(total, at, piece)?;
         let verdict = match (verdict, until_ms) {
-            (1, 0) => Verdict::Replied,
-            (2, 0) => Verdict::NotRun,
-            (3, _) => Verdict::Waits(until_ms),
+            (1, 0) => UnitVerdict::Replied,
+            (2, 0) => UnitVerdict::NotRun,
+            (3, _) => UnitVerdict::Waits(until_ms),
             _ => return Err(What::Reserved.into()),
         };
         Ok(Self { number, verdict, total, at, piece })

@@ -15,26 +15,26 @@
 use super::blob::BlobChange;
 use super::record::{Condition, Expiry, Range, check_key, check_value};
 use super::transform::Transform;
+use crate::elements::Elements;
 use crate::error::{Failure, What};
 use crate::fields::{FieldReader, layout, nothing_left, split};
 use crate::kind::Kind;
 use crate::limits::BIT_OFFSET_MAX;
-use crate::many::Many;
 
 /// One write of one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Write<'a> {
+pub struct RecordWrite<'a> {
     /// Which record.
     pub key: &'a [u8],
     /// What must hold of it; otherwise the answer is `ConditionFailed` and nothing changes.
     pub condition: Condition,
     /// What to do to it.
-    pub change: Change<'a>,
+    pub change: WriteChange<'a>,
 }
 
 /// What a write does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change<'a> {
+pub enum WriteChange<'a> {
     /// Makes the record these bytes, whatever it was. Answers `Done`, number 0.
     Insert {
         /// The bytes.
@@ -47,7 +47,7 @@ pub enum Change<'a> {
     /// Adds values to the end of a list, making it if there is no record. Answers `Done`, number: its new length.
     Append {
         /// The values, at most `APPEND_VALUES_MAX`.
-        values: Many<'a, &'a [u8]>,
+        values: Elements<'a, &'a [u8]>,
     },
     /// Adds bytes to the end of a bytes record, making it if there is none. Answers `Done`, number: its new length.
     Extend {
@@ -96,20 +96,20 @@ pub enum Change<'a> {
 const EXPECTED_PRESENT: u8 = 1;
 const NEW_PRESENT: u8 = 2;
 
-impl<'a> Write<'a> {
+impl<'a> RecordWrite<'a> {
     pub(crate) fn kind(&self) -> Kind {
         match self.change {
-            Change::Insert { .. } => Kind::Insert,
-            Change::Remove => Kind::Remove,
-            Change::Append { .. } => Kind::Append,
-            Change::Extend { .. } => Kind::Extend,
-            Change::CompareSwap { .. } => Kind::CompareSwap,
-            Change::Increment { .. } => Kind::Increment,
-            Change::SetBit { .. } => Kind::SetBit,
-            Change::Expire { .. } => Kind::Expire,
-            Change::Trim { .. } => Kind::Trim,
-            Change::Transform(_) => Kind::Transform,
-            Change::Blob(change) => change.kind(),
+            WriteChange::Insert { .. } => Kind::Insert,
+            WriteChange::Remove => Kind::Remove,
+            WriteChange::Append { .. } => Kind::Append,
+            WriteChange::Extend { .. } => Kind::Extend,
+            WriteChange::CompareSwap { .. } => Kind::CompareSwap,
+            WriteChange::Increment { .. } => Kind::Increment,
+            WriteChange::SetBit { .. } => Kind::SetBit,
+            WriteChange::Expire { .. } => Kind::Expire,
+            WriteChange::Trim { .. } => Kind::Trim,
+            WriteChange::Transform(_) => Kind::Transform,
+            WriteChange::Blob(change) => change.kind(),
         }
     }
 
@@ -122,7 +122,7 @@ impl<'a> Write<'a> {
         };
         let plain = open(0);
         Ok(match self.change {
-            Change::Insert { value, expiry } => {
+            WriteChange::Insert { value, expiry } => {
                 check_value(value)?;
                 let (mode, ms) = expiry.check()?;
                 let fields: [u8; 24] = layout(|to| to.bytes(open(mode)).u64(ms));
@@ -130,23 +130,23 @@ impl<'a> Write<'a> {
                 out.extend_from_slice(self.key);
                 value
             }
-            Change::Remove => {
+            WriteChange::Remove => {
                 out.extend_from_slice(&plain);
                 self.key
             }
-            Change::Append { values } => {
+            WriteChange::Append { values } => {
                 let fields: [u8; 24] = layout(|to| to.bytes(plain).u32(values.count()).zeros(4));
                 out.extend_from_slice(&fields);
                 out.extend_from_slice(self.key);
                 values.put(out)?
             }
-            Change::Extend { bytes } => {
+            WriteChange::Extend { bytes } => {
                 check_value(bytes)?;
                 out.extend_from_slice(&plain);
                 out.extend_from_slice(self.key);
                 bytes
             }
-            Change::CompareSwap { expected, new } => {
+            WriteChange::CompareSwap { expected, new } => {
                 let expected_len = check_value(expected.unwrap_or_default())?;
                 check_value(new.unwrap_or_default())?;
                 let detail =
@@ -157,30 +157,30 @@ impl<'a> Write<'a> {
                 out.extend_from_slice(expected.unwrap_or_default());
                 new.unwrap_or_default()
             }
-            Change::Increment { delta } => {
+            WriteChange::Increment { delta } => {
                 let fields: [u8; 24] = layout(|to| to.bytes(plain).i64(delta));
                 out.extend_from_slice(&fields);
                 self.key
             }
-            Change::SetBit { offset, on } => {
+            WriteChange::SetBit { offset, on } => {
                 check_bit(offset)?;
                 let fields: [u8; 24] = layout(|to| to.bytes(open(u8::from(on))).u64(offset));
                 out.extend_from_slice(&fields);
                 self.key
             }
-            Change::Expire { expiry } => {
+            WriteChange::Expire { expiry } => {
                 let (mode, ms) = expiry.check()?;
                 let fields: [u8; 24] = layout(|to| to.bytes(open(mode)).u64(ms));
                 out.extend_from_slice(&fields);
                 self.key
             }
-            Change::Trim { keep } => {
+            WriteChange::Trim { keep } => {
                 let fields: [u8; 32] = layout(|to| to.bytes(plain).i64(keep.start).i64(keep.stop));
                 out.extend_from_slice(&fields);
                 self.key
             }
-            Change::Blob(change) => return change.put(open, self.key, out),
-            Change::Transform(transform) => {
+            WriteChange::Blob(change) => return change.put(open, self.key, out),
+            WriteChange::Transform(transform) => {
                 transform.check()?;
                 out.extend_from_slice(&open(transform.operator.number()));
                 out.extend_from_slice(&transform.fields());
@@ -209,7 +209,7 @@ impl<'a> Write<'a> {
                 let expiry = Expiry::from_numbers(detail, ms)?;
                 let (key, value) = with_key(rest)?;
                 check_value(value)?;
-                return Ok(Self { key, condition, change: Change::Insert { value, expiry } });
+                return Ok(Self { key, condition, change: WriteChange::Insert { value, expiry } });
             }
             Kind::Append => {
                 let (mut fields, rest) = FieldReader::<8>::split(rest)?;
@@ -217,12 +217,12 @@ impl<'a> Write<'a> {
                 fields.zeros(4);
                 fields.done()?;
                 let (key, payload) = with_key(rest)?;
-                (key, Change::Append { values: Many::packed(count, payload)? })
+                (key, WriteChange::Append { values: Elements::packed(count, payload)? })
             }
             Kind::Extend => {
                 let (key, bytes) = with_key(rest)?;
                 check_value(bytes)?;
-                (key, Change::Extend { bytes })
+                (key, WriteChange::Extend { bytes })
             }
             Kind::CompareSwap => return Self::take_compare_swap(condition, detail, rest, with_key),
             Kind::SetBit => {
@@ -234,18 +234,18 @@ impl<'a> Write<'a> {
                     1 => true,
                     _ => return Err(What::Detail.into()),
                 };
-                return Ok(Self { key, condition, change: Change::SetBit { offset, on } });
+                return Ok(Self { key, condition, change: WriteChange::SetBit { offset, on } });
             }
             Kind::Expire => {
                 let (ms, rest) = one_u64(rest)?;
                 let expiry = Expiry::from_numbers(detail, ms)?;
                 let key = only_key(with_key(rest)?)?;
-                return Ok(Self { key, condition, change: Change::Expire { expiry } });
+                return Ok(Self { key, condition, change: WriteChange::Expire { expiry } });
             }
             Kind::Transform => {
                 let (transform, rest) = Transform::split(detail, rest)?;
                 let key = only_key(with_key(rest)?)?;
-                return Ok(Self { key, condition, change: Change::Transform(transform) });
+                return Ok(Self { key, condition, change: WriteChange::Transform(transform) });
             }
             Kind::CreateBlob
             | Kind::GrowBlob
@@ -258,18 +258,18 @@ impl<'a> Write<'a> {
             | Kind::DropChunk
             | Kind::FillBlob
             | Kind::PublishBlob => return BlobChange::take(kind, (key_len, condition, detail), rest),
-            Kind::Remove => (only_key(with_key(rest)?)?, Change::Remove),
+            Kind::Remove => (only_key(with_key(rest)?)?, WriteChange::Remove),
             Kind::Increment => {
                 let (mut fields, rest) = FieldReader::<8>::split(rest)?;
                 let delta = fields.i64();
                 fields.done()?;
-                (only_key(with_key(rest)?)?, Change::Increment { delta })
+                (only_key(with_key(rest)?)?, WriteChange::Increment { delta })
             }
             Kind::Trim => {
                 let (mut fields, rest) = FieldReader::<16>::split(rest)?;
                 let keep = Range { start: fields.i64(), stop: fields.i64() };
                 fields.done()?;
-                (only_key(with_key(rest)?)?, Change::Trim { keep })
+                (only_key(with_key(rest)?)?, WriteChange::Trim { keep })
             }
             _ => return Err(What::ItemKind.into()),
         };
@@ -302,7 +302,7 @@ impl<'a> Write<'a> {
         if detail & !(EXPECTED_PRESENT | NEW_PRESENT) != 0 {
             return Err(What::Detail.into());
         }
-        let change = Change::CompareSwap {
+        let change = WriteChange::CompareSwap {
             expected: presence(EXPECTED_PRESENT, expected)?,
             new: presence(NEW_PRESENT, new)?,
         };

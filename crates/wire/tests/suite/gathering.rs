@@ -6,8 +6,8 @@ use zerohop_wire::ids::*;
 use zerohop_wire::limits::{GATHERED_BYTES, GATHERED_MAX, SPLIT_BYTES_MIN};
 use zerohop_wire::messages::*;
 use zerohop_wire::{
-    Decoded, Decoder, Encoder, Envelope, Failure, Features, Gathering, HEADER_BYTES, Kind, Many, Message,
-    What,
+    AnswerGathering, DecodeResult, Decoder, Elements, Encoder, Envelope, Failure, Features, HEADER_BYTES,
+    Kind, Message, What,
 };
 
 const DECODER: Decoder = Decoder::agreed(1, Features::GATHER);
@@ -16,7 +16,7 @@ const DECODER: Decoder = Decoder::agreed(1, Features::GATHER);
 fn told(mut bytes: &[u8]) -> (Vec<(u64, String)>, usize) {
     let (mut all, mut frames) = (Vec::new(), 0);
     while !bytes.is_empty() {
-        let Decoded::Frame { frame, used } = DECODER.decode(bytes) else {
+        let DecodeResult::Frame { frame, used } = DECODER.decode(bytes) else {
             panic!("{:?}", DECODER.decode(bytes));
         };
         match frame.message(&mut Vec::new()).expect("within bounds") {
@@ -40,7 +40,7 @@ fn value(bytes: &[u8]) -> Message<'_> {
 
 /// What is sent for answers of these lengths.
 fn sent(lengths: &[usize]) -> Vec<u8> {
-    let (mut gathering, mut out, encoder) = (Gathering::default(), Vec::new(), Encoder::default());
+    let (mut gathering, mut out, encoder) = (AnswerGathering::default(), Vec::new(), Encoder::default());
     for (length, request) in lengths.iter().zip(1..) {
         let bytes = vec![7; *length];
         let envelope = Envelope { request: RequestId(request), ..Envelope::default() };
@@ -58,7 +58,7 @@ fn a_lone_answer_is_what_it_would_be_without_gathering() {
     let envelope = Envelope { request: RequestId(1), ..Envelope::default() };
     Encoder::default().encode(&envelope, &value(b"seven b"), &mut alone).unwrap();
     let mut gathered = Vec::new();
-    let mut gathering = Gathering::default();
+    let mut gathering = AnswerGathering::default();
     gathering.add(&Encoder::default(), &envelope, &value(b"seven b"), &mut gathered).unwrap();
     gathering.close(&Encoder::default(), &mut gathered);
     assert_eq!(gathered, alone);
@@ -80,7 +80,7 @@ fn a_frame_of_answers_ends_at_its_bounds() {
     assert_eq!(all.len(), 100);
     assert!(frames < 60, "{frames}");
     let mut rest = &long[..];
-    while let Decoded::Frame { used, .. } = DECODER.decode(rest) {
+    while let DecodeResult::Frame { used, .. } = DECODER.decode(rest) {
         assert!(used < GATHERED_BYTES + 5_000 + 200, "{used}");
         rest = &rest[used..];
     }
@@ -89,7 +89,7 @@ fn a_frame_of_answers_ends_at_its_bounds() {
 #[test]
 fn a_long_answer_goes_from_where_it_lies_behind_all_before_it() {
     let (short, long) = (vec![1; 10], vec![2; SPLIT_BYTES_MIN]);
-    let (mut gathering, mut out, encoder) = (Gathering::default(), Vec::new(), Encoder::default());
+    let (mut gathering, mut out, encoder) = (AnswerGathering::default(), Vec::new(), Encoder::default());
     for (bytes, request) in [&short, &short, &short, &long, &short].into_iter().zip(1..) {
         let envelope = Envelope { request: RequestId(request), ..Envelope::default() };
         let answer = value(bytes);
@@ -106,7 +106,7 @@ fn a_long_answer_goes_from_where_it_lies_behind_all_before_it() {
 fn an_answer_that_cannot_travel_leaves_no_trace() {
     let long = vec![0; zerohop_wire::limits::VALUE_BYTES_MAX + 1];
     for before in 0..4 {
-        let (mut gathering, mut out, encoder) = (Gathering::default(), Vec::new(), Encoder::default());
+        let (mut gathering, mut out, encoder) = (AnswerGathering::default(), Vec::new(), Encoder::default());
         let envelope = Envelope { request: RequestId(1), ..Envelope::default() };
         for _ in 0..before {
             gathering.add(&encoder, &envelope, &value(b"v"), &mut out).unwrap();
@@ -123,15 +123,15 @@ fn an_answer_that_cannot_travel_leaves_no_trace() {
 
 #[test]
 fn frames_of_several_are_taken_only_where_that_is_agreed() {
-    for message in [Message::Gather(Many::given(&[])), Message::Gathered(Many::given(&[]))] {
+    for message in [Message::Gather(Elements::given(&[])), Message::Gathered(Elements::given(&[]))] {
         let mut bytes = Vec::new();
         Encoder::default().encode(&Envelope::default(), &message, &mut bytes).unwrap();
         let without = Decoder::agreed(1, Features::LZ4);
         assert!(matches!(
             without.decode(&bytes),
-            Decoded::Refused { failure: Failure::BadRequest { what: What::Unexpected }, .. }
+            DecodeResult::Refused { failure: Failure::BadRequest { what: What::Unexpected }, .. }
         ));
-        assert!(matches!(DECODER.decode(&bytes), Decoded::Frame { .. }));
+        assert!(matches!(DECODER.decode(&bytes), DecodeResult::Frame { .. }));
     }
 }
 
@@ -148,7 +148,7 @@ fn more_than_a_frame_may_have_are_refused() {
     let requests = vec![request; GATHERED_MAX as usize + 1];
     let too_many = Failure::TooMany { count: u64::from(GATHERED_MAX) + 1, limit: GATHERED_MAX };
     let mut out = Vec::new();
-    let gather = Message::Gather(Many::given(&requests));
+    let gather = Message::Gather(Elements::given(&requests));
     assert_eq!(gather.encode_body(&mut out), Err(too_many.clone()));
     out.clear();
     for request in &requests {
@@ -168,7 +168,7 @@ fn lengths_that_do_not_add_up_and_bytes_that_are_not_zero_are_refused() {
         body: b"body",
     };
     let mut body = Vec::new();
-    Message::Gather(Many::given(&[request, request])).encode_body(&mut body).unwrap();
+    Message::Gather(Elements::given(&[request, request])).encode_body(&mut body).unwrap();
     assert_eq!(body.len(), 56);
     let refused = |place: usize, byte: u8| {
         let mut body = body.clone();
@@ -210,7 +210,7 @@ proptest! {
         seeds in prop::collection::vec(seed(), 0..40), unchecked: bool
     ) {
         let encoder = Encoder { body_checksum: !unchecked, ..Encoder::default() };
-        let (mut gathering, mut out, mut expected) = (Gathering::default(), Vec::new(), Vec::new());
+        let (mut gathering, mut out, mut expected) = (AnswerGathering::default(), Vec::new(), Vec::new());
         for seed in seeds {
             let closes = seed.n[3] % 7 == 0;
             let answer = Seed { pick: [3, 4, 5][seed.pick % 3], ..seed };
@@ -262,7 +262,7 @@ fn a_request_to_be_held_says_so_in_a_flag_and_its_answer_where_the_time_out_was(
     let frame = |envelope: Envelope, message: &Message<'_>| {
         let mut bytes = Vec::new();
         Encoder::default().encode(&envelope, message, &mut bytes).unwrap();
-        let Decoded::Frame { frame, .. } = DECODER.decode(&bytes) else { panic!("{bytes:?}") };
+        let DecodeResult::Frame { frame, .. } = DECODER.decode(&bytes) else { panic!("{bytes:?}") };
         (bytes.clone(), frame.envelope)
     };
     let asked = Envelope { request: RequestId(7), hold: true, time_out_ms: 9, ..Envelope::default() };
@@ -273,15 +273,15 @@ fn a_request_to_be_held_says_so_in_a_flag_and_its_answer_where_the_time_out_was(
     assert_eq!((&bytes[6..8], &bytes[32..36]), (&[1, 0][..], &[0xd0, 7, 0, 0][..]));
     assert_eq!((envelope.held_us(), envelope.hold), (2_000, false));
     // In a frame with others an answer has two bytes for it.
-    let (mut out, mut gathering) = (Vec::new(), Gathering::default());
+    let (mut out, mut gathering) = (Vec::new(), AnswerGathering::default());
     let told = Envelope { time_out_ms: 70_000, ..told };
     for _ in 0..2 {
         let answer = Message::Answer(Err(Failure::NotFound));
         gathering.add(&Encoder::default(), &told, &answer, &mut out).unwrap();
     }
     gathering.close(&Encoder::default(), &mut out);
-    let Decoded::Frame { used, .. } = DECODER.decode(&out) else { panic!("{out:?}") };
-    let Decoded::Frame { frame, .. } = DECODER.decode(&out[used..]) else { panic!("{out:?}") };
+    let DecodeResult::Frame { used, .. } = DECODER.decode(&out) else { panic!("{out:?}") };
+    let DecodeResult::Frame { frame, .. } = DECODER.decode(&out[used..]) else { panic!("{out:?}") };
     let mut scratch = Vec::new();
     let Message::Gathered(answers) = frame.message(&mut scratch).unwrap() else { panic!() };
     assert_eq!(answers.iter().map(|answer| answer.held_us).collect::<Vec<_>>(), [u16::MAX]);

@@ -13,8 +13,8 @@ use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
 use zerohop_wire::{
-    AbortReason, AuthFault, Decoded, Decoder, Encoder, Envelope, ErrorCode, Failure, Features, Kind, Many,
-    Message, What,
+    AbortReason, AuthFault, DecodeResult, Decoder, Elements, Encoder, Envelope, ErrorCode, Failure, Features,
+    Kind, Message, What,
 };
 
 const DECODER: Decoder = Decoder::agreed(1, Features(Features::LZ4.0 | Features::GATHER.0));
@@ -114,7 +114,7 @@ fn admins(check: Check<'_>) {
 
 fn reads(check: Check<'_>) {
     let mut read = |name: &str, comment: &str, query: Query<'_>| {
-        check(name, comment, &Message::Read { seen: SEEN, read: Read { key: b"key", query } });
+        check(name, comment, &Message::Read { seen: SEEN, read: RecordRead { key: b"key", query } });
     };
     let range = Range { start: -10, stop: i64::MAX };
     read("lookup", "key", Query::Lookup);
@@ -123,11 +123,11 @@ fn reads(check: Check<'_>) {
     read("read_chunk", "bytes 8 to 4104", Query::ReadChunk { offset: 8, length: 4096 });
     read("get_bit", "bit 12", Query::GetBit { offset: 12 });
     read("count_bits", "the last ten bytes", Query::CountBits { range });
-    read("wait", "until the value is 'ready'", Query::Wait { until: Until::Equals(b"ready") });
-    read("wait_differs", "until it is not 'ready'", Query::Wait { until: Until::Differs(b"ready") });
-    read("wait_absent", "until there is no record", Query::Wait { until: Until::Absent });
-    read("wait_present", "until there is one", Query::Wait { until: Until::Present });
-    read("wait_changed", "until the version is another", Query::Wait { until: Until::Changed(VERSION) });
+    read("wait", "until the value is 'ready'", Query::Wait { until: WaitUntil::Equals(b"ready") });
+    read("wait_differs", "until it is not 'ready'", Query::Wait { until: WaitUntil::Differs(b"ready") });
+    read("wait_absent", "until there is no record", Query::Wait { until: WaitUntil::Absent });
+    read("wait_present", "until there is one", Query::Wait { until: WaitUntil::Present });
+    read("wait_changed", "until the version is another", Query::Wait { until: WaitUntil::Changed(VERSION) });
     read("confirm", "whether the version is the same", Query::Confirm { version: VERSION });
     let scan = Scan { seen: SEEN, cursor: b"from here", prefix: b"user/", keys_max: 1000, blobs: false };
     check("scan", "keys under user/, 1000 at most", &Message::Scan(scan));
@@ -136,7 +136,7 @@ fn reads(check: Check<'_>) {
     check("compare", "the slice from fragment 65536 on", &Message::Compare(Compare { from: 1 << 16 }));
     let mut snapshot = |name: &str, comment: &str, ask: SnapshotAsk<'_>| {
         let id = SnapshotId(0x0011_2233_4455_6677_8899_AABB_CCDD_EEFF);
-        check(name, comment, &Message::Snapshot(Snapshot { seen: SEEN, id, ask }));
+        check(name, comment, &Message::Snapshot(SnapshotRequest { seen: SEEN, id, ask }));
     };
     let (lease_ms, age_ms) = (30_000, 300_000);
     snapshot("open_snapshot", "for 30 s, and 300 s at most", SnapshotAsk::Open { lease_ms, age_ms });
@@ -146,36 +146,41 @@ fn reads(check: Check<'_>) {
     snapshot(
         "read_at",
         "bytes 8 to 4104",
-        SnapshotAsk::Read { at: VERSION, read: Read { key: b"key", query } },
+        SnapshotAsk::Read { at: VERSION, read: RecordRead { key: b"key", query } },
     );
     snapshot("scan_at", "names under user/ behind user/ned", SnapshotAsk::Scan { at: VERSION, scan });
 }
 
 fn writes(check: Check<'_>) {
-    let mut write = |name: &str, comment: &str, condition: Condition, change: Change<'_>| {
-        let write = Write { key: b"key", condition, change };
+    let mut write = |name: &str, comment: &str, condition: Condition, change: WriteChange<'_>| {
+        let write = RecordWrite { key: b"key", condition, change };
         check(name, comment, &Message::Write { stamp: STAMP, write });
     };
     let (always, value): (_, &[u8]) = (Condition::Always, b"value");
-    let insert = |expiry| Change::Insert { value, expiry };
+    let insert = |expiry| WriteChange::Insert { value, expiry };
     write("insert", "key = value, never expires", always, insert(Expiry::Never));
     write("insert_if_absent", "expires after 5 s", Condition::IfAbsent, insert(Expiry::AfterMs(5000)));
     let at = Expiry::AtMs(1_800_000_000_000);
     write("insert_if_present", "expires in 2027", Condition::IfPresent, insert(at));
     write("insert_if_version", "keeps its expiry", Condition::IfVersion(VERSION), insert(Expiry::Keep));
-    write("remove", "key", always, Change::Remove);
+    write("remove", "key", always, WriteChange::Remove);
     let values: [&[u8]; 3] = [b"one", b"", b"three"];
-    write("append", "one, the empty value, three", always, Change::Append { values: Many::given(&values) });
-    write("extend", "adds 'value'", always, Change::Extend { bytes: value });
-    let swap = |expected, new| Change::CompareSwap { expected, new };
+    write(
+        "append",
+        "one, the empty value, three",
+        always,
+        WriteChange::Append { values: Elements::given(&values) },
+    );
+    write("extend", "adds 'value'", always, WriteChange::Extend { bytes: value });
+    let swap = |expected, new| WriteChange::CompareSwap { expected, new };
     write("compare_swap", "'old' by 'value'", always, swap(Some(b"old"), Some(value)));
     write("compare_swap_absent", "nothing by 'value'", always, swap(None, Some(value)));
     write("compare_swap_remove", "'old' by nothing", always, swap(Some(b"old"), None));
-    write("increment", "by -2", always, Change::Increment { delta: -2 });
-    write("set_bit", "bit 12 on", always, Change::SetBit { offset: 12, on: true });
-    write("expire", "after 5 s", always, Change::Expire { expiry: Expiry::AfterMs(5000) });
+    write("increment", "by -2", always, WriteChange::Increment { delta: -2 });
+    write("set_bit", "bit 12 on", always, WriteChange::SetBit { offset: 12, on: true });
+    write("expire", "after 5 s", always, WriteChange::Expire { expiry: Expiry::AfterMs(5000) });
     let keep = Range { start: 2, stop: -1 };
-    write("trim", "drops the first two and the last", always, Change::Trim { keep });
+    write("trim", "drops the first two and the last", always, WriteChange::Trim { keep });
     let transform = Transform {
         operator: Operator::Add,
         number: NumberType::F32,
@@ -187,11 +192,11 @@ fn writes(check: Check<'_>) {
         "transform",
         "adds 1.5 to the f32 at byte 12 and asks for the sum",
         always,
-        Change::Transform(transform),
+        WriteChange::Transform(transform),
     );
-    blobs(&mut |name, comment, change| write(name, comment, Condition::Always, Change::Blob(change)));
+    blobs(&mut |name, comment, change| write(name, comment, Condition::Always, WriteChange::Blob(change)));
     let change = insert(Expiry::Never);
-    let write = Write { key: b"key", condition: always, change };
+    let write = RecordWrite { key: b"key", condition: always, change };
     let stamp = Stamp::default();
     check("insert_without_session", "an all-zero stamp", &Message::Write { stamp, write });
 }
@@ -233,26 +238,30 @@ fn blobs(write: &mut dyn FnMut(&str, &str, BlobChange<'_>)) {
 }
 
 fn batches(check: Check<'_>) {
-    let insert = Change::Insert { value: b"value", expiry: Expiry::Never };
+    let insert = WriteChange::Insert { value: b"value", expiry: Expiry::Never };
     let operations = [
-        Operation::Write(Write { key: b"a", condition: Condition::Always, change: insert }),
-        Operation::Read(Read { key: b"b", query: Query::Lookup }),
-        Operation::Write(Write { key: b"c", condition: Condition::Always, change: Change::Remove }),
+        RecordOperation::Write(RecordWrite { key: b"a", condition: Condition::Always, change: insert }),
+        RecordOperation::Read(RecordRead { key: b"b", query: Query::Lookup }),
+        RecordOperation::Write(RecordWrite {
+            key: b"c",
+            condition: Condition::Always,
+            change: WriteChange::Remove,
+        }),
     ];
-    let batch = Batch { stamp: STAMP, operations: Many::given(&operations) };
+    let batch = OperationBatch { stamp: STAMP, operations: Elements::given(&operations) };
     check("batch", "insert (42), lookup, remove (43)", &Message::Batch(batch));
-    let answers: [Answer<'_>; 3] = [
+    let answers: [OperationAnswer<'_>; 3] = [
         Ok(Outcome::Done { version: VERSION, number: 0 }),
         Ok(Outcome::Value { version: VERSION, length: 5, bytes: b"value" }),
         Err(zerohop_wire::Failure::NotFound),
     ];
-    check("batch_answer", "done, a value, not found", &Message::BatchAnswer(Many::given(&answers)));
+    check("batch_answer", "done, a value, not found", &Message::BatchAnswer(Elements::given(&answers)));
 }
 
 fn gathered(check: Check<'_>) {
-    let lookup = Message::Read { seen: SEEN, read: Read { key: b"a", query: Query::Lookup } };
-    let insert = Change::Insert { value: b"value", expiry: Expiry::Never };
-    let write = Write { key: b"b", condition: Condition::Always, change: insert };
+    let lookup = Message::Read { seen: SEEN, read: RecordRead { key: b"a", query: Query::Lookup } };
+    let insert = WriteChange::Insert { value: b"value", expiry: Expiry::Never };
+    let write = RecordWrite { key: b"b", condition: Condition::Always, change: insert };
     let insert = Message::Write { stamp: STAMP, write };
     let bodies = [&lookup, &insert].map(|message| {
         let mut body = Vec::new();
@@ -267,12 +276,12 @@ fn gathered(check: Check<'_>) {
         body: &bodies[at].1,
     };
     let requests = [request(17, 0), request(200, 1)];
-    let gather = Message::Gather(Many::given(&requests));
+    let gather = Message::Gather(Elements::given(&requests));
     check("gather", "lookup in partition 17, insert (42) in 200", &gather);
     let held = [GatheredRequest { hold: true, ..request(17, 0) }, request(200, 0)];
-    let gather = Message::Gather(Many::given(&held));
+    let gather = Message::Gather(Elements::given(&held));
     check("gather_hold", "lookup in partition 17, to be held, and in 200", &gather);
-    let answers: [Answer<'_>; 2] =
+    let answers: [OperationAnswer<'_>; 2] =
         [Ok(Outcome::Value { version: VERSION, length: 5, bytes: b"value" }), Err(Failure::NotFound)];
     let bodies = answers.map(|answer| {
         let mut body = Vec::new();
@@ -285,21 +294,21 @@ fn gathered(check: Check<'_>) {
         body: &bodies[at].1,
     };
     let answers = [answer(9, 0), answer(8, 1)];
-    check("gathered", "a value to request 9, not found to 8", &Message::Gathered(Many::given(&answers)));
+    check("gathered", "a value to request 9, not found to 8", &Message::Gathered(Elements::given(&answers)));
     let held = [GatheredAnswer { held_us: 2_000, ..answer(9, 0) }, answer(8, 1)];
-    let gathered = Message::Gathered(Many::given(&held));
+    let gathered = Message::Gathered(Elements::given(&held));
     check("gathered_held", "a value to request 9, held for 2 ms, not found to 8", &gathered);
 }
 
 fn transactions(check: Check<'_>) {
     check("transact", "opaque parts", &Message::Transact(Transact { stamp: STAMP, parts: b"parts" }));
-    check("stage", "a piece", &Message::Stage(Stage { stamp: STAMP, piece: b"piece" }));
+    check("stage", "a piece", &Message::Stage(StageBytes { stamp: STAMP, piece: b"piece" }));
     let answers = [
         ItemAnswer(Ok(Outcome::Value { version: VERSION, length: 5, bytes: b"value" })),
         ItemAnswer(Ok(Outcome::Done { version: Timestamp::MAX, number: 0 })),
         ItemAnswer(Err(Failure::NotFound)),
     ];
-    let transacted = Transacted { version: VERSION, answers: Many::given(&answers) };
+    let transacted = TransactionDone { version: VERSION, answers: Elements::given(&answers) };
     check("transacted", "a value, done, not found", &Message::Transacted(transacted));
 }
 
@@ -310,7 +319,7 @@ fn peers(check: Check<'_>) {
     };
     let mut peer = |name: &str, comment: &str, call: Call<'_>| {
         let (from, to) = (member(6, 0xfeed), member(7, 0xbeef));
-        check(name, comment, &Message::Peer(Peer { from, to, call }));
+        check(name, comment, &Message::Peer(PeerMessage { from, to, call }));
     };
     let name = |epoch, index| EntryName { epoch, index: LogIndex(index) };
     let entry = LogEntry {
@@ -323,23 +332,24 @@ fn peers(check: Check<'_>) {
     };
     let mark = LogEntry { name: name(5, 102), kind: 5, flags: 0, key: b"", payload: b"\x10", ..entry };
     let entries = [entry, mark];
-    let entries = Many::given(&entries);
+    let entries = Elements::given(&entries);
     let preceding = name(4, 100);
     let commit = LogIndex(99);
     peer("replicate", "entries 101, 102 behind (4, 100)", Call::Replicate { preceding, commit, entries });
-    let holds = Report::Holds { matched: LogIndex(102), durable: LogIndex(100), applied: LogIndex(99) };
+    let holds =
+        FollowerReport::Holds { matched: LogIndex(102), durable: LogIndex(100), applied: LogIndex(99) };
     peer("replicate_ack", "holds 102, 100 of them durably", Call::ReplicateAck(holds));
-    let differs = Report::Differs { at: name(3, 90) };
+    let differs = FollowerReport::Differs { at: name(3, 90) };
     peer("replicate_ack_differs", "go on behind (3, 90)", Call::ReplicateAck(differs));
-    peer("replicate_ack_needs_state", "send the state", Call::ReplicateAck(Report::NeedsState));
-    peer("replicate_ack_no_room", "its disk is full", Call::ReplicateAck(Report::NoRoom));
+    peer("replicate_ack_needs_state", "send the state", Call::ReplicateAck(FollowerReport::NeedsState));
+    peer("replicate_ack_no_room", "its disk is full", Call::ReplicateAck(FollowerReport::NoRoom));
     let as_of = name(5, 102);
     let attempt = 7_654_321;
     let part = |part, holds| Call::StatePart { as_of, attempt, part, holds };
-    peer("state_part_begins", "part 0", part(0, Part::Log { begins: true, bytes: b"header, entries" }));
-    peer("state_part_log", "part 1", part(1, Part::Log { begins: false, bytes: b"more entries" }));
-    peer("state_part_state", "part 2", part(2, Part::State { is_last: false, bytes: b"some" }));
-    peer("state_part_last", "part 3, the last", part(3, Part::State { is_last: true, bytes: b"state" }));
+    peer("state_part_begins", "part 0", part(0, StatePart::Log { begins: true, bytes: b"header, entries" }));
+    peer("state_part_log", "part 1", part(1, StatePart::Log { begins: false, bytes: b"more entries" }));
+    peer("state_part_state", "part 2", part(2, StatePart::State { is_last: false, bytes: b"some" }));
+    peer("state_part_last", "part 3, the last", part(3, StatePart::State { is_last: true, bytes: b"state" }));
     peer("state_ack", "parts 0 and 1 are held", Call::StateAck { as_of, attempt, parts: 2 });
     let (sent_us, map_epoch, ceiling) = (1_234_567, MapEpoch(11), VERSION);
     peer("lease_ask", "sent at 1.234567 s", Call::LeaseAsk { sent_us, map_epoch, ceiling });
@@ -355,16 +365,16 @@ fn peers(check: Check<'_>) {
     peer("digest_ask_contents", "the same, and what the records hold", Call::DigestAsk(whole));
     peer("digest_told", "7 records", Call::DigestTold { slice, records: 7, digest: 0x0123_4567_89AB_CDEF });
     peer("digest_differs", "of the same slice", Call::DigestDiffers(slice));
-    let ask = UnitAsk { number: 9, behind: 8, total: 10, at: 4, piece: b"a unit" };
+    let ask = UnitRequest { number: 9, behind: 8, total: 10, at: 4, piece: b"a unit" };
     peer("unit_ask", "the last 6 bytes of unit 9, behind 8", Call::UnitAsk(ask));
-    let told = UnitTold { number: 9, verdict: Verdict::Replied, total: 5, at: 0, piece: b"+OK\r\n" };
+    let told = UnitReport { number: 9, verdict: UnitVerdict::Replied, total: 5, at: 0, piece: b"+OK\r\n" };
     peer("unit_told", "the reply of unit 9", Call::UnitTold(told));
-    let empty = UnitTold { total: 0, piece: b"", ..told };
-    let verdict = Verdict::NotRun;
-    peer("unit_told_not_run", "unit 9 was not run", Call::UnitTold(UnitTold { verdict, ..empty }));
+    let empty = UnitReport { total: 0, piece: b"", ..told };
+    let verdict = UnitVerdict::NotRun;
+    peer("unit_told_not_run", "unit 9 was not run", Call::UnitTold(UnitReport { verdict, ..empty }));
     peer("transaction", "an opaque message", Call::Transaction(b"message"));
-    let verdict = Verdict::Waits(1_700_000_000_123);
-    peer("unit_told_waits", "unit 9 waits", Call::UnitTold(UnitTold { verdict, ..empty }));
+    let verdict = UnitVerdict::Waits(1_700_000_000_123);
+    peer("unit_told_waits", "unit 9 waits", Call::UnitTold(UnitReport { verdict, ..empty }));
 }
 
 fn outcomes(check: Check<'_>) {
@@ -378,7 +388,7 @@ fn outcomes(check: Check<'_>) {
     outcome("counter", "value -7", Outcome::Counter { version, value: -7 });
     outcome("value", "5 bytes of 100", Outcome::Value { version, length: 100, bytes: b"value" });
     let values: [&[u8]; 2] = [b"one", b"two"];
-    let values = Many::given(&values);
+    let values = Elements::given(&values);
     outcome("list", "values 8 and 9 of 10", Outcome::List { version, length: 10, first: 8, values });
     let record = RecordType::List;
     let at = Some(1_800_000_000_000);
@@ -387,11 +397,11 @@ fn outcomes(check: Check<'_>) {
         ScannedKey { key: b"a", record: RecordType::Bytes, version },
         ScannedKey { key: b"bc", record: RecordType::List, version },
     ];
-    let keys = Many::given(&keys);
+    let keys = Elements::given(&keys);
     outcome("page", "two keys, and more to come", Outcome::Page { next: b"go on", keys });
     let differing = [InstanceId(70_001)];
-    let differing = Many::given(&differing);
-    let compared = Compared { next: 3 << 16, records: 7, bytes: 4096, copies: 3, differing };
+    let differing = Elements::given(&differing);
+    let compared = SliceComparison { next: 3 << 16, records: 7, bytes: 4096, copies: 3, differing };
     outcome("compared", "7 records of 4,096 bytes, another in one of 3 copies", Outcome::Compared(compared));
 }
 
@@ -479,8 +489,8 @@ fn control_requests_of_every_kind_have_golden_bytes_and_are_read_back() {
 fn golden_bytes_with_other_flags_are_still_read() {
     // What a compressor makes of a body may change; that it is read may not.
     let value = [b'z'; 2000];
-    let insert = Change::Insert { value: &value, expiry: Expiry::Never };
-    let write = Write { key: b"key", condition: Condition::Always, change: insert };
+    let insert = WriteChange::Insert { value: &value, expiry: Expiry::Never };
+    let write = RecordWrite { key: b"key", condition: Condition::Always, change: insert };
     let message = Message::Write { stamp: STAMP, write };
     let lz4 = Encoder { compress_from_bytes: Some(0), ..Encoder::default() };
     let unchecked = Encoder { body_checksum: false, ..Encoder::default() };
@@ -493,7 +503,7 @@ fn golden_bytes_with_other_flags_are_still_read() {
 }
 
 fn assert_says(name: &str, bytes: &[u8], envelope: &Envelope, message: &Message<'_>) {
-    let Decoded::Frame { frame, used } = DECODER.decode(bytes) else {
+    let DecodeResult::Frame { frame, used } = DECODER.decode(bytes) else {
         panic!("{name}: {:?}", DECODER.decode(bytes));
     };
     assert_eq!((used, &frame.envelope), (bytes.len(), envelope), "{name}");

@@ -7,7 +7,9 @@ use zerohop_wire::checksum::crc32c;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::SPLIT_BYTES_MIN;
 use zerohop_wire::messages::Outcome;
-use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Gathering, HEADER_BYTES, Message};
+use zerohop_wire::{
+    AnswerGathering, DecodeResult, Decoder, Encoder, Envelope, Features, HEADER_BYTES, Message,
+};
 
 const DECODER: Decoder = Decoder::agreed(1, Features(Features::LZ4.0 | Features::GATHER.0));
 const LZ4: Encoder = Encoder { version: 1, body_checksum: true, compress_from_bytes: Some(0) };
@@ -23,10 +25,10 @@ fn encoded(encoder: Encoder, seed: &Seed) -> Vec<u8> {
 /// Decodes and reads whatever stands at the front; how far it got.
 fn take_up(bytes: &[u8]) -> &'static str {
     match DECODER.decode(bytes) {
-        Decoded::Need(_) => "need",
-        Decoded::Refused { .. } => "refused",
-        Decoded::Broken(_) => "broken",
-        Decoded::Frame { frame, .. } => match frame.message(&mut Vec::new()) {
+        DecodeResult::Need(_) => "need",
+        DecodeResult::Refused { .. } => "refused",
+        DecodeResult::Broken(_) => "broken",
+        DecodeResult::Frame { frame, .. } => match frame.message(&mut Vec::new()) {
             Ok(message) => {
                 // Go through everything that was promised to be there.
                 let _ = format!("{message:?}");
@@ -47,7 +49,7 @@ proptest! {
             let mut bytes = b"already there".to_vec();
             encoder.encode(&envelope(&seed), message, &mut bytes).unwrap();
             let frame_bytes = &bytes[13..];
-            let Decoded::Frame { frame, used } = DECODER.decode(frame_bytes) else {
+            let DecodeResult::Frame { frame, used } = DECODER.decode(frame_bytes) else {
                 panic!("{:?}", DECODER.decode(frame_bytes));
             };
             assert_eq!((used, frame.kind, frame.envelope), (frame_bytes.len(), message.kind(), envelope(&seed)));
@@ -88,7 +90,7 @@ proptest! {
         tail.append(0, &mut split);
         prop_assert!(whole == expected && split == expected);
         // Behind other answers as well.
-        let (mut gathering, mut out) = (Gathering::default(), Vec::new());
+        let (mut gathering, mut out) = (AnswerGathering::default(), Vec::new());
         for _ in 0..2 {
             gathering.add(&encoder, &Envelope::default(), &apart, &mut out).unwrap().append(0, &mut out);
         }
@@ -113,7 +115,7 @@ proptest! {
         let bytes = encoded(Encoder::default(), &seed);
         let cut = at.index(bytes.len());
         let need = if cut < HEADER_BYTES { HEADER_BYTES } else { bytes.len() };
-        prop_assert_eq!(DECODER.decode(&bytes[..cut]), Decoded::Need(need));
+        prop_assert_eq!(DECODER.decode(&bytes[..cut]), DecodeResult::Need(need));
     }
 
     #[test]
@@ -150,7 +152,7 @@ proptest! {
             body.truncate(cut.index(body.len()));
         }
         let again = frame_of(kind, 0, &body);
-        if let Decoded::Frame { frame, .. } = DECODER.decode(&again)
+        if let DecodeResult::Frame { frame, .. } = DECODER.decode(&again)
             && let Ok(message) = frame.message(&mut Vec::new())
         {
             // Whatever passes must be something that could have been sent.
@@ -167,13 +169,13 @@ fn reencode(message: &Message<'_>) -> bool {
         return false;
     }
     match DECODER.decode(&bytes) {
-        Decoded::Frame { frame, .. } => frame.message(&mut Vec::new()).as_ref() == Ok(message),
+        DecodeResult::Frame { frame, .. } => frame.message(&mut Vec::new()).as_ref() == Ok(message),
         _ => false,
     }
 }
 
 fn frame_of(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
-    let header = zerohop_wire::Header {
+    let header = zerohop_wire::FrameHeader {
         version: 1,
         kind,
         flags: zerohop_wire::Flags(flags | 1),

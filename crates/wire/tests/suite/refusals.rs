@@ -4,8 +4,8 @@ use zerohop_wire::ids::*;
 use zerohop_wire::limits::*;
 use zerohop_wire::messages::*;
 use zerohop_wire::{
-    Broken, Decoded, Decoder, Encoder, Envelope, Failure, Features, Flags, HEADER_BYTES, Header, Kind, Many,
-    Message, What, checksum,
+    BrokenStream, DecodeResult, Decoder, Elements, Encoder, Envelope, Failure, Features, Flags, FrameHeader,
+    HEADER_BYTES, Kind, Message, What, checksum,
 };
 
 const DECODER: Decoder = Decoder::agreed(1, Features(0));
@@ -18,8 +18,8 @@ const ENVELOPE: Envelope = Envelope {
     hold: false,
 };
 
-fn header(kind: u16, body: &[u8]) -> Header {
-    Header {
+fn header(kind: u16, body: &[u8]) -> FrameHeader {
+    FrameHeader {
         version: 1,
         kind,
         flags: Flags::BODY_CHECKSUM,
@@ -29,13 +29,16 @@ fn header(kind: u16, body: &[u8]) -> Header {
     }
 }
 
-fn bytes(header: Header, body: &[u8]) -> Vec<u8> {
+fn bytes(header: FrameHeader, body: &[u8]) -> Vec<u8> {
     [&header.encode()[..], body].concat()
 }
 
 fn insert<'a>(key: &'a [u8], value: &'a [u8]) -> Message<'a> {
-    let change = Change::Insert { value, expiry: Expiry::Never };
-    Message::Write { stamp: Stamp::default(), write: Write { key, condition: Condition::Always, change } }
+    let change = WriteChange::Insert { value, expiry: Expiry::Never };
+    Message::Write {
+        stamp: Stamp::default(),
+        write: RecordWrite { key, condition: Condition::Always, change },
+    }
 }
 
 fn encode(message: &Message<'_>) -> Result<Vec<u8>, Failure<'static>> {
@@ -47,8 +50,8 @@ fn encode(message: &Message<'_>) -> Result<Vec<u8>, Failure<'static>> {
 fn refusal(kind: Kind, body: &[u8]) -> Failure<'static> {
     let frame = bytes(header(kind.number(), body), body);
     match DECODER.decode(&frame) {
-        Decoded::Frame { frame, .. } => frame.message(&mut Vec::new()).expect_err("must be refused"),
-        Decoded::Refused { failure, .. } => failure,
+        DecodeResult::Frame { frame, .. } => frame.message(&mut Vec::new()).expect_err("must be refused"),
+        DecodeResult::Refused { failure, .. } => failure,
         other => panic!("{other:?}"),
     }
 }
@@ -68,19 +71,19 @@ fn what_is_no_frame_closes_the_connection_at_its_first_byte() {
     for other in
         [&b"GET / HTTP/1.1\r\n"[..], b"*1\r\n$4\r\nPING\r\n", b"PING\r\n", b"\x16\x03\x01", b"\xfaZX"]
     {
-        let Decoded::Broken(broken) = DECODER.decode(other) else { panic!("{other:?}") };
-        assert_eq!(broken, Broken::Magic { first: other[0] });
+        let DecodeResult::Broken(broken) = DECODER.decode(other) else { panic!("{other:?}") };
+        assert_eq!(broken, BrokenStream::Magic { first: other[0] });
         assert_eq!(broken.last_answer(), None);
     }
-    assert_eq!(DECODER.decode(b""), Decoded::Need(HEADER_BYTES));
-    assert_eq!(DECODER.decode(b"\xfaZ"), Decoded::Need(HEADER_BYTES));
+    assert_eq!(DECODER.decode(b""), DecodeResult::Need(HEADER_BYTES));
+    assert_eq!(DECODER.decode(b"\xfaZ"), DecodeResult::Need(HEADER_BYTES));
 }
 
 #[test]
 fn a_damaged_header_closes_the_connection() {
     let mut frame = encode(&insert(b"key", b"value")).unwrap();
     frame[40] ^= 1;
-    assert_eq!(DECODER.decode(&frame), Decoded::Broken(Broken::HeaderChecksum));
+    assert_eq!(DECODER.decode(&frame), DecodeResult::Broken(BrokenStream::HeaderChecksum));
 }
 
 #[test]
@@ -89,27 +92,31 @@ fn a_damaged_body_is_answered_and_the_next_frame_is_found() {
     let first = frames.len();
     frames[first - 1] ^= 1;
     frames.extend(encode(&insert(b"key2", b"value2")).unwrap());
-    let refused =
-        Decoded::Refused { envelope: ENVELOPE, is_answer: false, failure: Failure::Corrupt, used: first };
+    let refused = DecodeResult::Refused {
+        envelope: ENVELOPE,
+        is_answer: false,
+        failure: Failure::Corrupt,
+        used: first,
+    };
     assert_eq!(DECODER.decode(&frames), refused);
-    assert!(matches!(DECODER.decode(&frames[first..]), Decoded::Frame { .. }));
+    assert!(matches!(DECODER.decode(&frames[first..]), DecodeResult::Frame { .. }));
 }
 
 #[test]
 fn another_version_is_told_which_was_agreed_on() {
-    let frame = bytes(Header { version: 9, ..header(Kind::Ping.number(), &[0; 8]) }, &[0; 8]);
-    let Decoded::Broken(broken) = DECODER.decode(&frame) else { panic!() };
-    assert_eq!(broken, Broken::Version { envelope: ENVELOPE, got: 9, agreed: 1 });
+    let frame = bytes(FrameHeader { version: 9, ..header(Kind::Ping.number(), &[0; 8]) }, &[0; 8]);
+    let DecodeResult::Broken(broken) = DECODER.decode(&frame) else { panic!() };
+    assert_eq!(broken, BrokenStream::Version { envelope: ENVELOPE, got: 9, agreed: 1 });
     assert_eq!(broken.last_answer(), Some((ENVELOPE, Failure::UnsupportedVersion { min: 1, max: 1 })));
 }
 
 #[test]
 fn a_length_beyond_the_bound_is_refused_by_the_header_alone() {
     let too_long = BODY_BYTES_MAX as u32 + 1;
-    let head = Header { body_len: too_long, ..header(Kind::Insert.number(), b"") }.encode();
-    let Decoded::Broken(broken) = DECODER.decode(&head) else { panic!() };
+    let head = FrameHeader { body_len: too_long, ..header(Kind::Insert.number(), b"") }.encode();
+    let DecodeResult::Broken(broken) = DECODER.decode(&head) else { panic!() };
     let limit = BODY_BYTES_MAX as u32;
-    assert_eq!(broken, Broken::TooLong { envelope: ENVELOPE, length: too_long, limit });
+    assert_eq!(broken, BrokenStream::TooLong { envelope: ENVELOPE, length: too_long, limit });
     assert!(broken.to_string().contains("longer than"), "{broken}");
 }
 
@@ -118,24 +125,26 @@ fn strangers_get_only_short_frames() {
     let body = [0; HELLO_BODY_BYTES_MAX + 1];
     let frame = bytes(header(Kind::Hello.number(), &body), &body);
     let stranger = Decoder::before_hello().decode(&frame);
-    assert!(matches!(stranger, Decoded::Broken(Broken::TooLong { .. })), "{stranger:?}");
+    assert!(matches!(stranger, DecodeResult::Broken(BrokenStream::TooLong { .. })), "{stranger:?}");
 }
 
 #[test]
 fn unknown_kinds_flags_and_waits_are_answered() {
-    let told = |header: Header| match DECODER.decode(&bytes(header, &[0; 8])) {
-        Decoded::Refused { envelope: ENVELOPE, failure, used, .. } if used == HEADER_BYTES + 8 => failure,
+    let told = |header: FrameHeader| match DECODER.decode(&bytes(header, &[0; 8])) {
+        DecodeResult::Refused { envelope: ENVELOPE, failure, used, .. } if used == HEADER_BYTES + 8 => {
+            failure
+        }
         other => panic!("{other:?}"),
     };
     let ping = header(Kind::Ping.number(), &[0; 8]);
-    assert_eq!(told(Header { kind: 0x0777, ..ping }), Failure::UnknownKind { kind: 0x0777 });
-    assert_eq!(told(Header { flags: Flags(0x8001), ..ping }), What::Flags.into());
-    assert_eq!(told(Header { flags: Flags(0), ..ping }), What::Reserved.into());
-    assert_eq!(told(Header { flags: Flags(3), ..ping }), What::NotAgreed.into());
+    assert_eq!(told(FrameHeader { kind: 0x0777, ..ping }), Failure::UnknownKind { kind: 0x0777 });
+    assert_eq!(told(FrameHeader { flags: Flags(0x8001), ..ping }), What::Flags.into());
+    assert_eq!(told(FrameHeader { flags: Flags(0), ..ping }), What::Reserved.into());
+    assert_eq!(told(FrameHeader { flags: Flags(3), ..ping }), What::NotAgreed.into());
     let envelope = Envelope { time_out_ms: TIME_OUT_MS_MAX + 1, ..ENVELOPE };
-    let late = bytes(Header { envelope, ..ping }, &[0; 8]);
+    let late = bytes(FrameHeader { envelope, ..ping }, &[0; 8]);
     assert!(
-        matches!(DECODER.decode(&late), Decoded::Refused { failure, .. } if failure == What::TimeOut.into())
+        matches!(DECODER.decode(&late), DecodeResult::Refused { failure, .. } if failure == What::TimeOut.into())
     );
 }
 
@@ -163,24 +172,24 @@ fn the_longest_key_and_value_fit_one_frame() {
     let (key, value) = (vec![b'k'; KEY_BYTES_MAX], vec![b'v'; VALUE_BYTES_MAX]);
     let message = insert(&key, &value);
     let frame = encode(&message).unwrap();
-    let Decoded::Frame { frame, .. } = DECODER.decode(&frame) else { panic!() };
+    let DecodeResult::Frame { frame, .. } = DECODER.decode(&frame) else { panic!() };
     assert_eq!(frame.message(&mut Vec::new()), Ok(message));
 }
 
 #[test]
 fn two_long_values_that_do_not_fit_one_frame_are_refused_whole() {
     let value = vec![b'v'; VALUE_BYTES_MAX];
-    let change = Change::CompareSwap { expected: Some(&value), new: Some(&value) };
-    let write = Write { key: b"k", condition: Condition::Always, change };
+    let change = WriteChange::CompareSwap { expected: Some(&value), new: Some(&value) };
+    let write = RecordWrite { key: b"k", condition: Condition::Always, change };
     let told = encode(&Message::Write { stamp: Stamp::default(), write });
     assert!(matches!(told, Err(Failure::FrameTooLong { .. })), "{:?}", told.map(|frame| frame.len()));
 }
 
 #[test]
 fn more_items_than_a_batch_may_have_are_refused() {
-    let read = Operation::Read(Read { key: b"", query: Query::Lookup });
+    let read = RecordOperation::Read(RecordRead { key: b"", query: Query::Lookup });
     let operations = vec![read; BATCH_ITEMS_MAX as usize + 1];
-    let batch = Batch { stamp: Stamp::default(), operations: Many::given(&operations) };
+    let batch = OperationBatch { stamp: Stamp::default(), operations: Elements::given(&operations) };
     let too_many = Failure::TooMany { count: u64::from(BATCH_ITEMS_MAX) + 1, limit: BATCH_ITEMS_MAX };
     assert_eq!(encode(&Message::Batch(batch)), Err(too_many.clone()));
     let mut body = [0; 48];
@@ -190,9 +199,9 @@ fn more_items_than_a_batch_may_have_are_refused() {
 
 #[test]
 fn a_count_that_is_not_that_of_the_items_is_refused() {
-    let lookup = Operation::Read(Read { key: b"key", query: Query::Lookup });
+    let lookup = RecordOperation::Read(RecordRead { key: b"key", query: Query::Lookup });
     let operations = [lookup; 3];
-    let batch = Batch { stamp: Stamp::default(), operations: Many::given(&operations) };
+    let batch = OperationBatch { stamp: Stamp::default(), operations: Elements::given(&operations) };
     let mut body = encode(&Message::Batch(batch)).unwrap().split_off(HEADER_BYTES);
     for (count, told) in [(2, What::Lengths), (4, What::FieldsCut)] {
         body[40] = count;
@@ -225,7 +234,7 @@ fn an_outcome_from_a_newer_server_is_an_error_and_not_a_guess() {
     assert_eq!(refusal(Kind::Answer, &body), What::Outcome.into());
     body[0..3].copy_from_slice(&[0x0f, 0x27, 0]);
     let frame = bytes(header(Kind::Answer.number(), &body), &body);
-    let Decoded::Frame { frame, .. } = DECODER.decode(&frame) else { panic!() };
+    let DecodeResult::Frame { frame, .. } = DECODER.decode(&frame) else { panic!() };
     let unknown = Message::Answer(Err(Failure::Other { code: 9999 }));
     assert_eq!(frame.message(&mut Vec::new()), Ok(unknown));
 }

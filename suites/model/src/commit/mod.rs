@@ -9,4 +9,4 @@ pub mod rules;
 mod step;
 pub mod world;
 
-pub use step::Step;
+pub use step::CommitStep;

@@ -2,11 +2,11 @@
 
 use stateright::Property;
 
-use super::rules::Rule;
-use super::step::{Step, has};
-use super::world::{ATTEMPTS, Decision, PARTICIPANTS, World};
+use super::rules::CommitRule;
+use super::step::{CommitStep, has};
+use super::world::{ATTEMPTS, CommitDecision, CommitWorld, PARTICIPANTS};
 
-/// One transaction over two participants and a decider.
+/// One transaction over two participants and a coordinator.
 #[derive(Clone, Copy, Debug)]
 pub struct Commit {
     /// Attempts, at most.
@@ -18,69 +18,78 @@ pub struct Commit {
     /// Reads of one record, or of both participants' records.
     pub reads: u8,
     /// A rule that nobody follows.
-    pub without: Option<Rule>,
+    pub without: Option<CommitRule>,
 }
 
 impl Commit {
     /// Whether a rule is followed.
     #[must_use]
-    pub fn follows(&self, rule: Rule) -> bool {
+    pub fn follows(&self, rule: CommitRule) -> bool {
         self.without != Some(rule)
     }
 
-    fn steps(&self) -> Vec<Step> {
-        let mut steps = vec![Step::Request, Step::GiveUp, Step::Decide, Step::FailDecider];
+    fn steps(&self) -> Vec<CommitStep> {
+        let mut steps =
+            vec![CommitStep::Request, CommitStep::GiveUp, CommitStep::Decide, CommitStep::FailCoordinator];
         for me in 0..PARTICIPANTS {
-            steps.extend([Step::Log(me), Step::Commit(me), Step::Drop(me), Step::Forget(me), Step::Ask(me)]);
-            steps.extend([Step::FreeAlone(me), Step::Fail(me), Step::HearApplied(me)]);
+            steps.extend([
+                CommitStep::Log(me),
+                CommitStep::Commit(me),
+                CommitStep::Drop(me),
+                CommitStep::Forget(me),
+                CommitStep::Ask(me),
+            ]);
+            steps.extend([CommitStep::FreeAlone(me), CommitStep::Fail(me), CommitStep::HearApplied(me)]);
             for attempt in 1..ATTEMPTS as u8 {
                 steps.extend([
-                    Step::Prepare(me, attempt),
-                    Step::Busy(me, attempt),
-                    Step::Release(me, attempt),
+                    CommitStep::Prepare(me, attempt),
+                    CommitStep::Busy(me, attempt),
+                    CommitStep::Release(me, attempt),
                 ]);
-                steps.extend([Step::HearBusy(me, attempt), Step::HearAsk(me, attempt)]);
-                steps.extend((1..=self.entries).map(|entry| Step::Prepared(me, attempt, entry)));
+                steps.extend([CommitStep::HearBusy(me, attempt), CommitStep::HearAsk(me, attempt)]);
+                steps.extend((1..=self.entries).map(|entry| CommitStep::Prepared(me, attempt, entry)));
             }
         }
         if self.reads > 0 {
-            steps.extend([Step::Answer, Step::Pair]);
-            steps.extend((0..=PARTICIPANTS).map(Step::Read));
-            steps.extend((0..PARTICIPANTS).flat_map(|me| [Step::PairRead(me), Step::PairConfirm(me)]));
+            steps.extend([CommitStep::Answer, CommitStep::Pair]);
+            steps.extend((0..=PARTICIPANTS).map(CommitStep::Read));
+            steps.extend(
+                (0..PARTICIPANTS).flat_map(|me| [CommitStep::PairRead(me), CommitStep::PairConfirm(me)]),
+            );
         }
         steps
     }
 
     /// Whether all comes to its end from here if nothing more goes wrong and everybody does what is due, in turn.
-    fn comes_to_an_end(&self, mut world: World) -> bool {
+    fn comes_to_an_end(&self, mut world: CommitWorld) -> bool {
         let calm = Commit { entries: 7, failovers: 0, reads: 0, ..*self };
         for _ in 0..40 {
             if world.has_ended() {
                 return true;
             }
             for me in 0..PARTICIPANTS {
-                let present = world.decider.running.map(|running| running.attempt);
+                let present = world.coordinator.running.map(|running| running.attempt);
                 if let Some(attempt) = present {
-                    calm.take(&mut world, Step::Prepare(me, attempt));
-                    calm.take(&mut world, Step::Log(me));
-                    calm.take(&mut world, Step::Prepare(me, attempt));
-                    calm.take(&mut world, Step::Log(me));
+                    calm.take(&mut world, CommitStep::Prepare(me, attempt));
+                    calm.take(&mut world, CommitStep::Log(me));
+                    calm.take(&mut world, CommitStep::Prepare(me, attempt));
+                    calm.take(&mut world, CommitStep::Log(me));
                     let entry = world.participants[me].held.map(|held| held.entry);
-                    entry.and_then(|entry| calm.take(&mut world, Step::Prepared(me, attempt, entry)));
+                    entry.and_then(|entry| calm.take(&mut world, CommitStep::Prepared(me, attempt, entry)));
                 }
-                calm.take(&mut world, Step::Decide);
+                calm.take(&mut world, CommitStep::Decide);
                 if let Some(attempt) = world.participants[me].held.map(|held| held.attempt) {
-                    calm.take(&mut world, Step::Ask(me));
-                    calm.take(&mut world, Step::HearAsk(me, attempt));
-                    calm.take(&mut world, Step::Decide);
-                    calm.take(&mut world, Step::Release(me, attempt));
+                    calm.take(&mut world, CommitStep::Ask(me));
+                    calm.take(&mut world, CommitStep::HearAsk(me, attempt));
+                    calm.take(&mut world, CommitStep::Decide);
+                    calm.take(&mut world, CommitStep::Release(me, attempt));
                 }
-                calm.take(&mut world, Step::Commit(me));
-                calm.take(&mut world, Step::Log(me));
-                calm.take(&mut world, Step::Drop(me));
-                calm.take(&mut world, Step::Log(me));
-                calm.take(&mut world, Step::HearApplied(me));
-                calm.take(&mut world, Step::Forget(me));
+                calm.take(&mut world, CommitStep::Commit(me));
+                calm.take(&mut world, CommitStep::Log(me));
+                calm.take(&mut world, CommitStep::Drop(me));
+                calm.take(&mut world, CommitStep::Log(me));
+                calm.take(&mut world, CommitStep::HearApplied(me));
+                calm.take(&mut world, CommitStep::Forget(me));
             }
         }
         false
@@ -88,18 +97,18 @@ impl Commit {
 }
 
 impl stateright::Model for Commit {
-    type State = World;
-    type Action = Step;
+    type State = CommitWorld;
+    type Action = CommitStep;
 
-    fn init_states(&self) -> Vec<World> {
-        vec![World::default()]
+    fn init_states(&self) -> Vec<CommitWorld> {
+        vec![CommitWorld::default()]
     }
 
-    fn actions(&self, world: &World, actions: &mut Vec<Step>) {
+    fn actions(&self, world: &CommitWorld, actions: &mut Vec<CommitStep>) {
         actions.extend(self.steps().into_iter().filter(|step| self.next_state(world, *step).is_some()));
     }
 
-    fn next_state(&self, world: &World, step: Step) -> Option<World> {
+    fn next_state(&self, world: &CommitWorld, step: CommitStep) -> Option<CommitWorld> {
         let mut next = *world;
         self.take(&mut next, step)?;
         (next != *world).then_some(next)
@@ -107,30 +116,32 @@ impl stateright::Model for Commit {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always(ATOMIC, |_, world: &World| match world.decider.decided {
-                Some(Decision::Commit(entries)) => (0..PARTICIPANTS).all(|me| {
+            Property::always(ATOMIC, |_, world: &CommitWorld| match world.coordinator.decided {
+                Some(CommitDecision::Commit(entries)) => (0..PARTICIPANTS).all(|me| {
                     let one = &world.participants[me];
                     one.applied > 0 || one.held.is_some_and(|held| held.entry == entries[me])
                 }),
                 _ => world.participants.iter().all(|one| one.applied == 0),
             }),
-            Property::always(ONCE, |_, world: &World| world.participants.iter().all(|one| one.applied < 2)),
-            Property::always(NOT_LOST, |_, world: &World| !world.broken.is_lost),
-            Property::always(CURRENT, |_, world: &World| !world.broken.is_stale),
-            Property::always(WHOLE, |_, world: &World| !world.broken.is_torn),
-            Property::always(ENDS, |model: &Commit, world: &World| model.comes_to_an_end(*world)),
-            Property::sometimes("a chain commits", |model: &Commit, world: &World| {
-                let attempt = world.decider.attempts;
-                model.attempts < 2 || world.decider.is_finished && has(world.chained, attempt)
+            Property::always(ONCE, |_, world: &CommitWorld| {
+                world.participants.iter().all(|one| one.applied < 2)
             }),
-            Property::sometimes("a transaction is aborted", |_, world: &World| {
-                world.decider.decided == Some(Decision::Abort)
+            Property::always(NOT_LOST, |_, world: &CommitWorld| !world.broken.is_lost),
+            Property::always(CURRENT, |_, world: &CommitWorld| !world.broken.is_stale),
+            Property::always(WHOLE, |_, world: &CommitWorld| !world.broken.is_torn),
+            Property::always(ENDS, |model: &Commit, world: &CommitWorld| model.comes_to_an_end(*world)),
+            Property::sometimes("a chain commits", |model: &Commit, world: &CommitWorld| {
+                let attempt = world.coordinator.attempts;
+                model.attempts < 2 || world.coordinator.is_finished && has(world.chained, attempt)
+            }),
+            Property::sometimes("a transaction is aborted", |_, world: &CommitWorld| {
+                world.coordinator.decided == Some(CommitDecision::Abort)
             }),
             Property::sometimes(
                 "a transaction is finished after a failover",
-                |model: &Commit, world: &World| {
+                |model: &Commit, world: &CommitWorld| {
                     model.failovers == 0
-                        || world.failovers > 0 && world.decider.is_finished && world.has_ended()
+                        || world.failovers > 0 && world.coordinator.is_finished && world.has_ended()
                 },
             ),
         ]

@@ -2,7 +2,7 @@
 
 /// A rule, named for what it demands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Rule {
+pub enum CommitRule {
     /// Who has prepared says so once the log entry is committed.
     PreparedOnceCommitted,
     /// A decision is told once its log entry is committed.

@@ -1,20 +1,20 @@
-//! Everything that the model of the commit remembers: one transaction over two participants and a decider, readers, and what
+//! Everything that the model of the commit remembers: one transaction over two participants and a coordinator, readers, and what
 //! was ever sent.
 //!
 //! Messages are never taken away: each may be lost (not looked at), late, overtaken and repeated. So what was sent is a set,
 //! by attempt.
 
-/// Participants beside the decider.
+/// Participants beside the coordinator.
 pub const PARTICIPANTS: usize = 2;
 /// Attempts, from 1.
 pub const ATTEMPTS: usize = 4;
 
 /// Attempts, or entries, one bit each.
-pub type Set = u8;
+pub type AttemptSet = u8;
 
 /// What a participant holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Prepared {
+pub struct PreparedPart {
     /// Under which attempt.
     pub attempt: u8,
     /// Which of its `Prepare` entries it is.
@@ -23,9 +23,9 @@ pub struct Prepared {
 
 /// An entry that is appended and not committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Appended {
+pub enum AppendedEntry {
     /// Intents.
-    Prepare(Prepared),
+    Prepare(PreparedPart),
     /// No intents.
     Release,
     /// Done.
@@ -36,20 +36,20 @@ pub enum Appended {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Participant {
     /// As its committed log says.
-    pub held: Option<Prepared>,
+    pub held: Option<PreparedPart>,
     /// How often it has applied the transaction.
     pub applied: u8,
     /// It knows that it has.
     pub remembers: bool,
     /// In the log of the primary only.
-    pub appended: Option<Appended>,
+    pub appended: Option<AppendedEntry>,
     /// `Prepare` entries so far.
     pub entries: u8,
 }
 
 /// A decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Decision {
+pub enum CommitDecision {
     /// To do it, as these entries say.
     Commit([u8; PARTICIPANTS]),
     /// Not to.
@@ -58,7 +58,7 @@ pub enum Decision {
 
 /// An attempt that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Running {
+pub struct RunningAttempt {
     /// Its number.
     pub attempt: u8,
     /// Along the chain.
@@ -67,15 +67,15 @@ pub struct Running {
     pub got: [Option<u8>; PARTICIPANTS],
 }
 
-/// The decider.
+/// The coordinator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Decider {
+pub struct Coordinator {
     /// Lost with the primary.
-    pub running: Option<Running>,
+    pub running: Option<RunningAttempt>,
     /// In the log of the primary only.
-    pub appended: Option<Decision>,
+    pub appended: Option<CommitDecision>,
     /// As the committed log says.
-    pub decided: Option<Decision>,
+    pub decided: Option<CommitDecision>,
     /// All have acknowledged.
     pub is_finished: bool,
     /// Who has, as this primary knows.
@@ -86,11 +86,11 @@ pub struct Decider {
 
 /// What was ever sent to, or by, a participant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Sent {
+pub struct SentMessages {
     /// `Prepare`, by attempt.
-    pub prepare: Set,
+    pub prepare: AttemptSet,
     /// `Release`, by attempt.
-    pub release: Set,
+    pub release: AttemptSet,
     /// `Commit`, naming an entry.
     pub commit: Option<u8>,
     /// It is over.
@@ -98,19 +98,19 @@ pub struct Sent {
     /// It is finished.
     pub forget: bool,
     /// `Prepared`, by attempt: the entries.
-    pub prepared: [Set; ATTEMPTS],
+    pub prepared: [AttemptSet; ATTEMPTS],
     /// `Busy`, by attempt.
-    pub busy: Set,
+    pub busy: AttemptSet,
     /// `Applied`.
     pub applied: bool,
     /// Questions, by attempt.
-    pub ask: Set,
+    pub ask: AttemptSet,
 }
 
 /// A read of one record, somewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Read {
-    /// At a participant, or the decider.
+    /// At a participant, or the coordinator.
     pub place: u8,
     /// Somebody had seen the new value before it was asked.
     pub is_after: bool,
@@ -131,7 +131,7 @@ pub struct Pair {
 
 /// What must not have happened, noticed in the step in which it did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Broken {
+pub struct CommitViolations {
     /// An old value was read after a new one.
     pub is_stale: bool,
     /// One new and one old value were confirmed.
@@ -142,15 +142,15 @@ pub struct Broken {
 
 /// A state of the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct World {
+pub struct CommitWorld {
     /// The participants, in the order of the chain.
     pub participants: [Participant; PARTICIPANTS],
-    /// The decider, the last of the chain.
-    pub decider: Decider,
-    /// See [`Sent`].
-    pub sent: [Sent; PARTICIPANTS],
+    /// The coordinator, the last of the chain.
+    pub coordinator: Coordinator,
+    /// See [`SentMessages`].
+    pub sent: [SentMessages; PARTICIPANTS],
     /// Attempts that went along the chain.
-    pub chained: Set,
+    pub chained: AttemptSet,
     /// Somebody knows the new value.
     pub is_seen: bool,
     /// A read under way.
@@ -161,19 +161,19 @@ pub struct World {
     pub failovers: u8,
     /// Reads so far.
     pub reads: u8,
-    /// See [`Broken`].
-    pub broken: Broken,
+    /// See [`CommitViolations`].
+    pub broken: CommitViolations,
 }
 
-impl World {
+impl CommitWorld {
     /// The entry, or the attempt, of the intents that stand somewhere.
     #[must_use]
     pub fn stands(&self, place: usize) -> Option<u8> {
         let Some(participant) = self.participants.get(place) else {
-            return self.decider.running.map(|running| running.attempt);
+            return self.coordinator.running.map(|running| running.attempt);
         };
         match participant.appended {
-            Some(Appended::Prepare(prepared)) => Some(prepared.entry),
+            Some(AppendedEntry::Prepare(prepared)) => Some(prepared.entry),
             _ => participant.held.map(|held| held.entry),
         }
     }
@@ -183,7 +183,7 @@ impl World {
     pub fn is_new(&self, place: usize) -> bool {
         match self.participants.get(place) {
             Some(participant) => participant.applied > 0,
-            None => matches!(self.decider.decided, Some(Decision::Commit(_))),
+            None => matches!(self.coordinator.decided, Some(CommitDecision::Commit(_))),
         }
     }
 
@@ -191,10 +191,10 @@ impl World {
     #[must_use]
     pub fn has_ended(&self) -> bool {
         let is_free = |one: &Participant| one.held.is_none() && one.appended.is_none() && !one.remembers;
-        let decider = &self.decider;
+        let coordinator = &self.coordinator;
         self.participants.iter().all(is_free)
-            && decider.running.is_none()
-            && decider.appended.is_none()
-            && (decider.is_finished || !matches!(decider.decided, Some(Decision::Commit(_))))
+            && coordinator.running.is_none()
+            && coordinator.appended.is_none()
+            && (coordinator.is_finished || !matches!(coordinator.decided, Some(CommitDecision::Commit(_))))
     }
 }

@@ -3,7 +3,7 @@
 
 use stateright::{Checker, HasDiscoveries, Model as _};
 use suite_model::commit::model::{ATOMIC, CURRENT, Commit, ENDS, NOT_LOST, ONCE, WHOLE};
-use suite_model::commit::rules::Rule;
+use suite_model::commit::rules::CommitRule;
 
 const BOUNDS: Commit = Commit { attempts: 3, entries: 2, failovers: 1, reads: 0, without: None };
 
@@ -22,7 +22,7 @@ fn holds(model: Commit, at_least: usize) {
 
 /// Leaves a rule out and looks until this property is seen broken.
 #[expect(clippy::print_stdout, reason = "the schedule is what a reader of the test's output looks for")]
-fn breaks(rule: Rule, property: &'static str, model: Commit) {
+fn breaks(rule: CommitRule, property: &'static str, model: Commit) {
     let model = Commit { without: Some(rule), ..model };
     let until = HasDiscoveries::AnyOf([property].into());
     let checker = model.checker().finish_when(until).spawn_bfs().join();
@@ -43,28 +43,28 @@ fn a_commit_that_is_read() {
 
 #[test]
 fn of_logs() {
-    breaks(Rule::PreparedOnceCommitted, ATOMIC, BOUNDS);
-    breaks(Rule::ToldOnceCommitted, ATOMIC, BOUNDS);
-    breaks(Rule::UnknownIsLogged, ATOMIC, BOUNDS);
-    breaks(Rule::AbortIsFinal, ATOMIC, BOUNDS);
-    breaks(Rule::KeptUntilFinished, ATOMIC, BOUNDS);
-    breaks(Rule::HeldUntilDecided, ATOMIC, BOUNDS);
+    breaks(CommitRule::PreparedOnceCommitted, ATOMIC, BOUNDS);
+    breaks(CommitRule::ToldOnceCommitted, ATOMIC, BOUNDS);
+    breaks(CommitRule::UnknownIsLogged, ATOMIC, BOUNDS);
+    breaks(CommitRule::AbortIsFinal, ATOMIC, BOUNDS);
+    breaks(CommitRule::KeptUntilFinished, ATOMIC, BOUNDS);
+    breaks(CommitRule::HeldUntilDecided, ATOMIC, BOUNDS);
 }
 
 #[test]
 fn of_attempts() {
-    breaks(Rule::PresentAttemptCounts, ATOMIC, BOUNDS);
-    breaks(Rule::LowerAttemptsIgnored, ATOMIC, BOUNDS);
-    breaks(Rule::ReleaseNamesAttempt, ATOMIC, BOUNDS);
-    breaks(Rule::CommitNamesEntry, ONCE, BOUNDS);
-    breaks(Rule::AppliedRemembered, NOT_LOST, BOUNDS);
+    breaks(CommitRule::PresentAttemptCounts, ATOMIC, BOUNDS);
+    breaks(CommitRule::LowerAttemptsIgnored, ATOMIC, BOUNDS);
+    breaks(CommitRule::ReleaseNamesAttempt, ATOMIC, BOUNDS);
+    breaks(CommitRule::CommitNamesEntry, ONCE, BOUNDS);
+    breaks(CommitRule::AppliedRemembered, NOT_LOST, BOUNDS);
 }
 
 #[test]
 fn of_reads() {
     let read = Commit { attempts: 1, entries: 1, failovers: 0, reads: 2, ..BOUNDS };
-    breaks(Rule::ReadsWait, CURRENT, read);
-    breaks(Rule::ConfirmLooksAtIntents, WHOLE, Commit { reads: 1, ..read });
+    breaks(CommitRule::ReadsWait, CURRENT, read);
+    breaks(CommitRule::ConfirmLooksAtIntents, WHOLE, Commit { reads: 1, ..read });
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! Reads of several records: what a second round is needed for, and what it would take to do without.
 
 use stateright::{Checker, HasDiscoveries, Model as _};
-use suite_model::reads::{ONE_MOMENT, Way};
+use suite_model::reads::{ONE_MOMENT, ReadMethod};
 
 /// Goes through everything.
 #[expect(
     clippy::print_stdout,
     reason = "the number of states is what a reader of the test's output looks for"
 )]
-fn holds(way: Way, at_least: usize) {
+fn holds(way: ReadMethod, at_least: usize) {
     let checker = way.checker().spawn_bfs().join();
     checker.assert_properties();
     let states = checker.unique_state_count();
@@ -18,7 +18,7 @@ fn holds(way: Way, at_least: usize) {
 
 /// The shortest schedule after which a read has shown what never was.
 #[expect(clippy::print_stdout, reason = "the schedule is what a reader of the test's output looks for")]
-fn breaks(way: Way) {
+fn breaks(way: ReadMethod) {
     let until = HasDiscoveries::AnyOf([ONE_MOMENT].into());
     let checker = way.checker().finish_when(until).spawn_bfs().join();
     let path = checker.discovery(ONE_MOMENT).unwrap_or_else(|| panic!("{way:?} holds"));
@@ -27,17 +27,17 @@ fn breaks(way: Way) {
 
 #[test]
 fn a_second_round_holds_whatever_the_clocks_say() {
-    holds(Way::Confirmed, 1000);
+    holds(ReadMethod::Confirmed, 1000);
 }
 
 #[test]
 fn promised_timestamps_hold_only_where_all_clocks_agree() {
-    holds(Way::Promised { clocks_agree: true }, 100);
-    breaks(Way::Promised { clocks_agree: false });
+    holds(ReadMethod::Promised { clocks_agree: true }, 100);
+    breaks(ReadMethod::Promised { clocks_agree: false });
 }
 
 #[test]
 fn held_records_hold_only_where_no_hold_ends_early() {
-    holds(Way::Held { rates_agree: true }, 1000);
-    breaks(Way::Held { rates_agree: false });
+    holds(ReadMethod::Held { rates_agree: true }, 1000);
+    breaks(ReadMethod::Held { rates_agree: false });
 }

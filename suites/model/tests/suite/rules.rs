@@ -3,7 +3,7 @@
 use stateright::{Checker, HasDiscoveries, Model as _};
 use suite_model::bounds::Bounds;
 use suite_model::model::Model;
-use suite_model::rules::Rule;
+use suite_model::rules::ReplicationRule;
 
 const LOST: &str = "I1: whoever answers has everything that was acknowledged";
 const TWO: &str = "I4: at most one member answers";
@@ -15,7 +15,7 @@ const GIVEN_UP: &str = "what a member has is not given up";
 
 /// Leaves a rule out and looks until this property is seen broken.
 #[expect(clippy::print_stdout, reason = "the schedule is what a reader of the test's output looks for")]
-fn breaks(rule: Rule, property: &'static str, bounds: Bounds) {
+fn breaks(rule: ReplicationRule, property: &'static str, bounds: Bounds) {
     let bounds = Bounds { without: Some(rule), ..bounds };
     let until = HasDiscoveries::AnyOf([property].into());
     let checker = Model { bounds }.checker().finish_when(until).spawn_bfs().join();
@@ -34,46 +34,50 @@ fn three() -> Bounds {
 
 #[test]
 fn of_copies() {
-    breaks(Rule::AllInSyncAcknowledge, LOST, three());
-    breaks(Rule::UndecidedAdmissionCounts, TWO, four().unplanned());
-    breaks(Rule::UndecidedRemovalWaits, TWO, three());
-    breaks(Rule::CaughtUpBeforeAdmission, LOST, four().unplanned());
-    breaks(Rule::CopiesBeforeWrites, THIN, three());
-    breaks(Rule::FollowersStay, TWO, three());
-    breaks(Rule::CompareAndSet, TWO, Bounds { in_sync: 0, ..Bounds::new(5, 1) }.unplanned());
+    breaks(ReplicationRule::AllInSyncAcknowledge, LOST, three());
+    breaks(ReplicationRule::UndecidedAdmissionCounts, TWO, four().unplanned());
+    breaks(ReplicationRule::UndecidedRemovalWaits, TWO, three());
+    breaks(ReplicationRule::CaughtUpBeforeAdmission, LOST, four().unplanned());
+    breaks(ReplicationRule::CopiesBeforeWrites, THIN, three());
+    breaks(ReplicationRule::FollowersStay, TWO, three());
+    breaks(ReplicationRule::CompareAndSet, TWO, Bounds { in_sync: 0, ..Bounds::new(5, 1) }.unplanned());
 }
 
 #[test]
 fn of_logs() {
-    breaks(Rule::OlderEpochsRefused, CUT, three());
-    breaks(Rule::PrecedingMatched, LOGS, three());
-    breaks(Rule::ConflictsCut, COMMITS, three());
-    breaks(Rule::CommitNeedsMatch, COMMITS, three());
-    breaks(Rule::HeldInThisEpoch, THIN, three().all_in_sync().unasked());
-    breaks(Rule::MarkFirst, LOST, three());
-    breaks(Rule::AnswersWait, LOST, three());
+    breaks(ReplicationRule::OlderEpochsRefused, CUT, three());
+    breaks(ReplicationRule::PrecedingMatched, LOGS, three());
+    breaks(ReplicationRule::ConflictsCut, COMMITS, three());
+    breaks(ReplicationRule::CommitNeedsMatch, COMMITS, three());
+    breaks(ReplicationRule::HeldInThisEpoch, THIN, three().all_in_sync().unasked());
+    breaks(ReplicationRule::MarkFirst, LOST, three());
+    breaks(ReplicationRule::AnswersWait, LOST, three());
 }
 
 #[test]
 fn of_grants() {
-    breaks(Rule::LeaseBeforeAnswers, TWO, three());
-    breaks(Rule::GrantsCountFromAsking, TWO, three());
-    breaks(Rule::NewerGrantsWait, TWO, three());
-    breaks(Rule::GrantsWaitedOut, TWO, three());
-    breaks(Rule::YieldNamesEpoch, TWO, Bounds { writes: 0, ..four() }.unasked());
-    breaks(Rule::UnseenEpochsStartAnew, TWO, Bounds { writes: 0, ..four() }.unasked());
-    breaks(Rule::WaitsOutliveDeposition, TWO, Bounds { writes: 0, ..four() }.unasked().all_in_sync());
+    breaks(ReplicationRule::LeaseBeforeAnswers, TWO, three());
+    breaks(ReplicationRule::GrantsCountFromAsking, TWO, three());
+    breaks(ReplicationRule::NewerGrantsWait, TWO, three());
+    breaks(ReplicationRule::GrantsWaitedOut, TWO, three());
+    breaks(ReplicationRule::YieldNamesEpoch, TWO, Bounds { writes: 0, ..four() }.unasked());
+    breaks(ReplicationRule::UnseenEpochsStartAgain, TWO, Bounds { writes: 0, ..four() }.unasked());
+    breaks(
+        ReplicationRule::WaitsOutliveDeposition,
+        TWO,
+        Bounds { writes: 0, ..four() }.unasked().all_in_sync(),
+    );
 }
 
 #[test]
 fn of_restarts() {
     let restart = || three().unasked().unplanned().restarting(1);
-    breaks(Rule::StartIsAGrant, TWO, restart().synced());
-    breaks(Rule::UnseenEpochsWaitedOut, TWO, restart().synced());
-    breaks(Rule::RestartedIsNobody, COMMITS, restart());
-    breaks(Rule::LostDiskIsNotIntact, CUT, restart().synced());
-    breaks(Rule::DurableBeforeAcknowledged, CUT, restart().synced());
+    breaks(ReplicationRule::StartIsAGrant, TWO, restart().synced());
+    breaks(ReplicationRule::UnseenEpochsWaitedOut, TWO, restart().synced());
+    breaks(ReplicationRule::RestartedIsNobody, COMMITS, restart());
+    breaks(ReplicationRule::LostDiskIsNotIntact, CUT, restart().synced());
+    breaks(ReplicationRule::DurableBeforeAcknowledged, CUT, restart().synced());
     let restarts = || Bounds { verdicts: false, ..four() }.unasked().unplanned().restarting(2);
-    breaks(Rule::AllTellAfterRestart, GIVEN_UP, restarts());
-    breaks(Rule::RecoveringServesNobody, CUT, restarts());
+    breaks(ReplicationRule::AllTellAfterRestart, GIVEN_UP, restarts());
+    breaks(ReplicationRule::RecoveringServesNobody, CUT, restarts());
 }

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use zerohop_client::Client;
 
 use crate::cluster::loads::{connect, reaches};
-use crate::cluster::nodes::Cluster;
+use crate::cluster::nodes::NodeCluster;
 
 const CHUNK: usize = 4096;
 /// Bytes that every write covers, in eight chunks.
@@ -53,7 +53,7 @@ async fn write(
 #[tokio::test]
 async fn blobs_are_whole_through_the_kill_of_a_node() {
     let folder = crate::support::folder();
-    let mut cluster = Cluster::start(folder.path(), 3);
+    let mut cluster = NodeCluster::start(folder.path(), 3);
     let client = connect(&cluster.endpoints()).await;
     let keyspace = client.keyspace("default").await.unwrap();
     for name in ["cells", "log"] {

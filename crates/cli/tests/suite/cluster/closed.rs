@@ -5,7 +5,7 @@ use rustix::process::Signal;
 use zerohop_client::Keyspace;
 
 use crate::cluster::loads::connect;
-use crate::cluster::nodes::Cluster;
+use crate::cluster::nodes::NodeCluster;
 
 const ALL: [usize; 3] = [0, 1, 2];
 const KEYS: usize = 300;
@@ -18,7 +18,7 @@ async fn write(keyspace: &Keyspace, value: &str) {
 }
 
 /// How many keys have this value.
-async fn count(cluster: &Cluster, value: &str) -> usize {
+async fn count(cluster: &NodeCluster, value: &str) -> usize {
     let client = connect(&cluster.endpoints()).await;
     let keyspace = client.keyspace("default").await.unwrap();
     let mut found = 0;
@@ -30,7 +30,7 @@ async fn count(cluster: &Cluster, value: &str) -> usize {
 }
 
 /// Everything that the nodes and the tools say of troubles.
-fn told(cluster: &Cluster) -> String {
+fn told(cluster: &NodeCluster) -> String {
     let mut told = String::new();
     let status = cluster.status();
     for node in status["nodes"].as_array().unwrap() {
@@ -50,7 +50,7 @@ fn told(cluster: &Cluster) -> String {
 #[tokio::test]
 async fn nothing_is_missing_after_a_stop_in_order_of_all_and_nobody_says_that_it_may_be() {
     let folder = crate::support::folder();
-    let mut cluster = Cluster::start_forgetful(folder.path(), 3);
+    let mut cluster = NodeCluster::start_forgetful(folder.path(), 3);
     cluster.wait_until_whole();
     for (round, signal) in [Signal::TERM, Signal::INT, Signal::TERM].into_iter().enumerate() {
         let value = format!("of round {round}");
@@ -71,7 +71,7 @@ async fn nothing_is_missing_after_a_stop_in_order_of_all_and_nobody_says_that_it
 #[tokio::test]
 async fn after_a_kill_of_all_they_say_what_may_be_missing_also_where_a_stop_in_order_came_before() {
     let folder = crate::support::folder();
-    let mut cluster = Cluster::start_forgetful(folder.path(), 3);
+    let mut cluster = NodeCluster::start_forgetful(folder.path(), 3);
     cluster.wait_until_whole();
     cluster.stop_all(Signal::TERM);
     let mark_of = |node: usize| folder.path().join(format!("node-{node}/instance-00/closed"));

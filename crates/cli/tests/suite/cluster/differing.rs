@@ -6,9 +6,9 @@ use std::path::Path;
 use serde_json::Value;
 use zerohop_wire::checksum::crc32c;
 
+use crate::cluster::corrupt::files;
 use crate::cluster::loads::connect;
-use crate::cluster::nodes::Cluster;
-use crate::cluster::rotten::files;
+use crate::cluster::nodes::NodeCluster;
 use crate::support::wait_for;
 
 /// More than are compared at a time.
@@ -47,9 +47,9 @@ fn falsify(folder: &Path, key: &str, value: &str, other: &str) {
 }
 
 #[tokio::test]
-async fn verify_finds_a_copy_that_differs_though_its_checksums_are_right_and_it_is_taken_anew() {
+async fn verify_finds_a_copy_that_differs_though_its_checksums_are_right_and_it_is_taken_again() {
     let folder = crate::support::folder();
-    let mut cluster = Cluster::start(folder.path(), 3);
+    let mut cluster = NodeCluster::start(folder.path(), 3);
     cluster.json(&["keyspace", "create", "books", "--replicas", "3", "--partitions", "1"]);
     let value = |n: usize| format!("the value of book {n:03}, as all who hold it should have it");
     let client = connect(&cluster.endpoints()).await;
@@ -79,7 +79,7 @@ async fn verify_finds_a_copy_that_differs_though_its_checksums_are_right_and_it_
     ];
     assert!(words.iter().all(|word| told.contains(word)), "{out} {told}");
 
-    // It takes everything anew, and that is all there is to it.
+    // It takes everything again, and that is all there is to it.
     let verify = || -> Value {
         cluster.wait_until_whole();
         let (_, out, told) = cluster.run(&["verify", "--json"]);

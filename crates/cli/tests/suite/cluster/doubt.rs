@@ -1,12 +1,12 @@
 //! Writes of which nobody can say whether they are done.
 
-use crate::cluster::nodes::Cluster;
+use crate::cluster::nodes::NodeCluster;
 use crate::cluster::redis::Redis;
 
 #[test]
 fn a_write_whose_outcome_cannot_be_had_ends_the_program_with_a_code_of_its_own() {
     let folder = crate::support::folder();
-    let cluster = Cluster::start(folder.path(), 3);
+    let cluster = NodeCluster::start(folder.path(), 3);
     cluster.wait_until_whole();
     cluster.json(&[
         "keyspace",
@@ -54,7 +54,7 @@ fn a_write_whose_outcome_cannot_be_had_ends_the_program_with_a_code_of_its_own()
 #[test]
 fn commands_of_redis_clients_end_where_nobody_else_answers() {
     let folder = crate::support::folder();
-    let cluster = Cluster::start(folder.path(), 3);
+    let cluster = NodeCluster::start(folder.path(), 3);
     cluster.wait_until_whole();
     cluster.json(&[
         "keyspace",

@@ -9,7 +9,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 use zerohop_client::{Client, Keyspace, Record};
 
 use crate::cluster::loads::{connect, reaches};
-use crate::cluster::nodes::Cluster;
+use crate::cluster::nodes::NodeCluster;
 
 const WORKERS: u64 = 8;
 
@@ -19,7 +19,7 @@ const GONE_ENDS: Duration = Duration::from_secs(13);
 
 /// What became of a worker's transactions.
 #[derive(Debug, Default)]
-struct Ended {
+struct WorkerOutcome {
     done: Vec<u64>,
     unknown: Vec<u64>,
     refused: Vec<(u64, String)>,
@@ -27,7 +27,7 @@ struct Ended {
 
 /// What workers are told, and tell.
 #[derive(Clone, Default)]
-struct Told {
+struct WorkerSignals {
     stop: Arc<AtomicBool>,
     done: Arc<AtomicU64>,
     refused: Arc<AtomicU64>,
@@ -39,9 +39,9 @@ async fn append(
     worker: u64,
     (stays, goes): (Keyspace, Keyspace),
     from: u64,
-    Told { stop, done, refused }: Told,
-) -> Ended {
-    let mut ended = Ended::default();
+    WorkerSignals { stop, done, refused }: WorkerSignals,
+) -> WorkerOutcome {
+    let mut ended = WorkerOutcome::default();
     for number in from.. {
         if stop.load(Ordering::Relaxed) {
             break;
@@ -98,14 +98,14 @@ async fn drop_beside(name: &str, endpoint: String) -> Output {
 
 /// Drops a keyspace under the load of all workers, killing a node right before that, if one is told. What became of their transactions.
 async fn drop_under_load(
-    cluster: &mut Cluster,
+    cluster: &mut NodeCluster,
     (name, durability): (&str, &str),
     kills: Option<usize>,
     from: u64,
-) -> Vec<(u64, Ended)> {
+) -> Vec<(u64, WorkerOutcome)> {
     let (code, _, problems) = cluster.run(&["keyspace", "create", name, "--durability", durability]);
     assert_eq!(code, 0, "{problems}");
-    let told = Told::default();
+    let told = WorkerSignals::default();
     let mut workers = JoinSet::new();
     for worker in 0..WORKERS {
         let client = connect(&cluster.endpoints()).await;
@@ -146,7 +146,7 @@ async fn drop_under_load(
 }
 
 /// Looks whether all that one drop has met is done or not as its workers were told.
-async fn judge(stays: &Keyspace, all: Vec<(u64, Ended)>) {
+async fn judge(stays: &Keyspace, all: Vec<(u64, WorkerOutcome)>) {
     let mut counts = (0, 0, 0);
     for (worker, ended) in all {
         let one = list(stays, &format!("one-{worker}")).await;
@@ -168,8 +168,8 @@ async fn judge(stays: &Keyspace, all: Vec<(u64, Ended)>) {
 #[tokio::test]
 async fn a_keyspace_that_is_dropped_amidst_transactions_takes_nothing_of_another_with_it() {
     let folder = crate::support::folder();
-    let mut cluster = Cluster::start(folder.path(), 3);
-    // One that decides, and one that others decide for; each is made anew under the name of the one before.
+    let mut cluster = NodeCluster::start(folder.path(), 3);
+    // One that decides, and one that others decide for; each is made again under the name of the one before.
     let first = drop_under_load(&mut cluster, ("going", "interval:50ms"), None, 0).await;
     let second = drop_under_load(&mut cluster, ("going", "memory"), Some(0), 10_000_000).await;
     cluster.start_again(0);
@@ -194,7 +194,7 @@ async fn a_keyspace_that_is_dropped_amidst_transactions_takes_nothing_of_another
 #[tokio::test]
 async fn a_drop_that_waits_for_a_partition_which_nobody_serves_says_so_and_ends_and_goes_on() {
     let folder = crate::support::folder();
-    let mut cluster = Cluster::start(folder.path(), 3);
+    let mut cluster = NodeCluster::start(folder.path(), 3);
     for name in ["first", "second"] {
         let made = cluster.run(&["keyspace", "create", name, "--replicas", "1", "--durability", "sync"]);
         assert_eq!(made.0, 0, "{made:?}");
@@ -202,7 +202,7 @@ async fn a_drop_that_waits_for_a_partition_which_nobody_serves_says_so_and_ends_
     }
     cluster.kill(2);
     cluster.wait_for("its partitions are lost", |status| status["groups"]["lost"] != 0);
-    let drop_it = |cluster: &Cluster, more: &[&str]| {
+    let drop_it = |cluster: &NodeCluster, more: &[&str]| {
         cluster.run(&[&["keyspace", "drop", "first", "--yes"], more].concat())
     };
     let (code, _, problems) = drop_it(&cluster, &["--wait", "3s"]);

@@ -6,13 +6,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tokio::task::{JoinSet, spawn_blocking};
-use zerohop_client::{Client, Options};
+use zerohop_client::{Client, ClientOptions};
 
 use crate::support::{GIVE_UP_AFTER, wait_for};
 
 pub(crate) async fn connect(endpoints: &[String]) -> Client {
     let endpoints: Vec<&str> = endpoints.iter().map(String::as_str).collect();
-    let options = Options { deadline: GIVE_UP_AFTER, connect_deadline: GIVE_UP_AFTER, ..Options::default() };
+    let options = ClientOptions {
+        deadline: GIVE_UP_AFTER,
+        connect_deadline: GIVE_UP_AFTER,
+        ..ClientOptions::default()
+    };
     Client::connect_with(&endpoints, options).await.unwrap()
 }
 
@@ -56,16 +60,16 @@ pub(crate) async fn check(client: &Client, written: &[(String, u64)]) {
 }
 
 /// Several clients at work, in a thread of their own: what a test does meanwhile may block.
-pub(crate) struct Load {
+pub(crate) struct ClientLoad {
     stop: Arc<AtomicBool>,
     /// How often each has written all its keys.
     rounds: Vec<Arc<AtomicU64>>,
     thread: JoinHandle<(Vec<(String, u64)>, Duration)>,
 }
 
-impl Load {
+impl ClientLoad {
     /// So many begin, each with connections of its own.
-    pub(crate) fn begin(endpoints: &[String], workers: u64) -> Load {
+    pub(crate) fn begin(endpoints: &[String], workers: u64) -> ClientLoad {
         let stop = Arc::new(AtomicBool::new(false));
         let (told, endpoints) = (Arc::clone(&stop), endpoints.to_vec());
         let rounds: Vec<Arc<AtomicU64>> = (0..workers).map(|_| Arc::default()).collect();
@@ -86,10 +90,10 @@ impl Load {
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let thread = std::thread::spawn(move || runtime.block_on(run));
-        Load { stop, rounds, thread }
+        ClientLoad { stop, rounds, thread }
     }
 
-    /// Waits until each has written all its keys anew: whoever was in its way no longer is.
+    /// Waits until each has written all its keys again: whoever was in its way no longer is.
     pub(crate) fn goes_on(&self) {
         let counted = || self.rounds.iter().map(|rounds| rounds.load(Ordering::Relaxed)).collect::<Vec<_>>();
         let before = counted();

@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use zerohop_client::{Blob, Client, Error, Failure, Keyspace, Transaction, Transform};
 
 use crate::cluster::loads::{connect, reaches};
-use crate::cluster::nodes::Cluster;
+use crate::cluster::nodes::NodeCluster;
 
 const CHUNK: u64 = 4096;
 
@@ -29,7 +29,7 @@ async fn names(keyspace: &Keyspace) -> Vec<String> {
 #[tokio::test]
 async fn a_blob_is_made_written_and_read_by_one_transaction() {
     let folder = crate::support::folder();
-    let cluster = Cluster::start(folder.path(), 2);
+    let cluster = NodeCluster::start(folder.path(), 2);
     let client = connect(&cluster.endpoints()).await;
     let keyspace = client.keyspace("default").await.unwrap();
     let tx = client.begin();
@@ -70,7 +70,7 @@ async fn a_blob_is_made_written_and_read_by_one_transaction() {
 #[tokio::test]
 async fn a_blob_is_replaced_by_one_transaction() {
     let folder = crate::support::folder();
-    let cluster = Cluster::start(folder.path(), 2);
+    let cluster = NodeCluster::start(folder.path(), 2);
     let client = connect(&cluster.endpoints()).await;
     let keyspace = client.keyspace("default").await.unwrap();
     let blob = keyspace.blob("b");
@@ -114,7 +114,7 @@ async fn a_blob_is_replaced_by_one_transaction() {
 #[tokio::test]
 async fn what_numbers_become_and_were_is_told_once_it_is_committed() {
     let folder = crate::support::folder();
-    let cluster = Cluster::start(folder.path(), 1);
+    let cluster = NodeCluster::start(folder.path(), 1);
     let client = connect(&cluster.endpoints()).await;
     let keyspace = client.keyspace("default").await.unwrap();
     let blob = keyspace.blob("there");
@@ -151,7 +151,7 @@ async fn what_numbers_become_and_were_is_told_once_it_is_committed() {
 #[tokio::test]
 async fn ranges_and_records_are_read_together_with_what_was_done_to_them() {
     let folder = crate::support::folder();
-    let cluster = Cluster::start(folder.path(), 2);
+    let cluster = NodeCluster::start(folder.path(), 2);
     let client = connect(&cluster.endpoints()).await;
     let keyspace = client.keyspace("default").await.unwrap();
     let blobs = ["one", "two", "made", "none"].map(|name| keyspace.blob(name));
@@ -231,7 +231,7 @@ async fn changed_and_removed(client: &Client, keyspace: &Keyspace, how: &str) ->
 #[tokio::test]
 async fn a_blob_is_removed_after_each_change_by_the_same_transaction() {
     let folder = crate::support::folder();
-    let cluster = Cluster::start(folder.path(), 1);
+    let cluster = NodeCluster::start(folder.path(), 1);
     let client = connect(&cluster.endpoints()).await;
     let keyspace = client.keyspace("default").await.unwrap();
     let blob = keyspace.blob("b");
@@ -259,7 +259,7 @@ async fn a_blob_is_removed_after_each_change_by_the_same_transaction() {
 #[tokio::test]
 async fn what_a_transaction_makes_and_removes_was_never_there() {
     let folder = crate::support::folder();
-    let cluster = Cluster::start(folder.path(), 2);
+    let cluster = NodeCluster::start(folder.path(), 2);
     let client = connect(&cluster.endpoints()).await;
     let keyspace = client.keyspace("default").await.unwrap();
     let tx = client.begin();
@@ -306,7 +306,7 @@ async fn what_a_transaction_makes_and_removes_was_never_there() {
     assert_eq!(whole(&keyspace.blob("b")).await, b"x");
 }
 
-/// Makes blobs, each of several chunks, with a count of them; every third time the one before is removed and made anew. The blobs
+/// Makes blobs, each of several chunks, with a count of them; every third time the one before is removed and made again. The blobs
 /// that are there then, and those of which nobody knows.
 async fn make(
     client: Client,
@@ -330,7 +330,7 @@ async fn make(
                 if let (Some(before), 0) = (before, number % 3) {
                     let before = tx.blob(keyspace, before.clone());
                     before.remove().await?;
-                    before.create_with(12, b"anew").await?;
+                    before.create_with(12, b"again").await?;
                     before.write(CHUNK - 9, vec![worker; 2 * CHUNK as usize]).await?;
                 }
                 tx.write(keyspace.increment("made", 1)).map(drop)
@@ -351,7 +351,7 @@ async fn make(
 #[tokio::test]
 async fn blobs_are_made_whole_through_the_kill_of_a_node() {
     let folder = crate::support::folder();
-    let mut cluster = Cluster::start(folder.path(), 3);
+    let mut cluster = NodeCluster::start(folder.path(), 3);
     let client = connect(&cluster.endpoints()).await;
     let keyspace = client.keyspace("default").await.unwrap();
     let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
@@ -380,13 +380,13 @@ async fn blobs_are_made_whole_through_the_kill_of_a_node() {
         let info = blob.stat().await.unwrap().unwrap();
         let bytes = whole(&blob).await;
         let worker = name.as_bytes()[0] - b'0';
-        let zeros = if info.attributes == "anew" { CHUNK as usize - 9 } else { 0 };
+        let zeros = if info.attributes == "again" { CHUNK as usize - 9 } else { 0 };
         renewed += usize::from(zeros > 0);
         assert_eq!(bytes.len() as u64, if zeros > 0 { 3 * CHUNK - 9 } else { 3 * CHUNK }, "{name}");
         assert!(bytes[..zeros].iter().all(|byte| *byte == 0), "{name}");
         assert!(bytes[zeros..].iter().all(|byte| *byte == worker), "{name}");
     }
-    assert!(there.len() > 20 && renewed > 3, "{} made, {renewed} anew", there.len());
+    assert!(there.len() > 20 && renewed > 3, "{} made, {renewed} again", there.len());
 }
 
 /// More than a commit holds: chunks are staged, and are of the blob that the transaction makes all the same.
@@ -394,7 +394,7 @@ async fn blobs_are_made_whole_through_the_kill_of_a_node() {
 async fn a_long_blob_is_made_by_one_transaction_whose_chunks_are_staged() {
     const PART: usize = 48 << 20;
     let folder = crate::support::folder();
-    let cluster = Cluster::start(folder.path(), 1);
+    let cluster = NodeCluster::start(folder.path(), 1);
     let client = connect(&cluster.endpoints()).await;
     let keyspace = client.keyspace("default").await.unwrap();
     let tx = client.begin();

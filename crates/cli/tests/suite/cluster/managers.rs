@@ -1,16 +1,16 @@
 //! The control group loses managers: one, whose place another node takes; and too many, so that an operator has one that is left go on.
 
-use crate::cluster::nodes::Cluster;
+use crate::cluster::nodes::NodeCluster;
 use crate::support::wait_for;
 
 /// Tries until it is done.
-fn until_done(cluster: &Cluster, arguments: &[&str]) {
+fn until_done(cluster: &NodeCluster, arguments: &[&str]) {
     wait_for(&format!("{arguments:?}"), || cluster.run(arguments), |(code, ..)| *code == 0);
 }
 
 /// Waits until the other nodes decide alone. Nobody tells when a new manager votes, so that these are paused, and not killed: where a vote
 /// is still missing, they go on and the test tries again.
-fn until_others_decide(cluster: &Cluster, without: &[usize]) {
+fn until_others_decide(cluster: &NodeCluster, without: &[usize]) {
     let mut tried = 0;
     let decide = || {
         tried += 1;
@@ -26,7 +26,7 @@ fn until_others_decide(cluster: &Cluster, without: &[usize]) {
 }
 
 /// The nodes of the control group, as whoever is asked knows them.
-fn sits(cluster: &Cluster) -> Vec<String> {
+fn sits(cluster: &NodeCluster) -> Vec<String> {
     let listed = cluster.list(&["node", "managers"]);
     let mut sits: Vec<String> =
         listed.as_array().unwrap().iter().map(|one| one["node"].to_string()).collect();
@@ -37,7 +37,7 @@ fn sits(cluster: &Cluster) -> Vec<String> {
 #[test]
 fn a_manager_that_is_gone_for_good_is_replaced_by_another_node() {
     let folder = crate::support::folder();
-    let mut cluster = Cluster::start(folder.path(), 3);
+    let mut cluster = NodeCluster::start(folder.path(), 3);
     assert_eq!(cluster.join(), 3);
     cluster.wait_until_whole();
     cluster.kill(1);
@@ -71,7 +71,7 @@ fn a_manager_that_is_gone_for_good_is_replaced_by_another_node() {
 #[test]
 fn a_founder_that_has_lost_its_folder_is_told_at_once_how_it_comes_back() {
     let folder = crate::support::folder();
-    let mut cluster = Cluster::start(folder.path(), 3);
+    let mut cluster = NodeCluster::start(folder.path(), 3);
     cluster.kill(2);
     let data = folder.path().join("node-2");
     std::fs::remove_dir_all(&data).unwrap();
@@ -89,7 +89,7 @@ fn a_founder_that_has_lost_its_folder_is_told_at_once_how_it_comes_back() {
 #[test]
 fn an_operator_says_which_nodes_sit_in_the_control_group_and_these_then_decide() {
     let folder = crate::support::folder();
-    let mut cluster = Cluster::start(folder.path(), 3);
+    let mut cluster = NodeCluster::start(folder.path(), 3);
     assert_eq!(cluster.join(), 3);
     cluster.wait_until_whole();
     let status = cluster.status();
@@ -133,9 +133,9 @@ fn an_operator_says_which_nodes_sit_in_the_control_group_and_these_then_decide()
 }
 
 #[test]
-fn a_control_group_without_its_majority_is_founded_anew_and_the_old_managers_come_back_without_a_vote() {
+fn a_control_group_without_its_majority_is_founded_again_and_the_old_managers_come_back_without_a_vote() {
     let folder = crate::support::folder();
-    let mut cluster = Cluster::start(folder.path(), 3);
+    let mut cluster = NodeCluster::start(folder.path(), 3);
     cluster.wait_until_whole();
     // All three hold each write before it is acknowledged: the third, if it only followed, might lack what was written just before the
     // other two are killed.

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use zerohop_client::{Blob, Client, Error, Failure, Keyspace, Options, Transform};
+use zerohop_client::{Blob, Client, ClientOptions, Error, Failure, Keyspace, Transform};
 
 use crate::cluster::loads::{connect, reaches};
-use crate::cluster::nodes::Cluster;
+use crate::cluster::nodes::NodeCluster;
 
 const CHUNK: u64 = 4096;
 /// Bytes of the blob that every change covers, in five chunks.
@@ -26,7 +26,7 @@ async fn all(blob: &Blob<'_>) -> Vec<u8> {
 #[tokio::test]
 async fn a_blob_is_read_back_as_the_commit_will_leave_it() {
     let folder = crate::support::folder();
-    let cluster = Cluster::start(folder.path(), 1);
+    let cluster = NodeCluster::start(folder.path(), 1);
     let client = connect(&cluster.endpoints()).await;
     let keyspace = client.keyspace("default").await.unwrap();
     let blob = keyspace.blob("b");
@@ -68,7 +68,7 @@ async fn a_blob_is_read_back_as_the_commit_will_leave_it() {
 #[tokio::test]
 async fn a_blob_that_others_changed_keeps_a_transaction_from_its_commit() {
     let folder = crate::support::folder();
-    let cluster = Cluster::start(folder.path(), 1);
+    let cluster = NodeCluster::start(folder.path(), 1);
     let client = connect(&cluster.endpoints()).await;
     let keyspace = client.keyspace("default").await.unwrap();
     let blob = keyspace.blob("b");
@@ -122,7 +122,7 @@ async fn a_blob_that_others_changed_keeps_a_transaction_from_its_commit() {
 #[tokio::test]
 async fn blobs_are_made_and_removed_with_the_rest_or_not_at_all() {
     let folder = crate::support::folder();
-    let cluster = Cluster::start(folder.path(), 1);
+    let cluster = NodeCluster::start(folder.path(), 1);
     let client = connect(&cluster.endpoints()).await;
     let keyspace = client.keyspace("default").await.unwrap();
     let tx = client.begin();
@@ -162,7 +162,7 @@ async fn blobs_are_made_and_removed_with_the_rest_or_not_at_all() {
 #[tokio::test]
 async fn whoever_only_reads_leaves_alone_what_somebody_fills() {
     let folder = crate::support::folder();
-    let cluster = Cluster::start(folder.path(), 1);
+    let cluster = NodeCluster::start(folder.path(), 1);
     let client = connect(&cluster.endpoints()).await;
     let keyspace = &client.keyspace("default").await.unwrap();
     let blob = keyspace.blob("b");
@@ -194,7 +194,7 @@ async fn whoever_only_reads_leaves_alone_what_somebody_fills() {
 #[tokio::test]
 async fn appends_of_several_never_stand_in_one_place() {
     let folder = crate::support::folder();
-    let cluster = Cluster::start(folder.path(), 2);
+    let cluster = NodeCluster::start(folder.path(), 2);
     let client = connect(&cluster.endpoints()).await;
     let keyspace = client.keyspace("default").await.unwrap();
     keyspace.blob("log").create_with(12, b"").await.unwrap();
@@ -230,7 +230,7 @@ async fn appends_of_several_never_stand_in_one_place() {
 #[tokio::test]
 async fn numbers_that_many_change_silently_add_up() {
     let folder = crate::support::folder();
-    let cluster = Cluster::start(folder.path(), 2);
+    let cluster = NodeCluster::start(folder.path(), 2);
     let client = connect(&cluster.endpoints()).await;
     let keyspace = client.keyspace("default").await.unwrap();
     let mut workers = JoinSet::new();
@@ -261,7 +261,7 @@ async fn numbers_that_many_change_silently_add_up() {
 
 /// What those who change and the one who counts tell each other.
 #[derive(Default)]
-struct Told {
+struct MixedSignals {
     stop: AtomicBool,
     /// They are to let the one who counts go first, who may be in their way for long: they change what it reads all the time.
     wait: AtomicBool,
@@ -270,7 +270,7 @@ struct Told {
 
 /// Writes all of a blob, adds to another, and counts in a record and a list, each time as one. How many were done, and those of which
 /// nobody knows.
-async fn change(client: Client, worker: u8, told: Arc<Told>) -> (u64, u64) {
+async fn change(client: Client, worker: u8, told: Arc<MixedSignals>) -> (u64, u64) {
     let keyspace: &Keyspace = &client.keyspace("default").await.unwrap();
     let (mut written, mut unknown) = (0, 0);
     for number in 0_u64.. {
@@ -325,7 +325,7 @@ async fn count(client: &Client, keyspace: &Keyspace) -> Result<u64, Error> {
 #[tokio::test]
 async fn blobs_and_records_change_as_one_through_the_kill_of_a_node() {
     let folder = crate::support::folder();
-    let mut cluster = Cluster::start(folder.path(), 3);
+    let mut cluster = NodeCluster::start(folder.path(), 3);
     let client = connect(&cluster.endpoints()).await;
     let keyspace = client.keyspace("default").await.unwrap();
     for name in ["cells", "log"] {
@@ -335,7 +335,7 @@ async fn blobs_and_records_change_as_one_through_the_kill_of_a_node() {
     // Appends have nothing to do with chunk 0, which is locked with the header.
     keyspace.blob("log").write_at(0, &vec![0; CHUNK as usize]).await.unwrap();
     keyspace.insert("count", "0").await.unwrap();
-    let told = Arc::new(Told::default());
+    let told = Arc::new(MixedSignals::default());
     let mut workers = JoinSet::new();
     for worker in 0..3 {
         let client = connect(&cluster.endpoints()).await;
@@ -343,7 +343,7 @@ async fn blobs_and_records_change_as_one_through_the_kill_of_a_node() {
     }
     let endpoints = cluster.endpoints();
     let endpoints: Vec<&str> = endpoints.iter().map(String::as_str).collect();
-    let options = Options { deadline: COUNT_MAX, ..Options::default() };
+    let options = ClientOptions { deadline: COUNT_MAX, ..ClientOptions::default() };
     let counter = Client::connect_with(&endpoints, options).await.unwrap();
     let counts = counter.keyspace("default").await.unwrap();
     for round in 0..20 {

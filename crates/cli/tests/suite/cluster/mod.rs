@@ -2,6 +2,7 @@
 
 mod blobs;
 mod closed;
+mod corrupt;
 mod differing;
 mod doubt;
 mod drops;
@@ -15,7 +16,6 @@ mod quorum;
 mod recovery;
 mod redis;
 mod rolling;
-mod rotten;
 mod spans;
 mod staging;
 mod transactions;
@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use zerohop_client::Client;
 
-use self::loads::{Load, check, connect};
-use self::nodes::Cluster;
+use self::loads::{ClientLoad, check, connect};
+use self::nodes::NodeCluster;
 use self::redis::Redis;
 
 /// Clients under whose load the node is killed.
@@ -37,9 +37,9 @@ const WORKERS: u64 = 8;
 async fn every_acknowledged_write_survives_the_kill_of_a_node_which_then_comes_back_and_follows() {
     let folder = crate::support::folder();
     let began = Instant::now();
-    let mut cluster = Cluster::start(folder.path(), 3);
+    let mut cluster = NodeCluster::start(folder.path(), 3);
     eprintln!("three nodes serve after {:?}", began.elapsed());
-    let load = Load::begin(&cluster.endpoints(), WORKERS);
+    let load = ClientLoad::begin(&cluster.endpoints(), WORKERS);
     load.goes_on();
     cluster.kill(0);
     load.goes_on();
@@ -69,7 +69,7 @@ async fn store_all(client: &Client, keys: &[String], value: &str) {
 #[tokio::test]
 async fn a_node_that_was_paused_answers_nothing_that_is_over_when_it_goes_on() {
     let folder = crate::support::folder();
-    let cluster = Cluster::start(folder.path(), 3);
+    let cluster = NodeCluster::start(folder.path(), 3);
     // Enough keys that every node is the primary of some.
     let keys: Vec<String> = (0..24).map(|key| format!("paused-{key}")).collect();
     for node in 0..3 {

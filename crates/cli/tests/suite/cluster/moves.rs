@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::cluster::loads::{Load, check, connect};
-use crate::cluster::nodes::Cluster;
+use crate::cluster::loads::{ClientLoad, check, connect};
+use crate::cluster::nodes::NodeCluster;
 use crate::support::wait_for;
 
 fn members(partition: &Value) -> BTreeSet<u64> {
@@ -14,7 +14,7 @@ fn members(partition: &Value) -> BTreeSet<u64> {
 }
 
 /// Moves a partition. Where the machine is so loaded that a node is taken for dead for a moment, the move fails and is told so.
-fn moves(cluster: &Cluster, name: &str, to: &str) {
+fn moves(cluster: &NodeCluster, name: &str, to: &str) {
     let steps = || {
         let (code, out, told) = cluster.run(&["partition", "move", name, "--to", to, "--json"]);
         if code == 0 {
@@ -34,7 +34,7 @@ fn moves(cluster: &Cluster, name: &str, to: &str) {
 #[tokio::test]
 async fn a_partition_is_moved_under_load_and_stays_where_it_was_put() {
     let folder = crate::support::folder();
-    let mut cluster = Cluster::start(folder.path(), 3);
+    let mut cluster = NodeCluster::start(folder.path(), 3);
     cluster.wait_until_whole();
     cluster.join();
     cluster.wait_for("the fourth has its share", |status| {
@@ -44,7 +44,7 @@ async fn a_partition_is_moved_under_load_and_stays_where_it_was_put() {
             .sum();
         held == 192 && status["groups"]["moving"] == 0 && status["groups"]["rebuilding"] == 0
     });
-    let load = Load::begin(&cluster.endpoints(), 4);
+    let load = ClientLoad::begin(&cluster.endpoints(), 4);
     let all = cluster.list(&["partition", "list"]);
     let all = all.as_array().unwrap();
     // Of three copies on four nodes one node has none: its instance is moved to.

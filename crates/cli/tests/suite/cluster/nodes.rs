@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::support::patience::patient;
 use crate::support::ports::ports;
-use crate::support::process::{Node, log_of};
+use crate::support::process::{NodeProcess, log_of};
 use crate::support::{report, wait_for};
 
 /// Ports of a node: its manager's and one instance's, and some that are left free.
@@ -23,36 +23,36 @@ const JOINING_MAX: u16 = 1;
 /// After how long a node flushes what was written (`interval:100ms`).
 const FLUSHES_AFTER: Duration = Duration::from_millis(100);
 
-pub(crate) struct Cluster {
+pub(crate) struct NodeCluster {
     folder: PathBuf,
     ports: Vec<u16>,
     /// Nodes that started together.
     founded: usize,
-    nodes: Vec<Option<Node>>,
+    nodes: Vec<Option<NodeProcess>>,
     /// A kill takes what was not synced, as a power cut does.
     is_forgetful: bool,
 }
 
-impl Cluster {
+impl NodeCluster {
     /// Starts so many nodes together and waits until all serve.
-    pub(crate) fn start(folder: &Path, nodes: u16) -> Cluster {
-        Cluster::start_on(folder, nodes, false)
+    pub(crate) fn start(folder: &Path, nodes: u16) -> NodeCluster {
+        NodeCluster::start_on(folder, nodes, false)
     }
 
     /// The same, on disks that lose what was not synced when their node is killed.
-    pub(crate) fn start_forgetful(folder: &Path, nodes: u16) -> Cluster {
-        Cluster::start_on(folder, nodes, true)
+    pub(crate) fn start_forgetful(folder: &Path, nodes: u16) -> NodeCluster {
+        NodeCluster::start_on(folder, nodes, true)
     }
 
-    fn start_on(folder: &Path, nodes: u16, is_forgetful: bool) -> Cluster {
-        let mut cluster = Cluster::of(folder, nodes, is_forgetful);
+    fn start_on(folder: &Path, nodes: u16, is_forgetful: bool) -> NodeCluster {
+        let mut cluster = NodeCluster::of(folder, nodes, is_forgetful);
         cluster.start_together(&(0..cluster.founded).collect::<Vec<_>>());
         cluster
     }
 
     /// Starts the first of so many nodes alone: it waits for the others.
-    pub(crate) fn start_first(folder: &Path, nodes: u16) -> Cluster {
-        let mut cluster = Cluster::of(folder, nodes, false);
+    pub(crate) fn start_first(folder: &Path, nodes: u16) -> NodeCluster {
+        let mut cluster = NodeCluster::of(folder, nodes, false);
         cluster.nodes[0] = Some(cluster.spawn(0));
         cluster
     }
@@ -63,10 +63,10 @@ impl Cluster {
         self.nodes[0].as_mut().unwrap().ready();
     }
 
-    fn of(folder: &Path, nodes: u16, is_forgetful: bool) -> Cluster {
+    fn of(folder: &Path, nodes: u16, is_forgetful: bool) -> NodeCluster {
         let first = ports((nodes + JOINING_MAX) * PORTS);
         let founded = usize::from(nodes);
-        Cluster {
+        NodeCluster {
             folder: folder.to_owned(),
             ports: (0..nodes).map(|node| first + node * PORTS).collect(),
             founded,
@@ -86,7 +86,7 @@ impl Cluster {
 
     /// The processes that run.
     pub(crate) fn processes(&self) -> impl Iterator<Item = u32> {
-        self.nodes.iter().flatten().map(Node::id)
+        self.nodes.iter().flatten().map(NodeProcess::id)
     }
 
     /// Has another node join; its place.
@@ -97,7 +97,7 @@ impl Cluster {
         self.nodes.push(None);
         let mut command = self.command(at);
         command.args(["--join", &self.endpoints()[0], "--listen", &self.endpoints()[at]]);
-        self.nodes[at].insert(Node::start(command, &log_of(&self.folder, at))).ready();
+        self.nodes[at].insert(NodeProcess::start(command, &log_of(&self.folder, at))).ready();
         at
     }
 
@@ -125,7 +125,7 @@ impl Cluster {
     /// Asks a node to end and waits until it has.
     pub(crate) fn stop(&mut self, node: usize) {
         assert!(self.nodes[node].is_some(), "it runs");
-        Node::stop([&mut self.nodes[node]], Signal::TERM);
+        NodeProcess::stop([&mut self.nodes[node]], Signal::TERM);
     }
 
     /// Where a node's instance listens.
@@ -135,7 +135,7 @@ impl Cluster {
 
     pub(crate) fn kill(&mut self, node: usize) {
         assert!(self.nodes[node].is_some(), "it runs");
-        Node::kill([&mut self.nodes[node]]);
+        NodeProcess::kill([&mut self.nodes[node]]);
     }
 
     /// Stops a node's process in the middle of whatever it does, or lets it go on.
@@ -158,7 +158,7 @@ impl Cluster {
     }
 
     /// Does something while no node runs.
-    pub(crate) fn nobody_runs(&self, act: impl FnOnce(&Cluster)) {
+    pub(crate) fn nobody_runs(&self, act: impl FnOnce(&NodeCluster)) {
         assert!(self.nodes.iter().all(Option::is_none));
         act(self);
     }
@@ -212,17 +212,17 @@ impl Cluster {
 
     /// Asks all to end at once, and waits until they have.
     pub(crate) fn stop_all(&mut self, signal: Signal) {
-        Node::stop(&mut self.nodes, signal);
+        NodeProcess::stop(&mut self.nodes, signal);
     }
 
     pub(crate) fn status(&self) -> Value {
         self.json(&["status"]).remove(0)
     }
 
-    fn spawn(&self, node: usize) -> Node {
+    fn spawn(&self, node: usize) -> NodeProcess {
         let mut command = self.command(node);
         command.args(["--hosts", &self.endpoints().join(","), "--listen", &self.endpoints()[node]]);
-        Node::start(command, &log_of(&self.folder, node))
+        NodeProcess::start(command, &log_of(&self.folder, node))
     }
 
     fn command(&self, node: usize) -> Command {
@@ -244,11 +244,11 @@ impl Cluster {
     }
 }
 
-impl Drop for Cluster {
+impl Drop for NodeCluster {
     fn drop(&mut self) {
         let logs: Vec<PathBuf> = (0..self.nodes.len()).map(|node| log_of(&self.folder, node)).collect();
         let nodes = self.nodes.iter().zip(&logs).enumerate().map(|(at, (node, log))| {
-            (format!("node at {}", self.endpoints()[at]), node.as_ref().map(Node::id), log.as_path())
+            (format!("node at {}", self.endpoints()[at]), node.as_ref().map(NodeProcess::id), log.as_path())
         });
         report::if_failed(nodes, || {
             let mut status = Command::new(env!("CARGO_BIN_EXE_zerohop"));

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use serde_json::Value;
 
-use crate::cluster::nodes::{Cluster, metric};
+use crate::cluster::nodes::{NodeCluster, metric};
 use crate::support::wait_for;
 
 /// What a manager answers on a path, with its first line.
@@ -33,7 +33,7 @@ fn assert_first(report: &str, told: &str) {
 #[test]
 fn a_survivor_of_three_managers_says_in_every_report_that_nothing_is_decided_or_served() {
     let folder = crate::support::folder();
-    let mut cluster = Cluster::start(folder.path(), 3);
+    let mut cluster = NodeCluster::start(folder.path(), 3);
     cluster.wait_until_whole();
     let survivor = cluster.endpoints().remove(0);
     assert!(get(&survivor, "/health").starts_with("HTTP/1.1 200 "));
@@ -115,7 +115,7 @@ fn a_survivor_of_three_managers_says_in_every_report_that_nothing_is_decided_or_
 #[test]
 fn a_founder_that_waits_for_others_says_for_whom_in_its_log_its_health_and_to_clients() {
     let folder = crate::support::folder();
-    let mut cluster = Cluster::start_first(folder.path(), 3);
+    let mut cluster = NodeCluster::start_first(folder.path(), 3);
     let endpoints = cluster.endpoints();
     wait_for(
         "it tells whom it waits for",
@@ -157,7 +157,7 @@ fn a_founder_that_waits_for_others_says_for_whom_in_its_log_its_health_and_to_cl
 #[test]
 fn logs_tell_of_a_death_by_whose_decision_it_is_and_of_what_is_taken_over_in_a_line() {
     let folder = crate::support::folder();
-    let mut cluster = Cluster::start(folder.path(), 3);
+    let mut cluster = NodeCluster::start(folder.path(), 3);
     cluster.wait_until_whole();
     let leader = cluster.status()["view"]["leader"].as_u64().unwrap();
     let dies = if leader == 3 { 1 } else { 2 };
@@ -191,13 +191,13 @@ fn logs_tell_of_a_death_by_whose_decision_it_is_and_of_what_is_taken_over_in_a_l
 #[test]
 fn a_keyspace_in_memory_is_in_trouble_after_a_kill_in_one_line_of_its_node_and_not_after_a_stop() {
     let folder = crate::support::folder();
-    let mut cluster = Cluster::start(folder.path(), 3);
+    let mut cluster = NodeCluster::start(folder.path(), 3);
     let create =
         ["keyspace", "create", "scratch", "--durability", "memory", "--replicas", "1", "--partitions", "256"];
     assert_eq!(cluster.run(&create).0, 0);
     cluster.wait_until_whole();
     // Of a node by itself: each tells only its own.
-    let troubles = |cluster: &Cluster, node: usize| {
+    let troubles = |cluster: &NodeCluster, node: usize| {
         let (code, told, _) = cluster.run(&["status", "--endpoint", &cluster.endpoints()[node]]);
         assert_eq!(code, 0, "{told}");
         told.lines().filter(|line| line.contains("TROUBLE")).map(str::to_owned).collect::<Vec<String>>()

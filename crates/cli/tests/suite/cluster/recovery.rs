@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-use zerohop_client::{Client, Error, Options, Reason};
+use zerohop_client::{Client, ClientOptions, Error, Reason};
 
-use crate::cluster::nodes::Cluster;
+use crate::cluster::nodes::NodeCluster;
 use crate::support::GIVE_UP_AFTER;
 
-async fn connect(cluster: &Cluster, deadline: Duration) -> Client {
+async fn connect(cluster: &NodeCluster, deadline: Duration) -> Client {
     let endpoints = cluster.endpoints();
     let endpoints: Vec<&str> = endpoints[..2].iter().map(String::as_str).collect();
-    let options = Options { deadline, connect_deadline: GIVE_UP_AFTER, ..Options::default() };
+    let options = ClientOptions { deadline, connect_deadline: GIVE_UP_AFTER, ..ClientOptions::default() };
     Client::connect_with(&endpoints, options).await.unwrap()
 }
 
 /// What is under a key of the keyspace whose partitions have one copy; `None`: it is lost. That is told at the client's deadline, which a
 /// slow machine may reach before anybody has said so: then the next one is later.
-async fn look(cluster: &Cluster, key: &str) -> Option<String> {
+async fn look(cluster: &NodeCluster, key: &str) -> Option<String> {
     let mut deadline = Duration::from_secs(2);
     loop {
         // Of the keyspace it hears in time, or not.
@@ -38,7 +38,7 @@ async fn look(cluster: &Cluster, key: &str) -> Option<String> {
 #[tokio::test]
 async fn what_is_lost_is_told_and_given_up_on_an_operators_word_and_nothing_else_is_touched() {
     let folder = crate::support::folder();
-    let mut cluster = Cluster::start(folder.path(), 3);
+    let mut cluster = NodeCluster::start(folder.path(), 3);
     cluster.wait_until_whole();
     cluster.json(&["keyspace", "create", "single", "--replicas", "1", "--partitions", "16"]);
     let (code, out, _) = cluster.run(&["recover"]);

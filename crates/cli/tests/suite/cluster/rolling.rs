@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use crate::cluster::loads::{Load, check, connect};
-use crate::cluster::nodes::Cluster;
+use crate::cluster::loads::{ClientLoad, check, connect};
+use crate::cluster::nodes::NodeCluster;
 use crate::cluster::redis::Redis;
 use crate::support::wait_for;
 
@@ -16,9 +16,9 @@ const ROLLS: u64 = 2;
 #[tokio::test]
 async fn nodes_that_are_restarted_in_turn_fail_nothing_and_hand_over_what_they_serve() {
     let folder = crate::support::folder();
-    let mut cluster = Cluster::start(folder.path(), 3);
+    let mut cluster = NodeCluster::start(folder.path(), 3);
     cluster.wait_until_whole();
-    let load = Load::begin(&cluster.endpoints(), 4);
+    let load = ClientLoad::begin(&cluster.endpoints(), 4);
     let rolls = std::env::var("ZEROHOP_ROLLS").ok().and_then(|rolls| rolls.parse().ok()).unwrap_or(ROLLS);
     let mut handed_over = 0;
     for roll in 0..rolls {
@@ -54,7 +54,7 @@ struct Writers {
 const KEYS: usize = 200;
 
 impl Writers {
-    fn begin(cluster: &Cluster) -> Writers {
+    fn begin(cluster: &NodeCluster) -> Writers {
         let ends = Arc::new(AtomicBool::new(false));
         let written: Arc<[AtomicUsize; 3]> = Arc::default();
         let ports: Vec<String> = (0..3).map(|node| cluster.instance(node)).collect();
@@ -108,7 +108,7 @@ impl Writers {
 #[test]
 fn redis_clients_are_never_left_in_doubt_by_nodes_that_are_restarted_in_turn() {
     let folder = crate::support::folder();
-    let mut cluster = Cluster::start(folder.path(), 3);
+    let mut cluster = NodeCluster::start(folder.path(), 3);
     cluster.wait_until_whole();
     let writers = Writers::begin(&cluster);
     for node in 0..3 {

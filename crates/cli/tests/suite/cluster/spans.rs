@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::cluster::nodes::Cluster;
+use crate::cluster::nodes::NodeCluster;
 use crate::cluster::redis::Redis;
 use crate::support::wait_for;
 
@@ -84,7 +84,7 @@ fn list(redis: &mut Redis, key: &str) -> Vec<String> {
 #[test]
 fn commands_over_keys_on_all_nodes_are_whole_through_the_kill_of_one() {
     let folder = crate::support::folder();
-    let mut cluster = Cluster::start(folder.path(), 3);
+    let mut cluster = NodeCluster::start(folder.path(), 3);
     cluster.wait_until_whole();
     let mut redis = Redis::connect(&cluster.instance(1));
     let pairs: Vec<String> = accounts().iter().map(|key| format!("{key} 100")).collect();
@@ -164,7 +164,7 @@ fn commands_over_keys_on_all_nodes_are_whole_through_the_kill_of_one() {
 #[test]
 fn commands_of_many_keys_are_done_whole_or_refused_for_good() {
     let folder = crate::support::folder();
-    let cluster = Cluster::start(folder.path(), 1);
+    let cluster = NodeCluster::start(folder.path(), 1);
     cluster.wait_until_whole();
     let mut redis = Redis::connect(&cluster.instance(0));
     let keys: Vec<String> = (0..20_000).map(|number| format!("k{number}")).collect();

@@ -4,11 +4,11 @@
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use zerohop_client::{Client, Error, Keyspace, Reason, Unfit};
+use zerohop_client::{Client, Error, InvalidTransaction, Keyspace, Reason};
 
 use crate::cluster::loads::connect;
-use crate::cluster::nodes::{Cluster, metric};
-use crate::support::process::Running;
+use crate::cluster::nodes::{NodeCluster, metric};
+use crate::support::process::RunningProcess;
 use crate::support::wait_for;
 
 /// Bytes of a record that is staged by itself.
@@ -61,7 +61,7 @@ async fn one_keyspace(endpoints: &[String]) -> (Client, Keyspace) {
 #[tokio::test]
 async fn a_transaction_of_more_than_its_client_holds_is_seen_whole_or_not_at_all() {
     let folder = crate::support::folder();
-    let cluster = Cluster::start(folder.path(), 3);
+    let cluster = NodeCluster::start(folder.path(), 3);
     let mut client = program("is_measured_if_told_where", MEASURED_AT, &cluster);
     assert!(client.ended().success(), "what went wrong is shown above");
     let of_nodes: Vec<u64> = cluster.processes().map(resident_bytes_max).map(|bytes| bytes >> 20).collect();
@@ -110,7 +110,7 @@ async fn is_measured_if_told_where() {
 #[tokio::test]
 async fn one_operation_or_byte_too_many_is_refused_before_it_is_sent() {
     let folder = crate::support::folder();
-    let cluster = Cluster::start(folder.path(), 1);
+    let cluster = NodeCluster::start(folder.path(), 1);
     let (client, keyspace) = one_keyspace(&cluster.endpoints()).await;
     let unfit = |error: Error| match error {
         Error::Operation { reason, .. } => match *reason {
@@ -124,7 +124,7 @@ async fn one_operation_or_byte_too_many_is_refused_before_it_is_sent() {
         transaction.write(keyspace.increment(&key(number), 1)).unwrap();
     }
     let refused = transaction.write(keyspace.increment("one more", 1)).unwrap_err();
-    assert_eq!(unfit(refused), Unfit::Items { count: 16_385, limit: 16_384 });
+    assert_eq!(unfit(refused), InvalidTransaction::Items { count: 16_385, limit: 16_384 });
     // An item of more than a piece.
     let transaction = client.begin();
     let refused = transaction.write(keyspace.insert("long", &vec![0; (16 << 20) + 1])).map(drop).unwrap_err();
@@ -137,7 +137,7 @@ async fn one_operation_or_byte_too_many_is_refused_before_it_is_sent() {
         transaction.stage(keyspace.append(&key(0), &[format!("{number}").as_bytes(), &long])).await.unwrap();
     }
     let refused = transaction.commit().await.unwrap_err();
-    assert!(matches!(unfit(refused), Unfit::PartitionBytes { limit: 268_435_456, .. }));
+    assert!(matches!(unfit(refused), InvalidTransaction::PartitionBytes { limit: 268_435_456, .. }));
     assert_eq!(keyspace.lookup_bytes(&key(0)).await.unwrap(), None);
     cluster.stop_in_order();
 }
@@ -157,16 +157,16 @@ async fn stages_for_ever_if_told_where() {
 }
 
 /// This test program again, as a client that is told so by its environment.
-fn program(test: &str, variable: &str, cluster: &Cluster) -> Running {
+fn program(test: &str, variable: &str, cluster: &NodeCluster) -> RunningProcess {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", &format!("cluster::staging::{test}"), "--nocapture"]);
-    Running::start(command.env(variable, cluster.endpoints().join(",")).stdout(Stdio::null()))
+    RunningProcess::start(command.env(variable, cluster.endpoints().join(",")).stdout(Stdio::null()))
 }
 
 #[tokio::test]
 async fn what_a_killed_client_has_staged_goes_within_the_published_time() {
     let folder = crate::support::folder();
-    let cluster = Cluster::start(folder.path(), 3);
+    let cluster = NodeCluster::start(folder.path(), 3);
     let endpoints = cluster.endpoints();
     let child = program("stages_for_ever_if_told_where", STAGES_AT, &cluster);
     wait_for("much is staged", || staged_bytes(&endpoints), |bytes| *bytes >= STAGED_BYTES);

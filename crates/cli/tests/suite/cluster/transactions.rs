@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use zerohop_client::{Client, Keyspace, Record};
 
 use crate::cluster::loads::{connect, reaches};
-use crate::cluster::nodes::Cluster;
+use crate::cluster::nodes::NodeCluster;
 
 const ACCOUNTS: u64 = 24;
 const WORKERS: u64 = 4;
@@ -89,7 +89,7 @@ async fn list(keyspace: &Keyspace, key: &str) -> Vec<u64> {
 #[tokio::test]
 async fn transactions_are_whole_through_the_kill_of_a_node() {
     let folder = crate::support::folder();
-    let mut cluster = Cluster::start(folder.path(), 3);
+    let mut cluster = NodeCluster::start(folder.path(), 3);
     let client = connect(&cluster.endpoints()).await;
     let keyspace = client.keyspace("default").await.unwrap();
     for number in 0..ACCOUNTS {

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use crate::support::serving::{Serving, code, output, stderr, stdout, zerohop};
+use crate::support::serving::{ServingProgram, code, output, stderr, stdout, zerohop};
 use crate::support::terminal::OnTerminal;
 
 #[test]
 fn commands_have_the_names_that_others_give_them() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     for (set, delete) in [("set", "del"), ("put", "rm")] {
         cluster.ok(&["kv", set, "colour", "blue"]);
         assert_eq!(cluster.ok(&["kv", "get", "colour"]), "blue");
@@ -24,7 +24,7 @@ fn commands_have_the_names_that_others_give_them() {
 
 #[test]
 fn options_stand_before_the_command_too() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let run = |arguments: &[&str]| {
         let done = output(zerohop(arguments), b"");
         assert_eq!(code(&done), 0, "{done:?}");
@@ -70,7 +70,7 @@ fn a_time_for_which_no_redis_command_should_wait_is_refused_in_words() {
             }
         }
     }
-    let cluster = Serving::up(&["--memory", "--redis-timeout", "2s"]);
+    let cluster = ServingProgram::up(&["--memory", "--redis-timeout", "2s"]);
     cluster.ok(&["kv", "set", "colour", "blue"]);
 }
 
@@ -88,14 +88,14 @@ fn endpoints_at_which_nobody_listens_are_told_with_the_reason() {
     refused("nosuchhost.invalid:21500", &["cannot resolve host nosuchhost.invalid"]);
     refused("127.0.0.1:9,[::1]:9", &["127.0.0.1:9: connection refused; ", "[::1]:9"]);
     // One that serves is enough.
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let endpoints = format!("127.0.0.1:9,{}", cluster.endpoint());
     assert_eq!(code(&output(zerohop(&["status", "--endpoint", &endpoints]), b"")), 0);
 }
 
 #[test]
 fn refusals_say_what_was_asked_for_and_what_helps() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let told = |arguments: &[&str], expected: i32| {
         let told = cluster.run(arguments);
         assert_eq!(code(&told), expected, "{told:?}");
@@ -126,7 +126,7 @@ fn refusals_say_what_was_asked_for_and_what_helps() {
 
 #[test]
 fn lists_are_an_object_a_line() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     cluster.ok(&["keyspace", "create", "papers", "--partitions", "2"]);
     for (list, count) in [
         (&["node", "list"][..], 1),
@@ -142,7 +142,7 @@ fn lists_are_an_object_a_line() {
 
 #[test]
 fn a_terminal_is_not_given_binary() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     assert_eq!(code(&cluster.run_with(&["blob", "put", "binary"], b"\x1b[2J\0")), 0);
     assert_eq!(code(&cluster.run_with(&["blob", "put", "text"], "größe\n".as_bytes())), 0);
     for read in [&["blob", "get"], &["blob", "read"]] {
@@ -156,7 +156,7 @@ fn a_terminal_is_not_given_binary() {
 
 #[test]
 fn the_last_line_of_a_log_of_json_is_json() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let listen = ["node", "--memory", "--listen", cluster.endpoint(), "--log-format", "json"];
     let ended = output(zerohop(&listen), b"");
     assert_eq!(code(&ended), 3, "{ended:?}");

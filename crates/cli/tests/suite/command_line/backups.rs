@@ -10,8 +10,8 @@ use zerohop_client::{Error, Expiry, Failure, Range, Record, SnapshotOptions};
 
 use crate::support::GIVE_UP_AFTER;
 use crate::support::patience;
-use crate::support::process::Running;
-use crate::support::serving::{Serving, code, stderr, stdout, zerohop};
+use crate::support::process::RunningProcess;
+use crate::support::serving::{ServingProgram, code, stderr, stdout, zerohop};
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -29,7 +29,7 @@ fn run<R>(work: impl Future<Output = R>) -> R {
 }
 
 /// Records of each type, blobs with holes and attributes, in two keyspaces.
-fn fill(cluster: &Serving) {
+fn fill(cluster: &ServingProgram) {
     cluster.ok(&["keyspace", "create", "other", "--partitions", "4", "--durability", "memory"]);
     run(async {
         let client = patience::client(cluster.endpoint()).await.unwrap();
@@ -58,7 +58,7 @@ fn sum(bytes: &[u8]) -> u64 {
 }
 
 /// All that a keyspace holds, as one text.
-fn shown(cluster: &Serving, keyspace: &str) -> String {
+fn shown(cluster: &ServingProgram, keyspace: &str) -> String {
     run(async {
         let client = patience::client(cluster.endpoint()).await.unwrap();
         let keyspace = client.keyspace(keyspace).await.unwrap();
@@ -105,7 +105,7 @@ fn what_is_backed_up_comes_back_in_another_cluster_whole_and_by_increments() {
     let folder = crate::support::folder();
     let (full, next, third) =
         (folder.path().join("full"), folder.path().join("next"), folder.path().join("third"));
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     fill(&cluster);
     let before = [shown(&cluster, "default"), shown(&cluster, "other")];
     let taken = cluster.json(&["backup", text(&full)]);
@@ -138,7 +138,7 @@ fn what_is_backed_up_comes_back_in_another_cluster_whole_and_by_increments() {
 
     let wants = [(&full, &before), (&next, &after)];
     for (folder, want) in wants {
-        let cluster = Serving::in_memory();
+        let cluster = ServingProgram::in_memory();
         let restored = cluster.json(&["restore", text(folder)]);
         assert_eq!(restored["keyspaces"].as_array().unwrap().len(), 2, "{restored}");
         assert_eq!([shown(&cluster, "default"), shown(&cluster, "other")], *want);
@@ -166,7 +166,7 @@ fn what_is_backed_up_comes_back_in_another_cluster_whole_and_by_increments() {
         assert_eq!(cluster.ok(&["kv", "lookup", "mine"]), "stays");
     }
     // Its base has moved, with it or away from it.
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let moved = folder.path().join("moved");
     std::fs::create_dir(&moved).unwrap();
     std::fs::rename(&next, moved.join("next")).unwrap();
@@ -190,7 +190,7 @@ fn what_is_backed_up_comes_back_in_another_cluster_whole_and_by_increments() {
 #[test]
 fn a_backup_is_for_its_owner_alone() {
     use std::os::unix::fs::MetadataExt as _;
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     cluster.ok(&["kv", "insert", "colour", "blue"]);
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("tuesday");
@@ -209,7 +209,7 @@ fn a_backup_is_for_its_owner_alone() {
 fn a_damaged_or_cut_backup_is_never_taken_for_whole() {
     let folder = crate::support::folder();
     let full = folder.path().join("full");
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     fill(&cluster);
     cluster.ok(&["backup", text(&full), "--keyspace", "default"]);
     let refused = cluster.run(&["backup", text(&full)]);
@@ -243,7 +243,7 @@ fn a_damaged_or_cut_backup_is_never_taken_for_whole() {
 }
 
 /// Tries to make a backup whose files can have no more than so many blocks of 512 bytes: that stands for a full disk.
-fn finds_no_room(cluster: &Serving, path: &Path, blocks: u64) {
+fn finds_no_room(cluster: &ServingProgram, path: &Path, blocks: u64) {
     let mut command = std::process::Command::new("sh");
     let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" backup \"$1\"");
     let program = env!("CARGO_BIN_EXE_zerohop");
@@ -258,7 +258,7 @@ fn finds_no_room(cluster: &Serving, path: &Path, blocks: u64) {
 fn what_is_short_finds_no_room_when_it_leaves_the_buffer_or_with_the_manifest() {
     let folder = crate::support::folder();
     let path = folder.path().join("half");
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     for n in 0..40 {
         cluster.ok(&["kv", "insert", &format!("short-{n}"), "v"]);
     }
@@ -275,7 +275,7 @@ fn what_is_short_finds_no_room_when_it_leaves_the_buffer_or_with_the_manifest() 
 fn a_backup_that_is_interrupted_or_finds_no_room_leaves_nothing() {
     let folder = crate::support::folder();
     let path = folder.path().join("half");
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let large = vec![7; 4 << 20];
     for n in 0..12 {
         assert_eq!(code(&cluster.run_with(&["blob", "put", &format!("large-{n}")], &large)), 0);
@@ -283,7 +283,7 @@ fn a_backup_that_is_interrupted_or_finds_no_room_leaves_nothing() {
     finds_no_room(&cluster, &path, 1000);
 
     let mut command = zerohop(&["backup", text(&path)]);
-    let mut child = Running::start(command.env("ZEROHOP_ENDPOINT", cluster.endpoint()));
+    let mut child = RunningProcess::start(command.env("ZEROHOP_ENDPOINT", cluster.endpoint()));
     let started = std::time::Instant::now();
     while !path.exists() && child.try_wait().unwrap().is_none() {
         assert!(started.elapsed() < GIVE_UP_AFTER, "it does not begin");
@@ -314,7 +314,7 @@ fn a_backup_that_is_interrupted_or_finds_no_room_leaves_nothing() {
 fn snapshots_have_all_the_money_while_clients_transfer_it() {
     const ACCOUNTS: i64 = 40;
     const EACH: i64 = 100;
-    let cluster = Serving::up(&["--memory", "--instances", "2"]);
+    let cluster = ServingProgram::up(&["--memory", "--instances", "2"]);
     let endpoint = cluster.endpoint().to_owned();
     run(async {
         let client = patience::client(&endpoint).await.unwrap();
@@ -396,7 +396,7 @@ fn is_expired(error: &Error) -> bool {
 }
 
 /// The names of all keyspaces.
-fn keyspaces(cluster: &Serving) -> Vec<String> {
+fn keyspaces(cluster: &ServingProgram) -> Vec<String> {
     let all = cluster.list(&["keyspace", "list"]);
     all.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
 }
@@ -405,7 +405,7 @@ fn keyspaces(cluster: &Serving) -> Vec<String> {
 fn a_backup_of_more_nodes_is_restored_with_as_many_copies_as_there_are_nodes_which_is_told() {
     let folder = crate::support::folder();
     let backup = folder.path().join("backup");
-    let three = Serving::start(zerohop(&["up", "--memory", "--nodes", "3", "--port", "0", "--json"]));
+    let three = ServingProgram::start(zerohop(&["up", "--memory", "--nodes", "3", "--port", "0", "--json"]));
     three.ok(&[
         "keyspace",
         "create",
@@ -422,7 +422,7 @@ fn a_backup_of_more_nodes_is_restored_with_as_many_copies_as_there_are_nodes_whi
     three.ok(&["backup", text(&backup)]);
     drop(three);
 
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     // More than there are is refused before anything is changed, also of keyspaces that could be restored.
     let refused = cluster.run(&["restore", text(&backup), "--replicas", "2"]);
     assert!(code(&refused) == 3 && stderr(&refused).contains("2 replicas, but"), "{refused:?}");
@@ -447,7 +447,7 @@ fn a_backup_of_more_nodes_is_restored_with_as_many_copies_as_there_are_nodes_whi
 fn a_restore_that_cannot_make_a_keyspace_or_finds_one_full_changes_nothing() {
     let folder = crate::support::folder();
     let backup = folder.path().join("backup");
-    let disk = Serving::up(&["--data", text(&folder.path().join("data"))]);
+    let disk = ServingProgram::up(&["--data", text(&folder.path().join("data"))]);
     disk.ok(&["keyspace", "create", "a", "--durability", "memory"]);
     disk.ok(&["keyspace", "create", "b", "--durability", "sync"]);
     for name in ["default", "a", "b"] {
@@ -456,7 +456,7 @@ fn a_restore_that_cannot_make_a_keyspace_or_finds_one_full_changes_nothing() {
     disk.ok(&["backup", text(&backup)]);
     drop(disk);
 
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let refused = cluster.run(&["restore", text(&backup)]);
     assert!(code(&refused) == 3 && stderr(&refused).contains("durability sync"), "{refused:?}");
     assert_eq!(keyspaces(&cluster), ["default"]);

@@ -1,10 +1,10 @@
 //! Bad input is answered soon, says what was wrong, and harms nothing.
 
-use crate::support::serving::{Serving, code, output, stderr, stdout, zerohop};
+use crate::support::serving::{ServingProgram, code, output, stderr, stdout, zerohop};
 
 #[test]
 fn records_that_cannot_be_are_refused_and_the_cluster_serves_on() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     cluster.ok(&["kv", "insert", "bytes", "text"]);
     cluster.ok(&["kv", "append", "list", "value"]);
     let refused = |arguments: &[&str], words: &[&str]| {
@@ -140,7 +140,7 @@ fn a_node_does_not_start_where_it_should_not_and_says_why() {
     };
     refused(&["--listen", "0.0.0.0:0", "--memory"], &["0.0.0.0:0", "other machines", "127.0.0.1"]);
     refused(&["--listen", "127.0.0.1:0", "--memory", "--instances", "0"], &["instances"]);
-    let cluster = Serving::up(&["--data", folder.path().to_str().unwrap(), "--instances", "1"]);
+    let cluster = ServingProgram::up(&["--data", folder.path().to_str().unwrap(), "--instances", "1"]);
     let in_use = cluster.ready["nodes"][0]["data"].as_str().unwrap();
     refused(&["--listen", "127.0.0.1:0", "--data", in_use], &[in_use, "served by another process"]);
     refused(

@@ -3,13 +3,13 @@
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
-use crate::support::process::Running;
-use crate::support::serving::{Serving, code, output, stdout, zerohop};
+use crate::support::process::RunningProcess;
+use crate::support::serving::{ServingProgram, code, output, stdout, zerohop};
 use crate::support::wait_for;
 
 #[test]
 fn a_run_counts_every_operation_and_leaves_no_key_behind() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     cluster.ok(&["kv", "insert", "mine", "untouched"]);
     let report = cluster.json(&["bench", "kv", "--clients", "3", "--depth", "4", "--ops", "2000"]);
     assert_eq!((&report["ok"], &report["wrong"]), (&json!(true), &json!(null)));
@@ -37,10 +37,10 @@ fn one_that_is_interrupted_leaves_no_key_behind_either() {
 }
 
 fn is_interrupted(arguments: &[&str]) {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let mut command = zerohop(arguments);
     command.env("ZEROHOP_ENDPOINT", cluster.endpoint());
-    let run = Running::start(command.stdout(std::process::Stdio::piped()));
+    let run = RunningProcess::start(command.stdout(std::process::Stdio::piped()));
     wait_for("it writes", || cluster.ok(&["kv", "scan", "--limit", "1"]), |found| !found.is_empty());
     kill_process(run.pid(), Signal::INT).unwrap();
     let run = run.output();
@@ -50,7 +50,7 @@ fn is_interrupted(arguments: &[&str]) {
 
 #[test]
 fn without_its_keyspace_it_does_not_begin() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let refused = cluster.run(&["bench", "kv", "-k", "nobody"]);
     assert_eq!(code(&refused), 3);
     let mut command = zerohop(&["bench", "kv"]);
@@ -60,7 +60,7 @@ fn without_its_keyspace_it_does_not_begin() {
 
 #[test]
 fn transfers_keep_the_sum_and_leave_no_key_behind() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let report = cluster.json(&["bench", "txn", "--clients", "4", "--ops", "200", "--accounts", "50"]);
     assert_eq!(report["ok"], json!(true));
     let kinds = report["kinds"].as_array().unwrap();
@@ -79,7 +79,7 @@ fn transfers_keep_the_sum_and_leave_no_key_behind() {
 
 #[test]
 fn blobs_are_checked_byte_by_byte_and_none_is_left_behind() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     cluster.ok(&["blob", "put", "mine", "-k", "default", "/dev/null"]);
     let small = ["--blobs", "5", "--bytes", "300KiB", "--part", "1000", "--ops", "200", "--clients", "3"];
     let report = cluster.json(&[&["bench", "blob"], &small[..]].concat());

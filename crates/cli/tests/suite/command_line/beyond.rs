@@ -2,14 +2,14 @@
 
 use std::fmt::Write as _;
 
-use crate::support::serving::{Serving, code, stderr, stdout};
+use crate::support::serving::{ServingProgram, code, stderr, stdout};
 
 /// As long as a blob can be: no byte stands there.
 const LAST: &str = "18446744073709551615";
 
 /// A cluster with a blob of ten bytes.
-fn with_blob() -> Serving {
-    let cluster = Serving::in_memory();
+fn with_blob() -> ServingProgram {
+    let cluster = ServingProgram::in_memory();
     cluster.ok(&["blob", "put", "b", "/dev/null"]);
     cluster.ok(&["blob", "write", "b", "x", "--at", "9"]);
     cluster

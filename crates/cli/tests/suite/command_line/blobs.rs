@@ -5,7 +5,7 @@ use tokio::task::JoinSet;
 use zerohop_client::{BlobTrouble, Error, Failure, Transform};
 
 use crate::support::patience;
-use crate::support::serving::{Serving, code, stderr, stdout};
+use crate::support::serving::{ServingProgram, code, stderr, stdout};
 
 /// Bytes that differ wherever one looks.
 fn pattern(length: usize) -> Vec<u8> {
@@ -14,7 +14,7 @@ fn pattern(length: usize) -> Vec<u8> {
 
 #[test]
 fn a_file_of_many_chunks_comes_back_whole_and_in_part() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let folder = crate::support::folder();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     let contents = pattern(3_500_000);
@@ -43,7 +43,7 @@ fn a_file_of_many_chunks_comes_back_whole_and_in_part() {
 
 #[test]
 fn bytes_are_written_appended_cut_and_changed_in_place() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let mut model = pattern(10_000);
     assert_eq!(code(&cluster.run_with(&["blob", "put", "b", "--chunk", "4K"], &model)), 0);
     cluster.ok(&["blob", "write", "b", "hello", "--at", "100"]);
@@ -102,7 +102,7 @@ fn bytes_are_written_appended_cut_and_changed_in_place() {
 
 #[test]
 fn names_are_listed_in_their_order() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     for n in [3, 1, 2, 5, 4] {
         assert_eq!(code(&cluster.run_with(&["blob", "put", &format!("logs/{n}")], b"x")), 0);
     }
@@ -123,7 +123,7 @@ fn many_clients_at_once_leave_each_others_bytes_alone() {
     const TASKS: u8 = 4;
     const ROUNDS: u8 = 20;
     const CHUNK: usize = 4096;
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let endpoint = cluster.endpoint().to_owned();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -177,7 +177,7 @@ fn many_clients_at_once_leave_each_others_bytes_alone() {
 fn what_lies_in_several_chunks_is_written_and_read_as_one() {
     const CHUNK: usize = 4096;
     const ALL: usize = 8 * CHUNK;
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let endpoint = cluster.endpoint().to_owned();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -243,7 +243,7 @@ fn what_lies_in_several_chunks_is_written_and_read_as_one() {
 
 #[test]
 fn a_write_that_rests_on_what_was_read_is_refused_once_that_has_changed() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let endpoint = cluster.endpoint().to_owned();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -280,7 +280,7 @@ fn a_write_that_rests_on_what_was_read_is_refused_once_that_has_changed() {
 
 #[test]
 fn what_is_filled_in_is_seen_all_at_once_or_never() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let endpoint = cluster.endpoint().to_owned();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -324,7 +324,7 @@ fn what_is_filled_in_is_seen_all_at_once_or_never() {
 
 #[test]
 fn keys_of_blobs_are_refused_to_operations_of_records() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     assert_eq!(code(&cluster.run_with(&["blob", "put", "film"], b"contents")), 0);
     let endpoint = cluster.endpoint().to_owned();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

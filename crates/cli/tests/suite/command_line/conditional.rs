@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
-use crate::support::serving::{Serving, code, stderr, stdout};
+use crate::support::serving::{ServingProgram, code, stderr, stdout};
 
 #[test]
 fn a_write_that_rests_on_what_another_command_has_read_is_refused_once_that_has_changed() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let folder = crate::support::folder();
     let seen = folder.path().join("seen");
     let seen = seen.to_str().unwrap();
@@ -64,7 +64,7 @@ fn a_write_that_rests_on_what_another_command_has_read_is_refused_once_that_has_
 
 #[test]
 fn what_no_read_has_written_is_refused_before_anything_is_sent() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let folder = crate::support::folder();
     let file = folder.path().join("other");
     cluster.ok(&["blob", "put", "b", "/dev/null"]);

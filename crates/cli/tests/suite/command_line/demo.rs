@@ -8,8 +8,8 @@ use std::process::{Output, Stdio};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::process::Running;
-use crate::support::serving::{Serving, code, pid, wait_until_gone, zerohop};
+use crate::support::process::RunningProcess;
+use crate::support::serving::{ServingProgram, code, pid, wait_until_gone, zerohop};
 use crate::support::wait_for;
 
 /// Bytes of one file that is stored in parts.
@@ -119,7 +119,7 @@ fn data_stays_where_it_was_asked_for_and_is_not_stored_itself() {
     assert_eq!(code(&again), 3);
     assert!(String::from_utf8_lossy(&again.stderr).contains("is not empty"), "{again:?}");
 
-    let cluster = Serving::up(&["--data", data.to_str().unwrap()]);
+    let cluster = ServingProgram::up(&["--data", data.to_str().unwrap()]);
     for keyspace in ["demo-first", "demo-again"] {
         let record = cluster.run(&["kv", "lookup", "-k", keyspace, "sub/folder/0002"]);
         assert!(record.stdout.ends_with(b"file 2 file 2 "), "{record:?}");
@@ -148,7 +148,7 @@ fn ctrl_c_removes_the_folder_and_ends_the_node() {
     let temporary = crate::support::folder();
     let mut command = zerohop(&["demo"]);
     command.arg(root.path()).env("TMPDIR", temporary.path()).stdout(Stdio::piped());
-    let mut child = Running::start(&mut command);
+    let mut child = RunningProcess::start(&mut command);
     // Once its node has data it is at work.
     let has_data = || {
         let mut folders = std::fs::read_dir(temporary.path()).unwrap();

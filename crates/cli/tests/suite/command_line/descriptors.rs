@@ -7,13 +7,13 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::support::serving::{Serving, zerohop};
+use crate::support::serving::{ServingProgram, zerohop};
 
 /// With so few that 400 connections would take all, and more partitions than there may be files open.
 const LIMIT: u32 = 300;
 const CONNECTIONS: usize = 400;
 
-fn up(data: &Path) -> Serving {
+fn up(data: &Path) -> ServingProgram {
     let data = data.to_str().unwrap();
     let plain = zerohop(&["up", "--nodes", "1", "--port", "0", "--json", "--instances", "2", "--data", data]);
     let mut command = Command::new("sh");
@@ -25,21 +25,21 @@ fn up(data: &Path) -> Serving {
             None => command.env_remove(name),
         };
     }
-    Serving::start(command)
+    ServingProgram::start(command)
 }
 
-fn instances(cluster: &Serving) -> Vec<String> {
+fn instances(cluster: &ServingProgram) -> Vec<String> {
     let status = cluster.json(&["status"]);
     let instances = status["nodes"][0]["instances"].as_array().unwrap();
     instances.iter().map(|instance| instance["addr"].as_str().unwrap().to_owned()).collect()
 }
 
 /// A client of Redis that speaks in lines.
-struct Client(BufReader<TcpStream>);
+struct LineClient(BufReader<TcpStream>);
 
-impl Client {
-    fn connect(address: &str) -> Client {
-        Client(BufReader::new(TcpStream::connect(address).unwrap()))
+impl LineClient {
+    fn connect(address: &str) -> LineClient {
+        LineClient(BufReader::new(TcpStream::connect(address).unwrap()))
     }
 
     fn ask(&mut self, line: &str) -> String {
@@ -56,7 +56,7 @@ fn connections_leave_data_its_descriptors_and_nothing_acknowledged_is_lost() {
     let data = folder.path().join("data");
     let cluster = up(&data);
     let addresses = instances(&cluster);
-    let mut client = Client::connect(&addresses[0]);
+    let mut client = LineClient::connect(&addresses[0]);
     let mut set = |range: std::ops::Range<usize>| {
         for number in range {
             assert_eq!(client.ask(&format!("SET key-{number} {number}")), "+OK\r\n");
@@ -72,7 +72,7 @@ fn connections_leave_data_its_descriptors_and_nothing_acknowledged_is_lost() {
     assert_eq!(cluster.end_with(Signal::TERM), Some(0));
 
     let cluster = up(&data);
-    let mut client = Client::connect(&instances(&cluster)[0]);
+    let mut client = LineClient::connect(&instances(&cluster)[0]);
     for number in 0..1100 {
         assert_ne!(client.ask(&format!("STRLEN key-{number}")), ":0\r\n", "key-{number} was acknowledged");
     }

@@ -7,8 +7,8 @@ use std::process::Output;
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::disk::Small;
-use crate::support::serving::{Serving, code, pid, stdout, wait_until_gone, zerohop};
+use crate::support::disk::SmallDisk;
+use crate::support::serving::{ServingProgram, code, pid, stdout, wait_until_gone, zerohop};
 use crate::support::wait_for;
 
 /// The findings about one thing.
@@ -21,7 +21,7 @@ fn findings(output: &Output, check: &str) -> Vec<Value> {
 
 #[test]
 fn a_sound_cluster_is_healthy() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let folder = crate::support::folder();
     let data = folder.path().to_str().unwrap();
     let output = cluster.run(&["doctor", "--json", "--data", data]);
@@ -40,7 +40,7 @@ fn a_node_that_is_down_is_a_problem_and_so_is_what_it_takes_along() {
     let mut command =
         zerohop(&["up", "--nodes", "3", "--memory", "--instances", "1", "--port", "0", "--json"]);
     command.args(["--log-level", "error"]);
-    let cluster = Serving::start(command);
+    let cluster = ServingProgram::start(command);
     let third = &cluster.ready["nodes"][2];
     // A node that was not asked does not tell of its process: nobody is to take a 0 for one, and send it a signal.
     let told = cluster.json(&["status"]);
@@ -104,12 +104,12 @@ fn files_of_secrets_that_others_may_read_are_a_problem() {
 #[test]
 fn what_any_node_tells_of_itself_is_told_whichever_is_asked() {
     let folder = crate::support::folder();
-    let Some(disk) = Small::mount(&folder.path().join("node-2"), "220m") else {
+    let Some(disk) = SmallDisk::mount(&folder.path().join("node-2"), "220m") else {
         return crate::support::not_run("only root may mount a disk of 220 MiB");
     };
     let mut command = zerohop(&["up", "--nodes", "3", "--instances", "1", "--port", "0", "--json"]);
     command.args(["--log-level", "error", "--data", folder.path().to_str().unwrap()]);
-    let cluster = Serving::start(command);
+    let cluster = ServingProgram::start(command);
     disk.leave(40 << 20);
     // Whoever is to write finds out.
     let long = vec![b'x'; 1 << 20];

@@ -9,8 +9,8 @@ use zerohop_node::server::LocalCluster;
 
 use crate::support::folder;
 use crate::support::ports::ports;
-use crate::support::process::Running;
-use crate::support::serving::{Serving, code, output, pid, stderr, zerohop};
+use crate::support::process::RunningProcess;
+use crate::support::serving::{ServingProgram, code, output, pid, stderr, zerohop};
 use crate::support::wait_for;
 
 /// `zerohop up` of nodes with one instance each.
@@ -25,7 +25,7 @@ fn three() -> u16 {
     ports(6)
 }
 
-fn ids(cluster: &Serving) -> Vec<u64> {
+fn ids(cluster: &ServingProgram) -> Vec<u64> {
     let mut ids: Vec<u64> =
         cluster.ready["nodes"].as_array().unwrap().iter().map(|node| node["id"].as_u64().unwrap()).collect();
     ids.sort_unstable();
@@ -33,7 +33,7 @@ fn ids(cluster: &Serving) -> Vec<u64> {
 }
 
 /// Waits until the three nodes of the cluster are up, and no others are known, and every partition has all of its copies.
-fn is_whole(cluster: &Serving) {
+fn is_whole(cluster: &ServingProgram) {
     let look = || cluster.json(&["status"]);
     let status = wait_for("three nodes are up", look, |status: &Value| {
         let nodes = status["nodes"].as_array().unwrap();
@@ -55,7 +55,7 @@ fn folders_without_data_do_not_say_how_many_nodes_there_are() {
             std::fs::create_dir_all(data.join(format!("node-{node}/node"))).unwrap();
             std::fs::write(data.join(format!("node-{node}/node/lock")), "").unwrap();
         }
-        let cluster = Serving::start(up(&data, three(), &[]));
+        let cluster = ServingProgram::start(up(&data, three(), &[]));
         is_whole(&cluster);
     }
 }
@@ -67,7 +67,7 @@ fn the_number_of_nodes_may_be_another_until_there_is_data() {
     let address = |behind: u16| ([127, 0, 0, 1], port + behind).into();
     LocalCluster::new(vec![address(0), address(2)]).unwrap().write(folder.path()).unwrap();
     std::fs::create_dir(folder.path().join("node-1")).unwrap();
-    let cluster = Serving::start(up(folder.path(), port, &["--nodes", "3"]));
+    let cluster = ServingProgram::start(up(folder.path(), port, &["--nodes", "3"]));
     is_whole(&cluster);
     assert_eq!(cluster.end_with(Signal::INT), Some(0));
     let other = output(up(folder.path(), port, &["--nodes", "2"]), b"");
@@ -75,7 +75,7 @@ fn the_number_of_nodes_may_be_another_until_there_is_data() {
     assert!(stderr(&other).contains("the data is that of 3 nodes"), "{other:?}");
     // As programs before the file left it.
     std::fs::remove_file(folder.path().join("cluster")).unwrap();
-    is_whole(&Serving::start(up(folder.path(), port, &[])));
+    is_whole(&ServingProgram::start(up(folder.path(), port, &[])));
 }
 
 /// The first start is killed as soon as it has made one of these, at the same ports or at others.
@@ -96,14 +96,14 @@ fn a_first_start_that_is_killed_at_any_step_is_gone_on_with_by_the_next() {
         let data = folder.path().join("data");
         let port = three();
         let mut command = up(&data, port, &["--nodes", "3"]);
-        let mut first = Running::start(command.stdin(Stdio::null()).stdout(Stdio::null()));
+        let mut first = RunningProcess::start(command.stdin(Stdio::null()).stdout(Stdio::null()));
         let made = data.join(step);
         wait_for(&format!("{step} is made"), || made.exists(), |is_made| *is_made);
         first.kill().unwrap();
         first.ended();
         let again = if place % 2 == 0 { port } else { three() };
         eprintln!("killed once {step} was made; started again at {again}, first at {port}");
-        let cluster = Serving::start(up(&data, again, &[]));
+        let cluster = ServingProgram::start(up(&data, again, &[]));
         is_whole(&cluster);
     }
 }
@@ -124,9 +124,9 @@ fn founders_that_were_killed_before_the_others_had_begun_are_joined_by_them() {
             command.args(["--listen", &hosts[node - 1], "--hosts", &hosts.join(",")]);
             command.args(["--founded-at", &hosts.join(","), "--cluster-name", &cluster.name()]);
             command.arg("--data").arg(folder.path().join(format!("node-{node}")));
-            Running::start(command.stdin(Stdio::null()).stdout(Stdio::null()))
+            RunningProcess::start(command.stdin(Stdio::null()).stdout(Stdio::null()))
         };
-        let mut nodes: Vec<Running> = begun.iter().map(start).collect();
+        let mut nodes: Vec<RunningProcess> = begun.iter().map(start).collect();
         for node in begun {
             let made = folder.path().join(format!("node-{node}/node/{step}"));
             wait_for(&format!("{} is made", made.display()), || made.exists(), |is_made| *is_made);
@@ -136,7 +136,7 @@ fn founders_that_were_killed_before_the_others_had_begun_are_joined_by_them() {
             node.ended();
         }
         eprintln!("{begun:?} had {step}");
-        is_whole(&Serving::start(up(folder.path(), port, &[])));
+        is_whole(&ServingProgram::start(up(folder.path(), port, &[])));
     }
 }
 
@@ -150,7 +150,7 @@ fn a_cluster_file_that_is_damaged_is_refused_with_what_to_do() {
     assert!(!folder.path().join("node-1").exists(), "nothing was touched");
 }
 
-fn managers(cluster: &Serving) -> Vec<String> {
+fn managers(cluster: &ServingProgram) -> Vec<String> {
     let managers = cluster.list(&["node", "managers"]);
     let mut at: Vec<String> =
         managers.as_array().unwrap().iter().map(|one| one["manager"].as_str().unwrap().to_owned()).collect();
@@ -158,7 +158,7 @@ fn managers(cluster: &Serving) -> Vec<String> {
     at
 }
 
-fn listening(cluster: &Serving) -> Vec<String> {
+fn listening(cluster: &ServingProgram) -> Vec<String> {
     let mut at: Vec<String> = cluster.ready["nodes"]
         .as_array()
         .unwrap()
@@ -170,7 +170,7 @@ fn listening(cluster: &Serving) -> Vec<String> {
 }
 
 /// Waits until all that is known of the cluster is where its nodes are now, and looks for what was stored before.
-fn has_moved(cluster: &Serving, stored: &[String]) {
+fn has_moved(cluster: &ServingProgram, stored: &[String]) {
     is_whole(cluster);
     wait_for("the control group knows the addresses", || managers(cluster), |at| *at == listening(cluster));
     for key in stored {
@@ -184,20 +184,20 @@ fn a_cluster_is_served_again_at_other_ports() {
     let data = folder.path().join("data");
     let port = three();
     let mut stored = Vec::new();
-    let mut store = |cluster: &Serving| {
+    let mut store = |cluster: &ServingProgram| {
         let key = format!("key-{}", stored.len());
         cluster.ok(&["kv", "insert", &key, "value"]);
         stored.push(key);
         stored.clone()
     };
-    let first = Serving::start(up(&data, port, &["--nodes", "3"]));
+    let first = ServingProgram::start(up(&data, port, &["--nodes", "3"]));
     is_whole(&first);
     store(&first);
     assert_eq!(first.end_with(Signal::INT), Some(0));
     // Another cluster has the old ports, one that does not know the first.
-    let other = Serving::start(up(&folder.path().join("other"), port, &["--nodes", "3"]));
+    let other = ServingProgram::start(up(&folder.path().join("other"), port, &["--nodes", "3"]));
     is_whole(&other);
-    let second = Serving::start(up(&data, 0, &[]));
+    let second = ServingProgram::start(up(&data, 0, &[]));
     let known = store(&second);
     has_moved(&second, &known);
     is_whole(&other);
@@ -205,12 +205,12 @@ fn a_cluster_is_served_again_at_other_ports() {
     // Killed, and no file says how it was founded, as in folders of programs before this one.
     assert_eq!(second.end_with(Signal::KILL), None);
     std::fs::remove_file(data.join("cluster")).unwrap();
-    let third = Serving::start(up(&data, port, &[]));
+    let third = ServingProgram::start(up(&data, port, &[]));
     let known = store(&third);
     has_moved(&third, &known);
     assert_eq!(third.end_with(Signal::INT), Some(0));
     // Each but the last where the one behind it was.
-    let fourth = Serving::start(up(&data, port + 2, &[]));
+    let fourth = ServingProgram::start(up(&data, port + 2, &[]));
     let known = store(&fourth);
     has_moved(&fourth, &known);
     // The control group is whole: without one of them the others go on.
@@ -232,12 +232,12 @@ fn a_copy_of_a_cluster_that_is_served_is_refused_until_it_is_a_cluster_of_its_ow
     let folder = folder();
     let (data, copied) = (folder.path().join("data"), folder.path().join("copied"));
     let (port, other_port) = (three(), three());
-    let original = Serving::start(up(&data, port, &["--nodes", "3"]));
+    let original = ServingProgram::start(up(&data, port, &["--nodes", "3"]));
     is_whole(&original);
     original.ok(&["kv", "insert", "key", "value"]);
     assert_eq!(original.end_with(Signal::INT), Some(0));
     copy(&data, &copied);
-    let original = Serving::start(up(&data, port, &[]));
+    let original = ServingProgram::start(up(&data, port, &[]));
     is_whole(&original);
     // All of its nodes, and one alone.
     let one = copied.join("node-2");
@@ -267,7 +267,7 @@ fn a_copy_of_a_cluster_that_is_served_is_refused_until_it_is_a_cluster_of_its_ow
     assert_eq!(code(&made), 0, "{made:?}");
     let made: Value = serde_json::from_slice(&made.stdout).unwrap();
     assert_eq!(made["folders"], 3);
-    let copy = Serving::start(up(&copied, other_port, &[]));
+    let copy = ServingProgram::start(up(&copied, other_port, &[]));
     has_moved(&copy, &["key".to_owned()]);
     let status = copy.json(&["status"]);
     assert_eq!(status["cluster"], made["cluster"]);
@@ -282,7 +282,7 @@ fn a_copy_of_a_cluster_that_is_served_is_refused_until_it_is_a_cluster_of_its_ow
 fn folders_of_different_clusters_and_folders_without_data_are_refused() {
     let folder = folder();
     let data = folder.path().join("data");
-    let cluster = Serving::start(up(&data, three(), &["--nodes", "3"]));
+    let cluster = ServingProgram::start(up(&data, three(), &["--nodes", "3"]));
     is_whole(&cluster);
     assert_eq!(cluster.end_with(Signal::INT), Some(0));
     let new = |folder: &Path, id: &str| {
@@ -303,5 +303,5 @@ fn folders_of_different_clusters_and_folders_without_data_are_refused() {
     let mut again = zerohop(&["folder", "new-cluster"]);
     again.arg(&data);
     assert_eq!(code(&output(again, b"")), 0);
-    is_whole(&Serving::start(up(&data, three(), &[])));
+    is_whole(&ServingProgram::start(up(&data, three(), &[])));
 }

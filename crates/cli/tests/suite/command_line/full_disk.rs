@@ -5,8 +5,8 @@ use std::process::Output;
 
 use rustix::process::Signal;
 
-use crate::support::disk::Small;
-use crate::support::serving::{Serving, code, stderr};
+use crate::support::disk::SmallDisk;
+use crate::support::serving::{ServingProgram, code, stderr};
 use crate::support::wait_for;
 
 const MIB: u64 = 1 << 20;
@@ -15,7 +15,7 @@ const MIB: u64 = 1 << 20;
 const TRIES: usize = 9;
 
 /// Writes until the disk is noticed to be full.
-fn fill(cluster: &Serving) {
+fn fill(cluster: &ServingProgram) {
     let long = vec![b'x'; 1 << 20];
     let is_full = (0..80).any(|number| {
         let insert = cluster.run_with(&["kv", "insert", &format!("fill-{number}"), "-"], &long);
@@ -25,8 +25,8 @@ fn fill(cluster: &Serving) {
 }
 
 /// What the first one prints that is not done, and its number. A node gives room back as it compacts, whenever it comes to that, so
-/// that so little is left anew before each.
-fn until_refused(disk: &Small, left: u64, mut one: impl FnMut(usize) -> Output) -> (usize, Output) {
+/// that so little is left again before each.
+fn until_refused(disk: &SmallDisk, left: u64, mut one: impl FnMut(usize) -> Output) -> (usize, Output) {
     let mut tries = (0..TRIES).map(|number| {
         disk.leave(left);
         (number, one(number))
@@ -37,11 +37,11 @@ fn until_refused(disk: &Small, left: u64, mut one: impl FnMut(usize) -> Output) 
 #[test]
 fn blobs_are_removed_from_a_full_disk_and_transactions_refused_in_words() {
     let folder = crate::support::folder();
-    let Some(disk) = Small::mount(&folder.path().join("disk"), "220m") else {
+    let Some(disk) = SmallDisk::mount(&folder.path().join("disk"), "220m") else {
         return crate::support::not_run("only root may mount a disk of 220 MiB");
     };
     let data = folder.path().join("disk/data");
-    let cluster = Serving::up(&["--data", data.to_str().unwrap(), "--instances", "2"]);
+    let cluster = ServingProgram::up(&["--data", data.to_str().unwrap(), "--instances", "2"]);
     let stays = |number: usize| format!("stays-{number}");
     let blobs = [("one".into(), 1), ("some".into(), 40), ("many".into(), 2000)];
     for (name, chunks) in blobs.into_iter().chain((0..TRIES).map(|number| (stays(number), 300))) {
@@ -95,11 +95,11 @@ fn blobs_are_removed_from_a_full_disk_and_transactions_refused_in_words() {
 #[test]
 fn a_cluster_whose_disk_is_full_stops_in_order_and_has_all_that_it_acknowledged() {
     let folder = crate::support::folder();
-    let Some(disk) = Small::mount(&folder.path().join("disk"), "220m") else {
+    let Some(disk) = SmallDisk::mount(&folder.path().join("disk"), "220m") else {
         return crate::support::not_run("only root may mount a disk of 220 MiB");
     };
     let data = folder.path().join("disk/data");
-    let up = || Serving::up(&["--data", data.to_str().unwrap(), "--instances", "2"]);
+    let up = || ServingProgram::up(&["--data", data.to_str().unwrap(), "--instances", "2"]);
     let keys = |range: Range<usize>| range.map(|number| format!("key-{number}"));
     let mark_of = |instance: usize| data.join(format!("node-1/instance-{instance:02}/closed"));
 
@@ -125,11 +125,11 @@ fn a_cluster_whose_disk_is_full_stops_in_order_and_has_all_that_it_acknowledged(
 #[test]
 fn what_is_removed_on_a_full_disk_makes_room_for_writes() {
     let folder = crate::support::folder();
-    let Some(disk) = Small::mount(&folder.path().join("disk"), "220m") else {
+    let Some(disk) = SmallDisk::mount(&folder.path().join("disk"), "220m") else {
         return crate::support::not_run("only root may mount a disk of 220 MiB");
     };
     let data = folder.path().join("disk/data");
-    let cluster = Serving::up(&["--data", data.to_str().unwrap(), "--instances", "2"]);
+    let cluster = ServingProgram::up(&["--data", data.to_str().unwrap(), "--instances", "2"]);
     let long = vec![b'x'; 1 << 20];
     let insert = |key: &str| cluster.run_with(&["kv", "insert", key, "-"], &long);
     let is_there = |key: &str| code(&cluster.run(&["kv", "lookup", key])) == 0;
@@ -147,11 +147,11 @@ fn what_is_removed_on_a_full_disk_makes_room_for_writes() {
 #[test]
 fn overwriting_on_a_small_disk_is_never_refused() {
     let folder = crate::support::folder();
-    let Some(disk) = Small::mount(&folder.path().join("disk"), "220m") else {
+    let Some(disk) = SmallDisk::mount(&folder.path().join("disk"), "220m") else {
         return crate::support::not_run("only root may mount a disk of 220 MiB");
     };
     let data = folder.path().join("disk/data");
-    let cluster = Serving::up(&["--data", data.to_str().unwrap(), "--instances", "2"]);
+    let cluster = ServingProgram::up(&["--data", data.to_str().unwrap(), "--instances", "2"]);
     disk.leave(120 * MIB);
     for round in 0..300 {
         let value = vec![round as u8; 1 << 20];

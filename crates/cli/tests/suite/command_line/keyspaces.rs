@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 use zerohop_client::Blocking;
 
 use crate::support::patience;
-use crate::support::serving::{Serving, code, output, stderr, zerohop};
+use crate::support::serving::{ServingProgram, code, output, stderr, zerohop};
 
 #[test]
 fn keyspaces_are_made_changed_shown_and_dropped() {
     let folder = crate::support::folder();
-    let cluster = Serving::up(&["--data", folder.path().to_str().unwrap()]);
+    let cluster = ServingProgram::up(&["--data", folder.path().to_str().unwrap()]);
     let made = cluster.json(&[
         "keyspace",
         "create",
@@ -62,7 +62,7 @@ fn keyspaces_are_made_changed_shown_and_dropped() {
 
 #[test]
 fn what_cannot_be_is_refused_with_the_reason() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let refused = |arguments: &[&str], expected: i32, words: &str| {
         let output = cluster.run(arguments);
         assert_eq!(code(&output), expected, "{output:?}");
@@ -97,7 +97,7 @@ fn without_a_cluster_that_is_said_soon() {
 fn a_keyspace_is_split_while_it_is_written_and_loses_nothing() {
     const RECORDS: usize = 3_000;
     let folder = crate::support::folder();
-    let cluster = Serving::up(&["--data", folder.path().to_str().unwrap()]);
+    let cluster = ServingProgram::up(&["--data", folder.path().to_str().unwrap()]);
     cluster.ok(&["keyspace", "create", "papers", "--partitions", "4", "--durability", "sync"]);
     let endpoint = cluster.endpoint().to_owned();
     let writer = std::thread::spawn(move || {
@@ -113,7 +113,7 @@ fn a_keyspace_is_split_while_it_is_written_and_loses_nothing() {
         assert_eq!(cluster.json(&["keyspace", "split", "papers"])["partitions"], partitions);
     }
     writer.join().unwrap();
-    let all_are_there = |cluster: &Serving| {
+    let all_are_there = |cluster: &ServingProgram| {
         assert_eq!(cluster.ok(&["kv", "lookup", "-k", "papers", "count"]), RECORDS.to_string());
         let keys = cluster.ok(&["kv", "scan", "-k", "papers"]);
         let mut keys: Vec<&str> = keys.lines().collect();
@@ -130,7 +130,7 @@ fn a_keyspace_is_split_while_it_is_written_and_loses_nothing() {
     // Killed, it comes back as it was, with what each half has let go of or has yet to.
     rustix::process::kill_process(cluster.node_pid(), rustix::process::Signal::KILL).unwrap();
     drop(cluster);
-    let cluster = Serving::up(&["--data", folder.path().to_str().unwrap()]);
+    let cluster = ServingProgram::up(&["--data", folder.path().to_str().unwrap()]);
     all_are_there(&cluster);
     let refused = cluster.run(&["keyspace", "split", "nowhere"]);
     assert!(stderr(&refused).contains("no keyspace \"nowhere\""), "{refused:?}");

@@ -5,8 +5,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use rustix::process::{Signal, kill_process};
 
-use crate::support::process::Running;
-use crate::support::serving::{Serving, code, stderr, stdout, zerohop};
+use crate::support::process::RunningProcess;
+use crate::support::serving::{ServingProgram, code, stderr, stdout, zerohop};
 use crate::support::wait_for;
 
 /// More than the 4,096 chunks that are cut at once.
@@ -35,20 +35,20 @@ fn resident_bytes_max(child: &Child) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-fn begin(cluster: &Serving, arguments: &[&str]) -> Running {
+fn begin(cluster: &ServingProgram, arguments: &[&str]) -> RunningProcess {
     let mut command = zerohop(arguments);
     command.env("ZEROHOP_ENDPOINT", cluster.endpoint());
-    Running::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()))
+    RunningProcess::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()))
 }
 
-fn end(child: Running, expected: &str) {
+fn end(child: RunningProcess, expected: &str) {
     let output = child.output();
     assert_eq!((code(&output), stdout(&output).as_str(), stderr(&output).as_str()), (0, expected, ""));
 }
 
 #[test]
 fn a_cut_and_a_removal_of_more_chunks_than_go_at_once_leave_nothing_behind() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let bytes = pattern(CHUNKS * CHUNK_BYTES);
     let size = bytes.len().to_string();
     let put = cluster.run_with(&["blob", "put", "b", "--chunk", "4KiB"], &bytes);
@@ -87,7 +87,7 @@ fn a_cut_and_a_removal_of_more_chunks_than_go_at_once_leave_nothing_behind() {
 
 #[test]
 fn what_is_streamed_in_and_out_takes_no_more_memory_the_longer_it_is() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let bytes = pattern(LONG_BYTES as u64);
     let mut putting = begin(&cluster, &["blob", "put", "b"]);
     let mut stdin: ChildStdin = putting.stdin.take().unwrap();
@@ -118,7 +118,7 @@ fn what_is_streamed_in_and_out_takes_no_more_memory_the_longer_it_is() {
 
 #[test]
 fn what_takes_longer_than_a_second_tells_on_a_terminal_how_far_it_has_come() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let source = "head -c 3000000 /dev/zero; sleep 1.2; head -c 3000000 /dev/zero";
     let put = format!("({source}) | {} blob put slow", env!("CARGO_BIN_EXE_zerohop"));
     // Gives what it runs a terminal.
@@ -145,7 +145,7 @@ fn what_takes_longer_than_a_second_tells_on_a_terminal_how_far_it_has_come() {
 
 #[test]
 fn chunks_and_attributes_at_their_limits_are_taken_and_beyond_them_refused() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     for size in ["0", "1", "2KiB", "4095", "5000", "12KiB", "32MiB", "4GiB"] {
         let refused = cluster.run_with(&["blob", "put", "b", "--chunk", size], b"bytes");
         assert_eq!(code(&refused), 2, "{size}: {refused:?}");
@@ -201,7 +201,7 @@ fn chunks_and_attributes_at_their_limits_are_taken_and_beyond_them_refused() {
 const UNFINISHED_BYTES: usize = 70 << 20;
 
 /// Begins to put a blob, and sends almost all of it.
-fn half_put(cluster: &Serving, arguments: &[&str]) -> (Running, ChildStdin) {
+fn half_put(cluster: &ServingProgram, arguments: &[&str]) -> (RunningProcess, ChildStdin) {
     let mut putting = begin(cluster, arguments);
     let mut stdin = putting.stdin.take().unwrap();
     stdin.write_all(&pattern(UNFINISHED_BYTES as u64)).unwrap();
@@ -209,7 +209,7 @@ fn half_put(cluster: &Serving, arguments: &[&str]) -> (Running, ChildStdin) {
 }
 
 /// Waits until something of it is there.
-fn begun(cluster: &Serving, name: &str) {
+fn begun(cluster: &ServingProgram, name: &str) {
     wait_for(
         "the beginning of the blob",
         || cluster.run(&["blob", "stat", name, "--json"]),
@@ -218,7 +218,7 @@ fn begun(cluster: &Serving, name: &str) {
 }
 
 /// What of every reader says that a blob is not finished.
-fn assert_unfinished(cluster: &Serving, name: &str) {
+fn assert_unfinished(cluster: &ServingProgram, name: &str) {
     begun(cluster, name);
     assert!(stdout(&cluster.run(&["blob", "stat", name])).starts_with("not finished: "));
     for command in [
@@ -242,7 +242,7 @@ fn assert_unfinished(cluster: &Serving, name: &str) {
 
 #[test]
 fn a_blob_that_is_being_put_is_there_once_it_is_complete() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let (putting, stdin) = half_put(&cluster, &["blob", "put", "b", "--attributes", "mine"]);
     assert_unfinished(&cluster, "b");
     drop(stdin);
@@ -266,7 +266,7 @@ fn a_blob_that_is_being_put_is_there_once_it_is_complete() {
 
 #[test]
 fn what_a_put_leaves_that_was_killed_is_no_blob_and_in_nobodys_way() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let folder = crate::support::folder();
     let kill = |name: &str| {
         let (mut putting, stdin) = half_put(&cluster, &["blob", "put", name]);
@@ -299,8 +299,8 @@ fn what_a_put_leaves_that_was_killed_is_no_blob_and_in_nobodys_way() {
 
 #[test]
 fn a_put_that_is_interrupted_leaves_nothing_and_replaces_nothing_that_is_short() {
-    let cluster = Serving::in_memory();
-    let interrupt = |putting: Running, stdin: ChildStdin| {
+    let cluster = ServingProgram::in_memory();
+    let interrupt = |putting: RunningProcess, stdin: ChildStdin| {
         kill_process(putting.pid(), Signal::INT).unwrap();
         let ended = putting.output();
         drop(stdin);

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use serde_json::Value;
 
 use crate::support::patience;
-use crate::support::serving::{Serving, code, stderr};
+use crate::support::serving::{ServingProgram, code, stderr};
 use crate::support::terminal::OnTerminal;
 
 /// Each with what a terminal and what a line of a pipe has of it, in the order of their bytes.
@@ -20,8 +20,8 @@ const NAMES: [(&[u8], &[u8], &[u8]); 7] = [
     (b"y\xe2\x80\xaefdp.exe", b"y\\xe2\\x80\\xaefdp.exe", b"y\\xe2\\x80\\xaefdp.exe"),
 ];
 
-fn filled() -> Serving {
-    let cluster = Serving::in_memory();
+fn filled() -> ServingProgram {
+    let cluster = ServingProgram::in_memory();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let client = patience::client(cluster.endpoint()).await.unwrap();
@@ -97,7 +97,7 @@ fn names_that_end_with_a_zero_byte_are_as_they_are() {
 
 #[test]
 fn errors_show_names_with_escapes() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let evil = OsStr::from_bytes(b"-\x1b]0;owned\x07\xc2\x9b31m\xe2\x80\xae");
     let words = |words: &'static [&'static str]| words.iter().map(OsStr::new);
     for (before, expected) in [

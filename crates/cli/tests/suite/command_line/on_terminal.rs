@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use rustix::process::{Signal, kill_process};
 
 use crate::command_line::secrets::{new_secret, up};
-use crate::support::process::Running;
-use crate::support::serving::{Serving, output, zerohop};
+use crate::support::process::RunningProcess;
+use crate::support::serving::{ServingProgram, output, zerohop};
 use crate::support::terminal::OnTerminal;
 use crate::support::wait_for;
 
@@ -22,7 +22,7 @@ const fn row(command: &'static str, arguments: &'static str) -> Row {
     Row(command, arguments, "", 0, None)
 }
 
-/// One that says why not, or how to use it.
+/// RestoredKeyspace that says why not, or how to use it.
 const fn refused(command: &'static str, arguments: &'static str, code: i32) -> Row {
     Row(command, arguments, "", code, None)
 }
@@ -84,7 +84,7 @@ const ROWS: &[Row] = &[
     refused("node up", "1", 3),
     refused("node remove", "1", 3),
     Row("node", "--memory --instances 1 --listen 127.0.0.1:0", "", 0, Some("ready_after_ms")),
-    Row("up", "--nodes 1 --instances 1 --port 0 --data data", "", 0, Some("Ready.")),
+    Row("up", "--nodes 1 --instances 1 --port 0 --data data", "", 0, Some("ReadyNode.")),
     row("folder new-cluster", "data/node-1"),
     refused("folder", "", 2),
     row("secret new", "secret"),
@@ -105,14 +105,14 @@ const ROWS: &[Row] = &[
 ];
 
 /// A cluster with its secret, and a folder for what commands write.
-struct Bench<'b> {
-    cluster: &'b Serving,
+struct TerminalBench<'b> {
+    cluster: &'b ServingProgram,
     secret: &'b Path,
     folder: &'b Path,
     way: &'static str,
 }
 
-impl Bench<'_> {
+impl TerminalBench<'_> {
     fn command(&self, Row(command, arguments, ..): &Row) -> Command {
         let arguments = arguments.replace('@', self.way);
         let words: Vec<&str> = command.split_whitespace().chain(arguments.split_whitespace()).collect();
@@ -132,7 +132,7 @@ impl Bench<'_> {
         let log = self.folder.join("log");
         let file = File::create(&log).unwrap();
         command.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
-        let mut running = Running::start(&mut command);
+        let mut running = RunningProcess::start(&mut command);
         wait_for("it serves", || fs::read_to_string(&log).unwrap(), |told| told.contains(words));
         kill_process(running.pid(), Signal::INT).unwrap();
         running.ended().code()
@@ -159,7 +159,7 @@ impl Bench<'_> {
 /// What no command says.
 const FOREIGN: [&str; 5] = ["panicked", "backtrace", "thread '", "tracing-subscriber", "RUST_"];
 
-/// What a terminal was told that is neither text nor a known sequence: colours, and a line that begins anew.
+/// What a terminal was told that is neither text nor a known sequence: colours, and a line that begins again.
 fn foreign(told: &str) -> Option<String> {
     if let Some(words) = FOREIGN.iter().find(|words| told.contains(**words)) {
         return Some((*words).to_owned());
@@ -204,7 +204,7 @@ fn every_command_ends_on_a_terminal_as_in_a_pipe_and_tells_it_nothing_foreign() 
 
     let secret = new_secret(folder.path(), "secret");
     let cluster = up(&secret, &["--nodes", "1"]);
-    let bench = |folder, way| Bench { cluster: &cluster, secret: &secret, folder, way };
+    let bench = |folder, way| TerminalBench { cluster: &cluster, secret: &secret, folder, way };
     let (in_pipes, on_terminal) = (bench(pipe, "pipe"), bench(terminal, "terminal"));
     let (piped, shown) = std::thread::scope(|scope| {
         let piped = scope.spawn(|| ROWS.iter().map(|row| in_pipes.in_pipes(row)).collect::<Vec<_>>());

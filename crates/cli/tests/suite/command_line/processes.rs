@@ -6,8 +6,8 @@ use std::process::Stdio;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::ports::ports;
-use crate::support::process::Running;
-use crate::support::serving::{Serving, code, pid, stderr, stdout, wait_until_gone, zerohop};
+use crate::support::process::RunningProcess;
+use crate::support::serving::{ServingProgram, code, pid, stderr, stdout, wait_until_gone, zerohop};
 use crate::support::wait_for;
 
 #[test]
@@ -15,7 +15,7 @@ fn ctrl_c_stops_a_cluster_in_order_and_its_data_is_there_again() {
     let folder = crate::support::folder();
     let data = folder.path().to_str().unwrap();
     for (round, signal) in [Signal::INT, Signal::TERM, Signal::HUP].into_iter().enumerate() {
-        let cluster = Serving::up(&["--data", data]);
+        let cluster = ServingProgram::up(&["--data", data]);
         if round > 0 {
             assert_eq!(cluster.ok(&["kv", "lookup", "k"]), format!("of round {}", round - 1));
         }
@@ -28,7 +28,7 @@ fn ctrl_c_stops_a_cluster_in_order_and_its_data_is_there_again() {
 
 #[test]
 fn a_cluster_that_is_killed_leaves_no_node_behind() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let node = cluster.node_pid();
     assert_eq!(cluster.end_with(Signal::KILL), None);
     wait_until_gone(node);
@@ -37,7 +37,7 @@ fn a_cluster_that_is_killed_leaves_no_node_behind() {
 #[test]
 fn a_cluster_that_hangs_on_its_input_ends_with_it() {
     let arguments = ["up", "--nodes", "1", "--memory", "--port", "0", "--json", "--ends-with-input"];
-    let mut child = Running::start(zerohop(&arguments).stdin(Stdio::piped()).stdout(Stdio::piped()));
+    let mut child = RunningProcess::start(zerohop(&arguments).stdin(Stdio::piped()).stdout(Stdio::piped()));
     let line = child.first_line();
     let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
     let endpoint = ready["endpoint"].as_str().unwrap();
@@ -52,14 +52,14 @@ fn a_cluster_that_hangs_on_its_input_ends_with_it() {
 
 #[test]
 fn a_node_that_dies_ends_the_cluster_with_an_error() {
-    let mut cluster = Serving::in_memory();
+    let mut cluster = ServingProgram::in_memory();
     kill_process(cluster.node_pid(), Signal::KILL).unwrap();
     assert_eq!(cluster.wait(), Some(3));
 }
 
 #[test]
 fn a_cluster_that_gives_no_answer_is_told_soon() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     kill_process(cluster.node_pid(), Signal::STOP).unwrap();
     let output = cluster.run(&["kv", "lookup", "k"]);
     kill_process(cluster.node_pid(), Signal::CONT).unwrap();
@@ -81,7 +81,7 @@ fn a_node_by_itself_says_what_listens_where_and_stops_in_order() {
     let mut command =
         zerohop(&["node", "--listen", "127.0.0.1:0", "--instances", "1", "--log-format", "json", "--json"]);
     command.arg("--data").arg(folder.path().join("data"));
-    let node = Serving::start(command);
+    let node = ServingProgram::start(command);
     assert_eq!((&node.ready["id"], node.ready["instances"].as_array().unwrap().len()), (&1.into(), 1));
     let endpoint = node.ready["manager"].as_str().unwrap();
     let status = zerohop(&["status", "--json", "--endpoint", endpoint]).output().unwrap();
@@ -93,7 +93,8 @@ fn a_node_by_itself_says_what_listens_where_and_stops_in_order() {
 fn instances_take_the_ports_behind_the_managers() {
     let port = ports(3);
     let arguments = ["--memory", "--instances", "2", "--port", &port.to_string()];
-    let cluster = Serving::start(zerohop(&[&["up", "--nodes", "1", "--json"], &arguments[..]].concat()));
+    let cluster =
+        ServingProgram::start(zerohop(&[&["up", "--nodes", "1", "--json"], &arguments[..]].concat()));
     let node = &cluster.ready["nodes"][0];
     let addresses = [&node["manager"], &node["instances"][0]["addr"], &node["instances"][1]["addr"]];
     let expected: Vec<String> = (0..3).map(|behind| format!("127.0.0.1:{}", port + behind)).collect();
@@ -105,12 +106,12 @@ fn a_command_that_comes_while_the_node_starts_waits_for_it() {
     let folder = crate::support::folder();
     let endpoint = format!("127.0.0.1:{}", ports(2));
     let mut command = zerohop(&["node", "--instances", "1", "--log-level", "error", "--listen", &endpoint]);
-    let node = Running::start(command.arg("--data").arg(folder.path()).stdout(Stdio::null()));
+    let node = RunningProcess::start(command.arg("--data").arg(folder.path()).stdout(Stdio::null()));
     let arguments = ["keyspace", "create", "papers", "--partitions", "2048", "--endpoint", &endpoint];
     let created = zerohop(&arguments).output().unwrap();
     // Killed: the next start has much to read.
     drop(node);
-    let _node = Running::start(&mut command);
+    let _node = RunningProcess::start(&mut command);
     let altered =
         zerohop(&["keyspace", "alter", "papers", "--durability", "sync", "--endpoint", &endpoint]).output();
     for output in [created, altered.unwrap()] {
@@ -119,16 +120,16 @@ fn a_command_that_comes_while_the_node_starts_waits_for_it() {
 }
 
 /// A process that stands still until this is dropped.
-struct Still(Pid);
+struct StoppedProcess(Pid);
 
-impl Still {
-    fn stand(process: Pid) -> Still {
+impl StoppedProcess {
+    fn stand(process: Pid) -> StoppedProcess {
         kill_process(process, Signal::STOP).unwrap();
-        Still(process)
+        StoppedProcess(process)
     }
 }
 
-impl Drop for Still {
+impl Drop for StoppedProcess {
     fn drop(&mut self) {
         kill_process(self.0, Signal::CONT).unwrap();
     }
@@ -140,14 +141,14 @@ fn a_node_that_stands_still_is_passed_over_whichever_endpoint_is_named_first() {
     let mut command =
         zerohop(&["up", "--nodes", "3", "--instances", "1", "--memory", "--port", "0", "--json"]);
     command.args(["--log-level", "error"]);
-    let cluster = Serving::start(command);
+    let cluster = ServingProgram::start(command);
     let nodes = cluster.ready["nodes"].as_array().unwrap();
     let managers: Vec<&str> = nodes.iter().map(|node| node["manager"].as_str().unwrap()).collect();
     for node in nodes {
         let mut endpoints = managers.clone();
         endpoints.sort_by_key(|address| *address != node["manager"]);
         let endpoints = endpoints.join(",");
-        let still = Still::stand(pid(node["pid"].as_u64().unwrap()));
+        let still = StoppedProcess::stand(pid(node["pid"].as_u64().unwrap()));
         for command in [&["keyspace", "list"][..], &["status"], &["kv", "insert", "key", "value"]] {
             let output = zerohop(command).args(["--endpoint", &endpoints]).output().unwrap();
             assert_eq!(

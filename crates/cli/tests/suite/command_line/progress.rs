@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::support::serving::{Serving, code, stdout};
+use crate::support::serving::{ServingProgram, code, stdout};
 use crate::support::terminal::OnTerminal;
 use crate::support::wait_for;
 
-/// What begins a line anew, and takes away what stood there.
-const ANEW: &str = "\r\u{1b}[K";
+/// What begins a line again, and takes away what stood there.
+const AGAIN: &str = "\r\u{1b}[K";
 
 /// The log of a node on a terminal has lines of its own only, with their levels in colour; nothing is said beside them.
 #[test]
 fn a_node_that_starts_on_a_terminal_tells_nothing_foreign() {
-    let other = Serving::in_memory();
+    let other = ServingProgram::in_memory();
     let node =
         OnTerminal::start(&other, &["node", "--memory", "--listen", "127.0.0.1:0", "--log-level", "info"]);
     let is_over = |told: &String| told.contains("ready_after_ms") || told.contains("panicked");
@@ -31,7 +31,7 @@ fn a_node_that_starts_on_a_terminal_tells_nothing_foreign() {
 }
 
 /// What one program is to tell while it works.
-struct Work<'w> {
+struct ProgramRun<'w> {
     arguments: &'w [&'w str],
     /// How its lines begin, each of which is to come.
     tells: &'w [&'w str],
@@ -40,13 +40,13 @@ struct Work<'w> {
 }
 
 /// Slowed down it tells; and nothing of it where no terminal is.
-fn tells(cluster: &Serving, Work { arguments, tells, says }: &Work<'_>) {
+fn tells(cluster: &ServingProgram, ProgramRun { arguments, tells, says }: &ProgramRun<'_>) {
     let mut slow = OnTerminal::start(cluster, arguments);
     slow.slow_until(tells);
     let (told, took, output) = slow.end();
     assert_eq!(code(&output), 0, "{arguments:?}: {told:?} {output:?}");
     assert!(took > Duration::from_secs(1), "{arguments:?}: {took:?}, slowed down too little");
-    let lines: Vec<&str> = told.split(ANEW).collect();
+    let lines: Vec<&str> = told.split(AGAIN).collect();
     let (first, lines) = lines.split_first().unwrap();
     let (last, lines) = lines.split_last().unwrap();
     assert_eq!((*first, *last), ("", ""), "{arguments:?}: the line is taken away at the end: {told:?}");
@@ -58,10 +58,10 @@ fn tells(cluster: &Serving, Work { arguments, tells, says }: &Work<'_>) {
         assert!(matches!(words[..], [_, _, _, _, "MB/s"]) && words[0].ends_with(','), "{line:?} in {told:?}");
     }
     assert!(stdout(&output).contains(says), "{output:?}");
-    assert!(!stdout(&output).contains(ANEW), "{output:?}");
+    assert!(!stdout(&output).contains(AGAIN), "{output:?}");
 }
 
-fn fill(cluster: &Serving) {
+fn fill(cluster: &ServingProgram) {
     let large = vec![7; 1 << 20];
     for n in 0..40 {
         assert_eq!(code(&cluster.run_with(&["blob", "put", &format!("large-{n}")], &large)), 0);
@@ -72,13 +72,13 @@ fn fill(cluster: &Serving) {
 fn backups_tell_on_a_terminal_how_far_they_have_come_and_nobody_else() {
     let folder = crate::support::folder();
     let [slow, quick] = ["slow", "quick"].map(|name| folder.path().join(name).to_str().unwrap().to_owned());
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     fill(&cluster);
     let works = [
-        Work { arguments: &["backup", &slow], tells: &["backed up "], says: "records and blobs" },
-        Work { arguments: &["verify", &slow], tells: &["checked files "], says: "whole" },
-        Work { arguments: &["verify"], tells: &["read "], says: "all was read" },
-        Work {
+        ProgramRun { arguments: &["backup", &slow], tells: &["backed up "], says: "records and blobs" },
+        ProgramRun { arguments: &["verify", &slow], tells: &["checked files "], says: "whole" },
+        ProgramRun { arguments: &["verify"], tells: &["read "], says: "all was read" },
+        ProgramRun {
             arguments: &["restore", &slow, "--overwrite"],
             tells: &["checked files ", "restored "],
             says: "records and blobs",
@@ -98,14 +98,14 @@ fn backups_tell_on_a_terminal_how_far_they_have_come_and_nobody_else() {
 fn what_takes_less_than_a_second_tells_nothing_on_the_way() {
     let folder = crate::support::folder();
     let path = folder.path().join("backup").to_str().unwrap().to_owned();
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     cluster.ok(&["kv", "insert", "colour", "blue"]);
     for arguments in
         [&["backup", &path][..], &["verify", &path], &["verify"], &["restore", &path, "--overwrite"]]
     {
         let (told, took, output) = OnTerminal::start(&cluster, arguments).end();
         assert_eq!(code(&output), 0, "{output:?}");
-        let is_clear = told.replace(ANEW, "").is_empty();
+        let is_clear = told.replace(AGAIN, "").is_empty();
         assert!(is_clear || took > Duration::from_secs(1), "{arguments:?}, within {took:?}: {told:?}");
     }
 }
@@ -114,7 +114,7 @@ fn what_takes_less_than_a_second_tells_nothing_on_the_way() {
 fn what_is_interrupted_says_so_on_a_line_of_its_own() {
     let folder = crate::support::folder();
     let [half, whole] = ["half", "whole"].map(|name| folder.path().join(name).to_str().unwrap().to_owned());
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     fill(&cluster);
     cluster.ok(&["backup", &whole]);
     let removed = "zerohop: interrupted; what was written of the backup is removed".to_owned();
@@ -130,7 +130,7 @@ fn what_is_interrupted_says_so_on_a_line_of_its_own() {
         slow.signal(Signal::INT);
         let (told, _, output) = slow.end();
         assert_eq!(code(&output), 130, "{told:?} {output:?}");
-        assert!(told.ends_with(&format!("{ANEW}{said}\r\n")), "{told:?}");
+        assert!(told.ends_with(&format!("{AGAIN}{said}\r\n")), "{told:?}");
     }
     assert!(!Path::new(&half).exists(), "something is left of it");
     // Before anything is written there is nothing to be said, and no reason to go on. Of the signals that end a program this is one
@@ -144,11 +144,11 @@ fn what_is_interrupted_says_so_on_a_line_of_its_own() {
 
 #[test]
 fn what_the_doctor_asks_for_is_told_on_a_terminal_and_taken_away() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let (told, _, output) = OnTerminal::start(&cluster, &["doctor"]).end();
     assert!(stdout(&output).contains("clock"), "{output:?}");
     let lines = ["asking the cluster", "asking 1 nodes what is wrong", "asking 1 nodes for their health", ""];
-    let shown: Vec<&str> = told.split(ANEW).skip(1).collect();
+    let shown: Vec<&str> = told.split(AGAIN).skip(1).collect();
     assert!(
         shown.len() == lines.len() && shown.iter().zip(lines).all(|(shown, line)| shown.starts_with(line)),
         "{told:?}"

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::support::patience;
-use crate::support::serving::{Serving, code, stderr, stdout};
+use crate::support::serving::{ServingProgram, code, stderr, stdout};
 
 #[test]
 fn records_are_stored_found_and_removed_byte_for_byte() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     assert_eq!(cluster.ok(&["kv", "insert", "colour", "blue"]), "");
     assert_eq!(cluster.ok(&["kv", "lookup", "colour"]), "blue", "no line feed is added for a program");
     let binary: Vec<u8> = (0..=255).cycle().take(100_000).collect();
@@ -42,7 +42,7 @@ fn records_are_stored_found_and_removed_byte_for_byte() {
 
 #[test]
 fn json_tells_types_versions_and_bytes_that_are_no_text() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let inserted = cluster.json(&["kv", "insert", "k", "text"]);
     assert_eq!((&inserted["key"], &inserted["done"]), (&json!("k"), &json!(true)));
     let version = inserted["version"].as_str().unwrap();
@@ -76,7 +76,7 @@ fn json_tells_types_versions_and_bytes_that_are_no_text() {
 
 #[test]
 fn conditions_decide_and_their_no_is_exit_code_1() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let no = |arguments: &[&str], words: &str| {
         let output = cluster.run(arguments);
         assert_eq!(code(&output), 1, "{output:?}");
@@ -109,7 +109,7 @@ fn conditions_decide_and_their_no_is_exit_code_1() {
 
 #[test]
 fn lists_grow_are_shown_in_parts_and_page_by_page() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     assert_eq!(cluster.ok(&["kv", "append", "crew", "Nemo", "Aronnax"]), "2\n");
     let added = cluster.run_with(&["kv", "append", "crew", "-"], b"Conseil");
     assert_eq!((code(&added), stdout(&added).as_str()), (0, "3\n"));
@@ -137,7 +137,7 @@ fn lists_grow_are_shown_in_parts_and_page_by_page() {
 
 #[test]
 fn bytes_extend_and_counters_count() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     assert_eq!(cluster.ok(&["kv", "extend", "log", "one "]), "4\n");
     assert_eq!(cluster.ok(&["kv", "extend", "log", "two"]), "7\n");
     assert_eq!(cluster.ok(&["kv", "lookup", "log"]), "one two");
@@ -149,7 +149,7 @@ fn bytes_extend_and_counters_count() {
 
 #[test]
 fn numbers_inside_records_are_transformed_in_place() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let transform = |rest: &[&str]| cluster.ok(&[&["kv", "transform", "sums"], rest].concat());
     assert_eq!(transform(&["add", "-7"]), "-7\n");
     assert_eq!(transform(&["add", "0.25", "--type", "f64", "--at", "8"]), "0.25\n");
@@ -176,7 +176,7 @@ fn numbers_inside_records_are_transformed_in_place() {
 
 #[test]
 fn a_record_with_a_time_to_live_ceases_to_be() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     cluster.ok(&["kv", "insert", "token", "abc", "--ttl", "10m"]);
     assert!(cluster.json(&["kv", "lookup", "token", "--info"])["expires_at_ms"].is_u64());
     cluster.ok(&["kv", "insert", "token", "abc", "--ttl", "300ms"]);
@@ -186,7 +186,7 @@ fn a_record_with_a_time_to_live_ceases_to_be() {
 
 #[test]
 fn waiting_ends_at_the_change_or_at_the_time_out() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let started = Instant::now();
     let nothing = cluster.run(&["kv", "wait", "go", "--timeout", "300ms"]);
     assert_eq!(code(&nothing), 1, "{nothing:?}");
@@ -209,7 +209,7 @@ fn waiting_ends_at_the_change_or_at_the_time_out() {
 
 #[test]
 fn a_scan_finds_every_key_of_a_prefix_once() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let keys: Vec<String> = (0..200).map(|n| format!("user:{n:03}")).collect();
     // One process for each key would take long: a batch goes through the client.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -240,7 +240,7 @@ fn a_scan_finds_every_key_of_a_prefix_once() {
 
 #[test]
 fn keyspaces_are_apart() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     cluster.ok(&["keyspace", "create", "papers", "--durability", "memory"]);
     cluster.ok(&["kv", "insert", "k", "of default"]);
     cluster.ok(&["kv", "insert", "-k", "papers", "k", "of papers"]);

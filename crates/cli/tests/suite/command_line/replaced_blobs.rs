@@ -9,8 +9,8 @@ use std::task::Poll;
 use rustix::process::{Signal, kill_process};
 use zerohop_client::{BlobTrouble, Client, Error, Keyspace, PutOptions, Transform};
 
-use crate::support::process::Running;
-use crate::support::serving::{Serving, code, stderr, zerohop};
+use crate::support::process::RunningProcess;
+use crate::support::serving::{ServingProgram, code, stderr, zerohop};
 use crate::support::{patience, wait_for};
 
 const MIB: usize = 1 << 20;
@@ -26,7 +26,7 @@ fn filled(byte: u8, length: usize) -> Vec<u8> {
 }
 
 /// With a client of one node, whose keyspace `default` it is.
-fn with_client<F: Future<Output = ()>>(cluster: &Serving, run: impl FnOnce(Client, Keyspace) -> F) {
+fn with_client<F: Future<Output = ()>>(cluster: &ServingProgram, run: impl FnOnce(Client, Keyspace) -> F) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let client = patience::client(cluster.endpoint()).await.unwrap();
@@ -36,7 +36,7 @@ fn with_client<F: Future<Output = ()>>(cluster: &Serving, run: impl FnOnce(Clien
 }
 
 /// How many names have contents of `b` that wait, or are left.
-fn staged(cluster: &Serving) -> usize {
+fn staged(cluster: &ServingProgram) -> usize {
     let mut count = 0;
     with_client(cluster, |_client, keyspace| {
         let count = &mut count;
@@ -53,17 +53,17 @@ async fn whole(keyspace: &Keyspace) -> Vec<u8> {
     keyspace.blob("b").read_at(0, u64::MAX).await.unwrap().read_to_end().await.unwrap().to_vec()
 }
 
-fn begin(cluster: &Serving, sent: &[u8]) -> (Running, ChildStdin) {
+fn begin(cluster: &ServingProgram, sent: &[u8]) -> (RunningProcess, ChildStdin) {
     let mut command = zerohop(&["blob", "put", "b", "--replace"]);
     command.env("ZEROHOP_ENDPOINT", cluster.endpoint());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut putting = Running::start(&mut command);
+    let mut putting = RunningProcess::start(&mut command);
     let mut stdin = putting.stdin.take().unwrap();
     stdin.write_all(sent).unwrap();
     (putting, stdin)
 }
 
-fn assert_is(cluster: &Serving, bytes: &[u8]) {
+fn assert_is(cluster: &ServingProgram, bytes: &[u8]) {
     let got = cluster.run(&["blob", "get", "b"]);
     assert!(code(&got) == 0 && got.stdout == bytes, "{} bytes: {}", got.stdout.len(), stderr(&got));
     assert_eq!(cluster.json(&["blob", "stat", "b"])["finished"], true);
@@ -73,7 +73,7 @@ fn assert_is(cluster: &Serving, bytes: &[u8]) {
 
 #[test]
 fn a_long_blob_is_whole_wherever_the_put_that_replaces_it_is_killed() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let (old, new) = (filled(1, LONG_BYTES), filled(2, LONG_BYTES));
     assert_eq!(code(&cluster.run_with(&["blob", "put", "b"], &old)), 0);
     for (sent, signal) in
@@ -129,7 +129,7 @@ async fn cut_off<T>(future: impl Future<Output = T>, steps: usize) -> Option<T> 
 
 #[test]
 fn contents_are_old_or_new_wherever_binding_them_is_cut_off_and_no_handle_reads_or_writes_old_ones() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     with_client(&cluster, |_client, keyspace| async move {
         let (blob, remembering) = (keyspace.blob("b"), keyspace.blob("b"));
         assert_eq!(blob.stage(None, b"").await.unwrap(), None, "there is none to replace");
@@ -180,7 +180,7 @@ fn contents_are_old_or_new_wherever_binding_them_is_cut_off_and_no_handle_reads_
 
 #[test]
 fn replaced_contents_are_changed_cut_appended_to_and_copied_as_any() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     with_client(&cluster, |client, keyspace| async move {
         let blob = keyspace.blob("b");
         blob.create_with(12, b"first").await.unwrap();
@@ -249,7 +249,7 @@ fn replaced_contents_are_changed_cut_appended_to_and_copied_as_any() {
 
 #[test]
 fn a_reader_of_what_is_replaced_gets_old_bytes_and_then_an_error_of_its_own() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     with_client(&cluster, |_client, keyspace| async move {
         let blob = keyspace.blob("b");
         for (old, new) in [(1, 2), (2, 3)] {
@@ -280,7 +280,7 @@ fn a_reader_of_what_is_replaced_gets_old_bytes_and_then_an_error_of_its_own() {
 
 #[test]
 fn more_chunks_than_go_at_once_are_replaced_by_one_step_and_then_removed() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let long = filled(7, 4100 * 4096);
     assert_eq!(code(&cluster.run_with(&["blob", "put", "b", "--chunk", "4KiB"], &long)), 0);
     // What lies under the name itself, in one slot, and in the other.

@@ -9,8 +9,8 @@ use std::process::{Output, Stdio};
 use std::sync::mpsc;
 
 use crate::support::GIVE_UP_AFTER;
-use crate::support::process::Running;
-use crate::support::serving::{Serving, code, output, stderr, stdout, zerohop};
+use crate::support::process::RunningProcess;
+use crate::support::serving::{ServingProgram, code, output, stderr, stdout, zerohop};
 
 /// Makes a file with a new secret.
 pub(crate) fn new_secret(folder: &Path, name: &str) -> PathBuf {
@@ -21,7 +21,7 @@ pub(crate) fn new_secret(folder: &Path, name: &str) -> PathBuf {
 }
 
 /// Runs the program against a cluster, with this secret.
-pub(crate) fn run_with(cluster: &Serving, secret: Option<&Path>, arguments: &[&str]) -> Output {
+pub(crate) fn run_with(cluster: &ServingProgram, secret: Option<&Path>, arguments: &[&str]) -> Output {
     let mut command = zerohop(arguments);
     command.env("ZEROHOP_ENDPOINT", cluster.endpoint());
     if let Some(path) = secret {
@@ -31,7 +31,7 @@ pub(crate) fn run_with(cluster: &Serving, secret: Option<&Path>, arguments: &[&s
 }
 
 /// The first line of a node's log with these words.
-pub(crate) fn said(node: &mut Running, words: &'static str) -> String {
+pub(crate) fn said(node: &mut RunningProcess, words: &'static str) -> String {
     let log = BufReader::new(node.stderr.take().unwrap());
     let (told, heard) = mpsc::channel();
     // It ends with the node.
@@ -43,16 +43,16 @@ pub(crate) fn said(node: &mut Running, words: &'static str) -> String {
     heard.recv_timeout(GIVE_UP_AFTER).unwrap()
 }
 
-fn refusal(cluster: &Serving, secret: Option<&Path>) -> String {
+fn refusal(cluster: &ServingProgram, secret: Option<&Path>) -> String {
     let refused = run_with(cluster, secret, &["kv", "insert", "k", "v"]);
     assert_eq!((code(&refused), stdout(&refused).as_str()), (3, ""), "{refused:?}");
     stderr(&refused)
 }
 
-pub(crate) fn up(secret: &Path, arguments: &[&str]) -> Serving {
+pub(crate) fn up(secret: &Path, arguments: &[&str]) -> ServingProgram {
     let mut command = zerohop(&["up", "--port", "0", "--json", "--memory", "--instances", "1"]);
     command.args(arguments).arg("--secret-file").arg(secret);
-    Serving::start(command)
+    ServingProgram::start(command)
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_cluster_serves_those_who_know_its_secret_and_tells_others_why_not() {
 fn a_client_with_a_secret_talks_to_no_cluster_without_one() {
     let folder = crate::support::folder();
     let ours = new_secret(folder.path(), "ours");
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     assert!(refusal(&cluster, Some(&ours)).contains("the server has none"));
     cluster.ok(&["kv", "insert", "k", "v"]);
 }
@@ -108,7 +108,7 @@ fn a_node_of_another_secret_does_not_come_into_the_cluster_and_says_why() {
             command.arg("--secret-file").arg(path);
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut node = Running::start(&mut command);
+        let mut node = RunningProcess::start(&mut command);
         let line = said(&mut node, "cannot be talked to");
         assert!(line.contains(words), "{line}");
     }
@@ -126,7 +126,7 @@ fn a_node_listens_to_other_machines_only_with_a_secret_or_when_told_that_it_is_i
     assert!(stderr(&refused).contains("zerohop secret new"), "{refused:?}");
     let mut command = zerohop(&arguments);
     command.arg("--secret-file").arg(&ours);
-    let node = Serving::start(command);
+    let node = ServingProgram::start(command);
     assert!(node.ready["manager"].is_string());
 }
 
@@ -170,7 +170,7 @@ fn the_secret_is_in_no_log_and_in_no_list_of_processes() {
     let mut command =
         zerohop(&["up", "--port", "0", "--json", "--memory", "--instances", "1", "--nodes", "2"]);
     command.args(["--log-level", "trace", "--secret-file"]).arg(&ours);
-    let cluster = Serving::start_with_log(command, &folder.path().join("log"));
+    let cluster = ServingProgram::start_with_log(command, &folder.path().join("log"));
     assert_eq!(code(&run_with(&cluster, Some(&ours), &["kv", "insert", "k", "v"])), 0);
     refusal(&cluster, Some(&another));
     refusal(&cluster, None);

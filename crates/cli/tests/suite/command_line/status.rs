@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::support::serving::Serving;
+use crate::support::serving::ServingProgram;
 
 #[test]
 fn the_json_has_the_shape_that_was_agreed() {
     let folder = crate::support::folder();
-    let cluster = Serving::up(&["--instances", "2", "--data", folder.path().to_str().unwrap()]);
+    let cluster = ServingProgram::up(&["--instances", "2", "--data", folder.path().to_str().unwrap()]);
     let status = cluster.json(&["status"]);
     let nodes = status["nodes"].as_array().unwrap();
     assert_eq!(nodes.len(), 1);

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::Output;
 
 use zerohop_wire::limits::{VERSION_MAX, VERSION_MIN};
-use zerohop_wire::{Decoded, Decoder, Encoder, Failure, Message};
+use zerohop_wire::{DecodeResult, Decoder, Encoder, Failure, Message};
 
 use crate::command_line::secrets::{new_secret, up};
-use crate::support::serving::{Serving, code, output, stderr, stdout, zerohop};
+use crate::support::serving::{ServingProgram, code, output, stderr, stdout, zerohop};
 use crate::support::wait_for;
 
 /// Starts a node with these arguments, which must end by itself with 3 and say this.
@@ -26,8 +26,8 @@ fn refused(arguments: &[&str], words: &[&str]) -> Output {
 }
 
 /// A cluster of so many nodes at free ports, in memory.
-fn cluster(nodes: &str) -> Serving {
-    Serving::start(zerohop(&[
+fn cluster(nodes: &str) -> ServingProgram {
+    ServingProgram::start(zerohop(&[
         "up",
         "--nodes",
         nodes,
@@ -40,7 +40,7 @@ fn cluster(nodes: &str) -> Serving {
     ]))
 }
 
-fn nodes(cluster: &Serving) -> usize {
+fn nodes(cluster: &ServingProgram) -> usize {
     cluster.list(&["node", "list"]).as_array().unwrap().len()
 }
 
@@ -53,7 +53,7 @@ fn a_folder_of_another_cluster_is_refused_by_the_one_that_it_is_to_join() {
     let mut joins = zerohop(&["node", "--listen", "127.0.0.1:0", "--instances", "1", "--json"]);
     joins.args(["--data", data, "--join", first.endpoint()]);
     joins.args(["--ends-with-parent", &std::process::id().to_string()]);
-    let joined = Serving::start(joins);
+    let joined = ServingProgram::start(joins);
     assert_eq!(nodes(&first), 3);
     assert_eq!(joined.end_with(rustix::process::Signal::TERM), Some(0));
     assert_eq!(first.end_with(rustix::process::Signal::TERM), Some(0));
@@ -67,7 +67,7 @@ fn a_folder_of_another_cluster_is_refused_by_the_one_that_it_is_to_join() {
 #[test]
 fn a_folder_of_a_node_that_stands_alone_does_not_come_into_a_cluster() {
     let folder = crate::support::folder();
-    let alone = Serving::up(&["--data", folder.path().to_str().unwrap(), "--instances", "1"]);
+    let alone = ServingProgram::up(&["--data", folder.path().to_str().unwrap(), "--instances", "1"]);
     let data = alone.ready["nodes"][0]["data"].as_str().unwrap().to_owned();
     assert_eq!(alone.end_with(rustix::process::Signal::TERM), Some(0));
     let two = cluster("2");
@@ -117,14 +117,14 @@ fn answer_as_of(version: u8, mut stream: std::net::TcpStream) {
     let mut bytes = Vec::new();
     loop {
         match Decoder::before_hello().decode(&bytes) {
-            Decoded::Need(need) => {
+            DecodeResult::Need(need) => {
                 let at = bytes.len();
                 bytes.resize(need, 0);
                 if stream.read_exact(&mut bytes[at..]).is_err() {
                     return;
                 }
             }
-            Decoded::Frame { frame, .. } => {
+            DecodeResult::Frame { frame, .. } => {
                 let mut answer = Vec::new();
                 let failure = Failure::UnsupportedVersion { min: version, max: version };
                 let message = Message::Answer(Err(failure));
@@ -158,7 +158,7 @@ fn a_node_refuses_who_speaks_no_version_of_its_own_and_says_which_it_speaks() {
     stream.write_all(&bytes).unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
-    let Decoded::Frame { frame, .. } = Decoder::before_hello().decode(&answer) else {
+    let DecodeResult::Frame { frame, .. } = Decoder::before_hello().decode(&answer) else {
         panic!("no answer: {answer:?}")
     };
     let told = frame.message(&mut Vec::new()).map(|message| format!("{message:?}")).unwrap();
@@ -170,24 +170,24 @@ fn a_node_refuses_who_speaks_no_version_of_its_own_and_says_which_it_speaks() {
 #[test]
 fn a_damaged_format_file_is_told_with_its_name_and_what_can_be_done() {
     let folder = crate::support::folder();
-    let alone = Serving::up(&["--data", folder.path().to_str().unwrap(), "--instances", "1"]);
+    let alone = ServingProgram::up(&["--data", folder.path().to_str().unwrap(), "--instances", "1"]);
     alone.ok(&["kv", "insert", "k", "v"]);
     let data = alone.ready["nodes"][0]["data"].as_str().unwrap().to_owned();
     assert_eq!(alone.end_with(rustix::process::Signal::TERM), Some(0));
     let format = Path::new(&data).join("instance-00/format");
     let good = std::fs::read(&format).unwrap();
-    let mut rotten = good.clone();
-    rotten[3] ^= 0x20;
-    std::fs::write(&format, &rotten).unwrap();
+    let mut corrupt = good.clone();
+    corrupt[3] ^= 0x20;
+    std::fs::write(&format, &corrupt).unwrap();
     let told = stderr(&refused(&["--data", &data], &["format: damaged", "empty folder"]));
     assert!(!told.contains("another format"), "{told}");
     std::fs::write(&format, "zerohop engine data, format 2\n").unwrap();
     refused(&["--data", &data], &["is of format 2", "use the zerohop that wrote it"]);
-    // Mended as the words say, all is there.
+    // Repaired as the words say, all is there.
     std::fs::write(&format, good).unwrap();
     let mut again = zerohop(&["node", "--listen", "127.0.0.1:0", "--json", "--data", &data]);
     again.args(["--ends-with-parent", &std::process::id().to_string()]);
-    let again = Serving::start(again);
+    let again = ServingProgram::start(again);
     let lookup = ["kv", "lookup", "k", "--endpoint", again.ready["manager"].as_str().unwrap()];
     assert_eq!(stdout(&output(zerohop(&lookup), b"")), "v");
 }
@@ -205,7 +205,7 @@ fn more_copies_than_nodes_are_refused_and_warned_of_when_nodes_are_gone() {
     // One that joined is drained and leaves: of `all` there is a copy more than there are nodes.
     let mut joins = zerohop(&["node", "--listen", "127.0.0.1:0", "--instances", "1", "--json", "--memory"]);
     joins.args(["--join", three.endpoint(), "--ends-with-parent", &std::process::id().to_string()]);
-    let fourth = Serving::start(joins);
+    let fourth = ServingProgram::start(joins);
     three.ok(&["keyspace", "create", "all", "--replicas", "4", "--partitions", "1"]);
     let id = fourth.ready["id"].to_string();
     three.ok(&["node", "drain", &id]);

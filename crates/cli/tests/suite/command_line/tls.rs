@@ -8,8 +8,8 @@ use std::process::{Output, Stdio};
 
 use crate::command_line::secrets::{new_secret, said};
 use crate::support::GIVE_UP_AFTER;
-use crate::support::process::Running;
-use crate::support::serving::{Serving, code, output, stderr, stdout, zerohop};
+use crate::support::process::RunningProcess;
+use crate::support::serving::{ServingProgram, code, output, stderr, stdout, zerohop};
 
 /// Makes a CA, and a certificate for this machine's loopback by it.
 fn new_ca(folder: &Path, name: &str) -> PathBuf {
@@ -31,14 +31,14 @@ fn tls(ca: &Path, name: &str) -> Vec<String> {
     pairs.into_iter().flat_map(|(option, name)| [option.to_owned(), file(name)]).collect()
 }
 
-fn up(arguments: &[String], nodes: &str) -> Serving {
+fn up(arguments: &[String], nodes: &str) -> ServingProgram {
     let mut command =
         zerohop(&["up", "--port", "0", "--json", "--memory", "--instances", "1", "--nodes", nodes]);
     command.args(arguments);
-    Serving::start(command)
+    ServingProgram::start(command)
 }
 
-fn run(cluster: &Serving, ca: Option<&Path>, arguments: &[&str]) -> Output {
+fn run(cluster: &ServingProgram, ca: Option<&Path>, arguments: &[&str]) -> Output {
     let mut command = zerohop(arguments);
     command.env("ZEROHOP_ENDPOINT", cluster.endpoint());
     if let Some(ca) = ca {
@@ -47,7 +47,7 @@ fn run(cluster: &Serving, ca: Option<&Path>, arguments: &[&str]) -> Output {
     output(command, b"")
 }
 
-fn refusal(cluster: &Serving, ca: Option<&Path>) -> String {
+fn refusal(cluster: &ServingProgram, ca: Option<&Path>) -> String {
     let refused = run(cluster, ca, &["kv", "insert", "k", "v"]);
     assert_eq!((code(&refused), stdout(&refused).as_str()), (3, ""), "{refused:?}");
     stderr(&refused)
@@ -103,7 +103,7 @@ fn a_certificate_for_another_name_is_refused_and_so_is_a_server_that_speaks_no_t
         up(&tls(&ours, "other"), "1")
     };
     assert!(refusal(&elsewhere, Some(&ours)).contains("other names or addresses"));
-    let bare = Serving::in_memory();
+    let bare = ServingProgram::in_memory();
     assert!(refusal(&bare, Some(&ours)).contains("does not speak TLS"));
 }
 
@@ -116,7 +116,7 @@ fn a_node_whose_ca_is_another_does_not_come_into_the_cluster_and_says_why() {
     command.args(["--join", cluster.endpoint()]).args(tls(&another, "node"));
     command.args(["--ends-with-parent", &std::process::id().to_string()]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut node = Running::start(&mut command);
+    let mut node = RunningProcess::start(&mut command);
     let line = said(&mut node, "cannot be talked to");
     assert!(line.contains("is not one by the CA given"), "{line}");
 }

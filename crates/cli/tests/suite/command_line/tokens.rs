@@ -6,25 +6,25 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use zerohop_client::{Blocking, BlockingClient, Failure, Options, read_token};
+use zerohop_client::{Blocking, BlockingClient, ClientOptions, Failure, read_token};
 use zerohop_wire::{AuthFault, Permission};
 
 use crate::command_line::secrets::{new_secret, run_with, up};
-use crate::support::serving::{Serving, code, output, stderr, stdout, zerohop};
+use crate::support::serving::{ServingProgram, code, output, stderr, stdout, zerohop};
 use crate::support::{GIVE_UP_AFTER, wait_for};
 
-struct Bench {
-    folder: crate::support::folder::Folder,
+struct TokenBench {
+    folder: crate::support::folder::TestFolder,
     secret: PathBuf,
-    cluster: Serving,
+    cluster: ServingProgram,
 }
 
-impl Bench {
-    fn new(arguments: &[&str]) -> Bench {
+impl TokenBench {
+    fn new(arguments: &[&str]) -> TokenBench {
         let folder = crate::support::folder();
         let secret = new_secret(folder.path(), "secret");
         let cluster = up(&secret, arguments);
-        Bench { folder, secret, cluster }
+        TokenBench { folder, secret, cluster }
     }
 
     /// Runs the program as somebody who knows the secret, and it must end well.
@@ -78,7 +78,7 @@ impl Bench {
 
 #[test]
 fn a_token_opens_what_it_permits_in_each_keyspace_and_nothing_else() {
-    let bench = Bench::new(&["--nodes", "3"]);
+    let bench = TokenBench::new(&["--nodes", "3"]);
     bench.admin(&["keyspace", "create", "papers"]);
     bench.admin(&["kv", "insert", "k", "v", "--keyspace", "papers"]);
     bench.admin(&["kv", "insert", "k", "v"]);
@@ -131,12 +131,17 @@ fn a_token_opens_what_it_permits_in_each_keyspace_and_nothing_else() {
 
 #[test]
 fn a_revoked_token_opens_nothing_also_on_a_connection_that_is_open() {
-    let bench = Bench::new(&["--nodes", "2"]);
+    let bench = TokenBench::new(&["--nodes", "2"]);
     let path = bench.token("robot", &["--all", "read"]);
     let token = Some(read_token(&path).unwrap());
     let client = BlockingClient::connect_with(
         &[bench.cluster.endpoint()],
-        Options { token, deadline: GIVE_UP_AFTER, connect_deadline: GIVE_UP_AFTER, ..Options::default() },
+        ClientOptions {
+            token,
+            deadline: GIVE_UP_AFTER,
+            connect_deadline: GIVE_UP_AFTER,
+            ..ClientOptions::default()
+        },
     )
     .unwrap();
     let keyspace = client.keyspace("default").unwrap();
@@ -166,8 +171,11 @@ fn a_revoked_token_opens_nothing_also_on_a_connection_that_is_open() {
             "{told}"
         );
     }
-    let token =
-        || Options { token: Some(read_token(&path).unwrap()), deadline: GIVE_UP_AFTER, ..Options::default() };
+    let token = || ClientOptions {
+        token: Some(read_token(&path).unwrap()),
+        deadline: GIVE_UP_AFTER,
+        ..ClientOptions::default()
+    };
     let error = BlockingClient::connect_with(&[bench.cluster.endpoint()], token()).unwrap_err();
     assert!(error.is_access(), "{error:?}");
     // Nor does a client that has a map wait for another one, which nobody tells it.
@@ -184,7 +192,7 @@ fn a_token_that_has_expired_opens_nothing_and_says_so_everywhere() {
     let secret = new_secret(folder.path(), "secret");
     let mut up = zerohop(&["up", "--port", "0", "--json", "--memory", "--instances", "1", "--nodes", "3"]);
     up.arg("--secret-file").arg(&secret).env("ZEROHOP_TEST_CLOCK", &clock);
-    let bench = Bench { cluster: Serving::start(up), folder, secret };
+    let bench = TokenBench { cluster: ServingProgram::start(up), folder, secret };
     for (time, words) in
         [("0", "good for no time"), ("soon", "a whole number and a unit"), ("-1h", "below 0")]
     {
@@ -243,8 +251,8 @@ fn a_token_that_has_expired_opens_nothing_and_says_so_everywhere() {
 
 #[test]
 fn tokens_of_other_clusters_and_other_texts_are_refused() {
-    let bench = Bench::new(&[]);
-    let other = Bench::new(&[]);
+    let bench = TokenBench::new(&[]);
+    let other = TokenBench::new(&[]);
     let foreign = other.token("foreign", &["--all", "read"]);
     assert!(bench.refused(&foreign, &["kv", "lookup", "k"]).contains("does not know the secret given"));
     let told = bench.refused(&bench.secret, &["kv", "lookup", "k"]);
@@ -261,7 +269,7 @@ fn tokens_of_other_clusters_and_other_texts_are_refused() {
 
 #[test]
 fn clients_of_redis_show_their_token_as_the_password() {
-    let bench = Bench::new(&[]);
+    let bench = TokenBench::new(&[]);
     let text = |path: PathBuf| fs::read_to_string(path).unwrap().trim().to_owned();
     let robot = text(bench.token("robot", &["--keyspace", "default=read,write"]));
     let reader = text(bench.token("reader", &["--all", "read"]));
@@ -288,7 +296,7 @@ fn clients_of_redis_show_their_token_as_the_password() {
 
 #[test]
 fn a_restore_that_ends_half_way_says_so_and_is_made_whole_by_the_same_command() {
-    let bench = Bench::new(&[]);
+    let bench = TokenBench::new(&[]);
     let backup = bench.folder.path().join("backup");
     let backup = backup.to_str().unwrap();
     let other = ["--keyspace", "other"];

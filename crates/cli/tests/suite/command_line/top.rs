@@ -7,16 +7,16 @@ use std::time::Instant;
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::process::Running;
-use crate::support::serving::{Serving, code, stderr, zerohop};
+use crate::support::process::RunningProcess;
+use crate::support::serving::{ServingProgram, code, stderr, zerohop};
 use crate::support::terminal::OnTerminal;
 use crate::support::{GIVE_UP_AFTER, wait_for};
 
 #[test]
 fn what_is_done_in_the_time_is_told_as_a_rate() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let mut command = zerohop(&["top", "--json", "--interval", "500ms", "--endpoint", cluster.endpoint()]);
-    let mut child = Running::start(command.stdout(Stdio::piped()));
+    let mut child = RunningProcess::start(command.stdout(Stdio::piped()));
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut answered = 0.0;
     let began = Instant::now();
@@ -39,7 +39,7 @@ fn what_is_done_in_the_time_is_told_as_a_rate() {
 
 #[test]
 fn people_see_a_table_once_or_until_they_stop_it() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let told = cluster.ok(&["top", "--once", "--interval", "100ms"]);
     let lines: Vec<&str> = told.lines().collect();
     assert!(lines[0].starts_with("node") && lines[0].contains("answers/s"), "{told}");
@@ -50,7 +50,7 @@ fn people_see_a_table_once_or_until_they_stop_it() {
 
 #[test]
 fn a_key_ends_it_on_a_terminal() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let mut top = OnTerminal::whole(&cluster, &["top", "--interval", "100ms"]);
     wait_for("a table", || top.told(), |told| told.contains("q ends"));
     top.types("xq");
@@ -65,7 +65,7 @@ fn a_cluster_with_a_secret_tells_only_who_knows_it() {
     let path = folder.path().join("secret");
     let secret = path.to_str().unwrap();
     assert_eq!(code(&zerohop(&["secret", "new", secret]).output().unwrap()), 0);
-    let cluster = Serving::up(&["--memory", "--instances", "1", "--secret-file", secret]);
+    let cluster = ServingProgram::up(&["--memory", "--instances", "1", "--secret-file", secret]);
     let known = cluster.run(&["top", "--once", "--json", "--interval", "100ms", "--secret-file", secret]);
     let told: Value = serde_json::from_slice(&known.stdout).unwrap();
     assert!(told["nodes"][0]["figures"]["connections"].is_number(), "{told}");

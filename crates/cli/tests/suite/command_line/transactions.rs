@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::support::serving::{Serving, code, stderr, stdout};
+use crate::support::serving::{ServingProgram, code, stderr, stdout};
 
 /// Runs a transaction of these lines.
-fn txn(cluster: &Serving, lines: &[&str], json: bool) -> (i32, String, String) {
+fn txn(cluster: &ServingProgram, lines: &[&str], json: bool) -> (i32, String, String) {
     let text = lines.join("\n");
     let arguments: &[&str] = if json { &["txn", "--json"] } else { &["txn"] };
     let output = cluster.run_with(arguments, text.as_bytes());
@@ -14,7 +14,7 @@ fn txn(cluster: &Serving, lines: &[&str], json: bool) -> (i32, String, String) {
 
 #[test]
 fn a_transaction_does_all_its_lines_over_keyspaces_and_partitions_or_none() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     cluster.ok(&["keyspace", "create", "other", "--durability", "memory"]);
     cluster.ok(&["kv", "insert", "door", "open"]);
     let lines = [
@@ -43,7 +43,7 @@ fn a_transaction_does_all_its_lines_over_keyspaces_and_partitions_or_none() {
 
 #[test]
 fn json_tells_each_result_and_every_no() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let (code, told, _) = txn(&cluster, &["incr n 5", "lookup n", "remove gone", "lookup gone"], true);
     let told: Value = serde_json::from_str(&told).unwrap();
     assert_eq!((code, &told["done"]), (0, &json!(true)));
@@ -75,7 +75,7 @@ fn json_tells_each_result_and_every_no() {
 
 #[test]
 fn numbers_in_records_are_transformed_among_other_lines_and_told() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let lines = ["insert m x", "transform n add 40", "transform f max -2.5 --type f64 --at 8", "incr c"];
     assert_eq!(txn(&cluster, &lines, false), (0, "40\n0.0\n1\n".to_owned(), String::new()));
     let (code, told, _) = txn(&cluster, &["transform n multiply 3", "transform n add 2", "incr c"], true);
@@ -97,7 +97,7 @@ fn numbers_in_records_are_transformed_among_other_lines_and_told() {
 
 #[test]
 fn a_condition_is_told_by_its_line_where_several_write_the_key() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let lines = ["insert n 1", "", "lookup gone", "incr n", "insert n x --if-absent", "incr n"];
     let (code, told, why) = txn(&cluster, &lines, false);
     assert_eq!((code, told.as_str()), (1, ""), "{why}");
@@ -109,7 +109,7 @@ fn a_condition_is_told_by_its_line_where_several_write_the_key() {
 
 #[test]
 fn lines_that_cannot_be_read_are_told_with_their_number_and_nothing_is_sent() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     for (lines, why) in [
         (["insert a b", "insert a"], "line 2 of the transaction"),
         (["insert a b", "wait a"], "line 2 of the transaction"),
@@ -124,7 +124,7 @@ fn lines_that_cannot_be_read_are_told_with_their_number_and_nothing_is_sent() {
 
 #[test]
 fn many_and_large_operations_are_one_transaction() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let large = "v".repeat(300_000);
     // Over all 256 partitions of the keyspace.
     let mut lines: Vec<String> = (0..10_000).map(|at| format!("insert key-{at} {at}")).collect();
@@ -138,7 +138,7 @@ fn many_and_large_operations_are_one_transaction() {
 
 #[test]
 fn transactions_of_several_programs_lose_nothing_to_each_other() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -157,7 +157,7 @@ fn transactions_of_several_programs_lose_nothing_to_each_other() {
 
 #[test]
 fn blobs_change_among_records_or_not_at_all() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     let lines = ["blob create c --chunk 8KiB --attributes 'kind = c'", "blob append c x", "blob create d"];
     assert_eq!(txn(&cluster, &lines, false), (0, "0\n".to_owned(), String::new()));
     let made = cluster.json(&["blob", "stat", "c"]);
@@ -222,7 +222,7 @@ fn blobs_change_among_records_or_not_at_all() {
 
 #[test]
 fn what_no_blob_can_be_is_refused_by_its_line_and_nothing_is_done() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     cluster.ok(&["blob", "put", "b", "/dev/null"]);
     cluster.ok(&["blob", "write", "b", "x", "--at", "9"]);
     for (line, expected, part) in [

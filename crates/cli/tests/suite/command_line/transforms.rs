@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use zerohop_client::{Blob, Client, Keyspace, Number, Operator, Transform};
 
 use crate::support::patience;
-use crate::support::serving::{Serving, code, stderr};
+use crate::support::serving::{ServingProgram, code, stderr};
 
 const ALL: [Operator; 7] = [
     Operator::Add,
@@ -22,13 +22,13 @@ const ALL: [Operator; 7] = [
 const CHUNK: u64 = 4096;
 
 /// What a keyspace has to transform, under one client.
-struct Place<'c> {
+struct TransformPlace<'c> {
     client: &'c Client,
     keyspace: &'c Keyspace,
     blob: Blob<'c>,
 }
 
-impl Place<'_> {
+impl TransformPlace<'_> {
     /// One operation on numbers that become `first`, wherever they can be. `expected` is what follows.
     async fn one<N: Number + Debug>(&self, operator: Operator, (first, operand, expected): (N, N, N)) {
         let width = N::TYPE.bytes() as u64;
@@ -44,7 +44,7 @@ impl Place<'_> {
         let transform = |at| Transform::new(operator, operand).at(at);
         // Aligned, not aligned, in two chunks unless it is of one byte, and in two of which the second is not there.
         for at in [8, 101, CHUNK - width / 2, 3 * CHUNK - width / 2] {
-            self.anew().await;
+            self.again().await;
             self.blob.write_at(at, &of(first)).await.unwrap();
             is(self.blob.transform_and_get_old(transform(at)).await.unwrap(), first, "old in a blob");
             self.holds(at, &of(expected)).await;
@@ -61,7 +61,7 @@ impl Place<'_> {
             self.holds(at, &of(expected)).await;
         }
         // What is not there is zeros.
-        self.anew().await;
+        self.again().await;
         let far = 5 * CHUNK - width / 2;
         is(
             self.blob.transform_and_get_old(transform(far)).await.unwrap(),
@@ -86,7 +86,7 @@ impl Place<'_> {
     }
 
     /// Two chunks of zeros.
-    async fn anew(&self) {
+    async fn again(&self) {
         self.blob.truncate(0).await.unwrap();
         self.blob.truncate(2 * CHUNK).await.unwrap();
     }
@@ -145,11 +145,11 @@ macro_rules! floats {
 
 #[test]
 fn every_operator_on_every_type_does_what_the_guide_says_wherever_the_number_lies() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
         let client = patience::client(cluster.endpoint()).await.unwrap();
         let keyspace = client.keyspace("default").await.unwrap();
-        let place = Place { client: &client, keyspace: &keyspace, blob: keyspace.blob("b") };
+        let place = TransformPlace { client: &client, keyspace: &keyspace, blob: keyspace.blob("b") };
         place.blob.create_with(12, b"").await.unwrap();
         integers!(place, i8, i16, i32, i64, u8, u16, u32, u64);
         floats!(place, f32, f64);
@@ -158,7 +158,7 @@ fn every_operator_on_every_type_does_what_the_guide_says_wherever_the_number_lie
 
 #[test]
 fn bits_of_floats_are_combined_by_nobody() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     cluster.ok(&["blob", "put", "b", "/dev/null"]);
     for of in [&["kv", "transform", "r"][..], &["blob", "transform", "b"]] {
         for operator in ["and", "or", "xor"] {

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use zerohop_client::{Client, Error, Failure, Keyspace, Record, SnapshotOptions};
 
-use crate::support::process::Running;
-use crate::support::serving::{Serving, code, stderr, stdout, zerohop};
+use crate::support::process::RunningProcess;
+use crate::support::serving::{ServingProgram, code, stderr, stdout, zerohop};
 use crate::support::{GIVE_UP_AFTER, patience};
 
 /// How long a snapshot lasts that nobody renews.
@@ -25,7 +25,7 @@ fn is_expired(error: &Error) -> bool {
     matches!(error.failure(), Some(Failure::SnapshotExpired))
 }
 
-async fn keyspace_of(cluster: &Serving, name: &str) -> (Client, Keyspace) {
+async fn keyspace_of(cluster: &ServingProgram, name: &str) -> (Client, Keyspace) {
     cluster.ok(&["keyspace", "create", name, "--durability", "memory", "--chunk-size", "4KiB"]);
     let client = patience::client(cluster.endpoint()).await.unwrap();
     let keyspace = client.keyspace(name).await.unwrap();
@@ -34,7 +34,7 @@ async fn keyspace_of(cluster: &Serving, name: &str) -> (Client, Keyspace) {
 
 #[test]
 fn a_transaction_over_a_keyspace_that_is_dropped_is_refused_whole() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     in_runtime(async {
         let (client, gone) = keyspace_of(&cluster, "gone").await;
         let stays = client.keyspace("default").await.unwrap();
@@ -61,7 +61,7 @@ fn a_transaction_over_a_keyspace_that_is_dropped_is_refused_whole() {
 
 #[test]
 fn reads_of_a_blob_and_of_a_snapshot_end_with_their_keyspace() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     in_runtime(async {
         let (client, gone) = keyspace_of(&cluster, "gone").await;
         gone.insert("k", "v").await.unwrap();
@@ -79,7 +79,7 @@ fn reads_of_a_blob_and_of_a_snapshot_end_with_their_keyspace() {
         // A program that waits for whoever reads what it prints.
         let mut command = zerohop(&["blob", "get", "b", "-k", "gone"]);
         command.env("ZEROHOP_ENDPOINT", cluster.endpoint());
-        let mut getting = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+        let mut getting = RunningProcess::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
         let mut out = getting.stdout.take().unwrap();
         out.read_exact(&mut [0; 1000]).unwrap();
 
@@ -122,7 +122,7 @@ fn reads_of_a_blob_and_of_a_snapshot_end_with_their_keyspace() {
 
 #[test]
 fn a_snapshot_whose_client_was_held_up_beyond_its_lease_is_told_to_be_gone() {
-    let cluster = Serving::in_memory();
+    let cluster = ServingProgram::in_memory();
     in_runtime(async {
         let (client, keyspace) = keyspace_of(&cluster, "kept").await;
         let blob = keyspace.blob("b");

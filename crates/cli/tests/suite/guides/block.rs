@@ -4,7 +4,7 @@ use crate::guides::programs::{TEST, VARIABLE};
 
 /// A command and what stands below it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Command {
+pub(crate) struct GuideCommand {
     /// Of the first line of the command, from 1.
     pub(crate) line: usize,
     pub(crate) text: String,
@@ -13,7 +13,7 @@ pub(crate) struct Command {
 }
 
 /// The commands of all blocks marked `sh`, `console`, `python` or `rust`, in order.
-pub(crate) fn commands(guide: &str) -> Vec<Command> {
+pub(crate) fn commands(guide: &str) -> Vec<GuideCommand> {
     let mut commands = Vec::new();
     for (mark, block) in blocks(guide) {
         match mark {
@@ -60,26 +60,26 @@ fn text(block: &[(usize, &str)]) -> String {
 }
 
 /// A program in Rust, which this test program has compiled in and runs: see `programs.rs`.
-fn program(block: &[(usize, &str)]) -> Option<Command> {
+fn program(block: &[(usize, &str)]) -> Option<GuideCommand> {
     let run = format!("\"${VARIABLE}\" --exact {TEST} --nocapture");
     let text = format!("{run} <<'END OF PROGRAM'\n{}\nEND OF PROGRAM", text(block));
-    block.first().map(|(line, _)| Command { line: *line, text, prints: None })
+    block.first().map(|(line, _)| GuideCommand { line: *line, text, prints: None })
 }
 
 /// A program for Python, which must end well. Conversations with it (`>>>`) are tried with the package itself, by
 /// `cargo xtask python`.
-fn script(block: &[(usize, &str)]) -> Option<Command> {
+fn script(block: &[(usize, &str)]) -> Option<GuideCommand> {
     if block.first().is_some_and(|(_, line)| line.starts_with(">>>")) {
         return None;
     }
     let text = format!("python3 - <<'END OF SCRIPT'\n{}\nEND OF SCRIPT", text(block));
-    block.first().map(|(line, _)| Command { line: *line, text, prints: None })
+    block.first().map(|(line, _)| GuideCommand { line: *line, text, prints: None })
 }
 
 /// Commands one after the other; one may go over several lines.
-fn listed(block: &[(usize, &str)]) -> Vec<Command> {
+fn listed(block: &[(usize, &str)]) -> Vec<GuideCommand> {
     let mut commands = Vec::new();
-    let mut open: Option<Command> = None;
+    let mut open: Option<GuideCommand> = None;
     for (line, text) in block {
         let command = match open.take() {
             Some(mut command) => {
@@ -88,7 +88,7 @@ fn listed(block: &[(usize, &str)]) -> Vec<Command> {
                 command
             }
             None if text.trim().is_empty() || text.starts_with('#') => continue,
-            None => Command { line: *line, text: (*text).to_owned(), prints: None },
+            None => GuideCommand { line: *line, text: (*text).to_owned(), prints: None },
         };
         if goes_on(&command.text) {
             open = Some(command);
@@ -101,15 +101,15 @@ fn listed(block: &[(usize, &str)]) -> Vec<Command> {
 }
 
 /// Commands behind `$ `, and what they print.
-fn transcript(block: &[(usize, &str)]) -> Vec<Command> {
-    let mut commands: Vec<Command> = Vec::new();
+fn transcript(block: &[(usize, &str)]) -> Vec<GuideCommand> {
+    let mut commands: Vec<GuideCommand> = Vec::new();
     for (line, text) in block {
         match (text.strip_prefix("$ "), commands.last_mut()) {
             (Some(text), Some(last)) if goes_on(&last.text) => {
                 panic!("line {line}: `{text}` begins within a command")
             }
             (Some(text), _) => {
-                commands.push(Command { line: *line, text: text.to_owned(), prints: Some(Vec::new()) });
+                commands.push(GuideCommand { line: *line, text: text.to_owned(), prints: Some(Vec::new()) });
             }
             (None, Some(last)) if goes_on(&last.text) => {
                 last.text.push('\n');

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::guides::block::{Command, commands};
+use crate::guides::block::{GuideCommand, commands};
 use crate::guides::matching::is_as_told;
 use crate::guides::programs::TEST;
 use crate::guides::shell::Shell;
@@ -22,7 +22,7 @@ pub(crate) fn play(root: &Path, guide: &str) -> usize {
     commands.len()
 }
 
-fn one(shell: &mut Shell, command: &Command) -> Result<(), String> {
+fn one(shell: &mut Shell, command: &GuideCommand) -> Result<(), String> {
     let text = command.text.as_str();
     let serves = ["zerohop up", "zerohop node -"].iter().any(|server| text.starts_with(server));
     let (printed, code) = if serves {

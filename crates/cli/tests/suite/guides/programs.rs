@@ -69,8 +69,8 @@ mod short {
         shows {
             let store = zerohop::open("data")?;
             store.insert("ship", "Nautilus")?;              // a record is bytes …
-            store.append("ship", ", submarine")?;
-            store.push("crew", "Nemo")?;                    // … or a list of values
+            store.extend("ship", ", submarine")?;
+            store.append("crew", "Nemo")?;                    // … or a list of values
             assert_eq!(store.lookup("ship")?.as_deref(), Some(&b"Nautilus, submarine"[..]));
             store.close()?;
         }
@@ -91,7 +91,7 @@ mod short {
         given { use std::path::Path; }
         shows {
             let secret = zerohop_client::read_secret(Path::new("cluster-secret"))?;
-            let options = zerohop_client::Options { secret: Some(secret), ..Default::default() };
+            let options = zerohop_client::ClientOptions { secret: Some(secret), ..Default::default() };
             let client = zerohop_client::Client::connect_with(&["127.0.0.1:7400"], options).await?;
         }
         then {
@@ -103,7 +103,7 @@ mod short {
         given { let secret = Some(zerohop_client::read_secret(std::path::Path::new("cluster-secret"))?); }
         shows {
             let tls = zerohop_client::ClientTls::new(&std::fs::read("tls/ca.pem")?)?;
-            let options = zerohop_client::Options { tls: Some(tls), secret, ..Default::default() };
+            let options = zerohop_client::ClientOptions { tls: Some(tls), secret, ..Default::default() };
         }
         then {
             let client = zerohop_client::Client::connect_with(&["127.0.0.1:7420"], options).await?;

@@ -10,14 +10,14 @@ use std::time::Instant;
 
 use rustix::process::{Signal, kill_process_group};
 
-use crate::support::process::Running;
+use crate::support::process::RunningProcess;
 use crate::support::{GIVE_UP_AFTER, report, wait_for};
 
 /// Printed behind each command, with how it ended.
 const END: &str = "--- ended:";
 
 pub(crate) struct Shell {
-    child: Running,
+    child: RunningProcess,
     input: ChildStdin,
     lines: Receiver<String>,
     folder: PathBuf,
@@ -37,7 +37,7 @@ impl Shell {
         }
         // A group of its own, with all that it starts: so nothing is left behind.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = Running::start(&mut command);
+        let mut child = RunningProcess::start(&mut command);
         let (told, lines) = channel();
         let output = BufReader::new(child.stdout.take().unwrap());
         std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| told.send(line)));

@@ -8,7 +8,7 @@ use rustix::process::{Signal, kill_process};
 
 use crate::guides::root;
 use crate::support::ports::ports;
-use crate::support::process::Running;
+use crate::support::process::RunningProcess;
 
 /// The unit as the guide has it: the lines of the block that begins with its name.
 fn unit() -> Vec<String> {
@@ -54,7 +54,7 @@ fn the_unit_of_the_guide_starts_a_node_that_ends_in_order_and_may_be_started_aga
         let told = home.path().join("told");
         let errors = std::fs::File::create(&told).unwrap();
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
-        let mut child = Running::start(&mut command);
+        let mut child = RunningProcess::start(&mut command);
         // It says where it serves once it does.
         let ready = child.first_line();
         let status = program(&[&zerohop, "status", "--endpoint", &free]).output().unwrap();

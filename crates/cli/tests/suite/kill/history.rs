@@ -2,33 +2,33 @@
 
 use std::time::{Duration, Instant};
 
-use crate::kill::Stand;
+use crate::kill::NodeAvailability;
 
 /// Which acknowledged writes must have survived a kill.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rules {
     /// All.
     All,
-    /// Those acknowledged so long before it, and [`Stand::late`].
+    /// Those acknowledged so long before it, and [`NodeAvailability::late`].
     Before(Duration),
 }
 
 /// The states of a record, oldest first; the last is the one that its writer believes in.
 #[derive(Debug)]
-pub(crate) struct History<S> {
-    states: Vec<State<S>>,
+pub(crate) struct RecordHistory<S> {
+    states: Vec<RecordState<S>>,
 }
 
 #[derive(Debug)]
-struct State<S> {
+struct RecordState<S> {
     state: S,
     /// `None`: nobody said whether the write was done.
     acknowledged: Option<Instant>,
 }
 
-impl<S: Clone + PartialEq + std::fmt::Debug> History<S> {
+impl<S: Clone + PartialEq + std::fmt::Debug> RecordHistory<S> {
     pub(crate) fn new(state: S) -> Self {
-        History { states: vec![State { state, acknowledged: Some(Instant::now()) }] }
+        RecordHistory { states: vec![RecordState { state, acknowledged: Some(Instant::now()) }] }
     }
 
     pub(crate) fn last(&self) -> &S {
@@ -36,17 +36,17 @@ impl<S: Clone + PartialEq + std::fmt::Debug> History<S> {
     }
 
     pub(crate) fn acknowledged(&mut self, state: S) {
-        self.states.push(State { state, acknowledged: Some(Instant::now()) });
+        self.states.push(RecordState { state, acknowledged: Some(Instant::now()) });
     }
 
     /// A write whose outcome nobody knows.
     pub(crate) fn in_doubt(&mut self, state: S) {
-        self.states.push(State { state, acknowledged: None });
+        self.states.push(RecordState { state, acknowledged: None });
     }
 
     /// Judges what is there after a kill, and goes on from that.
-    pub(crate) fn judge(&mut self, key: &str, found: S, stand: &Stand, rules: Rules) {
-        let must_be_there = |state: &State<S>| match (state.acknowledged, rules) {
+    pub(crate) fn judge(&mut self, key: &str, found: S, stand: &NodeAvailability, rules: Rules) {
+        let must_be_there = |state: &RecordState<S>| match (state.acknowledged, rules) {
             (None, _) => false,
             (Some(_), Rules::All) => true,
             // An answer that comes soon after the kill may have been on its way before it.
@@ -69,7 +69,7 @@ impl<S: Clone + PartialEq + std::fmt::Debug> History<S> {
         };
         self.states.truncate(oldest + at + 1);
         // Nothing older than what was synced by then can come back; all that is younger may, with the next kill.
-        let is_synced = |state: &State<S>| match (state.acknowledged, rules) {
+        let is_synced = |state: &RecordState<S>| match (state.acknowledged, rules) {
             (None, _) => false,
             (Some(_), Rules::All) => true,
             (Some(at), Rules::Before(window)) => at + window + stand.late <= stand.killed_at,

@@ -24,12 +24,12 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use zerohop_client::{Client, Options};
+use zerohop_client::{Client, ClientOptions};
 
-use self::node::Node;
+use self::node::KilledNode;
 use self::pulse::{Answers, Pulse};
 use self::values::random;
-use self::workers::{Kind, Rules, Totals, Worker};
+use self::workers::{RecordWorker, Rules, Totals, WorkerKind};
 use crate::support::GIVE_UP_AFTER;
 
 /// Kills, unless the environment says otherwise.
@@ -60,7 +60,7 @@ const WRITES_MIN: u64 = 20;
 
 /// What workers know of the node.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stand {
+pub(crate) struct NodeAvailability {
     pub(crate) is_up: bool,
     /// Counts the starts.
     pub(crate) starts: u64,
@@ -98,12 +98,12 @@ fn what_was_acknowledged_survives_every_kill_and_nothing_is_done_twice() {
 async fn run(kills: u64, seed: u64) -> Totals {
     let folder = crate::support::folder();
     let pulse = Pulse::start(folder.path());
-    let mut node = Node::start(folder.path()).await;
+    let mut node = KilledNode::start(folder.path()).await;
     let client = connect(&node).await;
     node.create_keyspace("careful", "sync");
     node.create_keyspace("quick", &format!("interval:{}ms", INTERVAL.as_millis()));
     let now = Instant::now();
-    let (stand, told) = watch::channel(Stand {
+    let (stand, told) = watch::channel(NodeAvailability {
         is_up: true,
         starts: 1,
         killed_at: now,
@@ -116,10 +116,10 @@ async fn run(kills: u64, seed: u64) -> Totals {
     let mut workers = JoinSet::new();
     for (name, rules) in [("careful", Rules::All), ("quick", Rules::Before(INTERVAL))] {
         let keyspace = client.keyspace(name).await.unwrap();
-        for (kind, count) in [(Kind::Insert, 10), (Kind::Count, 3), (Kind::Append, 3)] {
+        for (kind, count) in [(WorkerKind::Insert, 10), (WorkerKind::Count, 3), (WorkerKind::Append, 3)] {
             for id in 0..count {
                 let (of, stand, checked) = ((keyspace.clone(), rules), told.clone(), checked.clone());
-                workers.spawn(Worker::new(of, kind, id, seed, stand, checked, answers.clone()).run());
+                workers.spawn(RecordWorker::new(of, kind, id, seed, stand, checked, answers.clone()).run());
             }
         }
     }
@@ -174,8 +174,12 @@ async fn run(kills: u64, seed: u64) -> Totals {
     totals
 }
 
-async fn connect(node: &Node) -> Client {
-    let options = Options { deadline: GIVE_UP_AFTER, connect_deadline: GIVE_UP_AFTER, ..Options::default() };
+async fn connect(node: &KilledNode) -> Client {
+    let options = ClientOptions {
+        deadline: GIVE_UP_AFTER,
+        connect_deadline: GIVE_UP_AFTER,
+        ..ClientOptions::default()
+    };
     Client::connect_with(&[&node.endpoint()], options).await.unwrap()
 }
 

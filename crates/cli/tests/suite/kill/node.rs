@@ -6,25 +6,25 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 
 use crate::support::ports::ports;
-use crate::support::process::{self, Running, log_of};
+use crate::support::process::{self, RunningProcess, log_of};
 use crate::support::report;
 
 /// Instances of the node.
 const INSTANCES: u16 = 2;
 
-pub(crate) struct Node {
+pub(crate) struct KilledNode {
     port: u16,
     folder: PathBuf,
-    process: Option<process::Node>,
+    process: Option<process::NodeProcess>,
 }
 
 /// A split that was asked for; the asking ends with it.
-pub(crate) struct Split(#[expect(dead_code, reason = "it is held")] Running);
+pub(crate) struct Split(#[expect(dead_code, reason = "it is held")] RunningProcess);
 
-impl Node {
+impl KilledNode {
     /// Starts one at ports that it keeps through all kills.
-    pub(crate) async fn start(folder: &Path) -> Node {
-        let mut node = Node { port: ports(1 + INSTANCES), folder: folder.to_owned(), process: None };
+    pub(crate) async fn start(folder: &Path) -> KilledNode {
+        let mut node = KilledNode { port: ports(1 + INSTANCES), folder: folder.to_owned(), process: None };
         node.spawn();
         node.ready().await;
         node
@@ -40,7 +40,7 @@ impl Node {
         command.args(["--instances", &INSTANCES.to_string(), "--data"]).arg(self.folder.join("data"));
         command.args(["--ends-with-parent", &std::process::id().to_string()]);
         command.env("ZEROHOP_TEST_DISK", "hold-unsynced");
-        self.process = Some(process::Node::start(command, &log_of(&self.folder, 0)));
+        self.process = Some(process::NodeProcess::start(command, &log_of(&self.folder, 0)));
     }
 
     /// Waits until it serves, away from the thread on which the clients run.
@@ -54,19 +54,19 @@ impl Node {
     }
 
     pub(crate) fn kill(&mut self) {
-        process::Node::kill([&mut self.process]);
+        process::NodeProcess::kill([&mut self.process]);
     }
 
     /// At the end it must still be able to stop as it should.
     pub(crate) fn stop_in_order(mut self) {
-        process::Node::stop([&mut self.process], Signal::TERM);
+        process::NodeProcess::stop([&mut self.process], Signal::TERM);
     }
 
     /// Has a keyspace split, and does not wait for it.
     pub(crate) fn split_keyspace(&self, name: &str) -> Split {
         let mut command = Command::new(env!("CARGO_BIN_EXE_zerohop"));
         command.args(["keyspace", "split", name]).stdout(Stdio::null()).stderr(Stdio::null());
-        Split(Running::start(command.env("ZEROHOP_ENDPOINT", self.endpoint())))
+        Split(RunningProcess::start(command.env("ZEROHOP_ENDPOINT", self.endpoint())))
     }
 
     pub(crate) fn create_keyspace(&self, name: &str, durability: &str) {
@@ -77,12 +77,12 @@ impl Node {
     }
 }
 
-impl Drop for Node {
+impl Drop for KilledNode {
     fn drop(&mut self) {
         let log = log_of(&self.folder, 0);
         let node = (
             format!("node at {}", self.endpoint()),
-            self.process.as_ref().map(process::Node::id),
+            self.process.as_ref().map(process::NodeProcess::id),
             log.as_path(),
         );
         report::if_failed(std::iter::once(node), || {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use tokio::sync::{mpsc, watch};
 use zerohop_client::{Error, Keyspace, Range, Record};
 
-use crate::kill::Stand;
-use crate::kill::history::History;
+use crate::kill::NodeAvailability;
+use crate::kill::history::RecordHistory;
 pub(crate) use crate::kill::history::Rules;
 use crate::kill::pulse::Answers;
 use crate::kill::values::{number_of, random, value};
@@ -18,7 +18,7 @@ const KEYS: u64 = 12;
 const TAIL: i64 = -100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum WorkerKind {
     /// Inserts and removes records.
     Insert,
     /// Increments a counter.
@@ -38,17 +38,17 @@ pub(crate) struct Totals {
 }
 
 /// One who writes one record at a time.
-pub(crate) struct Worker {
+pub(crate) struct RecordWorker {
     keyspace: Keyspace,
     rules: Rules,
-    kind: Kind,
+    kind: WorkerKind,
     id: u64,
     seed: u64,
-    stand: watch::Receiver<Stand>,
+    stand: watch::Receiver<NodeAvailability>,
     checked: mpsc::Sender<()>,
     answers: Answers,
     /// By key: the number of the value that is there, or of the counter or list; `None`: no record.
-    records: BTreeMap<String, History<Option<u64>>>,
+    records: BTreeMap<String, RecordHistory<Option<u64>>>,
     step: u64,
     totals: Totals,
 }
@@ -61,18 +61,18 @@ impl Totals {
     }
 }
 
-impl Worker {
+impl RecordWorker {
     pub(crate) fn new(
         (keyspace, rules): (Keyspace, Rules),
-        kind: Kind,
+        kind: WorkerKind,
         id: u64,
         seed: u64,
-        stand: watch::Receiver<Stand>,
+        stand: watch::Receiver<NodeAvailability>,
         checked: mpsc::Sender<()>,
         answers: Answers,
     ) -> Self {
         let (records, totals) = (BTreeMap::new(), Totals::default());
-        Worker { keyspace, rules, kind, id, seed, stand, checked, answers, records, step: 0, totals }
+        RecordWorker { keyspace, rules, kind, id, seed, stand, checked, answers, records, step: 0, totals }
     }
 
     /// Writes until it is over; after every kill checks first.
@@ -99,9 +99,9 @@ impl Worker {
         self.answers.asked(who);
         let draw = random(self.seed ^ self.id << 32, self.step);
         match self.kind {
-            Kind::Insert => self.insert_or_remove(draw).await,
-            Kind::Count => self.count().await,
-            Kind::Append => self.append().await,
+            WorkerKind::Insert => self.insert_or_remove(draw).await,
+            WorkerKind::Count => self.count().await,
+            WorkerKind::Append => self.append().await,
         }
         self.answers.answered(who);
     }
@@ -110,7 +110,7 @@ impl Worker {
         let key = format!("insert-{}-{}", self.id, draw % KEYS);
         let stand = self.stand.clone();
         let rules = self.rules;
-        let history = self.records.entry(key.clone()).or_insert_with(|| History::new(None));
+        let history = self.records.entry(key.clone()).or_insert_with(|| RecordHistory::new(None));
         let is_insert = !(draw / 64).is_multiple_of(8);
         let state = is_insert.then_some(self.step);
         let outcome = match state {
@@ -133,7 +133,7 @@ impl Worker {
 
     async fn count(&mut self) {
         let key = format!("count-{}", self.id);
-        let history = self.records.entry(key.clone()).or_insert_with(|| History::new(None));
+        let history = self.records.entry(key.clone()).or_insert_with(|| RecordHistory::new(None));
         let next = Some(history.last().unwrap_or(0) + 1);
         match self.keyspace.increment(&key, 1).await {
             Ok(sum) => self.counted(&key, next, sum as u64),
@@ -143,7 +143,7 @@ impl Worker {
 
     async fn append(&mut self) {
         let key = format!("append-{}", self.id);
-        let history = self.records.entry(key.clone()).or_insert_with(|| History::new(None));
+        let history = self.records.entry(key.clone()).or_insert_with(|| RecordHistory::new(None));
         let next = Some(history.last().unwrap_or(0) + 1);
         // Rises also where earlier ones were lost.
         let value = value(&key, self.step);
@@ -181,20 +181,20 @@ impl Worker {
 
     /// Goes through whole lists, at the end.
     async fn check_lists(&self) {
-        for (key, history) in self.records.iter().filter(|_| self.kind == Kind::Append) {
+        for (key, history) in self.records.iter().filter(|_| self.kind == WorkerKind::Append) {
             assert_eq!(list_length(&self.keyspace, key, i64::MIN, self.rules).await, *history.last());
         }
     }
 
     /// Looks at all that it wrote; of a list at its end.
-    async fn check(&mut self, stand: Stand) {
+    async fn check(&mut self, stand: NodeAvailability) {
         for (key, history) in &mut self.records {
             let found = match self.kind {
-                Kind::Insert => lookup(&self.keyspace, key).await.map(|bytes| number_of(key, &bytes)),
-                Kind::Count => lookup(&self.keyspace, key)
+                WorkerKind::Insert => lookup(&self.keyspace, key).await.map(|bytes| number_of(key, &bytes)),
+                WorkerKind::Count => lookup(&self.keyspace, key)
                     .await
                     .map(|bytes| std::str::from_utf8(&bytes).unwrap().parse().unwrap()),
-                Kind::Append => list_length(&self.keyspace, key, TAIL, self.rules).await,
+                WorkerKind::Append => list_length(&self.keyspace, key, TAIL, self.rules).await,
             };
             history.judge(key, found, &stand, self.rules);
             self.totals.checked += 1;
@@ -203,7 +203,7 @@ impl Worker {
 }
 
 /// Whether a kill may have taken writes of a worker away that it has not yet looked for.
-fn may_have_lost(stand: &watch::Receiver<Stand>, rules: Rules) -> bool {
+fn may_have_lost(stand: &watch::Receiver<NodeAvailability>, rules: Rules) -> bool {
     let was_killed = !stand.borrow().is_up || stand.has_changed().unwrap_or(true);
     was_killed && matches!(rules, Rules::Before(_))
 }

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use zerohop_placement::Durability;
-use zerohop_session::{Error, Reply, Time};
-use zerohop_sim::history::{Call, End, History, KeyspaceHistory};
-use zerohop_sim::workload::operation::{Act, Operation};
+use zerohop_session::{Reply, SessionError, Time};
+use zerohop_sim::history::{Call, KeyspaceHistory, OperationEnd, RunHistory};
+use zerohop_sim::workload::operation::{Act, RecordCall};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 use zerohop_wire::messages::Expiry;
@@ -30,9 +30,9 @@ pub(crate) fn now() -> Time {
 /// One call as a line.
 pub(crate) fn line(
     client: usize,
-    operation: &Operation,
+    operation: &RecordCall,
     (invoked, returned): (Time, Time),
-    end: &End,
+    end: &OperationEnd,
 ) -> String {
     let key = String::from_utf8_lossy(&operation.key);
     let mut line = format!("{client} {} {} {key} ", invoked.0, returned.0);
@@ -46,16 +46,18 @@ pub(crate) fn line(
         other => panic!("no client does this: {other:?}"),
     };
     let end = match end {
-        End::Done(Reply::Done { version, number }) => format!("done {} {number}", version.0),
-        End::Done(Reply::Counter { version, value }) => format!("counter {} {value}", version.0),
-        End::Done(Reply::Value { version, bytes, .. }) => format!("value {} {}", version.0, text(bytes)),
-        End::Done(Reply::List { version, length, first, values }) => {
+        OperationEnd::Done(Reply::Done { version, number }) => format!("done {} {number}", version.0),
+        OperationEnd::Done(Reply::Counter { version, value }) => format!("counter {} {value}", version.0),
+        OperationEnd::Done(Reply::Value { version, bytes, .. }) => {
+            format!("value {} {}", version.0, text(bytes))
+        }
+        OperationEnd::Done(Reply::List { version, length, first, values }) => {
             let values: Vec<String> = values.iter().map(|value| text(value)).collect();
             format!("list {} {length} {first} {}", version.0, values.join(","))
         }
-        End::Failed(Failure::NotFound) => "absent".to_owned(),
-        End::Unknown => "unknown".to_owned(),
-        End::NotDone(error) => format!("refused {error}"),
+        OperationEnd::Failed(Failure::NotFound) => "absent".to_owned(),
+        OperationEnd::Unknown => "unknown".to_owned(),
+        OperationEnd::NotDone(error) => format!("refused {error}"),
         other => panic!("no call ends so: {operation:?} {other:?}"),
     };
     write!(line, "{act} {end}").unwrap();
@@ -80,28 +82,31 @@ pub(crate) fn parse(line: &str) -> Call {
         other => panic!("no act: {other}"),
     };
     let end = match word() {
-        "done" => End::Done(Reply::Done { version: Timestamp(number(word())), number: number(word()) }),
-        "counter" => {
-            End::Done(Reply::Counter { version: Timestamp(number(word())), value: word().parse().unwrap() })
+        "done" => {
+            OperationEnd::Done(Reply::Done { version: Timestamp(number(word())), number: number(word()) })
         }
+        "counter" => OperationEnd::Done(Reply::Counter {
+            version: Timestamp(number(word())),
+            value: word().parse().unwrap(),
+        }),
         "value" => {
             let (version, bytes) = (Timestamp(number(word())), word().as_bytes().to_vec());
-            End::Done(Reply::Value { version, length: bytes.len() as u64, bytes: bytes.into() })
+            OperationEnd::Done(Reply::Value { version, length: bytes.len() as u64, bytes: bytes.into() })
         }
         "list" => {
             let (version, length, first) = (Timestamp(number(word())), number(word()), number(word()));
             let values = word().split(',').map(|value| value.as_bytes().to_vec().into()).collect();
-            End::Done(Reply::List { version, length, first, values })
+            OperationEnd::Done(Reply::List { version, length, first, values })
         }
-        "absent" => End::Failed(Failure::NotFound),
-        "unknown" => End::Unknown,
+        "absent" => OperationEnd::Failed(Failure::NotFound),
+        "unknown" => OperationEnd::Unknown,
         // Which one is of no matter to the checkers.
-        "refused" => End::NotDone(Error::Closed),
+        "refused" => OperationEnd::NotDone(SessionError::Closed),
         other => panic!("no end: {other}"),
     };
     // Each key counts as a partition of its own, of which versions rise all the same.
     let partition = PartitionId(zerohop_wire::checksum::crc32c(key.as_bytes()));
-    let operation = Operation::new(key.as_bytes(), act);
+    let operation = RecordCall::new(key.as_bytes(), act);
     Call {
         client: Some(client as usize),
         keyspace: KEYSPACE,
@@ -116,12 +121,12 @@ pub(crate) fn parse(line: &str) -> Call {
 }
 
 /// All calls of a run, in which nothing may be lost, for the checkers.
-pub(crate) fn history(mut calls: Vec<Call>) -> History {
+pub(crate) fn history(mut calls: Vec<Call>) -> RunHistory {
     calls.sort_by_key(|call| call.invoked);
     let ended = calls.iter().filter_map(|call| call.returned).max().unwrap_or(Time(0));
     let durability = vec![(Time(0), Durability::Sync)];
     let keyspaces = vec![KeyspaceHistory { id: KEYSPACE, durability, dropped: None }];
-    History { calls, is_cluster: true, keyspaces, ended, ..History::default() }
+    RunHistory { calls, is_cluster: true, keyspaces, ended, ..RunHistory::default() }
 }
 
 /// A number that no other call of this run has.

@@ -10,17 +10,19 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use zerohop_client::{Client, Keyspace, Options};
-use zerohop_session::{Error as Reason, Reply};
-use zerohop_sim::history::{Call, End};
-use zerohop_sim::workload::operation::{Act, Operation};
+use zerohop_client::{Client, ClientOptions, Keyspace};
+use zerohop_session::{Reply, SessionError as Reason};
+use zerohop_sim::history::{Call, OperationEnd};
+use zerohop_sim::workload::operation::{Act, RecordCall};
 use zerohop_sim::workload::tokens::token;
-use zerohop_wire::Many;
-use zerohop_wire::messages::{Change, Condition, Expiry, Operation as Wire, Query, Read, Write};
+use zerohop_wire::Elements;
+use zerohop_wire::messages::{
+    Condition, Expiry, Query, RecordOperation as Wire, RecordRead, RecordWrite, WriteChange,
+};
 
 use crate::process::calls;
 use crate::process::net::Net;
-use crate::support::process::Running;
+use crate::support::process::RunningProcess;
 use crate::support::{GIVE_UP_AFTER, wait_for};
 
 /// What a client process is told, separated by `|`: its number, the keyspace, the file, the endpoints by commas.
@@ -36,11 +38,11 @@ const KEYS: u64 = 12;
 const PAUSE: Duration = Duration::from_millis(8);
 
 /// Load from several processes.
-pub(crate) struct Load {
-    processes: Vec<(Running, std::path::PathBuf)>,
+pub(crate) struct ProcessLoad {
+    processes: Vec<(RunningProcess, std::path::PathBuf)>,
 }
 
-impl Load {
+impl ProcessLoad {
     /// Starts so many processes.
     pub(crate) fn start(
         net: &Net,
@@ -48,16 +50,16 @@ impl Load {
         keyspace: &str,
         endpoints: &[String],
         folder: &Path,
-    ) -> Load {
+    ) -> ProcessLoad {
         let start = |number: usize| {
             let file = folder.join(format!("calls-{number}"));
             let mut command = net.client(&std::env::current_exe().unwrap());
             command.args(["--exact", "process::client_process", "--nocapture"]);
             let told = format!("{number}|{keyspace}|{}|{}", file.display(), endpoints.join(","));
             command.env(VARIABLE, told).stdin(Stdio::piped()).stdout(Stdio::null());
-            (Running::start(&mut command), file)
+            (RunningProcess::start(&mut command), file)
         };
-        Load { processes: (0..processes).map(start).collect() }
+        ProcessLoad { processes: (0..processes).map(start).collect() }
     }
 
     /// Waits until each task of each process has ended so many calls more.
@@ -117,7 +119,11 @@ pub(crate) fn run_if_told() {
 }
 
 async fn run(number: usize, keyspace: &str, file: &Path, endpoints: &[&str], stop: Arc<AtomicBool>) {
-    let options = Options { deadline: GIVE_UP_AFTER, connect_deadline: GIVE_UP_AFTER, ..Options::default() };
+    let options = ClientOptions {
+        deadline: GIVE_UP_AFTER,
+        connect_deadline: GIVE_UP_AFTER,
+        ..ClientOptions::default()
+    };
     let client = Client::connect_with(endpoints, options).await.unwrap();
     let keyspace = client.keyspace(keyspace).await.unwrap();
     let (lines, mut told) = mpsc::channel(1024);
@@ -164,7 +170,7 @@ async fn one_after_the_other(
 }
 
 /// Values and lists hold tokens, which tell whose they are.
-fn operation(draw: u64, number: u64) -> Operation {
+fn operation(draw: u64, number: u64) -> RecordCall {
     let (kind, what, key) = (draw % 8, draw / 8 % 8, draw / 64 % KEYS);
     let (key, act) = match (kind, what) {
         (0..4, 0..4) => (format!("value-{key}"), Act::Insert { value: token(number), expiry: Expiry::Never }),
@@ -175,26 +181,26 @@ fn operation(draw: u64, number: u64) -> Operation {
         (_, 0..5) => (format!("list-{key}"), Act::Append { values: vec![token(number)] }),
         (_, _) => (format!("list-{key}"), Act::Lookup),
     };
-    Operation::new(key.as_bytes(), act)
+    RecordCall::new(key.as_bytes(), act)
 }
 
-async fn perform(keyspace: &Keyspace, operation: &Operation) -> End {
-    End::of(outcome(keyspace, operation).await)
+async fn perform(keyspace: &Keyspace, operation: &RecordCall) -> OperationEnd {
+    OperationEnd::of(outcome(keyspace, operation).await)
 }
 
-async fn outcome(keyspace: &Keyspace, operation: &Operation) -> Result<Reply, Reason> {
+async fn outcome(keyspace: &Keyspace, operation: &RecordCall) -> Result<Reply, Reason> {
     let key = &*operation.key;
     let values: Vec<&[u8]> = match &operation.act {
         Act::Append { values } => values.iter().map(Vec::as_slice).collect(),
         _ => Vec::new(),
     };
-    let write = |change| Wire::Write(Write { key, condition: Condition::Always, change });
+    let write = |change| Wire::Write(RecordWrite { key, condition: Condition::Always, change });
     let wire = match &operation.act {
-        Act::Insert { value, expiry } => write(Change::Insert { value, expiry: *expiry }),
-        Act::Append { .. } => write(Change::Append { values: Many::given(&values) }),
-        Act::Increment { delta } => write(Change::Increment { delta: *delta }),
-        Act::Remove => write(Change::Remove),
-        _ => Wire::Read(Read { key, query: Query::Lookup }),
+        Act::Insert { value, expiry } => write(WriteChange::Insert { value, expiry: *expiry }),
+        Act::Append { .. } => write(WriteChange::Append { values: Elements::given(&values) }),
+        Act::Increment { delta } => write(WriteChange::Increment { delta: *delta }),
+        Act::Remove => write(WriteChange::Remove),
+        _ => Wire::Read(RecordRead { key, query: Query::Lookup }),
     };
     match keyspace.batch(&[wire]).await.pop() {
         Some(Ok(reply)) => Ok(reply),

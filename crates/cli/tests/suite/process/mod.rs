@@ -13,9 +13,9 @@ mod tls;
 use std::time::Duration;
 
 use zerohop_session::Time;
-use zerohop_sim::history::{Call, End};
+use zerohop_sim::history::{Call, OperationEnd};
 
-use self::client::Load;
+use self::client::ProcessLoad;
 use self::net::Net;
 use self::nodes::Nodes;
 
@@ -58,7 +58,7 @@ fn under_load_in(
         assert!(created.status.success(), "{created:?}");
         nodes.wait_until_whole();
     }
-    let load = Load::start(&nodes.net, CLIENTS, keyspace, &nodes.endpoints(), folder);
+    let load = ProcessLoad::start(&nodes.net, CLIENTS, keyspace, &nodes.endpoints(), folder);
     load.goes_on(CALLS);
     let struck = calls::now();
     strike(&mut nodes);
@@ -73,8 +73,9 @@ fn tell_and_check(name: &str, calls: Vec<Call>, struck: Time) {
     let before = calls.iter().filter(|call| call.invoked < struck).count();
     let after: Vec<&Call> = calls.iter().filter(|call| call.returned.is_some_and(|at| at > struck)).collect();
     let longest = Duration::from_micros(after.iter().map(|call| took(call)).max().unwrap_or(0));
-    let unknown = calls.iter().filter(|call| call.end == End::Unknown).count();
-    let refused: Vec<&&Call> = after.iter().filter(|call| matches!(call.end, End::NotDone(_))).collect();
+    let unknown = calls.iter().filter(|call| call.end == OperationEnd::Unknown).count();
+    let refused: Vec<&&Call> =
+        after.iter().filter(|call| matches!(call.end, OperationEnd::NotDone(_))).collect();
     eprintln!(
         "{name}: {before} calls before, {} after, longest gap {:.2} s, {unknown} in doubt, {} refused",
         after.len(),
@@ -153,7 +154,7 @@ fn clocks_are_stepped_ahead_and_back() {
 fn a_node_whose_disk_is_full_hands_over_stays_and_comes_back() {
     let folder = crate::support::folder();
     // A node keeps 64 MiB for itself.
-    let Some(disk) = crate::support::disk::Small::mount(&folder.path().join("node-0"), "160m") else {
+    let Some(disk) = crate::support::disk::SmallDisk::mount(&folder.path().join("node-0"), "160m") else {
         return crate::support::not_run("only root may mount a disk of 160 MiB");
     };
     under_load_in(folder.path(), "disk full", Net::loopback(), "default", |nodes| {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::process::net::{Net, PORT};
 use crate::support::patience::patient;
-use crate::support::process::{Node, log_of};
+use crate::support::process::{NodeProcess, log_of};
 use crate::support::{report, wait_for};
 
 /// The variable that names the file whose milliseconds are added to a node's time of day.
@@ -18,7 +18,7 @@ const CLOCK_VARIABLE: &str = "ZEROHOP_TEST_CLOCK";
 pub(crate) struct Nodes {
     pub(crate) net: Net,
     folder: PathBuf,
-    running: Vec<Option<Node>>,
+    running: Vec<Option<NodeProcess>>,
     /// The folder of certificates, if nodes serve only those who speak TLS.
     tls: Option<PathBuf>,
 }
@@ -53,18 +53,18 @@ impl Nodes {
 
     pub(crate) fn kill(&mut self, nodes: &[usize]) {
         let killed = self.running.iter_mut().enumerate().filter(|(node, _)| nodes.contains(node));
-        Node::kill(killed.map(|(_, node)| node));
+        NodeProcess::kill(killed.map(|(_, node)| node));
     }
 
     /// Stops a node in order.
     pub(crate) fn stop(&mut self, node: usize) {
         assert!(self.running[node].is_some(), "it runs");
-        Node::stop([&mut self.running[node]], Signal::TERM);
+        NodeProcess::stop([&mut self.running[node]], Signal::TERM);
     }
 
     /// Whether a node's process has ended by itself.
     pub(crate) fn has_ended(&mut self, node: usize) -> bool {
-        self.running[node].as_mut().is_some_and(Node::has_ended)
+        self.running[node].as_mut().is_some_and(NodeProcess::has_ended)
     }
 
     /// Stops a node's process in the middle of whatever it does, or lets it go on.
@@ -75,7 +75,7 @@ impl Nodes {
     /// Starts nodes together, and waits until each says that it serves.
     pub(crate) fn start_again(&mut self, nodes: &[usize]) {
         for &node in nodes {
-            self.running[node] = Some(Node::start(self.node(node), &log_of(&self.folder, node)));
+            self.running[node] = Some(NodeProcess::start(self.node(node), &log_of(&self.folder, node)));
         }
         for &node in nodes {
             self.running[node].as_mut().unwrap().ready();
@@ -166,7 +166,7 @@ impl Drop for Nodes {
     fn drop(&mut self) {
         let logs: Vec<PathBuf> = (0..self.running.len()).map(|node| log_of(&self.folder, node)).collect();
         let nodes = self.running.iter().zip(&logs).enumerate().map(|(at, (node, log))| {
-            (format!("node at {}", self.endpoints()[at]), node.as_ref().map(Node::id), log.as_path())
+            (format!("node at {}", self.endpoints()[at]), node.as_ref().map(NodeProcess::id), log.as_path())
         });
         report::if_failed(nodes, || self.program(&["status"]));
     }

@@ -5,20 +5,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A file system in memory, until it is dropped.
-pub(crate) struct Small(PathBuf);
+pub(crate) struct SmallDisk(PathBuf);
 
-impl Small {
+impl SmallDisk {
     /// Mounts one of this size at a folder, which is made. `None`: this user may not.
     ///
     /// # Panics
     /// It cannot be mounted by root.
-    pub(crate) fn mount(folder: &Path, size: &str) -> Option<Small> {
+    pub(crate) fn mount(folder: &Path, size: &str) -> Option<SmallDisk> {
         std::fs::create_dir_all(folder).unwrap();
         let mut command = Command::new("mount");
         command.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(folder);
         let is_mounted = command.output().is_ok_and(|output| output.status.success());
         assert!(is_mounted || !rustix::process::geteuid().is_root(), "{command:?} has failed");
-        is_mounted.then(|| Small(folder.to_owned()))
+        is_mounted.then(|| SmallDisk(folder.to_owned()))
     }
 
     /// Takes all the room that is left.
@@ -52,7 +52,7 @@ impl Small {
     }
 }
 
-impl Drop for Small {
+impl Drop for SmallDisk {
     fn drop(&mut self) {
         // Whoever has files open there is gone by then, or holds on to it until it is.
         drop(Command::new("umount").arg("-l").arg(&self.0).output());

@@ -9,19 +9,19 @@ const KEEP_VARIABLE: &str = "ZEROHOP_TEST_KEEP";
 
 /// A folder that goes with the test, unless this fails and whoever runs it wants to look.
 #[derive(Debug)]
-pub(crate) struct Folder(TempDir);
+pub(crate) struct TestFolder(TempDir);
 
-pub(crate) fn folder() -> Folder {
-    Folder(tempfile::tempdir().unwrap())
+pub(crate) fn folder() -> TestFolder {
+    TestFolder(tempfile::tempdir().unwrap())
 }
 
-impl Folder {
+impl TestFolder {
     pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 }
 
-impl Drop for Folder {
+impl Drop for TestFolder {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             return;

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 
-use zerohop_client::{BlockingClient, Client, Error, Options};
+use zerohop_client::{BlockingClient, Client, ClientOptions, Error};
 
 use super::GIVE_UP_AFTER;
 
@@ -26,8 +26,8 @@ pub(crate) fn patient(arguments: &[impl AsRef<OsStr>]) -> Vec<OsString> {
     all
 }
 
-pub(crate) fn options() -> Options {
-    Options { deadline: GIVE_UP_AFTER, connect_deadline: GIVE_UP_AFTER, ..Options::default() }
+pub(crate) fn options() -> ClientOptions {
+    ClientOptions { deadline: GIVE_UP_AFTER, connect_deadline: GIVE_UP_AFTER, ..ClientOptions::default() }
 }
 
 pub(crate) async fn client(endpoint: &str) -> Result<Client, Error> {

@@ -14,11 +14,11 @@ use super::{GIVE_UP_AFTER, wait_for};
 
 /// A process that is killed with its handle, unless it has ended.
 #[derive(Debug)]
-pub(crate) struct Running(Child);
+pub(crate) struct RunningProcess(Child);
 
-impl Running {
-    pub(crate) fn start(command: &mut Command) -> Running {
-        Running(command.spawn().unwrap())
+impl RunningProcess {
+    pub(crate) fn start(command: &mut Command) -> RunningProcess {
+        RunningProcess(command.spawn().unwrap())
     }
 
     pub(crate) fn pid(&self) -> Pid {
@@ -63,7 +63,7 @@ impl Running {
     }
 }
 
-impl Deref for Running {
+impl Deref for RunningProcess {
     type Target = Child;
 
     fn deref(&self) -> &Child {
@@ -71,13 +71,13 @@ impl Deref for Running {
     }
 }
 
-impl DerefMut for Running {
+impl DerefMut for RunningProcess {
     fn deref_mut(&mut self) -> &mut Child {
         &mut self.0
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProcess {
     fn drop(&mut self) {
         // Of one that has ended and was waited for this does nothing.
         drop(self.0.kill());
@@ -87,14 +87,14 @@ impl Drop for Running {
 
 /// A node.
 #[derive(Debug)]
-pub(crate) struct Node(Running);
+pub(crate) struct NodeProcess(RunningProcess);
 
-impl Node {
+impl NodeProcess {
     /// Starts one, whose log goes behind what is in a file.
-    pub(crate) fn start(mut command: Command, log: &Path) -> Node {
+    pub(crate) fn start(mut command: Command, log: &Path) -> NodeProcess {
         let log = File::options().create(true).append(true).open(log).unwrap();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
-        Node(Running::start(&mut command))
+        NodeProcess(RunningProcess::start(&mut command))
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -123,8 +123,8 @@ impl Node {
     }
 
     /// Those that run, killed at once. Whoever tells of them does so until they have ended.
-    pub(crate) fn kill<'n>(nodes: impl IntoIterator<Item = &'n mut Option<Node>>) {
-        let mut nodes: Vec<&mut Option<Node>> = nodes.into_iter().collect();
+    pub(crate) fn kill<'n>(nodes: impl IntoIterator<Item = &'n mut Option<NodeProcess>>) {
+        let mut nodes: Vec<&mut Option<NodeProcess>> = nodes.into_iter().collect();
         running(&mut nodes).for_each(|node| node.0.kill().unwrap());
         for node in running(&mut nodes) {
             let ended = node.0.ended();
@@ -134,8 +134,8 @@ impl Node {
     }
 
     /// Those that run, asked to end at once, which they do well.
-    pub(crate) fn stop<'n>(nodes: impl IntoIterator<Item = &'n mut Option<Node>>, signal: Signal) {
-        let mut nodes: Vec<&mut Option<Node>> = nodes.into_iter().collect();
+    pub(crate) fn stop<'n>(nodes: impl IntoIterator<Item = &'n mut Option<NodeProcess>>, signal: Signal) {
+        let mut nodes: Vec<&mut Option<NodeProcess>> = nodes.into_iter().collect();
         running(&mut nodes).for_each(|node| node.signal(signal));
         for node in running(&mut nodes) {
             let ended = node.0.ended();
@@ -145,7 +145,7 @@ impl Node {
     }
 }
 
-fn running<'n>(nodes: &'n mut [&mut Option<Node>]) -> impl Iterator<Item = &'n mut Node> {
+fn running<'n>(nodes: &'n mut [&mut Option<NodeProcess>]) -> impl Iterator<Item = &'n mut NodeProcess> {
     nodes.iter_mut().filter_map(|node| node.as_mut())
 }
 

@@ -9,9 +9,9 @@ use std::process::{Command, Output, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::folder::{Folder, folder};
+use super::folder::{TestFolder, folder};
 use super::patience::patient;
-use super::process::Running;
+use super::process::RunningProcess;
 use super::{report, wait_for};
 
 /// The program with these arguments.
@@ -26,46 +26,46 @@ pub(crate) fn zerohop(arguments: &[impl AsRef<OsStr>]) -> Command {
 }
 
 /// A program that serves; ended with the test.
-pub(crate) struct Serving {
-    process: Running,
+pub(crate) struct ServingProgram {
+    process: RunningProcess,
     /// What it said once it served.
     pub(crate) ready: Value,
     log: PathBuf,
     /// Where its log is, if that has no other place.
-    _folder: Option<Folder>,
+    _folder: Option<TestFolder>,
 }
 
-impl Serving {
+impl ServingProgram {
     /// Starts `zerohop up` at free ports, with these arguments too.
-    pub(crate) fn up(arguments: &[impl AsRef<OsStr>]) -> Serving {
+    pub(crate) fn up(arguments: &[impl AsRef<OsStr>]) -> ServingProgram {
         let mut command = zerohop(&["up", "--nodes", "1", "--port", "0", "--json"]);
         command.args(arguments);
-        Serving::start(command)
+        ServingProgram::start(command)
     }
 
     /// With all data in memory.
-    pub(crate) fn in_memory() -> Serving {
-        Serving::up(&["--memory", "--instances", "2"])
+    pub(crate) fn in_memory() -> ServingProgram {
+        ServingProgram::up(&["--memory", "--instances", "2"])
     }
 
-    pub(crate) fn start(command: Command) -> Serving {
+    pub(crate) fn start(command: Command) -> ServingProgram {
         let folder = folder();
         let log = folder.path().join("log");
-        let mut serving = Serving::start_with_log(command, &log);
+        let mut serving = ServingProgram::start_with_log(command, &log);
         serving._folder = Some(folder);
         serving
     }
 
     /// Starts one whose log the test reads.
-    pub(crate) fn start_with_log(mut command: Command, log: &Path) -> Serving {
+    pub(crate) fn start_with_log(mut command: Command, log: &Path) -> ServingProgram {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(log).unwrap());
-        let mut process = Running::start(&mut command);
+        let mut process = RunningProcess::start(&mut command);
         let line = process.first_line();
         let Ok(ready) = serde_json::from_str(&line) else {
             let told = std::fs::read(log).unwrap();
             panic!("it did not serve: {line:?}, {}: {}", process.ended(), String::from_utf8_lossy(&told));
         };
-        Serving { process, ready, log: log.to_owned(), _folder: None }
+        ServingProgram { process, ready, log: log.to_owned(), _folder: None }
     }
 
     pub(crate) fn endpoint(&self) -> &str {
@@ -128,7 +128,7 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
+impl Drop for ServingProgram {
     fn drop(&mut self) {
         let own = ("the cluster".to_owned(), Some(self.process.id()), self.log.as_path());
         report::if_failed(std::iter::once(own), || {

@@ -13,15 +13,15 @@ use rustix::process::{Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use super::GIVE_UP_AFTER;
-use super::process::Running;
-use super::serving::{Serving, zerohop};
+use super::process::RunningProcess;
+use super::serving::{ServingProgram, zerohop};
 
 /// A slowed program runs for so long, or as much longer as the machine lets it, and stands still for so many times as long, in turns.
 const RUNS: Duration = Duration::from_millis(4);
 const STANDS: u32 = 38;
 
 /// The program, which finds this cluster.
-fn against(cluster: &Serving, arguments: &[impl AsRef<OsStr>]) -> Command {
+fn against(cluster: &ServingProgram, arguments: &[impl AsRef<OsStr>]) -> Command {
     let mut command = zerohop(arguments);
     command.env("ZEROHOP_ENDPOINT", cluster.endpoint());
     command
@@ -29,7 +29,7 @@ fn against(cluster: &Serving, arguments: &[impl AsRef<OsStr>]) -> Command {
 
 /// A program with a terminal.
 pub(crate) struct OnTerminal {
-    child: Running,
+    child: RunningProcess,
     started: Instant,
     told: Arc<Mutex<Vec<u8>>>,
     reader: std::thread::JoinHandle<()>,
@@ -38,14 +38,14 @@ pub(crate) struct OnTerminal {
 
 impl OnTerminal {
     /// Its standard error is the terminal, and standard output a pipe.
-    pub(crate) fn start(cluster: &Serving, arguments: &[&str]) -> OnTerminal {
+    pub(crate) fn start(cluster: &ServingProgram, arguments: &[&str]) -> OnTerminal {
         OnTerminal::with(against(cluster, arguments), |command, theirs| {
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(theirs);
         })
     }
 
     /// Standard input, standard output and standard error are the terminal.
-    pub(crate) fn whole(cluster: &Serving, arguments: &[impl AsRef<OsStr>]) -> OnTerminal {
+    pub(crate) fn whole(cluster: &ServingProgram, arguments: &[impl AsRef<OsStr>]) -> OnTerminal {
         OnTerminal::all_of(against(cluster, arguments))
     }
 
@@ -66,7 +66,7 @@ impl OnTerminal {
         let theirs = File::options().read(true).write(true).open(path).unwrap();
         connect(&mut command, theirs);
         let started = Instant::now();
-        let child = Running::start(&mut command);
+        let child = RunningProcess::start(&mut command);
         // Closed here too, so that the terminal ends with the program.
         drop(command);
         let ours = File::from(ours);

@@ -9,8 +9,10 @@ use zerohop_placement::limits::ADDRESS_BYTES_MAX;
 use zerohop_wire::ids::{Incarnation, KeyspaceId, MapEpoch, NodeId, PartitionId};
 use zerohop_wire::messages::ClusterId;
 
-use crate::command::proto::Place;
-use crate::command::{ManagerId, ManagerInfo, Outcome, Request, RequestId, read_managers, write_managers};
+use crate::command::proto::PartitionProto;
+use crate::command::{
+    CommandOutcome, CommandRequest, ManagerId, ManagerInfo, RequestId, read_managers, write_managers,
+};
 use crate::limits::{
     AGENT_FRAME_BYTES_MAX, GOSSIP_DATAGRAM_BYTES_MAX, LOADS_TOLD_MAX, MANAGERS_MAX, MAP_PIECES_MAX,
     MESSAGE_PIECES_MAX, PIECE_BYTES, REPORTS_MAX,
@@ -31,12 +33,12 @@ pub struct Message {
     /// Where its sender listens; none in datagrams, which are not answered there.
     pub from: Option<Address>,
     /// What it says.
-    pub body: Body,
+    pub body: AgentBody,
 }
 
 /// What a message says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Body {
+pub enum AgentBody {
     /// One manager to another, about agreement: a message, or a piece of a long one.
     Raft {
         /// Whose.
@@ -55,15 +57,15 @@ pub enum Body {
     /// A datagram of gossip.
     Gossip(Vec<u8>),
     /// Whoever leads is to have this decided.
-    Ask(Request),
+    Ask(CommandRequest),
     /// What became of it.
     Answer {
         /// Of which request.
         id: RequestId,
         /// What.
-        told: Told,
+        told: ProposalAnswer,
         /// The control group.
-        news: News,
+        news: ControlGroupNews,
     },
     /// The map is wanted, or has been taken up.
     MapWanted {
@@ -79,7 +81,7 @@ pub enum Body {
     /// A map, or what changed of it, or that it changed.
     MapPiece {
         /// The control group, with the mark of the state that this map is of.
-        news: News,
+        news: ControlGroupNews,
         /// Which piece of what.
         piece: PieceOf,
         /// Of how many; zero: only the epoch is told.
@@ -129,7 +131,7 @@ pub struct PieceOf {
 
 /// What is known of the control group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct News {
+pub struct ControlGroupNews {
     /// How many commands had been applied.
     pub mark: u64,
     /// Its members then.
@@ -140,9 +142,9 @@ pub struct News {
 
 /// What an asker is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum ProposalAnswer {
     /// It is decided.
-    Decided(Outcome),
+    Decided(CommandOutcome),
     /// Ask the leader.
     NotLeader,
     /// Ask again later.
@@ -211,9 +213,9 @@ const _: () = assert!(
         <= AGENT_FRAME_BYTES_MAX
 );
 
-fn write(body: &Body) -> proto::Body {
+fn write(body: &AgentBody) -> proto::BodyProto {
     match body {
-        Body::Raft { from, to, number, piece, pieces, bytes } => proto::Body::Raft(proto::Raft {
+        AgentBody::Raft { from, to, number, piece, pieces, bytes } => proto::BodyProto::Raft(proto::Raft {
             from: from.0,
             to: to.0,
             number: *number,
@@ -221,20 +223,26 @@ fn write(body: &Body) -> proto::Body {
             pieces: *pieces,
             bytes: bytes.clone(),
         }),
-        Body::Gossip(bytes) => proto::Body::Gossip(bytes.clone()),
-        Body::Ask(request) => proto::Body::Ask(request.encode()),
-        Body::Answer { id, told, news } => {
+        AgentBody::Gossip(bytes) => proto::BodyProto::Gossip(bytes.clone()),
+        AgentBody::Ask(request) => proto::BodyProto::Ask(request.encode()),
+        AgentBody::Answer { id, told, news } => {
             let (kind, outcome) = match told {
-                Told::Decided(outcome) => (0, Some(outcome.to_proto())),
-                Told::NotLeader => (1, None),
-                Told::Busy => (2, None),
+                ProposalAnswer::Decided(outcome) => (0, Some(outcome.to_proto())),
+                ProposalAnswer::NotLeader => (1, None),
+                ProposalAnswer::Busy => (2, None),
             };
             let RequestId { origin, number } = *id;
-            proto::Body::Answer(proto::Answer { origin, number, kind, outcome, news: write_news(news) })
+            proto::BodyProto::Answer(proto::AnswerProto {
+                origin,
+                number,
+                kind,
+                outcome,
+                news: write_news(news),
+            })
         }
-        Body::MapWanted { node, have, piece, only_told } => {
+        AgentBody::MapWanted { node, have, piece, only_told } => {
             let of = piece.unwrap_or_default();
-            proto::Body::MapWanted(proto::MapWanted {
+            proto::BodyProto::MapWanted(proto::MapWanted {
                 node: node.unwrap_or_default().get(),
                 known: node.is_some(),
                 have: have.get(),
@@ -244,7 +252,7 @@ fn write(body: &Body) -> proto::Body {
                 piece: of.piece,
             })
         }
-        Body::MapPiece { news, piece, pieces, bytes } => proto::Body::MapPiece(proto::MapPiece {
+        AgentBody::MapPiece { news, piece, pieces, bytes } => proto::BodyProto::MapPiece(proto::MapPiece {
             news: write_news(news),
             since: piece.since.get(),
             epoch: piece.epoch.get(),
@@ -252,44 +260,47 @@ fn write(body: &Body) -> proto::Body {
             pieces: *pieces,
             bytes: bytes.clone(),
         }),
-        Body::Reports { by, about } => {
-            let start = |(node, incarnation): &(NodeId, Incarnation)| proto::Start {
+        AgentBody::Reports { by, about } => {
+            let start = |(node, incarnation): &(NodeId, Incarnation)| proto::StartProto {
                 node: node.get(),
                 incarnation: incarnation.get(),
             };
-            proto::Body::Reports(proto::Reports { by: by.get(), about: about.iter().map(start).collect() })
+            proto::BodyProto::Reports(proto::Reports {
+                by: by.get(),
+                about: about.iter().map(start).collect(),
+            })
         }
-        Body::Loads(loads) => {
-            let load = |(keyspace, partition, load): &(KeyspaceId, PartitionId, u32)| proto::Load {
-                place: Place { keyspace: keyspace.get(), partition: partition.get() },
+        AgentBody::Loads(loads) => {
+            let load = |(keyspace, partition, load): &(KeyspaceId, PartitionId, u32)| proto::LoadProto {
+                place: PartitionProto { keyspace: keyspace.get(), partition: partition.get() },
                 load: *load,
             };
-            proto::Body::Loads(proto::Loads { loads: loads.iter().map(load).collect() })
+            proto::BodyProto::Loads(proto::Loads { loads: loads.iter().map(load).collect() })
         }
-        Body::FounderAsks { incarnation } => {
-            proto::Body::FounderAsks(proto::FounderAsks { incarnation: incarnation.get() })
+        AgentBody::FounderAsks { incarnation } => {
+            proto::BodyProto::FounderAsks(proto::FounderQueryProto { incarnation: incarnation.get() })
         }
-        Body::FounderIs { incarnation, founded, expects, heard } => {
+        AgentBody::FounderIs { incarnation, founded, expects, heard } => {
             let start = |(founder, incarnation): &(Address, Incarnation)| proto::FounderStart {
                 founder: founder.as_str().to_owned(),
                 incarnation: incarnation.get(),
             };
-            proto::Body::FounderIs(proto::FounderIs {
+            proto::BodyProto::FounderIs(proto::FounderStateProto {
                 incarnation: incarnation.get(),
                 founded: *founded,
                 expects: expects.get(),
                 heard: heard.iter().map(start).collect(),
             })
         }
-        Body::OtherCluster => proto::Body::OtherCluster(proto::OtherCluster {}),
+        AgentBody::OtherCluster => proto::BodyProto::OtherCluster(proto::OtherCluster {}),
     }
 }
 
-fn read(body: proto::Body) -> Result<Body, MessageError> {
+fn read(body: proto::BodyProto) -> Result<AgentBody, MessageError> {
     Ok(match body {
-        proto::Body::Raft(raft) => {
+        proto::BodyProto::Raft(raft) => {
             check_piece(raft.piece, raft.pieces, MESSAGE_PIECES_MAX, &raft.bytes)?;
-            Body::Raft {
+            AgentBody::Raft {
                 from: ManagerId(raft.from),
                 to: ManagerId(raft.to),
                 number: raft.number,
@@ -298,76 +309,80 @@ fn read(body: proto::Body) -> Result<Body, MessageError> {
                 bytes: raft.bytes,
             }
         }
-        proto::Body::Gossip(bytes) if bytes.len() > GOSSIP_DATAGRAM_BYTES_MAX => {
+        proto::BodyProto::Gossip(bytes) if bytes.len() > GOSSIP_DATAGRAM_BYTES_MAX => {
             return Err(wrong("a datagram that is too long"));
         }
-        proto::Body::Gossip(bytes) => Body::Gossip(bytes),
-        proto::Body::Ask(request) => Body::Ask(Request::decode(&request).map_err(wrong)?),
-        proto::Body::Answer(answer) => Body::Answer {
+        proto::BodyProto::Gossip(bytes) => AgentBody::Gossip(bytes),
+        proto::BodyProto::Ask(request) => AgentBody::Ask(CommandRequest::decode(&request).map_err(wrong)?),
+        proto::BodyProto::Answer(answer) => AgentBody::Answer {
             id: RequestId { origin: answer.origin, number: answer.number },
             told: match (answer.kind, answer.outcome) {
-                (0, Some(outcome)) => Told::Decided(Outcome::from_proto(outcome).map_err(wrong)?),
-                (1, None) => Told::NotLeader,
-                (2, None) => Told::Busy,
+                (0, Some(outcome)) => {
+                    ProposalAnswer::Decided(CommandOutcome::from_proto(outcome).map_err(wrong)?)
+                }
+                (1, None) => ProposalAnswer::NotLeader,
+                (2, None) => ProposalAnswer::Busy,
                 (kind, _) => return Err(wrong(format_args!("no answer is of kind {kind}"))),
             },
             news: read_news(&answer.news)?,
         },
-        proto::Body::MapWanted(wanted) => {
+        proto::BodyProto::MapWanted(wanted) => {
             let of =
                 PieceOf { since: MapEpoch(wanted.since), epoch: MapEpoch(wanted.epoch), piece: wanted.piece };
-            Body::MapWanted {
+            AgentBody::MapWanted {
                 node: wanted.known.then_some(NodeId(wanted.node)),
                 have: MapEpoch(wanted.have),
                 piece: (of.epoch != MapEpoch(0)).then_some(of),
                 only_told: wanted.only_told,
             }
         }
-        proto::Body::MapPiece(piece) => {
+        proto::BodyProto::MapPiece(piece) => {
             match piece.pieces {
                 0 if piece.piece == 0 && piece.bytes.is_empty() => {}
                 pieces => check_piece(piece.piece, pieces, MAP_PIECES_MAX, &piece.bytes)?,
             }
             let (since, epoch) = (MapEpoch(piece.since), MapEpoch(piece.epoch));
-            Body::MapPiece {
+            AgentBody::MapPiece {
                 news: read_news(&piece.news)?,
                 piece: PieceOf { since, epoch, piece: piece.piece },
                 pieces: piece.pieces,
                 bytes: piece.bytes,
             }
         }
-        proto::Body::Reports(reports) if reports.about.len() > REPORTS_MAX => {
+        proto::BodyProto::Reports(reports) if reports.about.len() > REPORTS_MAX => {
             return Err(wrong("more reports than one message has"));
         }
-        proto::Body::Reports(reports) => {
+        proto::BodyProto::Reports(reports) => {
             let about = reports.about.iter().map(|one| (NodeId(one.node), Incarnation(one.incarnation)));
-            Body::Reports { by: NodeId(reports.by), about: about.collect() }
+            AgentBody::Reports { by: NodeId(reports.by), about: about.collect() }
         }
-        proto::Body::Loads(loads) if loads.loads.len() > LOADS_TOLD_MAX => {
+        proto::BodyProto::Loads(loads) if loads.loads.len() > LOADS_TOLD_MAX => {
             return Err(wrong("more loads than one message has"));
         }
-        proto::Body::Loads(loads) => {
-            let load = |one: &proto::Load| {
+        proto::BodyProto::Loads(loads) => {
+            let load = |one: &proto::LoadProto| {
                 (KeyspaceId(one.place.keyspace), PartitionId(one.place.partition), one.load)
             };
-            Body::Loads(loads.loads.iter().map(load).collect())
+            AgentBody::Loads(loads.loads.iter().map(load).collect())
         }
-        proto::Body::FounderAsks(asks) => Body::FounderAsks { incarnation: Incarnation(asks.incarnation) },
-        proto::Body::FounderIs(is) if is.heard.len() > MANAGERS_MAX => {
+        proto::BodyProto::FounderAsks(asks) => {
+            AgentBody::FounderAsks { incarnation: Incarnation(asks.incarnation) }
+        }
+        proto::BodyProto::FounderIs(is) if is.heard.len() > MANAGERS_MAX => {
             return Err(wrong("more founders than there may be"));
         }
-        proto::Body::FounderIs(is) => {
+        proto::BodyProto::FounderIs(is) => {
             let start = |one: &proto::FounderStart| {
                 Ok((Address::new(&one.founder).map_err(wrong)?, Incarnation(one.incarnation)))
             };
-            Body::FounderIs {
+            AgentBody::FounderIs {
                 incarnation: Incarnation(is.incarnation),
                 founded: is.founded,
                 expects: Incarnation(is.expects),
                 heard: is.heard.iter().map(start).collect::<Result<_, MessageError>>()?,
             }
         }
-        proto::Body::OtherCluster(_) => Body::OtherCluster,
+        proto::BodyProto::OtherCluster(_) => AgentBody::OtherCluster,
     })
 }
 
@@ -383,16 +398,16 @@ fn check_piece(piece: u32, pieces: u32, pieces_max: usize, bytes: &[u8]) -> Resu
     Ok(())
 }
 
-fn write_news(news: &News) -> proto::News {
-    proto::News {
+fn write_news(news: &ControlGroupNews) -> proto::NewsProto {
+    proto::NewsProto {
         mark: news.mark,
         managers: Some(write_managers(&news.managers)),
         leader: news.leader.map_or(0, |leader| leader.0),
     }
 }
 
-fn read_news(news: &proto::News) -> Result<News, MessageError> {
-    Ok(News {
+fn read_news(news: &proto::NewsProto) -> Result<ControlGroupNews, MessageError> {
+    Ok(ControlGroupNews {
         mark: news.mark,
         managers: match &news.managers {
             Some(managers) => read_managers(managers).map_err(wrong)?,

@@ -2,7 +2,7 @@
 
 use prost::{Message, Oneof};
 
-use crate::command::proto::{Managers, Outcome, Place};
+use crate::command::proto::{Managers, OutcomeProto, PartitionProto};
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct AgentMessage {
@@ -10,12 +10,12 @@ pub(super) struct AgentMessage {
     pub(super) cluster: Vec<u8>,
     #[prost(string, tag = "2")]
     pub(super) from: String,
-    #[prost(oneof = "Body", tags = "3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
-    pub(super) body: Option<Body>,
+    #[prost(oneof = "BodyProto", tags = "3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
+    pub(super) body: Option<BodyProto>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub(super) enum Body {
+pub(super) enum BodyProto {
     #[prost(message, tag = "3")]
     Raft(Raft),
     #[prost(bytes, tag = "4")]
@@ -23,7 +23,7 @@ pub(super) enum Body {
     #[prost(bytes, tag = "5")]
     Ask(Vec<u8>),
     #[prost(message, tag = "6")]
-    Answer(Answer),
+    Answer(AnswerProto),
     #[prost(message, tag = "7")]
     MapWanted(MapWanted),
     #[prost(message, tag = "8")]
@@ -33,9 +33,9 @@ pub(super) enum Body {
     #[prost(message, tag = "10")]
     Loads(Loads),
     #[prost(message, tag = "11")]
-    FounderAsks(FounderAsks),
+    FounderAsks(FounderQueryProto),
     #[prost(message, tag = "12")]
-    FounderIs(FounderIs),
+    FounderIs(FounderStateProto),
     #[prost(message, tag = "13")]
     OtherCluster(OtherCluster),
 }
@@ -57,7 +57,7 @@ pub(super) struct Raft {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct News {
+pub(super) struct NewsProto {
     #[prost(uint64, tag = "1")]
     pub(super) mark: u64,
     #[prost(message, optional, tag = "2")]
@@ -67,7 +67,7 @@ pub(super) struct News {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Answer {
+pub(super) struct AnswerProto {
     #[prost(fixed64, tag = "1")]
     pub(super) origin: u64,
     #[prost(uint64, tag = "2")]
@@ -76,9 +76,9 @@ pub(super) struct Answer {
     #[prost(uint32, tag = "3")]
     pub(super) kind: u32,
     #[prost(message, optional, tag = "4")]
-    pub(super) outcome: Option<Outcome>,
+    pub(super) outcome: Option<OutcomeProto>,
     #[prost(message, required, tag = "5")]
-    pub(super) news: News,
+    pub(super) news: NewsProto,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -102,7 +102,7 @@ pub(super) struct MapWanted {
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct MapPiece {
     #[prost(message, required, tag = "1")]
-    pub(super) news: News,
+    pub(super) news: NewsProto,
     #[prost(uint64, tag = "2")]
     pub(super) since: u64,
     #[prost(uint64, tag = "3")]
@@ -120,11 +120,11 @@ pub(super) struct Reports {
     #[prost(uint32, tag = "1")]
     pub(super) by: u32,
     #[prost(message, repeated, tag = "2")]
-    pub(super) about: Vec<Start>,
+    pub(super) about: Vec<StartProto>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Start {
+pub(super) struct StartProto {
     #[prost(uint32, tag = "1")]
     pub(super) node: u32,
     #[prost(fixed64, tag = "2")]
@@ -134,25 +134,25 @@ pub(super) struct Start {
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Loads {
     #[prost(message, repeated, tag = "1")]
-    pub(super) loads: Vec<Load>,
+    pub(super) loads: Vec<LoadProto>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Load {
+pub(super) struct LoadProto {
     #[prost(message, required, tag = "1")]
-    pub(super) place: Place,
+    pub(super) place: PartitionProto,
     #[prost(uint32, tag = "2")]
     pub(super) load: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct FounderAsks {
+pub(super) struct FounderQueryProto {
     #[prost(fixed64, tag = "1")]
     pub(super) incarnation: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct FounderIs {
+pub(super) struct FounderStateProto {
     #[prost(fixed64, tag = "1")]
     pub(super) incarnation: u64,
     #[prost(bool, tag = "2")]

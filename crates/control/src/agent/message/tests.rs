@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::command::{Command, Done, Refusal};
+use crate::command::{CommandRefusal, CommandResult, ControlCommand};
 use crate::golden::{assert_golden, fields_in, fields_of, pinned_bytes};
 
 fn address(text: &str) -> Address {
@@ -13,47 +13,52 @@ fn address(text: &str) -> Address {
 }
 
 /// One of each kind; none is long.
-fn short_bodies() -> Vec<Body> {
-    let news = News {
+fn short_bodies() -> Vec<AgentBody> {
+    let news = ControlGroupNews {
         mark: 7,
         managers: vec![ManagerInfo { id: ManagerId(3), addr: address("m:1") }],
         leader: Some(ManagerId(3)),
     };
     let id = RequestId { origin: 5, number: 6 };
     let piece = PieceOf { since: MapEpoch(3), epoch: MapEpoch(9), piece: 1 };
-    let done = Outcome { result: Ok(Done { number: 1, epoch: MapEpoch(2) }), mark: 3 };
-    let refused = Outcome { result: Err(Refusal::NotControl), mark: 3 };
-    let answer = |told| Body::Answer { id, told, news: news.clone() };
+    let done = CommandOutcome { result: Ok(CommandResult { number: 1, epoch: MapEpoch(2) }), mark: 3 };
+    let refused = CommandOutcome { result: Err(CommandRefusal::NotControl), mark: 3 };
+    let answer = |told| AgentBody::Answer { id, told, news: news.clone() };
     vec![
-        Body::Ask(Request { id, after: 3, command: Command::DropKeyspace(KeyspaceId(4)) }),
+        AgentBody::Ask(CommandRequest { id, after: 3, command: ControlCommand::DropKeyspace(KeyspaceId(4)) }),
         raft(0, 1, vec![1, 2, 3]),
-        Body::Gossip(vec![1; 20]),
-        answer(Told::Decided(done)),
-        answer(Told::Decided(refused)),
-        answer(Told::NotLeader),
-        answer(Told::Busy),
-        Body::MapWanted { node: None, have: MapEpoch(0), piece: None, only_told: false },
-        Body::MapWanted { node: Some(NodeId(0)), have: MapEpoch(4), piece: Some(piece), only_told: true },
-        Body::MapPiece { news: news.clone(), piece, pieces: 2, bytes: vec![1] },
-        Body::MapPiece {
-            news: News::default(),
+        AgentBody::Gossip(vec![1; 20]),
+        answer(ProposalAnswer::Decided(done)),
+        answer(ProposalAnswer::Decided(refused)),
+        answer(ProposalAnswer::NotLeader),
+        answer(ProposalAnswer::Busy),
+        AgentBody::MapWanted { node: None, have: MapEpoch(0), piece: None, only_told: false },
+        AgentBody::MapWanted {
+            node: Some(NodeId(0)),
+            have: MapEpoch(4),
+            piece: Some(piece),
+            only_told: true,
+        },
+        AgentBody::MapPiece { news: news.clone(), piece, pieces: 2, bytes: vec![1] },
+        AgentBody::MapPiece {
+            news: ControlGroupNews::default(),
             piece: PieceOf { piece: 0, ..piece },
             pieces: 0,
             bytes: Vec::new(),
         },
         reports(1),
         loads(1),
-        Body::FounderAsks { incarnation: Incarnation(4) },
+        AgentBody::FounderAsks { incarnation: Incarnation(4) },
         founder(vec![(address("other:1"), Incarnation(5))]),
-        Body::OtherCluster,
+        AgentBody::OtherCluster,
     ]
 }
 
 /// Those, every command, and the longest.
-fn bodies() -> Vec<Body> {
+fn bodies() -> Vec<AgentBody> {
     let mut bodies = short_bodies();
     let id = RequestId { origin: 5, number: 6 };
-    let ask = |command| Body::Ask(Request { id, after: 3, command });
+    let ask = |command| AgentBody::Ask(CommandRequest { id, after: 3, command });
     bodies.extend(crate::command::tests::commands().into_iter().map(ask));
     bodies.extend([
         raft(0, 3, vec![7; PIECE_BYTES]),
@@ -64,23 +69,23 @@ fn bodies() -> Vec<Body> {
     bodies
 }
 
-fn raft(piece: u32, pieces: u32, bytes: Vec<u8>) -> Body {
-    Body::Raft { from: ManagerId(1), to: ManagerId(2), number: 4, piece, pieces, bytes }
+fn raft(piece: u32, pieces: u32, bytes: Vec<u8>) -> AgentBody {
+    AgentBody::Raft { from: ManagerId(1), to: ManagerId(2), number: 4, piece, pieces, bytes }
 }
 
-fn reports(count: usize) -> Body {
-    Body::Reports { by: NodeId(1), about: vec![(NodeId(2), Incarnation(3)); count] }
+fn reports(count: usize) -> AgentBody {
+    AgentBody::Reports { by: NodeId(1), about: vec![(NodeId(2), Incarnation(3)); count] }
 }
 
-fn loads(count: usize) -> Body {
-    Body::Loads(vec![(KeyspaceId(1), PartitionId(2), 3); count])
+fn loads(count: usize) -> AgentBody {
+    AgentBody::Loads(vec![(KeyspaceId(1), PartitionId(2), 3); count])
 }
 
-fn founder(heard: Vec<(Address, Incarnation)>) -> Body {
-    Body::FounderIs { incarnation: Incarnation(4), founded: true, expects: Incarnation(5), heard }
+fn founder(heard: Vec<(Address, Incarnation)>) -> AgentBody {
+    AgentBody::FounderIs { incarnation: Incarnation(4), founded: true, expects: Incarnation(5), heard }
 }
 
-fn message(body: Body) -> Message {
+fn message(body: AgentBody) -> Message {
     Message { cluster: ClusterId([7; 16]), from: Some(address("me:1")), body }
 }
 
@@ -110,28 +115,34 @@ fn every_message_has_golden_bytes_that_are_read_back() {
 fn what_is_longer_than_it_may_be_is_refused() {
     let refused = |body| Message::decode(&message(body).encode()).unwrap_err().to_string();
     let piece = PieceOf { since: MapEpoch(0), epoch: MapEpoch(9), piece: 0 };
-    let map = |piece, pieces, bytes| Body::MapPiece { news: News::default(), piece, pieces, bytes };
+    let map = |piece, pieces, bytes| AgentBody::MapPiece {
+        news: ControlGroupNews::default(),
+        piece,
+        pieces,
+        bytes,
+    };
     assert!(refused(map(piece, 2, vec![0; PIECE_BYTES - 1])).contains("bytes"));
     assert!(refused(map(piece, 1, vec![0; PIECE_BYTES + 1])).contains("bytes"));
     assert!(refused(map(piece, MAP_PIECES_MAX as u32 + 1, vec![0; PIECE_BYTES])).contains("piece 0 of"));
     assert!(refused(map(PieceOf { piece: 2, ..piece }, 2, vec![0])).contains("piece 2 of 2"));
-    assert!(refused(Body::Gossip(vec![0; GOSSIP_DATAGRAM_BYTES_MAX + 1])).contains("too long"));
+    assert!(refused(AgentBody::Gossip(vec![0; GOSSIP_DATAGRAM_BYTES_MAX + 1])).contains("too long"));
     let about = vec![(NodeId(2), Incarnation(3)); REPORTS_MAX + 1];
-    assert!(refused(Body::Reports { by: NodeId(1), about }).contains("more reports"));
+    assert!(refused(AgentBody::Reports { by: NodeId(1), about }).contains("more reports"));
     assert!(
-        refused(Body::Loads(vec![(KeyspaceId(1), PartitionId(2), 3); LOADS_TOLD_MAX + 1])).contains("more")
+        refused(AgentBody::Loads(vec![(KeyspaceId(1), PartitionId(2), 3); LOADS_TOLD_MAX + 1]))
+            .contains("more")
     );
     assert!(
         refused(founder(vec![(address("other:1"), Incarnation(5)); MANAGERS_MAX + 1])).contains("founders")
     );
-    let mut other = message(Body::OtherCluster).encode();
+    let mut other = message(AgentBody::OtherCluster).encode();
     other[0] = 9;
     assert!(Message::decode(&other).unwrap_err().to_string().contains("version 9"));
 }
 
 #[test]
 fn a_datagram_of_gossip_fits_a_packet() {
-    let body = Body::Gossip(vec![0; GOSSIP_DATAGRAM_BYTES_MAX]);
+    let body = AgentBody::Gossip(vec![0; GOSSIP_DATAGRAM_BYTES_MAX]);
     let bytes = Message { from: None, ..message(body) }.encode();
     assert!(bytes.len() <= 1472, "{}", bytes.len());
 }

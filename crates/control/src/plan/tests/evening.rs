@@ -4,18 +4,18 @@ use super::*;
 
 #[test]
 fn a_node_that_was_away_is_given_primaries_again_and_nothing_is_copied() {
-    let mut bench = Bench::new();
+    let mut bench = PlanBench::new();
     let nodes: Vec<NodeId> = (0..3).map(|domain| bench.node(domain, 1, 1)).collect();
     bench.keyspace(64, 3, 7);
     bench.settle();
-    let is_even = |bench: &Bench| spread(bench.primaries().into_values().map(|one| one as usize)) <= 2;
-    let members = |bench: &Bench| -> Vec<BTreeSet<InstanceId>> {
+    let is_even = |bench: &PlanBench| spread(bench.primaries().into_values().map(|one| one as usize)) <= 2;
+    let members = |bench: &PlanBench| -> Vec<BTreeSet<InstanceId>> {
         (0..64).map(|partition| bench.members(partition).into_iter().collect()).collect()
     };
     assert!(is_even(&bench));
     let before = members(&bench);
     let loads = BTreeMap::new();
-    let seen = Seen { loads: &loads, given_up: &|_| false, overdue: &|_, _, _| false, is_calm: false };
+    let seen = PlanInputs { loads: &loads, given_up: &|_| false, overdue: &|_, _, _| false, is_calm: false };
     bench.set(nodes[0], NodeState::Down);
     for admission in bench.admissions() {
         bench.done(admission);
@@ -32,12 +32,12 @@ fn a_node_that_was_away_is_given_primaries_again_and_nothing_is_copied() {
 
 #[test]
 fn primaries_are_evened_also_where_a_primary_is_in_sync_alone() {
-    let mut bench = Bench::new();
+    let mut bench = PlanBench::new();
     (0..3).for_each(|domain| _ = bench.node(domain, 1, 1));
     bench.keyspace(16, 3, 7);
     let (keyspace, found) = bench.state.map().keyspaces().next().unwrap();
     let config = KeyspaceConfig { min_in_sync: 1, ..found.config().clone() };
-    bench.done(Command::AlterKeyspace(keyspace, config));
+    bench.done(ControlCommand::AlterKeyspace(keyspace, config));
     bench.settle();
     // One partition is asked for more than all others: they go elsewhere.
     bench.loads.insert((keyspace, PartitionId(3)), 40);

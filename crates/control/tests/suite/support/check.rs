@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use zerohop_control::command::{Command, ManagerId, Outcome, Refusal, Request, RequestId};
-use zerohop_placement::{Change, ClusterMap, Durability, GroupState, MapDelta, Node};
+use zerohop_control::command::{
+    CommandOutcome, CommandRefusal, CommandRequest, ControlCommand, ManagerId, RequestId,
+};
+use zerohop_placement::{ClusterMap, Durability, GroupState, MapChange, MapDelta, Node};
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
 
 /// Everything seen so far.
@@ -13,7 +15,7 @@ pub(crate) struct Checker {
     /// The map of each epoch, as first seen.
     maps: BTreeMap<u64, ClusterMap>,
     /// What was decided for whom.
-    pub(crate) decided: BTreeMap<RequestId, (Request, Outcome)>,
+    pub(crate) decided: BTreeMap<RequestId, (CommandRequest, CommandOutcome)>,
     won: BTreeMap<(KeyspaceId, PartitionId, PartitionEpoch), RequestId>,
     /// Starts that found all logs whole and the mark of a stop in order.
     closed: BTreeSet<Incarnation>,
@@ -54,18 +56,18 @@ impl Checker {
         }
         for change in &delta.changes {
             match change {
-                Change::SetGroup { keyspace, partition, .. } => {
+                MapChange::SetGroup { keyspace, partition, .. } => {
                     self.group_changed(before, after, *keyspace, *partition);
                 }
-                Change::PutNode(node) => {
+                MapChange::PutNode(node) => {
                     let old = before.node(node.id);
                     if old.is_some_and(|old| old.incarnation() != node.incarnation) {
                         self.saw("restarts of nodes");
                         self.restarted(before, after, node);
                     }
                 }
-                Change::SplitKeyspace(_) => self.saw("splits"),
-                Change::CreateKeyspace { .. } => self.saw("keyspaces"),
+                MapChange::SplitKeyspace(_) => self.saw("splits"),
+                MapChange::CreateKeyspace { .. } => self.saw("keyspaces"),
                 _ => {}
             }
         }
@@ -166,8 +168,8 @@ impl Checker {
     }
 
     /// A client asks for this.
-    pub(crate) fn asked(&mut self, command: &Command) {
-        if let Command::Join(join) = command
+    pub(crate) fn asked(&mut self, command: &ControlCommand) {
+        if let ControlCommand::Join(join) = command
             && join.intact
             && join.closed
         {
@@ -176,8 +178,8 @@ impl Checker {
     }
 
     /// A client was told what became of a request.
-    pub(crate) fn decided(&mut self, request: &Request, outcome: &Outcome) {
-        if outcome.result == Err(Refusal::TooOld) {
+    pub(crate) fn decided(&mut self, request: &CommandRequest, outcome: &CommandOutcome) {
+        if outcome.result == Err(CommandRefusal::TooOld) {
             self.saw("too old");
             return;
         }
@@ -189,7 +191,7 @@ impl Checker {
             return;
         }
         self.saw(if outcome.result.is_ok() { "done" } else { "refused" });
-        if let (Command::Regroup(regroup), Ok(_)) = (&request.command, &outcome.result) {
+        if let (ControlCommand::Regroup(regroup), Ok(_)) = (&request.command, &outcome.result) {
             let place = (regroup.keyspace, regroup.partition, regroup.epoch);
             if let Some(other) = self.won.insert(place, request.id) {
                 self.violation(format!("{other:?} and {:?} both changed {place:?}", request.id));

@@ -4,7 +4,7 @@ use super::random::Random;
 
 /// A write under way.
 #[derive(Clone, Debug)]
-struct Write {
+struct DiskWrite {
     number: u64,
     bytes: Vec<u8>,
     replace: bool,
@@ -14,7 +14,7 @@ struct Write {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Disk {
     durable: Vec<u8>,
-    issued: Vec<Write>,
+    issued: Vec<DiskWrite>,
 }
 
 impl Disk {
@@ -23,7 +23,7 @@ impl Disk {
     }
 
     pub(crate) fn write(&mut self, number: u64, bytes: Vec<u8>, replace: bool) {
-        self.issued.push(Write { number, bytes, replace });
+        self.issued.push(DiskWrite { number, bytes, replace });
     }
 
     /// Everything up to `number` is durable.
@@ -53,7 +53,7 @@ impl Disk {
         self.durable.truncate(bytes);
     }
 
-    fn carry_out(&mut self, write: &Write) {
+    fn carry_out(&mut self, write: &DiskWrite) {
         if write.replace {
             self.durable.clear();
         }

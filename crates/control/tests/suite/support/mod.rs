@@ -3,6 +3,7 @@
 
 pub(crate) mod check;
 pub(crate) mod disk;
+mod manager_happening;
 pub(crate) mod node_check;
 pub(crate) mod node_play;
 pub(crate) mod nodes;

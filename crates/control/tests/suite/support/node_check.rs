@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use zerohop_control::agent::Unanswered;
-use zerohop_control::command::{ManagerId, Outcome};
+use zerohop_control::agent::NoOutcome;
+use zerohop_control::command::{CommandOutcome, ManagerId};
 use zerohop_placement::ClusterMap;
 use zerohop_wire::ids::{Incarnation, NodeId};
 
@@ -20,7 +20,7 @@ pub(crate) struct NodeChecker {
     numbers: BTreeMap<Incarnation, NodeId>,
     asked: BTreeSet<u64>,
     answered: BTreeSet<u64>,
-    pub(crate) outcomes: BTreeMap<u64, Result<Outcome, Unanswered>>,
+    pub(crate) outcomes: BTreeMap<u64, Result<CommandOutcome, NoOutcome>>,
     pub(crate) violations: Vec<String>,
     pub(crate) coverage: BTreeMap<&'static str, u64>,
 }
@@ -97,7 +97,7 @@ impl NodeChecker {
         self.asked.remove(&token);
     }
 
-    pub(crate) fn answered(&mut self, token: u64, result: &Result<Outcome, Unanswered>) {
+    pub(crate) fn answered(&mut self, token: u64, result: &Result<CommandOutcome, NoOutcome>) {
         if !self.answered.insert(token) {
             self.violation(format!("operator {token} is answered twice"));
         }

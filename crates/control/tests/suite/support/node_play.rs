@@ -1,10 +1,10 @@
 //! Nodes under faults, from one seed: lost, repeated and late messages, cuts, crashes with and without disks, restarts of
 //! all; an operator at random nodes; and a calm end, when all must be well again.
 
-use zerohop_control::command::Command;
+use zerohop_control::command::ControlCommand;
 use zerohop_placement::{Durability, GroupState, KeyspaceConfig, NodeState, PartitionCount};
 
-use super::nodes::{Happening, Nodes, Setting};
+use super::nodes::{NodeHappening, Nodes, Setting};
 use super::random::Random;
 
 const FAULT: u64 = 1;
@@ -22,7 +22,7 @@ const CALM_END: u64 = 32_000_000;
 const FOLLOW_MAX: u64 = 3_000_000;
 
 /// Which faults there are.
-struct Faults {
+struct NodeFaultKinds {
     crashes: u64,
     disks: bool,
     all: bool,
@@ -42,7 +42,7 @@ pub(crate) fn play(seed: u64) -> Nodes {
         delay_max: *draw.pick(&[500, 2_000, 20_000]),
         log_entries_max: *draw.pick(&[16, 64, 1024]),
     };
-    let mut faults = Faults {
+    let mut faults = NodeFaultKinds {
         crashes: *draw.pick(&[0, 300, 700]),
         disks: draw.chance(400),
         all: draw.chance(400),
@@ -54,12 +54,12 @@ pub(crate) fn play(seed: u64) -> Nodes {
     nodes.faults_end = FAULTS_END;
     for at in 0..nodes.machines.len() {
         let start = work.below(600_000);
-        nodes.at(start, Happening::Start { at });
+        nodes.at(start, NodeHappening::Start { at });
     }
-    nodes.at(1_500_000, Happening::Other(OPERATE));
-    nodes.at(FAULTS_BEGIN, Happening::Other(FAULT));
-    nodes.at(FAULTS_END, Happening::Other(HEAL));
-    nodes.at(RECOVERED, Happening::Other(RECOVER));
+    nodes.at(1_500_000, NodeHappening::Other(OPERATE));
+    nodes.at(FAULTS_BEGIN, NodeHappening::Other(FAULT));
+    nodes.at(FAULTS_END, NodeHappening::Other(HEAL));
+    nodes.at(RECOVERED, NodeHappening::Other(RECOVER));
     while let Some(what) = nodes.run(CALM_END) {
         match what {
             FAULT => fault(&mut nodes, &mut faults),
@@ -67,7 +67,7 @@ pub(crate) fn play(seed: u64) -> Nodes {
             HEAL => {
                 nodes.cuts.clear();
                 for at in 0..nodes.machines.len() {
-                    nodes.at(nodes.now + 1, Happening::Start { at });
+                    nodes.at(nodes.now + 1, NodeHappening::Start { at });
                 }
             }
             _ => recover(&mut nodes, &mut work),
@@ -90,12 +90,12 @@ pub(crate) fn play(seed: u64) -> Nodes {
     nodes
 }
 
-fn fault(nodes: &mut Nodes, faults: &mut Faults) {
+fn fault(nodes: &mut Nodes, faults: &mut NodeFaultKinds) {
     let count = nodes.machines.len();
     let at = nodes.faults.below(count as u64) as usize;
     let next = nodes.now + nodes.faults.below(700_000);
     if next < FAULTS_END {
-        nodes.at(next, Happening::Other(FAULT));
+        nodes.at(next, NodeHappening::Other(FAULT));
     }
     let down = 1 + nodes.faults.below(2_000_000);
     match nodes.faults.below(5) {
@@ -138,7 +138,7 @@ fn fault(nodes: &mut Nodes, faults: &mut Faults) {
 fn operate(nodes: &mut Nodes, work: &mut Random) {
     let next = nodes.now + 50_000 + work.below(800_000);
     if next < FAULTS_END + 4_000_000 {
-        nodes.at(next, Happening::Other(OPERATE));
+        nodes.at(next, NodeHappening::Other(OPERATE));
     }
     let at = work.below(nodes.machines.len() as u64) as usize;
     let Some(map) = nodes.machines[at].agent.as_ref().map(|agent| agent.map().clone()) else { return };
@@ -147,13 +147,13 @@ fn operate(nodes: &mut Nodes, work: &mut Random) {
     let managers = nodes.managers();
     let command = if !known.is_empty() && known != managers && work.chance(700) {
         nodes.checker.saw("managers set");
-        Command::SetManagers(managers)
+        ControlCommand::SetManagers(managers)
     } else if map.keyspaces().len() < 3 && map.nodes().len() > 0 {
         let durability = if work.chance(300) { Durability::Sync } else { Durability::Interval { ms: 100 } };
         let name = format!("keyspace-{}", work.below(1 << 30)).parse().expect("is a name");
         let partitions = PartitionCount::new(1 << (2 + work.below(3))).expect("is a power of two");
         let config = KeyspaceConfig::new(name, work.next());
-        Command::CreateKeyspace(
+        ControlCommand::CreateKeyspace(
             KeyspaceConfig { partitions, durability, ..config }.fitted_to(map.nodes().len()),
         )
     } else {
@@ -161,7 +161,7 @@ fn operate(nodes: &mut Nodes, work: &mut Random) {
             return;
         };
         let state = if work.chance(300) { NodeState::Draining } else { NodeState::Up };
-        Command::SetNodeState { node: node.id(), incarnation: node.incarnation(), state }
+        ControlCommand::SetNodeState { node: node.id(), incarnation: node.incarnation(), state }
     };
     nodes.operate(at, command);
 }
@@ -175,7 +175,7 @@ fn recover(nodes: &mut Nodes, work: &mut Random) {
             nodes.checker.saw("given up");
             let _ = group;
             let at = work.below(nodes.machines.len() as u64) as usize;
-            nodes.operate(at, Command::Recover { keyspace, partition, damaged: None });
+            nodes.operate(at, ControlCommand::Recover { keyspace, partition, damaged: None });
         }
     }
 }

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use zerohop_control::Time;
-use zerohop_control::agent::{Agent, Control, Effect, Ended, Event, LogWanted, Notice, Settings, Wish};
-use zerohop_control::command::{Command, HeldLog, LogEnd, ManagerId, ManagerInfo};
+use zerohop_control::agent::{
+    Agent, AgentEffect, AgentEvent, AgentSettings, ControlRole, EndReason, GroupRequest, LogNotice, LogWanted,
+};
+use zerohop_control::command::{ControlCommand, HeldLog, LogEnd, ManagerId, ManagerInfo};
 use zerohop_control::manager::LeadSettings;
 use zerohop_placement::{Address, ClusterMap, GroupState, NodeState};
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, LogIndex, NodeId, PartitionEpoch, PartitionId};
@@ -29,7 +31,7 @@ pub(crate) struct Setting {
     pub(crate) log_entries_max: usize,
 }
 
-pub(crate) enum Happening {
+pub(crate) enum NodeHappening {
     Tick {
         at: usize,
         life: u64,
@@ -86,13 +88,13 @@ pub(crate) struct Machine {
     closed: bool,
     pub(crate) waiting: BTreeMap<u64, u64>,
     /// What its log tells.
-    pub(crate) noted: Vec<Notice>,
+    pub(crate) noted: Vec<LogNotice>,
 }
 
 pub(crate) struct Nodes {
     pub(crate) now: u64,
     order: u64,
-    agenda: BTreeMap<(u64, u64, u64), Happening>,
+    agenda: BTreeMap<(u64, u64, u64), NodeHappening>,
     pub(crate) machines: Vec<Machine>,
     founders: Vec<ManagerInfo>,
     /// Where managers are, as the shells of all know.
@@ -167,7 +169,7 @@ impl Nodes {
             let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= until) else { break };
             self.now = entry.key().0;
             match entry.remove() {
-                Happening::Other(what) => return Some(what),
+                NodeHappening::Other(what) => return Some(what),
                 happening => self.happen(happening),
             }
         }
@@ -175,7 +177,7 @@ impl Nodes {
         None
     }
 
-    pub(crate) fn at(&mut self, time: u64, happening: Happening) {
+    pub(crate) fn at(&mut self, time: u64, happening: NodeHappening) {
         self.order += 1;
         let draw = self.schedule.below(1 << 20);
         self.agenda.insert((time, draw, self.order), happening);
@@ -185,21 +187,21 @@ impl Nodes {
         self.digest = Random::new(self.digest ^ word).next();
     }
 
-    fn happen(&mut self, happening: Happening) {
+    fn happen(&mut self, happening: NodeHappening) {
         match happening {
-            Happening::Tick { at, life } if self.machines[at].life == life => {
-                self.give(at, Event::Tick);
+            NodeHappening::Tick { at, life } if self.machines[at].life == life => {
+                self.give(at, AgentEvent::Tick);
                 self.schedule_tick(at);
             }
-            Happening::Synced { at, life, number } if self.machines[at].life == life => {
+            NodeHappening::Synced { at, life, number } if self.machines[at].life == life => {
                 self.machines[at].control.sync(number);
-                self.give(at, Event::Persisted(number));
+                self.give(at, AgentEvent::Persisted(number));
             }
-            Happening::Opened { at, life } if self.machines[at].life == life => {
+            NodeHappening::Opened { at, life } if self.machines[at].life == life => {
                 let Machine { intact, closed, .. } = self.machines[at];
-                self.give(at, Event::Opened { intact, closed });
+                self.give(at, AgentEvent::Opened { intact, closed });
             }
-            Happening::LogEnds { at, life, wanted } if self.machines[at].life == life => {
+            NodeHappening::LogEnds { at, life, wanted } if self.machines[at].life == life => {
                 let end = |one: &LogWanted| HeldLog {
                     keyspace: one.keyspace,
                     partition: one.partition,
@@ -208,19 +210,19 @@ impl Nodes {
                     end: LogEnd { epoch: 1, index: LogIndex(1 + at as u64) },
                     intact: false,
                 };
-                self.give(at, Event::LogEnds(wanted.iter().map(end).collect()));
+                self.give(at, AgentEvent::LogEnds(wanted.iter().map(end).collect()));
             }
-            Happening::Upkeep { at, life } if self.machines[at].life == life => {
+            NodeHappening::Upkeep { at, life } if self.machines[at].life == life => {
                 self.ask_for_admissions(at);
-                self.at(self.now + 150_000, Happening::Upkeep { at, life });
+                self.at(self.now + 150_000, NodeHappening::Upkeep { at, life });
             }
-            Happening::Message { to, bytes } => {
+            NodeHappening::Message { to, bytes } => {
                 if let Some(at) = self.machines.iter().position(|machine| machine.address == to) {
-                    self.give(at, Event::Received { bytes: &bytes });
+                    self.give(at, AgentEvent::Received { bytes: &bytes });
                     self.schedule_tick(at);
                 }
             }
-            Happening::Start { at } => self.start(at),
+            NodeHappening::Start { at } => self.start(at),
             _ => {}
         }
     }
@@ -233,12 +235,11 @@ impl Nodes {
             let time = (machine.started + wake.0).max(self.now + 1);
             let life = machine.life;
             // Once for each time: what was scheduled before for later does no harm.
-            let is_there = self
-                .agenda
-                .range((time, 0, 0)..(time + 1, 0, 0))
-                .any(|(_, happening)| matches!(happening, Happening::Tick { at: other, .. } if *other == at));
+            let is_there = self.agenda.range((time, 0, 0)..(time + 1, 0, 0)).any(
+                |(_, happening)| matches!(happening, NodeHappening::Tick { at: other, .. } if *other == at),
+            );
             if !is_there {
-                self.at(time, Happening::Tick { at, life });
+                self.at(time, NodeHappening::Tick { at, life });
             }
         }
     }
@@ -257,15 +258,15 @@ impl Nodes {
         machine.incarnation = Incarnation(random);
         let log = machine.control.crash(&mut self.faults);
         let control = match machine.manager {
-            None => Control::No,
-            Some(_) if !log.is_empty() => Control::Log(log),
+            None => ControlRole::No,
+            Some(_) if !log.is_empty() => ControlRole::Log(log),
             Some(id) if machine.is_founder && !machine.has_log => {
                 let places = (0..self.setting.managers + self.setting.others).map(|at| address(at, 0));
-                Control::Found { id, founders: founders.clone(), places: places.collect() }
+                ControlRole::Found { id, founders: founders.clone(), places: places.collect() }
             }
-            Some(id) => Control::New { id },
+            Some(id) => ControlRole::New { id },
         };
-        let mut settings = Settings::new(seed, CLUSTER, machine.incarnation, machine.address.clone());
+        let mut settings = AgentSettings::new(seed, CLUSTER, machine.incarnation, machine.address.clone());
         settings.node = machine.number;
         settings.instances = vec![address(at, 1), address(at, 2)];
         settings.domain = at as u32;
@@ -289,7 +290,7 @@ impl Nodes {
         machine.map = Arc::default();
         let life = machine.life;
         self.checker.starts(at, held_by_anybody);
-        self.at(self.now + 1, Happening::Tick { at, life });
+        self.at(self.now + 1, NodeHappening::Tick { at, life });
     }
 
     /// The newest epoch of any map that anybody follows.
@@ -298,7 +299,7 @@ impl Nodes {
         epochs.map(|agent| agent.map().epoch().get()).max().unwrap_or(0)
     }
 
-    pub(crate) fn give(&mut self, at: usize, event: Event<'_>) {
+    pub(crate) fn give(&mut self, at: usize, event: AgentEvent<'_>) {
         let machine = &mut self.machines[at];
         let Some(agent) = machine.agent.as_mut() else { return };
         let effects = agent.handle(Time(self.now - machine.started), event);
@@ -313,71 +314,71 @@ impl Nodes {
         self.carry_out(at, effects);
     }
 
-    fn carry_out(&mut self, at: usize, effects: Vec<Effect>) {
+    fn carry_out(&mut self, at: usize, effects: Vec<AgentEffect>) {
         let life = self.machines[at].life;
         for effect in effects {
             match effect {
-                Effect::Persist { number, bytes, replace } => {
+                AgentEffect::Persist { number, bytes, replace } => {
                     self.note(number ^ bytes.len() as u64);
                     self.machines[at].control.write(number, bytes, replace);
                     self.machines[at].has_log = true;
                     let done = self.now + 20 + self.network.below(800);
-                    self.at(done, Happening::Synced { at, life, number });
+                    self.at(done, NodeHappening::Synced { at, life, number });
                 }
-                Effect::Send { to, bytes, .. } => self.transmit(at, &to, bytes),
-                Effect::Cluster(_) => {}
-                Effect::Open(map) => {
+                AgentEffect::Send { to, bytes, .. } => self.transmit(at, &to, bytes),
+                AgentEffect::Cluster(_) => {}
+                AgentEffect::Open(map) => {
                     self.checker.opens(at, &map);
                     self.machines[at].map = map;
                     let done = self.now + 100 + self.network.below(50_000);
-                    self.at(done, Happening::Opened { at, life });
+                    self.at(done, NodeHappening::Opened { at, life });
                 }
-                Effect::Map(delta) => match self.machines[at].map.apply(&delta) {
+                AgentEffect::Map(delta) => match self.machines[at].map.apply(&delta) {
                     Ok(map) => self.machines[at].map = Arc::new(map),
                     Err(error) => self.checker.violation(format!("node {at} is told of a gap: {error}")),
                 },
-                Effect::MapReplaced(map) => {
+                AgentEffect::MapReplaced(map) => {
                     if map.epoch() <= self.machines[at].map.epoch() {
                         self.checker.violation(format!("node {at} goes back to {}", map.epoch()));
                     }
                     self.machines[at].map = map;
                 }
-                Effect::Joined { node, first_instance, .. } => {
+                AgentEffect::Joined { node, first_instance, .. } => {
                     let machine = &mut self.machines[at];
                     (machine.number, machine.first_instance) = (Some(node), first_instance);
-                    self.at(self.now + 1, Happening::Upkeep { at, life });
+                    self.at(self.now + 1, NodeHappening::Upkeep { at, life });
                 }
-                Effect::Managers(_) => {}
-                Effect::Noted(notice) => self.machines[at].noted.push(notice),
-                Effect::WantLogEnds(wanted) => {
+                AgentEffect::Managers(_) => {}
+                AgentEffect::Noted(notice) => self.machines[at].noted.push(notice),
+                AgentEffect::WantLogEnds(wanted) => {
                     let done = self.now + self.network.below(5_000);
-                    self.at(done, Happening::LogEnds { at, life, wanted });
+                    self.at(done, NodeHappening::LogEnds { at, life, wanted });
                 }
-                Effect::Answered { token, result } => {
+                AgentEffect::Answered { token, result } => {
                     self.machines[at].waiting.remove(&token);
                     self.checker.answered(token, &result);
                 }
-                Effect::MayHaveLost { .. } => self.checker.saw("logs chosen in doubt"),
-                Effect::Ended(why) => self.ended(at, &why),
+                AgentEffect::MayHaveLost { .. } => self.checker.saw("logs chosen in doubt"),
+                AgentEffect::Ended(why) => self.ended(at, &why),
             }
         }
     }
 
-    fn ended(&mut self, at: usize, why: &Ended) {
+    fn ended(&mut self, at: usize, why: &EndReason) {
         self.checker.saw(match why {
-            Ended::AnotherStart { .. } => "another start",
-            Ended::FoundedBefore { .. } => "founded before",
-            Ended::Removed { .. } => "removed",
-            Ended::Refused { .. } | Ended::OtherCluster { .. } => "refused",
+            EndReason::AnotherStart { .. } => "another start",
+            EndReason::FoundedBefore { .. } => "founded before",
+            EndReason::Removed { .. } => "removed",
+            EndReason::Refused { .. } | EndReason::OtherCluster { .. } => "refused",
         });
-        if matches!(why, Ended::Refused { .. } | Ended::OtherCluster { .. }) {
+        if matches!(why, EndReason::Refused { .. } | EndReason::OtherCluster { .. }) {
             self.checker.violation(format!("node {at} ends: {why}"));
         }
-        self.machines[at].has_log |= matches!(why, Ended::FoundedBefore { .. });
-        if matches!(why, Ended::Removed { .. }) {
+        self.machines[at].has_log |= matches!(why, EndReason::FoundedBefore { .. });
+        if matches!(why, EndReason::Removed { .. }) {
             self.machines[at].number = None;
         }
-        if let Ended::FoundedBefore { .. } = why {
+        if let EndReason::FoundedBefore { .. } = why {
             self.machines[at].manager = Some(ManagerId(self.faults.next() | 1 << 40));
         }
         self.crash(at, 300_000);
@@ -400,7 +401,7 @@ impl Nodes {
                 delay += self.network.below(2_000_000);
             }
             let (to, bytes) = (to.clone(), bytes.clone());
-            self.at(self.now + delay, Happening::Message { to, bytes });
+            self.at(self.now + delay, NodeHappening::Message { to, bytes });
         }
     }
 
@@ -414,7 +415,7 @@ impl Nodes {
             for token in std::mem::take(&mut self.machines[at].waiting).into_keys() {
                 self.checker.nobody_waits(token);
             }
-            self.at(self.now + down, Happening::Start { at });
+            self.at(self.now + down, NodeHappening::Start { at });
         }
     }
 
@@ -440,7 +441,7 @@ impl Nodes {
         at
     }
 
-    pub(crate) fn operate(&mut self, at: usize, command: Command) -> u64 {
+    pub(crate) fn operate(&mut self, at: usize, command: ControlCommand) -> u64 {
         self.tokens += 1;
         let token = self.tokens;
         self.checker.asks(token);
@@ -449,7 +450,7 @@ impl Nodes {
             self.machines[at].waiting.remove(&token);
             self.checker.nobody_waits(token);
         }
-        self.give(at, Event::Operate { token, command });
+        self.give(at, AgentEvent::Operate { token, command });
         self.schedule_tick(at);
         token
     }
@@ -475,7 +476,7 @@ impl Nodes {
             let node = map.instance(one).and_then(|one| map.node(one.node));
             node.is_some_and(|node| node.state() != NodeState::Down)
         };
-        let mut asks: Vec<(InstanceId, KeyspaceId, PartitionId, PartitionEpoch, Wish)> = Vec::new();
+        let mut asks: Vec<(InstanceId, KeyspaceId, PartitionId, PartitionEpoch, GroupRequest)> = Vec::new();
         let own = (0..2).map(|n| InstanceId(machine.first_instance.get() + n));
         for instance in own {
             for (keyspace, partition, group) in map.partitions_of(instance) {
@@ -487,15 +488,17 @@ impl Nodes {
                 let ready = group.followers.iter().copied().find(|one| up(*one));
                 let down = group.in_sync.iter().copied().find(|one| !up(*one));
                 let wish = match (ready, down) {
-                    (Some(ready), _) if few || group.state == GroupState::Admitting => Wish::Admit(ready),
-                    (_, Some(down)) => Wish::Remove(down),
+                    (Some(ready), _) if few || group.state == GroupState::Admitting => {
+                        GroupRequest::Admit(ready)
+                    }
+                    (_, Some(down)) => GroupRequest::Remove(down),
                     _ => continue,
                 };
                 asks.push((instance, keyspace, partition, group.epoch, wish));
             }
         }
         for (instance, keyspace, partition, epoch, wish) in asks {
-            self.give(at, Event::InstanceAsks { instance, keyspace, partition, epoch, wish });
+            self.give(at, AgentEvent::InstanceAsks { instance, keyspace, partition, epoch, wish });
         }
         self.schedule_tick(at);
     }

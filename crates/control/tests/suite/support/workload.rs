@@ -1,7 +1,9 @@
 //! What clients ask for: everything, right and wrong.
 
-use zerohop_control::command::{Asker, Command, GroupStep, Held, HeldLog, Join, LogEnd, Regroup};
-use zerohop_control::state::State;
+use zerohop_control::command::{
+    ControlCommand, GroupStep, HeldLog, HeldLogs, JoinNode, LogEnd, Regroup, RegroupOrigin,
+};
+use zerohop_control::state::ControlState;
 use zerohop_placement::{
     Address, Durability, GroupState, HashKind, KeyspaceConfig, KeyspaceName, NodeState, PartitionCount,
 };
@@ -13,38 +15,38 @@ const NODES: usize = 6;
 const KEYSPACES: usize = 3;
 
 /// Draws a command, looking at a state that may be old.
-pub(crate) fn draw(state: &State, number: u64, random: &mut Random) -> Command {
+pub(crate) fn draw(state: &ControlState, number: u64, random: &mut Random) -> ControlCommand {
     let map = state.map();
     let nodes: Vec<NodeId> = map.nodes().map(|node| node.id()).collect();
     if nodes.len() < 3 || (nodes.len() < NODES && random.chance(100)) {
-        return Command::Join(join(None, Incarnation(0), number, random));
+        return ControlCommand::Join(join(None, Incarnation(0), number, random));
     }
     let keyspaces: Vec<KeyspaceId> = map.keyspaces().map(|(id, _)| id).collect();
     if keyspaces.is_empty() || (keyspaces.len() < KEYSPACES && random.chance(50)) {
-        return Command::CreateKeyspace(config(number, random));
+        return ControlCommand::CreateKeyspace(config(number, random));
     }
     let node = map.node(*random.pick(&nodes)).expect("is in the map");
     let (id, incarnation) = (node.id(), node.incarnation());
     match random.below(100) {
-        0..10 => Command::SetNodeState { node: id, incarnation, state: NodeState::Down },
-        10..22 => Command::SetNodeState { node: id, incarnation, state: NodeState::Up },
-        22..24 => Command::SetNodeState { node: id, incarnation, state: NodeState::Draining },
-        24..34 => Command::Join(join(Some(id), incarnation, number, random)),
-        34..36 => Command::SplitKeyspace(*random.pick(&keyspaces)),
-        36..37 => Command::DropKeyspace(*random.pick(&keyspaces)),
-        37..38 => Command::RemoveNode(id),
+        0..10 => ControlCommand::SetNodeState { node: id, incarnation, state: NodeState::Down },
+        10..22 => ControlCommand::SetNodeState { node: id, incarnation, state: NodeState::Up },
+        22..24 => ControlCommand::SetNodeState { node: id, incarnation, state: NodeState::Draining },
+        24..34 => ControlCommand::Join(join(Some(id), incarnation, number, random)),
+        34..36 => ControlCommand::SplitKeyspace(*random.pick(&keyspaces)),
+        36..37 => ControlCommand::DropKeyspace(*random.pick(&keyspaces)),
+        37..38 => ControlCommand::RemoveNode(id),
         38..55 if !state.recoveries().is_empty() => held(state, id, incarnation, random),
         55..58 if !state.recoveries().is_empty() => {
             let (keyspace, partition) = *state.recoveries().keys().next().expect("is one");
-            Command::Recover { keyspace, partition, damaged: None }
+            ControlCommand::Recover { keyspace, partition, damaged: None }
         }
         _ => regroup(state, *random.pick(&keyspaces), random),
     }
 }
 
-fn join(node: Option<NodeId>, replaces: Incarnation, number: u64, random: &mut Random) -> Join {
+fn join(node: Option<NodeId>, replaces: Incarnation, number: u64, random: &mut Random) -> JoinNode {
     let address = |port: u64| Address::new(&format!("node-{number}:{port}")).expect("is an address");
-    Join {
+    JoinNode {
         node,
         replaces,
         incarnation: Incarnation(random.next() | 1),
@@ -68,7 +70,7 @@ fn config(number: u64, random: &mut Random) -> KeyspaceConfig {
 }
 
 /// A change of a group: mostly one that may be, sometimes by the wrong one, to the wrong one, or of an old epoch.
-fn regroup(state: &State, keyspace: KeyspaceId, random: &mut Random) -> Command {
+fn regroup(state: &ControlState, keyspace: KeyspaceId, random: &mut Random) -> ControlCommand {
     let map = state.map();
     let found = map.keyspace(keyspace).expect("is in the map");
     let partition = PartitionId(random.below(u64::from(found.config().partitions.get())) as u32);
@@ -97,16 +99,16 @@ fn regroup(state: &State, keyspace: KeyspaceId, random: &mut Random) -> Command 
     let primarys = matches!(step, GroupStep::Admit(_) | GroupStep::Exclude(_) | GroupStep::Keep);
     let by = if primarys != random.chance(50) {
         let incarnation = map.instance(group.primary).expect("is in the map").incarnation;
-        Asker::Instance(group.primary, incarnation)
+        RegroupOrigin::Instance(group.primary, incarnation)
     } else {
-        Asker::Control
+        RegroupOrigin::Control
     };
     let epoch = if random.chance(100) { group.epoch.get().saturating_sub(1) } else { group.epoch.get() };
-    Command::Regroup(Regroup { keyspace, partition, epoch: PartitionEpoch(epoch), by, step })
+    ControlCommand::Regroup(Regroup { keyspace, partition, epoch: PartitionEpoch(epoch), by, step })
 }
 
 /// What a node would tell of its logs.
-fn held(state: &State, node: NodeId, incarnation: Incarnation, random: &mut Random) -> Command {
+fn held(state: &ControlState, node: NodeId, incarnation: Incarnation, random: &mut Random) -> ControlCommand {
     let map = state.map();
     let own: Vec<InstanceId> =
         map.node(node).expect("is in the map").instances().map(|instance| instance.id).collect();
@@ -124,5 +126,5 @@ fn held(state: &State, node: NodeId, incarnation: Incarnation, random: &mut Rand
             logs.push(HeldLog { keyspace, partition, epoch: group.epoch, instance, end, intact });
         }
     }
-    Command::Held(Held { node, incarnation, logs })
+    ControlCommand::Held(HeldLogs { node, incarnation, logs })
 }

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use zerohop_control::Time;
-use zerohop_control::command::{Command, ManagerId, ManagerInfo, Request, RequestId};
-use zerohop_control::manager::{Answer, Effect, Event, Manager, Settings};
+use zerohop_control::command::{CommandRequest, ControlCommand, ManagerId, ManagerInfo, RequestId};
+use zerohop_control::manager::{ManagerEffect, ManagerEvent, ManagerSettings, RaftManager, RequestAnswer};
 use zerohop_placement::{Address, ClusterMap};
 
 use super::check::Checker;
 use super::disk::Disk;
+use super::manager_happening::ManagerHappening;
 use super::random::Random;
 use super::workload;
 
@@ -22,7 +23,7 @@ const CLIENTS: u64 = 4;
 
 /// What is switched on in a seed.
 #[derive(Clone, Debug)]
-struct Scenario {
+struct ManagerScenario {
     managers: u64,
     loss: u64,
     repeats: u64,
@@ -37,49 +38,11 @@ struct Scenario {
     log_entries_max: usize,
 }
 
-enum Happening {
-    Tick {
-        slot: usize,
-        life: u64,
-    },
-    Message {
-        to: ManagerId,
-        from: ManagerId,
-        bytes: Vec<u8>,
-    },
-    Synced {
-        slot: usize,
-        life: u64,
-        number: u64,
-    },
-    Answer {
-        client: usize,
-        token: u64,
-        answer: Answer,
-    },
-    Ask {
-        slot: usize,
-        client: usize,
-        token: u64,
-        request: Request,
-    },
-    /// The turn tells the newest of a client's alarms from those before it.
-    Client {
-        client: usize,
-        turn: u64,
-    },
-    Fault,
-    Start {
-        slot: usize,
-    },
-    Heal,
-}
-
-struct Slot {
+struct ManagerSlot {
     id: ManagerId,
     addr: Address,
     disk: Disk,
-    process: Option<Manager>,
+    process: Option<RaftManager>,
     /// Counts its processes, so that nothing meant for one reaches the next.
     life: u64,
     started: u64,
@@ -90,25 +53,25 @@ struct Slot {
     lost_disk: bool,
 }
 
-struct Client {
+struct CommandClient {
     number: u64,
     mark: u64,
-    pending: Option<(Request, u64)>,
+    pending: Option<(CommandRequest, u64)>,
     target: usize,
     token: u64,
     turn: u64,
 }
 
-pub(crate) struct World {
+pub(crate) struct ManagerWorld {
     seed: u64,
     now: u64,
     order: u64,
-    agenda: BTreeMap<(u64, u64, u64), Happening>,
-    slots: Vec<Slot>,
-    clients: Vec<Client>,
+    agenda: BTreeMap<(u64, u64, u64), ManagerHappening>,
+    slots: Vec<ManagerSlot>,
+    clients: Vec<CommandClient>,
     /// Ordered pairs of slots between which nothing gets through, until when.
     cuts: BTreeMap<(usize, usize), u64>,
-    scenario: Scenario,
+    scenario: ManagerScenario,
     network: Random,
     schedule: Random,
     faults: Random,
@@ -122,11 +85,11 @@ fn address(slot: usize) -> Address {
     Address::new(&format!("manager-{slot}:7400")).expect("is an address")
 }
 
-impl World {
-    pub(crate) fn new(seed: u64) -> World {
+impl ManagerWorld {
+    pub(crate) fn new(seed: u64) -> ManagerWorld {
         let root = Random::new(seed);
         let mut draw = root.fork(1);
-        let scenario = Scenario {
+        let scenario = ManagerScenario {
             managers: *draw.pick(&[1, 3, 3, 3, 5]),
             loss: *draw.pick(&[0, 0, 20, 100]),
             repeats: *draw.pick(&[0, 30]),
@@ -143,10 +106,10 @@ impl World {
         let founders: Vec<ManagerInfo> = (0..scenario.managers as usize)
             .map(|slot| ManagerInfo { id: ManagerId(slot as u64 + 1), addr: address(slot) })
             .collect();
-        let slots = founders.iter().map(|founder| Slot {
+        let slots = founders.iter().map(|founder| ManagerSlot {
             id: founder.id,
             addr: founder.addr.clone(),
-            disk: Disk::with(Manager::found(founder.id, &founders)),
+            disk: Disk::with(RaftManager::found(founder.id, &founders)),
             process: None,
             life: 0,
             started: 0,
@@ -155,11 +118,11 @@ impl World {
             map: Arc::default(),
             lost_disk: false,
         });
-        let slots: Vec<Slot> = slots.collect();
+        let slots: Vec<ManagerSlot> = slots.collect();
         let clients = (0..CLIENTS)
-            .map(|_| Client { number: 0, mark: 0, pending: None, target: 0, token: 0, turn: 0 })
+            .map(|_| CommandClient { number: 0, mark: 0, pending: None, target: 0, token: 0, turn: 0 })
             .collect();
-        let mut world = World {
+        let mut world = ManagerWorld {
             seed,
             now: 0,
             order: 0,
@@ -177,18 +140,18 @@ impl World {
             events: 0,
         };
         for slot in 0..world.slots.len() {
-            world.at(0, Happening::Start { slot });
+            world.at(0, ManagerHappening::Start { slot });
         }
         for client in 0..CLIENTS as usize {
             world.alarm(client, 1000 * client as u64);
         }
-        world.at(200_000, Happening::Fault);
-        world.at(FAULTS_END, Happening::Heal);
+        world.at(200_000, ManagerHappening::Fault);
+        world.at(FAULTS_END, ManagerHappening::Heal);
         world
     }
 
     /// Plays to the end and says what did not hold.
-    pub(crate) fn play(mut self) -> World {
+    pub(crate) fn play(mut self) -> ManagerWorld {
         while let Some(((now, ..), happening)) = self.agenda.pop_first() {
             if now > CALM_END || !self.checker.violations.is_empty() {
                 break;
@@ -202,7 +165,7 @@ impl World {
         self
     }
 
-    fn at(&mut self, time: u64, happening: Happening) {
+    fn at(&mut self, time: u64, happening: ManagerHappening) {
         self.order += 1;
         let draw = self.schedule.below(1 << 20);
         self.agenda.insert((time, draw, self.order), happening);
@@ -211,7 +174,7 @@ impl World {
     fn alarm(&mut self, client: usize, time: u64) {
         self.clients[client].turn += 1;
         let turn = self.clients[client].turn;
-        self.at(time, Happening::Client { client, turn });
+        self.at(time, ManagerHappening::Client { client, turn });
     }
 
     fn note(&mut self, word: u64) {
@@ -219,33 +182,35 @@ impl World {
         self.events += 1;
     }
 
-    fn happen(&mut self, happening: Happening) {
+    fn happen(&mut self, happening: ManagerHappening) {
         match happening {
-            Happening::Tick { slot, life } if self.slots[slot].life == life => {
-                self.give(slot, Event::Tick);
+            ManagerHappening::Tick { slot, life } if self.slots[slot].life == life => {
+                self.give(slot, ManagerEvent::Tick);
                 let wake = self.wake(slot);
-                self.at(wake, Happening::Tick { slot, life });
+                self.at(wake, ManagerHappening::Tick { slot, life });
             }
-            Happening::Synced { slot, life, number } if self.slots[slot].life == life => {
+            ManagerHappening::Synced { slot, life, number } if self.slots[slot].life == life => {
                 self.slots[slot].disk.sync(number);
-                self.give(slot, Event::Persisted(number));
+                self.give(slot, ManagerEvent::Persisted(number));
             }
-            Happening::Tick { .. } | Happening::Synced { .. } => {}
-            Happening::Message { to, from, bytes } => {
+            ManagerHappening::Tick { .. } | ManagerHappening::Synced { .. } => {}
+            ManagerHappening::Message { to, from, bytes } => {
                 if let Some(slot) = self.slots.iter().position(|slot| slot.id == to) {
-                    self.give(slot, Event::Received { from, bytes: &bytes });
+                    self.give(slot, ManagerEvent::Received { from, bytes: &bytes });
                 }
             }
-            Happening::Start { slot } => self.start(slot),
-            Happening::Ask { slot, client, token, request } => {
+            ManagerHappening::Start { slot } => self.start(slot),
+            ManagerHappening::Ask { slot, client, token, request } => {
                 let token = token << 8 | client as u64;
-                self.give(slot, Event::Ask { token, request });
+                self.give(slot, ManagerEvent::Ask { token, request });
             }
-            Happening::Answer { client, token, answer } => self.answered(client, token, answer),
-            Happening::Client { client, turn } if self.clients[client].turn == turn => self.client(client),
-            Happening::Client { .. } => {}
-            Happening::Fault => self.fault(),
-            Happening::Heal => self.heal(),
+            ManagerHappening::Answer { client, token, answer } => self.answered(client, token, answer),
+            ManagerHappening::Client { client, turn } if self.clients[client].turn == turn => {
+                self.client(client)
+            }
+            ManagerHappening::Client { .. } => {}
+            ManagerHappening::Fault => self.fault(),
+            ManagerHappening::Heal => self.heal(),
         }
     }
 
@@ -256,7 +221,7 @@ impl World {
 
     fn wake(&self, slot: usize) -> u64 {
         let one = &self.slots[slot];
-        let wake = one.process.as_ref().map_or(Time(0), Manager::wake_at);
+        let wake = one.process.as_ref().map_or(Time(0), RaftManager::wake_at);
         (one.started + wake.0 * 1000 / one.rate).max(one.paused_until).max(self.now) + 1
     }
 
@@ -270,10 +235,10 @@ impl World {
         slot.life += 1;
         slot.started = self.now;
         let log = slot.disk.crash(&mut self.faults);
-        let (mut manager, good) = match Manager::open(
+        let (mut manager, good) = match RaftManager::open(
             Time(0),
             &log,
-            Settings { log_entries_max, leads_alone: false, ..Settings::new(seed) },
+            ManagerSettings { log_entries_max, leads_alone: false, ..ManagerSettings::new(seed) },
         ) {
             Ok(opened) => opened,
             Err(error) => {
@@ -291,19 +256,21 @@ impl World {
         }
         let life = self.slots[at].life;
         let wake = self.wake(at);
-        self.at(wake, Happening::Tick { slot: at, life });
+        self.at(wake, ManagerHappening::Tick { slot: at, life });
         self.carry_out(at, effects);
     }
 
-    fn give(&mut self, at: usize, event: Event<'_>) {
+    fn give(&mut self, at: usize, event: ManagerEvent<'_>) {
         if self.slots[at].paused_until > self.now {
             // What comes to a process that stands still waits, or is lost where nothing tells the difference.
             let (life, until) = (self.slots[at].life, self.slots[at].paused_until);
             match event {
-                Event::Persisted(number) => self.at(until, Happening::Synced { slot: at, life, number }),
-                Event::Received { from, bytes } => {
+                ManagerEvent::Persisted(number) => {
+                    self.at(until, ManagerHappening::Synced { slot: at, life, number })
+                }
+                ManagerEvent::Received { from, bytes } => {
                     let (to, bytes) = (self.slots[at].id, bytes.to_vec());
-                    self.at(until, Happening::Message { to, from, bytes });
+                    self.at(until, ManagerHappening::Message { to, from, bytes });
                 }
                 _ => {}
             }
@@ -317,7 +284,7 @@ impl World {
             self.checker.leads(term, id);
         }
         let faults = self.now < FAULTS_END;
-        let persists = effects.iter().any(|effect| matches!(effect, Effect::Persist { .. }));
+        let persists = effects.iter().any(|effect| matches!(effect, ManagerEffect::Persist { .. }));
         self.carry_out(at, effects);
         // Some crashes come just when something was to be made durable.
         if faults && persists && self.faults.chance(self.scenario.crashes / 100) {
@@ -326,26 +293,26 @@ impl World {
         }
     }
 
-    fn carry_out(&mut self, at: usize, effects: Vec<Effect>) {
+    fn carry_out(&mut self, at: usize, effects: Vec<ManagerEffect>) {
         for effect in effects {
             match effect {
-                Effect::Persist { number, bytes, replace } => {
+                ManagerEffect::Persist { number, bytes, replace } => {
                     self.note(number ^ bytes.len() as u64);
                     self.slots[at].disk.write(number, bytes, replace);
                     let life = self.slots[at].life;
                     let late = if self.faults.chance(20) { 20_000 } else { 500 };
                     let done = self.now + 20 + self.network.below(late);
-                    self.at(done, Happening::Synced { slot: at, life, number });
+                    self.at(done, ManagerHappening::Synced { slot: at, life, number });
                 }
-                Effect::Send { to, bytes } => self.send(at, to, bytes),
-                Effect::Answer { token, answer } => {
+                ManagerEffect::Send { to, bytes } => self.send(at, to, bytes),
+                ManagerEffect::Answer { token, answer } => {
                     let (client, token) = ((token & 0xff) as usize, token >> 8);
                     let delay = 1 + self.network.below(self.scenario.delay_max);
                     if !self.network.chance(self.scenario.loss) {
-                        self.at(self.now + delay, Happening::Answer { client, token, answer });
+                        self.at(self.now + delay, ManagerHappening::Answer { client, token, answer });
                     }
                 }
-                Effect::MapChanged(delta) => {
+                ManagerEffect::MapChanged(delta) => {
                     let before = Arc::clone(&self.slots[at].map);
                     match before.apply(&delta) {
                         Ok(after) => {
@@ -358,7 +325,7 @@ impl World {
                         }
                     }
                 }
-                Effect::MapReplaced(after) => {
+                ManagerEffect::MapReplaced(after) => {
                     self.checker.saw("snapshots taken");
                     if after.epoch().get() > 0 {
                         self.checker.has(&after);
@@ -368,7 +335,7 @@ impl World {
                     }
                     self.slots[at].map = after;
                 }
-                Effect::MayHaveLost { .. } => self.checker.saw("logs chosen in doubt"),
+                ManagerEffect::MayHaveLost { .. } => self.checker.saw("logs chosen in doubt"),
             }
         }
     }
@@ -391,7 +358,7 @@ impl World {
                 delay += self.network.below(1_000_000);
             }
             let bytes = bytes.clone();
-            self.at(self.now + delay, Happening::Message { to, from, bytes });
+            self.at(self.now + delay, ManagerHappening::Message { to, from, bytes });
         }
     }
 
@@ -399,7 +366,7 @@ impl World {
         let at = self.faults.below(self.slots.len() as u64) as usize;
         let next = self.now + self.faults.below(600_000);
         if next < FAULTS_END {
-            self.at(next, Happening::Fault);
+            self.at(next, ManagerHappening::Fault);
         }
         let scenario = self.scenario.clone();
         match self.faults.below(5) {
@@ -416,7 +383,7 @@ impl World {
                 self.crash(at, 500_000);
                 let id = ManagerId(self.faults.next() | 1 << 40);
                 let slot = &mut self.slots[at];
-                (slot.id, slot.disk, slot.lost_disk) = (id, Disk::with(Manager::join(id)), true);
+                (slot.id, slot.disk, slot.lost_disk) = (id, Disk::with(RaftManager::join(id)), true);
                 slot.map = Arc::default();
             }
             2 if scenario.cuts => {
@@ -439,7 +406,7 @@ impl World {
             4 if scenario.transfers => {
                 let to = self.slots[at].id;
                 for slot in 0..self.slots.len() {
-                    self.give(slot, Event::TransferLeadership(to));
+                    self.give(slot, ManagerEvent::TransferLeadership(to));
                 }
             }
             _ => {}
@@ -450,7 +417,7 @@ impl World {
         if self.slots[at].process.take().is_some() {
             self.checker.saw("crashes");
             self.slots[at].life += 1;
-            self.at(self.now + down, Happening::Start { slot: at });
+            self.at(self.now + down, ManagerHappening::Start { slot: at });
         }
     }
 
@@ -458,7 +425,7 @@ impl World {
         self.cuts.clear();
         for at in 0..self.slots.len() {
             self.slots[at].paused_until = 0;
-            self.at(self.now + 1, Happening::Start { slot: at });
+            self.at(self.now + 1, ManagerHappening::Start { slot: at });
         }
     }
 
@@ -488,7 +455,7 @@ impl World {
                 };
                 let lost = self.slots.iter().find(|slot| slot.lost_disk);
                 let command = match lost {
-                    Some(_) if self.work.chance(300) => Command::SetManagers(
+                    Some(_) if self.work.chance(300) => ControlCommand::SetManagers(
                         self.slots
                             .iter()
                             .map(|slot| ManagerInfo { id: slot.id, addr: slot.addr.clone() })
@@ -498,7 +465,7 @@ impl World {
                 };
                 self.checker.asked(&command);
                 let id = RequestId { origin: at as u64 + 1, number: client.number };
-                let request = Request { id, after: client.mark, command };
+                let request = CommandRequest { id, after: client.mark, command };
                 client.pending = Some((request, self.now + PATIENCE));
             }
         }
@@ -513,20 +480,20 @@ impl World {
         let (slot, token, request) = (client.target, client.token, request.clone());
         let delay = 1 + self.network.below(self.scenario.delay_max);
         if !self.network.chance(self.scenario.loss) {
-            let ask = Happening::Ask { slot, client: at, token, request: request.clone() };
+            let ask = ManagerHappening::Ask { slot, client: at, token, request: request.clone() };
             self.at(self.now + delay, ask);
         }
         if self.network.chance(self.scenario.repeats) {
-            self.at(self.now + 10 * delay, Happening::Ask { slot, client: at, token, request });
+            self.at(self.now + 10 * delay, ManagerHappening::Ask { slot, client: at, token, request });
         }
     }
 
-    fn answered(&mut self, at: usize, token: u64, answer: Answer) {
+    fn answered(&mut self, at: usize, token: u64, answer: RequestAnswer) {
         let Some((request, _)) = self.clients[at].pending.clone() else { return };
         match answer {
-            Answer::Decided(outcome) if self.clients[at].token == token => {
+            RequestAnswer::Decided(outcome) if self.clients[at].token == token => {
                 self.checker.decided(&request, &outcome);
-                if matches!(request.command, Command::SetManagers(_)) && outcome.result.is_ok() {
+                if matches!(request.command, ControlCommand::SetManagers(_)) && outcome.result.is_ok() {
                     self.checker.saw("managers set");
                 }
                 let client = &mut self.clients[at];
@@ -535,7 +502,7 @@ impl World {
                 let wait = 5_000 + self.work.below(150_000);
                 self.alarm(at, self.now + wait);
             }
-            Answer::NotLeader(leader) if self.clients[at].token == token => {
+            RequestAnswer::NotLeader(leader) if self.clients[at].token == token => {
                 let known = leader.and_then(|leader| self.slots.iter().position(|slot| slot.id == leader));
                 self.clients[at].target = known.unwrap_or(self.work.below(self.slots.len() as u64) as usize);
                 if known.is_some() {
@@ -563,7 +530,7 @@ impl World {
         };
         let mut state = self.slots[leader].process.as_ref().expect("runs").state().clone();
         for (at, slot) in self.slots.iter().enumerate() {
-            let other = slot.process.as_ref().map(Manager::state);
+            let other = slot.process.as_ref().map(RaftManager::state);
             let member = state.managers().iter().any(|manager| manager.id == slot.id);
             if member && other != Some(&state) {
                 self.checker.violations.push(format!("manager {at} is not of the leader's mind"));
@@ -586,7 +553,7 @@ impl World {
             }
         }
         self.note(state.mark());
-        let batches = |slot: &Slot| slot.process.as_ref().map_or(0, |one| one.counters().batches);
+        let batches = |slot: &ManagerSlot| slot.process.as_ref().map_or(0, |one| one.counters().batches);
         (0..self.slots.iter().map(batches).sum()).for_each(|_| self.checker.saw("batches"));
         *self.checker.coverage.entry("applied").or_default() += state.mark();
         let terms = self.checker.terms() as u64;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// The operations of [`crate::disk::Disk`], one each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "each is the method of the same name")]
-pub enum Operation {
+pub enum DiskOperation {
     Open,
     Close,
     Bytes,
@@ -22,41 +22,41 @@ pub enum Operation {
     FreeBytes,
 }
 
-impl Operation {
+impl DiskOperation {
     /// All of them, in the order of their declaration.
-    pub const ALL: [Operation; 14] = [
-        Operation::Open,
-        Operation::Close,
-        Operation::Bytes,
-        Operation::Append,
-        Operation::ReadAt,
-        Operation::Sync,
-        Operation::SyncBegin,
-        Operation::SyncDone,
-        Operation::Truncate,
-        Operation::Rename,
-        Operation::Remove,
-        Operation::List,
-        Operation::SyncDir,
-        Operation::FreeBytes,
+    pub const ALL: [DiskOperation; 14] = [
+        DiskOperation::Open,
+        DiskOperation::Close,
+        DiskOperation::Bytes,
+        DiskOperation::Append,
+        DiskOperation::ReadAt,
+        DiskOperation::Sync,
+        DiskOperation::SyncBegin,
+        DiskOperation::SyncDone,
+        DiskOperation::Truncate,
+        DiskOperation::Rename,
+        DiskOperation::Remove,
+        DiskOperation::List,
+        DiskOperation::SyncDir,
+        DiskOperation::FreeBytes,
     ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Operation::Open => "open",
-            Operation::Close => "close",
-            Operation::Bytes => "bytes",
-            Operation::Append => "append",
-            Operation::ReadAt => "read_at",
-            Operation::Sync => "sync",
-            Operation::SyncBegin => "sync_begin",
-            Operation::SyncDone => "sync_done",
-            Operation::Truncate => "truncate",
-            Operation::Rename => "rename",
-            Operation::Remove => "remove",
-            Operation::List => "list",
-            Operation::SyncDir => "sync_dir",
-            Operation::FreeBytes => "free_bytes",
+            DiskOperation::Open => "open",
+            DiskOperation::Close => "close",
+            DiskOperation::Bytes => "bytes",
+            DiskOperation::Append => "append",
+            DiskOperation::ReadAt => "read_at",
+            DiskOperation::Sync => "sync",
+            DiskOperation::SyncBegin => "sync_begin",
+            DiskOperation::SyncDone => "sync_done",
+            DiskOperation::Truncate => "truncate",
+            DiskOperation::Rename => "rename",
+            DiskOperation::Remove => "remove",
+            DiskOperation::List => "list",
+            DiskOperation::SyncDir => "sync_dir",
+            DiskOperation::FreeBytes => "free_bytes",
         }
     }
 }
@@ -70,15 +70,15 @@ pub struct Chance {
     pub denominator: u32,
 }
 
-/// Faults that stay on until they are switched off. [`Faults::default`] has none.
+/// Faults that stay on until they are switched off. [`SimulatedFaults::default`] has none.
 ///
 /// A failing operation has no effect, but: a failing append may have left bytes that a crash brings to light past
 /// the end of the file; a failing sync makes a random part durable, and the rest is never written by a later sync; a
 /// failing sync of a folder makes a random prefix of the names durable. A `close` cannot fail.
 #[derive(Clone, Debug, Default)]
-pub struct Faults {
+pub struct SimulatedFaults {
     /// How likely each operation is to fail.
-    pub fail: BTreeMap<Operation, Chance>,
+    pub fail: BTreeMap<DiskOperation, Chance>,
     /// How likely any operation is to take `stall_us` longer.
     pub stall: Option<Chance>,
     /// Simulated microseconds of a stall.
@@ -89,10 +89,10 @@ pub struct Faults {
     pub lose_folder_syncs: bool,
 }
 
-impl Faults {
+impl SimulatedFaults {
     /// With a chance that an operation fails.
     #[must_use]
-    pub fn failing(mut self, operation: Operation, numerator: u32, denominator: u32) -> Self {
+    pub fn failing(mut self, operation: DiskOperation, numerator: u32, denominator: u32) -> Self {
         self.fail.insert(operation, Chance { numerator, denominator });
         self
     }
@@ -125,9 +125,9 @@ impl Default for Latency {
 }
 
 impl Latency {
-    pub(super) fn of(&self, operation: Operation, bytes: usize) -> u64 {
+    pub(super) fn of(&self, operation: DiskOperation, bytes: usize) -> u64 {
         let sync_us = match operation {
-            Operation::Sync | Operation::SyncDir => self.sync_us,
+            DiskOperation::Sync | DiskOperation::SyncDir => self.sync_us,
             _ => 0,
         };
         self.operation_us + sync_us + self.kib_us * bytes.div_ceil(1024) as u64
@@ -136,22 +136,22 @@ impl Latency {
 
 /// How often each operation was called, failures included, and the bytes of those that succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    calls: [u64; Operation::ALL.len()],
+pub struct OperationCounts {
+    calls: [u64; DiskOperation::ALL.len()],
     /// Bytes appended.
     pub bytes_written: u64,
     /// Bytes read.
     pub bytes_read: u64,
 }
 
-impl Counts {
+impl OperationCounts {
     /// Calls of one operation.
     #[must_use]
-    pub fn of(&self, operation: Operation) -> u64 {
+    pub fn of(&self, operation: DiskOperation) -> u64 {
         self.calls[operation as usize]
     }
 
-    pub(super) fn count(&mut self, operation: Operation) {
+    pub(super) fn count(&mut self, operation: DiskOperation) {
         self.calls[operation as usize] += 1;
     }
 }

@@ -185,7 +185,7 @@ impl FileBytes {
     }
 
     /// Flips the bits of `mask` in a durable byte. Readers see it unless they are served from unsynced bytes.
-    pub(super) fn rot(&mut self, offset: usize, mask: u8) {
+    pub(super) fn corruption(&mut self, offset: usize, mask: u8) {
         self.durable[offset] ^= mask;
         let sector = offset / SECTOR_BYTES;
         let unsynced = self.since_sync.sectors.iter().any(|sectors| sectors.contains(&sector));

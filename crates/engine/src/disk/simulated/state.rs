@@ -2,35 +2,35 @@
 
 use std::collections::BTreeMap;
 
-use super::faults::{Counts, Faults, Latency, Operation};
+use super::faults::{DiskOperation, Latency, OperationCounts, SimulatedFaults};
 use super::file::FileBytes;
-use crate::disk::names::Names;
+use crate::disk::names::DiskNames;
 use crate::disk::{DiskError, DiskResult, FileId, SyncTicket};
 use crate::random::Random;
 
 #[derive(Clone, Debug)]
-pub(super) struct State {
-    pub(super) names: Names,
+pub(super) struct SimulatedState {
+    pub(super) names: DiskNames,
     /// By the numbers that `names` gives. A file without a name stays while a crash may bring it back.
     pub(super) files: BTreeMap<u64, FileBytes>,
     pub(super) open: BTreeMap<FileId, u64>,
-    pub(super) begun: BTreeMap<SyncTicket, Begun>,
+    pub(super) begun: BTreeMap<SyncTicket, PendingDiskSync>,
     pub(super) next_id: u64,
     /// Issued bytes of all files that have a name.
     pub(super) used: u64,
     pub(super) capacity: Option<u64>,
-    pub(super) faults: Faults,
-    pub(super) fail_nth: BTreeMap<Operation, u64>,
+    pub(super) faults: SimulatedFaults,
+    pub(super) fail_nth: BTreeMap<DiskOperation, u64>,
     pub(super) operations_until_cut: Option<u64>,
     pub(super) latency: Latency,
     pub(super) sync_polls_max: u64,
     pub(super) elapsed_us: u64,
-    pub(super) counts: Counts,
+    pub(super) counts: OperationCounts,
     pub(super) random: Streams,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Begun {
+pub(super) struct PendingDiskSync {
     pub(super) file: u64,
     pub(super) polls_left: u64,
     /// By a later sync of the file, before this one was asked about.
@@ -41,7 +41,7 @@ pub(super) struct Begun {
 #[derive(Clone, Debug)]
 pub(super) struct Streams {
     pub(super) fail: Random,
-    pub(super) rot: Random,
+    pub(super) corruption: Random,
     pub(super) stall: Random,
     pub(super) crash: Random,
     pub(super) schedule: Random,
@@ -52,7 +52,7 @@ impl Streams {
         let random = Random::new(seed);
         Streams {
             fail: random.fork(1),
-            rot: random.fork(2),
+            corruption: random.fork(2),
             stall: random.fork(3),
             crash: random.fork(4),
             schedule: random.fork(5),
@@ -60,45 +60,55 @@ impl Streams {
     }
 }
 
-impl State {
+impl SimulatedState {
     pub(super) fn new(seed: u64) -> Self {
-        State {
-            names: Names::default(),
+        SimulatedState {
+            names: DiskNames::default(),
             files: BTreeMap::new(),
             open: BTreeMap::new(),
             begun: BTreeMap::new(),
             next_id: 0,
             used: 0,
             capacity: None,
-            faults: Faults::default(),
+            faults: SimulatedFaults::default(),
             fail_nth: BTreeMap::new(),
             operations_until_cut: None,
             latency: Latency::default(),
             sync_polls_max: super::SYNC_POLLS_MAX,
             elapsed_us: 0,
-            counts: Counts::default(),
+            counts: OperationCounts::default(),
             random: Streams::new(seed),
         }
     }
 
     /// Counts an operation on a path, lets its time pass, and decides whether it fails.
-    pub(super) fn admit(&mut self, operation: Operation, bytes: usize, path: &str) -> DiskResult<()> {
+    pub(super) fn admit(&mut self, operation: DiskOperation, bytes: usize, path: &str) -> DiskResult<()> {
         self.refusal(operation, bytes)
             .map_or(Ok(()), |reason| Err(failed(path.to_owned(), operation, reason)))
     }
 
-    pub(super) fn admit_file(&mut self, operation: Operation, bytes: usize, file: FileId) -> DiskResult<()> {
+    pub(super) fn admit_file(
+        &mut self,
+        operation: DiskOperation,
+        bytes: usize,
+        file: FileId,
+    ) -> DiskResult<()> {
         let refusal = self.refusal(operation, bytes);
         let number = self.number(file, operation)?;
         refusal.map_or(Ok(()), |reason| Err(failed(self.path_of(number), operation, reason)))
     }
 
-    pub(super) fn admit_number(&mut self, operation: Operation, bytes: usize, number: u64) -> DiskResult<()> {
+    pub(super) fn admit_number(
+        &mut self,
+        operation: DiskOperation,
+        bytes: usize,
+        number: u64,
+    ) -> DiskResult<()> {
         self.refusal(operation, bytes)
             .map_or(Ok(()), |reason| Err(failed(self.path_of(number), operation, reason)))
     }
 
-    pub(super) fn refusal(&mut self, operation: Operation, bytes: usize) -> Option<&'static str> {
+    pub(super) fn refusal(&mut self, operation: DiskOperation, bytes: usize) -> Option<&'static str> {
         self.counts.count(operation);
         self.elapsed_us += self.latency.of(operation, bytes);
         if let Some(stall) = self.faults.stall
@@ -129,11 +139,11 @@ impl State {
         self.operations_until_cut == Some(0)
     }
 
-    pub(super) fn number(&self, file: FileId, operation: Operation) -> DiskResult<u64> {
+    pub(super) fn number(&self, file: FileId, operation: DiskOperation) -> DiskResult<u64> {
         self.open.get(&file).copied().ok_or_else(|| DiskError::not_open(file, operation.name()))
     }
 
-    pub(super) fn file(&mut self, file: FileId, operation: Operation) -> DiskResult<&mut FileBytes> {
+    pub(super) fn file(&mut self, file: FileId, operation: DiskOperation) -> DiskResult<&mut FileBytes> {
         let number = self.number(file, operation)?;
         self.files.get_mut(&number).ok_or_else(|| DiskError::not_open(file, operation.name()))
     }
@@ -158,9 +168,9 @@ impl State {
         }
     }
 
-    pub(super) fn rot(&mut self, number: u64, offset: u64, mask: u8) {
+    pub(super) fn corruption(&mut self, number: u64, offset: u64, mask: u8) {
         if let Some(bytes) = self.files.get_mut(&number) {
-            bytes.rot(offset as usize, mask);
+            bytes.corruption(offset as usize, mask);
         }
     }
 
@@ -201,6 +211,6 @@ impl State {
     }
 }
 
-fn failed(path: String, operation: Operation, reason: &str) -> DiskError {
+fn failed(path: String, operation: DiskOperation, reason: &str) -> DiskError {
     DiskError::Failed { path, operation: operation.name(), reason: reason.to_owned() }
 }

@@ -44,8 +44,8 @@ fn the_same_seed_gives_the_same_disk() {
         let mut disk = SimulatedDisk::new(5);
         check_against_model(&mut disk, 8, 300);
         disk.crash();
-        let rot = disk.rot_random(5);
-        let mut everything = vec![format!("{rot:?} {:?} {}", disk.counts(), disk.elapsed_us())];
+        let corruption = disk.corrupt_random(5);
+        let mut everything = vec![format!("{corruption:?} {:?} {}", disk.counts(), disk.elapsed_us())];
         for folder in ["", "p", "p/q", "r"] {
             for entry in disk.list(folder).unwrap().into_iter().filter(|entry| !entry.is_dir) {
                 let path = crate::disk::path::join(folder, &entry.name);

@@ -35,7 +35,7 @@ impl Segment {
     pub(crate) fn evict(&mut self, number: usize) -> usize {
         let end = (number as u64 + 1) * BLOCK_BYTES as u64;
         let is_last_of_open = !self.sealed && end > self.bytes;
-        if self.written < end.min(self.bytes) || is_last_of_open || self.mended.contains(&(number as u32)) {
+        if self.written < end.min(self.bytes) || is_last_of_open || self.repaired.contains(&(number as u32)) {
             return 0;
         }
         self.blocks.get_mut(number).and_then(Option::take).map_or(0, |b| b.capacity())

@@ -5,7 +5,7 @@ use crate::PartitionId;
 use crate::disk::{Disk, DiskError, OpenMode};
 use crate::error::EngineResult;
 use crate::io::Io;
-use crate::log::rebrand::rebrand;
+use crate::log::restamp::rebrand;
 use crate::planted::{Bug, is_planted};
 
 impl Segment {
@@ -30,7 +30,7 @@ impl Segment {
             let path = format!("{folder}/{}", header.file_name());
             let file = io.disk.open(&path, OpenMode::Create)?;
             io.disk.append(file, &bytes)?;
-            if !is_planted(Bug::DaughterNotSynced) {
+            if !is_planted(Bug::ChildNotSynced) {
                 io.disk.sync(file).map_err(DiskError::beyond_repair)?;
             }
             Segment::found(header, path, file, bytes.len() as u64)

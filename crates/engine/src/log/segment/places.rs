@@ -39,8 +39,8 @@ impl Places {
 mod tests {
     use super::*;
     use crate::disk::FileId;
-    use crate::log::entry::{Base, Kind, Meta};
-    use crate::log::header::{HEADER_BYTES, Header};
+    use crate::log::entry::{Base, EntryKind, Meta};
+    use crate::log::header::{HEADER_BYTES, SegmentHeader};
     use crate::log::segment::Segment;
 
     #[test]
@@ -69,7 +69,7 @@ mod tests {
         segment.forget_notes();
         let offset = |index: u64| 100 + (index - 5) * 5_000;
         let note = |segment: &mut Segment, index: u64| {
-            let meta = Meta { kind: Kind::Append, flags: 0, epoch: 3, index, timestamp: 100 };
+            let meta = Meta { kind: EntryKind::Append, flags: 0, epoch: 3, index, timestamp: 100 };
             segment.note(&meta, offset(index), 5_000);
         };
         (5..105).for_each(|index| note(&mut segment, index));
@@ -88,11 +88,19 @@ mod tests {
         assert_eq!((segment.sample_before(20), segment.sample_before(100)), (offset(20), offset(29)));
     }
 
-    fn header() -> Header {
+    fn header() -> SegmentHeader {
         let base = Base { salt: 7, epoch: 3, index: 5, timestamp: 100 };
         let (covers_through, covers_epoch, generation, compacted_at) = (0, 0, 0, 0);
         let partition = crate::PartitionId(1);
-        Header { partition, base, covers_through, covers_epoch, generation, compacted_at, index_seed: 9 }
+        SegmentHeader {
+            partition,
+            base,
+            covers_through,
+            covers_epoch,
+            generation,
+            compacted_at,
+            index_seed: 9,
+        }
     }
 
     #[test]

@@ -3,11 +3,11 @@
 use super::Segment;
 use crate::disk::FileId;
 use crate::limits::BLOCK_BYTES;
-use crate::log::header::Header;
+use crate::log::header::SegmentHeader;
 
 impl Segment {
     /// A segment of which so many bytes stand in a new file, nothing of it durable or in memory.
-    pub(crate) fn taken(header: Header, path: String, file: FileId, bytes: u64) -> Segment {
+    pub(crate) fn taken(header: SegmentHeader, path: String, file: FileId, bytes: u64) -> Segment {
         let first = header.base.index;
         let mut segment = Segment::found(header, path, file, bytes);
         (segment.synced, segment.synced_index, segment.name_is_durable) = (0, first - 1, false);

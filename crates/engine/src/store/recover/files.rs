@@ -7,8 +7,8 @@ use crate::disk::{DirEntry, Disk, OpenMode};
 use crate::error::{EngineError, EngineResult};
 use crate::io::Io;
 use crate::limits::SEGMENT_FILE_BYTES_MAX;
-use crate::log::header::{self, Footer, HEADER_BYTES, Header, TRAILER_BYTES};
-use crate::log::scan::{self, Item};
+use crate::log::header::{self, Footer, HEADER_BYTES, SegmentHeader, TRAILER_BYTES};
+use crate::log::scan::{self, ScanItem};
 use crate::log::segment::Segment;
 
 impl Recovery<'_> {
@@ -65,9 +65,10 @@ impl Recovery<'_> {
         let mut head = vec![0; HEADER_BYTES.min(bytes as usize)];
         io.disk.read_at(file, 0, &mut head)?;
         let partition = self.partition();
-        let is_it =
-            |h: &Header| h.partition == partition && h.base.index == first && h.generation == generation;
-        let header = match Header::decode(&head) {
+        let is_it = |h: &SegmentHeader| {
+            h.partition == partition && h.base.index == first && h.generation == generation
+        };
+        let header = match SegmentHeader::decode(&head) {
             Ok(header) if is_it(&header) => Some(header),
             Ok(_) => {
                 let reason = "its header names another partition or place: was it copied here?".into();
@@ -143,7 +144,7 @@ pub(super) fn read_footer<D: Disk>(io: &mut Io<D>, segment: &Segment) -> EngineR
     let mut entry = vec![0; bytes as usize];
     io.disk.read_at(file, u64::from(footer_at), &mut entry)?;
     Ok(match scan::items(segment.base(), &entry, u64::from(footer_at), 0).next() {
-        Some(Item::Footer { footer, .. }) => Some(footer),
+        Some(ScanItem::Footer { footer, .. }) => Some(footer),
         _ => None,
     })
 }
@@ -156,7 +157,7 @@ pub(super) fn is_readable_from<D: Disk>(io: &mut Io<D>, segment: &Segment, from:
         return Ok(true);
     }
     io.disk.read_at(file, from, &mut bytes)?;
-    Ok(scan::items(segment.base(), &bytes, from, 0).all(|item| !matches!(item, Item::Bad { .. })))
+    Ok(scan::items(segment.base(), &bytes, from, 0).all(|item| !matches!(item, ScanItem::Bad { .. })))
 }
 
 fn parse_name(name: &str) -> Option<(u64, u32)> {

@@ -12,16 +12,16 @@ use crate::checkpoint::{self, Block, SegmentRow};
 use crate::disk::{DirEntry, Disk, OpenMode};
 use crate::error::{EngineError, EngineResult};
 use crate::index::HashIndex;
-use crate::index::location::{Location, Place};
+use crate::index::location::{EntryPlace, Location};
 use crate::io::Io;
 use crate::log::FIRST_ENTRY_AT;
-use crate::log::entry::Kind;
-use crate::log::scan::{self, Item};
-use crate::side::chains::{Chain, Form};
+use crate::log::entry::EntryKind;
+use crate::log::scan::{self, ScanItem};
+use crate::overflow::chains::{Chain, Form};
 
 /// What a checkpoint tells beside the index.
 #[derive(Default)]
-pub(super) struct Loaded {
+pub(super) struct LoadedCheckpoint {
     /// Its commit index, and up to which one the log need not be read again.
     pub(super) commit: u64,
     pub(super) holds_through: u64,
@@ -32,8 +32,8 @@ pub(super) struct Loaded {
 }
 
 /// What stands in a checkpoint's end and header.
-struct Told {
-    header: checkpoint::Header,
+struct CheckpointFacts {
+    header: checkpoint::CheckpointHeader,
     /// Committed when the last page of the index was written.
     applied: u64,
     rows: BTreeMap<u32, SegmentRow>,
@@ -45,11 +45,11 @@ impl Recovery<'_> {
         &mut self,
         io: &mut Io<D>,
         names: &[DirEntry],
-    ) -> EngineResult<Loaded> {
-        let mut loaded = Loaded::default();
+    ) -> EngineResult<LoadedCheckpoint> {
+        let mut loaded = LoadedCheckpoint::default();
         for name in names.iter().rev().filter(|n| n.name.ends_with(".ckp")) {
             let path = format!("{}/{}", self.store.log.folder, name.name);
-            // Older ones are not needed now: they stand in for a newer one should that rot.
+            // Older ones are not needed now: they stand in for a newer one should that become corrupt.
             let wanted = if loaded.commit > 0 { checkpoint::HEADER_BYTES as u64 } else { name.bytes };
             let file = io.disk.open(&path, OpenMode::Existing)?;
             let mut bytes = vec![0; wanted.min(name.bytes) as usize];
@@ -57,7 +57,7 @@ impl Recovery<'_> {
             io.disk.close(file);
             read?;
             if loaded.commit > 0 {
-                if let Ok(header) = checkpoint::Header::decode(&bytes) {
+                if let Ok(header) = checkpoint::CheckpointHeader::decode(&bytes) {
                     self.store.checkpoints.kept.push_front((header.commit, name.bytes));
                 }
                 continue;
@@ -87,8 +87,8 @@ impl Recovery<'_> {
         Ok(loaded)
     }
 
-    fn adopt(&mut self, told: Told) -> Loaded {
-        let Told { header, applied, rows } = told;
+    fn adopt(&mut self, told: CheckpointFacts) -> LoadedCheckpoint {
+        let CheckpointFacts { header, applied, rows } = told;
         let store = &mut *self.store;
         store.log.index_seed = header.index_seed;
         store.log.last = (header.epoch, header.commit);
@@ -104,11 +104,11 @@ impl Recovery<'_> {
                 holds_through = holds_through.min(lived_at);
             }
         }
-        Loaded { commit: header.commit, holds_through, applied, rows }
+        LoadedCheckpoint { commit: header.commit, holds_through, applied, rows }
     }
 
-    fn load(&mut self, bytes: &[u8]) -> Result<Told, String> {
-        let header = checkpoint::Header::decode(bytes)?;
+    fn load(&mut self, bytes: &[u8]) -> Result<CheckpointFacts, String> {
+        let header = checkpoint::CheckpointHeader::decode(bytes)?;
         if header.partition != self.partition() {
             return Err("it is another partition's".into());
         }
@@ -145,7 +145,7 @@ impl Recovery<'_> {
             }
             Ok(())
         })?;
-        Ok(Told { header, applied: applied.max(header.commit), rows })
+        Ok(CheckpointFacts { header, applied: applied.max(header.commit), rows })
     }
 
     /// Which of the checkpoint's segments are here as they were: slot by slot, and their rows.
@@ -176,7 +176,7 @@ impl Recovery<'_> {
     }
 
     fn load_entry(&mut self, slots: &BTreeMap<u32, u32>, fragment: u32, location: Location) {
-        let Place::Entry(position) = location.place() else { return };
+        let EntryPlace::Entry(position) = location.place() else { return };
         // An entry of a segment that was rewritten since is found again when that is read.
         if let Some(&slot) = slots.get(&position.slot) {
             self.store.index.insert(fragment, location.in_slot(slot));
@@ -186,13 +186,13 @@ impl Recovery<'_> {
 
     fn load_chain(&mut self, piece: &checkpoint::ChainPiece<'_>) {
         let same = self.store.index.find(piece.fragment, |location| match location.place() {
-            Place::Chain(id) => {
+            EntryPlace::Chain(id) => {
                 Ok::<_, std::convert::Infallible>(*self.store.chains.get(id).key == *piece.key)
             }
-            Place::Entry(_) => Ok(false),
+            EntryPlace::Entry(_) => Ok(false),
         });
         let id = match same.unwrap_or_else(|never| match never {}).map(|(_, location)| location.place()) {
-            Some(Place::Chain(id)) => id,
+            Some(EntryPlace::Chain(id)) => id,
             _ => {
                 let chain =
                     Chain::new(piece.key, Form { is_list: piece.is_list, is_chunk: piece.offsets.is_some() });
@@ -218,15 +218,15 @@ impl Recovery<'_> {
     pub(super) fn forget_missing_parts<D: Disk>(
         &mut self,
         io: &mut Io<D>,
-        loaded: &Loaded,
+        loaded: &LoadedCheckpoint,
     ) -> EngineResult<()> {
         let mut doubtful = Vec::new();
         let mut from = Some(0);
         while let Some(fragment) = from {
             let (entries, next) = self.store.index.page_entries(fragment);
             doubtful.extend(entries.filter_map(|(f, l)| match l.place() {
-                Place::Chain(id) => Some((f, l, id)),
-                Place::Entry(_) => None,
+                EntryPlace::Chain(id) => Some((f, l, id)),
+                EntryPlace::Entry(_) => None,
             }));
             from = next;
         }
@@ -263,7 +263,7 @@ impl Recovery<'_> {
     fn scan_rewritten<D: Disk>(
         &mut self,
         io: &mut Io<D>,
-        loaded: &Loaded,
+        loaded: &LoadedCheckpoint,
     ) -> EngineResult<BTreeMap<u32, Vec<u64>>> {
         let mut held = BTreeMap::new();
         for &slot in &self.store.log.order {
@@ -278,12 +278,12 @@ impl Recovery<'_> {
             for item in scan::items(segment.base(), &bytes, FIRST_ENTRY_AT, 0) {
                 match item {
                     // A part that died may still stand there as a removal, when what it holds is gone.
-                    Item::Entry { entry, .. } if entry.head.meta.kind != Kind::Remove => {
+                    ScanItem::Entry { entry, .. } if entry.head.meta.kind != EntryKind::Remove => {
                         indexes.push(entry.head.meta.index);
                     }
-                    Item::Entry { .. } | Item::Mark { .. } => {}
-                    Item::Footer { .. } => is_whole = true,
-                    Item::Bad { .. } => {
+                    ScanItem::Entry { .. } | ScanItem::Mark { .. } => {}
+                    ScanItem::Footer { .. } => is_whole = true,
+                    ScanItem::Bad { .. } => {
                         is_whole = false;
                         break;
                     }

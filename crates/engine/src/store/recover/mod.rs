@@ -3,7 +3,7 @@
 //! ```text
 //!   newest good checkpoint ──> index, side table                                             (index)
 //!   segments it does not cover ──> entries, in log order ──> applied up to the known commit, the rest pending
-//!   a bad spot: known to have been synced? ──> rot: reported, and reading goes on behind it
+//!   a bad spot: known to have been synced? ──> corruption: reported, and reading goes on behind it
 //!                                     else ──> torn: the log ends there                      (settle)
 //! ```
 //!
@@ -12,22 +12,22 @@
 
 use std::collections::BTreeMap;
 
-use super::{Pending, Store};
+use super::{PartitionStore, PendingEntry};
 use crate::disk::Disk;
 use crate::error::EngineResult;
 use crate::io::Io;
 use crate::limits::BLOCK_BYTES;
 use crate::log::entry::{FLAG_CHUNK, Meta};
-use crate::log::scan::{self, Item};
-use crate::log::{EntryRef, FIRST_ENTRY_AT, Placed};
+use crate::log::scan::{self, ScanItem};
+use crate::log::{AppendedPlace, EntryRef, FIRST_ENTRY_AT};
 use crate::{Damage, DamageKind, PartitionId};
 
 mod files;
+mod finish;
 mod index;
-mod settle;
 
 use files::{is_readable_from, read_footer};
-use index::Loaded;
+use index::LoadedCheckpoint;
 
 /// What a recovery did to one partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,12 +42,12 @@ pub struct PartitionReport {
     pub torn_bytes: u64,
     /// Entries of a unit that lacks its end, which were cut off too.
     pub unfinished: u64,
-    /// What is rotten or missing.
+    /// What is corrupt or missing.
     pub damage: Vec<Damage>,
 }
 
 /// A bad spot that nobody vouches for yet.
-struct Doubt {
+struct SuspectSpot {
     /// The first log index that may be lost there.
     index: u64,
     slot: u32,
@@ -59,7 +59,7 @@ struct Doubt {
 
 /// State of one recovery.
 struct Recovery<'a> {
-    store: &'a mut Store,
+    store: &'a mut PartitionStore,
     report: PartitionReport,
     /// Everything up to this log index was synced.
     synced: u64,
@@ -72,14 +72,14 @@ struct Recovery<'a> {
     /// The last gap that was told begins behind this index.
     told_after: Option<u64>,
     /// In log order.
-    doubts: Vec<Doubt>,
+    doubts: Vec<SuspectSpot>,
     /// Segment files without a readable header: first log index, path, bytes.
     headless: Vec<(u64, String, u64)>,
     /// Segments that do not end with their footer, and where the last good entry of each ends.
     ends: BTreeMap<u32, u64>,
 }
 
-impl Store {
+impl PartitionStore {
     /// Reads the partition's folder into this empty store.
     pub(crate) fn recover<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<PartitionReport> {
         let names = io.disk.list(&self.log.folder)?;
@@ -123,7 +123,7 @@ impl Recovery<'_> {
     }
 
     /// Reads every segment, or the part of it, that the checkpoint does not cover.
-    fn read_log<D: Disk>(&mut self, io: &mut Io<D>, loaded: &Loaded) -> EngineResult<()> {
+    fn read_log<D: Disk>(&mut self, io: &mut Io<D>, loaded: &LoadedCheckpoint) -> EngineResult<()> {
         let order = self.store.log.order.clone();
         for (at, &slot) in order.iter().enumerate() {
             let is_last = at + 1 == order.len();
@@ -176,7 +176,7 @@ impl Recovery<'_> {
         let segment = self.store.log.segment_mut(slot);
         let footer = read_footer(io, segment)?;
         // Of what came behind the last entry, a crash may have left the footer and taken a mark before it: that must go
-        // now, while it cannot be taken for rot.
+        // now, while it cannot be taken for corruption.
         let is_whole = segment.header.generation > 0 || is_readable_from(io, segment, resume_at)?;
         if let Some(footer) = footer.filter(|footer| is_whole && footer.last_index == last_index) {
             let last = (footer.last_epoch, footer.last_index);
@@ -224,7 +224,7 @@ impl Recovery<'_> {
         }
         let tail = bytes.get((from - begin) as usize..).unwrap_or(&[]);
         for item in scan::items(&base, tail, from, before) {
-            if let Item::Mark { mark, .. } = item {
+            if let ScanItem::Mark { mark, .. } = item {
                 self.synced = self.synced.max(mark.synced);
                 self.commit = self.commit.max(mark.commit);
             }
@@ -232,13 +232,13 @@ impl Recovery<'_> {
         let (mut end, mut is_clean, mut has_footer) = (from, true, false);
         for item in scan::items(&base, tail, from, before) {
             match item {
-                Item::Entry { offset, entry, payload_is_good } => {
+                ScanItem::Entry { offset, entry, payload_is_good } => {
                     is_clean &= payload_is_good;
                     end = offset + entry.head.entry_bytes() as u64;
                     self.take_entry(io, slot, offset, entry, payload_is_good)?;
                 }
-                Item::Mark { end: mark_end, .. } => end = mark_end,
-                Item::Footer { offset, footer } => {
+                ScanItem::Mark { end: mark_end, .. } => end = mark_end,
+                ScanItem::Footer { offset, footer } => {
                     self.reach(footer.last_epoch, footer.last_index);
                     let segment = self.store.log.segment_mut(slot);
                     segment.adopt_footer(footer);
@@ -249,7 +249,7 @@ impl Recovery<'_> {
                         self.ends.insert(slot, offset);
                     }
                 }
-                Item::Bad { offset, more_follows } => {
+                ScanItem::Bad { offset, more_follows } => {
                     is_clean = false;
                     // At the end of a segment the next one's first index tells whether anything is missing; at the
                     // end of the last, only what is known to have been synced can be.
@@ -321,10 +321,10 @@ impl Recovery<'_> {
         self.suspect(slot, offset, after + 1, DamageKind::Unreadable { after }, place);
     }
 
-    /// Somebody may vouch for what stood here; then it is rot, otherwise the log ends here.
+    /// Somebody may vouch for what stood here; then it is corruption, otherwise the log ends here.
     fn suspect(&mut self, slot: u32, offset: u64, index: u64, kind: DamageKind, place: String) {
         let damage = Damage { partition: self.partition(), kind, place };
-        let doubt = Doubt { index, slot, offset, before: self.reached, damage };
+        let doubt = SuspectSpot { index, slot, offset, before: self.reached, damage };
         if index <= self.synced && self.doubts.is_empty() {
             self.confirm(doubt)
         } else {
@@ -332,7 +332,7 @@ impl Recovery<'_> {
         }
     }
 
-    fn confirm(&mut self, doubt: Doubt) {
+    fn confirm(&mut self, doubt: SuspectSpot) {
         self.store.log.segment_mut(doubt.slot).is_damaged = true;
         self.report.damage.push(doubt.damage);
     }
@@ -347,7 +347,7 @@ impl Recovery<'_> {
     ) -> EngineResult<()> {
         let EntryRef { head, key, payload } = entry;
         let meta: &Meta = &head.meta;
-        let placed = Placed { slot, offset: offset as u32, entry_bytes: head.entry_bytes() };
+        let placed = AppendedPlace { slot, offset: offset as u32, entry_bytes: head.entry_bytes() };
         let segment = self.store.log.segment_mut(slot);
         segment.note(meta, offset, placed.entry_bytes);
         let is_rewritten = segment.header.generation > 0;
@@ -374,7 +374,7 @@ impl Recovery<'_> {
             self.store.apply(io, (meta, placed, None), key, payload, units)?;
             self.store.commit = self.store.commit.max(meta.index);
         } else if meta.index > self.store.commit {
-            self.store.pending.push_back(Pending { meta: *meta, placed });
+            self.store.pending.push_back(PendingEntry { meta: *meta, placed });
         }
         Ok(())
     }

@@ -1,13 +1,13 @@
 //! Comparing the engine with the models while it runs.
 
-use zerohop_engine::{Durability, EngineError, FLAG_JOINED, FLAG_LIST, Kind};
+use zerohop_engine::{Durability, EngineError, EntryKind, FLAG_JOINED, FLAG_LIST};
 
-use super::Engine;
-use super::model::{Chunk, Entry, Records, Value, records_of};
-use super::part::{Got, Part, read};
-use super::world::World;
+use super::TestEngine as Engine;
+use super::model::{Chunk, ModelEntry, ModelValue, RecordsOfModel, records_of};
+use super::part::{ModelledPartition, ReadRecord, read};
+use super::world::EngineWorld;
 
-impl World {
+impl EngineWorld {
     /// Looks a random record up, now and as it was.
     pub fn look(&mut self, at: usize) -> Result<(), String> {
         let key = self.key();
@@ -134,15 +134,17 @@ impl World {
             return Ok(());
         }
         let (handle, live) = (part.handle, part.live_bytes());
-        let largest = part.log.iter().map(Part::entry_bytes).max().unwrap_or(0);
+        let largest = part.log.iter().map(ModelledPartition::entry_bytes).max().unwrap_or(0);
         let (mut waste_max, mut bytes) = (0, 0);
         if part.pinned.iter().all(Vec::is_empty) {
             let stats = self.engine().partition_stats(handle).map_err(|e| e.to_string())?;
             bytes = stats.log.bytes;
             // The open segment and, where entries wait to be committed, the sealed ones that hold them are left alone.
             let part = &self.parts[at];
-            let newest: u64 =
-                part.log[part.commit.saturating_sub(60) as usize..].iter().map(Part::entry_bytes).sum();
+            let newest: u64 = part.log[part.commit.saturating_sub(60) as usize..]
+                .iter()
+                .map(ModelledPartition::entry_bytes)
+                .sum();
             waste_max = 3 * self.plan.options.segment_bytes
                 + 2 * largest
                 + 2 * newest
@@ -172,9 +174,9 @@ pub fn walk(engine: &mut Engine, handle: zerohop_engine::Handle) -> Result<Vec<V
 /// Compares every record, and every entry that is not committed. The outer error is the engine's.
 pub fn compare_all(
     engine: &mut Engine,
-    part: &Part,
+    part: &ModelledPartition,
     handle: zerohop_engine::Handle,
-    records: &Records,
+    records: &RecordsOfModel,
 ) -> Result<Result<(), String>, EngineError> {
     let mut keys: Vec<&[u8]> =
         part.log.iter().map(|entry| &*entry.key).filter(|key| !key.is_empty()).collect();
@@ -199,10 +201,10 @@ pub fn compare_all(
 
 /// Compares one record. Of the present one also the fields of its newest entry.
 pub fn check_record(
-    part: &Part,
+    part: &ModelledPartition,
     key: &[u8],
-    expected: Option<&Value>,
-    got: Option<&Got>,
+    expected: Option<&ModelValue>,
+    got: Option<&ReadRecord>,
     is_present: bool,
 ) -> Result<(), String> {
     let name =
@@ -247,10 +249,10 @@ pub fn check_record(
             expected.newest
         ));
     }
-    let entry = |index: u64| -> &Entry { &part.log[index as usize - 1] };
+    let entry = |index: u64| -> &ModelEntry { &part.log[index as usize - 1] };
     let last_part = expected.parts.last().map_or(expected.newest, |(index, _)| *index);
     // A trim that has done its work may be gone; the newest part then speaks for the record.
-    let may_be_gone = entry(expected.newest).meta.kind == Kind::Trim;
+    let may_be_gone = entry(expected.newest).meta.kind == EntryKind::Trim;
     if is_present && got.index != expected.newest && !(may_be_gone && got.index == last_part) {
         return Err(format!("{}: changed last by {}, not {}", name(), got.index, expected.newest));
     }

@@ -4,8 +4,8 @@
 //!   plan    what a seed plays with: options, partitions, which faults
 //!   world   engine, disk and models; one step is one random operation      (ops)
 //!   recover the power goes, and what comes back is judged                  (checks)
-//!   mend    an entry rots, and is mended
-//!   rot     the last act of some seeds: bytes on disk change
+//!   repair    an entry becomes corrupt, and is repaired
+//!   corruption     the last act of some seeds: bytes on disk change
 //! ```
 //!
 //! A seed fixes everything. What is wrong is told as text, and panics of the engine count as wrong.
@@ -13,13 +13,13 @@
 #![allow(unreachable_pub, missing_docs, reason = "helpers of tests, which have no public")]
 
 pub mod checks;
-pub mod mend;
+pub mod corruption;
 pub mod model;
 pub mod ops;
 pub mod part;
 pub mod plan;
 pub mod recover;
-pub mod rot;
+pub mod repair;
 pub mod split;
 pub mod units;
 pub mod world;
@@ -28,12 +28,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use zerohop_engine::disk::simulated::SimulatedDisk;
 
-pub type Engine = zerohop_engine::Engine<SimulatedDisk>;
+pub type TestEngine = zerohop_engine::Engine<SimulatedDisk>;
 
 /// Plays one seed. What went wrong, if anything did.
 pub fn play(seed: u64) -> Result<(), String> {
     let trace = std::env::var_os("ZEROHOP_TRACE").is_some();
-    let mut world = world::World::new(seed, trace);
+    let mut world = world::EngineWorld::new(seed, trace);
     let played = catch_unwind(AssertUnwindSafe(|| world.play()));
     let result = played.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use zerohop_engine::{CHUNK_HEAD_BYTES, ChunkHead, ChunkStamp, FLAG_CHUNK, FLAG_LIST, Kind, Meta, TrimTo};
+use zerohop_engine::{
+    CHUNK_HEAD_BYTES, ChunkHead, ChunkStamp, EntryKind, FLAG_CHUNK, FLAG_LIST, Meta, TrimTo,
+};
 
 /// An entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ModelEntry {
     pub meta: Meta,
     pub key: Rc<[u8]>,
     pub payload: Rc<[u8]>,
@@ -15,7 +17,7 @@ pub struct Entry {
 
 /// A record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Value {
+pub struct ModelValue {
     pub is_list: bool,
     /// Log index and payload of each part.
     pub parts: Vec<(u64, Rc<[u8]>)>,
@@ -33,7 +35,7 @@ pub struct Chunk {
     pub stamp: ChunkStamp,
 }
 
-impl Value {
+impl ModelValue {
     /// Units in all, those skipped left out.
     pub fn units(&self) -> u64 {
         if self.chunk.is_some() {
@@ -98,30 +100,36 @@ fn hide(parts: &mut Vec<(u64, Rc<[u8]>)>) {
 }
 
 /// All records of a partition.
-pub type Records = BTreeMap<Rc<[u8]>, Value>;
+pub type RecordsOfModel = BTreeMap<Rc<[u8]>, ModelValue>;
 
 /// Applies one committed entry.
-pub fn apply(records: &mut Records, entry: &Entry) {
-    let Entry { meta, key, payload } = entry;
+pub fn apply(records: &mut RecordsOfModel, entry: &ModelEntry) {
+    let ModelEntry { meta, key, payload } = entry;
     let is_list = meta.flags & FLAG_LIST != 0;
     let is_chunk = meta.flags & FLAG_CHUNK != 0;
     let alone = || {
         let mut chunk = is_chunk.then(Chunk::default);
         chunk.iter_mut().for_each(|chunk| chunk.write(payload));
-        Value { is_list, parts: vec![(meta.index, payload.clone())], skipped: 0, newest: meta.index, chunk }
+        ModelValue {
+            is_list,
+            parts: vec![(meta.index, payload.clone())],
+            skipped: 0,
+            newest: meta.index,
+            chunk,
+        }
     };
     match meta.kind {
-        Kind::Put => {
+        EntryKind::Put => {
             records.insert(key.clone(), alone());
         }
-        Kind::Remove => {
+        EntryKind::Remove => {
             records.remove(key);
         }
-        Kind::Append => match records.get_mut(key) {
+        EntryKind::Append => match records.get_mut(key) {
             None => {
                 records.insert(key.clone(), alone());
             }
-            Some(Value { chunk: Some(chunk), parts, newest, .. }) if is_chunk => {
+            Some(ModelValue { chunk: Some(chunk), parts, newest, .. }) if is_chunk => {
                 chunk.write(payload);
                 parts.push((meta.index, payload.clone()));
                 hide(parts);
@@ -134,7 +142,7 @@ pub fn apply(records: &mut Records, entry: &Entry) {
             // Upper layers refuse it.
             Some(_) => drop(records.insert(key.clone(), alone())),
         },
-        Kind::Trim => {
+        EntryKind::Trim => {
             let value = records.get_mut(key).filter(|value| value.chunk.is_none());
             if let (Some(value), Some(to)) = (value, TrimTo::decode(payload)) {
                 value.parts.retain(|(index, _)| *index >= to.part);
@@ -147,8 +155,8 @@ pub fn apply(records: &mut Records, entry: &Entry) {
 }
 
 /// The records that the first entries of a log make.
-pub fn records_of<'a>(log: impl IntoIterator<Item = &'a Entry>) -> Records {
-    let mut records = Records::new();
+pub fn records_of<'a>(log: impl IntoIterator<Item = &'a ModelEntry>) -> RecordsOfModel {
+    let mut records = RecordsOfModel::new();
     log.into_iter().for_each(|entry| apply(&mut records, entry));
     records
 }

@@ -2,21 +2,21 @@
 
 use std::rc::Rc;
 
-use zerohop_engine::disk::simulated::{Faults, Operation};
+use zerohop_engine::disk::simulated::{DiskOperation, SimulatedFaults};
 use zerohop_engine::disk::{Disk, OpenMode};
-use zerohop_engine::{ChunkHead, Durability, EngineError, FLAG_CHUNK, FLAG_LIST, Kind, Meta, NewEntry};
+use zerohop_engine::{ChunkHead, Durability, EngineError, EntryKind, FLAG_CHUNK, FLAG_LIST, Meta, NewEntry};
 
-use super::model::{Entry, apply};
-use super::part::Part;
-use super::world::{Judged, World};
+use super::model::{ModelEntry, apply};
+use super::part::ModelledPartition;
+use super::world::{EngineWorld, ErrorVerdict};
 
-/// What is done instead of what is usual, in the numbers of [`World::one_step`].
+/// What is done instead of what is usual, in the numbers of [`EngineWorld::one_step`].
 const FIERCE: [u64; 50] = [
     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 55, 55, 55, 60, 60, 62, 62, 62, 68, 70, 70, 70, 70, 70,
     70, 70, 70, 70, 94, 93, 78, 79, 81, 81, 82, 83, 83, 85, 86, 87, 88, 90, 91, 91,
 ];
 
-impl World {
+impl EngineWorld {
     /// One random operation, and a look at a record.
     pub fn one_step(&mut self) -> Result<(), String> {
         let at = self.random.below(self.parts.len() as u64) as usize;
@@ -51,7 +51,7 @@ impl World {
             90 => self.scan(at)?,
             91..=92 if self.plan.crashes => self.crash()?,
             93 if self.plan.splits => self.split(at)?,
-            94..=96 => self.mend(at)?,
+            94..=96 => self.repair(at)?,
             _ => {}
         }
         let at = self.random.below(self.parts.len() as u64) as usize;
@@ -111,7 +111,7 @@ impl World {
         out
     }
 
-    pub fn random_entry(&mut self, at: usize) -> Entry {
+    pub fn random_entry(&mut self, at: usize) -> ModelEntry {
         let key = self.key();
         let is_list = self.random.chance(1, 2);
         let upper = (self.random.below(16) as u8) << 4;
@@ -124,28 +124,28 @@ impl World {
         let held = records.remove(&key);
         let is_chunk_key = self.plan.chunks && key.get(1).is_some_and(|digit| digit % 2 == 1);
         let (kind, is_list, payload) = match self.random.below(20) {
-            0..=2 if is_chunk_key => return self.chunk_entry(at, Kind::Put, key),
+            0..=2 if is_chunk_key => return self.chunk_entry(at, EntryKind::Put, key),
             // Now and then a chunk is appended to as if it were not one, and is replaced.
-            3..=7 | 11..=16 if is_chunk_key => return self.chunk_entry(at, Kind::Append, key),
-            0..=7 => (Kind::Put, is_list, self.payload(is_list)),
-            8..=10 => (Kind::Remove, false, Vec::new()),
+            3..=7 | 11..=16 if is_chunk_key => return self.chunk_entry(at, EntryKind::Append, key),
+            0..=7 => (EntryKind::Put, is_list, self.payload(is_list)),
+            8..=10 => (EntryKind::Remove, false, Vec::new()),
             11..=17 => {
                 // Now and then of the other kind, which replaces the record.
                 let wrong = self.random.chance(1, 30);
                 let is_list = held.as_ref().map_or(is_list, |value| value.is_list != wrong);
-                (Kind::Append, is_list, self.payload(is_list))
+                (EntryKind::Append, is_list, self.payload(is_list))
             }
             18 => match held.as_ref().filter(|value| value.units() > 0).map(|value| (value, value.units())) {
                 Some((value, units)) => {
                     let gone = self.random.below(units);
                     match value.trim_point(gone) {
-                        Some(to) => (Kind::Trim, value.is_list, to.encode().to_vec()),
-                        None => (Kind::Remove, false, Vec::new()),
+                        Some(to) => (EntryKind::Trim, value.is_list, to.encode().to_vec()),
+                        None => (EntryKind::Remove, false, Vec::new()),
                     }
                 }
-                None => (Kind::Remove, false, Vec::new()),
+                None => (EntryKind::Remove, false, Vec::new()),
             },
-            _ => (Kind::Mark, false, self.payload(false)),
+            _ => (EntryKind::Mark, false, self.payload(false)),
         };
         let (jumps, drawn) = (self.plan.jumps, self.random.below(40));
         let step = self.random.below(3);
@@ -158,12 +158,12 @@ impl World {
                 part.epochs.insert(part.epoch);
             }
         }
-        let key = if kind == Kind::Mark && drawn % 2 == 0 { Rc::from([]) } else { key };
+        let key = if kind == EntryKind::Mark && drawn % 2 == 0 { Rc::from([]) } else { key };
         part.next(kind, list_flag(is_list), key, payload)
     }
 
     /// A write of a chunk: bytes, or zeros without them.
-    fn chunk_entry(&mut self, at: usize, kind: Kind, key: Rc<[u8]>) -> Entry {
+    fn chunk_entry(&mut self, at: usize, kind: EntryKind, key: Rc<[u8]>) -> ModelEntry {
         let mut bytes = self.payload(false);
         let length = match self.random.below(4) {
             0 => {
@@ -189,7 +189,7 @@ impl World {
             return Ok(());
         }
         let entry = self.random_entry(at);
-        let Part { handle, is_group, durability, .. } = self.parts[at];
+        let ModelledPartition { handle, is_group, durability, .. } = self.parts[at];
         self.note(|| format!("p{at} {:?} key {} bytes {}", entry.meta, entry.key.len(), entry.payload.len()));
         let (meta, key, payload) = (&entry.meta, &entry.key, &entry.payload);
         let result = if is_group {
@@ -212,7 +212,7 @@ impl World {
                 }
             }
             Err(error) => {
-                if let Judged::Failed = self.judge(&what, durability, error)? {
+                if let ErrorVerdict::Failed = self.judge(&what, durability, error)? {
                     self.see_whether_it_happened(at, entry)?;
                 }
             }
@@ -221,7 +221,7 @@ impl World {
     }
 
     /// After a failure of the disk an entry may be in the log or not.
-    pub fn see_whether_it_happened(&mut self, at: usize, entry: Entry) -> Result<(), String> {
+    pub fn see_whether_it_happened(&mut self, at: usize, entry: ModelEntry) -> Result<(), String> {
         let handle = self.parts[at].handle;
         let stats = self.engine().partition_stats(handle).map_err(|e| e.to_string())?;
         let part = &mut self.parts[at];
@@ -233,7 +233,7 @@ impl World {
     }
 
     fn commit(&mut self, at: usize) -> Result<(), String> {
-        let Part { handle, is_group, durability, is_unsure, commit, .. } = self.parts[at];
+        let ModelledPartition { handle, is_group, durability, is_unsure, commit, .. } = self.parts[at];
         if !is_group || is_unsure {
             return Ok(());
         }
@@ -251,7 +251,7 @@ impl World {
     }
 
     fn cut(&mut self, at: usize) -> Result<(), String> {
-        let Part { handle, is_group, durability, is_unsure, commit, .. } = self.parts[at];
+        let ModelledPartition { handle, is_group, durability, is_unsure, commit, .. } = self.parts[at];
         let last = self.parts[at].last();
         if !is_group || is_unsure || last == commit {
             return Ok(());
@@ -361,7 +361,7 @@ impl World {
 
     /// What the engine says is durable must be.
     fn raise_floor(&mut self, at: usize) -> Result<(), String> {
-        let Part { handle, durability, is_unsure, .. } = self.parts[at];
+        let ModelledPartition { handle, durability, is_unsure, .. } = self.parts[at];
         if durability == Durability::Memory || is_unsure {
             return Ok(());
         }
@@ -375,7 +375,7 @@ impl World {
     }
 
     fn compact(&mut self, at: usize) -> Result<(), String> {
-        let Part { handle, durability, is_unsure, .. } = self.parts[at];
+        let ModelledPartition { handle, durability, is_unsure, .. } = self.parts[at];
         if is_unsure {
             return Ok(());
         }
@@ -387,7 +387,7 @@ impl World {
     }
 
     fn checkpoint(&mut self, at: usize) -> Result<(), String> {
-        let Part { handle, durability, .. } = self.parts[at];
+        let ModelledPartition { handle, durability, .. } = self.parts[at];
         self.note(|| format!("p{at} checkpoint"));
         // The state of an upper layer: all up to here.
         let commit = self.parts[at].commit;
@@ -451,7 +451,7 @@ impl World {
     }
 
     fn change_durability(&mut self, at: usize) -> Result<(), String> {
-        let Part { handle, durability, is_unsure, .. } = self.parts[at];
+        let ModelledPartition { handle, durability, is_unsure, .. } = self.parts[at];
         let wanted = match durability {
             // Its log has not kept what an upper layer would read again; that begins a checkpoint (`crates/partition`).
             Durability::Memory if self.plan.holds_state => return Ok(()),
@@ -489,16 +489,16 @@ impl World {
         if self.random.chance(3, 4) {
             return Ok(());
         }
-        let Part { id, durability, is_group, .. } = self.parts[at];
+        let ModelledPartition { id, durability, is_group, .. } = self.parts[at];
         self.note(|| format!("p{at} drop"));
         if self.random.chance(1, 2) {
             self.engine().drop_partition_later(id).map_err(|error| error.to_string())?;
         }
         match self.engine().drop_partition(id) {
             Ok(()) => {
-                let mut anew = Part::new(id, zerohop_engine::Handle(0), durability, is_group);
-                anew.handle = self.declare(id, durability, anew.index_seed)?;
-                self.parts[at] = anew;
+                let mut again = ModelledPartition::new(id, zerohop_engine::Handle(0), durability, is_group);
+                again.handle = self.declare(id, durability, again.index_seed)?;
+                self.parts[at] = again;
                 Ok(())
             }
             Err(error) => {
@@ -518,12 +518,13 @@ impl World {
             self.power_cut_in = Some(8);
             self.disturbed = true;
         } else if self.plan.failures {
-            let operation = Operation::ALL[self.random.below(Operation::ALL.len() as u64) as usize];
+            let operation = DiskOperation::ALL[self.random.below(DiskOperation::ALL.len() as u64) as usize];
             self.note(|| format!("{operation:?} will fail"));
             if self.random.chance(2, 3) {
                 self.disk.fail_nth(operation, 1 + self.random.below(5));
             } else {
-                self.disk.set_faults(Faults::default().failing(operation, 1, 3).stalling(1, 10, 1000));
+                self.disk
+                    .set_faults(SimulatedFaults::default().failing(operation, 1, 3).stalling(1, 10, 1000));
             }
             self.disturbed = true;
         }
@@ -545,7 +546,7 @@ impl World {
     pub fn used_bytes(&self) -> u64 {
         let mut disk = self.disk.duplicate();
         disk.cut_power_after(u64::MAX);
-        disk.set_faults(Faults::default());
+        disk.set_faults(SimulatedFaults::default());
         disk.set_capacity(u64::MAX);
         disk.free_bytes().map_or(0, |free| u64::MAX - free)
     }

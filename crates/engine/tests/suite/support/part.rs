@@ -4,24 +4,24 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use zerohop_engine::{
-    Durability, EngineResult, Handle, Hint, Kind, Meta, PartitionId, SegmentFile, lay_over,
+    Durability, EngineResult, EntryKind, Handle, Hint, Meta, PartitionId, SegmentFile, lay_over,
 };
 
-use super::Engine;
-use super::model::{Entry, Records, apply, records_of, units_of};
+use super::TestEngine as Engine;
+use super::model::{ModelEntry, RecordsOfModel, apply, records_of, units_of};
 
 /// A partition, beside the model of it.
 #[derive(Clone)]
-pub struct Part {
+pub struct ModelledPartition {
     pub id: PartitionId,
     pub handle: Handle,
     pub durability: Durability,
     pub index_seed: u64,
     /// Entries come with epochs and are committed later, as in a replica group; otherwise each is committed at once.
     pub is_group: bool,
-    pub log: Vec<Entry>,
+    pub log: Vec<ModelEntry>,
     pub commit: u64,
-    pub records: Records,
+    pub records: RecordsOfModel,
     /// Log index up to which an operation returned well.
     pub accepted: u64,
     /// What must be there after a crash.
@@ -43,9 +43,9 @@ pub struct Part {
     pub splitting: Option<[PartitionId; 2]>,
 }
 
-impl Part {
-    pub fn new(id: PartitionId, handle: Handle, durability: Durability, is_group: bool) -> Part {
-        Part {
+impl ModelledPartition {
+    pub fn new(id: PartitionId, handle: Handle, durability: Durability, is_group: bool) -> ModelledPartition {
+        ModelledPartition {
             id,
             handle,
             durability,
@@ -53,7 +53,7 @@ impl Part {
             is_group,
             log: Vec::new(),
             commit: 0,
-            records: Records::new(),
+            records: RecordsOfModel::new(),
             accepted: 0,
             floor: 0,
             epoch: 1,
@@ -83,10 +83,10 @@ impl Part {
     }
 
     /// The next entry.
-    pub fn next(&self, kind: Kind, flags: u8, key: Rc<[u8]>, payload: Vec<u8>) -> Entry {
+    pub fn next(&self, kind: EntryKind, flags: u8, key: Rc<[u8]>, payload: Vec<u8>) -> ModelEntry {
         let epoch = if self.is_group { self.epoch.max(self.last_epoch()) } else { self.last_epoch().max(1) };
         let meta = Meta { kind, flags, epoch, index: self.last() + 1, timestamp: self.timestamp };
-        Entry { meta, key, payload: payload.into() }
+        ModelEntry { meta, key, payload: payload.into() }
     }
 
     /// Another primary numbers the entries from here on. `lower`: if it can be, with an epoch that is below those that
@@ -125,15 +125,17 @@ impl Part {
     }
 
     /// What an entry is in bytes.
-    pub fn entry_bytes(entry: &Entry) -> u64 {
+    pub fn entry_bytes(entry: &ModelEntry) -> u64 {
         28 + (entry.key.len() + entry.payload.len()) as u64
     }
 
     /// Bytes of the entries that the records consist of.
     pub fn live_bytes(&self) -> u64 {
         let parts = self.records.values().flat_map(|value| &value.parts);
-        let live: u64 = parts.map(|(index, _)| Part::entry_bytes(&self.log[*index as usize - 1])).sum();
-        let uncommitted: u64 = self.log[self.commit as usize..].iter().map(Part::entry_bytes).sum();
+        let live: u64 =
+            parts.map(|(index, _)| ModelledPartition::entry_bytes(&self.log[*index as usize - 1])).sum();
+        let uncommitted: u64 =
+            self.log[self.commit as usize..].iter().map(ModelledPartition::entry_bytes).sum();
         live + uncommitted
     }
 }
@@ -143,7 +145,7 @@ pub const CHUNK_SPACE: usize = 160 << 10;
 
 /// A record as the engine gives it, read whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Got {
+pub struct ReadRecord {
     pub is_list: bool,
     pub flags: u8,
     pub index: u64,
@@ -157,14 +159,19 @@ pub struct Got {
 }
 
 /// Reads a record with all its parts.
-pub fn read(engine: &mut Engine, handle: Handle, key: &[u8], at: Option<u64>) -> EngineResult<Option<Got>> {
+pub fn read(
+    engine: &mut Engine,
+    handle: Handle,
+    key: &[u8],
+    at: Option<u64>,
+) -> EngineResult<Option<ReadRecord>> {
     let record = match at {
         None => engine.lookup(handle, key)?,
         Some(at) => engine.lookup_at(handle, key, at)?,
     };
     let Some(record) = record else { return Ok(None) };
     let (is_list, flags) = (record.is_list, record.flags);
-    let mut got = Got {
+    let mut got = ReadRecord {
         is_list,
         flags,
         index: record.index,
@@ -177,13 +184,13 @@ pub fn read(engine: &mut Engine, handle: Handle, key: &[u8], at: Option<u64>) ->
     };
     if record.is_chunk {
         let indexes: Vec<u64> = match &record.body {
-            zerohop_engine::Body::Whole(payload) => {
+            zerohop_engine::RecordBody::Whole(payload) => {
                 let mut bytes = vec![0; CHUNK_SPACE];
                 lay_over(&mut bytes, 0, payload);
                 got.chunk = Some(bytes);
                 Vec::new()
             }
-            zerohop_engine::Body::Parts(parts) => parts.parts.iter().map(|part| part.index).collect(),
+            zerohop_engine::RecordBody::Parts(parts) => parts.parts.iter().map(|part| part.index).collect(),
         };
         if let (None, Some(at)) = (&got.chunk, at) {
             let mut bytes = vec![0; CHUNK_SPACE];
@@ -200,11 +207,11 @@ pub fn read(engine: &mut Engine, handle: Handle, key: &[u8], at: Option<u64>) ->
         return Ok(Some(got));
     }
     match record.body {
-        zerohop_engine::Body::Whole(payload) => {
+        zerohop_engine::RecordBody::Whole(payload) => {
             got.units = units_of(is_list, payload);
             got.parts.push(payload.to_vec());
         }
-        zerohop_engine::Body::Parts(parts) => {
+        zerohop_engine::RecordBody::Parts(parts) => {
             (got.skipped, got.units) = (parts.skipped, parts.units);
             for part in parts.parts {
                 got.parts.push(engine.read_entry(handle, part.index)?.payload.to_vec());

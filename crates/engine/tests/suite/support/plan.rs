@@ -4,7 +4,7 @@ use zerohop_engine::random::Random;
 use zerohop_engine::{Durability, EngineOptions};
 
 /// Options, sizes and faults of one seed.
-pub struct Plan {
+pub struct SeedPlan {
     pub options: EngineOptions,
     /// Durability, and whether entries come as in a replica group.
     pub partitions: Vec<(Durability, bool)>,
@@ -22,7 +22,7 @@ pub struct Plan {
     pub large: bool,
     /// Epochs and timestamps jump further than one segment can count.
     pub jumps: bool,
-    pub rot: bool,
+    pub corruption: bool,
     /// More upkeep, checkpoints, cuts and crashes for each entry, and crashes one upon the other.
     pub fierce: bool,
     /// Entries tell an upper layer more than their records do.
@@ -33,8 +33,8 @@ pub struct Plan {
     pub chunks: bool,
 }
 
-impl Plan {
-    pub fn of(random: &mut Random) -> Plan {
+impl SeedPlan {
+    pub fn of(random: &mut Random) -> SeedPlan {
         let one_of =
             |random: &mut Random, choices: &[u64]| choices[random.below(choices.len() as u64) as usize];
         let mut partitions = Vec::new();
@@ -60,7 +60,7 @@ impl Plan {
             journal_from_due: one_of(random, &[1, 1, 2, 4]) as usize,
         };
         let fierce = random.chance(1, 2);
-        Plan {
+        SeedPlan {
             holds_state: !options.checkpoints_begin_alone && random.chance(1, 2),
             options,
             partitions,
@@ -74,7 +74,7 @@ impl Plan {
             large: random.chance(1, 4),
             bulk: random.chance(1, 4),
             jumps: random.chance(1, 8),
-            rot: random.chance(1, 4),
+            corruption: random.chance(1, 4),
             fierce,
             splits: random.chance(1, 2),
             chunks: random.chance(1, 2),

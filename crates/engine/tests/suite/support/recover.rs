@@ -1,15 +1,15 @@
 //! Stopping in every way there is, and judging what comes back.
 
-use zerohop_engine::disk::simulated::{Faults, Operation, SimulatedDisk};
+use zerohop_engine::disk::simulated::{DiskOperation, SimulatedDisk, SimulatedFaults};
 use zerohop_engine::disk::{Disk, DiskResult};
 use zerohop_engine::{Durability, EngineError, EntryRef, FLAG_JOINED, Handle, PartitionId};
 
-use super::Engine;
+use super::TestEngine as Engine;
 use super::checks::{compare_all, walk};
-use super::part::Part;
-use super::world::World;
+use super::part::ModelledPartition;
+use super::world::EngineWorld;
 
-impl World {
+impl EngineWorld {
     /// The engine stops: the power goes, the process dies, or it is closed in order.
     pub fn crash(&mut self) -> Result<(), String> {
         let way = if self.power_cut_in.take().is_some() { 0 } else { self.random.below(8) };
@@ -87,10 +87,10 @@ impl World {
     }
 
     fn calm(&mut self) {
-        self.disk.set_faults(Faults::default());
+        self.disk.set_faults(SimulatedFaults::default());
         self.disk.set_capacity(None);
         // A failure that was asked for and has not come yet goes with the power, as does a cut.
-        for operation in zerohop_engine::disk::simulated::Operation::ALL {
+        for operation in zerohop_engine::disk::simulated::DiskOperation::ALL {
             self.disk.fail_nth(operation, u64::MAX);
         }
         self.disturbed = false;
@@ -121,7 +121,7 @@ impl World {
         self.note(|| format!("{report:?}"));
         let dropping: Vec<_> = self.parts.iter().filter(|p| p.is_dropping).map(|p| p.id).collect();
         if let Some(damage) = report.damage().find(|d| !dropping.contains(&d.partition)) {
-            return Err(format!("nothing is rotten, but: {damage}"));
+            return Err(format!("nothing is corrupt, but: {damage}"));
         }
         for id in &dropping {
             if engine.partitions().any(|(there, _)| there == *id) {
@@ -168,13 +168,13 @@ impl World {
 
     /// Something fails while it is opened, and the next attempt goes well, on the same running system.
     fn fail_to_open(&mut self) -> Result<(), String> {
-        const MAY_FAIL: [Operation; 6] = [
-            Operation::Open,
-            Operation::ReadAt,
-            Operation::List,
-            Operation::Append,
-            Operation::Truncate,
-            Operation::Remove,
+        const MAY_FAIL: [DiskOperation; 6] = [
+            DiskOperation::Open,
+            DiskOperation::ReadAt,
+            DiskOperation::List,
+            DiskOperation::Append,
+            DiskOperation::Truncate,
+            DiskOperation::Remove,
         ];
         let operation = MAY_FAIL[self.random.below(6) as usize];
         let nth = 1 + self.random.below(12);
@@ -190,7 +190,7 @@ impl World {
 
     /// What came back is a prefix of what was written, and holds all that was synced.
     fn judge_partition(&mut self, at: usize) -> Result<(), String> {
-        let Part { id, durability, is_group, is_dropping, .. } = self.parts[at];
+        let ModelledPartition { id, durability, is_group, is_dropping, .. } = self.parts[at];
         let found = self.engine().partitions().find(|(there, _)| *there == id).map(|(_, handle)| handle);
         if durability == Durability::Memory || is_dropping {
             if let Some(handle) = found.filter(|_| !is_dropping) {
@@ -201,8 +201,8 @@ impl World {
                 }
                 self.engine().drop_partition(id).map_err(|error| error.to_string())?;
             }
-            let anew = Part::new(id, zerohop_engine::Handle(0), durability, is_group);
-            self.parts[at] = anew;
+            let again = ModelledPartition::new(id, zerohop_engine::Handle(0), durability, is_group);
+            self.parts[at] = again;
             self.parts[at].handle = self.declare_at(at)?;
             return Ok(());
         }
@@ -253,7 +253,7 @@ impl World {
     }
 
     fn declare_at(&mut self, at: usize) -> Result<zerohop_engine::Handle, String> {
-        let Part { id, durability, index_seed, .. } = self.parts[at];
+        let ModelledPartition { id, durability, index_seed, .. } = self.parts[at];
         self.declare(id, durability, index_seed)
     }
 
@@ -297,7 +297,7 @@ impl World {
         }
         for (id, handle) in other.partitions().collect::<Vec<_>>() {
             // Of one that was to be held in memory, what came to the disk is dropped.
-            let on_disk = |p: &&Part| p.id == id && p.durability != Durability::Memory;
+            let on_disk = |p: &&ModelledPartition| p.id == id && p.durability != Durability::Memory;
             let Some(part) = self.parts.iter().find(on_disk) else { continue };
             let wrong = |wrong: String| format!("without checkpoints: {wrong}");
             other.commit(handle, part.commit).map_err(|e| wrong(e.to_string()))?;
@@ -330,7 +330,7 @@ impl World {
 }
 
 /// Every entry behind the state that a checkpoint holds of an upper layer is there.
-fn check_state_of(engine: &mut Engine, handle: Handle, part: &Part) -> Result<(), String> {
+fn check_state_of(engine: &mut Engine, handle: Handle, part: &ModelledPartition) -> Result<(), String> {
     let extra = engine.recovered_extra(handle).map_err(|e| e.to_string())?;
     let told = |extra: &[u8]| extra.first_chunk::<8>().map_or(u64::MAX, |commit| u64::from_le_bytes(*commit));
     let after = match &extra {

@@ -1,42 +1,42 @@
-//! Partitions that are split: a crash leaves the parent or both daughters.
+//! Partitions that are split: a crash leaves the parent or both children.
 
 use zerohop_engine::PartitionId;
 
-use super::part::Part;
-use super::world::{Judged, World};
+use super::part::ModelledPartition;
+use super::world::{EngineWorld, ErrorVerdict};
 
 /// Partitions at most: each step looks at one.
 const PARTS_MAX: usize = 6;
 
-impl World {
+impl EngineWorld {
     /// Splits a partition, after some of its segments were copied ahead or not.
     pub fn split(&mut self, at: usize) -> Result<(), String> {
-        let Part { id, durability, is_unsure, is_dropping, .. } = self.parts[at];
+        let ModelledPartition { id, durability, is_unsure, is_dropping, .. } = self.parts[at];
         if is_unsure || is_dropping || self.parts.len() >= PARTS_MAX {
             return Ok(());
         }
-        let daughters = [self.new_id(), self.new_id()];
+        let children = [self.new_id(), self.new_id()];
         if self.random.chance(1, 2) {
             self.note(|| format!("p{at} split ahead"));
             for _ in 0..self.random.below(6) {
-                match self.engine().split_ahead(id, &daughters) {
+                match self.engine().split_ahead(id, &children) {
                     Ok(true) if self.random.chance(1, 2) => break,
                     Ok(_) if self.random.chance(1, 3) => self.maintain()?,
                     Ok(_) => {}
-                    Err(error) => return self.not_split(at, daughters, error),
+                    Err(error) => return self.not_split(at, children, error),
                 }
             }
         }
         let state = self.plan.holds_state && self.random.chance(1, 2);
         let commit = self.parts[at].commit;
         let bytes = commit.to_le_bytes();
-        self.note(|| format!("p{at} split of {id} into {daughters:?}, state {state}"));
-        match self.engine().split_partition(id, &daughters, state.then_some((commit, &bytes[..]))) {
+        self.note(|| format!("p{at} split of {id} into {children:?}, state {state}"));
+        match self.engine().split_partition(id, &children, state.then_some((commit, &bytes[..]))) {
             Ok(left) => {
                 if let Some(error) = left {
                     self.judge("removing what was split", durability, error)?;
                 }
-                self.has_split(at, daughters)?;
+                self.has_split(at, children)?;
                 for at in [at, self.parts.len() - 1] {
                     let part = &mut self.parts[at];
                     part.handle = self
@@ -45,7 +45,7 @@ impl World {
                         .and_then(|engine| {
                             engine.partitions().find(|(there, _)| *there == part.id).map(|(_, handle)| handle)
                         })
-                        .ok_or("a daughter is not there")?;
+                        .ok_or("a child is not there")?;
                     if durability != zerohop_engine::Durability::Memory {
                         part.floor = part.floor.max(part.accepted);
                     }
@@ -55,30 +55,30 @@ impl World {
                 }
                 Ok(())
             }
-            Err(error) => self.not_split(at, daughters, error),
+            Err(error) => self.not_split(at, children, error),
         }
     }
 
     fn not_split(
         &mut self,
         at: usize,
-        daughters: [PartitionId; 2],
+        children: [PartitionId; 2],
         error: zerohop_engine::EngineError,
     ) -> Result<(), String> {
         let durability = self.parts[at].durability;
-        if let Judged::Failed = self.judge("split", durability, error)? {
-            self.parts[at].splitting = Some(daughters);
+        if let ErrorVerdict::Failed = self.judge("split", durability, error)? {
+            self.parts[at].splitting = Some(children);
             self.parts[at].is_unsure = true;
         }
         Ok(())
     }
 
-    /// The parent's model becomes its daughters'.
+    /// The parent's model becomes its children'.
     fn has_split(&mut self, at: usize, [first, second]: [PartitionId; 2]) -> Result<(), String> {
         let mut part = self.parts[at].clone();
         part.pinned.clear();
         part.splitting = None;
-        (part.id, self.parts[at]) = (second, Part { id: first, ..part.clone() });
+        (part.id, self.parts[at]) = (second, ModelledPartition { id: first, ..part.clone() });
         self.parts.push(part);
         Ok(())
     }
@@ -86,26 +86,26 @@ impl World {
     /// After an opening: splits of which it was open whether they had happened.
     pub fn judge_splits(&mut self) -> Result<(), String> {
         for at in 0..self.parts.len() {
-            let Some(daughters) = self.parts[at].splitting.take() else { continue };
+            let Some(children) = self.parts[at].splitting.take() else { continue };
             let parent = self.parts[at].id;
             let there: Vec<PartitionId> = self.engine().partitions().map(|(id, _)| id).collect();
-            let held = daughters.map(|id| there.contains(&id));
+            let held = children.map(|id| there.contains(&id));
             match (there.contains(&parent), held) {
-                (false, [true, true]) => self.has_split(at, daughters)?,
+                (false, [true, true]) => self.has_split(at, children)?,
                 (_, [false, false]) => {}
                 (true, _) => {
                     // An empty folder may be left of one that was given up.
-                    for id in daughters.into_iter().filter(|id| there.contains(id)) {
+                    for id in children.into_iter().filter(|id| there.contains(id)) {
                         let found = self.engine().partitions().find(|(there, _)| *there == id);
                         let handle = found.map(|(_, handle)| handle).ok_or("it was there")?;
                         let stats = self.engine().partition_stats(handle).map_err(|e| e.to_string())?;
                         if stats.last.1 > 0 {
-                            return Err(format!("p{at}: both {parent} and its daughter {id} are there"));
+                            return Err(format!("p{at}: both {parent} and its child {id} are there"));
                         }
                         self.engine().drop_partition(id).map_err(|e| e.to_string())?;
                     }
                 }
-                (parent, held) => return Err(format!("p{at}: parent {parent}, daughters {held:?}")),
+                (parent, held) => return Err(format!("p{at}: parent {parent}, children {held:?}")),
             }
         }
         Ok(())

@@ -2,10 +2,10 @@
 
 use zerohop_engine::{FLAG_JOINED, Hint, Meta, NewEntry};
 
-use super::part::Part;
-use super::world::{Judged, World};
+use super::part::ModelledPartition;
+use super::world::{EngineWorld, ErrorVerdict};
 
-impl World {
+impl EngineWorld {
     /// Where the key was found: just now, or when it was looked up some time ago, whatever has happened since. Not drawn, so
     /// that it disturbs no seed.
     pub fn hint_for(&mut self, at: usize, meta: &Meta, key: &[u8]) -> Option<Hint> {
@@ -26,7 +26,7 @@ impl World {
 
     /// Several entries that stand or fall together.
     pub fn add_unit(&mut self, at: usize) -> Result<(), String> {
-        let Part { handle, is_group, durability, is_unsure, .. } = self.parts[at];
+        let ModelledPartition { handle, is_group, durability, is_unsure, .. } = self.parts[at];
         if is_unsure {
             return Ok(());
         }
@@ -40,8 +40,8 @@ impl World {
             self.note(|| format!("p{at} unit, {left} to come: {:?}", entry.meta));
             if let Err(error) = self.engine().append(handle, &entry.meta, &entry.key, &entry.payload) {
                 return match self.judge("an entry of a unit", durability, error)? {
-                    Judged::Refused => self.give_up_unit(at, before),
-                    Judged::Failed => {
+                    ErrorVerdict::Refused => self.give_up_unit(at, before),
+                    ErrorVerdict::Failed => {
                         self.see_whether_it_happened(at, entry)?;
                         self.parts[at].is_unsure = true;
                         Ok(())
@@ -66,7 +66,7 @@ impl World {
 
     /// There is no room for the rest: what is there of it goes.
     fn give_up_unit(&mut self, at: usize, before: u64) -> Result<(), String> {
-        let Part { handle, durability, .. } = self.parts[at];
+        let ModelledPartition { handle, durability, .. } = self.parts[at];
         match self.engine().cut_after(handle, before) {
             Ok(()) => {
                 self.parts[at].log.truncate(before as usize);
@@ -81,7 +81,7 @@ impl World {
 
     /// The same in one call.
     fn write_unit(&mut self, at: usize, count: u64) -> Result<(), String> {
-        let Part { handle, durability, .. } = self.parts[at];
+        let ModelledPartition { handle, durability, .. } = self.parts[at];
         let before = self.parts[at].last();
         for left in (0..count).rev() {
             let mut entry = self.random_entry(at);

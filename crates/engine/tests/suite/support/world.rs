@@ -4,17 +4,17 @@ use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::random::Random;
 use zerohop_engine::{Durability, EngineError, PartitionId, PartitionOptions};
 
-use super::Engine;
-use super::part::Part;
-use super::plan::Plan;
+use super::TestEngine as Engine;
+use super::part::ModelledPartition;
+use super::plan::SeedPlan;
 
 /// Everything that one seed plays with.
-pub struct World {
+pub struct EngineWorld {
     pub random: Random,
-    pub plan: Plan,
+    pub plan: SeedPlan,
     pub disk: SimulatedDisk,
     pub engine: Option<Engine>,
-    pub parts: Vec<Part>,
+    pub parts: Vec<ModelledPartition>,
     pub now_ms: u64,
     pub step: u64,
     /// A fault was switched on since the engine was opened: operations may fail, partitions may have stopped.
@@ -30,18 +30,18 @@ pub struct World {
 }
 
 /// What becomes of an operation's error.
-pub enum Judged {
+pub enum ErrorVerdict {
     /// Refused, nothing changed.
     Refused,
     /// The disk failed: the operation may have happened in part.
     Failed,
 }
 
-impl World {
-    pub fn new(seed: u64, is_traced: bool) -> World {
+impl EngineWorld {
+    pub fn new(seed: u64, is_traced: bool) -> EngineWorld {
         let mut random = Random::new(seed);
-        let plan = Plan::of(&mut random);
-        World {
+        let plan = SeedPlan::of(&mut random);
+        EngineWorld {
             disk: SimulatedDisk::new(seed ^ 0x5EED),
             random,
             plan,
@@ -65,7 +65,7 @@ impl World {
         self.engine = Some(engine);
         for &(durability, is_group) in &self.plan.partitions.clone() {
             let id = self.new_id();
-            let mut part = Part::new(id, zerohop_engine::Handle(0), durability, is_group);
+            let mut part = ModelledPartition::new(id, zerohop_engine::Handle(0), durability, is_group);
             part.handle = self.declare(id, durability, part.index_seed)?;
             self.parts.push(part);
         }
@@ -74,7 +74,7 @@ impl World {
             self.one_step()?;
         }
         self.calm_restart()?;
-        if self.plan.rot { self.rot() } else { Ok(()) }
+        if self.plan.corruption { self.corruption() } else { Ok(()) }
     }
 
     /// A name that no partition had.
@@ -122,13 +122,13 @@ impl World {
         what: &str,
         durability: Durability,
         error: EngineError,
-    ) -> Result<Judged, String> {
+    ) -> Result<ErrorVerdict, String> {
         self.note(|| format!("{what} -> {error}"));
         match error {
-            EngineError::DiskFull { .. } if self.plan.fills_up => Ok(Judged::Refused),
-            EngineError::MemoryFull { .. } if durability == Durability::Memory => Ok(Judged::Refused),
-            EngineError::Stopped { .. } if self.disturbed => Ok(Judged::Refused),
-            EngineError::Disk(_) if self.disturbed => Ok(Judged::Failed),
+            EngineError::DiskFull { .. } if self.plan.fills_up => Ok(ErrorVerdict::Refused),
+            EngineError::MemoryFull { .. } if durability == Durability::Memory => Ok(ErrorVerdict::Refused),
+            EngineError::Stopped { .. } if self.disturbed => Ok(ErrorVerdict::Refused),
+            EngineError::Disk(_) if self.disturbed => Ok(ErrorVerdict::Failed),
             other => Err(format!("{what}: {other}")),
         }
     }

@@ -243,9 +243,9 @@ fn room_made_ahead_is_zeros_behind_the_contents_and_does_not_change_when_it_is_w
 #[test]
 fn a_sync_that_is_awaited_wakes_its_owner_and_another_does_not() {
     #[derive(Default)]
-    struct Woken(std::sync::Mutex<u32>, std::sync::Condvar);
+    struct WakeCounter(std::sync::Mutex<u32>, std::sync::Condvar);
 
-    impl std::task::Wake for Woken {
+    impl std::task::Wake for WakeCounter {
         fn wake(self: Arc<Self>) {
             *self.0.lock().unwrap() += 1;
             self.1.notify_one();
@@ -253,7 +253,7 @@ fn a_sync_that_is_awaited_wakes_its_owner_and_another_does_not() {
     }
 
     let (_root, mut disk) = disk();
-    let woken = Arc::new(Woken::default());
+    let woken = Arc::new(WakeCounter::default());
     disk.wake(Waker::from(Arc::clone(&woken)));
     let file = disk.open("f", OpenMode::Create).unwrap();
     disk.append(file, b"a").unwrap();

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use zerohop_placement::{Change, Durability, KeyspaceConfig, MapDelta, PartitionCount, ReplicaGroup};
+use zerohop_placement::{Durability, KeyspaceConfig, MapChange, MapDelta, PartitionCount, ReplicaGroup};
 use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId, Timestamp};
-use zerohop_wire::messages::{Condition, Expiry, Outcome, Query, Read as Lookup, Stamp, Write as Store};
+use zerohop_wire::messages::{
+    Condition, Expiry, Outcome, Query, RecordRead as Lookup, RecordWrite as Store, Stamp,
+};
 
 use super::*;
 
@@ -13,7 +15,7 @@ const KEYSPACE: KeyspaceId = KeyspaceId(9);
 struct Pair {
     roots: [tempfile::TempDir; 2],
     map: ClusterMap,
-    benches: [Option<Bench>; 2],
+    benches: [Option<ServiceBench>; 2],
 }
 
 /// The partition's group: its primary by place, the epoch, and whether the other is in sync or follows.
@@ -37,49 +39,49 @@ impl Pair {
         };
         let groups = vec![group(1, 0, true)];
         let changes = vec![
-            Change::DropKeyspace(map.keyspaces().next().unwrap().0),
-            Change::PutNode(node(2, 8, at(1))),
-            Change::CreateKeyspace { id: KEYSPACE, config, groups: groups.into() },
+            MapChange::DropKeyspace(map.keyspaces().next().unwrap().0),
+            MapChange::PutNode(node(2, 8, at(1))),
+            MapChange::CreateKeyspace { id: KEYSPACE, config, groups: groups.into() },
         ];
         let map = map.apply(&MapDelta { from: map.epoch(), to: map.epoch().next(), changes }).unwrap();
         let roots = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let [first, second] = drivers;
         let start = |place: usize, driver| {
             let who = (place as u32 + 1, place as u64 + 7);
-            Some(Bench::start_in(&map, who, driver, Some(roots[place].path().to_owned()), 1))
+            Some(ServiceBench::start_in(&map, who, driver, Some(roots[place].path().to_owned()), 1))
         };
         let benches = [start(0, first), start(1, second)];
         Pair { roots, map, benches }
     }
 
     /// The control group has decided something.
-    fn decide(&mut self, changes: Vec<Change>) {
+    fn decide(&mut self, changes: Vec<MapChange>) {
         let delta = MapDelta { from: self.map.epoch(), to: self.map.epoch().next(), changes };
         self.map = self.map.apply(&delta).unwrap();
         for bench in self.benches.iter().flatten() {
             let (done, answer) = tokio::sync::oneshot::channel();
-            bench.mailbox.leave(Notice::Map { delta: Arc::new(delta.clone()), done }).unwrap();
+            bench.mailbox.leave(InstanceNotice::Map { delta: Arc::new(delta.clone()), done }).unwrap();
             answer.blocking_recv().unwrap().unwrap();
         }
     }
 
     fn regroup(&mut self, group: ReplicaGroup) {
-        self.decide(vec![Change::SetGroup { keyspace: KEYSPACE, partition: PartitionId(0), group }]);
+        self.decide(vec![MapChange::SetGroup { keyspace: KEYSPACE, partition: PartitionId(0), group }]);
     }
 
     fn stop(&mut self, place: usize) {
         let bench = self.benches[place].take().unwrap();
-        bench.mailbox.leave(Notice::Stop).unwrap();
+        bench.mailbox.leave(InstanceNotice::Stop).unwrap();
         bench.end().unwrap();
     }
 
-    fn bench(&self, place: usize) -> &Bench {
+    fn bench(&self, place: usize) -> &ServiceBench {
         self.benches[place].as_ref().unwrap()
     }
 
     fn figures(&self, place: usize) -> Box<Figures> {
         let (asker, answer) = tokio::sync::oneshot::channel();
-        self.bench(place).mailbox.leave(Notice::Figures(asker)).unwrap();
+        self.bench(place).mailbox.leave(InstanceNotice::Figures(asker)).unwrap();
         answer.blocking_recv().unwrap()
     }
 
@@ -120,7 +122,7 @@ impl Pair {
         let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
         loop {
             let mut at = 0;
-            while let Decoded::Frame { frame, used } =
+            while let DecodeResult::Frame { frame, used } =
                 Decoder::agreed(1, Features::default()).decode(&bytes[at..])
             {
                 at += used;
@@ -143,7 +145,7 @@ impl Pair {
 }
 
 fn store(value: &[u8]) -> Message<'_> {
-    let change = zerohop_wire::messages::Change::Insert { value, expiry: Expiry::Never };
+    let change = zerohop_wire::messages::WriteChange::Insert { value, expiry: Expiry::Never };
     let write = Store { key: b"k", condition: Condition::Always, change };
     Message::Write { stamp: Stamp::default(), write }
 }
@@ -171,11 +173,11 @@ fn what_one_has_acknowledged_the_other_serves_when_it_takes_over_and_who_starts_
     let driver = listen();
     let again = node(1, 70, driver.local_address().unwrap());
     pair.decide(vec![
-        Change::PutNode(again),
-        Change::SetGroup { keyspace: KEYSPACE, partition: PartitionId(0), group: group(3, 1, false) },
+        MapChange::PutNode(again),
+        MapChange::SetGroup { keyspace: KEYSPACE, partition: PartitionId(0), group: group(3, 1, false) },
     ]);
     let root = pair.roots[0].path().to_owned();
-    pair.benches[0] = Some(Bench::start_in(&pair.map, (1, 70), driver, Some(root), 1));
+    pair.benches[0] = Some(ServiceBench::start_in(&pair.map, (1, 70), driver, Some(root), 1));
     pair.regroup(group(4, 1, true));
     assert_eq!(pair.ask(1, &store(b"third")), Ok(None), "the other must hold it");
     pair.regroup(group(5, 0, true));

@@ -1,17 +1,17 @@
 //! The first keyspace of a cluster: `default`, which every cluster has. Whoever has founded the control group asks for it
 //! once the nodes are there; of several who do, one is heard.
 
-use zerohop_control::command::Command;
+use zerohop_control::command::ControlCommand;
 use zerohop_placement::{ClusterMap, Durability, KeyspaceConfig, KeyspaceName, NodeState};
 
-use super::First;
+use super::FirstKeyspace;
 
 /// Nodes of the list that do not come are not waited for longer than this.
 const NODES_WAIT_MS: u64 = 3_000;
 /// Between two who would make it.
 const TURN_MS: u64 = 500;
 
-impl First {
+impl FirstKeyspace {
     /// The command, once it is time; `None`: not yet. `since_ms`: for how long there was a map.
     pub(super) fn command(
         self,
@@ -19,7 +19,7 @@ impl First {
         since_ms: u64,
         seed: u64,
         in_memory: bool,
-    ) -> Option<Command> {
+    ) -> Option<ControlCommand> {
         let up = map.nodes().filter(|node| node.state() == NodeState::Up).count();
         let is_time = up >= self.nodes || since_ms >= NODES_WAIT_MS;
         if up == 0 || !is_time || since_ms < u64::from(self.place) * TURN_MS {
@@ -29,7 +29,7 @@ impl First {
         if in_memory {
             config.durability = Durability::Memory;
         }
-        Some(Command::CreateKeyspace(config))
+        Some(ControlCommand::CreateKeyspace(config))
     }
 
     /// Whether there is nothing left to do.

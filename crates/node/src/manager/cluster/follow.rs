@@ -11,7 +11,7 @@ use zerohop_placement::{ClusterMap, MapDelta};
 use zerohop_wire::ids::MapEpoch;
 
 use super::super::instances::tell;
-use super::super::shared::{Phase, Shared};
+use super::super::shared::{ManagerShared, NodePhase};
 use crate::server::limits::MAP_WAIT;
 
 /// Changes that wait for the instances; beyond it they get the whole map.
@@ -56,7 +56,7 @@ impl Follow {
 }
 
 /// Carries changes for as long as it is polled.
-pub(in crate::manager) async fn follow(shared: &Rc<Shared>) {
+pub(in crate::manager) async fn follow(shared: &Rc<ManagerShared>) {
     let mut wakes = shared.follow.wakes.subscribe();
     loop {
         // Whoever could end it is held by the shared state.
@@ -65,7 +65,7 @@ pub(in crate::manager) async fn follow(shared: &Rc<Shared>) {
         }
         while let Some((delta, map)) = next(shared) {
             let faults = tell(shared.instances(), &delta, &map, MAP_WAIT).await;
-            if shared.phase() != Phase::Serving {
+            if shared.phase() != NodePhase::Serving {
                 // Instances that were told to stop follow nothing any more.
                 return std::future::pending().await;
             }
@@ -84,7 +84,7 @@ pub(in crate::manager) async fn follow(shared: &Rc<Shared>) {
 }
 
 /// What the instances are to be told next, and the map that they have then.
-fn next(shared: &Shared) -> Option<(Arc<MapDelta>, Arc<ClusterMap>)> {
+fn next(shared: &ManagerShared) -> Option<(Arc<MapDelta>, Arc<ClusterMap>)> {
     let follow = &shared.follow;
     let told = *follow.told.borrow();
     if shared.instances().is_empty() || told == MapEpoch(0) {

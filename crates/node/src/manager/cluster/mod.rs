@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use tokio::sync::{mpsc, oneshot};
-use zerohop_control::agent::{Ended, Settings, Standing, Unanswered};
-use zerohop_control::command::{Command, HeldLog, Outcome};
+use zerohop_control::agent::{AgentSettings, ClusterStanding, EndReason, NoOutcome};
+use zerohop_control::command::{CommandOutcome, ControlCommand, HeldLog};
 use zerohop_control::state::Pin;
 use zerohop_placement::{Address, ClusterMap};
 use zerohop_wire::ids::{KeyspaceId, NodeId, PartitionId};
@@ -29,24 +29,24 @@ pub(super) use self::follow::{Follow, follow};
 pub(super) use self::peers::serve as serve_peer;
 pub(super) use self::run::run;
 
-use crate::instance::Word;
+use crate::instance::InstanceMessage;
 
 /// What a node in a cluster is started with.
 pub(crate) struct ClusterPlan {
-    pub(crate) settings: Settings,
+    pub(crate) settings: AgentSettings,
     /// Bytes of the control log that are in its file.
     pub(crate) log_bytes: u64,
     /// Makes the keyspace `default` once so many nodes are there; `None`: somebody else does.
-    pub(crate) first: Option<First>,
+    pub(crate) first: Option<FirstKeyspace>,
     /// Tells the thread that starts instances what to start, and then that all is well.
-    pub(crate) opening: SyncSender<Opening>,
+    pub(crate) opening: SyncSender<OpeningOrder>,
     /// What instances say.
-    pub(crate) words: mpsc::Receiver<Word>,
+    pub(crate) words: mpsc::Receiver<InstanceMessage>,
 }
 
 /// Who makes the first keyspace, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct First {
+pub(crate) struct FirstKeyspace {
     /// Nodes that are waited for, so that its copies are where they belong at once.
     pub(crate) nodes: usize,
     /// This node's place among those who would make it: each waits for those before it.
@@ -55,7 +55,7 @@ pub(crate) struct First {
 
 /// What the thread that starts instances is told.
 #[derive(Debug)]
-pub(crate) enum Opening {
+pub(crate) enum OpeningOrder {
     /// Start them with this map, as those of this node.
     Instances { cluster: ClusterId, node: NodeId, first_instance: u32, map: Arc<ClusterMap> },
     /// The node has joined and its instances run.
@@ -88,13 +88,13 @@ pub(super) enum Input {
     /// Which partitions does the drop of a keyspace wait for? As [`zerohop_control::agent::Agent::undrained`].
     Undrained { keyspace: KeyspaceId, answer: oneshot::Sender<Option<Vec<PartitionId>>> },
     /// How does the cluster stand? As [`zerohop_control::agent::Agent::standing`].
-    Standing(oneshot::Sender<Standing>),
+    Standing(oneshot::Sender<ClusterStanding>),
     /// Where do the managers listen?
     Managers(oneshot::Sender<Vec<String>>),
     /// By which command are these nodes the control group? As [`zerohop_control::agent::Agent::managers_on`].
-    ManagersOn { nodes: Vec<NodeId>, answer: oneshot::Sender<Result<Command, String>> },
+    ManagersOn { nodes: Vec<NodeId>, answer: oneshot::Sender<Result<ControlCommand, String>> },
     /// An operator wants something.
-    Operate { command: Command, answer: oneshot::Sender<Result<Outcome, Unanswered>> },
+    Operate { command: ControlCommand, answer: oneshot::Sender<Result<CommandOutcome, NoOutcome>> },
 }
 
 /// The way to the agent from other tasks of the manager.
@@ -105,8 +105,8 @@ pub(super) struct ClusterHandle {
 
 /// Why the node has no place in the cluster any more.
 #[derive(Debug)]
-pub(super) enum Over {
-    Ended(Ended),
+pub(super) enum MembershipEnd {
+    Ended(EndReason),
     Store(String),
     /// All whom it could ask have refused to talk to it: the last of them, and why.
     Refused {
@@ -120,24 +120,24 @@ pub(super) const INPUTS_MAX: usize = 4_096;
 
 impl ClusterHandle {
     /// Has a command decided by the control group.
-    pub(super) async fn operate(&self, command: Command) -> Result<Outcome, Unanswered> {
+    pub(super) async fn operate(&self, command: ControlCommand) -> Result<CommandOutcome, NoOutcome> {
         let (answer, outcome) = oneshot::channel();
         if self.inputs.send(Input::Operate { command, answer }).await.is_err() {
-            return Err(Unanswered::TimedOut);
+            return Err(NoOutcome::TimedOut);
         }
-        outcome.await.unwrap_or(Err(Unanswered::TimedOut))
+        outcome.await.unwrap_or(Err(NoOutcome::TimedOut))
     }
 }
 
-impl std::fmt::Display for Over {
+impl std::fmt::Display for MembershipEnd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Over::Ended(ended) => ended.fmt(f),
-            Over::Refused { by, reason } => write!(
+            MembershipEnd::Ended(ended) => ended.fmt(f),
+            MembershipEnd::Refused { by, reason } => write!(
                 f,
                 "the cluster cannot be joined: {by}, which was to be asked, does not talk to this node: {reason}"
             ),
-            Over::Store(reason) => write!(f, "the control log cannot be written: {reason}"),
+            MembershipEnd::Store(reason) => write!(f, "the control log cannot be written: {reason}"),
         }
     }
 }

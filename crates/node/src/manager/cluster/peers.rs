@@ -23,9 +23,9 @@ use zerohop_wire::checksum::crc32c;
 use zerohop_wire::ids::MapEpoch;
 use zerohop_wire::limits::{VERSION_MAX, VERSION_MIN};
 use zerohop_wire::messages::{ClusterId, Hello};
-use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Failure, Features, Message, What};
+use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features, Message, What};
 
-use super::super::shared::Shared;
+use super::super::shared::ManagerShared;
 use super::super::stream::Stream;
 use super::{INPUTS_MAX, Input};
 use crate::server::limits::{FRAME_TIME_OUT, SEND_TIME_OUT};
@@ -48,12 +48,12 @@ const PEERS_MAX: usize = 512;
 /// The ways to other managers.
 #[derive(Debug)]
 pub(super) struct Peers {
-    shared: Rc<Shared>,
+    shared: Rc<ManagerShared>,
     by: BTreeMap<Address, mpsc::Sender<Vec<u8>>>,
 }
 
 impl Peers {
-    pub(super) fn new(shared: &Rc<Shared>) -> Peers {
+    pub(super) fn new(shared: &Rc<ManagerShared>) -> Peers {
         Peers { shared: Rc::clone(shared), by: BTreeMap::new() }
     }
 
@@ -81,7 +81,7 @@ impl Peers {
 }
 
 /// Carries messages to one manager until none has come for a while.
-async fn carry(shared: Rc<Shared>, to: Address, mut messages: mpsc::Receiver<Vec<u8>>) {
+async fn carry(shared: Rc<ManagerShared>, to: Address, mut messages: mpsc::Receiver<Vec<u8>>) {
     let mut stream = None::<Stream>;
     let mut is_told = false;
     while let Ok(Some(first)) = timeout(IDLE_MAX, messages.recv()).await {
@@ -111,7 +111,7 @@ async fn carry(shared: Rc<Shared>, to: Address, mut messages: mpsc::Receiver<Vec
     }
 }
 
-async fn connect(shared: &Shared, to: &Address, is_told: &mut bool) -> Option<Stream> {
+async fn connect(shared: &ManagerShared, to: &Address, is_told: &mut bool) -> Option<Stream> {
     let connected = timeout(CONNECT_MAX, TcpStream::connect(to.as_str())).await;
     let stream = match connected {
         Ok(Ok(stream)) => stream,
@@ -128,7 +128,7 @@ async fn connect(shared: &Shared, to: &Address, is_told: &mut bool) -> Option<St
             *is_told = false;
             Some(stream)
         }
-        Ok(Err(Unheard { reason, is_final })) => {
+        Ok(Err(UselessPeer { reason, is_final })) => {
             if !std::mem::replace(is_told, true) {
                 warn!(to = to.as_str(), reason, "a manager cannot be talked to");
             }
@@ -143,31 +143,31 @@ async fn connect(shared: &Shared, to: &Address, is_told: &mut bool) -> Option<St
 }
 
 /// Why another manager is of no use.
-struct Unheard {
+struct UselessPeer {
     /// In words.
     reason: String,
     /// It will say the same again: the versions or the secrets do not go together.
     is_final: bool,
 }
 
-impl From<Failure<'_>> for Unheard {
-    fn from(failure: Failure<'_>) -> Unheard {
+impl From<Failure<'_>> for UselessPeer {
+    fn from(failure: Failure<'_>) -> UselessPeer {
         let is_final = matches!(
             failure,
             Failure::UnsupportedVersion { .. } | Failure::AuthRequired | Failure::AuthFailed { .. }
         );
-        Unheard { reason: failure.to_string(), is_final }
+        UselessPeer { reason: failure.to_string(), is_final }
     }
 }
 
-impl From<std::io::Error> for Unheard {
-    fn from(error: std::io::Error) -> Unheard {
-        Unheard { reason: error.to_string(), is_final: false }
+impl From<std::io::Error> for UselessPeer {
+    fn from(error: std::io::Error) -> UselessPeer {
+        UselessPeer { reason: error.to_string(), is_final: false }
     }
 }
 
 /// Greets another manager, and has it proved, both ways, that the cluster's secret is known.
-async fn greet(shared: &Shared, stream: &mut Stream) -> Result<(), Unheard> {
+async fn greet(shared: &ManagerShared, stream: &mut Stream) -> Result<(), UselessPeer> {
     let mut hello = Hello {
         version_min: VERSION_MIN,
         version_max: VERSION_MAX,
@@ -190,7 +190,7 @@ async fn greet(shared: &Shared, stream: &mut Stream) -> Result<(), Unheard> {
     .await?;
     if !ack.features.has(Features::AGENT) {
         let reason = "it is not a manager of a cluster of several nodes".to_owned();
-        return Err(Unheard { reason, is_final: false });
+        return Err(UselessPeer { reason, is_final: false });
     }
     match prove {
         None => Ok(()),
@@ -217,7 +217,7 @@ async fn exchange<T>(
     stream: &mut Stream,
     message: &Message<'_>,
     hear: impl FnOnce(&Message<'_>) -> Result<T, Failure<'static>>,
-) -> Result<T, Unheard> {
+) -> Result<T, UselessPeer> {
     let mut bytes = Vec::new();
     Encoder::default().encode(&Envelope::default(), message, &mut bytes)?;
     stream.say(&bytes).await?;
@@ -225,15 +225,15 @@ async fn exchange<T>(
     loop {
         // Bounded by the decoder: a greeting is short.
         let need = match Decoder::before_hello().decode(&bytes) {
-            Decoded::Need(need) => need,
-            Decoded::Frame { frame, .. } => {
+            DecodeResult::Need(need) => need,
+            DecodeResult::Frame { frame, .. } => {
                 let mut expanded = Vec::new();
                 let heard = frame.message(&mut expanded).and_then(|message| hear(&message));
-                return heard.map_err(Unheard::from);
+                return heard.map_err(UselessPeer::from);
             }
-            Decoded::Refused { failure, .. } => return Err(failure.into()),
-            Decoded::Broken(broken) => {
-                return Err(Unheard { reason: broken.to_string(), is_final: false });
+            DecodeResult::Refused { failure, .. } => return Err(failure.into()),
+            DecodeResult::Broken(broken) => {
+                return Err(UselessPeer { reason: broken.to_string(), is_final: false });
             }
         };
         let at = bytes.len();
@@ -249,7 +249,7 @@ fn frame(message: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Takes messages of another manager, which has greeted, until the connection ends.
-pub(in crate::manager) async fn serve(shared: &Rc<Shared>, mut stream: Stream) {
+pub(in crate::manager) async fn serve(shared: &Rc<ManagerShared>, mut stream: Stream) {
     let Some(cluster) = shared.cluster_handle() else { return };
     let mut last = Instant::now();
     loop {

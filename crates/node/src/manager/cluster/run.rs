@@ -10,21 +10,21 @@ use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 use zerohop_control::Time;
-use zerohop_control::agent::{Agent, Effect, Event, LogWanted, Unanswered, Wish};
-use zerohop_control::command::{Drained, HeldLog, Outcome};
-use zerohop_partition::replica::Change;
+use zerohop_control::agent::{Agent, AgentEffect, AgentEvent, GroupRequest, LogWanted, NoOutcome};
+use zerohop_control::command::{CommandOutcome, HeldLog, KeyspaceDrained};
+use zerohop_partition::replica::GroupChange;
 use zerohop_placement::{Address, MapError, MapHistory};
 use zerohop_wire::ids::{InstanceId, MapEpoch, NodeId};
 
+use super::super::data_losses::DataLosses;
 use super::super::instances::InstanceHandle;
-use super::super::losses::Losses;
-use super::super::shared::Shared;
+use super::super::shared::ManagerShared;
 use super::peers::Peers;
-use super::store::{Store, Write};
-use super::{ClusterPlan, First, Input, Opening, Over};
+use super::store::{ManagerStore, StoreWrite};
+use super::{ClusterPlan, FirstKeyspace, Input, MembershipEnd, OpeningOrder};
 use crate::clock::{Stopwatch, unix_ms};
 use crate::entropy::random_u64;
-use crate::instance::{Notice, Word};
+use crate::instance::{InstanceMessage, InstanceNotice};
 use crate::server::limits::STATS_WAIT;
 use crate::server::{NodeFolder, SavedMember};
 
@@ -39,18 +39,18 @@ const CLOCK_EVERY_MS: u64 = 1_000;
 const FIRST_EVERY_MS: u64 = 50;
 
 struct Runner {
-    shared: Rc<Shared>,
+    shared: Rc<ManagerShared>,
     agent: Agent,
     peers: Peers,
-    store: Store,
-    opening: std::sync::mpsc::SyncSender<Opening>,
-    first: Option<First>,
+    store: ManagerStore,
+    opening: std::sync::mpsc::SyncSender<OpeningOrder>,
+    first: Option<FirstKeyspace>,
     first_at_ms: u64,
     first_since_ms: Option<u64>,
     /// When the agent is to be told the time of day next.
     tell_time_ms: u64,
     clock: Stopwatch,
-    answers: BTreeMap<u64, oneshot::Sender<Result<Outcome, Unanswered>>>,
+    answers: BTreeMap<u64, oneshot::Sender<Result<CommandOutcome, NoOutcome>>>,
     next_token: u64,
     /// Managers that will not talk to this one.
     refused: BTreeSet<Address>,
@@ -66,12 +66,12 @@ struct Runner {
     /// Since what is missing was looked at.
     has_other_managers: bool,
     is_told: bool,
-    over: Option<Over>,
+    over: Option<MembershipEnd>,
 }
 
 /// Runs the agent for as long as it is polled; returns once the node has no place in the cluster any more.
 pub(in crate::manager) async fn run(
-    shared: &Rc<Shared>,
+    shared: &Rc<ManagerShared>,
     plan: ClusterPlan,
     folder: NodeFolder,
     (inputs, mut inputs_in): (mpsc::Sender<Input>, mpsc::Receiver<Input>),
@@ -89,7 +89,7 @@ pub(in crate::manager) async fn run(
         Err(error) => return format!("the control log in the data folder cannot be used: {error}"),
     };
     let good_bytes = log_bytes.min(good_bytes as u64);
-    let store = match Store::start(folder, good_bytes, inputs) {
+    let store = match ManagerStore::start(folder, good_bytes, inputs) {
         Ok(store) => store,
         Err(error) => return format!("no thread: {error}"),
     };
@@ -117,7 +117,7 @@ pub(in crate::manager) async fn run(
         is_told: false,
         over: None,
     };
-    runner.happens(Event::Tick);
+    runner.happens(AgentEvent::Tick);
     loop {
         runner.settle();
         if let Some(over) = runner.over.take() {
@@ -128,7 +128,7 @@ pub(in crate::manager) async fn run(
             biased;
             Some(input) = inputs_in.recv() => runner.take(input),
             Some(word) = words.recv() => runner.hear(&word),
-            () = sleep_until(wake) => runner.happens(Event::Tick),
+            () = sleep_until(wake) => runner.happens(AgentEvent::Tick),
         }
     }
 }
@@ -157,7 +157,7 @@ impl Runner {
         Instant::now() + Duration::from_micros(wait_us.min(3_600_000_000))
     }
 
-    fn happens(&mut self, event: Event<'_>) {
+    fn happens(&mut self, event: AgentEvent<'_>) {
         let effects = self.agent.handle(self.now(), event);
         for effect in effects {
             self.carry_out(effect);
@@ -166,20 +166,20 @@ impl Runner {
 
     fn take(&mut self, input: Input) {
         match input {
-            Input::Received(bytes) => self.happens(Event::Received { bytes: &bytes }),
-            Input::Persisted(number) => self.happens(Event::Persisted(number)),
-            Input::StoreFailed(reason) => self.over = Some(Over::Store(reason)),
+            Input::Received(bytes) => self.happens(AgentEvent::Received { bytes: &bytes }),
+            Input::Persisted(number) => self.happens(AgentEvent::Persisted(number)),
+            Input::StoreFailed(reason) => self.over = Some(MembershipEnd::Store(reason)),
             Input::Refused { by, reason } => self.is_refused(by, reason),
             Input::StoreWaits(waits) => self.shared.store_waits.set(waits),
             Input::MemberSaved => self.is_saving = false,
             Input::Opened { intact, closed } => {
                 if self.joined.is_none() {
-                    self.happens(Event::Opened { intact, closed });
+                    self.happens(AgentEvent::Opened { intact, closed });
                 }
                 self.is_opening = true;
             }
-            Input::LogEnds(logs) => self.happens(Event::LogEnds(logs)),
-            Input::Leave => self.happens(Event::Leave),
+            Input::LogEnds(logs) => self.happens(AgentEvent::LogEnds(logs)),
+            Input::Leave => self.happens(AgentEvent::Leave),
             // Whoever has stopped waiting for the answer needs it no more.
             Input::Pins { keyspace, answer } => drop(answer.send(self.agent.pins(keyspace))),
             Input::Undrained { keyspace, answer } => drop(answer.send(self.agent.undrained(keyspace))),
@@ -192,7 +192,7 @@ impl Runner {
             Input::Operate { command, answer } => {
                 self.next_token += 1;
                 self.answers.insert(self.next_token, answer);
-                self.happens(Event::Operate { token: self.next_token, command });
+                self.happens(AgentEvent::Operate { token: self.next_token, command });
             }
         }
     }
@@ -208,19 +208,19 @@ impl Runner {
         let asked = if settings.named.is_empty() { &settings.contacts } else { &settings.named };
         let is_asked = asked.contains(&by);
         if is_asked && asked.iter().all(|one| self.refused.contains(one)) {
-            self.over = Some(Over::Refused { by, reason });
+            self.over = Some(MembershipEnd::Refused { by, reason });
         }
     }
 
-    fn hear(&mut self, word: &Word) {
+    fn hear(&mut self, word: &InstanceMessage) {
         match *word {
-            Word::Asks { instance, place, change } => {
+            InstanceMessage::Asks { instance, place, change } => {
                 let wish = match change {
-                    Change::Admit(member) => Wish::Admit(member.instance),
-                    Change::Remove(member) => Wish::Remove(member.instance),
-                    Change::Keep => Wish::Keep,
+                    GroupChange::Admit(member) => GroupRequest::Admit(member.instance),
+                    GroupChange::Remove(member) => GroupRequest::Remove(member.instance),
+                    GroupChange::Keep => GroupRequest::Keep,
                 };
-                self.happens(Event::InstanceAsks {
+                self.happens(AgentEvent::InstanceAsks {
                     instance,
                     keyspace: place.keyspace,
                     partition: place.partition,
@@ -228,25 +228,25 @@ impl Runner {
                     wish,
                 });
             }
-            Word::Drained { instance, keyspace, map } => {
-                self.happens(Event::Drained(Drained { keyspace, instance, map }));
+            InstanceMessage::Drained { instance, keyspace, map } => {
+                self.happens(AgentEvent::Drained(KeyspaceDrained { keyspace, instance, map }));
             }
-            Word::MapWanted => self.happens(Event::FetchMap),
+            InstanceMessage::MapWanted => self.happens(AgentEvent::FetchMap),
         }
     }
 
-    fn carry_out(&mut self, effect: Effect) {
+    fn carry_out(&mut self, effect: AgentEffect) {
         match effect {
-            Effect::Persist { number, bytes, replace } => {
-                self.store(Write::Log { number, bytes, replace });
+            AgentEffect::Persist { number, bytes, replace } => {
+                self.store(StoreWrite::Log { number, bytes, replace });
             }
-            Effect::Send { to, bytes, datagram: _ } => self.peers.send(to, bytes),
-            Effect::Cluster(cluster) => {
+            AgentEffect::Send { to, bytes, datagram: _ } => self.peers.send(to, bytes),
+            AgentEffect::Cluster(cluster) => {
                 self.saved.cluster = cluster;
                 self.shared.cluster.set(cluster);
                 self.is_unsaved = true;
             }
-            Effect::Open(map) => {
+            AgentEffect::Open(map) => {
                 self.shared.history.replace(MapHistory::new(Arc::clone(&map)));
                 let known = self.agent.node().and_then(|node| Some((node, map.node(node)?)));
                 match known {
@@ -255,10 +255,10 @@ impl Runner {
                         self.open(node, first_instance);
                     }
                     // Nobody knows yet what its instances are called: there is nothing to be opened, and nothing damaged.
-                    None => self.happens(Event::Opened { intact: true, closed: false }),
+                    None => self.happens(AgentEvent::Opened { intact: true, closed: false }),
                 }
             }
-            Effect::Map(delta) => {
+            AgentEffect::Map(delta) => {
                 let pushed = self.shared.history.borrow_mut().push(&delta);
                 match pushed {
                     Ok(()) => self.shared.follow.changed(Some(delta)),
@@ -270,35 +270,35 @@ impl Runner {
                     }
                 }
             }
-            Effect::MapReplaced(_) => {
+            AgentEffect::MapReplaced(_) => {
                 self.replace_map();
             }
-            Effect::Joined { node, first_instance, epoch } => {
+            AgentEffect::Joined { node, first_instance, epoch } => {
                 info!(node = node.0, map_epoch = epoch.0, "joined the cluster");
                 self.shared.node.set(node);
                 self.saved.node = Some(node);
                 self.joined = Some((node, first_instance, epoch));
                 self.is_unsaved = true;
             }
-            Effect::Managers(managers) => {
+            AgentEffect::Managers(managers) => {
                 self.has_other_managers = true;
                 let own = &self.agent.settings().manager;
                 let others = managers.into_iter().map(|one| one.addr).filter(|addr| addr != own);
                 self.saved.contacts = others.collect::<Vec<Address>>();
                 self.is_unsaved = true;
             }
-            Effect::WantLogEnds(wanted) => self.find_log_ends(wanted),
-            Effect::Answered { token, result } => {
+            AgentEffect::WantLogEnds(wanted) => self.find_log_ends(wanted),
+            AgentEffect::Answered { token, result } => {
                 if let Some(answer) = self.answers.remove(&token) {
                     // Whoever has stopped waiting looks at the map.
                     drop(answer.send(result));
                 }
             }
             // The state of the control group has it: it is looked at after all effects.
-            Effect::MayHaveLost { .. } => {}
-            Effect::Noted(notice) if notice.is_warning() => warn!("{notice}"),
-            Effect::Noted(notice) => info!("{notice}"),
-            Effect::Ended(ended) => self.over = Some(Over::Ended(ended)),
+            AgentEffect::MayHaveLost { .. } => {}
+            AgentEffect::Noted(notice) if notice.is_warning() => warn!("{notice}"),
+            AgentEffect::Noted(notice) => info!("{notice}"),
+            AgentEffect::Ended(ended) => self.over = Some(MembershipEnd::Ended(ended)),
         }
     }
 
@@ -311,10 +311,10 @@ impl Runner {
                 self.open(node, first_instance);
             }
             // Clients that come now find a keyspace to use.
-            let is_usable = First::is_done(self.agent.map());
+            let is_usable = FirstKeyspace::is_done(self.agent.map());
             if !self.is_told && is_usable && !self.shared.instances().is_empty() {
                 self.is_told = true;
-                drop(self.opening.try_send(Opening::Joined));
+                drop(self.opening.try_send(OpeningOrder::Joined));
             }
         }
         self.tell_what_it_waits_for();
@@ -328,7 +328,7 @@ impl Runner {
             (self.is_unsaved, self.is_saving) = (false, true);
             self.map_saved_ms = now_ms;
             self.saved.map = Arc::clone(self.agent.map());
-            self.store(Write::Member(Box::new(self.saved.clone())));
+            self.store(StoreWrite::Member(Box::new(self.saved.clone())));
         }
     }
 
@@ -345,7 +345,7 @@ impl Runner {
         }
         self.has_other_managers = false;
         let managers = self.agent.managers().iter().map(|one| one.addr.as_str().to_owned()).collect();
-        let losses = Losses { all, node, managers };
+        let losses = DataLosses { all, node, managers };
         let lines = losses.lines(self.agent.map());
         let before = self.shared.losses.replace(losses).lines(self.agent.map());
         if lines.len() > before.len() {
@@ -360,7 +360,7 @@ impl Runner {
         let now_ms = self.now().0 / 1_000;
         if now_ms >= self.tell_time_ms && self.agent.wants_clock() {
             self.tell_time_ms = now_ms + CLOCK_EVERY_MS;
-            self.happens(Event::Clock { unix_ms: unix_ms() });
+            self.happens(AgentEvent::Clock { unix_ms: unix_ms() });
         }
     }
 
@@ -377,9 +377,9 @@ impl Runner {
         }
     }
 
-    fn store(&mut self, write: Write) {
+    fn store(&mut self, write: StoreWrite) {
         if let Err(reason) = self.store.write(write) {
-            self.over = Some(Over::Store(reason));
+            self.over = Some(MembershipEnd::Store(reason));
         }
     }
 
@@ -388,7 +388,7 @@ impl Runner {
         self.is_opening = true;
         let map = Arc::clone(self.agent.map());
         let (cluster, first_instance) = (self.saved.cluster, first_instance.0);
-        drop(self.opening.try_send(Opening::Instances { cluster, node, first_instance, map }));
+        drop(self.opening.try_send(OpeningOrder::Instances { cluster, node, first_instance, map }));
     }
 
     fn replace_map(&self) {
@@ -408,7 +408,7 @@ impl Runner {
         }
         self.first_at_ms = now_ms + FIRST_EVERY_MS;
         let map = Arc::clone(self.agent.map());
-        if First::is_done(&map) {
+        if FirstKeyspace::is_done(&map) {
             self.first = None;
             return;
         }
@@ -421,7 +421,7 @@ impl Runner {
             // Once in a while, until the map has it: of two who make it the second is refused.
             self.first_at_ms = now_ms + 1_000;
             self.next_token += 1;
-            self.happens(Event::Operate { token: self.next_token, command });
+            self.happens(AgentEvent::Operate { token: self.next_token, command });
         }
     }
 
@@ -450,7 +450,7 @@ impl Runner {
 async fn log_ends(handle: &InstanceHandle, wanted: Vec<LogWanted>) -> Vec<HeldLog> {
     let (asker, answer) = oneshot::channel();
     let due = Instant::now() + STATS_WAIT;
-    if !handle.leave(Notice::LogEnds { wanted, asker }, due).await {
+    if !handle.leave(InstanceNotice::LogEnds { wanted, asker }, due).await {
         return Vec::new();
     }
     match tokio::time::timeout_at(due, answer).await {

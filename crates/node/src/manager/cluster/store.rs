@@ -24,7 +24,7 @@ const ROOM_PAUSE: Duration = Duration::from_millis(100);
 
 /// Something to be written.
 #[derive(Debug)]
-pub(super) enum Write {
+pub(super) enum StoreWrite {
     /// Of the control log: added to it, or in place of it.
     Log { number: u64, bytes: Vec<u8>, replace: bool },
     /// The member file.
@@ -33,30 +33,30 @@ pub(super) enum Write {
 
 /// The way to the thread. Dropping it waits until all is written, but not for room on the disk.
 #[derive(Debug)]
-pub(super) struct Store {
-    writes: Option<SyncSender<Write>>,
+pub(super) struct ManagerStore {
+    writes: Option<SyncSender<StoreWrite>>,
     thread: Option<JoinHandle<()>>,
     /// The node ends: nobody waits for room any more.
     ends: Arc<AtomicBool>,
 }
 
 /// The thread's side.
-struct Writer {
+struct StoreWriter {
     folder: NodeFolder,
     inputs: mpsc::Sender<Input>,
     ends: Arc<AtomicBool>,
 }
 
-impl Store {
+impl ManagerStore {
     /// Starts the thread; the log has so many bytes that are good.
     pub(super) fn start(
         folder: NodeFolder,
         log_bytes: u64,
         inputs: mpsc::Sender<Input>,
-    ) -> std::io::Result<Store> {
+    ) -> std::io::Result<ManagerStore> {
         let (writes, writes_in) = sync_channel(WRITES_MAX);
         let ends = Arc::new(AtomicBool::new(false));
-        let mut writer = Writer { folder, inputs, ends: Arc::clone(&ends) };
+        let mut writer = StoreWriter { folder, inputs, ends: Arc::clone(&ends) };
         let thread = Builder::new().name("zerohop-store".to_owned()).spawn(move || {
             let result = writer.until_room(|folder| folder.cut_control_log(log_bytes));
             let result = result.and_then(|()| writer.serve(&writes_in));
@@ -66,14 +66,14 @@ impl Store {
                 drop(writer.inputs.blocking_send(Input::StoreFailed(reason)));
             }
         })?;
-        Ok(Store { writes: Some(writes), thread: Some(thread), ends })
+        Ok(ManagerStore { writes: Some(writes), thread: Some(thread), ends })
     }
 
     /// Hands something over. What cannot be written is told by [`Input::StoreFailed`], or has been.
     ///
     /// # Errors
     /// In words: too much waits.
-    pub(super) fn write(&self, write: Write) -> Result<(), String> {
+    pub(super) fn write(&self, write: StoreWrite) -> Result<(), String> {
         let Some(writes) = &self.writes else { return Ok(()) };
         match writes.try_send(write) {
             Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),
@@ -85,7 +85,7 @@ impl Store {
     }
 }
 
-impl Drop for Store {
+impl Drop for ManagerStore {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
         self.writes = None;
@@ -95,23 +95,23 @@ impl Drop for Store {
     }
 }
 
-impl Writer {
+impl StoreWriter {
     /// Writes what comes; what waits together is synced together.
-    fn serve(&mut self, writes: &Receiver<Write>) -> Result<(), String> {
+    fn serve(&mut self, writes: &Receiver<StoreWrite>) -> Result<(), String> {
         while let Ok(first) = writes.recv() {
             let (mut persisted, mut unsynced, mut member) = (None, false, None);
             let mut next = Some(first);
             while let Some(write) = next {
                 match write {
-                    Write::Log { number, bytes, replace: true } => {
+                    StoreWrite::Log { number, bytes, replace: true } => {
                         self.until_room(|folder| folder.replace_control_log(&bytes))?;
                         (persisted, unsynced) = (Some(number), false);
                     }
-                    Write::Log { number, bytes, replace: false } => {
+                    StoreWrite::Log { number, bytes, replace: false } => {
                         self.until_room(|folder| folder.append_control_log(&bytes))?;
                         (persisted, unsynced) = (Some(number), true);
                     }
-                    Write::Member(saved) => member = Some(saved),
+                    StoreWrite::Member(saved) => member = Some(saved),
                 }
                 next = writes.try_recv().ok();
             }

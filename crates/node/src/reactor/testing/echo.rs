@@ -8,7 +8,7 @@ use zerohop_wire::{Envelope, Failure, Message};
 
 use super::super::*;
 
-/// When [`Echo`] answers.
+/// When [`FakeEcho`] answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::reactor) enum When {
     /// As soon as it is asked.
@@ -23,7 +23,7 @@ pub(in crate::reactor) enum When {
 
 /// Answers a lookup with its key, `repeat` times over, in pieces of `piece_bytes` if that is set; an `Insert` with its value's length. Ping with the time.
 #[derive(Debug)]
-pub(in crate::reactor) struct Echo {
+pub(in crate::reactor) struct FakeEcho {
     pub(in crate::reactor) when: When,
     pub(in crate::reactor) repeat: usize,
     pub(in crate::reactor) piece_bytes: Option<usize>,
@@ -44,9 +44,9 @@ pub(in crate::reactor) struct Echo {
     pub(in crate::reactor) told_ms: u64,
 }
 
-impl Echo {
+impl FakeEcho {
     pub(in crate::reactor) fn new(when: When) -> Self {
-        Echo {
+        FakeEcho {
             when,
             repeat: 1,
             piece_bytes: None,
@@ -88,9 +88,9 @@ impl Echo {
     }
 }
 
-/// What a test tells [`Echo`] from outside.
+/// What a test tells [`FakeEcho`] from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::reactor) enum Tell {
+pub(in crate::reactor) enum FakeEchoNotice {
     AnswerAll,
     LetGo,
     /// Connect to the instance at this port.
@@ -100,8 +100,8 @@ pub(in crate::reactor) enum Tell {
     Stop,
 }
 
-impl Service for Echo {
-    type Notice = Tell;
+impl Service for FakeEcho {
+    type Notice = FakeEchoNotice;
 
     fn hello(&mut self, _: ConnectionId, hello: &Hello<'_>, now: Now) -> Result<HelloAck, Failure<'static>> {
         if hello.cluster.0 == [0xbb; 16] {
@@ -127,8 +127,10 @@ impl Service for Echo {
         self.requests += 1;
         self.told_ms = now.elapsed_ms;
         let key = match message {
-            Message::Read { read: Read { key, .. }, .. } => key,
-            Message::Write { write: Write { change: Change::Insert { value, .. }, .. }, .. } => {
+            Message::Read { read: RecordRead { key, .. }, .. } => key,
+            Message::Write {
+                write: RecordWrite { change: WriteChange::Insert { value, .. }, .. }, ..
+            } => {
                 let outcome = Outcome::Done { version: Timestamp(2), number: value.len() as u64 };
                 return replies.answer(token, PartitionEpoch(9), &Message::Answer(Ok(outcome)));
             }
@@ -176,19 +178,19 @@ impl Service for Echo {
         self.linked.push(answer.ok().map(|ack| ack.instance));
     }
 
-    fn notice(&mut self, notice: Tell, _: Now, replies: &mut Replies<'_>) -> Flow {
+    fn notice(&mut self, notice: FakeEchoNotice, _: Now, replies: &mut Replies<'_>) -> Flow {
         match notice {
-            Tell::AnswerAll => self.answer_waiting(replies),
-            Tell::LetGo => self.waiting.drain(..).for_each(|(_, token, _)| replies.let_go(token)),
-            Tell::Call(port) => {
+            FakeEchoNotice::AnswerAll => self.answer_waiting(replies),
+            FakeEchoNotice::LetGo => self.waiting.drain(..).for_each(|(_, token, _)| replies.let_go(token)),
+            FakeEchoNotice::Call(port) => {
                 let hello = Hello { cluster: ClusterId([7; 16]), ..super::hello_message() };
                 self.links.extend(replies.connect(([127, 0, 0, 1], port).into(), &hello).ok());
             }
-            Tell::Say => {
+            FakeEchoNotice::Say => {
                 let id = self.links[self.links.len() - 1];
                 replies.send(id, &super::envelope(0), &super::peer_message());
             }
-            Tell::Stop => return Flow::Stop,
+            FakeEchoNotice::Stop => return Flow::Stop,
         }
         Flow::Continue
     }

@@ -11,24 +11,24 @@ use std::time::Duration;
 
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
-use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Failure, Features, Message};
+use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features, Message};
 
-pub(super) use self::echo::{Echo, Tell, When};
-pub(super) use self::world::{FakeDriver, World};
+pub(super) use self::echo::{FakeEcho, FakeEchoNotice, When};
+pub(super) use self::world::{FakeDriver, FakeNetwork};
 use super::*;
 
 /// A reactor over a world, with what a test needs at hand.
-pub(super) struct Stand {
-    pub(super) reactor: Reactor<FakeDriver, Echo>,
-    pub(super) mailbox: Mailbox<Tell>,
-    pub(super) world: Rc<RefCell<World>>,
+pub(super) struct ReactorStand {
+    pub(super) reactor: Reactor<FakeDriver, FakeEcho>,
+    pub(super) mailbox: ReactorMailbox<FakeEchoNotice>,
+    pub(super) world: Rc<RefCell<FakeNetwork>>,
 }
 
-impl Stand {
+impl ReactorStand {
     pub(super) fn new(when: When, limits: Limits) -> Self {
         let (driver, world) = FakeDriver::new();
-        let (reactor, mailbox) = Reactor::new(driver, Echo::new(when), limits);
-        Stand { reactor, mailbox, world }
+        let (reactor, mailbox) = Reactor::new(driver, FakeEcho::new(when), limits);
+        ReactorStand { reactor, mailbox, world }
     }
 
     /// Lets the reactor run until it has nothing to do at the present time; `false` if it has stopped.
@@ -83,7 +83,7 @@ impl Stand {
     }
 
     /// What a peer has received since the last time, as frames.
-    pub(super) fn answers(&mut self, peer: usize) -> Vec<(u64, Said)> {
+    pub(super) fn answers(&mut self, peer: usize) -> Vec<(u64, StandAnswer)> {
         self.settle();
         loop {
             let count = self.world.borrow_mut().take(peer, usize::MAX);
@@ -100,14 +100,14 @@ impl Stand {
         self.world.borrow().peers[peer].server_closed
     }
 
-    pub(super) fn counters(&self) -> &Counters {
+    pub(super) fn counters(&self) -> &ReactorCounters {
         &self.reactor.connections.counters
     }
 }
 
 /// What an answer said, as far as tests look at it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum StandAnswer {
     Ack,
     Pong,
     Value(Vec<u8>),
@@ -116,10 +116,10 @@ pub(super) enum Said {
 }
 
 /// Takes frames apart; what is left over must be nothing.
-pub(super) fn frames(mut bytes: &[u8]) -> Vec<(u64, Said)> {
+pub(super) fn frames(mut bytes: &[u8]) -> Vec<(u64, StandAnswer)> {
     let mut all = Vec::new();
     while !bytes.is_empty() {
-        let Decoded::Frame { frame, used } = Decoder::agreed(1, FEATURES).decode(bytes) else {
+        let DecodeResult::Frame { frame, used } = Decoder::agreed(1, FEATURES).decode(bytes) else {
             panic!("the server sent what is no frame: {bytes:02x?}");
         };
         match frame.message(&mut Vec::new()).unwrap() {
@@ -133,15 +133,15 @@ pub(super) fn frames(mut bytes: &[u8]) -> Vec<(u64, Said)> {
     all
 }
 
-fn said(message: Message<'_>) -> Said {
+fn said(message: Message<'_>) -> StandAnswer {
     match message {
-        Message::HelloAck(_) => Said::Ack,
-        Message::Pong(_) => Said::Pong,
+        Message::HelloAck(_) => StandAnswer::Ack,
+        Message::Pong(_) => StandAnswer::Pong,
         Message::Answer(Ok(Outcome::Value { bytes, .. } | Outcome::Chunk { bytes, .. })) => {
-            Said::Value(bytes.to_vec())
+            StandAnswer::Value(bytes.to_vec())
         }
-        Message::Answer(Ok(Outcome::Done { number, .. })) => Said::Done(number),
-        Message::Answer(Err(failure)) => Said::Failed(failure.into_owned()),
+        Message::Answer(Ok(Outcome::Done { number, .. })) => StandAnswer::Done(number),
+        Message::Answer(Err(failure)) => StandAnswer::Failed(failure.into_owned()),
         other => panic!("{other:?}"),
     }
 }
@@ -176,15 +176,15 @@ pub(super) fn hello_message() -> Hello<'static> {
 
 pub(super) fn peer_message() -> Message<'static> {
     let member = |instance| Member { instance: InstanceId(instance), incarnation: Incarnation(1) };
-    Message::Peer(Peer { from: member(1), to: member(7), call: Call::Yield })
+    Message::Peer(PeerMessage { from: member(1), to: member(7), call: Call::Yield })
 }
 
 pub(super) fn lookup(request: u64, key: &[u8]) -> Vec<u8> {
-    encoded(request, &Message::Read { seen: Timestamp::ZERO, read: Read { key, query: Query::Lookup } })
+    encoded(request, &Message::Read { seen: Timestamp::ZERO, read: RecordRead { key, query: Query::Lookup } })
 }
 
 pub(super) fn insert(request: u64, value: &[u8]) -> Vec<u8> {
-    let change = Change::Insert { value, expiry: Expiry::Never };
-    let write = Write { key: b"k", condition: Condition::Always, change };
+    let change = WriteChange::Insert { value, expiry: Expiry::Never };
+    let write = RecordWrite { key: b"k", condition: Condition::Always, change };
     encoded(request, &Message::Write { stamp: Stamp::default(), write })
 }

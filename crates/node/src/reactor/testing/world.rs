@@ -14,14 +14,14 @@ use super::super::*;
 
 /// The memory that stands for the network. Shared between the driver and the test, which plays the peers.
 #[derive(Debug, Default)]
-pub(in crate::reactor) struct World {
+pub(in crate::reactor) struct FakeNetwork {
     pub(in crate::reactor) now_ms: u64,
     /// Peers that wait to be accepted.
     backlog: VecDeque<usize>,
     /// By number of the peer.
-    pub(in crate::reactor) peers: Vec<Peer>,
+    pub(in crate::reactor) peers: Vec<FakePeer>,
     by_id: BTreeMap<ConnectionId, usize>,
-    pub(in crate::reactor) events: Vec<Event>,
+    pub(in crate::reactor) events: Vec<DriverEvent>,
     /// By so much the clock is on once the server has read: it was paused.
     pub(in crate::reactor) pause_ms: u64,
     pub(in crate::reactor) accept_error: Option<ErrorKind>,
@@ -35,7 +35,7 @@ pub(in crate::reactor) struct World {
 
 /// The other end of one connection.
 #[derive(Debug, Default)]
-pub(in crate::reactor) struct Peer {
+pub(in crate::reactor) struct FakePeer {
     id: Option<ConnectionId>,
     to_server: VecDeque<u8>,
     sent_all: bool,
@@ -54,54 +54,54 @@ pub(in crate::reactor) struct Peer {
     pub(in crate::reactor) writes: usize,
 }
 
-/// Plays the system over a [`World`]. It never waits: tests let time pass.
+/// Plays the system over a [`FakeNetwork`]. It never waits: tests let time pass.
 #[derive(Debug)]
 pub(in crate::reactor) struct FakeDriver {
-    pub(in crate::reactor) world: Rc<RefCell<World>>,
-    pub(in crate::reactor) woken: Arc<Woken>,
+    pub(in crate::reactor) world: Rc<RefCell<FakeNetwork>>,
+    pub(in crate::reactor) woken: Arc<WokenFlag>,
 }
 
 #[derive(Debug, Default)]
-pub(in crate::reactor) struct Woken(pub(in crate::reactor) AtomicBool);
+pub(in crate::reactor) struct WokenFlag(pub(in crate::reactor) AtomicBool);
 
-impl Wake for Woken {
+impl Wake for WokenFlag {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::SeqCst);
     }
 }
 
 impl FakeDriver {
-    pub(in crate::reactor) fn new() -> (Self, Rc<RefCell<World>>) {
-        let world = Rc::new(RefCell::new(World { listening: true, ..World::default() }));
+    pub(in crate::reactor) fn new() -> (Self, Rc<RefCell<FakeNetwork>>) {
+        let world = Rc::new(RefCell::new(FakeNetwork { listening: true, ..FakeNetwork::default() }));
         (FakeDriver { world: Rc::clone(&world), woken: Arc::default() }, world)
     }
 }
 
-impl World {
+impl FakeNetwork {
     pub(in crate::reactor) fn connect(&mut self) -> usize {
-        self.peers.push(Peer { window: 1 << 16, read_max: usize::MAX, ..Peer::default() });
+        self.peers.push(FakePeer { window: 1 << 16, read_max: usize::MAX, ..FakePeer::default() });
         self.backlog.push_back(self.peers.len() - 1);
-        self.events.push(Event::Accept);
+        self.events.push(DriverEvent::Accept);
         self.peers.len() - 1
     }
 
     /// A peer that the server has called takes the connection.
     pub(in crate::reactor) fn take_call(&mut self, peer: usize) {
-        self.tell(peer, Ready { writable: true, ..Ready::default() });
+        self.tell(peer, IoReadiness { writable: true, ..IoReadiness::default() });
     }
 
     pub(in crate::reactor) fn send(&mut self, peer: usize, bytes: &[u8]) {
         self.peers[peer].to_server.extend(bytes);
-        self.tell(peer, Ready { readable: true, ..Ready::default() });
+        self.tell(peer, IoReadiness { readable: true, ..IoReadiness::default() });
     }
 
     pub(in crate::reactor) fn send_end(&mut self, peer: usize) {
         self.peers[peer].sent_all = true;
-        self.tell(peer, Ready { readable: true, read_closed: true, ..Ready::default() });
+        self.tell(peer, IoReadiness { readable: true, read_closed: true, ..IoReadiness::default() });
     }
 
     pub(in crate::reactor) fn reset(&mut self, peer: usize) {
-        self.tell(peer, Ready { dead: true, readable: true, writable: true, read_closed: true });
+        self.tell(peer, IoReadiness { dead: true, readable: true, writable: true, read_closed: true });
     }
 
     /// The peer takes up to `most` bytes.
@@ -110,7 +110,7 @@ impl World {
         let count = most.min(entry.from_server.len());
         entry.taken.extend(entry.from_server.drain(..count));
         if count > 0 && std::mem::take(&mut entry.wants_room) {
-            self.tell(peer, Ready { writable: true, ..Ready::default() });
+            self.tell(peer, IoReadiness { writable: true, ..IoReadiness::default() });
         }
         count
     }
@@ -120,27 +120,27 @@ impl World {
         let entry = &mut self.peers[peer];
         entry.window = bytes;
         if bytes > entry.from_server.len() && std::mem::take(&mut entry.wants_room) {
-            self.tell(peer, Ready { writable: true, ..Ready::default() });
+            self.tell(peer, IoReadiness { writable: true, ..IoReadiness::default() });
         }
     }
 
-    fn tell(&mut self, peer: usize, ready: Ready) {
+    fn tell(&mut self, peer: usize, ready: IoReadiness) {
         if let Some(id) = self.peers[peer].id {
-            self.events.push(Event::Connection { id, ready });
+            self.events.push(DriverEvent::Connection { id, ready });
         }
     }
 
-    fn peer(&mut self, id: ConnectionId) -> &mut Peer {
+    fn peer(&mut self, id: ConnectionId) -> &mut FakePeer {
         &mut self.peers[self.by_id[&id]]
     }
 }
 
 impl Driver for FakeDriver {
-    fn wait(&mut self, _: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+    fn wait(&mut self, _: Option<Duration>, events: &mut Vec<DriverEvent>) -> io::Result<()> {
         let mut world = self.world.borrow_mut();
         events.append(&mut world.events);
         if self.woken.0.swap(false, Ordering::SeqCst) {
-            events.push(Event::Woken);
+            events.push(DriverEvent::Woken);
         }
         Ok(())
     }
@@ -168,7 +168,7 @@ impl Driver for FakeDriver {
         let peer = &mut world.peers[number];
         peer.id = Some(id);
         let (readable, read_closed) = (!peer.to_server.is_empty() || peer.sent_all, peer.sent_all);
-        world.tell(number, Ready { readable, writable: true, read_closed, dead: false });
+        world.tell(number, IoReadiness { readable, writable: true, read_closed, dead: false });
         Ok(())
     }
 
@@ -177,7 +177,12 @@ impl Driver for FakeDriver {
         if let Some(error) = world.connect_error.take() {
             return Err(error.into());
         }
-        world.peers.push(Peer { id: Some(id), window: 1 << 16, read_max: usize::MAX, ..Peer::default() });
+        world.peers.push(FakePeer {
+            id: Some(id),
+            window: 1 << 16,
+            read_max: usize::MAX,
+            ..FakePeer::default()
+        });
         let number = world.peers.len() - 1;
         world.by_id.insert(id, number);
         world.called.push((address, number));
@@ -204,7 +209,7 @@ impl Driver for FakeDriver {
         // A short read ends readiness, as with the system; so what is left must be told again.
         if count < room && !peer.to_server.is_empty() {
             let number = world.by_id[&id];
-            world.tell(number, Ready { readable: true, ..Ready::default() });
+            world.tell(number, IoReadiness { readable: true, ..IoReadiness::default() });
         }
         Ok(count)
     }

@@ -9,33 +9,33 @@ fn lookups(ids: std::ops::Range<u64>) -> Vec<u8> {
     ids.flat_map(|id| lookup(id, &id.to_be_bytes())).collect()
 }
 
-fn values(ids: impl Iterator<Item = u64>) -> Vec<(u64, Said)> {
-    ids.map(|id| (id, Said::Value(id.to_be_bytes().to_vec()))).collect()
+fn values(ids: impl Iterator<Item = u64>) -> Vec<(u64, StandAnswer)> {
+    ids.map(|id| (id, StandAnswer::Value(id.to_be_bytes().to_vec()))).collect()
 }
 
 #[test]
 fn hello_is_answered_and_then_requests_are() {
-    let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     let peer = stand.greeted();
-    assert_eq!(stand.answers(peer), [(1, Said::Ack)]);
+    assert_eq!(stand.answers(peer), [(1, StandAnswer::Ack)]);
     stand.send(peer, &lookup(5, b"abc"));
-    assert_eq!(stand.answers(peer), [(5, Said::Value(b"abc".to_vec()))]);
+    assert_eq!(stand.answers(peer), [(5, StandAnswer::Value(b"abc".to_vec()))]);
     stand.send(peer, &encoded(6, &Message::Ping(Ping::default())));
-    assert_eq!(stand.answers(peer), [(6, Said::Pong)]);
+    assert_eq!(stand.answers(peer), [(6, StandAnswer::Pong)]);
     assert!(!stand.is_closed(peer));
 }
 
 #[test]
 fn requests_right_behind_hello_are_served() {
-    let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     let peer = stand.world.borrow_mut().connect();
     stand.send(peer, &[hello(), lookup(2, b"abc")].concat());
-    assert_eq!(stand.answers(peer), [(1, Said::Ack), (2, Said::Value(b"abc".to_vec()))]);
+    assert_eq!(stand.answers(peer), [(1, StandAnswer::Ack), (2, StandAnswer::Value(b"abc".to_vec()))]);
 }
 
 #[test]
 fn a_refused_hello_is_told_why_and_closed() {
-    let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     for (hello, why) in [
         (Hello { cluster: ClusterId([0xbb; 16]), ..hello_message() }, Failure::Unauthorized),
         (
@@ -45,18 +45,18 @@ fn a_refused_hello_is_told_why_and_closed() {
     ] {
         let peer = stand.world.borrow_mut().connect();
         stand.send(peer, &[encoded(3, &Message::Hello(hello)), lookup(4, b"never read")].concat());
-        assert_eq!(stand.answers(peer), [(3, Said::Failed(why))]);
+        assert_eq!(stand.answers(peer), [(3, StandAnswer::Failed(why))]);
         assert!(stand.world.borrow().peers[peer].server_shut && !stand.is_closed(peer));
         stand.world.borrow_mut().send_end(peer);
         stand.settle();
         assert!(stand.is_closed(peer));
     }
-    assert_eq!((stand.counters().ended(Ending::Misbehaved), stand.reactor.service.requests), (2, 0));
+    assert_eq!((stand.counters().ended(CloseReason::Misbehaved), stand.reactor.service.requests), (2, 0));
 }
 
 #[test]
 fn a_batch_is_answered_with_one_write_for_each_connection() {
-    let mut stand = Stand::new(When::BatchBackwards, Limits::DEFAULT);
+    let mut stand = ReactorStand::new(When::BatchBackwards, Limits::DEFAULT);
     let peers = [stand.greeted(), stand.greeted()];
     for peer in peers {
         stand.world.borrow_mut().peers[peer].writes = 0;
@@ -73,7 +73,7 @@ fn a_batch_is_answered_with_one_write_for_each_connection() {
 
 #[test]
 fn the_driver_hears_in_how_many_frames_others_asked() {
-    let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     let peer = stand.greeted();
     for ids in [0..3, 3..4, 4..5] {
         stand.send(peer, &lookups(ids));
@@ -86,7 +86,7 @@ fn the_driver_hears_in_how_many_frames_others_asked() {
 #[test]
 fn thousands_of_requests_in_one_write_are_answered_in_bounded_batches() {
     let limits = Limits { batch_requests_max: 100, ..Limits::DEFAULT };
-    let mut stand = Stand::new(When::AtOnce, limits);
+    let mut stand = ReactorStand::new(When::AtOnce, limits);
     let [first, greedy, last] = [(); 3].map(|()| stand.greeted());
     for peer in [first, greedy, last] {
         stand.answers(peer);
@@ -107,15 +107,15 @@ fn thousands_of_requests_in_one_write_are_answered_in_bounded_batches() {
 
 #[test]
 fn requests_that_come_one_byte_at_a_time_are_put_together() {
-    let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     let peer = stand.world.borrow_mut().connect();
     let sent = [hello(), lookups(2..5), insert(5, &[7; 40_000]), lookups(6..8)].concat();
     stand.world.borrow_mut().peers[peer].read_max = 1;
     stand.send(peer, &sent);
     let answers = stand.answers(peer);
-    let mut expected = vec![(1, Said::Ack)];
+    let mut expected = vec![(1, StandAnswer::Ack)];
     expected.extend(values(2..5));
-    expected.push((5, Said::Done(40_000)));
+    expected.push((5, StandAnswer::Done(40_000)));
     expected.extend(values(6..8));
     assert_eq!(answers, expected);
     assert_eq!(stand.reactor.connections.large_total, 0);
@@ -123,7 +123,7 @@ fn requests_that_come_one_byte_at_a_time_are_put_together() {
 
 #[test]
 fn answers_may_come_later_and_in_any_order() {
-    let mut stand = Stand::new(When::After(50), Limits::DEFAULT);
+    let mut stand = ReactorStand::new(When::After(50), Limits::DEFAULT);
     let peer = stand.greeted();
     stand.answers(peer);
     stand.send(peer, &lookups(0..8));
@@ -135,31 +135,31 @@ fn answers_may_come_later_and_in_any_order() {
 
 #[test]
 fn large_values_come_and_go_whole() {
-    let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     stand.reactor.service.repeat = 300;
     let peer = stand.greeted();
     stand.answers(peer);
     let value = vec![9; 16 << 20];
     stand.send(peer, &[insert(2, &value), lookup(3, &[1; 60_000]), insert(4, &value[1..])].concat());
     let answers = stand.answers(peer);
-    assert_eq!(answers[0], (2, Said::Done(16 << 20)));
-    assert_eq!((answers.len(), answers[2].clone()), (3, (4, Said::Done((16 << 20) - 1))));
+    assert_eq!(answers[0], (2, StandAnswer::Done(16 << 20)));
+    assert_eq!((answers.len(), answers[2].clone()), (3, (4, StandAnswer::Done((16 << 20) - 1))));
     // The middle one is longer than any value may be, and says so.
     assert_eq!(answers[1].0, 3);
     assert!(
-        matches!(answers[1].1, Said::Failed(Failure::ValueTooLong { length: 18_000_000, .. })),
+        matches!(answers[1].1, StandAnswer::Failed(Failure::ValueTooLong { length: 18_000_000, .. })),
         "{:?}",
         answers[1].1
     );
     stand.reactor.service.repeat = 200;
     stand.send(peer, &lookup(5, &[1; 60_000]));
-    assert_eq!(stand.answers(peer), [(5, Said::Value(vec![1; 12_000_000]))]);
+    assert_eq!(stand.answers(peer), [(5, StandAnswer::Value(vec![1; 12_000_000]))]);
     assert_eq!((stand.reactor.connections.large_total, stand.reactor.connections.unsent_total), (0, 0));
 }
 
 #[test]
 fn who_sends_no_more_still_gets_its_answers() {
-    let mut stand = Stand::new(When::After(20), Limits::DEFAULT);
+    let mut stand = ReactorStand::new(When::After(20), Limits::DEFAULT);
     let peer = stand.greeted();
     stand.answers(peer);
     stand.send(peer, &lookups(0..3));
@@ -170,12 +170,12 @@ fn who_sends_no_more_still_gets_its_answers() {
     stand.reactor.turn().unwrap();
     assert_eq!(stand.answers(peer).len(), 3);
     assert!(stand.is_closed(peer));
-    assert_eq!(stand.counters().ended(Ending::Peer), 1);
+    assert_eq!(stand.counters().ended(CloseReason::Peer), 1);
 }
 
 #[test]
 fn answers_to_those_who_left_are_dropped_and_the_service_knows() {
-    let mut stand = Stand::new(When::Never, Limits::DEFAULT);
+    let mut stand = ReactorStand::new(When::Never, Limits::DEFAULT);
     let peer = stand.greeted();
     stand.send(peer, &lookups(0..3));
     stand.settle();
@@ -185,48 +185,48 @@ fn answers_to_those_who_left_are_dropped_and_the_service_knows() {
     assert_eq!(stand.reactor.service.closed.len(), 1);
     // Whoever comes next gets the same slot, and none of the answers.
     let next = stand.greeted();
-    stand.mailbox.leave(Tell::AnswerAll).unwrap();
-    assert_eq!(stand.answers(next), [(1, Said::Ack)]);
+    stand.mailbox.leave(FakeEchoNotice::AnswerAll).unwrap();
+    assert_eq!(stand.answers(next), [(1, StandAnswer::Ack)]);
     assert_eq!(stand.counters().answers_dropped, 3);
 }
 
 #[test]
 fn told_to_stop_it_answers_what_is_in_flight_and_ends() {
-    let mut stand = Stand::new(When::Never, Limits::DEFAULT);
+    let mut stand = ReactorStand::new(When::Never, Limits::DEFAULT);
     let peer = stand.greeted();
     stand.answers(peer);
     stand.send(peer, &lookups(0..3));
     stand.settle();
-    stand.mailbox.leave(Tell::Stop).unwrap();
+    stand.mailbox.leave(FakeEchoNotice::Stop).unwrap();
     stand.send(peer, &lookups(3..4));
     assert!(!stand.settle());
     assert_eq!(stand.reactor.service.requests, 3, "nothing is taken up any more");
     stand.take_all();
     assert_eq!(frames(&stand.world.borrow().peers[peer].taken), values(0..3));
     assert!(stand.is_closed(peer));
-    assert_eq!(stand.mailbox.leave(Tell::Stop), Ok(()), "the queue lives as long as the reactor");
+    assert_eq!(stand.mailbox.leave(FakeEchoNotice::Stop), Ok(()), "the queue lives as long as the reactor");
     drop(stand.reactor);
-    assert_eq!(stand.mailbox.leave(Tell::Stop), Err(NotTaken::Ended(Tell::Stop)));
+    assert_eq!(stand.mailbox.leave(FakeEchoNotice::Stop), Err(NoticeError::Ended(FakeEchoNotice::Stop)));
 }
 
 #[test]
 fn stopping_waits_no_longer_than_it_says() {
-    let mut stand = Stand::new(When::After(100), Limits { stop_time_out_ms: 30, ..Limits::DEFAULT });
+    let mut stand = ReactorStand::new(When::After(100), Limits { stop_time_out_ms: 30, ..Limits::DEFAULT });
     let peer = stand.greeted();
     stand.answers(peer);
     stand.world.borrow_mut().set_window(peer, 0);
     stand.send(peer, &lookups(0..3));
     stand.settle();
-    stand.mailbox.leave(Tell::Stop).unwrap();
+    stand.mailbox.leave(FakeEchoNotice::Stop).unwrap();
     assert!(stand.settle(), "the peer has not taken its answers");
     stand.world.borrow_mut().now_ms += 30;
     assert!(!stand.reactor.turn().unwrap());
-    assert_eq!(stand.counters().ended(Ending::Stopped), 1);
+    assert_eq!(stand.counters().ended(CloseReason::Stopped), 1);
 }
 
 #[test]
 fn a_reactor_with_nothing_to_do_sleeps_until_told() {
-    let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     stand.reactor.turn().unwrap();
     assert_eq!(stand.reactor.time_out(), None);
     assert_eq!(stand.reactor.service.upkeeps, 1);

@@ -2,16 +2,16 @@
 
 use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId};
 use zerohop_wire::messages::{GatheredRequest, Hello};
-use zerohop_wire::{Failure, Features, Kind, Many, Message, What};
+use zerohop_wire::{Elements, Failure, Features, Kind, Message, What};
 
 use super::*;
 
 /// Connects as a client that gathers.
-fn gatherer(stand: &mut Stand) -> usize {
+fn gatherer(stand: &mut ReactorStand) -> usize {
     let peer = stand.world.borrow_mut().connect();
     let hello = Hello { features: Features::GATHER, ..hello_message() };
     stand.send(peer, &encoded(1, &Message::Hello(hello)));
-    assert_eq!(stand.answers(peer), [(1, Said::Ack)]);
+    assert_eq!(stand.answers(peer), [(1, StandAnswer::Ack)]);
     peer
 }
 
@@ -37,20 +37,20 @@ pub(super) fn gather_frames(id: u64, frames: &[Vec<u8>]) -> Vec<u8> {
     let kind = |frame: &[u8]| Kind::from_number(u16::from_le_bytes([frame[4], frame[5]])).unwrap();
     let requests: Vec<GatheredRequest<'_>> =
         frames.iter().map(|frame| request(kind(frame), &frame[48..])).collect();
-    encoded(id, &Message::Gather(Many::given(&requests)))
+    encoded(id, &Message::Gather(Elements::given(&requests)))
 }
 
 fn body_of(frame: &[u8]) -> Vec<u8> {
     frame[48..].to_vec()
 }
 
-fn value(id: u64, key: &[u8]) -> (u64, Said) {
-    (id, Said::Value(key.to_vec()))
+fn value(id: u64, key: &[u8]) -> (u64, StandAnswer) {
+    (id, StandAnswer::Value(key.to_vec()))
 }
 
 #[test]
 fn each_request_of_a_frame_is_answered_under_its_own_id() {
-    let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     let peer = gatherer(&mut stand);
     stand.send(peer, &[gather(100, &[b"a", b"b", b"c"]), lookup(7, b"d")].concat());
     let expected = [value(101, b"a"), value(102, b"b"), value(103, b"c"), value(7, b"d")];
@@ -60,13 +60,14 @@ fn each_request_of_a_frame_is_answered_under_its_own_id() {
 
 #[test]
 fn answers_of_one_batch_share_frames_whatever_order_they_come_in() {
-    let mut stand = Stand::new(When::BatchBackwards, Limits::DEFAULT);
+    let mut stand = ReactorStand::new(When::BatchBackwards, Limits::DEFAULT);
     let peer = gatherer(&mut stand);
     let keys: Vec<Vec<u8>> = (0..100u8).map(|key| vec![key]).collect();
     let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
     let sent = stand.counters().bytes_out;
     stand.send(peer, &gather(100, &keys));
-    let expected: Vec<(u64, Said)> = (0..100u64).rev().map(|at| value(101 + at, &[at as u8])).collect();
+    let expected: Vec<(u64, StandAnswer)> =
+        (0..100u64).rev().map(|at| value(101 + at, &[at as u8])).collect();
     assert_eq!(stand.answers(peer), expected);
     // Two headers for a hundred answers of 24 bytes and a key.
     assert_eq!(stand.counters().bytes_out - sent, 2 * 48 + 100 * 25 + 99 * 16);
@@ -74,7 +75,7 @@ fn answers_of_one_batch_share_frames_whatever_order_they_come_in() {
 
 #[test]
 fn answers_that_are_found_later_do_not_hold_up_others() {
-    let mut stand = Stand::new(When::After(50), Limits::DEFAULT);
+    let mut stand = ReactorStand::new(When::After(50), Limits::DEFAULT);
     let peer = gatherer(&mut stand);
     stand.send(peer, &gather(100, &[b"a"]));
     stand.settle();
@@ -90,7 +91,7 @@ fn answers_that_are_found_later_do_not_hold_up_others() {
 
 #[test]
 fn what_cannot_be_read_is_refused_by_itself() {
-    let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     let peer = gatherer(&mut stand);
     let good = body_of(&lookup(0, b"good"));
     let requests = [
@@ -101,8 +102,8 @@ fn what_cannot_be_read_is_refused_by_itself() {
         GatheredRequest { kind: 0x0177, ..request(Kind::Lookup, &good) },
         request(Kind::Lookup, &good),
     ];
-    stand.send(peer, &encoded(10, &Message::Gather(Many::given(&requests))));
-    let failed = |id, failure| (id, Said::Failed(failure));
+    stand.send(peer, &encoded(10, &Message::Gather(Elements::given(&requests))));
+    let failed = |id, failure| (id, StandAnswer::Failed(failure));
     let expected = [
         value(11, b"good"),
         failed(12, What::FieldsCut.into()),
@@ -117,11 +118,11 @@ fn what_cannot_be_read_is_refused_by_itself() {
 
 #[test]
 fn a_client_that_has_not_agreed_is_refused_and_answered_frame_by_frame() {
-    let mut stand = Stand::new(When::BatchBackwards, Limits::DEFAULT);
+    let mut stand = ReactorStand::new(When::BatchBackwards, Limits::DEFAULT);
     let peer = stand.greeted();
     stand.answers(peer);
     stand.send(peer, &gather(10, &[b"a"]));
-    assert_eq!(stand.answers(peer), [(10, Said::Failed(What::Unexpected.into()))]);
+    assert_eq!(stand.answers(peer), [(10, StandAnswer::Failed(What::Unexpected.into()))]);
     let sent = stand.counters().bytes_out;
     stand.send(peer, &[lookup(1, b"a"), lookup(2, b"b"), lookup(3, b"c")].concat());
     assert_eq!(stand.answers(peer), [value(3, b"c"), value(2, b"b"), value(1, b"a")]);
@@ -130,20 +131,20 @@ fn a_client_that_has_not_agreed_is_refused_and_answered_frame_by_frame() {
 
 #[test]
 fn long_answers_between_short_ones_are_whole() {
-    let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     let peer = gatherer(&mut stand);
     let long = [b'l'; 300];
     stand.reactor.service.repeat = 100;
     stand.send(peer, &gather(100, &[b"a", b"b", &long, b"c", b"d", &long, &long, b"e"]));
     let keys: [&[u8]; 8] = [b"a", b"b", &long, b"c", b"d", &long, &long, b"e"];
-    let expected: Vec<(u64, Said)> =
+    let expected: Vec<(u64, StandAnswer)> =
         keys.iter().zip(101..).map(|(key, id)| value(id, &key.repeat(100))).collect();
     assert_eq!(stand.answers(peer), expected);
 }
 
 #[test]
 fn a_peer_that_takes_little_at_a_time_gets_whole_frames() {
-    let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     let peer = gatherer(&mut stand);
     stand.world.borrow_mut().set_window(peer, 7);
     for round in 0..10u64 {
@@ -151,7 +152,7 @@ fn a_peer_that_takes_little_at_a_time_gets_whole_frames() {
         stand.settle();
     }
     let answers = stand.answers(peer);
-    let expected: Vec<(u64, Said)> = (1..=10u64)
+    let expected: Vec<(u64, StandAnswer)> = (1..=10u64)
         .flat_map(|round| {
             [value(1000 * round + 1, b"a"), value(1000 * round + 2, b"b"), value(1000 * round + 3, b"c")]
         })
@@ -162,7 +163,7 @@ fn a_peer_that_takes_little_at_a_time_gets_whole_frames() {
 #[test]
 fn requests_of_a_frame_count_against_those_in_flight() {
     let limits = Limits { in_flight_max: 4, ..Limits::DEFAULT };
-    let mut stand = Stand::new(When::After(10), limits);
+    let mut stand = ReactorStand::new(When::After(10), limits);
     let peer = gatherer(&mut stand);
     stand.send(peer, &[gather(100, &[b"a", b"b", b"c", b"d", b"e"]), gather(200, &[b"f"])].concat());
     stand.settle();

@@ -6,17 +6,17 @@ use zerohop_wire::{Failure, HEADER_BYTES, Message, What};
 use super::*;
 
 /// A well-behaved connection and one that is not, both greeted.
-fn two() -> (Stand, usize, usize) {
-    let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+fn two() -> (ReactorStand, usize, usize) {
+    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     let (good, bad) = (stand.greeted(), stand.greeted());
     stand.answers(good);
     stand.answers(bad);
     (stand, good, bad)
 }
 
-fn is_served(stand: &mut Stand, peer: usize) {
+fn is_served(stand: &mut ReactorStand, peer: usize) {
     stand.send(peer, &lookup(99, b"still here"));
-    assert_eq!(stand.answers(peer), [(99, Said::Value(b"still here".to_vec()))]);
+    assert_eq!(stand.answers(peer), [(99, StandAnswer::Value(b"still here".to_vec()))]);
 }
 
 fn damaged(mut bytes: Vec<u8>, at: usize) -> Vec<u8> {
@@ -32,7 +32,7 @@ fn claiming(length: u32) -> Vec<u8> {
 fn header(version: u8, body_len: u32) -> Vec<u8> {
     let kind = zerohop_wire::Kind::Insert.number();
     let flags = zerohop_wire::Flags::BODY_CHECKSUM;
-    zerohop_wire::Header { version, kind, flags, envelope: envelope(77), body_len, body_crc: 1 }
+    zerohop_wire::FrameHeader { version, kind, flags, envelope: envelope(77), body_len, body_crc: 1 }
         .encode()
         .to_vec()
 }
@@ -47,10 +47,10 @@ fn what_can_be_answered_is_and_the_connection_goes_on() {
     assert_eq!(
         stand.answers(bad),
         [
-            (5, Said::Failed(Failure::Corrupt)),
-            (6, Said::Failed(What::Unexpected.into())),
-            (1, Said::Failed(What::Unexpected.into())),
-            (7, Said::Value(b"abc".to_vec())),
+            (5, StandAnswer::Failed(Failure::Corrupt)),
+            (6, StandAnswer::Failed(What::Unexpected.into())),
+            (1, StandAnswer::Failed(What::Unexpected.into())),
+            (7, StandAnswer::Value(b"abc".to_vec())),
         ]
     );
     assert_eq!(stand.counters().refused, 3);
@@ -71,7 +71,8 @@ fn what_leaves_the_next_frame_unknown_closes_the_connection() {
     ] {
         let (mut stand, good, bad) = two();
         stand.send(bad, &[bytes, lookup(8, b"not read")].concat());
-        let expected: Vec<_> = last_answer.into_iter().map(|failure| (77, Said::Failed(failure))).collect();
+        let expected: Vec<_> =
+            last_answer.into_iter().map(|failure| (77, StandAnswer::Failed(failure))).collect();
         assert_eq!(stand.answers(bad), expected);
         assert!(stand.world.borrow().peers[bad].server_shut);
         assert_eq!(stand.reactor.service.requests, 0);
@@ -80,7 +81,7 @@ fn what_leaves_the_next_frame_unknown_closes_the_connection() {
         stand.world.borrow_mut().send_end(bad);
         stand.settle();
         assert!(stand.is_closed(bad));
-        assert_eq!(stand.counters().ended(Ending::Misbehaved), 1);
+        assert_eq!(stand.counters().ended(CloseReason::Misbehaved), 1);
         is_served(&mut stand, good);
     }
 }
@@ -94,17 +95,17 @@ fn before_hello_nothing_else_is_taken() {
         (claiming(2000), 77, Failure::FrameTooLong { length: 2000, limit: 1024 }),
         (header(2, 100), 77, Failure::UnsupportedVersion { min: 1, max: 1 }),
     ] {
-        let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+        let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
         let peer = stand.world.borrow_mut().connect();
         stand.send(peer, &[bytes, hello()].concat());
-        assert_eq!(stand.answers(peer), [(request, Said::Failed(failure))]);
+        assert_eq!(stand.answers(peer), [(request, StandAnswer::Failed(failure))]);
         assert!(stand.world.borrow().peers[peer].server_shut);
     }
 }
 
 #[test]
 fn another_protocol_gets_a_line_that_says_what_this_is() {
-    let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     for bytes in [&b"PING\r\n"[..], b"*1\r\n$4\r\nPING\r\n", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01"] {
         let peer = stand.world.borrow_mut().connect();
         stand.send(peer, bytes);
@@ -116,7 +117,7 @@ fn another_protocol_gets_a_line_that_says_what_this_is() {
         stand.settle();
         assert!(stand.is_closed(peer));
     }
-    assert_eq!(stand.counters().ended(Ending::Foreign), 4);
+    assert_eq!(stand.counters().ended(CloseReason::Foreign), 4);
 }
 
 #[test]

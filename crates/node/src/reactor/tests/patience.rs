@@ -12,7 +12,7 @@ const LIMITS: Limits = Limits {
 };
 
 /// Whether the connection ends at this time from now and not before, and for this reason.
-fn ends_after(stand: &mut Stand, peer: usize, ms: u64, why: Ending) {
+fn ends_after(stand: &mut ReactorStand, peer: usize, ms: u64, why: CloseReason) {
     let before = stand.counters().ended(why);
     stand.pass(ms - 1);
     assert!(!stand.is_closed(peer), "{why} came too early");
@@ -24,19 +24,19 @@ fn ends_after(stand: &mut Stand, peer: usize, ms: u64, why: Ending) {
 
 #[test]
 fn a_connection_that_never_says_hello_ends() {
-    let mut stand = Stand::new(When::AtOnce, LIMITS);
+    let mut stand = ReactorStand::new(When::AtOnce, LIMITS);
     let silent = stand.world.borrow_mut().connect();
     stand.settle();
-    ends_after(&mut stand, silent, 50, Ending::HelloTimeOut);
+    ends_after(&mut stand, silent, 50, CloseReason::HelloTimeOut);
     let half = stand.world.borrow_mut().connect();
     stand.send(half, &hello()[..60]);
     stand.settle();
-    ends_after(&mut stand, half, 50, Ending::HelloTimeOut);
+    ends_after(&mut stand, half, 50, CloseReason::HelloTimeOut);
 }
 
 #[test]
 fn a_frame_that_is_begun_must_end() {
-    let mut stand = Stand::new(When::AtOnce, LIMITS);
+    let mut stand = ReactorStand::new(When::AtOnce, LIMITS);
     let peer = stand.greeted();
     stand.pass(300);
     stand.send(peer, &[lookup(2, b"abc"), lookup(3, b"def")[..20].to_vec()].concat());
@@ -44,12 +44,12 @@ fn a_frame_that_is_begun_must_end() {
     // More of it gives it no more time.
     stand.pass(60);
     stand.send(peer, &lookup(3, b"def")[20..21]);
-    ends_after(&mut stand, peer, 10, Ending::FrameTimeOut);
+    ends_after(&mut stand, peer, 10, CloseReason::FrameTimeOut);
 }
 
 #[test]
 fn a_long_frame_has_the_time_that_a_slow_link_needs() {
-    let mut stand = Stand::new(When::AtOnce, LIMITS);
+    let mut stand = ReactorStand::new(When::AtOnce, LIMITS);
     let peer = stand.greeted();
     let frame = insert(2, &vec![1; 256 * 1000 - 10]);
     stand.send(peer, &frame[..100_000]);
@@ -58,12 +58,12 @@ fn a_long_frame_has_the_time_that_a_slow_link_needs() {
     assert!(!stand.is_closed(peer));
     stand.send(peer, &frame[100_000..]);
     stand.settle();
-    assert_eq!(stand.answers(peer).last(), Some(&(2, Said::Done(256 * 1000 - 10))));
+    assert_eq!(stand.answers(peer).last(), Some(&(2, StandAnswer::Done(256 * 1000 - 10))));
 }
 
 #[test]
 fn who_does_not_take_its_answers_is_closed() {
-    let mut stand = Stand::new(When::AtOnce, LIMITS);
+    let mut stand = ReactorStand::new(When::AtOnce, LIMITS);
     let peer = stand.greeted();
     stand.answers(peer);
     stand.world.borrow_mut().set_window(peer, 0);
@@ -76,38 +76,38 @@ fn who_does_not_take_its_answers_is_closed() {
     stand.world.borrow_mut().now_ms += 1;
     stand.reactor.turn().unwrap();
     assert!(stand.is_closed(peer));
-    assert_eq!(stand.counters().ended(Ending::SendTimeOut), 1);
+    assert_eq!(stand.counters().ended(CloseReason::SendTimeOut), 1);
 }
 
 #[test]
 fn an_idle_connection_ends_but_not_one_that_waits_for_an_answer() {
-    let mut stand = Stand::new(When::Never, LIMITS);
+    let mut stand = ReactorStand::new(When::Never, LIMITS);
     let (idle, waiting) = (stand.greeted(), stand.greeted());
     stand.send(waiting, &lookup(2, b"abc"));
     stand.settle();
-    ends_after(&mut stand, idle, 500, Ending::Idle);
+    ends_after(&mut stand, idle, 500, CloseReason::Idle);
     stand.pass(10_000);
     assert!(!stand.is_closed(waiting));
 }
 
 #[test]
 fn who_sends_no_more_does_not_wait_for_ever() {
-    let mut stand = Stand::new(When::Never, LIMITS);
+    let mut stand = ReactorStand::new(When::Never, LIMITS);
     let peer = stand.greeted();
     stand.send(peer, &lookup(2, b"abc"));
     stand.world.borrow_mut().send_end(peer);
     stand.settle();
-    ends_after(&mut stand, peer, 90, Ending::HalfClosedTimeOut);
+    ends_after(&mut stand, peer, 90, CloseReason::HalfClosedTimeOut);
 }
 
 #[test]
 fn a_system_without_sockets_is_asked_again_after_a_pause() {
-    let mut stand = Stand::new(When::AtOnce, LIMITS);
+    let mut stand = ReactorStand::new(When::AtOnce, LIMITS);
     stand.world.borrow_mut().accept_error = Some(std::io::ErrorKind::OutOfMemory);
     let peer = stand.world.borrow_mut().connect();
     stand.send(peer, &hello());
     stand.settle();
     assert_eq!((stand.counters().accept_errors, stand.counters().accepted), (1, 0));
     stand.pass(ACCEPT_RETRY_MS);
-    assert_eq!(stand.answers(peer), [(1, Said::Ack)]);
+    assert_eq!(stand.answers(peer), [(1, StandAnswer::Ack)]);
 }

@@ -12,7 +12,7 @@ fn lookups(count: u64) -> Vec<u8> {
 
 #[test]
 fn who_does_not_read_is_not_read_and_others_are_served() {
-    let mut stand = Stand::new(When::AtOnce, Limits { in_flight_max: 4096, ..LIMITS });
+    let mut stand = ReactorStand::new(When::AtOnce, Limits { in_flight_max: 4096, ..LIMITS });
     let (deaf, other) = (stand.greeted(), stand.greeted());
     stand.answers(deaf);
     stand.answers(other);
@@ -24,7 +24,7 @@ fn who_does_not_read_is_not_read_and_others_are_served() {
     assert!((10_000..10_000 + answer_bytes).contains(&held), "{held} bytes are held");
     assert!(stand.reactor.service.requests < 100);
     stand.send(other, &lookup(7, b"abc"));
-    assert_eq!(stand.answers(other), [(7, Said::Value(b"abc".to_vec()))]);
+    assert_eq!(stand.answers(other), [(7, StandAnswer::Value(b"abc".to_vec()))]);
     // When it reads at last, all is there, in order and once.
     let ids: Vec<u64> = stand.answers(deaf).into_iter().map(|(id, _)| id).collect();
     assert!(ids.into_iter().eq(0..5000));
@@ -33,7 +33,7 @@ fn who_does_not_read_is_not_read_and_others_are_served() {
 
 #[test]
 fn requests_in_flight_are_bounded_and_go_on_as_answers_come() {
-    let mut stand = Stand::new(When::After(5), LIMITS);
+    let mut stand = ReactorStand::new(When::After(5), LIMITS);
     let peer = stand.greeted();
     stand.answers(peer);
     stand.send(peer, &lookups(35));
@@ -49,43 +49,43 @@ fn requests_in_flight_are_bounded_and_go_on_as_answers_come() {
 
 #[test]
 fn requests_that_are_let_go_make_room_for_others() {
-    let mut stand = Stand::new(When::Never, LIMITS);
+    let mut stand = ReactorStand::new(When::Never, LIMITS);
     let peer = stand.greeted();
     stand.answers(peer);
     stand.send(peer, &lookups(15));
     stand.settle();
-    stand.mailbox.leave(Tell::LetGo).unwrap();
+    stand.mailbox.leave(FakeEchoNotice::LetGo).unwrap();
     stand.settle();
     assert_eq!((stand.reactor.service.requests, stand.counters().let_go), (15, 10));
-    stand.mailbox.leave(Tell::AnswerAll).unwrap();
+    stand.mailbox.leave(FakeEchoNotice::AnswerAll).unwrap();
     assert_eq!(stand.answers(peer).len(), 5);
 }
 
 #[test]
 fn late_answers_that_nobody_takes_end_the_connection() {
     let limits = Limits { unsent_bytes_end: 20_000, in_flight_max: 1000, ..LIMITS };
-    let mut stand = Stand::new(When::Never, limits);
+    let mut stand = ReactorStand::new(When::Never, limits);
     let (deaf, other) = (stand.greeted(), stand.greeted());
     stand.answers(deaf);
     stand.answers(other);
     stand.world.borrow_mut().set_window(deaf, 0);
     stand.send(deaf, &lookups(500));
     stand.settle();
-    stand.mailbox.leave(Tell::AnswerAll).unwrap();
+    stand.mailbox.leave(FakeEchoNotice::AnswerAll).unwrap();
     stand.settle();
     assert!(stand.is_closed(deaf));
-    assert_eq!(stand.counters().ended(Ending::Flooded), 1);
+    assert_eq!(stand.counters().ended(CloseReason::Flooded), 1);
     assert_eq!(stand.reactor.connections.unsent_total, 0);
     stand.send(other, &lookup(7, b"abc"));
     stand.settle();
-    stand.mailbox.leave(Tell::AnswerAll).unwrap();
+    stand.mailbox.leave(FakeEchoNotice::AnswerAll).unwrap();
     assert_eq!(stand.answers(other).len(), 1);
 }
 
 #[test]
 fn all_connections_together_hold_no_more_than_allowed() {
     let limits = Limits { unsent_bytes_total_max: 50_000, in_flight_max: 4096, ..LIMITS };
-    let mut stand = Stand::new(When::AtOnce, limits);
+    let mut stand = ReactorStand::new(When::AtOnce, limits);
     let deaf: Vec<usize> = (0..20).map(|_| stand.greeted()).collect();
     for &peer in &deaf {
         stand.answers(peer);
@@ -98,13 +98,13 @@ fn all_connections_together_hold_no_more_than_allowed() {
     let listener = stand.greeted();
     stand.answers(listener);
     stand.send(listener, &lookup(7, b"abc"));
-    assert_eq!(stand.answers(listener), [(7, Said::Value(b"abc".to_vec()))]);
+    assert_eq!(stand.answers(listener), [(7, StandAnswer::Value(b"abc".to_vec()))]);
 }
 
 #[test]
 fn large_frames_that_find_no_room_are_told_to_come_again() {
     let limits = Limits { large_frames_bytes_max: 1 << 20, ..Limits::DEFAULT };
-    let mut stand = Stand::new(When::AtOnce, limits);
+    let mut stand = ReactorStand::new(When::AtOnce, limits);
     let (first, second) = (stand.greeted(), stand.greeted());
     stand.answers(first);
     stand.answers(second);
@@ -113,18 +113,18 @@ fn large_frames_that_find_no_room_are_told_to_come_again() {
     stand.settle();
     assert!(stand.reactor.connections.large_total >= 800_000);
     stand.send(second, &[short.clone(), lookup(4, b"abc")].concat());
-    let busy = Said::Failed(Failure::Busy { retry_after_ms: NO_ROOM_RETRY_MS });
-    assert_eq!(stand.answers(second), [(3, busy), (4, Said::Value(b"abc".to_vec()))]);
+    let busy = StandAnswer::Failed(Failure::Busy { retry_after_ms: NO_ROOM_RETRY_MS });
+    assert_eq!(stand.answers(second), [(3, busy), (4, StandAnswer::Value(b"abc".to_vec()))]);
     stand.send(first, &long[800_000..]);
-    assert_eq!(stand.answers(first), [(2, Said::Done(900_000))]);
+    assert_eq!(stand.answers(first), [(2, StandAnswer::Done(900_000))]);
     stand.send(second, &short);
-    assert_eq!(stand.answers(second), [(3, Said::Done(300_000))]);
+    assert_eq!(stand.answers(second), [(3, StandAnswer::Done(300_000))]);
     assert_eq!(stand.reactor.connections.large_total, 0);
 }
 
 #[test]
 fn nothing_is_allocated_on_the_claim_of_a_length() {
-    let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     let peer = stand.greeted();
     stand.answers(peer);
     stand.send(peer, &insert(2, &vec![1; 16 << 20])[..48]);
@@ -135,24 +135,24 @@ fn nothing_is_allocated_on_the_claim_of_a_length() {
 #[test]
 fn connections_beyond_the_bound_are_told_and_those_beyond_that_closed() {
     let limits = Limits { connections_max: 2, refusals_max: 1, ..Limits::DEFAULT };
-    let mut stand = Stand::new(When::AtOnce, limits);
+    let mut stand = ReactorStand::new(When::AtOnce, limits);
     let (first, second, told, closed) = (stand.greeted(), stand.greeted(), stand.greeted(), stand.greeted());
-    assert_eq!(stand.answers(second), [(1, Said::Ack)]);
-    let busy = Said::Failed(Failure::Busy { retry_after_ms: REFUSED_RETRY_MS });
+    assert_eq!(stand.answers(second), [(1, StandAnswer::Ack)]);
+    let busy = StandAnswer::Failed(Failure::Busy { retry_after_ms: REFUSED_RETRY_MS });
     assert_eq!(stand.answers(told), [(1, busy)]);
     assert!(stand.is_closed(closed));
     // When one leaves and the refused one is gone, there is room again.
     stand.world.borrow_mut().send_end(told);
     stand.world.borrow_mut().send_end(first);
     stand.settle();
-    assert_eq!(stand.counters().ended(Ending::TooMany), 2);
+    assert_eq!(stand.counters().ended(CloseReason::TooMany), 2);
     let next = stand.greeted();
-    assert_eq!(stand.answers(next), [(1, Said::Ack)]);
+    assert_eq!(stand.answers(next), [(1, StandAnswer::Ack)]);
 }
 
 #[test]
 fn buffers_of_connections_at_rest_are_given_back() {
-    let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     for _ in 0..50 {
         let peer = stand.greeted();
         stand.send(peer, &lookups(100));

@@ -3,7 +3,7 @@
 use zerohop_wire::auth::{Access, Caller, Challenge, Credential, Guard, Nonces, Secret};
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
-use zerohop_wire::{AuthFault, Decoded, Decoder, Failure, Features, Message, What};
+use zerohop_wire::{AuthFault, DecodeResult, Decoder, Failure, Features, Message, What};
 
 use super::*;
 use crate::proofs::Proofs;
@@ -19,25 +19,31 @@ fn credential(text: &str) -> Credential {
 }
 
 /// A server whose secret is "ours", eight times.
-fn stand(limits: Limits) -> Stand {
-    let mut stand = Stand::new(When::AtOnce, limits);
+fn stand(limits: Limits) -> ReactorStand {
+    let mut stand = ReactorStand::new(When::AtOnce, limits);
     let guard = Guard::new(&secret("ours"), Nonces::new([1; 32]));
     stand.reactor.prove(Some(Proofs { guard, credential: credential("ours") }));
     stand
 }
 
 /// The first frame that a peer has got, as `hear` reads it; frames behind it are dropped.
-fn heard<T>(stand: &mut Stand, peer: usize, hear: impl FnOnce(Message<'_>) -> T) -> T {
+fn heard<T>(stand: &mut ReactorStand, peer: usize, hear: impl FnOnce(Message<'_>) -> T) -> T {
     stand.settle();
     stand.take_all();
     let bytes = std::mem::take(&mut stand.world.borrow_mut().peers[peer].taken);
-    let Decoded::Frame { frame, .. } = Decoder::before_hello().decode(&bytes) else { panic!("{bytes:02x?}") };
+    let DecodeResult::Frame { frame, .. } = Decoder::before_hello().decode(&bytes) else {
+        panic!("{bytes:02x?}")
+    };
     let mut scratch = Vec::new();
     hear(frame.message(&mut scratch).unwrap())
 }
 
 /// Greets with a proof offered, and returns what the answer asks for.
-fn asked(stand: &mut Stand, text: &str, hello: Hello<'static>) -> (usize, Result<Prove, Failure<'static>>) {
+fn asked(
+    stand: &mut ReactorStand,
+    text: &str,
+    hello: Hello<'static>,
+) -> (usize, Result<Prove, Failure<'static>>) {
     let mut hello = hello;
     let caller = credential(text).greet(&mut hello).unwrap();
     let peer = stand.world.borrow_mut().connect();
@@ -49,7 +55,7 @@ fn asked(stand: &mut Stand, text: &str, hello: Hello<'static>) -> (usize, Result
     (peer, prove)
 }
 
-fn let_in(stand: &mut Stand, hello: Hello<'static>) -> usize {
+fn let_in(stand: &mut ReactorStand, hello: Hello<'static>) -> usize {
     let (peer, prove) = asked(stand, "ours", hello);
     stand.send(peer, &encoded(2, &Message::Prove(prove.unwrap())));
     heard(stand, peer, |message| assert_eq!(message, Message::Proved));
@@ -61,11 +67,11 @@ fn who_proves_it_is_served_and_counts_as_no_stranger() {
     let mut stand = stand(Limits::DEFAULT);
     let peer = let_in(&mut stand, hello_message());
     stand.send(peer, &lookup(5, b"abc"));
-    assert_eq!(stand.answers(peer), [(5, Said::Value(b"abc".to_vec()))]);
+    assert_eq!(stand.answers(peer), [(5, StandAnswer::Value(b"abc".to_vec()))]);
     assert_eq!((stand.reactor.connections.strangers.len(), stand.reactor.connections.open), (0, 1));
     // Another proof is out of place now.
     stand.send(peer, &encoded(6, &Message::Prove(Prove { proof: [0; 32] })));
-    assert_eq!(stand.answers(peer), [(6, Said::Failed(What::Unexpected.into()))]);
+    assert_eq!(stand.answers(peer), [(6, StandAnswer::Failed(What::Unexpected.into()))]);
     assert!(!stand.is_closed(peer));
 }
 
@@ -79,7 +85,7 @@ fn requests_right_behind_the_proof_are_served() {
     stand.take_all();
     let taken = std::mem::take(&mut stand.world.borrow_mut().peers[peer].taken);
     let proved = encoded(2, &Message::Proved).len();
-    assert_eq!(frames(&taken[proved..]), [(3, Said::Value(b"abc".to_vec()))]);
+    assert_eq!(frames(&taken[proved..]), [(3, StandAnswer::Value(b"abc".to_vec()))]);
 }
 
 #[test]
@@ -96,7 +102,7 @@ fn whoever_proves_nothing_or_something_else_is_told_why_and_no_request_is_taken(
     ] {
         let peer = stand.world.borrow_mut().connect();
         stand.send(peer, &[encoded(3, &Message::Hello(hello)), lookup(4, b"never read")].concat());
-        assert_eq!(stand.answers(peer), [(3, Said::Failed(why))]);
+        assert_eq!(stand.answers(peer), [(3, StandAnswer::Failed(why))]);
     }
     let wrong = encoded(2, &Message::Prove(Prove { proof: [0; 32] }));
     for (bytes, id, why) in [
@@ -109,7 +115,7 @@ fn whoever_proves_nothing_or_something_else_is_told_why_and_no_request_is_taken(
         let (peer, prove) = asked(&mut stand, "another", hello);
         assert_eq!(prove, Err(failed(AuthFault::ServerProof)));
         stand.send(peer, &[bytes, lookup(9, b"never read")].concat());
-        assert_eq!(stand.answers(peer), [(id, Said::Failed(why))]);
+        assert_eq!(stand.answers(peer), [(id, StandAnswer::Failed(why))]);
         stand.world.borrow_mut().send_end(peer);
         stand.settle();
         assert!(stand.is_closed(peer));
@@ -117,7 +123,7 @@ fn whoever_proves_nothing_or_something_else_is_told_why_and_no_request_is_taken(
     assert_eq!(stand.reactor.service.requests, 0);
     assert_eq!(stand.counters().peer_messages, 0);
     stand.pass(limits::LINGER_MS + 1);
-    assert_eq!(stand.counters().ended(Ending::NotProved), 4);
+    assert_eq!(stand.counters().ended(CloseReason::NotProved), 4);
     assert_eq!((stand.reactor.connections.strangers.len(), stand.reactor.connections.open), (0, 0));
 }
 
@@ -131,7 +137,7 @@ fn a_proof_that_does_not_come_in_time_or_is_large_ends_the_connection() {
     stand.send(large, &insert(2, &[0; 2000]));
     let answers = stand.answers(large);
     assert!(
-        matches!(answers[..], [(2, Said::Failed(Failure::FrameTooLong { limit: 1024, .. }))]),
+        matches!(answers[..], [(2, StandAnswer::Failed(Failure::FrameTooLong { limit: 1024, .. }))]),
         "{answers:?}"
     );
     assert_eq!(stand.reactor.connections.large_total, 0);
@@ -151,7 +157,7 @@ fn the_oldest_stranger_gives_way_and_nobody_who_is_known_does() {
         assert_eq!(open, silent.len().min(2));
         assert!(!stand.is_closed(silent[silent.len() - 1]), "the newcomer is served");
     }
-    assert_eq!(stand.counters().ended(Ending::Displaced), 18);
+    assert_eq!(stand.counters().ended(CloseReason::Displaced), 18);
     // A client with the secret finds its place among them, and is not displaced afterwards.
     let late = let_in(&mut stand, hello_message());
     for _ in 0..5 {
@@ -160,7 +166,7 @@ fn the_oldest_stranger_gives_way_and_nobody_who_is_known_does() {
     }
     for peer in known.into_iter().chain([late]) {
         stand.send(peer, &lookup(5, b"abc"));
-        assert_eq!(stand.answers(peer), [(5, Said::Value(b"abc".to_vec()))]);
+        assert_eq!(stand.answers(peer), [(5, StandAnswer::Value(b"abc".to_vec()))]);
     }
     stand.pass(limits::HELLO_TIME_OUT_MS + 1);
     assert_eq!((stand.reactor.connections.strangers.len(), stand.reactor.connections.open), (0, 7));
@@ -184,7 +190,7 @@ fn a_link_of_an_instance_finds_a_place_where_clients_have_taken_all() {
     let client = stand.world.borrow_mut().connect();
     stand.send(client, &hello());
     let answers = stand.answers(client);
-    assert!(matches!(answers[..], [(1, Said::Failed(Failure::Busy { .. }))]), "{answers:?}");
+    assert!(matches!(answers[..], [(1, StandAnswer::Failed(Failure::Busy { .. }))]), "{answers:?}");
     let peer = let_in(&mut stand, Hello { cluster: CLUSTER, features: Features::PEER, ..hello_message() });
     stand.send(peer, &encoded(0, &peer_message()));
     assert_eq!(stand.answers(peer), []);
@@ -201,7 +207,7 @@ fn a_link_of_an_instance_finds_a_place_where_clients_have_taken_all() {
     });
     stand.send(liar, &encoded(2, &Message::Prove(prove)));
     let answers = stand.answers(liar);
-    assert!(matches!(answers[..], [(2, Said::Failed(Failure::Busy { .. }))]), "{answers:?}");
+    assert!(matches!(answers[..], [(2, StandAnswer::Failed(Failure::Busy { .. }))]), "{answers:?}");
     assert!(known.iter().all(|peer| !stand.is_closed(*peer)));
 }
 
@@ -229,15 +235,15 @@ fn a_token_lets_a_client_in_and_makes_no_instance_of_it() {
     stand.send(peer, &encoded(2, &Message::Prove(prove)));
     heard(&mut stand, peer, |message| assert_eq!(message, Message::Proved));
     stand.send(peer, &encoded(3, &peer_message()));
-    assert_eq!(stand.answers(peer), [(3, Said::Failed(What::Unexpected.into()))]);
+    assert_eq!(stand.answers(peer), [(3, StandAnswer::Failed(What::Unexpected.into()))]);
     assert_eq!(stand.counters().peer_messages, 0);
     let (_, connection) = stand.reactor.connections.iter().next().unwrap();
     assert_eq!(connection.access, Access::Token(7));
 }
 
 /// Has the reactor call an instance, and answers its greeting as one with this secret does, or with none.
-fn called(stand: &mut Stand, text: Option<&str>) -> (usize, Option<Challenge>) {
-    stand.mailbox.leave(Tell::Call(7401)).unwrap();
+fn called(stand: &mut ReactorStand, text: Option<&str>) -> (usize, Option<Challenge>) {
+    stand.mailbox.leave(FakeEchoNotice::Call(7401)).unwrap();
     stand.settle();
     let (_, peer) = *stand.world.borrow().called.last().unwrap();
     stand.world.borrow_mut().take_call(peer);
@@ -270,7 +276,7 @@ fn an_instance_that_is_called_is_told_nothing_before_both_have_proved_it() {
     stand.send(peer, &encoded(0, &Message::Proved));
     stand.settle();
     assert_eq!(stand.reactor.service.linked, [Some(InstanceId(9))]);
-    stand.mailbox.leave(Tell::Say).unwrap();
+    stand.mailbox.leave(FakeEchoNotice::Say).unwrap();
     stand.settle();
     assert_eq!(stand.take_all(), encoded(0, &peer_message()).len());
 }
@@ -298,7 +304,7 @@ fn an_instance_of_another_secret_or_of_none_is_told_nothing() {
 
 #[test]
 fn a_client_without_a_secret_goes_on_as_ever_where_there_is_none() {
-    let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     let mut offered = hello_message();
     let caller: Caller = credential("ours").greet(&mut offered).unwrap();
     let peer = stand.world.borrow_mut().connect();
@@ -309,6 +315,6 @@ fn a_client_without_a_secret_goes_on_as_ever_where_there_is_none() {
     });
     assert_eq!(checked, Err(Failure::AuthFailed { fault: AuthFault::NoSecretThere }));
     let peer = stand.greeted();
-    assert_eq!(stand.answers(peer), [(1, Said::Ack)]);
+    assert_eq!(stand.answers(peer), [(1, StandAnswer::Ack)]);
     assert_eq!(stand.reactor.connections.strangers.len(), 0);
 }

@@ -8,7 +8,7 @@ use super::gathering::gather_frames;
 use super::*;
 
 #[derive(Clone, Debug)]
-enum Step {
+enum RandomStep {
     /// A client sends the next so many bytes of what it has to say.
     Send { client: usize, bytes: usize },
     /// A client takes so many bytes of what it got.
@@ -23,15 +23,15 @@ enum Step {
     Pass(u64),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = RandomStep> {
     let client = 0..CLIENTS;
     prop_oneof![
-        4 => (client.clone(), 1..3000usize).prop_map(|(client, bytes)| Step::Send { client, bytes }),
-        2 => (client.clone(), 1..3000usize).prop_map(|(client, bytes)| Step::Take { client, bytes }),
-        1 => (client, 0..2000usize).prop_map(|(client, bytes)| Step::Window { client, bytes }),
-        1 => (stranger(), any::<bool>()).prop_map(|(bytes, leaves)| Step::Stranger { bytes, leaves }),
-        4 => Just(Step::Turn),
-        1 => (0..20u64).prop_map(Step::Pass),
+        4 => (client.clone(), 1..3000usize).prop_map(|(client, bytes)| RandomStep::Send { client, bytes }),
+        2 => (client.clone(), 1..3000usize).prop_map(|(client, bytes)| RandomStep::Take { client, bytes }),
+        1 => (client, 0..2000usize).prop_map(|(client, bytes)| RandomStep::Window { client, bytes }),
+        1 => (stranger(), any::<bool>()).prop_map(|(bytes, leaves)| RandomStep::Stranger { bytes, leaves }),
+        4 => Just(RandomStep::Turn),
+        1 => (0..20u64).prop_map(RandomStep::Pass),
     ]
 }
 
@@ -65,19 +65,19 @@ const LIMITS: Limits = Limits {
 
 /// What one client says: its requests, of which the `n`th has the id `n + 2`. The second client takes gathered answers, the
 /// third gathers requests too.
-fn script(client: usize, sizes: &[usize]) -> (Vec<u8>, Vec<(u64, Said)>) {
+fn script(client: usize, sizes: &[usize]) -> (Vec<u8>, Vec<(u64, StandAnswer)>) {
     let features = if client > 0 { Features::GATHER } else { Features::default() };
     let hello = encoded(1, &Message::Hello(Hello { features, ..hello_message() }));
-    let (mut bytes, mut answers) = (hello, vec![(1, Said::Ack)]);
+    let (mut bytes, mut answers) = (hello, vec![(1, StandAnswer::Ack)]);
     let mut frames = Vec::new();
     for (id, &size) in (2..).zip(sizes) {
         if size > 2000 {
             frames.push(insert(id, &vec![client as u8; size * 10]));
-            answers.push((id, Said::Done(size as u64 * 10)));
+            answers.push((id, StandAnswer::Done(size as u64 * 10)));
         } else {
             let key = vec![client as u8 + id as u8; size];
             frames.push(lookup(id, &key));
-            answers.push((id, Said::Value(key)));
+            answers.push((id, StandAnswer::Value(key)));
         }
     }
     match client {
@@ -90,8 +90,12 @@ fn script(client: usize, sizes: &[usize]) -> (Vec<u8>, Vec<(u64, Said)>) {
 }
 
 /// Plays the steps and returns what every client got, and what the reactor counted.
-fn play(when: When, sizes: &[Vec<usize>], steps: &[Step]) -> (Vec<Vec<(u64, Said)>>, Counters) {
-    let mut stand = Stand::new(when, LIMITS);
+fn play(
+    when: When,
+    sizes: &[Vec<usize>],
+    steps: &[RandomStep],
+) -> (Vec<Vec<(u64, StandAnswer)>>, ReactorCounters) {
+    let mut stand = ReactorStand::new(when, LIMITS);
     let scripts: Vec<Vec<u8>> =
         sizes.iter().enumerate().map(|(client, sizes)| script(client, sizes).0).collect();
     let peers: Vec<usize> = sizes.iter().map(|_| stand.world.borrow_mut().connect()).collect();
@@ -106,25 +110,25 @@ fn play(when: When, sizes: &[Vec<usize>], steps: &[Step]) -> (Vec<Vec<(u64, Said
     for step in steps {
         let mut world = stand.world.borrow_mut();
         match step.clone() {
-            Step::Send { client, bytes } => {
+            RandomStep::Send { client, bytes } => {
                 let from = said[client];
                 said[client] = (from + bytes).min(scripts[client].len());
                 world.send(peers[client], &scripts[client][from..said[client]]);
             }
-            Step::Take { client, bytes } => drop(world.take(peers[client], bytes)),
-            Step::Window { client, bytes } => world.set_window(peers[client], bytes),
-            Step::Stranger { bytes, leaves } => {
+            RandomStep::Take { client, bytes } => drop(world.take(peers[client], bytes)),
+            RandomStep::Window { client, bytes } => world.set_window(peers[client], bytes),
+            RandomStep::Stranger { bytes, leaves } => {
                 let stranger = world.connect();
                 world.send(stranger, &bytes);
                 if leaves {
                     world.send_end(stranger);
                 }
             }
-            Step::Turn => {
+            RandomStep::Turn => {
                 drop(world);
                 stand.reactor.turn().unwrap();
             }
-            Step::Pass(ms) => world.now_ms += ms,
+            RandomStep::Pass(ms) => world.now_ms += ms,
         }
     }
     for client in 0..CLIENTS {

@@ -5,14 +5,14 @@ use crate::reactor::limits::{PIECES_MAX, SEND_BYTES};
 
 #[test]
 fn who_asks_much_at_once_has_the_first_answers_while_the_last_are_made() {
-    let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     let peer = stand.greeted();
     stand.answers(peer);
     let writes = stand.world.borrow().peers[peer].writes;
     let keys: Vec<Vec<u8>> = (0..40).map(|key| vec![key; 2_000]).collect();
     let all: Vec<u8> = keys.iter().zip(0..).flat_map(|(key, id)| lookup(id, key)).collect();
     stand.send(peer, &all);
-    let expected: Vec<(u64, Said)> = (0..).zip(keys.into_iter().map(Said::Value)).collect();
+    let expected: Vec<(u64, StandAnswer)> = (0..).zip(keys.into_iter().map(StandAnswer::Value)).collect();
     assert_eq!(stand.answers(peer), expected);
     let writes = stand.world.borrow().peers[peer].writes - writes;
     let least = 40 * 2_000 / (SEND_BYTES + 2_100);
@@ -23,9 +23,9 @@ fn who_asks_much_at_once_has_the_first_answers_while_the_last_are_made() {
 fn an_answer_of_many_pieces_arrives_whole_however_little_is_taken_at_a_time() {
     let key = b"0123456789abcdef";
     for (piece_bytes, repeat) in [(1 << 16, 20_000), (1_000, 20_000), (7, 10_000), (64 << 10, 10)] {
-        let answer = Said::Value(key.repeat(repeat));
+        let answer = StandAnswer::Value(key.repeat(repeat));
         for window in [usize::MAX, 100_000, 4_099] {
-            let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+            let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
             let peer = stand.greeted();
             stand.answers(peer);
             stand.reactor.service.repeat = repeat;

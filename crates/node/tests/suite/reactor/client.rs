@@ -5,35 +5,35 @@ use std::net::{SocketAddr, TcpStream};
 
 use crate::support::give_up::GIVE_UP_AFTER;
 use zerohop_wire::ids::{MapEpoch, RequestId, Timestamp};
-use zerohop_wire::messages::{ClusterId, Hello, Outcome, Query, Read};
-use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Failure, Features, Message};
+use zerohop_wire::messages::{ClusterId, Hello, Outcome, Query, RecordRead};
+use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features, Message};
 
 /// What an answer said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum SocketAnswer {
     Ack,
     Value(Vec<u8>),
     Failed(Failure<'static>),
 }
 
-pub(crate) struct Client {
+pub(crate) struct SocketClient {
     pub(crate) socket: TcpStream,
     received: Vec<u8>,
 }
 
-impl Client {
+impl SocketClient {
     pub(crate) fn connect(address: SocketAddr) -> Self {
         let socket = TcpStream::connect(address).unwrap();
         socket.set_read_timeout(Some(GIVE_UP_AFTER)).unwrap();
         socket.set_nodelay(true).unwrap();
-        Client { socket, received: Vec::new() }
+        SocketClient { socket, received: Vec::new() }
     }
 
     /// Connects and says hello.
     pub(crate) fn greeted(address: SocketAddr) -> Self {
-        let mut client = Client::connect(address);
+        let mut client = SocketClient::connect(address);
         client.send(&hello());
-        assert_eq!(client.next(), Some((1, Said::Ack)));
+        assert_eq!(client.next(), Some((1, SocketAnswer::Ack)));
         client
     }
 
@@ -42,14 +42,16 @@ impl Client {
     }
 
     /// The next answer, or `None` when the server has closed.
-    pub(crate) fn next(&mut self) -> Option<(u64, Said)> {
+    pub(crate) fn next(&mut self) -> Option<(u64, SocketAnswer)> {
         let mut chunk = [0; 1 << 16];
         loop {
-            if let Decoded::Frame { frame, used } = Decoder::agreed(1, Features(0)).decode(&self.received) {
+            if let DecodeResult::Frame { frame, used } =
+                Decoder::agreed(1, Features(0)).decode(&self.received)
+            {
                 let said = match frame.message(&mut Vec::new()).unwrap() {
-                    Message::HelloAck(_) => Said::Ack,
-                    Message::Answer(Ok(Outcome::Value { bytes, .. })) => Said::Value(bytes.to_vec()),
-                    Message::Answer(Err(failure)) => Said::Failed(failure.into_owned()),
+                    Message::HelloAck(_) => SocketAnswer::Ack,
+                    Message::Answer(Ok(Outcome::Value { bytes, .. })) => SocketAnswer::Value(bytes.to_vec()),
+                    Message::Answer(Err(failure)) => SocketAnswer::Failed(failure.into_owned()),
                     other => panic!("{other:?}"),
                 };
                 let request = frame.envelope.request.0;
@@ -75,7 +77,7 @@ pub(crate) fn encoded(request: u64, message: &Message<'_>) -> Vec<u8> {
 }
 
 pub(crate) fn lookup(request: u64, key: &[u8]) -> Vec<u8> {
-    encoded(request, &Message::Read { seen: Timestamp::ZERO, read: Read { key, query: Query::Lookup } })
+    encoded(request, &Message::Read { seen: Timestamp::ZERO, read: RecordRead { key, query: Query::Lookup } })
 }
 
 pub(crate) fn hello() -> Vec<u8> {

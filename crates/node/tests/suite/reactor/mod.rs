@@ -7,66 +7,66 @@ use std::thread::JoinHandle;
 
 use crate::support::waiting::wait_for;
 use zerohop_node::reactor::{
-    ConnectionId, Counters, Flow, Limits, Mailbox, MioDriver, Now, Reactor, Replies, RequestToken, Service,
-    Upkeep,
+    ConnectionId, Flow, Limits, MioDriver, Now, Reactor, ReactorCounters, ReactorMailbox, Replies,
+    RequestToken, Service, Upkeep,
 };
 use zerohop_wire::ids::{PartitionEpoch, Timestamp};
-use zerohop_wire::messages::{Hello, HelloAck, Outcome, Pong, Read};
+use zerohop_wire::messages::{Hello, HelloAck, Outcome, Pong, RecordRead};
 use zerohop_wire::{Envelope, Failure, Message};
 
 /// Answers a lookup with its key, repeated; a lookup of `later` only when another message comes.
-struct Echo {
+struct SuiteEcho {
     repeat: usize,
     waiting: Vec<(RequestToken, Vec<u8>)>,
-    counters: std::sync::mpsc::Sender<(Counters, usize)>,
+    counters: std::sync::mpsc::Sender<(ReactorCounters, usize)>,
 }
 
-enum Tell {
+enum SuiteNotice {
     Count,
     AnswerAll,
     Stop,
 }
 
 /// A reactor on a thread of its own, ended when this is dropped.
-struct Server {
+struct ReactorThread {
     address: SocketAddr,
-    mailbox: Mailbox<Tell>,
-    counters: std::sync::mpsc::Receiver<(Counters, usize)>,
+    mailbox: ReactorMailbox<SuiteNotice>,
+    counters: std::sync::mpsc::Receiver<(ReactorCounters, usize)>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Server {
+impl ReactorThread {
     fn start(repeat: usize, limits: Limits) -> Self {
         let driver = MioDriver::listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = driver.local_address().unwrap();
         let (sender, counters) = std::sync::mpsc::channel();
-        let service = Echo { repeat, waiting: Vec::new(), counters: sender };
+        let service = SuiteEcho { repeat, waiting: Vec::new(), counters: sender };
         let (mut reactor, mailbox) = Reactor::new(driver, service, limits);
         let thread = std::thread::spawn(move || reactor.run().unwrap());
-        Server { address, mailbox, counters, thread: Some(thread) }
+        ReactorThread { address, mailbox, counters, thread: Some(thread) }
     }
 
     /// What the reactor has counted, and how many connections it has.
-    fn count(&self) -> (Counters, usize) {
-        self.mailbox.leave(Tell::Count).unwrap();
+    fn count(&self) -> (ReactorCounters, usize) {
+        self.mailbox.leave(SuiteNotice::Count).unwrap();
         self.counters.recv().unwrap()
     }
 
     /// Waits until what was counted is as asked.
-    fn until(&self, what: &str, holds: impl Fn(&Counters, usize) -> bool) {
+    fn until(&self, what: &str, holds: impl Fn(&ReactorCounters, usize) -> bool) {
         wait_for(what, || self.count(), |(counters, open)| holds(counters, *open));
     }
 }
 
-impl Drop for Server {
+impl Drop for ReactorThread {
     fn drop(&mut self) {
-        drop(self.mailbox.leave(Tell::Stop));
+        drop(self.mailbox.leave(SuiteNotice::Stop));
         let ended = self.thread.take().map(JoinHandle::join);
         assert!(std::thread::panicking() || matches!(ended, Some(Ok(()))), "the reactor panicked");
     }
 }
 
-impl Echo {
+impl SuiteEcho {
     fn answer(&self, token: RequestToken, key: &[u8], replies: &mut Replies<'_>) {
         let bytes = key.repeat(self.repeat);
         let outcome = Outcome::Value { version: Timestamp(1), length: bytes.len() as u64, bytes: &bytes };
@@ -80,8 +80,8 @@ impl Echo {
     }
 }
 
-impl Service for Echo {
-    type Notice = Tell;
+impl Service for SuiteEcho {
+    type Notice = SuiteNotice;
 
     fn hello(&mut self, _: ConnectionId, _: &Hello<'_>, _: Now) -> Result<HelloAck, Failure<'static>> {
         Ok(HelloAck::default())
@@ -96,10 +96,10 @@ impl Service for Echo {
         replies: &mut Replies<'_>,
     ) {
         match message {
-            Message::Read { read: Read { key, .. }, .. } if key.starts_with(b"later") => {
+            Message::Read { read: RecordRead { key, .. }, .. } if key.starts_with(b"later") => {
                 self.waiting.push((token, key.to_vec()));
             }
-            Message::Read { read: Read { key, .. }, .. } => self.answer(token, key, replies),
+            Message::Read { read: RecordRead { key, .. }, .. } => self.answer(token, key, replies),
             _ => {
                 let now = Timestamp::from_millis(now.unix_ms);
                 replies.answer(token, PartitionEpoch(0), &Message::Pong(Pong { now, ..Pong::default() }));
@@ -107,11 +107,13 @@ impl Service for Echo {
         }
     }
 
-    fn notice(&mut self, notice: Tell, _: Now, replies: &mut Replies<'_>) -> Flow {
+    fn notice(&mut self, notice: SuiteNotice, _: Now, replies: &mut Replies<'_>) -> Flow {
         match notice {
-            Tell::Count => drop(self.counters.send((replies.counters().clone(), replies.connections()))),
-            Tell::AnswerAll => self.answer_waiting(replies),
-            Tell::Stop => return Flow::Stop,
+            SuiteNotice::Count => {
+                drop(self.counters.send((replies.counters().clone(), replies.connections())))
+            }
+            SuiteNotice::AnswerAll => self.answer_waiting(replies),
+            SuiteNotice::Stop => return Flow::Stop,
         }
         Flow::Continue
     }

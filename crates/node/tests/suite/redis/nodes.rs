@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use zerohop_node::server::{ClusterOptions, Server, ServerOptions, Way};
+use zerohop_node::server::{ClusterOptions, JoinMethod, Server, ServerOptions};
 
 use crate::redis::support::{Redis, Reply, addresses, bulk, command, ok};
 use crate::support::ports::ports;
@@ -20,7 +20,7 @@ pub(super) fn nodes() -> Vec<Server> {
     let hosts: Vec<SocketAddr> =
         (0..NODES as u16).map(|node| SocketAddr::from(([127, 0, 0, 1], first + node * PORTS))).collect();
     let start = |me: usize| {
-        let way = Way::Together { hosts: hosts.clone(), me, name: "redis".to_owned() };
+        let way = JoinMethod::Together { hosts: hosts.clone(), me, name: "redis".to_owned() };
         let cluster = Some(ClusterOptions { way, domain: me as u32 + 1, capacity: 1 });
         let options = ServerOptions { instances: Some(2), cluster, ..ServerOptions::new(hosts[me]) };
         Server::start(options).unwrap()

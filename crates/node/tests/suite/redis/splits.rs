@@ -39,11 +39,11 @@ fn is_temporary(reply: &Reply) -> bool {
 }
 
 /// What one client was told of its keys: how often each was appended to, and how often perhaps.
-type Told = BTreeMap<String, (i64, i64)>;
+type AppendCounts = BTreeMap<String, (i64, i64)>;
 
 /// Appends to its keys, and writes to and reads others, many commands at once.
-fn append(address: SocketAddr, client: usize, ends: &AtomicBool) -> Told {
-    let (mut redis, mut told) = (connect(address), Told::new());
+fn append(address: SocketAddr, client: usize, ends: &AtomicBool) -> AppendCounts {
+    let (mut redis, mut told) = (connect(address), AppendCounts::new());
     let mut lengths = BTreeMap::<String, i64>::new();
     let mut round = 0;
     while !ends.load(Ordering::Relaxed) {
@@ -126,7 +126,7 @@ fn what_is_acknowledged_while_a_keyspace_is_split_is_there_and_in_order() {
         }
         std::thread::sleep(PAUSE);
         ends.store(true, Ordering::Relaxed);
-        let told: Vec<Told> = clients.into_iter().map(|client| client.join().unwrap()).collect();
+        let told: Vec<AppendCounts> = clients.into_iter().map(|client| client.join().unwrap()).collect();
         (told, lists.into_iter().map(|list| list.join().unwrap()).sum::<u32>())
     });
     assert!(lists > 0);

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use crate::support::give_up::GIVE_UP_AFTER;
 use zerohop_client::Client;
 use zerohop_node::server::{Server, ServerOptions};
-use zerohop_wire::admin::{AdminAnswer, AdminRequest, Answer, Ask, KeyspaceSettings};
+use zerohop_wire::admin::{AdminAnswer, AdminQuestion, AdminReply, AdminRequest, KeyspaceSettings};
 
 /// A node in memory.
 pub(crate) fn in_memory(instances: usize) -> Server {
@@ -138,22 +138,22 @@ pub(crate) fn make_keyspace(manager: SocketAddr, name: &str, durability: &str) {
         durability: Some(durability.to_owned()),
         ..KeyspaceSettings::default()
     };
-    about_keyspace(manager, Ask::CreateKeyspace(settings));
+    about_keyspace(manager, AdminQuestion::CreateKeyspace(settings));
 }
 
 /// Has a keyspace split, so that it has so many partitions.
 pub(crate) fn split_keyspace(manager: SocketAddr, name: &str, partitions: u32) {
     let partitions = Some(partitions);
     let settings = KeyspaceSettings { name: name.to_owned(), partitions, ..KeyspaceSettings::default() };
-    about_keyspace(manager, Ask::AlterKeyspace(settings));
+    about_keyspace(manager, AdminQuestion::AlterKeyspace(settings));
 }
 
-fn about_keyspace(manager: SocketAddr, ask: Ask) {
+fn about_keyspace(manager: SocketAddr, ask: AdminQuestion) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let client = Client::connect(&manager.to_string()).await.unwrap();
         let answer = client.admin(AdminRequest::of(ask).to_bytes().into()).await.unwrap();
         let answer = AdminAnswer::from_bytes(&answer).unwrap().answer;
-        assert!(matches!(answer, Some(Answer::Keyspace(_))), "{answer:?}");
+        assert!(matches!(answer, Some(AdminReply::Keyspace(_))), "{answer:?}");
     });
 }

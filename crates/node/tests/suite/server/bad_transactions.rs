@@ -3,13 +3,15 @@
 
 use zerohop_node::server::Server;
 use zerohop_transaction::codec::encode_parts;
-use zerohop_transaction::{Access, Body, Durability, Item, Items, Part, Place, StageId};
+use zerohop_transaction::{
+    Access, Durability, ItemBody, Items, RoutingKey, StageId, TransactionItem, TransactionPart,
+};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, Sequence, SessionId};
-use zerohop_wire::messages::{Change, Condition, Operation, Query, Read, Write};
+use zerohop_wire::messages::{Condition, Query, RecordOperation, RecordRead, RecordWrite, WriteChange};
 use zerohop_wire::{AbortReason, Failure, pack};
 
 use crate::server::support::{block_on, client, create, fixed_ports, on};
-use crate::server::transactions::{Node, decider, insert};
+use crate::server::transactions::{NodeClient, coordinator, insert};
 
 fn reason(failure: &Failure<'_>) -> AbortReason {
     match failure {
@@ -19,7 +21,7 @@ fn reason(failure: &Failure<'_>) -> AbortReason {
 }
 
 /// The items of a part.
-fn items(part: &mut Part) -> &mut Vec<Item> {
+fn items(part: &mut TransactionPart) -> &mut Vec<TransactionItem> {
     match &mut part.items {
         Items::Inline(items) => items,
         Items::Staged(_) => panic!("nothing is staged"),
@@ -27,16 +29,16 @@ fn items(part: &mut Part) -> &mut Vec<Item> {
 }
 
 /// How a good transaction of two parts is spoilt.
-type Spoil = fn(&mut Vec<Part>);
+type Spoil = fn(&mut Vec<TransactionPart>);
 
 #[test]
 fn transactions_that_contradict_themselves_or_a_limit_are_refused_and_leave_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(on(folder.path(), fixed_ports())).unwrap();
     let keyspace = block_on(async { create(&client(&server).await, "accounts", Some("sync")).await });
-    let mut node = Node::of(&server, KeyspaceId(keyspace.id));
+    let mut node = NodeClient::of(&server, KeyspaceId(keyspace.id));
     let (one, other) = (node.key(InstanceId(1), 0), node.key(InstanceId(2), 0));
-    let last = decider(&node, &[&one, &other]).to_owned();
+    let last = coordinator(&node, &[&one, &other]).to_owned();
     let good = node.parts(Durability::Sync, &[(&one, insert("a")), (&other, insert("b"))]);
     let spoilt: [(Spoil, AbortReason); 13] = [
         (Vec::clear, AbortReason::Malformed),
@@ -46,8 +48,11 @@ fn transactions_that_contradict_themselves_or_a_limit_are_refused_and_leave_noth
         (|parts| items(&mut parts[1])[0].cell ^= 1, AbortReason::Malformed),
         (|parts| items(&mut parts[0])[0].access = Access::Read, AbortReason::Malformed),
         (|parts| items(&mut parts[1])[0].access = Access::Transform(1), AbortReason::Malformed),
-        (|parts| items(&mut parts[0])[0].body = Body::Inline(vec![0xFF; 2].into()), AbortReason::Malformed),
-        (|parts| items(&mut parts[0])[0].body = Body::Staged(nobodys()), AbortReason::StagedGone),
+        (
+            |parts| items(&mut parts[0])[0].body = ItemBody::Inline(vec![0xFF; 2].into()),
+            AbortReason::Malformed,
+        ),
+        (|parts| items(&mut parts[0])[0].body = ItemBody::Staged(nobodys()), AbortReason::StagedGone),
         (|parts| parts[1].items = Items::Staged(nobodys()), AbortReason::StagedGone),
         (
             |parts| {
@@ -59,15 +64,16 @@ fn transactions_that_contradict_themselves_or_a_limit_are_refused_and_leave_noth
         (
             |parts| {
                 let item = items(&mut parts[0])[0].clone();
-                let long = Item { body: Body::Inline(vec![0; 300 << 10].into()), ..item };
+                let long = TransactionItem { body: ItemBody::Inline(vec![0; 300 << 10].into()), ..item };
                 items(&mut parts[0]).extend(vec![long; 4]);
             },
             AbortReason::TooLong,
         ),
         (
             |parts| {
-                let place = Place { keyspace: KeyspaceId(77), ..parts[0].place };
-                parts.insert(0, Part { place, durability: Durability::Memory, ..parts[0].clone() });
+                let place = RoutingKey { keyspace: KeyspaceId(77), ..parts[0].place };
+                parts
+                    .insert(0, TransactionPart { place, durability: Durability::Memory, ..parts[0].clone() });
             },
             AbortReason::Misplaced,
         ),
@@ -93,13 +99,13 @@ fn transactions_that_contradict_themselves_or_a_limit_are_refused_and_leave_noth
         assert_eq!(reason(&told), AbortReason::Malformed, "{bytes:?}: {told:?}");
     }
 
-    // A wait among its items; one who is not the decider.
+    // A wait among its items; one who is not the coordinator.
     let mut parts = good.clone();
-    let wait = Query::Wait { until: zerohop_wire::messages::Until::Present };
+    let wait = Query::Wait { until: zerohop_wire::messages::WaitUntil::Present };
     let mut bytes = Vec::new();
-    pack(&Operation::Read(Read { key: one.as_bytes(), query: wait }), &mut bytes).unwrap();
+    pack(&RecordOperation::Read(RecordRead { key: one.as_bytes(), query: wait }), &mut bytes).unwrap();
     let of_one = parts.iter_mut().find(|part| part.place != good[1].place).unwrap();
-    items(of_one)[0].body = Body::Inline(bytes.into());
+    items(of_one)[0].body = ItemBody::Inline(bytes.into());
     items(of_one)[0].access = Access::Read;
     sequence += 1;
     let asked = node.transact(sequence, &last, &parts);
@@ -112,8 +118,11 @@ fn transactions_that_contradict_themselves_or_a_limit_are_refused_and_leave_noth
     // Nobody is in the way of anybody after all that, and nothing is there.
     assert_eq!((node.value(&one), node.value(&other)), (None, None));
     sequence += 1;
-    let write =
-        Write { key: one.as_bytes(), condition: Condition::IfAbsent, change: Change::Increment { delta: 1 } };
+    let write = RecordWrite {
+        key: one.as_bytes(),
+        condition: Condition::IfAbsent,
+        change: WriteChange::Increment { delta: 1 },
+    };
     let parts = node.parts(Durability::Sync, &[(&one, write.change), (&other, insert("b"))]);
     let asked = node.transact(sequence, &last, &parts);
     node.outcome(asked).unwrap();

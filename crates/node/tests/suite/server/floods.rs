@@ -4,11 +4,13 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use zerohop_client::{Client, Error, Keyspace, Options};
+use zerohop_client::{Client, ClientOptions, Error, Keyspace};
 use zerohop_node::server::{ConnectionLimits, Server, ServerOptions};
-use zerohop_wire::admin::{Answer, Ask, TokenGrant, TokenLend, TokenList, TokenPut, TokenRevoke, Tokens};
+use zerohop_wire::admin::{
+    AdminQuestion, AdminReply, TokenGrant, TokenLend, TokenList, TokenPut, TokenRevoke, Tokens,
+};
 use zerohop_wire::auth::{Secret, Token};
-use zerohop_wire::messages::Until;
+use zerohop_wire::messages::WaitUntil;
 use zerohop_wire::{AuthFault, Permission, What};
 
 use crate::redis::support::{Redis, Reply, addresses, command, ok};
@@ -41,12 +43,12 @@ fn secured(connections: ConnectionLimits) -> Server {
 
 async fn client(server: &Server, token: Option<Token>) -> Client {
     let secret = token.is_none().then(secret);
-    let options = Options {
+    let options = ClientOptions {
         secret,
         token,
         deadline: GIVE_UP_AFTER,
         connect_deadline: GIVE_UP_AFTER,
-        ..Options::default()
+        ..ClientOptions::default()
     };
     Client::connect_with(&[&server.manager_address().to_string()], options).await.unwrap()
 }
@@ -55,8 +57,8 @@ async fn client(server: &Server, token: Option<Token>) -> Client {
 async fn token(server: &Server, id: u64, permissions: u32) -> Token {
     let grants = vec![TokenGrant { keyspace: String::new(), permissions }];
     let put = TokenPut { id, name: format!("robot-{id}"), grants };
-    let put = admin(&client(server, None).await, Ask::PutToken(put)).await;
-    assert!(!matches!(put, Answer::Refused(_)), "{put:?}");
+    let put = admin(&client(server, None).await, AdminQuestion::PutToken(put)).await;
+    assert!(!matches!(put, AdminReply::Refused(_)), "{put:?}");
     secret().token(id)
 }
 
@@ -260,11 +262,11 @@ fn a_revoked_token_hears_nothing_of_what_it_waited_for() {
         let (mine, its) = (default_keyspace(&owner).await, default_keyspace(&stranger).await);
         let waiting = tokio::task::LocalSet::new();
         let waits = its.clone();
-        let wait = waiting.spawn_local(async move { waits.wait("key", Until::Present).await });
+        let wait = waiting.spawn_local(async move { waits.wait("key", WaitUntil::Present).await });
         let revoked = async {
             // The wait is there once a later request is answered.
             its.insert("other", "v").await.unwrap();
-            admin(&owner, Ask::RevokeToken(TokenRevoke { name: "robot-7".to_owned() })).await;
+            admin(&owner, AdminQuestion::RevokeToken(TokenRevoke { name: "robot-7".to_owned() })).await;
             assert!(is_told(AuthFault::Token, &wait.await.unwrap().unwrap_err()));
             mine.insert("key", "v").await.unwrap();
         };
@@ -286,7 +288,7 @@ fn a_token_that_expires_ends_what_it_waited_for_and_is_told_why_everywhere() {
         let (mine, its) = (default_keyspace(&owner).await, default_keyspace(&stranger).await);
         let waiting = tokio::task::LocalSet::new();
         let waits = its.clone();
-        let wait = waiting.spawn_local(async move { waits.wait("key", Until::Present).await });
+        let wait = waiting.spawn_local(async move { waits.wait("key", WaitUntil::Present).await });
         let expired = async {
             // The wait is there once a later request is answered.
             its.insert("other", "v").await.unwrap();
@@ -295,13 +297,14 @@ fn a_token_that_expires_ends_what_it_waited_for_and_is_told_why_everywhere() {
                 name: "robot-7".to_owned(),
                 grants: vec![TokenGrant { keyspace: String::new(), permissions: READ_WRITE }],
             };
-            let refused = admin(&owner, Ask::LendToken(TokenLend { put: put.clone(), lasts_ms: 0 })).await;
+            let refused =
+                admin(&owner, AdminQuestion::LendToken(TokenLend { put: put.clone(), lasts_ms: 0 })).await;
             assert!(
-                matches!(&refused, Answer::Refused(refused) if refused.reason.contains("above 0")),
+                matches!(&refused, AdminReply::Refused(refused) if refused.reason.contains("above 0")),
                 "{refused:?}"
             );
-            let lent = admin(&owner, Ask::LendToken(TokenLend { put, lasts_ms: 1 })).await;
-            assert!(matches!(lent, Answer::Done(_)), "{lent:?}");
+            let lent = admin(&owner, AdminQuestion::LendToken(TokenLend { put, lasts_ms: 1 })).await;
+            assert!(matches!(lent, AdminReply::Done(_)), "{lent:?}");
             assert!(is_told(AuthFault::TokenExpired, &wait.await.unwrap().unwrap_err()));
             assert!(is_told(AuthFault::TokenExpired, &its.lookup("other").await.unwrap_err()));
             mine.insert("key", "v").await.unwrap();
@@ -314,7 +317,9 @@ fn a_token_that_expires_ends_what_it_waited_for_and_is_told_why_everywhere() {
             &redis.ask(&format!("AUTH {}", robot.text().trim())),
             "WRONGPASS the token has expired"
         ));
-        let Answer::Tokens(Tokens { tokens }) = admin(&owner, Ask::ListTokens(TokenList {})).await else {
+        let AdminReply::Tokens(Tokens { tokens }) =
+            admin(&owner, AdminQuestion::ListTokens(TokenList {})).await
+        else {
             panic!("it lists tokens")
         };
         assert!(tokens[0].has_expired && tokens[0].expires_ms.is_some(), "{tokens:?}");
@@ -338,7 +343,7 @@ fn a_token_has_a_share_of_waits_and_snapshots() {
         let waiting = tokio::task::LocalSet::new();
         let wait = |keyspace: &Keyspace| {
             let keyspace = keyspace.clone();
-            waiting.spawn_local(async move { keyspace.wait("key", Until::Present).await })
+            waiting.spawn_local(async move { keyspace.wait("key", WaitUntil::Present).await })
         };
         let of_token: Vec<_> = (0..5).map(|_| wait(&its)).collect();
         let mine = default_keyspace(&owner).await;

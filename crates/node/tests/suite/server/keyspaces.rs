@@ -3,8 +3,8 @@
 use zerohop_client::Failure;
 use zerohop_node::server::Server;
 use zerohop_wire::admin::{
-    Answer, Ask, KeyspaceDrop, KeyspaceSettings, REFUSED_EXISTS, REFUSED_FAILED, REFUSED_SETTING,
-    REFUSED_UNKNOWN, Refused,
+    AdminQuestion, AdminRefusal, AdminReply, KeyspaceDrop, KeyspaceSettings, REFUSED_EXISTS, REFUSED_FAILED,
+    REFUSED_SETTING, REFUSED_UNKNOWN,
 };
 
 use crate::server::support::{admin, anywhere, block_on, client, create, in_memory, on, status};
@@ -13,9 +13,9 @@ fn named(name: &str) -> KeyspaceSettings {
     KeyspaceSettings { name: name.to_owned(), ..KeyspaceSettings::default() }
 }
 
-fn refused(answer: Answer) -> Refused {
+fn refused(answer: AdminReply) -> AdminRefusal {
     match answer {
-        Answer::Refused(refused) => refused,
+        AdminReply::Refused(refused) => refused,
         other => panic!("not refused: {other:?}"),
     }
 }
@@ -35,7 +35,7 @@ fn a_new_keyspace_is_served_once_the_answer_is_there() {
                 keyspace.insert(&format!("key {key}"), &name).await.unwrap();
             }
         }
-        let exists = refused(admin(&client, Ask::CreateKeyspace(named("k3"))).await);
+        let exists = refused(admin(&client, AdminQuestion::CreateKeyspace(named("k3"))).await);
         assert_eq!(exists.code, REFUSED_EXISTS);
         assert_eq!(status(&client).await.keyspaces.len(), 21);
     });
@@ -58,8 +58,8 @@ fn a_living_keyspace_is_altered_under_load_and_loses_nothing() {
         };
         for durability in ["sync", "memory", "interval:20ms", "sync", "memory", "sync"] {
             let settings = KeyspaceSettings { durability: Some(durability.into()), ..named("papers") };
-            match admin(&client, Ask::AlterKeyspace(settings)).await {
-                Answer::Keyspace(keyspace) => assert_eq!(keyspace.durability, durability),
+            match admin(&client, AdminQuestion::AlterKeyspace(settings)).await {
+                AdminReply::Keyspace(keyspace) => assert_eq!(keyspace.durability, durability),
                 other => panic!("not altered: {other:?}"),
             }
         }
@@ -83,10 +83,13 @@ fn a_dropped_keyspace_is_gone_and_its_name_comes_back_empty() {
         let first = create(&client, "papers", None).await;
         let old = client.keyspace("papers").await.unwrap();
         old.insert("key", "of the first").await.unwrap();
-        match admin(&client, Ask::DropKeyspace(KeyspaceDrop { name: "papers".into(), ..Default::default() }))
-            .await
+        match admin(
+            &client,
+            AdminQuestion::DropKeyspace(KeyspaceDrop { name: "papers".into(), ..Default::default() }),
+        )
+        .await
         {
-            Answer::Keyspace(keyspace) => assert_eq!(keyspace.id, first.id),
+            AdminReply::Keyspace(keyspace) => assert_eq!(keyspace.id, first.id),
             other => panic!("not dropped: {other:?}"),
         }
         let failure = old.lookup("key").await.unwrap_err();
@@ -112,12 +115,14 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         let client = client(&server).await;
         let before = status(&client).await.map_epoch;
         let settings = KeyspaceSettings { replicas: Some(3), ..named("a") };
-        let refusal = refused(admin(&client, Ask::CreateKeyspace(settings)).await);
+        let refusal = refused(admin(&client, AdminQuestion::CreateKeyspace(settings)).await);
         assert!(refusal.code == REFUSED_SETTING && refusal.reason.contains("1 node"), "{}", refusal.reason);
         let settings = KeyspaceSettings { durability: Some("sync".into()), ..named("a") };
-        let refusal = refused(admin(&client, Ask::CreateKeyspace(settings)).await);
+        let refusal = refused(admin(&client, AdminQuestion::CreateKeyspace(settings)).await);
         assert!(refusal.reason.contains("--memory"), "{}", refusal.reason);
-        let drop = |name: &str| Ask::DropKeyspace(KeyspaceDrop { name: name.into(), ..Default::default() });
+        let drop = |name: &str| {
+            AdminQuestion::DropKeyspace(KeyspaceDrop { name: name.into(), ..Default::default() })
+        };
         assert_eq!(refused(admin(&client, drop("default")).await).code, REFUSED_SETTING);
         assert_eq!(refused(admin(&client, drop("a")).await).code, REFUSED_UNKNOWN);
         assert_eq!(status(&client).await.map_epoch, before);
@@ -150,7 +155,7 @@ fn a_change_that_cannot_be_saved_is_not_made_and_the_node_serves_on() {
         let client = client(&server).await;
         let before = status(&client).await;
         std::fs::remove_dir_all(folder.path().join("node")).unwrap();
-        let refusal = refused(admin(&client, Ask::CreateKeyspace(named("papers"))).await);
+        let refusal = refused(admin(&client, AdminQuestion::CreateKeyspace(named("papers"))).await);
         assert_eq!(refusal.code, REFUSED_FAILED);
         assert!(refusal.reason.contains("could not be saved, and was not made"), "{}", refusal.reason);
         let after = status(&client).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use zerohop_client::{Client, Condition, Error, Expiry, Failure, Range, Record, RecordType, Ttl, Until};
+use zerohop_client::{Client, Condition, Error, Expiry, Failure, Range, Record, RecordType, Ttl, WaitUntil};
 
 use crate::server::support::{anywhere, block_on, client, default_keyspace, in_memory, on};
 use zerohop_node::server::Server;
@@ -43,7 +43,7 @@ async fn all_operations(client: &Client) {
     let other = client.clone();
     let waiting = tokio::spawn(async move {
         let keyspace = default_keyspace(&other).await;
-        keyspace.wait("w", Until::Present).await
+        keyspace.wait("w", WaitUntil::Present).await
     });
     tokio::time::sleep(Duration::from_millis(30)).await;
     keyspace.insert("w", "it is here").await.unwrap();

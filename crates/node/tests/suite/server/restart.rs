@@ -137,7 +137,7 @@ fn a_server_stops_while_clients_wait_and_leaves_nothing_running() {
             let client = client.clone();
             tokio::spawn(async move {
                 let keyspace = default_keyspace(&client).await;
-                let wait = keyspace.wait("never", zerohop_client::Until::Present);
+                let wait = keyspace.wait("never", zerohop_client::WaitUntil::Present);
                 wait.deadline(Duration::from_millis(500)).await
             })
         };

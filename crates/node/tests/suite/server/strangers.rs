@@ -5,11 +5,13 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use zerohop_engine::random::Random;
-use zerohop_wire::admin::{AdminAnswer, AdminRequest, Answer, Ask, KeyspaceSettings, StatusGet};
+use zerohop_wire::admin::{
+    AdminAnswer, AdminQuestion, AdminReply, AdminRequest, KeyspaceSettings, StatusGet,
+};
 use zerohop_wire::ids::{KeyspaceId, RequestId, Timestamp};
 use zerohop_wire::limits::VALUE_BYTES_MAX;
-use zerohop_wire::messages::{Admin, Hello, Message, Query, Read as Lookup};
-use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Failure, Features, What};
+use zerohop_wire::messages::{Admin, Hello, Message, Query, RecordRead as Lookup};
+use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features, What};
 
 use crate::server::support::{block_on, client, default_keyspace, in_memory};
 use crate::support::give_up::GIVE_UP_AFTER;
@@ -46,33 +48,33 @@ fn hello() -> Vec<u8> {
 
 /// What an answer says, as far as these tests look at it.
 #[derive(Debug, PartialEq)]
-enum Said {
+enum StrangerAnswer {
     Failure(Failure<'static>),
     Admin(AdminAnswer),
     Something,
 }
 
 /// Reads answers until there are so many, or the end; each with its request.
-fn answers(stream: &mut TcpStream, many: usize) -> Vec<(u64, Said)> {
+fn answers(stream: &mut TcpStream, many: usize) -> Vec<(u64, StrangerAnswer)> {
     let (mut bytes, mut at, mut found) = (Vec::new(), 0, Vec::new());
     // A frame of the greeting and one of the version agreed on are of one form.
     let decoder = Decoder::agreed(1, Features::default());
     let mut chunk = vec![0; 64 << 10];
     while found.len() < many {
         match decoder.decode(&bytes[at..]) {
-            Decoded::Frame { frame, used } => {
+            DecodeResult::Frame { frame, used } => {
                 let mut expanded = Vec::new();
                 let said = match frame.message(&mut expanded).unwrap() {
-                    Message::Answer(Err(failure)) => Said::Failure(failure.into_owned()),
+                    Message::Answer(Err(failure)) => StrangerAnswer::Failure(failure.into_owned()),
                     Message::AdminAnswer(admin) => {
-                        Said::Admin(AdminAnswer::from_bytes(admin.encoded).unwrap())
+                        StrangerAnswer::Admin(AdminAnswer::from_bytes(admin.encoded).unwrap())
                     }
-                    _ => Said::Something,
+                    _ => StrangerAnswer::Something,
                 };
                 found.push((frame.envelope.request.0, said));
                 at += used;
             }
-            Decoded::Need(_) => match stream.read(&mut chunk) {
+            DecodeResult::Need(_) => match stream.read(&mut chunk) {
                 Ok(0) | Err(_) => break,
                 Ok(read) => bytes.extend_from_slice(&chunk[..read]),
             },
@@ -129,14 +131,16 @@ fn the_manager_tells_who_asks_it_for_records_where_they_are() {
     stream.write_all(&[hello(), lookup, unreadable, answer].concat()).unwrap();
     let mut found = answers(&mut stream, 4);
     found.sort_by_key(|(request, _)| *request);
-    assert_eq!(found[0], (1, Said::Something));
+    assert_eq!(found[0], (1, StrangerAnswer::Something));
     match &found[1] {
-        (2, Said::Failure(Failure::WrongOwner { epoch, delta })) => assert!(epoch.0 > 0 && !delta.is_empty()),
+        (2, StrangerAnswer::Failure(Failure::WrongOwner { epoch, delta })) => {
+            assert!(epoch.0 > 0 && !delta.is_empty())
+        }
         other => panic!("no redirect: {other:?}"),
     }
     // The refusal of a control request is an answer of its own kind.
-    assert!(matches!(&found[2], (3, Said::Admin(_))), "{found:?}");
-    assert_eq!(found[3], (4, Said::Failure(What::Unexpected.into())));
+    assert!(matches!(&found[2], (3, StrangerAnswer::Admin(_))), "{found:?}");
+    assert_eq!(found[3], (4, StrangerAnswer::Failure(What::Unexpected.into())));
 }
 
 #[test]
@@ -144,22 +148,22 @@ fn before_hello_and_beyond_its_bounds_the_manager_takes_nothing() {
     let server = in_memory(1);
     let mut stream = connect(server.manager_address());
     stream.write_all(&frame(7, &Message::Ping(Default::default()))).unwrap();
-    assert_eq!(answers(&mut stream, 2), [(7, Said::Failure(What::HelloExpected.into()))]);
+    assert_eq!(answers(&mut stream, 2), [(7, StrangerAnswer::Failure(What::HelloExpected.into()))]);
 
     let mut stream = connect(server.manager_address());
     stream.write_all(&hello()).unwrap();
-    assert_eq!(answers(&mut stream, 1), [(1, Said::Something)]);
+    assert_eq!(answers(&mut stream, 1), [(1, StrangerAnswer::Something)]);
     let value = vec![0; VALUE_BYTES_MAX];
-    let write = zerohop_wire::messages::Write {
+    let write = zerohop_wire::messages::RecordWrite {
         key: b"k",
         condition: Default::default(),
-        change: zerohop_wire::messages::Change::Insert { value: &value, expiry: Default::default() },
+        change: zerohop_wire::messages::WriteChange::Insert { value: &value, expiry: Default::default() },
     };
     let large = frame(8, &Message::Write { stamp: Default::default(), write });
     // It is refused before all of it has come.
     drop(stream.write_all(&large));
     let found = answers(&mut stream, 2);
-    assert!(matches!(found[..], [(8, Said::Failure(Failure::FrameTooLong { .. }))]), "{found:?}");
+    assert!(matches!(found[..], [(8, StrangerAnswer::Failure(Failure::FrameTooLong { .. }))]), "{found:?}");
 }
 
 #[test]
@@ -174,7 +178,7 @@ fn what_many_ask_for_at_once_is_bounded_and_answered() {
     let found = answers(&mut stream, ASKED as usize + 1);
     writing.unwrap().join().unwrap().unwrap();
     assert_eq!(found.len(), ASKED as usize + 1);
-    assert!(found.iter().all(|(_, said)| *said == Said::Something));
+    assert!(found.iter().all(|(_, said)| *said == StrangerAnswer::Something));
 
     // Frames that are begun and not ended.
     let encoded = vec![0; 1 << 20];
@@ -183,7 +187,7 @@ fn what_many_ask_for_at_once_is_bounded_and_answered() {
         .map(|_| {
             let mut stream = connect(server.manager_address());
             stream.write_all(&hello()).unwrap();
-            assert_eq!(answers(&mut stream, 1), [(1, Said::Something)]);
+            assert_eq!(answers(&mut stream, 1), [(1, StrangerAnswer::Something)]);
             // It may be refused before all of it has come.
             drop(stream.write_all(&whole[..whole.len() - 1]));
             stream
@@ -204,7 +208,10 @@ fn what_many_ask_for_at_once_is_bounded_and_answered() {
     // They are gone now, and there is room again.
     let mut stream = connect(server.manager_address());
     stream.write_all(&[hello(), whole].concat()).unwrap();
-    assert!(matches!(answers(&mut stream, 2)[..], [(1, Said::Something), (9, Said::Admin(_))]));
+    assert!(matches!(
+        answers(&mut stream, 2)[..],
+        [(1, StrangerAnswer::Something), (9, StrangerAnswer::Admin(_))]
+    ));
     block_on(async { default_keyspace(&client(&server).await).await.insert("k", "v").await.unwrap() });
 }
 
@@ -213,9 +220,9 @@ fn a_control_request_that_comes_to_an_instance_is_answered_by_the_manager() {
     let server = in_memory(2);
     let create = |name: &str| {
         let settings = KeyspaceSettings { name: name.to_owned(), ..KeyspaceSettings::default() };
-        AdminRequest::of(Ask::CreateKeyspace(settings)).to_bytes()
+        AdminRequest::of(AdminQuestion::CreateKeyspace(settings)).to_bytes()
     };
-    let status = AdminRequest::of(Ask::Status(StatusGet {})).to_bytes();
+    let status = AdminRequest::of(AdminQuestion::Status(StatusGet {})).to_bytes();
     for (place, (_, address)) in server.instances().iter().enumerate() {
         let mut stream = connect(*address);
         // It changes the map of the very instance that waits for the answer.
@@ -232,11 +239,16 @@ fn a_control_request_that_comes_to_an_instance_is_answered_by_the_manager() {
         found.sort_by_key(|(request, _)| *request);
         match &found[..] {
             [
-                (1, Said::Something),
-                (2, Said::Admin(AdminAnswer { answer: Some(Answer::Keyspace(keyspace)), .. })),
-                (3, Said::Admin(AdminAnswer { answer: Some(Answer::Status(status)), .. })),
-                (4, Said::Admin(AdminAnswer { answer: Some(Answer::Refused(refused)), .. })),
-                (5, Said::Something),
+                (1, StrangerAnswer::Something),
+                (
+                    2,
+                    StrangerAnswer::Admin(AdminAnswer {
+                        answer: Some(AdminReply::Keyspace(keyspace)), ..
+                    }),
+                ),
+                (3, StrangerAnswer::Admin(AdminAnswer { answer: Some(AdminReply::Status(status)), .. })),
+                (4, StrangerAnswer::Admin(AdminAnswer { answer: Some(AdminReply::Refused(refused)), .. })),
+                (5, StrangerAnswer::Something),
             ] => {
                 assert_eq!(keyspace.name, format!("k{place}"));
                 assert_eq!(status.keyspaces.len(), place + 2);

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use zerohop_client::{Client, Keyspace, Options};
+use zerohop_client::{Client, ClientOptions, Keyspace};
 use zerohop_node::server::{Server, ServerOptions};
 use zerohop_wire::admin::{
-    AdminAnswer, AdminRequest, Answer, Ask, KeyspaceSettings, KeyspaceStatus, Status, StatusGet,
+    AdminAnswer, AdminQuestion, AdminReply, AdminRequest, KeyspaceSettings, KeyspaceStatus, Status, StatusGet,
 };
 
 use crate::support::give_up::GIVE_UP_AFTER;
@@ -39,7 +39,11 @@ pub(crate) async fn client(server: &Server) -> Client {
 
 /// A client that is patient enough for a restart.
 pub(crate) async fn patient_client(server: &Server) -> Client {
-    let options = Options { deadline: GIVE_UP_AFTER, connect_deadline: GIVE_UP_AFTER, ..Options::default() };
+    let options = ClientOptions {
+        deadline: GIVE_UP_AFTER,
+        connect_deadline: GIVE_UP_AFTER,
+        ..ClientOptions::default()
+    };
     Client::connect_with(&[&server.manager_address().to_string()], options).await.unwrap()
 }
 
@@ -47,14 +51,14 @@ pub(crate) async fn default_keyspace(client: &Client) -> Keyspace {
     client.keyspace("default").await.unwrap()
 }
 
-pub(crate) async fn admin(client: &Client, ask: Ask) -> Answer {
+pub(crate) async fn admin(client: &Client, ask: AdminQuestion) -> AdminReply {
     let answer = client.admin(AdminRequest::of(ask).to_bytes().into()).await.unwrap();
     AdminAnswer::from_bytes(&answer).unwrap().answer.unwrap()
 }
 
 pub(crate) async fn status(client: &Client) -> Status {
-    match admin(client, Ask::Status(StatusGet {})).await {
-        Answer::Status(status) => *status,
+    match admin(client, AdminQuestion::Status(StatusGet {})).await {
+        AdminReply::Status(status) => *status,
         other => panic!("no status: {other:?}"),
     }
 }
@@ -66,8 +70,8 @@ pub(crate) async fn create(client: &Client, name: &str, durability: Option<&str>
         durability: durability.map(str::to_owned),
         ..KeyspaceSettings::default()
     };
-    match admin(client, Ask::CreateKeyspace(settings)).await {
-        Answer::Keyspace(keyspace) => keyspace,
+    match admin(client, AdminQuestion::CreateKeyspace(settings)).await {
+        AdminReply::Keyspace(keyspace) => keyspace,
         other => panic!("not created: {other:?}"),
     }
 }

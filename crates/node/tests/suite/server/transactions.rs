@@ -6,29 +6,31 @@ use std::net::{SocketAddr, TcpStream};
 use zerohop_node::server::Server;
 use zerohop_placement::{ClusterMap, MapDelta};
 use zerohop_transaction::codec::encode_parts;
-use zerohop_transaction::{Access, Body, Durability, Item, Items, Part, Place};
+use zerohop_transaction::{
+    Access, Durability, ItemBody, Items, RoutingKey, TransactionItem, TransactionPart,
+};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, RequestId, Sequence, SessionId, Timestamp};
 use zerohop_wire::messages::{
-    Change, Condition, Expiry, Hello, MapGet, Operation, Outcome, Query, Read, SessionOpen, Stamp, Transact,
-    Write,
+    Condition, Expiry, Hello, MapGet, Outcome, Query, RecordOperation, RecordRead, RecordWrite, SessionOpen,
+    Stamp, Transact, WriteChange,
 };
-use zerohop_wire::{AbortReason, Decoded, Decoder, Encoder, Envelope, Failure, Features, Message, pack};
+use zerohop_wire::{AbortReason, DecodeResult, Decoder, Encoder, Envelope, Failure, Features, Message, pack};
 
 use crate::server::support::{block_on, client, create, fixed_ports, on};
 use crate::support::give_up::GIVE_UP_AFTER;
 
 /// A connection to one instance.
-struct Wire {
+struct InstanceConnection {
     stream: TcpStream,
     bytes: Vec<u8>,
     requests: u64,
 }
 
-impl Wire {
-    fn to(address: SocketAddr) -> Wire {
+impl InstanceConnection {
+    fn to(address: SocketAddr) -> InstanceConnection {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(GIVE_UP_AFTER)).unwrap();
-        let mut wire = Wire { stream, bytes: Vec::new(), requests: 0 };
+        let mut wire = InstanceConnection { stream, bytes: Vec::new(), requests: 0 };
         let hello = Message::Hello(Hello {
             version_min: 1,
             version_max: 1,
@@ -56,7 +58,7 @@ impl Wire {
     fn next<T>(&mut self, take: impl FnOnce(u64, &Message<'_>) -> T) -> T {
         let decoder = Decoder::agreed(1, Features::default());
         loop {
-            if let Decoded::Frame { frame, used } = decoder.decode(&self.bytes) {
+            if let DecodeResult::Frame { frame, used } = decoder.decode(&self.bytes) {
                 let mut scratch = Vec::new();
                 let taken = take(frame.envelope.request.0, &frame.message(&mut scratch).unwrap());
                 self.bytes.drain(..used);
@@ -84,16 +86,16 @@ impl Wire {
 }
 
 /// A node's instances, its map, and a session.
-pub(crate) struct Node {
-    wires: Vec<(InstanceId, Wire)>,
+pub(crate) struct NodeClient {
+    wires: Vec<(InstanceId, InstanceConnection)>,
     map: ClusterMap,
     keyspace: KeyspaceId,
     session: SessionId,
 }
 
-impl Node {
-    pub(crate) fn of(server: &Server, keyspace: KeyspaceId) -> Node {
-        let wires = server.instances().iter().map(|(id, address)| (*id, Wire::to(*address)));
+impl NodeClient {
+    pub(crate) fn of(server: &Server, keyspace: KeyspaceId) -> NodeClient {
+        let wires = server.instances().iter().map(|(id, address)| (*id, InstanceConnection::to(*address)));
         let mut wires: Vec<_> = wires.collect();
         let get = Message::MapGet(MapGet { since: MapEpoch(0) });
         let map = wires[0].1.ask(Envelope::default(), &get, |message| {
@@ -105,10 +107,10 @@ impl Node {
             let Message::SessionOpened(opened) = message else { panic!("no session: {message:?}") };
             opened.session
         });
-        Node { wires, map, keyspace, session }
+        NodeClient { wires, map, keyspace, session }
     }
 
-    fn wire(&mut self, instance: InstanceId) -> &mut Wire {
+    fn wire(&mut self, instance: InstanceId) -> &mut InstanceConnection {
         &mut self.wires.iter_mut().find(|(id, _)| *id == instance).unwrap().1
     }
 
@@ -125,36 +127,45 @@ impl Node {
         keys.nth(number).unwrap()
     }
 
-    pub(crate) fn parts(&self, durability: Durability, changes: &[(&str, Change<'_>)]) -> Vec<Part> {
+    pub(crate) fn parts(
+        &self,
+        durability: Durability,
+        changes: &[(&str, WriteChange<'_>)],
+    ) -> Vec<TransactionPart> {
         let config = self.map.keyspace(self.keyspace).unwrap().config().clone();
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: Vec<TransactionPart> = Vec::new();
         for (key, change) in changes {
-            let write = Write { key: key.as_bytes(), condition: Condition::Always, change: *change };
-            let operation = Operation::Write(write);
+            let write = RecordWrite { key: key.as_bytes(), condition: Condition::Always, change: *change };
+            let operation = RecordOperation::Write(write);
             let mut bytes = Vec::new();
             pack(&operation, &mut bytes).unwrap();
             let cell = config.hash.hash(config.seed, key.as_bytes());
-            let body = Body::Inline(bytes.into());
-            let item = Item { cell, access: Access::of(&operation), seen: None, body };
+            let body = ItemBody::Inline(bytes.into());
+            let item = TransactionItem { cell, access: Access::of(&operation), seen: None, body };
             let point = u64::from(self.envelope(key).1.partition.0) << (64 - config.partitions.bits());
-            let place = Place { keyspace: self.keyspace, point };
+            let place = RoutingKey { keyspace: self.keyspace, point };
             match parts.iter_mut().find(|part| part.place == place) {
-                Some(Part { items: Items::Inline(items), .. }) => items.push(item),
-                _ => parts.push(Part { place, durability, items: Items::Inline(vec![item]) }),
+                Some(TransactionPart { items: Items::Inline(items), .. }) => items.push(item),
+                _ => parts.push(TransactionPart { place, durability, items: Items::Inline(vec![item]) }),
             }
         }
-        parts.sort_by_key(Part::order);
+        parts.sort_by_key(TransactionPart::order);
         parts
     }
 
-    /// Asks for a transaction, and does not wait. The key is one of the decider's.
-    pub(crate) fn transact(&mut self, sequence: u64, decider: &str, parts: &[Part]) -> InstanceId {
-        self.transact_bytes(sequence, decider, &encode_parts(parts))
+    /// Asks for a transaction, and does not wait. The key is one of the coordinator's.
+    pub(crate) fn transact(
+        &mut self,
+        sequence: u64,
+        coordinator: &str,
+        parts: &[TransactionPart],
+    ) -> InstanceId {
+        self.transact_bytes(sequence, coordinator, &encode_parts(parts))
     }
 
     /// The same with these bytes for its parts.
-    pub(crate) fn transact_bytes(&mut self, sequence: u64, decider: &str, parts: &[u8]) -> InstanceId {
-        let (instance, envelope) = self.envelope(decider);
+    pub(crate) fn transact_bytes(&mut self, sequence: u64, coordinator: &str, parts: &[u8]) -> InstanceId {
+        let (instance, envelope) = self.envelope(coordinator);
         let stamp = Stamp {
             session: self.session,
             sequence: Sequence(sequence),
@@ -177,7 +188,7 @@ impl Node {
 
     pub(crate) fn value(&mut self, key: &str) -> Option<(Timestamp, String)> {
         let (instance, envelope) = self.envelope(key);
-        let read = Read { key: key.as_bytes(), query: Query::Lookup };
+        let read = RecordRead { key: key.as_bytes(), query: Query::Lookup };
         let read = Message::Read { seen: Timestamp::ZERO, read };
         self.wire(instance).ask(envelope, &read, |message| match message {
             Message::Answer(Ok(Outcome::Value { version, bytes, .. })) => {
@@ -189,12 +200,12 @@ impl Node {
     }
 }
 
-pub(crate) fn insert(value: &str) -> Change<'_> {
-    Change::Insert { value: value.as_bytes(), expiry: Expiry::Never }
+pub(crate) fn insert(value: &str) -> WriteChange<'_> {
+    WriteChange::Insert { value: value.as_bytes(), expiry: Expiry::Never }
 }
 
 /// The key among them whose partition comes last in the order of partitions, which decides.
-pub(crate) fn decider<'k>(node: &Node, keys: &[&'k str]) -> &'k str {
+pub(crate) fn coordinator<'k>(node: &NodeClient, keys: &[&'k str]) -> &'k str {
     keys.iter().max_by_key(|key| node.envelope(key).1.partition).unwrap()
 }
 
@@ -205,12 +216,12 @@ fn a_transaction_over_two_instances_is_done_once_and_a_restart_keeps_it() {
     let server = Server::start(on(folder.path(), listen)).unwrap();
     let keyspace = block_on(async { create(&client(&server).await, "accounts", Some("sync")).await });
     let keyspace = KeyspaceId(keyspace.id);
-    let mut node = Node::of(&server, keyspace);
+    let mut node = NodeClient::of(&server, keyspace);
     let (one, other) = (node.key(InstanceId(1), 0), node.key(InstanceId(2), 0));
-    let last = decider(&node, &[&one, &other]);
+    let last = coordinator(&node, &[&one, &other]);
     let parts = node.parts(
         Durability::Sync,
-        &[(&one, insert("a")), (&other, insert("b")), (&one, Change::Extend { bytes: b"c" })],
+        &[(&one, insert("a")), (&other, insert("b")), (&one, WriteChange::Extend { bytes: b"c" })],
     );
     let asked = node.transact(1, last, &parts);
     let told = node.outcome(asked).unwrap();
@@ -224,10 +235,10 @@ fn a_transaction_over_two_instances_is_done_once_and_a_restart_keeps_it() {
     let counters = [node.key(InstanceId(1), 1), node.key(InstanceId(2), 1), node.key(InstanceId(2), 2)];
     let mut asked = Vec::new();
     for sequence in 2..40 {
-        let add = Change::Increment { delta: 1 };
+        let add = WriteChange::Increment { delta: 1 };
         let changes = [0, 1].map(|n| (counters[(sequence + n) % 3].as_str(), add));
         let parts = node.parts(Durability::Sync, &changes);
-        let last = decider(&node, &changes.map(|(key, _)| key));
+        let last = coordinator(&node, &changes.map(|(key, _)| key));
         asked.push(node.transact(sequence as u64, last, &parts));
     }
     for instance in asked {
@@ -237,7 +248,7 @@ fn a_transaction_over_two_instances_is_done_once_and_a_restart_keeps_it() {
     let counts: u64 = counters.iter().map(|key| node.value(key).unwrap().1.parse::<u64>().unwrap()).sum();
     assert_eq!(counts, 2 * 38);
     // One that fails leaves nothing.
-    let swap = Change::CompareSwap { expected: Some(b"no"), new: None };
+    let swap = WriteChange::CompareSwap { expected: Some(b"no"), new: None };
     let parts = node.parts(Durability::Sync, &[(&one, insert("x")), (&other, swap)]);
     let asked = node.transact(40, last, &parts);
     let failure = node.outcome(asked).unwrap_err();
@@ -251,7 +262,7 @@ fn a_transaction_over_two_instances_is_done_once_and_a_restart_keeps_it() {
     server.stop().unwrap();
     let server = Server::start(on(folder.path(), listen)).unwrap();
     let session = node.session;
-    let mut node = Node { session, ..Node::of(&server, keyspace) };
+    let mut node = NodeClient { session, ..NodeClient::of(&server, keyspace) };
     assert_eq!(node.value(&one), Some((told_of_last.0, "last".to_owned())));
     assert_eq!(node.value(&other), Some((told_of_last.0, "last".to_owned())));
     let asked = node.transact(41, last, &parts_of_last);

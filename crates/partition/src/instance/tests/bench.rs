@@ -7,18 +7,20 @@ use zerohop_engine::EngineOptions;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_placement::map::DEFAULT_KEYSPACE;
 use zerohop_placement::{
-    Address, Change, ClusterMap, Durability, KeyspaceConfig, MapDelta, MapHistory, Node, NodeState,
+    Address, ClusterMap, Durability, KeyspaceConfig, MapChange, MapDelta, MapHistory, Node, NodeState,
     PartitionCount, ReplicaGroup,
 };
 use zerohop_wire::ids::{
     Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId, RequestId, Timestamp,
 };
 use zerohop_wire::messages::{
-    Answer, ClusterId, Condition, Expiry, Outcome, Query, Read, Stamp, Until, Write,
+    ClusterId, Condition, Expiry, OperationAnswer, Outcome, Query, RecordRead, RecordWrite, Stamp, WaitUntil,
 };
 use zerohop_wire::{Envelope, Failure, Message, messages};
 
-use super::super::{Effects, Identity, Instance, Opened, Options, Place, Time};
+use super::super::{
+    AnswerOrigin, ClockReading, Identity, Instance, InstanceEffects, InstanceOptions, OpenReport,
+};
 use crate::event::Token;
 use crate::limits::HOLD_MS;
 
@@ -26,9 +28,9 @@ pub(super) const CLUSTER: ClusterId = ClusterId([7; 16]);
 
 /// What came out of an instance.
 #[derive(Default)]
-pub(super) struct Sent {
+pub(super) struct BenchOutput {
     /// Of answers to records: the value, or a word for what it was.
-    pub(super) answers: BTreeMap<u64, (Place, Result<String, Failure<'static>>)>,
+    pub(super) answers: BTreeMap<u64, (AnswerOrigin, Result<String, Failure<'static>>)>,
     /// The versions that some of them told.
     pub(super) versions: BTreeMap<u64, Timestamp>,
     pub(super) maps: Vec<(u64, u64, Vec<u8>)>,
@@ -36,12 +38,12 @@ pub(super) struct Sent {
     pub(super) let_go: Vec<u64>,
     pub(super) to_peers: Vec<Vec<u8>>,
     pub(super) ceilings: Vec<Timestamp>,
-    pub(super) asked: Vec<(Place, crate::replica::Change)>,
+    pub(super) asked: Vec<(AnswerOrigin, crate::replica::GroupChange)>,
     pub(super) drained: Vec<(KeyspaceId, MapEpoch)>,
 }
 
-impl Effects for Sent {
-    fn answer(&mut self, to: Token, place: Place, message: &Message<'_>) {
+impl InstanceEffects for BenchOutput {
+    fn answer(&mut self, to: Token, place: AnswerOrigin, message: &Message<'_>) {
         if let Message::Answer(Ok(Outcome::Done { version, .. })) = message {
             self.versions.insert(to.request.0, *version);
         }
@@ -68,7 +70,7 @@ impl Effects for Sent {
     }
 
     fn reply(&mut self, to: Token, bytes: &[u8]) {
-        let place = Place::default();
+        let place = AnswerOrigin::default();
         let said = Ok(String::from_utf8_lossy(bytes).into_owned());
         assert!(self.answers.insert(to.request.0, (place, said)).is_none(), "{to:?} is answered once");
     }
@@ -83,7 +85,7 @@ impl Effects for Sent {
         self.to_peers.push(frame);
     }
 
-    fn ask_control(&mut self, place: Place, change: crate::replica::Change) {
+    fn ask_control(&mut self, place: AnswerOrigin, change: crate::replica::GroupChange) {
         self.asked.push((place, change));
     }
 
@@ -96,7 +98,7 @@ impl Effects for Sent {
     }
 }
 
-fn said(answer: &Answer<'_>) -> Result<String, Failure<'static>> {
+fn said(answer: &OperationAnswer<'_>) -> Result<String, Failure<'static>> {
     match answer {
         Ok(Outcome::Value { bytes, .. }) => Ok(String::from_utf8_lossy(bytes).into_owned()),
         Ok(Outcome::Done { version: Timestamp::ZERO, number: 0 }) => Ok("done 0".to_owned()),
@@ -106,11 +108,11 @@ fn said(answer: &Answer<'_>) -> Result<String, Failure<'static>> {
     }
 }
 
-pub(super) struct Bench {
+pub(super) struct InstanceBench {
     pub(super) disk: SimulatedDisk,
     pub(super) instance: Instance<SimulatedDisk>,
-    pub(super) sent: Sent,
-    pub(super) now: Time,
+    pub(super) sent: BenchOutput,
+    pub(super) now: ClockReading,
     next: u64,
 }
 
@@ -130,8 +132,8 @@ pub(super) fn first_map(instances: u16) -> ClusterMap {
     ClusterMap::of_one_node(node(instances), 5).expect("is a map")
 }
 
-pub(super) fn options() -> Options {
-    Options {
+pub(super) fn options() -> InstanceOptions {
+    InstanceOptions {
         identity: Identity { cluster: CLUSTER, instance: InstanceId(1), incarnation: Incarnation(11) },
         engine: EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() },
     }
@@ -157,25 +159,35 @@ pub(super) fn create_of(
     let config = config.fitted_to(1);
     let node = map.nodes().next().expect("has a node").to_node();
     let groups = ReplicaGroup::spread(&config, &node);
-    next(map, vec![Change::CreateKeyspace { id: KeyspaceId(id), config, groups: groups.into() }])
+    next(map, vec![MapChange::CreateKeyspace { id: KeyspaceId(id), config, groups: groups.into() }])
 }
 
-pub(super) fn next(map: &ClusterMap, changes: Vec<Change>) -> MapDelta {
+pub(super) fn next(map: &ClusterMap, changes: Vec<MapChange>) -> MapDelta {
     MapDelta { from: map.epoch(), to: map.epoch().next(), changes }
 }
 
-impl Bench {
-    pub(super) fn new() -> Bench {
-        Bench::on(SimulatedDisk::new(1), first_map(1), Time { unix_ms: 1_000_000, elapsed_ms: 0 }).0
+impl InstanceBench {
+    pub(super) fn new() -> InstanceBench {
+        InstanceBench::on(
+            SimulatedDisk::new(1),
+            first_map(1),
+            ClockReading { unix_ms: 1_000_000, elapsed_ms: 0 },
+        )
+        .0
     }
 
-    pub(super) fn on(disk: SimulatedDisk, map: ClusterMap, now: Time) -> (Bench, Opened) {
-        Bench::of(1, disk, map, now)
+    pub(super) fn on(disk: SimulatedDisk, map: ClusterMap, now: ClockReading) -> (InstanceBench, OpenReport) {
+        InstanceBench::of(1, disk, map, now)
     }
 
     /// Another instance than the first.
-    pub(super) fn of(instance: u32, disk: SimulatedDisk, map: ClusterMap, now: Time) -> (Bench, Opened) {
-        Bench::reserving(0, instance, disk, map, now)
+    pub(super) fn of(
+        instance: u32,
+        disk: SimulatedDisk,
+        map: ClusterMap,
+        now: ClockReading,
+    ) -> (InstanceBench, OpenReport) {
+        InstanceBench::reserving(0, instance, disk, map, now)
     }
 
     /// The same, with so much of the disk kept free.
@@ -184,25 +196,25 @@ impl Bench {
         instance: u32,
         disk: SimulatedDisk,
         map: ClusterMap,
-        now: Time,
-    ) -> (Bench, Opened) {
+        now: ClockReading,
+    ) -> (InstanceBench, OpenReport) {
         let history = MapHistory::new(Arc::new(map));
         let identity = Identity { instance: InstanceId(instance), ..options().identity };
         let engine = EngineOptions { disk_reserve_bytes, ..options().engine };
-        let options = Options { identity, engine };
+        let options = InstanceOptions { identity, engine };
         let (instance, opened) = Instance::open(disk.clone(), options, history, now).expect("opens");
         // What the process before it has held is changed from then on.
-        let now = Time { unix_ms: now.unix_ms + HOLD_MS, elapsed_ms: now.elapsed_ms + HOLD_MS };
-        (Bench { disk, instance, sent: Sent::default(), now, next: 0 }, opened)
+        let now = ClockReading { unix_ms: now.unix_ms + HOLD_MS, elapsed_ms: now.elapsed_ms + HOLD_MS };
+        (InstanceBench { disk, instance, sent: BenchOutput::default(), now, next: 0 }, opened)
     }
 
     /// The same after a crash, with the map that it had.
-    pub(super) fn crash(self) -> (Bench, Opened) {
-        let Bench { disk, instance, now, .. } = self;
+    pub(super) fn crash(self) -> (InstanceBench, OpenReport) {
+        let InstanceBench { disk, instance, now, .. } = self;
         let map = ClusterMap::clone(instance.map());
         drop(instance);
         disk.crash();
-        Bench::on(disk, map, now)
+        InstanceBench::on(disk, map, now)
     }
 
     pub(super) fn apply(&mut self, delta: &MapDelta) {
@@ -243,8 +255,8 @@ impl Bench {
     }
 
     pub(super) fn put_with(&mut self, keyspace: u32, key: &str, value: &str, expiry: Expiry) -> u64 {
-        let change = messages::Change::Insert { value: value.as_bytes(), expiry };
-        let write = Write { key: key.as_bytes(), condition: Condition::Always, change };
+        let change = messages::WriteChange::Insert { value: value.as_bytes(), expiry };
+        let write = RecordWrite { key: key.as_bytes(), condition: Condition::Always, change };
         let envelope = self.envelope(keyspace, key);
         self.ask(envelope, &Message::Write { stamp: Stamp::default(), write })
     }
@@ -256,11 +268,11 @@ impl Bench {
 
     pub(super) fn wait(&mut self, keyspace: u32, key: &str, time_out_ms: u32) -> u64 {
         let envelope = Envelope { time_out_ms, ..self.envelope(keyspace, key) };
-        self.read_at(envelope, key, Query::Wait { until: Until::Present })
+        self.read_at(envelope, key, Query::Wait { until: WaitUntil::Present })
     }
 
     pub(super) fn read_at(&mut self, envelope: Envelope, key: &str, query: Query<'_>) -> u64 {
-        let read = Read { key: key.as_bytes(), query };
+        let read = RecordRead { key: key.as_bytes(), query };
         self.ask(envelope, &Message::Read { seen: Timestamp::ZERO, read })
     }
 

@@ -3,17 +3,17 @@
 use std::collections::BTreeSet;
 
 use zerohop_engine::disk::simulated::SimulatedDisk;
-use zerohop_placement::{Change, ClusterMap, Durability, GroupState, MapDelta, Node, ReplicaGroup};
+use zerohop_placement::{ClusterMap, Durability, GroupState, MapChange, MapDelta, Node, ReplicaGroup};
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId, RequestId};
-use zerohop_wire::{Decoded, Decoder, Failure, Features, Kind};
+use zerohop_wire::{DecodeResult, Decoder, Failure, Features, Kind};
 
-use super::super::Time;
-use super::bench::{Bench, create, create_of, first_map, next, node};
+use super::super::ClockReading;
+use super::bench::{InstanceBench, create, create_of, first_map, next, node};
 use crate::event::Token;
 use crate::replica::LogEnd;
 
 /// Time goes on, batches end, and what the two say to each other arrives. Returns what was said beside leases.
-fn play(benches: &mut [Bench; 2], ms: u64) -> Vec<(PartitionId, Kind)> {
+fn play(benches: &mut [InstanceBench; 2], ms: u64) -> Vec<(PartitionId, Kind)> {
     let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
     let mut said = Vec::new();
     for _ in 0..ms / 5 {
@@ -27,7 +27,7 @@ fn play(benches: &mut [Bench; 2], ms: u64) -> Vec<(PartitionId, Kind)> {
             }
             for bytes in std::mem::take(&mut bench.sent.to_peers) {
                 let other = &mut benches[1 - at];
-                let Decoded::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
+                let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
                 let mut scratch = Vec::new();
                 let message = frame.message(&mut scratch).expect("was encoded so");
                 if !matches!(message.kind(), Kind::LeaseAsk | Kind::LeaseGrant) {
@@ -42,15 +42,16 @@ fn play(benches: &mut [Bench; 2], ms: u64) -> Vec<(PartitionId, Kind)> {
     said
 }
 
-fn apply(benches: &mut [Bench; 2], changes: Vec<Change>) {
+fn apply(benches: &mut [InstanceBench; 2], changes: Vec<MapChange>) {
     let delta = next(benches[0].instance.map(), changes);
     benches.iter_mut().for_each(|bench| bench.apply(&delta));
 }
 
 #[test]
 fn a_partition_gets_company_is_written_by_both_and_handed_over() {
-    let now = Time { unix_ms: 1_000_000, elapsed_ms: 10_000 };
-    let one = |instance| Bench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
+    let now = ClockReading { unix_ms: 1_000_000, elapsed_ms: 10_000 };
+    let one =
+        |instance| InstanceBench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
     let mut benches = [one(1), one(2)];
     let delta = create(benches[0].instance.map(), 9, "shared", Durability::Sync);
     benches.iter_mut().for_each(|bench| bench.apply(&delta));
@@ -59,7 +60,7 @@ fn a_partition_gets_company_is_written_by_both_and_handed_over() {
         let (primary, other) = (InstanceId(primary), InstanceId(3 - primary));
         let group =
             ReplicaGroup { in_sync: vec![other], ..ReplicaGroup::of_one(PartitionEpoch(epoch), primary) };
-        vec![Change::SetGroup { keyspace: KeyspaceId(9), partition, group }]
+        vec![MapChange::SetGroup { keyspace: KeyspaceId(9), partition, group }]
     };
     // Its only member until now, whichever that is, with a record.
     let first = benches[0].instance.map().route(KeyspaceId(9), b"k").expect("is there").instance;
@@ -86,9 +87,10 @@ fn a_partition_gets_company_is_written_by_both_and_handed_over() {
 
 #[test]
 fn the_target_of_a_move_is_asked_for_as_long_as_the_map_wants_it_and_no_other_follower() {
-    use crate::replica::Change as Asked;
-    let now = Time { unix_ms: 1_000_000, elapsed_ms: 10_000 };
-    let one = |instance| Bench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
+    use crate::replica::GroupChange as Asked;
+    let now = ClockReading { unix_ms: 1_000_000, elapsed_ms: 10_000 };
+    let one =
+        |instance| InstanceBench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
     let mut benches = [one(1), one(2)];
     let delta = create(benches[0].instance.map(), 9, "shared", Durability::Sync);
     benches.iter_mut().for_each(|bench| bench.apply(&delta));
@@ -99,9 +101,13 @@ fn the_target_of_a_move_is_asked_for_as_long_as_the_map_wants_it_and_no_other_fo
     let group = |epoch, state| {
         let group =
             ReplicaGroup { followers: vec![follower], ..ReplicaGroup::of_one(PartitionEpoch(epoch), first) };
-        vec![Change::SetGroup { keyspace: KeyspaceId(9), partition, group: ReplicaGroup { state, ..group } }]
+        vec![MapChange::SetGroup {
+            keyspace: KeyspaceId(9),
+            partition,
+            group: ReplicaGroup { state, ..group },
+        }]
     };
-    let asks = |benches: &mut [Bench; 2], ms| {
+    let asks = |benches: &mut [InstanceBench; 2], ms| {
         benches[first.get() as usize - 1].sent.asked.clear();
         play(benches, ms);
         let mut asked = benches[first.get() as usize - 1].sent.asked.clone();
@@ -118,12 +124,13 @@ fn the_target_of_a_move_is_asked_for_as_long_as_the_map_wants_it_and_no_other_fo
     assert_eq!(asks(&mut benches, 1_500), []);
 }
 
-/// Removing takes a little room as well: a member that has gone has gone without, and one that comes back begins anew once
+/// Removing takes a little room as well: a member that has gone has gone without, and one that comes back begins again once
 /// there is room, though no other map is told.
 #[test]
 fn a_full_disk_keeps_nobody_from_leaving_a_group_nor_for_ever_from_coming_back() {
-    let now = Time { unix_ms: 1_000_000, elapsed_ms: 10_000 };
-    let one = |instance| Bench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
+    let now = ClockReading { unix_ms: 1_000_000, elapsed_ms: 10_000 };
+    let one =
+        |instance| InstanceBench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
     let mut benches = [one(1), one(2)];
     let delta = create_of(benches[0].instance.map(), (9, "shared"), Durability::Sync, 1);
     benches.iter_mut().for_each(|bench| bench.apply(&delta));
@@ -133,9 +140,9 @@ fn a_full_disk_keeps_nobody_from_leaving_a_group_nor_for_ever_from_coming_back()
     let group = |epoch, in_sync: &[InstanceId], followers: &[InstanceId]| {
         let alone = ReplicaGroup::of_one(PartitionEpoch(epoch), primary);
         let group = ReplicaGroup { in_sync: in_sync.into(), followers: followers.into(), ..alone };
-        vec![Change::SetGroup { keyspace: KeyspaceId(9), partition: PartitionId(0), group }]
+        vec![MapChange::SetGroup { keyspace: KeyspaceId(9), partition: PartitionId(0), group }]
     };
-    let holds = |benches: &[Bench; 2]| benches[second].instance.replicas().count();
+    let holds = |benches: &[InstanceBench; 2]| benches[second].instance.replicas().count();
     apply(&mut benches, group(2, &[other], &[]));
     play(&mut benches, 1_500);
     benches[first].put(9, "k", "both");
@@ -153,7 +160,7 @@ fn a_full_disk_keeps_nobody_from_leaving_a_group_nor_for_ever_from_coming_back()
 
 #[test]
 fn nobody_serves_while_a_group_recovers_nor_a_process_that_the_map_does_not_name() {
-    let mut bench = Bench::new();
+    let mut bench = InstanceBench::new();
     let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
     bench.apply(&delta);
     bench.store(2, "a", "1");
@@ -162,10 +169,10 @@ fn nobody_serves_while_a_group_recovers_nor_a_process_that_the_map_does_not_name
     // Control has decided that another start of this process is there, and that its groups recover.
     for (incarnation, state) in [(11, GroupState::Recovering), (10, GroupState::Settled)] {
         let map = map.apply(&restarted(&map, incarnation, state)).expect("follows");
-        let Bench { disk, instance, now, .. } = bench;
+        let InstanceBench { disk, instance, now, .. } = bench;
         drop(instance);
         disk.crash();
-        let (mut other, _) = Bench::on(disk, map, now);
+        let (mut other, _) = InstanceBench::on(disk, map, now);
         let request = other.get(2, "a");
         other.end();
         assert!(matches!(other.answer(request), Some(Err(Failure::WrongOwner { .. }))));
@@ -189,23 +196,23 @@ fn nobody_serves_while_a_group_recovers_nor_a_process_that_the_map_does_not_name
 fn restarted(map: &ClusterMap, incarnation: u64, state: GroupState) -> MapDelta {
     let groups = map.partitions_of(InstanceId(1)).map(|(keyspace, partition, group)| {
         let group = ReplicaGroup { epoch: group.epoch.next(), state, ..group.to_group() };
-        Change::SetGroup { keyspace, partition, group }
+        MapChange::SetGroup { keyspace, partition, group }
     });
-    let named = Change::PutNode(Node { incarnation: Incarnation(incarnation), ..node(1) });
+    let named = MapChange::PutNode(Node { incarnation: Incarnation(incarnation), ..node(1) });
     next(map, std::iter::once(named).chain(groups).collect())
 }
 
 #[test]
 fn a_start_without_a_map_removes_nothing() {
-    let mut bench = Bench::new();
+    let mut bench = InstanceBench::new();
     let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
     bench.apply(&delta);
     bench.store(2, "a", "1");
     let map = ClusterMap::clone(bench.instance.map());
-    let Bench { disk, instance, now, .. } = bench;
+    let InstanceBench { disk, instance, now, .. } = bench;
     drop(instance);
     disk.crash();
-    let (mut bench, opened) = Bench::on(disk, ClusterMap::default(), now);
+    let (mut bench, opened) = InstanceBench::on(disk, ClusterMap::default(), now);
     assert_eq!((opened.partitions, opened.removed), (0, 0));
     bench.apply(&map.to_delta());
     assert_eq!(bench.value(2, "a"), Ok("1".to_owned()));
@@ -214,10 +221,11 @@ fn a_start_without_a_map_removes_nothing() {
 #[test]
 fn idle_shared_partitions_cost_no_step_and_no_message_and_a_write_steps_only_its_own() {
     const PARTITIONS: u32 = 1_024;
-    let now = Time { unix_ms: 1_000_000, elapsed_ms: 10_000 };
-    let one = |instance| Bench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
+    let now = ClockReading { unix_ms: 1_000_000, elapsed_ms: 10_000 };
+    let one =
+        |instance| InstanceBench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
     let mut benches = [one(1), one(2)];
-    // Looking for rot goes on at its own pace, over one partition after the other.
+    // Looking for corruption goes on at its own pace, over one partition after the other.
     benches.iter_mut().for_each(|bench| bench.instance.set_scrub(0));
     let delta =
         create_of(benches[0].instance.map(), (9, "shared"), Durability::Interval { ms: 50 }, PARTITIONS);
@@ -225,12 +233,12 @@ fn idle_shared_partitions_cost_no_step_and_no_message_and_a_write_steps_only_its
     let shared = |n: u32| {
         let (primary, other) = (InstanceId(1 + n % 2), InstanceId(2 - n % 2));
         let group = ReplicaGroup { in_sync: vec![other], ..ReplicaGroup::of_one(PartitionEpoch(2), primary) };
-        Change::SetGroup { keyspace: KeyspaceId(9), partition: PartitionId(n), group }
+        MapChange::SetGroup { keyspace: KeyspaceId(9), partition: PartitionId(n), group }
     };
     apply(&mut benches, (0..PARTITIONS).map(shared).collect());
     play(&mut benches, 2_000);
-    let steps = |benches: &[Bench; 2]| {
-        let of = |bench: &Bench| bench.instance.groups.steps();
+    let steps = |benches: &[InstanceBench; 2]| {
+        let of = |bench: &InstanceBench| bench.instance.groups.steps();
         let (first, second) = (of(&benches[0]), of(&benches[1]));
         (first.ticks + first.others, second.ticks + second.others)
     };

@@ -2,27 +2,27 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
-use zerohop_placement::{Change, ClusterMap, Durability, MapDelta, PartitionCount, ReplicaGroup};
+use zerohop_placement::{ClusterMap, Durability, MapChange, MapDelta, PartitionCount, ReplicaGroup};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
 use zerohop_wire::messages::{Expiry, Query};
 
-use super::bench::{Bench, DEFAULT, create, first_map, next};
-use crate::instance::Time;
+use super::bench::{DEFAULT, InstanceBench, create, first_map, next};
+use crate::instance::ClockReading;
 
 /// A delta that raises the epoch of one partition.
 pub(super) fn raise(map: &ClusterMap, keyspace: u32, partition: u32) -> MapDelta {
     let (keyspace, partition) = (KeyspaceId(keyspace), PartitionId(partition));
     let group = map.keyspace(keyspace).and_then(|found| found.group(partition)).expect("is there");
     let group = ReplicaGroup { epoch: PartitionEpoch(group.epoch.0 + 1), ..group.to_group() };
-    next(map, vec![Change::SetGroup { keyspace, partition, group }])
+    next(map, vec![MapChange::SetGroup { keyspace, partition, group }])
 }
 
 fn alter(map: &ClusterMap, id: u32, durability: Durability) -> MapDelta {
     let id = KeyspaceId(id);
     let config = map.keyspace(id).expect("is there").config().clone();
     let config = zerohop_placement::KeyspaceConfig { durability, ..config };
-    next(map, vec![Change::AlterKeyspace { id, config }])
+    next(map, vec![MapChange::AlterKeyspace { id, config }])
 }
 
 fn folders(disk: &mut SimulatedDisk) -> Vec<String> {
@@ -32,14 +32,14 @@ fn folders(disk: &mut SimulatedDisk) -> Vec<String> {
 
 #[test]
 fn a_keyspace_is_served_from_its_creation_to_its_drop_and_leaves_no_file() {
-    let mut bench = Bench::new();
+    let mut bench = InstanceBench::new();
     let before = folders(&mut bench.disk);
     let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
     bench.apply(&delta);
     bench.store(2, "a", "1");
     let wait = bench.wait(2, "never", 60_000);
     let stale = bench.envelope(2, "a");
-    let drop = next(bench.instance.map(), vec![Change::DropKeyspace(KeyspaceId(2))]);
+    let drop = next(bench.instance.map(), vec![MapChange::DropKeyspace(KeyspaceId(2))]);
     bench.apply(&drop);
     let gone = Failure::UnknownKeyspace { keyspace: KeyspaceId(2) };
     assert_eq!(bench.answer(wait), Some(Err(gone.clone())), "whoever waits in it is told");
@@ -50,7 +50,7 @@ fn a_keyspace_is_served_from_its_creation_to_its_drop_and_leaves_no_file() {
 
 #[test]
 fn another_durability_holds_from_its_change_on() {
-    let mut bench = Bench::new();
+    let mut bench = InstanceBench::new();
     let delta = create(bench.instance.map(), 2, "papers", Durability::Interval { ms: 100 });
     bench.apply(&delta);
     bench.store(2, "a", "1");
@@ -64,7 +64,7 @@ fn another_durability_holds_from_its_change_on() {
 
 #[test]
 fn what_was_held_in_memory_survives_a_crash_once_its_keyspace_is_altered() {
-    let mut bench = Bench::new();
+    let mut bench = InstanceBench::new();
     let delta = create(bench.instance.map(), 2, "scratch", Durability::Memory);
     bench.apply(&delta);
     let until_ms = bench.now.unix_ms + 60_000;
@@ -97,7 +97,7 @@ fn what_was_held_in_memory_survives_a_crash_once_its_keyspace_is_altered() {
 
 #[test]
 fn a_keyspace_that_becomes_one_in_memory_serves_on_and_begins_empty_at_the_next_start() {
-    let mut bench = Bench::new();
+    let mut bench = InstanceBench::new();
     let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
     bench.apply(&delta);
     let before = folders(&mut bench.disk);
@@ -120,18 +120,18 @@ fn a_keyspace_that_becomes_one_in_memory_serves_on_and_begins_empty_at_the_next_
 
 #[test]
 fn answers_that_wait_for_a_flush_are_given_when_the_map_changes() {
-    let mut bench = Bench::new();
+    let mut bench = InstanceBench::new();
     let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
     bench.apply(&delta);
     let put = bench.put(2, "a", "1");
-    let drop = next(bench.instance.map(), vec![Change::DropKeyspace(KeyspaceId(2))]);
+    let drop = next(bench.instance.map(), vec![MapChange::DropKeyspace(KeyspaceId(2))]);
     bench.apply(&drop);
     assert_eq!(bench.answer(put), Some(Ok("done".to_owned())));
 }
 
 #[test]
 fn a_raised_epoch_keeps_data_and_refuses_the_old_one() {
-    let mut bench = Bench::new();
+    let mut bench = InstanceBench::new();
     bench.store(DEFAULT, "a", "1");
     let partition = bench.envelope(DEFAULT, "a").partition.0;
     let delta = raise(bench.instance.map(), DEFAULT, partition);
@@ -146,7 +146,8 @@ fn a_raised_epoch_keeps_data_and_refuses_the_old_one() {
 #[test]
 fn what_another_instance_holds_is_not_served_here() {
     let disk = SimulatedDisk::new(1);
-    let (mut bench, opened) = Bench::on(disk, first_map(2), Time { unix_ms: 1_000_000, elapsed_ms: 0 });
+    let (mut bench, opened) =
+        InstanceBench::on(disk, first_map(2), ClockReading { unix_ms: 1_000_000, elapsed_ms: 0 });
     assert_eq!(opened.partitions, 128);
     let mut others = 0;
     for n in 0..20 {
@@ -171,24 +172,25 @@ fn what_another_instance_holds_is_not_served_here() {
 
 #[test]
 fn what_a_drop_left_behind_is_removed_at_the_next_start() {
-    let mut bench = Bench::new();
+    let mut bench = InstanceBench::new();
     let map = ClusterMap::clone(bench.instance.map());
     let delta = create(&map, 2, "papers", Durability::Sync);
     bench.apply(&delta);
     bench.store(2, "a", "1");
-    let Bench { disk, instance, now, .. } = bench;
+    let InstanceBench { disk, instance, now, .. } = bench;
     drop(instance);
     disk.crash();
     // The map was changed and written down; then the process died before its instance heard of it.
     let dropped = map.apply(&delta).expect("follows");
-    let dropped = dropped.apply(&next(&dropped, vec![Change::DropKeyspace(KeyspaceId(2))])).expect("follows");
-    let (_, opened) = Bench::on(disk, dropped, now);
+    let dropped =
+        dropped.apply(&next(&dropped, vec![MapChange::DropKeyspace(KeyspaceId(2))])).expect("follows");
+    let (_, opened) = InstanceBench::on(disk, dropped, now);
     assert_eq!((opened.removed, opened.partitions), (1, 256));
 }
 
 #[test]
 fn a_change_that_does_not_follow_is_refused_and_nothing_is_done() {
-    let mut bench = Bench::new();
+    let mut bench = InstanceBench::new();
     let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
     bench.apply(&delta);
     let refused = bench.instance.apply_map(bench.now, &delta, &mut bench.sent);

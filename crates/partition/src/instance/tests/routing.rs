@@ -2,25 +2,26 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
-use zerohop_placement::{Change, Durability, ReplicaGroup};
+use zerohop_placement::{Durability, MapChange, ReplicaGroup};
 use zerohop_wire::ids::{
     InstanceId, KeyspaceId, PartitionEpoch, PartitionId, RequestId, SnapshotId, Timestamp,
 };
 use zerohop_wire::messages::{
-    self, Batch, Condition, Expiry, Operation, Query, Read, Snapshot, SnapshotAsk, Stamp, Until, Write,
+    self, Condition, Expiry, OperationBatch, Query, RecordOperation, RecordRead, RecordWrite, SnapshotAsk,
+    SnapshotRequest, Stamp, WaitUntil,
 };
-use zerohop_wire::{Envelope, Failure, Many, Message};
+use zerohop_wire::{Elements, Envelope, Failure, Message};
 
-use super::super::Time;
-use super::bench::{Bench, create, first_map, next};
+use super::super::ClockReading;
+use super::bench::{InstanceBench, create, first_map, next};
 use super::splits::{play, settle, split};
 use crate::event::Token;
-use crate::{Program, Ran, Unit};
+use crate::{Program, ProgramResult, Unit};
 
 const PAPERS: KeyspaceId = KeyspaceId(2);
 
 /// Keys that are in partition 0 of four, and are in partition 0, and in 1, once there are eight.
-fn torn(bench: &Bench) -> [String; 2] {
+fn torn(bench: &InstanceBench) -> [String; 2] {
     let map = split_of(bench);
     let found = |wanted: u32| {
         let is_so = |key: &String| {
@@ -32,7 +33,7 @@ fn torn(bench: &Bench) -> [String; 2] {
     [found(0), found(1)]
 }
 
-fn split_of(bench: &Bench) -> zerohop_placement::ClusterMap {
+fn split_of(bench: &InstanceBench) -> zerohop_placement::ClusterMap {
     bench.instance.map().apply(&split(bench.instance.map())).expect("applies")
 }
 
@@ -59,9 +60,9 @@ impl Program for Count<'_> {
 }
 
 /// Puts without a look at what was there.
-struct Put<'k>(&'k str);
+struct BlindPut<'k>(&'k str);
 
-impl Program for Put<'_> {
+impl Program for BlindPut<'_> {
     fn run<D: Disk>(&mut self, unit: &mut Unit<'_, D>, _: &mut Vec<u8>) -> Result<bool, Failure<'static>> {
         unit.put(self.0.as_bytes(), b"put", Expiry::Never)?;
         Ok(true)
@@ -69,10 +70,10 @@ impl Program for Put<'_> {
 }
 
 fn run(
-    bench: &mut Bench,
+    bench: &mut InstanceBench,
     partition: PartitionId,
     program: &mut impl Program,
-) -> Result<Ran, Failure<'static>> {
+) -> Result<ProgramResult, Failure<'static>> {
     let (now, to, mut reply) = (bench.now, Token { connection: 3, request: RequestId(1) }, Vec::new());
     let ran = bench.instance.run(now, to, (PAPERS, partition), (program, &mut reply), &mut bench.sent);
     assert!(ran.is_ok() || reply.is_empty());
@@ -85,25 +86,25 @@ fn is_refused<T: std::fmt::Debug>(result: Result<T, Failure<'static>>) {
 }
 
 /// Units and requests, of which the keys of the latter have left the partition that the former were routed to.
-fn nothing_of_the_other_half_is_done(bench: &mut Bench, [stays, leaves]: &[String; 2]) {
+fn nothing_of_the_other_half_is_done(bench: &mut InstanceBench, [stays, leaves]: &[String; 2]) {
     let first = PartitionId(0);
     is_refused(run(bench, first, &mut Count { looks: &[], key: leaves }));
     is_refused(run(bench, first, &mut Count { looks: &[leaves], key: stays }));
-    is_refused(run(bench, first, &mut Put(leaves)));
+    is_refused(run(bench, first, &mut BlindPut(leaves)));
     let envelope = Envelope { keyspace: PAPERS, partition: first, ..Envelope::default() };
-    let read = |query| Read { key: leaves.as_bytes(), query };
-    let change = messages::Change::Extend { bytes: b"+" };
-    let write = Write { key: leaves.as_bytes(), condition: Condition::Always, change };
-    let good = Write { key: stays.as_bytes(), ..write };
-    let operations = [Operation::Write(good), Operation::Write(write)];
+    let read = |query| RecordRead { key: leaves.as_bytes(), query };
+    let change = messages::WriteChange::Extend { bytes: b"+" };
+    let write = RecordWrite { key: leaves.as_bytes(), condition: Condition::Always, change };
+    let good = RecordWrite { key: stays.as_bytes(), ..write };
+    let operations = [RecordOperation::Write(good), RecordOperation::Write(write)];
     let (stamp, seen) = (Stamp::default(), Timestamp::ZERO);
     let ask = SnapshotAsk::Read { at: Timestamp(1), read: read(Query::Lookup) };
     let requests = [
         Message::Write { stamp, write },
         Message::Read { seen, read: read(Query::Lookup) },
-        Message::Read { seen, read: read(Query::Wait { until: Until::Present }) },
-        Message::Batch(Batch { stamp, operations: Many::given(&operations) }),
-        Message::Snapshot(Snapshot { seen, id: SnapshotId::default(), ask }),
+        Message::Read { seen, read: read(Query::Wait { until: WaitUntil::Present }) },
+        Message::Batch(OperationBatch { stamp, operations: Elements::given(&operations) }),
+        Message::Snapshot(SnapshotRequest { seen, id: SnapshotId::default(), ask }),
     ];
     for request in &requests {
         let asked = bench.ask(envelope, request);
@@ -113,9 +114,9 @@ fn nothing_of_the_other_half_is_done(bench: &mut Bench, [stays, leaves]: &[Strin
 }
 
 #[test]
-fn what_was_routed_before_a_split_is_not_done_by_the_daughter_that_has_taken_the_number() {
+fn what_was_routed_before_a_split_is_not_done_by_the_child_that_has_taken_the_number() {
     for durability in [Durability::Sync, Durability::Interval { ms: 100 }, Durability::Memory] {
-        let mut bench = Bench::new();
+        let mut bench = InstanceBench::new();
         let delta = create(bench.instance.map(), 2, "papers", durability);
         bench.apply(&delta);
         let keys = torn(&bench);
@@ -134,11 +135,12 @@ fn what_was_routed_before_a_split_is_not_done_by_the_daughter_that_has_taken_the
 }
 
 #[test]
-fn what_was_routed_before_a_split_is_not_done_by_a_daughter_that_others_hold_too() {
-    let now = Time { unix_ms: 1_000_000, elapsed_ms: 10_000 };
-    let one = |instance| Bench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
+fn what_was_routed_before_a_split_is_not_done_by_a_child_that_others_hold_too() {
+    let now = ClockReading { unix_ms: 1_000_000, elapsed_ms: 10_000 };
+    let one =
+        |instance| InstanceBench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
     let mut benches = [one(1), one(2)];
-    let apply = |benches: &mut [Bench; 2], changes| {
+    let apply = |benches: &mut [InstanceBench; 2], changes| {
         let delta = next(benches[0].instance.map(), changes);
         benches.iter_mut().for_each(|bench| bench.apply(&delta));
     };
@@ -148,14 +150,14 @@ fn what_was_routed_before_a_split_is_not_done_by_a_daughter_that_others_hold_too
     let in_sync = vec![InstanceId(2)];
     let group = ReplicaGroup { in_sync, ..ReplicaGroup::of_one(PartitionEpoch(2), InstanceId(1)) };
     let partition = PartitionId(0);
-    apply(&mut benches, vec![Change::SetGroup { keyspace: PAPERS, partition, group }]);
+    apply(&mut benches, vec![MapChange::SetGroup { keyspace: PAPERS, partition, group }]);
     play(&mut benches, 1_500);
     for key in &keys {
         let asked = benches[0].put(2, key, "+");
         play(&mut benches, 100);
         assert_eq!(benches[0].answer(asked), Some(Ok("done".to_owned())));
     }
-    apply(&mut benches, vec![Change::SplitKeyspace(PAPERS)]);
+    apply(&mut benches, vec![MapChange::SplitKeyspace(PAPERS)]);
     play(&mut benches, 1_000);
     nothing_of_the_other_half_is_done(&mut benches[0], &keys);
     for (n, key) in [(0, &keys[0]), (1, &keys[1])] {
@@ -169,7 +171,7 @@ fn what_was_routed_before_a_split_is_not_done_by_a_daughter_that_others_hold_too
 
 #[test]
 fn whoever_waits_for_a_key_that_leaves_with_a_split_is_answered_at_once_so_that_it_asks_elsewhere() {
-    let mut bench = Bench::new();
+    let mut bench = InstanceBench::new();
     let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
     bench.apply(&delta);
     let keys = torn(&bench);
@@ -185,12 +187,12 @@ fn whoever_waits_for_a_key_that_leaves_with_a_split_is_answered_at_once_so_that_
 
 #[cfg(debug_assertions)]
 #[test]
-fn planted_units_of_sisters_are_seen() {
+fn planted_units_of_siblings_are_seen() {
     use crate::planted::{Bug, plant};
 
     let tests = [
-        what_was_routed_before_a_split_is_not_done_by_the_daughter_that_has_taken_the_number as fn(),
-        what_was_routed_before_a_split_is_not_done_by_a_daughter_that_others_hold_too,
+        what_was_routed_before_a_split_is_not_done_by_the_child_that_has_taken_the_number as fn(),
+        what_was_routed_before_a_split_is_not_done_by_a_child_that_others_hold_too,
     ];
     for test in tests {
         plant(Some(Bug::SliceNotChecked));

@@ -1,12 +1,12 @@
 //! Requests and their answers.
 
-use zerohop_engine::disk::simulated::Operation;
+use zerohop_engine::disk::simulated::DiskOperation;
 use zerohop_placement::Durability;
 use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionEpoch, PartitionId};
 use zerohop_wire::messages::{ClusterId, Hello, MapGet, Ping, Query, SessionOpen};
 use zerohop_wire::{Envelope, Failure, Features, Message, What};
 
-use super::bench::{Bench, CLUSTER, DEFAULT, create};
+use super::bench::{CLUSTER, DEFAULT, InstanceBench, create};
 
 fn hello(cluster: ClusterId, map_epoch: u64) -> Hello<'static> {
     Hello {
@@ -23,7 +23,7 @@ fn hello(cluster: ClusterId, map_epoch: u64) -> Hello<'static> {
 
 #[test]
 fn what_is_put_is_found_and_answers_say_where_they_come_from() {
-    let mut bench = Bench::new();
+    let mut bench = InstanceBench::new();
     let put = bench.put(DEFAULT, "colour", "blue");
     bench.end();
     let (place, answer) = bench.sent.answers.remove(&put).expect("is answered");
@@ -39,7 +39,7 @@ fn what_is_put_is_found_and_answers_say_where_they_come_from() {
 
 #[test]
 fn a_synced_write_is_answered_by_the_flush_of_its_batch_and_not_before() {
-    let mut bench = Bench::new();
+    let mut bench = InstanceBench::new();
     let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
     bench.apply(&delta);
     let puts: Vec<u64> = (0..20).map(|n| bench.put(2, &format!("k{n}"), "v")).collect();
@@ -58,12 +58,12 @@ fn a_synced_write_is_answered_by_the_flush_of_its_batch_and_not_before() {
 
 #[test]
 fn a_failed_flush_is_told_to_everyone_who_waited_for_it() {
-    let mut bench = Bench::new();
+    let mut bench = InstanceBench::new();
     let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
     bench.apply(&delta);
     bench.store(2, "a", "1");
     let put = bench.put(2, "a", "2");
-    bench.disk.fail_nth(Operation::Sync, 1);
+    bench.disk.fail_nth(DiskOperation::Sync, 1);
     bench.end();
     assert_eq!(bench.answer(put), Some(Err(Failure::DiskFailed)));
     assert!(!bench.instance.stats().troubles.is_empty());
@@ -71,7 +71,7 @@ fn a_failed_flush_is_told_to_everyone_who_waited_for_it() {
 
 #[test]
 fn what_is_not_served_here_is_told_what_the_asker_lacks() {
-    let mut bench = Bench::new();
+    let mut bench = InstanceBench::new();
     bench.instance.hello(1, &hello(CLUSTER, 1), bench.now).expect("is let in");
     let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
     bench.apply(&delta);
@@ -98,7 +98,7 @@ fn what_is_not_served_here_is_told_what_the_asker_lacks() {
 
 #[test]
 fn names_of_nothing_are_answered_so() {
-    let mut bench = Bench::new();
+    let mut bench = InstanceBench::new();
     let envelope = bench.envelope(DEFAULT, "a");
     let strange = Envelope { keyspace: KeyspaceId(9), partition_epoch: PartitionEpoch(0), ..envelope };
     let request = bench.read_at(strange, "a", Query::Lookup);
@@ -118,7 +118,7 @@ fn names_of_nothing_are_answered_so() {
 
 #[test]
 fn sessions_differ_and_maps_and_pulses_are_answered() {
-    let mut bench = Bench::new();
+    let mut bench = InstanceBench::new();
     for _ in 0..3 {
         bench.ask(Envelope::default(), &Message::SessionOpen(SessionOpen));
     }
@@ -136,7 +136,7 @@ fn sessions_differ_and_maps_and_pulses_are_answered() {
 
 #[test]
 fn a_client_of_another_cluster_is_turned_away() {
-    let mut bench = Bench::new();
+    let mut bench = InstanceBench::new();
     let stranger = hello(ClusterId([1; 16]), 0);
     assert_eq!(bench.instance.hello(1, &stranger, bench.now), Err(Failure::OtherCluster));
     let anybody = hello(ClusterId::default(), 0);
@@ -146,7 +146,7 @@ fn a_client_of_another_cluster_is_turned_away() {
 
 #[test]
 fn requests_and_failures_are_counted() {
-    let mut bench = Bench::new();
+    let mut bench = InstanceBench::new();
     bench.store(DEFAULT, "a", "1");
     bench.value(DEFAULT, "b").expect_err("is not there");
     let stats = bench.instance.stats();

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
-use zerohop_placement::{Change, ClusterMap, Durability, MapDelta, ReplicaGroup};
+use zerohop_placement::{ClusterMap, Durability, MapChange, MapDelta, ReplicaGroup};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, RequestId, Sequence, SessionId, Timestamp};
-use zerohop_wire::messages::{self, Condition, Expiry, Scan, Stamp, Write};
-use zerohop_wire::{Decoded, Decoder, Envelope, Failure, Features, Message};
+use zerohop_wire::messages::{self, Condition, Expiry, RecordWrite, Scan, Stamp};
+use zerohop_wire::{DecodeResult, Decoder, Envelope, Failure, Features, Message};
 
-use super::super::Time;
+use super::super::ClockReading;
 use super::super::splits::{engine_id, named};
-use super::bench::{Bench, create, first_map, next};
+use super::bench::{InstanceBench, create, first_map, next};
 use crate::event::Token;
 use crate::{Program, Unit};
 
@@ -22,12 +22,12 @@ fn key(n: u32) -> String {
 }
 
 pub(super) fn split(map: &ClusterMap) -> MapDelta {
-    next(map, vec![Change::SplitKeyspace(KeyspaceId(2))])
+    next(map, vec![MapChange::SplitKeyspace(KeyspaceId(2))])
 }
 
 /// A keyspace of four partitions with some records, half of which are lists' worth of overwrites.
-fn filled(durability: Durability) -> Bench {
-    let mut bench = Bench::new();
+fn filled(durability: Durability) -> InstanceBench {
+    let mut bench = InstanceBench::new();
     let delta = create(bench.instance.map(), 2, "papers", durability);
     bench.apply(&delta);
     for n in 0..KEYS {
@@ -37,13 +37,13 @@ fn filled(durability: Durability) -> Bench {
     bench
 }
 
-pub(super) fn settle(bench: &mut Bench) {
+pub(super) fn settle(bench: &mut InstanceBench) {
     while bench.instance.splits_pending() > 0 {
         bench.pass_ms(1);
     }
 }
 
-fn all_are_there(bench: &mut Bench) {
+fn all_are_there(bench: &mut InstanceBench) {
     for n in 0..KEYS {
         assert_eq!(bench.value(2, &key(n)), Ok(format!("value {n}")), "{n}");
     }
@@ -72,7 +72,7 @@ impl Program for Walk {
 }
 
 /// The keys that walks through all partitions bring; counts and scans by request say the same.
-fn scanned(bench: &mut Bench) -> Vec<String> {
+fn scanned(bench: &mut InstanceBench) -> Vec<String> {
     let partitions = bench.instance.map().keyspace(KeyspaceId(2)).expect("is there").config().partitions;
     let mut walk = Walk::default();
     let mut pages = 0;
@@ -93,7 +93,7 @@ fn scanned(bench: &mut Bench) -> Vec<String> {
     walk.keys
 }
 
-fn records_of(bench: &mut Bench) -> u64 {
+fn records_of(bench: &mut InstanceBench) -> u64 {
     let ours = |(id, _): &(zerohop_engine::PartitionId, _)| named(*id).0 == KeyspaceId(2);
     let handles: Vec<_> = bench.instance.engine.partitions().filter(ours).map(|(_, handle)| handle).collect();
     handles.into_iter().map(|handle| bench.instance.engine.records(handle).expect("is open")).sum()
@@ -130,7 +130,7 @@ fn a_split_keeps_every_record_and_shows_each_once() {
         keys.dedup();
         assert_eq!(keys.len(), KEYS as usize, "{durability:?}");
         assert_eq!(scanned(&mut bench).len(), KEYS as usize, "each comes once, {durability:?}");
-        assert!(records_of(&mut bench) > u64::from(KEYS), "what went to sisters is still here");
+        assert!(records_of(&mut bench) > u64::from(KEYS), "what went to siblings is still here");
         for _ in 0..200 {
             bench.pass_ms(10);
         }
@@ -170,10 +170,10 @@ fn a_crash_before_any_partition_was_split_has_the_start_do_it() {
             let delta = split(bench.instance.map());
             bench.apply(&delta);
         }
-        let Bench { disk, instance, now, .. } = bench;
+        let InstanceBench { disk, instance, now, .. } = bench;
         drop(instance);
         disk.crash();
-        let (mut bench, opened) = Bench::on(disk, map, now);
+        let (mut bench, opened) = InstanceBench::on(disk, map, now);
         assert!(opened.states_lost.is_empty() && opened.removed == 0, "{opened:?}");
         all_are_there(&mut bench);
         assert_eq!(scanned(&mut bench).len(), KEYS as usize, "{splits} splits");
@@ -185,7 +185,7 @@ fn a_crash_before_any_partition_was_split_has_the_start_do_it() {
 }
 
 #[test]
-fn a_retry_that_meets_a_daughter_gets_the_first_outcome() {
+fn a_retry_that_meets_a_child_gets_the_first_outcome() {
     let mut bench = filled(Durability::Sync);
     let session = SessionId { issued: Timestamp::from_millis(999_000), nonce: 5 };
     let stamp = |sequence| Stamp {
@@ -194,10 +194,10 @@ fn a_retry_that_meets_a_daughter_gets_the_first_outcome() {
         lowest_unanswered: Sequence(1),
         ..Stamp::default()
     };
-    let count = |bench: &mut Bench, n: u32, sequence: u64, envelope: Envelope| {
-        let change = messages::Change::Increment { delta: 1 };
+    let count = |bench: &mut InstanceBench, n: u32, sequence: u64, envelope: Envelope| {
+        let change = messages::WriteChange::Increment { delta: 1 };
         let key = format!("counter {n}");
-        let write = Write { key: key.as_bytes(), condition: Condition::Always, change };
+        let write = RecordWrite { key: key.as_bytes(), condition: Condition::Always, change };
         let asked = bench.ask(envelope, &Message::Write { stamp: stamp(sequence), write });
         bench.end();
         bench.answer(asked).expect("is answered")
@@ -225,7 +225,7 @@ fn a_retry_that_meets_a_daughter_gets_the_first_outcome() {
 }
 
 #[test]
-fn deadlines_hold_in_the_daughters_and_waits_are_told_to_ask_again() {
+fn deadlines_hold_in_the_children_and_waits_are_told_to_ask_again() {
     let mut bench = filled(Durability::Interval { ms: 100 });
     let at_ms = bench.now.unix_ms + 5_000;
     let expiring = bench.put_with(2, "short-lived", "x", Expiry::AtMs(at_ms));
@@ -265,11 +265,11 @@ fn a_start_on_a_full_disk_puts_the_split_off_until_there_is_room() {
         let bench = filled(Durability::Sync);
         let map = ClusterMap::clone(bench.instance.map());
         let map = map.apply(&split(&map)).expect("follows");
-        let Bench { disk, instance, now, .. } = bench;
+        let InstanceBench { disk, instance, now, .. } = bench;
         drop(instance);
         disk.crash();
         disk.set_capacity(capacity);
-        let (mut bench, opened) = Bench::on(disk, map, now);
+        let (mut bench, opened) = InstanceBench::on(disk, map, now);
         assert_eq!((bench.instance.splits_pending() > 0, opened.removed), (capacity.is_some(), 0));
         bench.pass_ms(300);
         bench.disk.set_capacity(None);
@@ -281,7 +281,7 @@ fn a_start_on_a_full_disk_puts_the_split_off_until_there_is_room() {
     }
 }
 
-/// What a start or a change of the map could not open has a log all the same, and its daughters begin with that: not empty.
+/// What a start or a change of the map could not open has a log all the same, and its children begin with that: not empty.
 #[test]
 fn what_is_stored_and_not_open_is_split_as_well() {
     let mut bench = filled(Durability::Sync);
@@ -299,7 +299,7 @@ fn a_keyspace_dropped_while_it_is_split_leaves_nothing() {
     let delta = split(bench.instance.map());
     bench.apply(&delta);
     bench.pass_ms(1);
-    let drop = next(bench.instance.map(), vec![Change::DropKeyspace(KeyspaceId(2))]);
+    let drop = next(bench.instance.map(), vec![MapChange::DropKeyspace(KeyspaceId(2))]);
     bench.apply(&drop);
     assert_eq!(bench.instance.splits_pending(), 0);
     // Their files go bit by bit.
@@ -309,7 +309,7 @@ fn a_keyspace_dropped_while_it_is_split_leaves_nothing() {
 }
 
 /// Time goes on, batches end, and what the two say to each other arrives.
-pub(super) fn play(benches: &mut [Bench; 2], ms: u64) {
+pub(super) fn play(benches: &mut [InstanceBench; 2], ms: u64) {
     let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
     for _ in 0..ms / 5 {
         for at in 0..2 {
@@ -322,7 +322,7 @@ pub(super) fn play(benches: &mut [Bench; 2], ms: u64) {
             }
             for bytes in std::mem::take(&mut bench.sent.to_peers) {
                 let other = &mut benches[1 - at];
-                let Decoded::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
+                let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
                 let mut scratch = Vec::new();
                 let message = frame.message(&mut scratch).expect("was encoded so");
                 let to = Token { connection: 9, request: RequestId(0) };
@@ -335,29 +335,30 @@ pub(super) fn play(benches: &mut [Bench; 2], ms: u64) {
 
 #[test]
 fn partitions_that_two_hold_are_split_and_the_second_takes_over() {
-    let now = Time { unix_ms: 1_000_000, elapsed_ms: 10_000 };
-    let one = |instance| Bench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
+    let now = ClockReading { unix_ms: 1_000_000, elapsed_ms: 10_000 };
+    let one =
+        |instance| InstanceBench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
     let mut benches = [one(1), one(2)];
-    let apply = |benches: &mut [Bench; 2], changes| {
+    let apply = |benches: &mut [InstanceBench; 2], changes| {
         let delta = next(benches[0].instance.map(), changes);
         benches.iter_mut().for_each(|bench| bench.apply(&delta));
     };
     let delta = create(benches[0].instance.map(), 2, "shared", Durability::Sync);
     benches.iter_mut().for_each(|bench| bench.apply(&delta));
-    let regroup = |benches: &[Bench; 2], primary: u32| -> Vec<Change> {
+    let regroup = |benches: &[InstanceBench; 2], primary: u32| -> Vec<MapChange> {
         let found = benches[0].instance.map().keyspace(KeyspaceId(2)).expect("is there").clone();
         let change = |(partition, group): (_, zerohop_placement::Group<'_>)| {
             let epoch = PartitionEpoch(group.epoch.0 + 1);
             let in_sync = vec![InstanceId(3 - primary)];
             let group = ReplicaGroup { in_sync, ..ReplicaGroup::of_one(epoch, InstanceId(primary)) };
-            Change::SetGroup { keyspace: KeyspaceId(2), partition, group }
+            MapChange::SetGroup { keyspace: KeyspaceId(2), partition, group }
         };
         found.groups().map(change).collect()
     };
     let changes = regroup(&benches, 1);
     apply(&mut benches, changes);
     play(&mut benches, 1_500);
-    let put = |benches: &mut [Bench; 2], at: usize, n: u32| {
+    let put = |benches: &mut [InstanceBench; 2], at: usize, n: u32| {
         let asked = benches[at].put(2, &key(n), &format!("value {n}"));
         play(benches, 30);
         assert_eq!(benches[at].answer(asked), Some(Ok("done".to_owned())), "{n}");
@@ -365,7 +366,7 @@ fn partitions_that_two_hold_are_split_and_the_second_takes_over() {
     (0..60).for_each(|n| put(&mut benches, 0, n));
     // Evaluated, and not yet with the other when both are told of the split.
     let doubtful: Vec<u64> = (60..80).map(|n| benches[0].put(2, &key(n), &format!("value {n}"))).collect();
-    apply(&mut benches, vec![Change::SplitKeyspace(KeyspaceId(2))]);
+    apply(&mut benches, vec![MapChange::SplitKeyspace(KeyspaceId(2))]);
     for asked in doubtful {
         let answer = benches[0].answer(asked).expect("is answered");
         assert!(matches!(answer, Err(Failure::TimedOut { .. })), "{answer:?}");
@@ -388,7 +389,7 @@ fn partitions_that_two_hold_are_split_and_the_second_takes_over() {
 
 #[cfg(debug_assertions)]
 #[test]
-fn planted_counts_of_sisters_records_are_seen() {
+fn planted_counts_of_siblings_records_are_seen() {
     use crate::planted::{Bug, plant};
 
     let mut bench = filled(Durability::Interval { ms: 100 });

@@ -2,16 +2,16 @@
 
 use zerohop_placement::Durability;
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::messages::{Query, Read};
+use zerohop_wire::messages::{Query, RecordRead};
 use zerohop_wire::{Failure, Message};
 
-use super::bench::{Bench, DEFAULT, create};
-use crate::instance::Time;
+use super::bench::{DEFAULT, InstanceBench, create};
+use crate::instance::ClockReading;
 use crate::limits::{UPKEEP_BUSY_MS, UPKEEP_EVERY_MS, UPKEEP_IDLE_MS};
 
 #[test]
 fn a_wait_ends_at_its_time_out_though_nothing_else_happens() {
-    let mut bench = Bench::new();
+    let mut bench = InstanceBench::new();
     let wait = bench.wait(DEFAULT, "a", 700);
     let until_ms = bench.now.elapsed_ms + 700;
     bench.end();
@@ -30,7 +30,7 @@ fn a_wait_ends_at_its_time_out_though_nothing_else_happens() {
 
 #[test]
 fn a_wait_ends_in_time_also_when_the_day_is_set_back() {
-    let mut bench = Bench::new();
+    let mut bench = InstanceBench::new();
     let wait = bench.wait(DEFAULT, "a", 700);
     bench.end();
     bench.now.unix_ms -= 900_000;
@@ -41,7 +41,7 @@ fn a_wait_ends_in_time_also_when_the_day_is_set_back() {
 
 #[test]
 fn a_wait_is_answered_by_the_write_it_waits_for() {
-    let mut bench = Bench::new();
+    let mut bench = InstanceBench::new();
     let wait = bench.wait(DEFAULT, "a", 60_000);
     bench.end();
     bench.store(DEFAULT, "a", "here");
@@ -50,7 +50,7 @@ fn a_wait_is_answered_by_the_write_it_waits_for() {
 
 #[test]
 fn nobody_waits_for_a_connection_that_has_closed() {
-    let mut bench = Bench::new();
+    let mut bench = InstanceBench::new();
     let wait = bench.wait(DEFAULT, "a", 60_000);
     bench.end();
     assert_eq!(bench.instance.stats().waits, 1);
@@ -62,7 +62,7 @@ fn nobody_waits_for_a_connection_that_has_closed() {
 
 #[test]
 fn an_idle_instance_sleeps_and_a_used_one_syncs_in_time() {
-    let mut bench = Bench::new();
+    let mut bench = InstanceBench::new();
     bench.store(DEFAULT, "a", "1");
     bench.instance.maintain(bench.now);
     assert!(bench.instance.next_wake_ms() <= bench.now.elapsed_ms + UPKEEP_EVERY_MS);
@@ -76,7 +76,7 @@ fn an_idle_instance_sleeps_and_a_used_one_syncs_in_time() {
 
 #[test]
 fn a_stop_answers_whoever_waits_and_a_close_leaves_a_short_way_back() {
-    let mut bench = Bench::new();
+    let mut bench = InstanceBench::new();
     let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
     bench.apply(&delta);
     bench.store(DEFAULT, "a", "1");
@@ -86,7 +86,7 @@ fn a_stop_answers_whoever_waits_and_a_close_leaves_a_short_way_back() {
     assert!(matches!(bench.answer(wait), Some(Err(Failure::Unavailable { .. }))));
     let map = zerohop_placement::ClusterMap::clone(bench.instance.map());
     let disk = bench.instance.close().expect("closes");
-    let (mut bench, opened) = Bench::on(disk, map, bench.now);
+    let (mut bench, opened) = InstanceBench::on(disk, map, bench.now);
     assert!(opened.states_lost.is_empty());
     assert_eq!(bench.value(DEFAULT, "a"), Ok("1".to_owned()));
     assert_eq!(bench.value(2, "b"), Ok("2".to_owned()));
@@ -94,27 +94,27 @@ fn a_stop_answers_whoever_waits_and_a_close_leaves_a_short_way_back() {
 
 #[test]
 fn versions_rise_over_a_restart_though_the_day_was_set_back() {
-    let mut bench = Bench::new();
+    let mut bench = InstanceBench::new();
     bench.store(DEFAULT, "a", "1");
     bench.pass_ms(3_000);
     let newest = bench.instance.clock.now().ms;
-    let Bench { disk, instance, now, .. } = bench;
+    let InstanceBench { disk, instance, now, .. } = bench;
     let map = zerohop_placement::ClusterMap::clone(instance.map());
     instance.close().expect("closes");
-    let back = Time { unix_ms: now.unix_ms - 500_000, elapsed_ms: 0 };
-    let (mut bench, _) = Bench::on(disk, map, back);
+    let back = ClockReading { unix_ms: now.unix_ms - 500_000, elapsed_ms: 0 };
+    let (mut bench, _) = InstanceBench::on(disk, map, back);
     assert!(bench.instance.clock.now().ms >= newest - 3_000, "no client's timestamps are from the future");
     bench.store(DEFAULT, "a", "2");
 }
 
 #[test]
 fn what_a_sibling_has_stored_is_no_time_to_come_once_that_is_told() {
-    let mut bench = Bench::new();
+    let mut bench = InstanceBench::new();
     // The node's clock was set back by an hour while it was down; the other instance has stored what came before.
     let newest = Timestamp::from_millis(bench.now.unix_ms + 3_600_000);
-    let read = |bench: &mut Bench| {
+    let read = |bench: &mut InstanceBench| {
         let envelope = bench.envelope(DEFAULT, "a");
-        let read = Read { key: b"a", query: Query::Lookup };
+        let read = RecordRead { key: b"a", query: Query::Lookup };
         let request = bench.ask(envelope, &Message::Read { seen: newest, read });
         bench.end();
         bench.answer(request).expect("is answered")

@@ -12,23 +12,25 @@ mod staging;
 use bytes::Bytes;
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
-use zerohop_placement::{Change as MapChange, ClusterMap, Durability, ReplicaGroup, partition_of};
+use zerohop_placement::{ClusterMap, Durability, MapChange, ReplicaGroup, partition_of};
 use zerohop_transaction::codec::encode_parts;
-use zerohop_transaction::{Access, Body, Durability as Asked, Item, Items, Part, Place};
+use zerohop_transaction::{
+    Access, Durability as Asked, ItemBody, Items, RoutingKey, TransactionItem, TransactionPart,
+};
 use zerohop_wire::ids::{
     InstanceId, KeyspaceId, PartitionEpoch, PartitionId, RequestId, Sequence, SessionId, Timestamp,
 };
 use zerohop_wire::messages::{
-    Brings, Change, Condition, Expiry, NumberType, Operation, Operator, Peer, Query, Read, Stage, Stamp,
-    Transact, Transform, Write,
+    Brings, Condition, Expiry, NumberType, Operator, PeerMessage, Query, RecordOperation, RecordRead,
+    RecordWrite, StageBytes, Stamp, Transact, Transform, WriteChange,
 };
-use zerohop_wire::{AbortReason, Decoded, Decoder, Envelope, Failure, Features, Message, pack};
+use zerohop_wire::{AbortReason, DecodeResult, Decoder, Envelope, Failure, Features, Message, pack};
 
-use super::super::Time;
-use super::bench::{Bench, create, first_map, next};
+use super::super::ClockReading;
+use super::bench::{InstanceBench, create, first_map, next};
 use crate::event::Token;
 use crate::limits::INTENT_WAIT_MS;
-use crate::{Program, Ran, Unit};
+use crate::{Program, ProgramResult, Unit};
 
 const KEYSPACE: u32 = 9;
 /// After so long, with nothing lost, all that was done is forgotten.
@@ -36,33 +38,34 @@ const FORGOTTEN_MS: u64 = zerohop_transaction::limits::FORGET_ASK_US / 1_000 + 2
 const SESSION: SessionId = SessionId { issued: Timestamp(1_000_000 << 16), nonce: 5 };
 
 /// Instances, and what is on its way between them.
-struct World {
-    benches: Vec<Bench>,
+struct InstanceNetwork {
+    benches: Vec<InstanceBench>,
     /// Messages between transactions are lost if this says so of sender and receiver.
     loses: Box<dyn FnMut(usize, usize) -> bool>,
 }
 
-fn insert(key: &str, value: &'static str) -> (String, Change<'static>) {
-    (key.to_owned(), Change::Insert { value: value.as_bytes(), expiry: Expiry::Never })
+fn insert(key: &str, value: &'static str) -> (String, WriteChange<'static>) {
+    (key.to_owned(), WriteChange::Insert { value: value.as_bytes(), expiry: Expiry::Never })
 }
 
-fn add(key: &str, delta: i64) -> (String, Change<'static>) {
-    (key.to_owned(), Change::Increment { delta })
+fn add(key: &str, delta: i64) -> (String, WriteChange<'static>) {
+    (key.to_owned(), WriteChange::Increment { delta })
 }
 
-impl World {
-    fn new(instances: u16, durability: Durability) -> World {
-        World::reserving(0, instances, durability)
+impl InstanceNetwork {
+    fn new(instances: u16, durability: Durability) -> InstanceNetwork {
+        InstanceNetwork::reserving(0, instances, durability)
     }
 
     /// With so much of every disk kept free.
-    fn reserving(disk_reserve_bytes: u64, instances: u16, durability: Durability) -> World {
-        let now = Time { unix_ms: 1_000_000, elapsed_ms: 10_000 };
+    fn reserving(disk_reserve_bytes: u64, instances: u16, durability: Durability) -> InstanceNetwork {
+        let now = ClockReading { unix_ms: 1_000_000, elapsed_ms: 10_000 };
         let one = |n: u16| {
             let disk = SimulatedDisk::new(u64::from(n));
-            Bench::reserving(disk_reserve_bytes, u32::from(n), disk, first_map(instances), now).0
+            InstanceBench::reserving(disk_reserve_bytes, u32::from(n), disk, first_map(instances), now).0
         };
-        let mut world = World { benches: (1..=instances).map(one).collect(), loses: Box::new(|_, _| false) };
+        let mut world =
+            InstanceNetwork { benches: (1..=instances).map(one).collect(), loses: Box::new(|_, _| false) };
         let delta = create(world.map(), KEYSPACE, "shared", durability);
         world.benches.iter_mut().for_each(|bench| bench.apply(&delta));
         world
@@ -95,48 +98,48 @@ impl World {
         route.instance.get() as usize - 1
     }
 
-    fn parts(&self, durability: Asked, changes: &[(String, Change<'_>)]) -> Vec<Part> {
-        let mut parts: Vec<Part> = Vec::new();
+    fn parts(&self, durability: Asked, changes: &[(String, WriteChange<'_>)]) -> Vec<TransactionPart> {
+        let mut parts: Vec<TransactionPart> = Vec::new();
         for (key, change) in changes {
-            let operation = Operation::Write(Write {
+            let operation = RecordOperation::Write(RecordWrite {
                 key: key.as_bytes(),
                 condition: Condition::Always,
                 change: *change,
             });
             self.add_item(&mut parts, durability, key, &operation, None);
         }
-        parts.sort_by_key(Part::order);
+        parts.sort_by_key(TransactionPart::order);
         parts
     }
 
     fn add_item(
         &self,
-        parts: &mut Vec<Part>,
+        parts: &mut Vec<TransactionPart>,
         durability: Asked,
         key: &str,
-        operation: &Operation<'_>,
+        operation: &RecordOperation<'_>,
         seen: Option<Timestamp>,
     ) {
         let mut bytes = Vec::new();
         pack(operation, &mut bytes).expect("fits");
         let cell = self.hash(key);
-        let body = Body::Inline(Bytes::from(bytes));
-        let item = Item { cell, access: Access::of(operation), seen, body };
+        let body = ItemBody::Inline(Bytes::from(bytes));
+        let item = TransactionItem { cell, access: Access::of(operation), seen, body };
         let bits = self.map().keyspace(KeyspaceId(KEYSPACE)).expect("is there").config().partitions.bits();
         let point = u64::from(self.partition(key).0) << (64 - bits);
-        let place = Place { keyspace: KeyspaceId(KEYSPACE), point };
+        let place = RoutingKey { keyspace: KeyspaceId(KEYSPACE), point };
         match parts.iter_mut().find(|part| part.place == place) {
-            Some(Part { items: Items::Inline(items), .. }) => items.push(item),
-            _ => parts.push(Part { place, durability, items: Items::Inline(vec![item]) }),
+            Some(TransactionPart { items: Items::Inline(items), .. }) => items.push(item),
+            _ => parts.push(TransactionPart { place, durability, items: Items::Inline(vec![item]) }),
         }
     }
 
-    /// Asks the decider's primary; where, and under which number it answers.
-    fn transact(&mut self, sequence: u64, parts: &[Part]) -> (usize, u64) {
+    /// Asks the coordinator's primary; where, and under which number it answers.
+    fn transact(&mut self, sequence: u64, parts: &[TransactionPart]) -> (usize, u64) {
         let encoded = encode_parts(parts);
-        let decider = parts.last().expect("has one").place;
+        let coordinator = parts.last().expect("has one").place;
         let found = self.map().keyspace(KeyspaceId(KEYSPACE)).expect("is there");
-        let partition = partition_of(decider.point, found.config().partitions);
+        let partition = partition_of(coordinator.point, found.config().partitions);
         let group = found.group(partition).expect("is there");
         let (instance, epoch) = (group.primary.get() as usize - 1, group.epoch);
         let stamp = Stamp {
@@ -170,10 +173,12 @@ impl World {
                     bench.instance.ceiling_synced(ceiling);
                 }
                 for bytes in std::mem::take(&mut bench.sent.to_peers) {
-                    let Decoded::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
+                    let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else {
+                        panic!("no frame")
+                    };
                     let mut scratch = Vec::new();
                     let message = frame.message(&mut scratch).expect("was encoded so");
-                    let Message::Peer(Peer { to, .. }) = &message else { panic!("not to a peer") };
+                    let Message::Peer(PeerMessage { to, .. }) = &message else { panic!("not to a peer") };
                     let to = to.instance.get() as usize - 1;
                     if message.kind() == zerohop_wire::Kind::Transaction && (self.loses)(at, to) {
                         continue;
@@ -203,15 +208,18 @@ impl World {
     }
 
     /// The same after all have crashed.
-    fn crash(self) -> World {
+    fn crash(self) -> InstanceNetwork {
         let map = ClusterMap::clone(self.map());
-        let crash = |(n, bench): (usize, Bench)| {
-            let Bench { disk, instance, now, .. } = bench;
+        let crash = |(n, bench): (usize, InstanceBench)| {
+            let InstanceBench { disk, instance, now, .. } = bench;
             drop(instance);
             disk.crash();
-            Bench::of(n as u32 + 1, disk, map.clone(), now).0
+            InstanceBench::of(n as u32 + 1, disk, map.clone(), now).0
         };
-        World { benches: self.benches.into_iter().enumerate().map(crash).collect(), loses: self.loses }
+        InstanceNetwork {
+            benches: self.benches.into_iter().enumerate().map(crash).collect(),
+            loses: self.loses,
+        }
     }
 }
 
@@ -222,7 +230,7 @@ fn a_transaction_over_partitions_of_two_instances_is_done_at_one_version() {
         (Durability::Sync, Asked::Sync),
         (Durability::Memory, Asked::Memory),
     ] {
-        let mut world = World::new(2, durability);
+        let mut world = InstanceNetwork::new(2, durability);
         let keys = world.keys();
         let parts = world.parts(asked, &[insert(&keys[0], "a"), insert(&keys[3], "b"), add(&keys[1], 5)]);
         assert!(parts.len() == 3 && world.holder(&keys[0]) != world.holder(&keys[3]));
@@ -248,7 +256,7 @@ fn a_transaction_over_partitions_of_two_instances_is_done_at_one_version() {
 
 #[test]
 fn transactions_that_meet_queue_and_are_all_done() {
-    let mut world = World::new(2, Durability::Sync);
+    let mut world = InstanceNetwork::new(2, Durability::Sync);
     let keys = world.keys();
     let mut asked = Vec::new();
     for sequence in 1..=20 {
@@ -261,10 +269,10 @@ fn transactions_that_meet_queue_and_are_all_done() {
     let writes: Vec<_> = keys.iter().map(|key| world.holder(key)).collect();
     for (holder, key) in writes.iter().zip(&keys) {
         let envelope = world.benches[*holder].envelope(KEYSPACE, key);
-        let write = Write {
+        let write = RecordWrite {
             key: key.as_bytes(),
             condition: Condition::Always,
-            change: Change::Increment { delta: 100 },
+            change: WriteChange::Increment { delta: 100 },
         };
         world.benches[*holder].ask(envelope, &Message::Write { stamp: Stamp::default(), write });
     }
@@ -278,13 +286,13 @@ fn transactions_that_meet_queue_and_are_all_done() {
 
 #[test]
 fn a_read_waits_for_the_intents_that_stand_and_confirming_sees_them() {
-    let mut world = World::new(2, Durability::Sync);
+    let mut world = InstanceNetwork::new(2, Durability::Sync);
     let keys = world.keys();
     let other = keys.iter().find(|key| world.holder(key) != world.holder(&keys[3])).expect("is one").clone();
     // What the participant answers is lost: it is prepared, and does not hear of the decision.
     world.loses = Box::new(|from, _| from == 0);
-    let (decider, participant) = (world.holder(&keys[3]), world.holder(&other));
-    assert_eq!((decider, participant), (1, 0));
+    let (coordinator, participant) = (world.holder(&keys[3]), world.holder(&other));
+    assert_eq!((coordinator, participant), (1, 0));
     let parts = world.parts(Asked::Sync, &[insert(&other, "new"), insert(&keys[3], "new")]);
     let asked = world.transact(1, &parts);
     world.play(100);
@@ -314,16 +322,16 @@ fn a_read_waits_for_the_intents_that_stand_and_confirming_sees_them() {
 
 #[test]
 fn what_was_read_and_has_changed_aborts_the_whole() {
-    let mut world = World::new(2, Durability::Sync);
+    let mut world = InstanceNetwork::new(2, Durability::Sync);
     let keys = world.keys();
     for key in &keys {
         let holder = world.holder(key);
         world.benches[holder].store(KEYSPACE, key, "old");
     }
     let mut parts = world.parts(Asked::Sync, &[insert(&keys[0], "new")]);
-    let read = Operation::Read(Read { key: keys[3].as_bytes(), query: Query::Lookup });
+    let read = RecordOperation::Read(RecordRead { key: keys[3].as_bytes(), query: Query::Lookup });
     world.add_item(&mut parts, Asked::Sync, &keys[3], &read, Some(Timestamp(7)));
-    parts.sort_by_key(Part::order);
+    parts.sort_by_key(TransactionPart::order);
     let asked = world.transact(1, &parts);
     world.play(100);
     let failure = world.answer(asked).expect("is answered").expect_err("has changed");
@@ -333,14 +341,14 @@ fn what_was_read_and_has_changed_aborts_the_whole() {
     world.play(100);
     assert_eq!(world.answer(again), Some(Err(failure)));
     // A condition that does not hold, at a participant.
-    let write = Write {
+    let write = RecordWrite {
         key: keys[0].as_bytes(),
         condition: Condition::IfAbsent,
-        change: Change::Insert { value: b"new", expiry: Expiry::Never },
+        change: WriteChange::Insert { value: b"new", expiry: Expiry::Never },
     };
     let mut parts = world.parts(Asked::Sync, &[insert(&keys[3], "new")]);
-    world.add_item(&mut parts, Asked::Sync, &keys[0], &Operation::Write(write), None);
-    parts.sort_by_key(Part::order);
+    world.add_item(&mut parts, Asked::Sync, &keys[0], &RecordOperation::Write(write), None);
+    parts.sort_by_key(TransactionPart::order);
     let asked = world.transact(2, &parts);
     world.play(100);
     let wanted = Failure::Aborted { reason: AbortReason::ConditionFailed, part: 0, item: 0 };
@@ -351,7 +359,7 @@ fn what_was_read_and_has_changed_aborts_the_whole() {
 #[test]
 fn a_participant_that_restarts_while_prepared_hears_of_the_decision() {
     for checkpoints in [false, true] {
-        let mut world = World::new(2, Durability::Sync);
+        let mut world = InstanceNetwork::new(2, Durability::Sync);
         let keys = world.keys();
         let other = keys[0].clone();
         assert_eq!((world.holder(&other), world.holder(&keys[3])), (0, 1));
@@ -370,7 +378,7 @@ fn a_participant_that_restarts_while_prepared_hears_of_the_decision() {
         world.play(100);
         assert_eq!(world.answer(read), None, "what is prepared stands after a restart");
         world.loses = Box::new(|_, _| false);
-        // The decider knows nothing of it any more; its client asks again.
+        // The coordinator knows nothing of it any more; its client asks again.
         let asked = world.transact(1, &parts);
         world.play(2_000);
         let told = world.answer(asked).expect("is answered");
@@ -385,9 +393,9 @@ fn a_participant_that_restarts_while_prepared_hears_of_the_decision() {
 }
 
 #[test]
-fn a_decision_survives_its_decider_and_is_told_after_a_restart() {
+fn a_decision_survives_its_coordinator_and_is_told_after_a_restart() {
     for checkpoints in [false, true] {
-        let mut world = World::new(2, Durability::Sync);
+        let mut world = InstanceNetwork::new(2, Durability::Sync);
         let keys = world.keys();
         let parts = world.parts(Asked::Sync, &[add(&keys[0], 7), add(&keys[3], 7)]);
         let asked = world.transact(1, &parts);
@@ -414,7 +422,7 @@ fn a_decision_survives_its_decider_and_is_told_after_a_restart() {
 
 #[test]
 fn what_has_begun_is_not_called_misplaced_when_its_keyspace_is_altered_meanwhile() {
-    let mut world = World::new(2, Durability::Sync);
+    let mut world = InstanceNetwork::new(2, Durability::Sync);
     let keys = world.keys();
     let participant = world.holder(&keys[0]);
     assert_ne!(participant, world.holder(&keys[3]));
@@ -444,7 +452,7 @@ fn what_has_begun_is_not_called_misplaced_when_its_keyspace_is_altered_meanwhile
 
 #[test]
 fn transforms_stand_side_by_side_and_all_count() {
-    let mut world = World::new(2, Durability::Sync);
+    let mut world = InstanceNetwork::new(2, Durability::Sync);
     let keys = world.keys();
     let transform = |key: &str| {
         let transform = Transform {
@@ -454,7 +462,7 @@ fn transforms_stand_side_by_side_and_all_count() {
             offset: 0,
             brings: Brings::Nothing,
         };
-        (key.to_owned(), Change::Transform(transform))
+        (key.to_owned(), WriteChange::Transform(transform))
     };
     let mut asked = Vec::new();
     for sequence in 1..=9 {
@@ -472,9 +480,9 @@ fn transforms_stand_side_by_side_and_all_count() {
 }
 
 /// A unit that writes one record, whatever it is told.
-struct Puts<'k>(&'k str);
+struct OneRecordUnit<'k>(&'k str);
 
-impl Program for Puts<'_> {
+impl Program for OneRecordUnit<'_> {
     fn run<D: Disk>(
         &mut self,
         unit: &mut Unit<'_, D>,
@@ -487,13 +495,13 @@ impl Program for Puts<'_> {
     }
 }
 
-impl World {
-    fn run(&mut self, key: &str) -> Result<Ran, Failure<'static>> {
+impl InstanceNetwork {
+    fn run(&mut self, key: &str) -> Result<ProgramResult, Failure<'static>> {
         let (holder, partition) = (self.holder(key), self.partition(key));
-        let Bench { instance, now, sent, .. } = &mut self.benches[holder];
+        let InstanceBench { instance, now, sent, .. } = &mut self.benches[holder];
         let to = Token { connection: 7, request: RequestId(1 << 40) };
         let mut reply = Vec::new();
-        instance.run(*now, to, (KeyspaceId(KEYSPACE), partition), (&mut Puts(key), &mut reply), sent)
+        instance.run(*now, to, (KeyspaceId(KEYSPACE), partition), (&mut OneRecordUnit(key), &mut reply), sent)
     }
 
     /// All that is open gets a checkpoint, which is written.
@@ -524,10 +532,10 @@ impl World {
 }
 
 #[test]
-fn decider_and_participants_may_fail_over_at_any_moment_with_three_copies() {
+fn coordinator_and_participants_may_fail_over_at_any_moment_with_three_copies() {
     // After so many milliseconds, which of the two groups changes its primary.
     for (after_ms, fails) in (0..60).step_by(5).flat_map(|ms| [(ms, 0u32), (ms, 3)]) {
-        let mut world = World::new(3, Durability::Sync);
+        let mut world = InstanceNetwork::new(3, Durability::Sync);
         let keys = world.keys();
         let group = |epoch, primary: u32| {
             let in_sync = (1..=3).filter(|one| *one != primary).map(InstanceId).collect();
@@ -558,7 +566,7 @@ fn decider_and_participants_may_fail_over_at_any_moment_with_three_copies() {
                 assert!(told.starts_with("transacted 2"), "{told}");
                 Ok("7".to_owned())
             }
-            // The participant has asked for what the new decider did not know.
+            // The participant has asked for what the new coordinator did not know.
             Err(failure) => {
                 assert!(
                     matches!(failure, Failure::Aborted { reason: AbortReason::Unknown, .. }),

@@ -2,23 +2,30 @@
 
 use zerohop_engine::Durability;
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::messages::{Batch, Change, Condition, Operation, Query, Read, Stamp, Until, Write};
-use zerohop_wire::{Failure, Many, Message};
+use zerohop_wire::messages::{
+    Condition, OperationBatch, Query, RecordOperation, RecordRead, RecordWrite, Stamp, WaitUntil, WriteChange,
+};
+use zerohop_wire::{Elements, Failure, Message};
 
 use super::stamp;
-use crate::Event;
-use crate::testing::{Answered, Rig, append, insert, token};
+use crate::PartitionEvent;
+use crate::testing::{OwnedAnswer, PartitionRig, append, insert, token};
 
-fn write<'a>(key: &'a [u8], change: Change<'a>) -> Operation<'a> {
-    Operation::Write(Write { key, condition: Condition::Always, change })
+fn write<'a>(key: &'a [u8], change: WriteChange<'a>) -> RecordOperation<'a> {
+    RecordOperation::Write(RecordWrite { key, condition: Condition::Always, change })
 }
 
-fn read<'a>(key: &'a [u8], query: Query<'a>) -> Operation<'a> {
-    Operation::Read(Read { key, query })
+fn read<'a>(key: &'a [u8], query: Query<'a>) -> RecordOperation<'a> {
+    RecordOperation::Read(RecordRead { key, query })
 }
 
-fn send(rig: &mut Rig, request: u64, stamp: Stamp, operations: &[Operation<'_>]) -> Option<Vec<Answered>> {
-    let batch = Batch { stamp, operations: Many::given(operations) };
+fn send(
+    rig: &mut PartitionRig,
+    request: u64,
+    stamp: Stamp,
+    operations: &[RecordOperation<'_>],
+) -> Option<Vec<OwnedAnswer>> {
+    let batch = OperationBatch { stamp, operations: Elements::given(operations) };
     rig.send(token(request), 100, &Message::Batch(batch));
     rig.out.batches.remove(&token(request))
 }
@@ -26,13 +33,13 @@ fn send(rig: &mut Rig, request: u64, stamp: Stamp, operations: &[Operation<'_>])
 #[test]
 fn operations_see_those_before_them_and_fail_alone() {
     for durability in [Durability::DEFAULT, Durability::Sync] {
-        let mut rig = Rig::new(durability);
+        let mut rig = PartitionRig::new(durability);
         let operations = [
             read(b"k", Query::Lookup),
             write(b"k", insert(b"v")),
             read(b"k", Query::Lookup),
             write(b"k", append(&[b"x"])),
-            write(b"k", Change::Extend { bytes: b"w" }),
+            write(b"k", WriteChange::Extend { bytes: b"w" }),
             read(b"k", Query::Inspect),
         ];
         let at_once = send(&mut rig, 1, Stamp::default(), &operations);
@@ -49,8 +56,8 @@ fn operations_see_those_before_them_and_fail_alone() {
 #[test]
 fn a_repeated_batch_is_done_once_write_by_write() {
     for durability in [Durability::DEFAULT, Durability::Sync] {
-        let mut rig = Rig::new(durability);
-        let add = write(b"n", Change::Increment { delta: 1 });
+        let mut rig = PartitionRig::new(durability);
+        let add = write(b"n", WriteChange::Increment { delta: 1 });
         let operations = [add, read(b"n", Query::Lookup), add, add];
         send(&mut rig, 1, stamp(1, 1), &operations[..3]);
         rig.flush();
@@ -66,25 +73,25 @@ fn a_repeated_batch_is_done_once_write_by_write() {
 
 #[test]
 fn a_batch_of_nothing_is_answered_with_nothing() {
-    let mut rig = Rig::new(Durability::DEFAULT);
+    let mut rig = PartitionRig::new(Durability::DEFAULT);
     assert_eq!(send(&mut rig, 1, Stamp::default(), &[]), Some(Vec::new()));
 }
 
 #[test]
 fn a_batch_with_waits_is_answered_once_the_last_of_them_is() {
-    let mut rig = Rig::new(Durability::DEFAULT);
+    let mut rig = PartitionRig::new(Durability::DEFAULT);
     let wait = |until| Query::Wait { until };
     let operations = [
-        read(b"a", wait(Until::Present)),
+        read(b"a", wait(WaitUntil::Present)),
         write(b"x", insert(b"v")),
-        read(b"b", wait(Until::Present)),
+        read(b"b", wait(WaitUntil::Present)),
         read(b"x", Query::Lookup),
     ];
     assert_eq!(send(&mut rig, 1, Stamp::default(), &operations), None);
     rig.write(token(2), Stamp::default(), b"b", insert(b"bee"));
     assert!(!rig.out.batches.contains_key(&token(1)));
     rig.now.ms += 100;
-    rig.step(Event::Tick);
+    rig.step(PartitionEvent::Tick);
     let answers = rig.out.batches.remove(&token(1)).expect("is answered");
     assert_eq!(answers[0].number(), Err(Failure::TimedOut { version: Timestamp::ZERO }));
     assert_eq!(answers[1].number(), Ok(0));
@@ -95,8 +102,8 @@ fn a_batch_with_waits_is_answered_once_the_last_of_them_is() {
 #[test]
 fn a_wait_in_a_batch_is_answered_by_a_write_in_the_same_batch() {
     for durability in [Durability::DEFAULT, Durability::Sync] {
-        let mut rig = Rig::new(durability);
-        let operations = [read(b"k", Query::Wait { until: Until::Present }), write(b"k", insert(b"v"))];
+        let mut rig = PartitionRig::new(durability);
+        let operations = [read(b"k", Query::Wait { until: WaitUntil::Present }), write(b"k", insert(b"v"))];
         let at_once = send(&mut rig, 1, Stamp::default(), &operations);
         rig.flush();
         let answers = at_once.or_else(|| rig.out.batches.remove(&token(1))).expect("is answered");
@@ -106,13 +113,13 @@ fn a_wait_in_a_batch_is_answered_by_a_write_in_the_same_batch() {
 
 #[test]
 fn a_closed_connection_takes_its_open_batches_along() {
-    let mut rig = Rig::new(Durability::DEFAULT);
+    let mut rig = PartitionRig::new(Durability::DEFAULT);
     let operations = [
-        read(b"a", Query::Wait { until: Until::Present }),
-        read(b"b", Query::Wait { until: Until::Present }),
+        read(b"a", Query::Wait { until: WaitUntil::Present }),
+        read(b"b", Query::Wait { until: WaitUntil::Present }),
     ];
     send(&mut rig, 1, Stamp::default(), &operations);
-    rig.step(Event::Disconnected { connection: 1 });
+    rig.step(PartitionEvent::Disconnected { connection: 1 });
     rig.write(token(2), Stamp::default(), b"a", insert(b"v"));
     rig.write(token(3), Stamp::default(), b"b", insert(b"v"));
     assert!(rig.out.batches.is_empty() && rig.partition.stats().waits == 0);

@@ -6,44 +6,44 @@ use zerohop_engine::Durability;
 use zerohop_engine::random::Random;
 use zerohop_wire::blob::{BlobHeader, BlobStamp, bytes_max, chunk_key, header_key};
 use zerohop_wire::messages::{
-    BlobChange, Brings, Change, Condition, Expiry, Number, Operator, Outcome, Query, RecordType, Stamp,
-    Transform,
+    BlobChange, Brings, Condition, Expiry, Number, Operator, Outcome, Query, RecordType, Stamp, Transform,
+    WriteChange,
 };
 use zerohop_wire::{Failure, What};
 
 use crate::limits::{APART_BYTES_MIN, CHUNK_PARTS_MAX, SHARED_BUFFER_KEPT_BYTES};
-use crate::testing::{Answered, Bench, Rig, insert, token};
+use crate::testing::{OwnedAnswer, PartitionBench, PartitionRig, insert, token};
 
 const NAME: &[u8] = b"film";
 
-fn blob(change: BlobChange<'_>) -> Change<'_> {
-    Change::Blob(change)
+fn blob(change: BlobChange<'_>) -> WriteChange<'_> {
+    WriteChange::Blob(change)
 }
 
-fn create(bench: &mut Bench, name: &[u8]) -> BlobStamp {
+fn create(bench: &mut PartitionBench, name: &[u8]) -> BlobStamp {
     let key = header_key(name).expect("a name");
     let made = bench.write(&key, blob(BlobChange::Create { chunk_bits: 12, attributes: b"blue" }));
     BlobStamp { id: made.number().expect("is done"), generation: 0 }
 }
 
-fn remove(bench: &mut Bench, key: &[u8]) {
+fn remove(bench: &mut PartitionBench, key: &[u8]) {
     let version = bench.read(key, Query::Inspect).version();
-    let removed = bench.write_if(key, Condition::IfVersion(version), Change::Remove);
+    let removed = bench.write_if(key, Condition::IfVersion(version), WriteChange::Remove);
     assert_eq!(removed.number(), Ok(1));
 }
 
-fn header_of(bench: &mut Bench, name: &[u8]) -> Option<(BlobStamp, u64, u64, Vec<u8>)> {
+fn header_of(bench: &mut PartitionBench, name: &[u8]) -> Option<(BlobStamp, u64, u64, Vec<u8>)> {
     let bytes = bench.bytes(&header_key(name).expect("a name"))?;
     let header = BlobHeader::decode(&bytes).expect("is a header");
     Some((header.stamp, header.size, header.uncut, header.attributes.to_vec()))
 }
 
-fn write(stamp: BlobStamp, offset: u32, bytes: &[u8], makes: bool) -> Change<'_> {
+fn write(stamp: BlobStamp, offset: u32, bytes: &[u8], makes: bool) -> WriteChange<'_> {
     blob(BlobChange::WriteChunk { stamp, offset, length: bytes.len() as u32, bytes, makes })
 }
 
 /// The stamp and the bytes of a chunk.
-fn chunk_of(answered: &Answered) -> Result<(BlobStamp, Vec<u8>), Failure<'static>> {
+fn chunk_of(answered: &OwnedAnswer) -> Result<(BlobStamp, Vec<u8>), Failure<'static>> {
     answered.with(|answer| match answer {
         Ok(Outcome::Chunk { stamp, bytes, .. }) => Ok((stamp, bytes.to_vec())),
         Ok(Outcome::ChunkApart { stamp, pieces, .. }) => Ok((stamp, pieces.concat())),
@@ -54,7 +54,7 @@ fn chunk_of(answered: &Answered) -> Result<(BlobStamp, Vec<u8>), Failure<'static
 
 #[test]
 fn a_header_grows_is_cut_and_described_by_whoever_knows_its_generation() {
-    let mut bench = Bench::new();
+    let mut bench = PartitionBench::new();
     let key = header_key(NAME).expect("a name");
     let stamp = create(&mut bench, NAME);
     let again = bench.write(&key, blob(BlobChange::Create { chunk_bits: 12, attributes: b"" }));
@@ -86,7 +86,7 @@ fn a_header_grows_is_cut_and_described_by_whoever_knows_its_generation() {
 
 #[test]
 fn a_chunk_is_made_by_who_has_read_the_header_and_refuses_what_is_older() {
-    let mut bench = Bench::new();
+    let mut bench = PartitionBench::new();
     let key = chunk_key(NAME, 3).expect("a name");
     let stamp = BlobStamp { id: 50, generation: 2 };
     assert_eq!(bench.write(&key, write(stamp, 10, b"abc", false)).number(), Err(Failure::NeedHeader));
@@ -127,7 +127,7 @@ fn a_chunk_is_made_by_who_has_read_the_header_and_refuses_what_is_older() {
 
 #[test]
 fn keys_and_types_that_do_not_fit_are_refused() {
-    let mut bench = Bench::new();
+    let mut bench = PartitionBench::new();
     let (header, chunk) = (header_key(NAME).expect("a name"), chunk_key(NAME, 0).expect("a name"));
     let stamp = create(&mut bench, NAME);
     let wrong_key = Err(Failure::BadRequest { what: What::Chunk });
@@ -146,7 +146,7 @@ fn keys_and_types_that_do_not_fit_are_refused() {
 
 #[test]
 fn what_is_of_a_blob_is_written_to_by_operations_of_blobs_only() {
-    let mut bench = Bench::new();
+    let mut bench = PartitionBench::new();
     let (header, chunk) = (header_key(NAME).expect("a name"), chunk_key(NAME, 0).expect("a name"));
     let stamp = create(&mut bench, NAME);
     bench.write(&chunk, write(stamp, 0, b"x", true)).number().expect("is done");
@@ -155,10 +155,10 @@ fn what_is_of_a_blob_is_written_to_by_operations_of_blobs_only() {
     for key in [&header, &chunk] {
         for change in [
             insert(b"v"),
-            Change::Remove,
-            Change::Extend { bytes: b"y" },
-            Change::CompareSwap { expected: None, new: Some(b"z") },
-            Change::Expire { expiry: Expiry::AfterMs(1) },
+            WriteChange::Remove,
+            WriteChange::Extend { bytes: b"y" },
+            WriteChange::CompareSwap { expected: None, new: Some(b"z") },
+            WriteChange::Expire { expiry: Expiry::AfterMs(1) },
         ] {
             assert_eq!(bench.write(key, change).number(), reserved, "{change:?}");
         }
@@ -173,7 +173,7 @@ fn what_is_of_a_blob_is_written_to_by_operations_of_blobs_only() {
 
 #[test]
 fn what_is_filled_is_published_by_who_began_unless_another_cuts_it_off() {
-    let mut bench = Bench::new();
+    let mut bench = PartitionBench::new();
     let key = header_key(NAME).expect("a name");
     let stamp = create(&mut bench, NAME);
     assert_eq!(bench.write(&key, blob(BlobChange::Fill { stamp, until: 9_000 })).number(), Ok(1));
@@ -211,7 +211,7 @@ fn what_is_filled_is_published_by_who_began_unless_another_cuts_it_off() {
 /// As one entry again: where a part hides all the others, what is hidden would be looked through by compaction, byte by byte.
 #[test]
 fn a_chunk_that_is_written_over_as_a_whole_is_one_entry_and_what_it_was_is_dead() {
-    let mut bench = Bench::new();
+    let mut bench = PartitionBench::new();
     let key = chunk_key(NAME, 0).expect("a name");
     let stamp = BlobStamp { id: 5, generation: 0 };
     bench.write(&key, write(stamp, 0, &[1; 4096], true)).number().expect("is done");
@@ -235,7 +235,7 @@ fn long_writes_are_as_they_came_at_once_and_after_others_and_through_a_crash() {
     let bytes_of = |length: usize| -> Vec<u8> { (0..length).map(|at| (at * 7 / 5) as u8).collect() };
     let stamp = BlobStamp { id: 5, generation: 0 };
     let key = chunk_key(NAME, 0).expect("a name");
-    let mut bench = Bench::new();
+    let mut bench = PartitionBench::new();
     let mut wanted = Vec::new();
     for (turn, length) in lengths.into_iter().chain(lengths).enumerate() {
         let (offset, bytes) = (if turn < lengths.len() { 0 } else { 100 * turn }, bytes_of(length));
@@ -245,7 +245,7 @@ fn long_writes_are_as_they_came_at_once_and_after_others_and_through_a_crash() {
         let whole = Query::ReadChunk { offset: 0, length: 1 << 20 };
         assert_eq!(chunk_of(&bench.read(&key, whole)), Ok((stamp, wanted.clone())));
     }
-    let mut rig = Rig::new(Durability::Sync);
+    let mut rig = PartitionRig::new(Durability::Sync);
     let session = Stamp::default();
     let mut wanted = Vec::new();
     for (number, length) in (1..).zip(lengths) {
@@ -256,7 +256,7 @@ fn long_writes_are_as_they_came_at_once_and_after_others_and_through_a_crash() {
     for round in 0..2 {
         rig.flush();
         let query = Query::ReadChunk { offset: 0, length: 1 << 20 };
-        let read = zerohop_wire::messages::Read { key: &key, query };
+        let read = zerohop_wire::messages::RecordRead { key: &key, query };
         let seen = zerohop_wire::ids::Timestamp::ZERO;
         rig.send(token(100 + round), 0, &zerohop_wire::Message::Read { seen, read });
         let answered = rig.answer(token(100 + round)).expect("is answered");
@@ -270,7 +270,7 @@ fn long_writes_are_as_they_came_at_once_and_after_others_and_through_a_crash() {
 /// An instance has hundreds of partitions, and none of them is told when another one is read.
 #[test]
 fn a_partition_keeps_no_buffer_of_what_was_read_of_it() {
-    let mut rig = Rig::new(Durability::Interval { ms: 10 });
+    let mut rig = PartitionRig::new(Durability::Interval { ms: 10 });
     let key = chunk_key(NAME, 0).expect("a name");
     let bytes = vec![7; 6 << 20];
     let stamp = BlobStamp { id: 5, generation: 0 };
@@ -280,7 +280,7 @@ fn a_partition_keeps_no_buffer_of_what_was_read_of_it() {
     rig.write(token(5), second, &key, write(stamp, 0, &bytes[..10], true));
     for (number, length, kept) in [(2, 1 << 20, 1 << 20), (3, 4 << 20, 4 << 20), (4, 6 << 20, 0)] {
         let query = Query::ReadChunk { offset: 0, length };
-        let read = zerohop_wire::messages::Read { key: &key, query };
+        let read = zerohop_wire::messages::RecordRead { key: &key, query };
         let seen = zerohop_wire::ids::Timestamp::ZERO;
         rig.send(token(number), 0, &zerohop_wire::Message::Read { seen, read });
         let answered = rig.answer(token(number)).expect("is answered");
@@ -291,12 +291,12 @@ fn a_partition_keeps_no_buffer_of_what_was_read_of_it() {
     }
 }
 
-/// Ten thousand small writes into one chunk: it reads from one entry and those since it was written anew, and what they have
+/// Ten thousand small writes into one chunk: it reads from one entry and those since it was written again, and what they have
 /// hidden is dead, so that compaction gives it back.
 #[test]
 fn a_chunk_overwritten_ten_thousand_times_keeps_few_entries_and_few_bytes() {
     const CHUNK: usize = 1 << 16;
-    let mut bench = Bench::new();
+    let mut bench = PartitionBench::new();
     let key = chunk_key(NAME, 0).expect("a name");
     let stamp = BlobStamp { id: 5, generation: 0 };
     let mut wanted = vec![7; CHUNK];
@@ -319,7 +319,7 @@ fn a_chunk_overwritten_ten_thousand_times_keeps_few_entries_and_few_bytes() {
 /// Whoever cuts or removes it goes through all places where a chunk may be, which has to end.
 #[test]
 fn a_blob_of_more_chunks_than_there_may_be_is_made_by_nobody() {
-    let mut bench = Bench::new();
+    let mut bench = PartitionBench::new();
     let stamp = create(&mut bench, NAME);
     let key = header_key(NAME).expect("a name");
     let most = bytes_max(12);
@@ -342,7 +342,7 @@ fn a_blob_of_more_chunks_than_there_may_be_is_made_by_nobody() {
 
 #[test]
 fn names_come_in_order_page_by_page_and_through_a_crash() {
-    let mut bench = Bench::new();
+    let mut bench = PartitionBench::new();
     for n in 0..30 {
         create(&mut bench, format!("a/{:02}", n * 7 % 30).as_bytes());
     }
@@ -365,15 +365,15 @@ fn names_come_in_order_page_by_page_and_through_a_crash() {
     assert_eq!(names, wanted);
     // The state keeps them, and comes back as it was.
     let state = bench.at_once.partition.state().encode();
-    assert_eq!(crate::state::State::decode(&state).as_ref(), Ok(bench.at_once.partition.state()));
-    let crate::testing::Bench { flushed, .. } = bench;
+    assert_eq!(crate::state::PartitionState::decode(&state).as_ref(), Ok(bench.at_once.partition.state()));
+    let crate::testing::PartitionBench { flushed, .. } = bench;
     let rig = flushed.crash(Durability::Sync);
     assert_eq!(rig.partition.state().names.len(), 26);
 }
 
 #[test]
-fn a_chunk_of_many_small_writes_is_written_anew_now_and_then() {
-    let mut bench = Bench::new();
+fn a_chunk_of_many_small_writes_is_written_again_now_and_then() {
+    let mut bench = PartitionBench::new();
     let key = chunk_key(NAME, 0).expect("a name");
     let stamp = BlobStamp { id: 5, generation: 0 };
     let mut wanted = vec![7; 4096];
@@ -397,10 +397,10 @@ fn a_chunk_of_many_small_writes_is_written_anew_now_and_then() {
 
 /// Those of which nothing shows are parts no more, so a long chunk does not come to many: it is not copied, whatever is written.
 #[test]
-fn a_long_chunk_is_never_written_anew_for_writes_of_4_kib() {
+fn a_long_chunk_is_never_written_again_for_writes_of_4_kib() {
     const CHUNK: usize = 1 << 20;
     const WRITES: u64 = 2500;
-    let mut bench = Bench::new();
+    let mut bench = PartitionBench::new();
     let key = chunk_key(NAME, 0).expect("a name");
     let stamp = BlobStamp { id: 5, generation: 0 };
     let mut wanted = vec![7; CHUNK];
@@ -421,12 +421,12 @@ fn a_long_chunk_is_never_written_anew_for_writes_of_4_kib() {
 
 /// What the model knows of a chunk.
 #[derive(Clone, Debug, Default)]
-struct Model {
+struct ChunkModel {
     stamp: BlobStamp,
     bytes: Vec<u8>,
 }
 
-impl Model {
+impl ChunkModel {
     fn lay(&mut self, offset: usize, bytes: &[u8]) {
         if self.bytes.len() < offset + bytes.len() {
             self.bytes.resize(offset + bytes.len(), 0);
@@ -440,8 +440,8 @@ impl Model {
 fn random_histories_of_chunks_are_as_the_model_says() {
     for seed in 0..60 {
         let mut random = Random::new(seed);
-        let mut rig = Rig::new(Durability::Sync);
-        let mut chunks: BTreeMap<u64, Model> = BTreeMap::new();
+        let mut rig = PartitionRig::new(Durability::Sync);
+        let mut chunks: BTreeMap<u64, ChunkModel> = BTreeMap::new();
         let (mut request, mut expected) = (0, Vec::new());
         for _ in 0..300 {
             let number = random.below(3);
@@ -466,7 +466,7 @@ fn random_histories_of_chunks_are_as_the_model_says() {
                         makes: true,
                     };
                     rig.write(write_to, Stamp::default(), &key, blob(change));
-                    let chunk = chunks.entry(number).or_insert(Model { stamp, bytes: Vec::new() });
+                    let chunk = chunks.entry(number).or_insert(ChunkModel { stamp, bytes: Vec::new() });
                     chunk.lay(offset as usize, &data);
                     expected.push((write_to, Ok(None)));
                 }
@@ -480,7 +480,7 @@ fn random_histories_of_chunks_are_as_the_model_says() {
                     };
                     let change = BlobChange::TransformChunk { stamp, transform: add, makes: true };
                     rig.write(write_to, Stamp::default(), &key, blob(change));
-                    let chunk = chunks.entry(number).or_insert(Model { stamp, bytes: Vec::new() });
+                    let chunk = chunks.entry(number).or_insert(ChunkModel { stamp, bytes: Vec::new() });
                     let mut old = [0; 4];
                     for (at, byte) in old.iter_mut().enumerate() {
                         *byte = chunk.bytes.get(offset as usize + at).copied().unwrap_or(0);
@@ -510,7 +510,7 @@ fn random_histories_of_chunks_are_as_the_model_says() {
                     let read = Query::ReadChunk { offset, length: 500 };
                     let message = zerohop_wire::Message::Read {
                         seen: zerohop_wire::ids::Timestamp::ZERO,
-                        read: zerohop_wire::messages::Read { key: &key, query: read },
+                        read: zerohop_wire::messages::RecordRead { key: &key, query: read },
                     };
                     rig.send(write_to, 0, &message);
                     let wanted = chunks.get(&number).map(|chunk| (chunk.stamp, chunk.bytes.clone()));
@@ -534,9 +534,9 @@ fn random_histories_of_chunks_are_as_the_model_says() {
     }
 }
 
-type Wanted = Result<Option<((BlobStamp, Vec<u8>), usize)>, Failure<'static>>;
+type ExpectedChunk = Result<Option<((BlobStamp, Vec<u8>), usize)>, Failure<'static>>;
 
-fn check(answered: &Answered, wanted: Wanted, seed: u64) {
+fn check(answered: &OwnedAnswer, wanted: ExpectedChunk, seed: u64) {
     match wanted {
         Ok(None) => drop(answered.number().unwrap_or_else(|failure| panic!("seed {seed}: {failure}"))),
         Ok(Some(((stamp, bytes), offset))) => {

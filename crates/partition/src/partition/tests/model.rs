@@ -5,34 +5,34 @@ use std::collections::BTreeMap;
 
 use zerohop_wire::ids::{SessionId, Timestamp};
 use zerohop_wire::messages::{
-    Answer, Brings, Change, Condition, Expiry, NumberType, Operator, Outcome, Query, Range, Read, RecordType,
-    Stamp, Until, Write,
+    Brings, Condition, Expiry, NumberType, OperationAnswer, Operator, Outcome, Query, Range, RecordRead,
+    RecordType, RecordWrite, Stamp, WaitUntil, WriteChange,
 };
-use zerohop_wire::{Failure, Many};
+use zerohop_wire::{Elements, Failure};
 
-use crate::testing::Answered;
+use crate::testing::OwnedAnswer;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Contents {
+pub(super) enum ModelContents {
     Bytes(Vec<u8>),
     List(Vec<Vec<u8>>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Record {
-    pub(super) contents: Contents,
+pub(super) struct RecordModel {
+    pub(super) contents: ModelContents,
     pub(super) version: Timestamp,
     pub(super) deadline: Option<u64>,
 }
 
 /// A session: lowest unanswered sequence; by sequence, the index of the entry and the outcome.
-type Session = (u64, BTreeMap<u64, (u64, Answered)>);
+type ModelSession = (u64, BTreeMap<u64, (u64, OwnedAnswer)>);
 
 /// The partition as of a log index.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Model {
-    pub(super) records: BTreeMap<Vec<u8>, Record>,
-    sessions: BTreeMap<SessionId, Session>,
+pub(super) struct PartitionModel {
+    pub(super) records: BTreeMap<Vec<u8>, RecordModel>,
+    sessions: BTreeMap<SessionId, ModelSession>,
     /// By key, the last entry that changed it.
     touched: BTreeMap<Vec<u8>, u64>,
     pub(super) last: u64,
@@ -42,52 +42,52 @@ pub(super) struct Model {
 
 /// The model now, and as it was at each log index.
 #[derive(Default)]
-pub(super) struct History {
-    pub(super) now: Model,
+pub(super) struct ModelHistory {
+    pub(super) now: PartitionModel,
     pub(super) clock: Timestamp,
     pub(super) now_ms: u64,
     /// Up to which log index entries are committed.
     pub(super) commit: u64,
-    at: BTreeMap<u64, Model>,
+    at: BTreeMap<u64, PartitionModel>,
 }
 
 /// What a request must be answered, and the entry that this rests on.
-pub(super) struct Due {
-    pub(super) answer: Answered,
+pub(super) struct ExpectedAnswer {
+    pub(super) answer: OwnedAnswer,
     pub(super) index: u64,
 }
 
-impl Record {
+impl RecordModel {
     fn record(&self) -> RecordType {
         match self.contents {
-            Contents::Bytes(_) => RecordType::Bytes,
-            Contents::List(_) => RecordType::List,
+            ModelContents::Bytes(_) => RecordType::Bytes,
+            ModelContents::List(_) => RecordType::List,
         }
     }
 
     fn length(&self) -> u64 {
         match &self.contents {
-            Contents::Bytes(bytes) => bytes.len() as u64,
-            Contents::List(values) => values.len() as u64,
+            ModelContents::Bytes(bytes) => bytes.len() as u64,
+            ModelContents::List(values) => values.len() as u64,
         }
     }
 }
 
-impl Model {
+impl PartitionModel {
     /// The answer of a lookup.
-    pub(super) fn lookup(&self, key: &[u8], range: Range) -> Answered {
-        let Some(record) = self.records.get(key) else { return Answered::of(&Err(Failure::NotFound)) };
+    pub(super) fn lookup(&self, key: &[u8], range: Range) -> OwnedAnswer {
+        let Some(record) = self.records.get(key) else { return OwnedAnswer::of(&Err(Failure::NotFound)) };
         let (version, length) = (record.version, record.length());
         let part = range.clip(length);
         let of = part.start as usize..part.end as usize;
         match &record.contents {
-            Contents::Bytes(bytes) => {
-                Answered::of(&Ok(Outcome::Value { version, length, bytes: &bytes[of] }))
+            ModelContents::Bytes(bytes) => {
+                OwnedAnswer::of(&Ok(Outcome::Value { version, length, bytes: &bytes[of] }))
             }
-            Contents::List(values) => {
+            ModelContents::List(values) => {
                 let values: Vec<&[u8]> = values[of].iter().map(Vec::as_slice).collect();
-                let (first, values) = (part.start, Many::given(&values));
-                Answered::of(&Ok(Outcome::List { version, length, first, values }))
+                let (first, values) = (part.start, Elements::given(&values));
+                OwnedAnswer::of(&Ok(Outcome::List { version, length, first, values }))
             }
         }
     }
@@ -97,22 +97,24 @@ impl Model {
         self.touched.get(key) == Some(&self.last)
     }
 
-    pub(super) fn holds(&self, key: &[u8], until: &Until<'_>) -> bool {
+    pub(super) fn holds(&self, key: &[u8], until: &WaitUntil<'_>) -> bool {
         let record = self.records.get(key);
-        let is = |value: &[u8]| matches!(record, Some(Record { contents: Contents::Bytes(bytes), .. }) if bytes == value);
+        let is = |value: &[u8]| matches!(record, Some(RecordModel { contents: ModelContents::Bytes(bytes), .. }) if bytes == value);
         match until {
-            Until::Equals(value) => is(value),
-            Until::Differs(value) => !is(value),
-            Until::Absent => record.is_none(),
-            Until::Present => record.is_some(),
-            Until::Changed(version) => record.map_or(Timestamp::ZERO, |record| record.version) != *version,
+            WaitUntil::Equals(value) => is(value),
+            WaitUntil::Differs(value) => !is(value),
+            WaitUntil::Absent => record.is_none(),
+            WaitUntil::Present => record.is_some(),
+            WaitUntil::Changed(version) => {
+                record.map_or(Timestamp::ZERO, |record| record.version) != *version
+            }
         }
     }
 }
 
-impl History {
-    pub(super) fn new(now_ms: u64) -> History {
-        History { now_ms, ..History::default() }
+impl ModelHistory {
+    pub(super) fn new(now_ms: u64) -> ModelHistory {
+        ModelHistory { now_ms, ..ModelHistory::default() }
     }
 
     /// The log has gained an entry.
@@ -130,7 +132,7 @@ impl History {
     }
 
     /// As it was when the log ended there.
-    pub(super) fn at(&self, index: u64) -> Model {
+    pub(super) fn at(&self, index: u64) -> PartitionModel {
         self.at.get(&index).cloned().unwrap_or_default()
     }
 
@@ -152,7 +154,7 @@ impl History {
     }
 
     pub(super) fn expire_if_due(&mut self, key: &[u8]) {
-        let is_due = |record: &Record| record.deadline.is_some_and(|deadline| deadline <= self.now_ms);
+        let is_due = |record: &RecordModel| record.deadline.is_some_and(|deadline| deadline <= self.now_ms);
         if self.now.records.get(key).is_some_and(is_due) {
             let at = self.next_timestamp();
             self.now.records.remove(key);
@@ -170,7 +172,7 @@ impl History {
         due.into_iter().for_each(|(_, key)| self.expire_if_due(&key));
     }
 
-    fn committed(&self, stamp: &Stamp) -> Option<&Session> {
+    fn committed(&self, stamp: &Stamp) -> Option<&ModelSession> {
         self.at.get(&self.commit)?.sessions.get(&stamp.session)
     }
 
@@ -184,7 +186,7 @@ impl History {
     }
 
     /// A read but a wait that does not hold.
-    pub(super) fn read(&mut self, read: &Read<'_>) -> Option<Due> {
+    pub(super) fn read(&mut self, read: &RecordRead<'_>) -> Option<ExpectedAnswer> {
         let key = read.key;
         self.expire_if_due(key);
         let record = self.now.records.get(key);
@@ -198,10 +200,10 @@ impl History {
             (Query::Confirm { version: seen }, _) => {
                 // An absence of a record is not confirmed.
                 let number = u64::from(version == *seen && record.is_some());
-                Answered::of(&Ok(Outcome::Done { version, number }))
+                OwnedAnswer::of(&Ok(Outcome::Done { version, number }))
             }
-            (Query::Inspect, None) => Answered::of(&Err(Failure::NotFound)),
-            (Query::Inspect, Some(known)) => Answered::of(&Ok(Outcome::Info {
+            (Query::Inspect, None) => OwnedAnswer::of(&Err(Failure::NotFound)),
+            (Query::Inspect, Some(known)) => OwnedAnswer::of(&Ok(Outcome::Info {
                 version,
                 record: known.record(),
                 length: known.length(),
@@ -209,25 +211,30 @@ impl History {
             })),
             (
                 Query::GetBit { .. } | Query::CountBits { .. },
-                Some(Record { contents: Contents::List(_), .. }),
-            ) => Answered::of(&Err(Failure::WrongType { found: RecordType::List })),
+                Some(RecordModel { contents: ModelContents::List(_), .. }),
+            ) => OwnedAnswer::of(&Err(Failure::WrongType { found: RecordType::List })),
             (Query::GetBit { offset }, known) => {
                 let number = known.map_or(0, |known| bit(known, *offset));
-                Answered::of(&Ok(Outcome::Done { version, number }))
+                OwnedAnswer::of(&Ok(Outcome::Done { version, number }))
             }
             (Query::CountBits { range }, known) => {
                 let number = known.map_or(0, |known| {
                     let part = range.clip(known.length());
                     (part.start * 8..part.end * 8).map(|offset| bit(known, offset)).sum()
                 });
-                Answered::of(&Ok(Outcome::Done { version, number }))
+                OwnedAnswer::of(&Ok(Outcome::Done { version, number }))
             }
         };
-        Some(Due { answer, index: self.rests_on(key) })
+        Some(ExpectedAnswer { answer, index: self.rests_on(key) })
     }
 
     /// A write; `None` if its session has the answer already.
-    pub(super) fn write(&mut self, stamp: &Stamp, sequence: u64, write: &Write<'_>) -> Option<Due> {
+    pub(super) fn write(
+        &mut self,
+        stamp: &Stamp,
+        sequence: u64,
+        write: &RecordWrite<'_>,
+    ) -> Option<ExpectedAnswer> {
         let has_session = stamp.session.is_some();
         if has_session {
             // What is let go of is let go of once that is committed.
@@ -236,12 +243,12 @@ impl History {
             }
             let mut known = self.committed(stamp).into_iter().chain(self.now.sessions.get(&stamp.session));
             if let Some((index, answer)) = known.find_map(|(_, outcomes)| outcomes.get(&sequence)) {
-                return Some(Due { answer: answer.clone(), index: *index });
+                return Some(ExpectedAnswer { answer: answer.clone(), index: *index });
             }
         }
         let is_blind = matches!(
             (write.condition, &write.change),
-            (Condition::Always, Change::Insert { expiry, .. }) if *expiry != Expiry::Keep
+            (Condition::Always, WriteChange::Insert { expiry, .. }) if *expiry != Expiry::Keep
         );
         if !is_blind {
             self.expire_if_due(write.key);
@@ -250,11 +257,11 @@ impl History {
         let before = self.now.records.get(write.key).cloned();
         let mut after = before.clone();
         let answer = evaluate(&mut after, write, at, self.now_ms);
-        let answer = Answered::of(&answer);
+        let answer = OwnedAnswer::of(&answer);
         let is_changed =
-            before != after || matches!(write.change, Change::Insert { .. }) && answer.number().is_ok();
+            before != after || matches!(write.change, WriteChange::Insert { .. }) && answer.number().is_ok();
         if !is_changed && !has_session {
-            return Some(Due { answer, index: self.rests_on(write.key) });
+            return Some(ExpectedAnswer { answer, index: self.rests_on(write.key) });
         }
         match after {
             Some(record) => drop(self.now.records.insert(write.key.to_vec(), record)),
@@ -270,20 +277,25 @@ impl History {
             }
         }
         self.logged(is_changed.then_some(write.key), at);
-        Some(Due { answer, index: self.now.last })
+        Some(ExpectedAnswer { answer, index: self.now.last })
     }
 }
 
-fn bit(record: &Record, offset: u64) -> u64 {
-    let Contents::Bytes(bytes) = &record.contents else { return 0 };
+fn bit(record: &RecordModel, offset: u64) -> u64 {
+    let ModelContents::Bytes(bytes) = &record.contents else { return 0 };
     let byte = bytes.get((offset / 8) as usize).copied().unwrap_or(0);
     u64::from(byte >> (7 - offset % 8) & 1)
 }
 
 /// What a write does to a record, in the plainest words.
-fn evaluate(slot: &mut Option<Record>, write: &Write<'_>, at: Timestamp, now_ms: u64) -> Answer<'static> {
+fn evaluate(
+    slot: &mut Option<RecordModel>,
+    write: &RecordWrite<'_>,
+    at: Timestamp,
+    now_ms: u64,
+) -> OperationAnswer<'static> {
     let version = slot.as_ref().map(|record| record.version).unwrap_or_default();
-    let found = slot.as_ref().map(Record::record);
+    let found = slot.as_ref().map(RecordModel::record);
     let holds = match write.condition {
         Condition::Always => true,
         Condition::IfAbsent => found.is_none(),
@@ -303,12 +315,12 @@ fn evaluate(slot: &mut Option<Record>, write: &Write<'_>, at: Timestamp, now_ms:
     };
     let wrong = |found| Err(Failure::WrongType { found });
     let bytes = match slot.as_ref().map(|record| &record.contents) {
-        Some(Contents::Bytes(bytes)) => Some(bytes.clone()),
+        Some(ModelContents::Bytes(bytes)) => Some(bytes.clone()),
         _ => None,
     };
     let wants = match write.change {
-        Change::Insert { .. } | Change::Remove | Change::Expire { .. } => None,
-        Change::Append { .. } | Change::Trim { .. } => Some(RecordType::List),
+        WriteChange::Insert { .. } | WriteChange::Remove | WriteChange::Expire { .. } => None,
+        WriteChange::Append { .. } | WriteChange::Trim { .. } => Some(RecordType::List),
         _ => Some(RecordType::Bytes),
     };
     if let (Some(wants), Some(found)) = (wants, found)
@@ -316,44 +328,45 @@ fn evaluate(slot: &mut Option<Record>, write: &Write<'_>, at: Timestamp, now_ms:
     {
         return wrong(found);
     }
-    let put =
-        |contents, deadline| Some(Record { contents: Contents::Bytes(contents), version: at, deadline });
+    let put = |contents, deadline| {
+        Some(RecordModel { contents: ModelContents::Bytes(contents), version: at, deadline })
+    };
     match write.change {
-        Change::Blob(_) => unreachable!("blobs have a model of their own"),
-        Change::Insert { value, expiry } => {
+        WriteChange::Blob(_) => unreachable!("blobs have a model of their own"),
+        WriteChange::Insert { value, expiry } => {
             *slot = put(value.to_vec(), deadline_of(expiry));
             done(at, 0)
         }
-        Change::Remove => done(Timestamp::ZERO, u64::from(slot.take().is_some())),
-        Change::Append { values } => {
+        WriteChange::Remove => done(Timestamp::ZERO, u64::from(slot.take().is_some())),
+        WriteChange::Append { values } => {
             if values.is_empty() {
-                return done(version, slot.as_ref().map_or(0, Record::length));
+                return done(version, slot.as_ref().map_or(0, RecordModel::length));
             }
-            let new = Record { contents: Contents::List(Vec::new()), version: at, deadline: None };
+            let new = RecordModel { contents: ModelContents::List(Vec::new()), version: at, deadline: None };
             let record = slot.get_or_insert(new);
             record.version = at;
-            if let Contents::List(list) = &mut record.contents {
+            if let ModelContents::List(list) = &mut record.contents {
                 list.extend(values.iter().map(<[u8]>::to_vec));
             }
             done(at, record.length())
         }
-        Change::Extend { bytes: more } => {
+        WriteChange::Extend { bytes: more } => {
             if slot.is_some() && more.is_empty() {
-                return done(version, slot.as_ref().map_or(0, Record::length));
+                return done(version, slot.as_ref().map_or(0, RecordModel::length));
             }
             let whole = [bytes.unwrap_or_default(), more.to_vec()].concat();
             let length = whole.len() as u64;
             *slot = put(whole, deadline);
             done(at, length)
         }
-        Change::CompareSwap { expected, new } => {
+        WriteChange::CompareSwap { expected, new } => {
             if bytes.as_deref() != expected {
                 return Err(Failure::CompareFailed { version, seen: bytes.map(Into::into) });
             }
             *slot = new.and_then(|new| put(new.to_vec(), deadline));
             done(if new.is_some() { at } else { Timestamp::ZERO }, 0)
         }
-        Change::Increment { delta } => {
+        WriteChange::Increment { delta } => {
             let text = bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
             let before = text.as_deref().map_or(Ok(0), str::parse::<i64>);
             let Some(before) = before.ok().filter(|n| text.is_none_or(|text| n.to_string() == text)) else {
@@ -363,7 +376,7 @@ fn evaluate(slot: &mut Option<Record>, write: &Write<'_>, at: Timestamp, now_ms:
             *slot = put(value.to_string().into_bytes(), deadline);
             Ok(Outcome::Counter { version: at, value })
         }
-        Change::SetBit { offset, on } => {
+        WriteChange::SetBit { offset, on } => {
             let before = bytes.clone();
             let mut bytes = bytes.unwrap_or_default();
             let byte = (offset / 8) as usize;
@@ -377,7 +390,7 @@ fn evaluate(slot: &mut Option<Record>, write: &Write<'_>, at: Timestamp, now_ms:
             *slot = put(bytes, deadline);
             done(at, was)
         }
-        Change::Transform(transform) => {
+        WriteChange::Transform(transform) => {
             let before = bytes.clone();
             let mut bytes = bytes.unwrap_or_default();
             let start = transform.offset as usize;
@@ -402,17 +415,17 @@ fn evaluate(slot: &mut Option<Record>, write: &Write<'_>, at: Timestamp, now_ms:
             *slot = put(bytes, deadline);
             done(at, number)
         }
-        Change::Expire { expiry } => match slot {
+        WriteChange::Expire { expiry } => match slot {
             None => Err(Failure::NotFound),
             Some(record) => {
                 record.deadline = deadline_of(expiry);
                 done(version, 0)
             }
         },
-        Change::Trim { keep } => {
+        WriteChange::Trim { keep } => {
             let Some(record) = slot else { return Err(Failure::NotFound) };
             let part = keep.clip(record.length());
-            let Contents::List(list) = &mut record.contents else { return wrong(RecordType::Bytes) };
+            let ModelContents::List(list) = &mut record.contents else { return wrong(RecordType::Bytes) };
             if part.is_empty() {
                 *slot = None;
                 return done(Timestamp::ZERO, 0);

@@ -7,44 +7,44 @@ use zerohop_engine::random::Random;
 use zerohop_engine::{Durability, EngineOptions};
 use zerohop_wire::ids::{Sequence, SessionId, Timestamp};
 use zerohop_wire::messages::{
-    Batch, Brings, Condition, Expiry, NumberType, Operation, Operator, Query, Range, Read, Scan, Stamp,
-    Transform,
+    Brings, Condition, Expiry, NumberType, OperationBatch, Operator, Query, Range, RecordOperation,
+    RecordRead, Scan, Stamp, Transform,
 };
-use zerohop_wire::{Failure, Many, Message};
+use zerohop_wire::{Elements, Failure, Message};
 
-use super::model::{Due, History};
-use super::requests::{Item, Op, OwnedUntil, Sent, with_write};
-use crate::testing::{Answered, Rig, token};
-use crate::{Event, Now, Token};
+use super::model::{ExpectedAnswer, ModelHistory};
+use super::requests::{BatchItem, ClientWrite, OwnedUntil, WriteOp, with_write};
+use crate::testing::{OwnedAnswer, PartitionRig, token};
+use crate::{Now, PartitionEvent, Token};
 
 /// A client: its writes by sequence, and which have been answered.
-struct Client {
+struct WritingClient {
     session: SessionId,
-    sent: BTreeMap<u64, Sent>,
+    sent: BTreeMap<u64, ClientWrite>,
     answered: BTreeMap<u64, bool>,
 }
 
-struct Parked {
+struct ParkedWait {
     key: Vec<u8>,
     until: OwnedUntil,
     deadline_ms: u64,
 }
 
-struct World {
-    rig: Rig,
+struct RandomRun {
+    rig: PartitionRig,
     durability: Durability,
     random: Random,
-    history: History,
-    clients: Vec<Client>,
+    history: ModelHistory,
+    clients: Vec<WritingClient>,
     next_token: u64,
     /// Answers that must come once the log is committed that far.
-    due: BTreeMap<Token, Vec<(u64, Answered)>>,
+    due: BTreeMap<Token, Vec<(u64, OwnedAnswer)>>,
     /// Whose answers acknowledge which writes of which client.
     acknowledges: BTreeMap<Token, Vec<(usize, u64)>>,
-    parked: BTreeMap<Token, Parked>,
+    parked: BTreeMap<Token, ParkedWait>,
 }
 
-impl Client {
+impl WritingClient {
     fn lowest(&self) -> u64 {
         let open = self.answered.iter().find(|(_, answered)| !**answered).map(|(sequence, _)| *sequence);
         open.unwrap_or(self.next())
@@ -75,24 +75,24 @@ fn options() -> EngineOptions {
     }
 }
 
-impl World {
-    fn new(seed: u64) -> World {
+impl RandomRun {
+    fn new(seed: u64) -> RandomRun {
         let mut random = Random::new(seed);
         let durability =
             [Durability::Sync, Durability::Sync, Durability::Interval { ms: 20 }, Durability::Memory]
                 [random.below(4) as usize];
         let now = Now::at_ms(1_000_000);
-        let rig = Rig::with(SimulatedDisk::new(seed), durability, now, options());
-        let client = |nonce| Client {
+        let rig = PartitionRig::with(SimulatedDisk::new(seed), durability, now, options());
+        let client = |nonce| WritingClient {
             session: SessionId { issued: Timestamp::from_millis(900_000 + nonce), nonce },
             sent: BTreeMap::new(),
             answered: BTreeMap::new(),
         };
-        World {
+        RandomRun {
             rig,
             durability,
             random,
-            history: History::new(now.ms),
+            history: ModelHistory::new(now.ms),
             clients: (0..3).map(client).collect(),
             next_token: 0,
             due: BTreeMap::new(),
@@ -145,7 +145,7 @@ impl World {
         if self.random.chance(1, 4) { Timestamp(version.0 + self.random.below(2)) } else { version }
     }
 
-    fn operation(&mut self) -> Sent {
+    fn operation(&mut self) -> ClientWrite {
         let key = self.key();
         let condition = match self.random.below(8) {
             0 => Condition::IfAbsent,
@@ -154,18 +154,18 @@ impl World {
             _ => Condition::Always,
         };
         let op = match self.random.below(13) {
-            0..2 => Op::Insert(self.value(), self.expiry()),
-            2 => Op::Remove,
-            3..6 => Op::Append((0..self.random.below(4)).map(|_| self.value()).collect()),
-            6 => Op::Extend(self.value()),
-            7 => Op::CompareSwap(self.maybe_value(), self.maybe_value()),
-            8 => Op::Increment(self.random.below(5) as i64 - 2),
-            9 => Op::SetBit(self.random.below(40), self.random.chance(1, 2)),
-            10 => Op::Expire(self.expiry()),
-            11 => Op::Transform(self.transform()),
-            _ => Op::Trim(self.range()),
+            0..2 => WriteOp::Insert(self.value(), self.expiry()),
+            2 => WriteOp::Remove,
+            3..6 => WriteOp::Append((0..self.random.below(4)).map(|_| self.value()).collect()),
+            6 => WriteOp::Extend(self.value()),
+            7 => WriteOp::CompareSwap(self.maybe_value(), self.maybe_value()),
+            8 => WriteOp::Increment(self.random.below(5) as i64 - 2),
+            9 => WriteOp::SetBit(self.random.below(40), self.random.chance(1, 2)),
+            10 => WriteOp::Expire(self.expiry()),
+            11 => WriteOp::Transform(self.transform()),
+            _ => WriteOp::Trim(self.range()),
         };
-        Sent { key, condition, op }
+        ClientWrite { key, condition, op }
     }
 
     fn transform(&mut self) -> Transform {
@@ -189,13 +189,13 @@ impl World {
     }
 
     /// A request has been stepped: what must be there is, what must wait is not.
-    fn expect(&mut self, token: Token, due: Vec<Due>) {
+    fn expect(&mut self, token: Token, due: Vec<ExpectedAnswer>) {
         assert_eq!(
             self.rig.partition.stats().last,
             self.history.now.last,
             "the log is as long as it must be"
         );
-        let answers: Vec<(u64, Answered)> = due.into_iter().map(|due| (due.index, due.answer)).collect();
+        let answers: Vec<(u64, OwnedAnswer)> = due.into_iter().map(|due| (due.index, due.answer)).collect();
         self.due.insert(token, answers);
         if self.durability != Durability::Sync {
             self.commit_through(self.history.now.last);
@@ -228,7 +228,7 @@ impl World {
             .map(|(token, _)| *token)
             .collect();
         for token in ready {
-            let wanted: Vec<Answered> =
+            let wanted: Vec<OwnedAnswer> =
                 self.due.remove(&token).expect("is due").into_iter().map(|(_, answer)| answer).collect();
             let got = match self.rig.out.batches.remove(&token) {
                 Some(answers) => answers,
@@ -292,7 +292,7 @@ impl World {
 
     fn send_read(&mut self) {
         let (token, key, query) = (self.token(), self.key(), self.query());
-        let read = Read { key: &key, query };
+        let read = RecordRead { key: &key, query };
         self.rig.send(token, 0, &Message::Read { seen: Timestamp::ZERO, read });
         let due = self.history.read(&read).expect("is no wait");
         self.expect(token, vec![due]);
@@ -302,7 +302,7 @@ impl World {
         let (token, key) = (self.token(), self.key());
         let until = self.until(&key);
         let time_out_ms = 1 + self.random.below(100) as u32;
-        let read = Read { key: &key, query: Query::Wait { until: until.until() } };
+        let read = RecordRead { key: &key, query: Query::Wait { until: until.until() } };
         self.rig.send(token, time_out_ms, &Message::Read { seen: Timestamp::ZERO, read });
         match self.history.read(&read) {
             Some(due) => self.expect(token, vec![due]),
@@ -312,7 +312,7 @@ impl World {
                     self.commit_through(self.history.now.last);
                 }
                 let deadline_ms = self.history.now_ms + u64::from(time_out_ms);
-                self.parked.insert(token, Parked { key, until, deadline_ms });
+                self.parked.insert(token, ParkedWait { key, until, deadline_ms });
                 self.collect();
             }
         }
@@ -351,28 +351,28 @@ impl World {
         }
         let due = items.iter().map(|item| match item {
             Ok((sequence, sent)) => with_write(sent, |write| self.history.write(&stamp, *sequence, &write)),
-            Err((key, query)) => self.history.read(&Read { key, query: *query }),
+            Err((key, query)) => self.history.read(&RecordRead { key, query: *query }),
         });
-        let due: Option<Vec<Due>> = due.collect();
+        let due: Option<Vec<ExpectedAnswer>> = due.collect();
         self.acknowledges.insert(token, (begin..sequence).map(|sequence| (client, sequence)).collect());
         self.expect(token, due.expect("each item is answered"));
     }
 
-    fn send_items(&mut self, token: Token, stamp: Stamp, items: &[Item]) {
+    fn send_items(&mut self, token: Token, stamp: Stamp, items: &[BatchItem]) {
         let mut packed = Vec::new();
         for item in items {
             match item {
                 Ok((_, sent)) => with_write(sent, |write| {
-                    zerohop_wire::pack(&Operation::Write(write), &mut packed).expect("fits");
+                    zerohop_wire::pack(&RecordOperation::Write(write), &mut packed).expect("fits");
                 }),
                 Err((key, query)) => {
-                    let read = Operation::Read(Read { key, query: *query });
+                    let read = RecordOperation::Read(RecordRead { key, query: *query });
                     zerohop_wire::pack(&read, &mut packed).expect("fits");
                 }
             }
         }
-        let operations = Many::packed(items.len() as u32, &packed).expect("was packed so");
-        self.rig.send(token, 0, &Message::Batch(Batch { stamp, operations }));
+        let operations = Elements::packed(items.len() as u32, &packed).expect("was packed so");
+        self.rig.send(token, 0, &Message::Batch(OperationBatch { stamp, operations }));
     }
 
     fn scan(&mut self) {
@@ -399,12 +399,12 @@ impl World {
                 self.crash();
             }
             Ok(()) => {
-                self.rig.step(Event::Flushed);
+                self.rig.step(PartitionEvent::Flushed);
                 self.commit_through(self.history.now.last);
                 self.collect();
             }
             Err(_) => {
-                self.rig.step(Event::FlushFailed);
+                self.rig.step(PartitionEvent::FlushFailed);
                 let failed = std::mem::take(&mut self.rig.out.answers);
                 let doubt = Err(Failure::DiskFailed);
                 assert!(failed.values().all(|answer| answer.number() == doubt), "{failed:?}");
@@ -421,12 +421,12 @@ impl World {
             self.flush();
             self.history.now_ms = self.rig.now.ms;
             let commit = self.history.at(self.history.commit);
-            self.rig.step(Event::Tick);
+            self.rig.step(PartitionEvent::Tick);
             let overdue = self.parked.iter().filter(|(_, wait)| wait.deadline_ms <= self.rig.now.ms);
             for token in overdue.map(|(token, _)| *token).collect::<Vec<_>>() {
                 let wait = self.parked.remove(&token).expect("is parked");
                 let version = commit.records.get(&wait.key).map(|record| record.version).unwrap_or_default();
-                let answer = Answered::of(&Err(Failure::TimedOut { version }));
+                let answer = OwnedAnswer::of(&Err(Failure::TimedOut { version }));
                 self.due.insert(token, vec![(0, answer)]);
             }
             self.history.tick();
@@ -451,8 +451,10 @@ impl World {
 
     fn crash(&mut self) {
         let disk = SimulatedDisk::new(0);
-        let rig =
-            std::mem::replace(&mut self.rig, Rig::with(disk, self.durability, Now::at_ms(0), options()));
+        let rig = std::mem::replace(
+            &mut self.rig,
+            PartitionRig::with(disk, self.durability, Now::at_ms(0), options()),
+        );
         self.rig = rig.crash_with(self.durability, options());
         let last = self.rig.partition.stats().last;
         if self.durability == Durability::Sync {
@@ -482,7 +484,7 @@ impl World {
     fn check(&mut self) {
         for key in [b"a", b"b", b"c", b"d", b"e"] {
             let token = self.token();
-            let read = Read { key, query: Query::Lookup };
+            let read = RecordRead { key, query: Query::Lookup };
             self.rig.send(token, 0, &Message::Read { seen: Timestamp::ZERO, read });
             let due = self.history.read(&read).expect("is no wait");
             self.expect(token, vec![due]);
@@ -535,7 +537,7 @@ impl World {
 fn run(seeds: std::ops::Range<u64>) {
     for seed in seeds {
         let ran = std::panic::catch_unwind(|| {
-            let mut world = World::new(seed);
+            let mut world = RandomRun::new(seed);
             for _ in 0..200 {
                 world.turn();
             }

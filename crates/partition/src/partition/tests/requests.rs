@@ -1,19 +1,21 @@
 //! Requests that own their bytes, so that a client can send them again.
 
-use zerohop_wire::Many;
+use zerohop_wire::Elements;
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::messages::{Change, Condition, Expiry, Query, Range, Transform, Until, Write};
+use zerohop_wire::messages::{
+    Condition, Expiry, Query, Range, RecordWrite, Transform, WaitUntil, WriteChange,
+};
 
 /// A write that a client has sent and may send again.
 #[derive(Clone, Debug)]
-pub(super) struct Sent {
+pub(super) struct ClientWrite {
     pub(super) key: Vec<u8>,
     pub(super) condition: Condition,
-    pub(super) op: Op,
+    pub(super) op: WriteOp,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Op {
+pub(super) enum WriteOp {
     Insert(Vec<u8>, Expiry),
     Remove,
     Append(Vec<Vec<u8>>),
@@ -27,7 +29,7 @@ pub(super) enum Op {
 }
 
 /// An operation of a batch: a write by its sequence, or a read.
-pub(super) type Item = Result<(u64, Sent), (Vec<u8>, Query<'static>)>;
+pub(super) type BatchItem = Result<(u64, ClientWrite), (Vec<u8>, Query<'static>)>;
 
 #[derive(Clone, Debug)]
 pub(super) enum OwnedUntil {
@@ -39,36 +41,36 @@ pub(super) enum OwnedUntil {
 }
 
 impl OwnedUntil {
-    pub(super) fn until(&self) -> Until<'_> {
+    pub(super) fn until(&self) -> WaitUntil<'_> {
         match self {
-            OwnedUntil::Equals(value) => Until::Equals(value),
-            OwnedUntil::Differs(value) => Until::Differs(value),
-            OwnedUntil::Absent => Until::Absent,
-            OwnedUntil::Present => Until::Present,
-            OwnedUntil::Changed(version) => Until::Changed(*version),
+            OwnedUntil::Equals(value) => WaitUntil::Equals(value),
+            OwnedUntil::Differs(value) => WaitUntil::Differs(value),
+            OwnedUntil::Absent => WaitUntil::Absent,
+            OwnedUntil::Present => WaitUntil::Present,
+            OwnedUntil::Changed(version) => WaitUntil::Changed(*version),
         }
     }
 }
 
 /// Calls with the wire's borrowed form of an operation.
-pub(super) fn with_write<T>(sent: &Sent, call: impl FnOnce(Write<'_>) -> T) -> T {
+pub(super) fn with_write<T>(sent: &ClientWrite, call: impl FnOnce(RecordWrite<'_>) -> T) -> T {
     let values: Vec<&[u8]> = match &sent.op {
-        Op::Append(values) => values.iter().map(Vec::as_slice).collect(),
+        WriteOp::Append(values) => values.iter().map(Vec::as_slice).collect(),
         _ => Vec::new(),
     };
     let change = match &sent.op {
-        Op::Insert(value, expiry) => Change::Insert { value, expiry: *expiry },
-        Op::Remove => Change::Remove,
-        Op::Append(_) => Change::Append { values: Many::given(&values) },
-        Op::Extend(bytes) => Change::Extend { bytes },
-        Op::CompareSwap(expected, new) => {
-            Change::CompareSwap { expected: expected.as_deref(), new: new.as_deref() }
+        WriteOp::Insert(value, expiry) => WriteChange::Insert { value, expiry: *expiry },
+        WriteOp::Remove => WriteChange::Remove,
+        WriteOp::Append(_) => WriteChange::Append { values: Elements::given(&values) },
+        WriteOp::Extend(bytes) => WriteChange::Extend { bytes },
+        WriteOp::CompareSwap(expected, new) => {
+            WriteChange::CompareSwap { expected: expected.as_deref(), new: new.as_deref() }
         }
-        Op::Increment(delta) => Change::Increment { delta: *delta },
-        Op::SetBit(offset, on) => Change::SetBit { offset: *offset, on: *on },
-        Op::Expire(expiry) => Change::Expire { expiry: *expiry },
-        Op::Trim(keep) => Change::Trim { keep: *keep },
-        Op::Transform(transform) => Change::Transform(*transform),
+        WriteOp::Increment(delta) => WriteChange::Increment { delta: *delta },
+        WriteOp::SetBit(offset, on) => WriteChange::SetBit { offset: *offset, on: *on },
+        WriteOp::Expire(expiry) => WriteChange::Expire { expiry: *expiry },
+        WriteOp::Trim(keep) => WriteChange::Trim { keep: *keep },
+        WriteOp::Transform(transform) => WriteChange::Transform(*transform),
     };
-    call(Write { key: &sent.key, condition: sent.condition, change })
+    call(RecordWrite { key: &sent.key, condition: sent.condition, change })
 }

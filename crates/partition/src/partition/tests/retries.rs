@@ -2,17 +2,17 @@
 
 use zerohop_engine::Durability;
 use zerohop_wire::ids::{SessionId, Timestamp};
-use zerohop_wire::messages::{Change, Condition, Query, Read, Stamp, Write};
+use zerohop_wire::messages::{Condition, Query, RecordRead, RecordWrite, Stamp, WriteChange};
 use zerohop_wire::{Failure, Message};
 
 use super::{SESSION, stamp};
-use crate::Event;
+use crate::PartitionEvent;
 use crate::limits::{SEEN_KEPT_BYTES_MAX, SESSION_IDLE_MS};
-use crate::testing::{Rig, append, insert, token};
+use crate::testing::{PartitionRig, append, insert, token};
 
-const ADD: Change<'static> = Change::Increment { delta: 1 };
+const ADD: WriteChange<'static> = WriteChange::Increment { delta: 1 };
 
-fn counter(rig: &mut Rig, request: u64, stamp: Stamp) -> Option<Result<i64, Failure<'static>>> {
+fn counter(rig: &mut PartitionRig, request: u64, stamp: Stamp) -> Option<Result<i64, Failure<'static>>> {
     rig.write(token(request), stamp, b"n", ADD);
     rig.flush();
     rig.answer(token(request)).map(|answer| answer.counter())
@@ -21,7 +21,7 @@ fn counter(rig: &mut Rig, request: u64, stamp: Stamp) -> Option<Result<i64, Fail
 #[test]
 fn a_repeated_write_is_done_once_and_answered_alike() {
     for durability in [Durability::DEFAULT, Durability::Sync] {
-        let mut rig = Rig::new(durability);
+        let mut rig = PartitionRig::new(durability);
         let first = counter(&mut rig, 1, stamp(1, 1));
         assert_eq!(first, Some(Ok(1)));
         assert_eq!(counter(&mut rig, 2, stamp(1, 1)), first);
@@ -32,7 +32,7 @@ fn a_repeated_write_is_done_once_and_answered_alike() {
 
 #[test]
 fn a_retry_that_overtakes_the_flush_waits_for_the_same_entry() {
-    let mut rig = Rig::new(Durability::Sync);
+    let mut rig = PartitionRig::new(Durability::Sync);
     for request in 1..=3 {
         rig.write(token(request), stamp(1, 1), b"n", ADD);
     }
@@ -46,15 +46,15 @@ fn a_retry_that_overtakes_the_flush_waits_for_the_same_entry() {
 #[test]
 fn failed_outcomes_are_first_outcomes_too() {
     for durability in [Durability::DEFAULT, Durability::Sync] {
-        let mut rig = Rig::new(durability);
+        let mut rig = PartitionRig::new(durability);
         let expected = Some(&b"other"[..]);
         let changes = [
-            Change::Trim { keep: zerohop_wire::messages::Range::ALL },
-            Change::CompareSwap { expected, new: None },
-            Change::Remove,
+            WriteChange::Trim { keep: zerohop_wire::messages::Range::ALL },
+            WriteChange::CompareSwap { expected, new: None },
+            WriteChange::Remove,
             append(&[]),
         ];
-        let ask = |rig: &mut Rig, request: u64, sequence| {
+        let ask = |rig: &mut PartitionRig, request: u64, sequence| {
             rig.write(token(request), stamp(sequence, 1), b"k", changes[sequence as usize - 1]);
             rig.flush();
             rig.answer(token(request)).expect("is answered")
@@ -76,13 +76,13 @@ fn failed_outcomes_are_first_outcomes_too() {
 
 #[test]
 fn a_failed_condition_on_a_version_stays_failed() {
-    let mut rig = Rig::new(Durability::DEFAULT);
+    let mut rig = PartitionRig::new(Durability::DEFAULT);
     let condition = Condition::IfAbsent;
     rig.write(token(1), Stamp::default(), b"k", insert(b"v"));
     for request in [2, 3] {
-        let write = Write { key: b"k", condition, change: insert(b"w") };
+        let write = RecordWrite { key: b"k", condition, change: insert(b"w") };
         rig.send(token(request), 0, &Message::Write { stamp: stamp(1, 1), write });
-        rig.write(token(request + 10), Stamp::default(), b"k", Change::Remove);
+        rig.write(token(request + 10), Stamp::default(), b"k", WriteChange::Remove);
     }
     let first = rig.answer(token(2));
     assert!(matches!(first.as_ref().map(|a| a.number()), Some(Err(Failure::ConditionFailed { .. }))));
@@ -91,13 +91,13 @@ fn a_failed_condition_on_a_version_stays_failed() {
 
 #[test]
 fn a_retry_of_a_failed_swap_gets_a_short_value_seen_and_of_a_long_one_its_version() {
-    let mut rig = Rig::new(Durability::DEFAULT);
+    let mut rig = PartitionRig::new(Durability::DEFAULT);
     let long = vec![7; SEEN_KEPT_BYTES_MAX + 1];
     for (sequence, value) in [(1, &b"short"[..]), (2, &long)] {
         rig.write(token(10 * sequence), Stamp::default(), b"k", insert(value));
         let version = rig.answer(token(10 * sequence)).map(|a| a.version()).unwrap_or_default();
         for retry in 1..=2 {
-            let swap = Change::CompareSwap { expected: None, new: Some(b"x") };
+            let swap = WriteChange::CompareSwap { expected: None, new: Some(b"x") };
             rig.write(token(10 * sequence + retry), stamp(sequence, 1), b"k", swap);
         }
         let mut failed = |retry| rig.answer(token(10 * sequence + retry)).map(|a| a.number());
@@ -113,7 +113,7 @@ fn a_retry_of_a_failed_swap_gets_a_short_value_seen_and_of_a_long_one_its_versio
 
 #[test]
 fn what_the_session_has_the_answer_of_is_dropped() {
-    let mut rig = Rig::new(Durability::DEFAULT);
+    let mut rig = PartitionRig::new(Durability::DEFAULT);
     assert_eq!(counter(&mut rig, 1, stamp(1, 1)), Some(Ok(1)));
     assert_eq!(counter(&mut rig, 2, stamp(2, 2)), Some(Ok(2)));
     assert_eq!(counter(&mut rig, 3, stamp(1, 1)), None);
@@ -123,13 +123,13 @@ fn what_the_session_has_the_answer_of_is_dropped() {
 #[test]
 fn idle_sessions_are_forgotten_and_told_so_and_newer_ones_are_not() {
     for durability in [Durability::DEFAULT, Durability::Sync] {
-        let mut rig = Rig::new(durability);
+        let mut rig = PartitionRig::new(durability);
         assert_eq!(counter(&mut rig, 1, stamp(1, 1)), Some(Ok(1)));
         rig.now.ms += SESSION_IDLE_MS + 1;
         let newer = SessionId { issued: Timestamp::from_millis(rig.now.ms), nonce: 2 };
         let of_newer = |sequence| Stamp { session: newer, ..stamp(sequence, 1) };
         assert_eq!(counter(&mut rig, 2, of_newer(1)), Some(Ok(2)));
-        rig.step(Event::Tick);
+        rig.step(PartitionEvent::Tick);
         let mark = SESSION.issued.next();
         let expired = Some(Err(Failure::SessionExpired { mark }));
         assert_eq!(counter(&mut rig, 3, stamp(1, 1)), expired);
@@ -150,11 +150,11 @@ fn idle_sessions_are_forgotten_and_told_so_and_newer_ones_are_not() {
 
 #[test]
 fn a_session_that_goes_on_writing_is_not_forgotten() {
-    let mut rig = Rig::new(Durability::DEFAULT);
+    let mut rig = PartitionRig::new(Durability::DEFAULT);
     for sequence in 1..20u64 {
         assert_eq!(counter(&mut rig, sequence, stamp(sequence, sequence)), Some(Ok(sequence as i64)));
         rig.now.ms += SESSION_IDLE_MS / 2;
-        rig.step(Event::Tick);
+        rig.step(PartitionEvent::Tick);
     }
     let stats = rig.partition.stats();
     assert_eq!(stats.sessions, 1);
@@ -163,12 +163,12 @@ fn a_session_that_goes_on_writing_is_not_forgotten() {
 
 #[test]
 fn a_session_table_that_is_full_refuses_new_outcomes_but_not_those_that_free_others() {
-    let mut rig = Rig::new(Durability::DEFAULT);
+    let mut rig = PartitionRig::new(Durability::DEFAULT);
     let mut request = 0;
-    let mut ask = |rig: &mut Rig, nonce, sequence, lowest| {
+    let mut ask = |rig: &mut PartitionRig, nonce, sequence, lowest| {
         request += 1;
         let session = SessionId { nonce, ..SESSION };
-        rig.write(token(request), Stamp { session, ..stamp(sequence, lowest) }, b"k", Change::Remove);
+        rig.write(token(request), Stamp { session, ..stamp(sequence, lowest) }, b"k", WriteChange::Remove);
         rig.answer(token(request)).map(|answer| answer.number())
     };
     let busy =
@@ -190,9 +190,9 @@ fn a_session_table_that_is_full_refuses_new_outcomes_but_not_those_that_free_oth
 
 #[test]
 fn reads_and_writes_without_a_session_leave_nothing_behind() {
-    let mut rig = Rig::new(Durability::DEFAULT);
+    let mut rig = PartitionRig::new(Durability::DEFAULT);
     rig.write(token(1), Stamp::default(), b"k", insert(b"v"));
-    let read = Read { key: b"k", query: Query::Lookup };
+    let read = RecordRead { key: b"k", query: Query::Lookup };
     rig.send(token(2), 0, &Message::Read { seen: Timestamp::ZERO, read });
     assert_eq!((rig.partition.stats().sessions, rig.partition.stats().last), (0, 1));
 }

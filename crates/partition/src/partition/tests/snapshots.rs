@@ -5,36 +5,43 @@ use zerohop_engine::Durability;
 use zerohop_engine::random::Random;
 use zerohop_wire::blob::{BlobStamp, chunk_key, header_key};
 use zerohop_wire::ids::{SnapshotId, Timestamp};
-use zerohop_wire::messages::{BlobChange, Change, Expiry, Query, Range, Read, Scan, Snapshot, SnapshotAsk};
+use zerohop_wire::messages::{
+    BlobChange, Expiry, Query, Range, RecordRead, Scan, SnapshotAsk, SnapshotRequest, WriteChange,
+};
 use zerohop_wire::{Failure, Message, What};
 
+use crate::entry_metadata::Mark;
 use crate::limits::{SNAPSHOT_VERSIONS_MAX, SNAPSHOTS_MAX};
-use crate::note::Mark;
-use crate::testing::{Answered, Bench, append, insert};
+use crate::testing::{OwnedAnswer, PartitionBench, append, insert};
 
 const LEASE_MS: u32 = 60_000;
 const AGE_MS: u64 = 3_600_000;
 
-fn ask(bench: &mut Bench, id: u128, ask: SnapshotAsk<'_>) -> Answered {
-    bench.answer_of(&Message::Snapshot(Snapshot { seen: Timestamp::ZERO, id: SnapshotId(id), ask }))
+fn ask(bench: &mut PartitionBench, id: u128, ask: SnapshotAsk<'_>) -> OwnedAnswer {
+    bench.answer_of(&Message::Snapshot(SnapshotRequest { seen: Timestamp::ZERO, id: SnapshotId(id), ask }))
 }
 
-fn open(bench: &mut Bench, id: u128) -> Timestamp {
+fn open(bench: &mut PartitionBench, id: u128) -> Timestamp {
     let opened = ask(bench, id, SnapshotAsk::Open { lease_ms: LEASE_MS, age_ms: AGE_MS });
     assert_eq!(opened.number(), Ok(0));
     opened.version()
 }
 
-fn read_at(bench: &mut Bench, (id, at): (u128, Timestamp), key: &[u8], query: Query<'_>) -> Answered {
-    ask(bench, id, SnapshotAsk::Read { at, read: Read { key, query } })
+fn read_at(
+    bench: &mut PartitionBench,
+    (id, at): (u128, Timestamp),
+    key: &[u8],
+    query: Query<'_>,
+) -> OwnedAnswer {
+    ask(bench, id, SnapshotAsk::Read { at, read: RecordRead { key, query } })
 }
 
-fn bytes_at(bench: &mut Bench, of: (u128, Timestamp), key: &[u8]) -> Option<Vec<u8>> {
+fn bytes_at(bench: &mut PartitionBench, of: (u128, Timestamp), key: &[u8]) -> Option<Vec<u8>> {
     read_at(bench, of, key, Query::Lookup).bytes()
 }
 
 /// All keys, or names of blobs, as they come page by page.
-fn walk_at(bench: &mut Bench, (id, at): (u128, Timestamp), blobs: bool) -> Vec<Vec<u8>> {
+fn walk_at(bench: &mut PartitionBench, (id, at): (u128, Timestamp), blobs: bool) -> Vec<Vec<u8>> {
     let (mut cursor, mut all) = (Vec::new(), Vec::new());
     loop {
         let scan = Scan { seen: Timestamp::ZERO, cursor: &cursor, prefix: b"", keys_max: 3, blobs };
@@ -48,7 +55,7 @@ fn walk_at(bench: &mut Bench, (id, at): (u128, Timestamp), blobs: bool) -> Vec<V
     }
 }
 
-fn walk(bench: &mut Bench, blobs: bool) -> Vec<Vec<u8>> {
+fn walk(bench: &mut PartitionBench, blobs: bool) -> Vec<Vec<u8>> {
     let (mut cursor, mut all) = (Vec::new(), Vec::new());
     loop {
         let (keys, next) = match blobs {
@@ -79,15 +86,15 @@ const QUERIES: [Query<'static>; 4] = [
 ];
 
 /// One that is open, and what was answered then.
-struct Open {
+struct OpenSnapshot {
     id: u128,
     at: Timestamp,
-    answers: Vec<Answered>,
+    answers: Vec<OwnedAnswer>,
     keys: Vec<Vec<u8>>,
     names: Vec<Vec<u8>>,
 }
 
-fn answers(bench: &mut Bench, keys: &[Vec<u8>]) -> Vec<Answered> {
+fn answers(bench: &mut PartitionBench, keys: &[Vec<u8>]) -> Vec<OwnedAnswer> {
     keys.iter().flat_map(|key| QUERIES.map(|query| bench.read(key, query))).collect()
 }
 
@@ -95,8 +102,8 @@ fn answers(bench: &mut Bench, keys: &[Vec<u8>]) -> Vec<Answered> {
 fn what_was_answered_when_a_snapshot_was_opened_is_answered_as_long_as_it_is_open() {
     for seed in 0..6 {
         let mut random = Random::new(seed);
-        let (mut bench, all) = (Bench::new(), keys());
-        let (mut open_ones, mut next): (Vec<Open>, u128) = (Vec::new(), 1);
+        let (mut bench, all) = (PartitionBench::new(), keys());
+        let (mut open_ones, mut next): (Vec<OpenSnapshot>, u128) = (Vec::new(), 1);
         for _ in 0..700 {
             let (n, key) = (random.below(all.len() as u64) as usize, all[0].clone());
             let key = if n < 12 { &all[n] } else { &key };
@@ -105,19 +112,20 @@ fn what_was_answered_when_a_snapshot_was_opened_is_answered_as_long_as_it_is_ope
                 0..=2 => drop(bench.write(key, insert(&value))),
                 3 => drop(bench.write(
                     key,
-                    Change::Insert { value: &value, expiry: Expiry::AfterMs(200 + random.below(2_000)) },
+                    WriteChange::Insert { value: &value, expiry: Expiry::AfterMs(200 + random.below(2_000)) },
                 )),
                 4..=5 => drop(bench.write(key, append(&[&value, b"x"]))),
-                6 => drop(bench.write(key, Change::Extend { bytes: &value })),
-                7 => drop(bench.write(key, Change::Remove)),
-                8 => drop(bench.write(key, Change::Trim { keep: Range { start: 1, stop: i64::MAX } })),
-                9 => {
-                    drop(bench.write(key, Change::Expire { expiry: Expiry::AfterMs(random.below(900) + 1) }))
-                }
+                6 => drop(bench.write(key, WriteChange::Extend { bytes: &value })),
+                7 => drop(bench.write(key, WriteChange::Remove)),
+                8 => drop(bench.write(key, WriteChange::Trim { keep: Range { start: 1, stop: i64::MAX } })),
+                9 => drop(
+                    bench.write(key, WriteChange::Expire { expiry: Expiry::AfterMs(random.below(900) + 1) }),
+                ),
                 10 => {
                     let key = &all[12 + random.below(4) as usize];
                     let create = BlobChange::Create { chunk_bits: 12, attributes: &value };
-                    let change = if random.chance(1, 2) { Change::Blob(create) } else { Change::Remove };
+                    let change =
+                        if random.chance(1, 2) { WriteChange::Blob(create) } else { WriteChange::Remove };
                     drop(bench.write(key, change));
                 }
                 11..=12 => {
@@ -125,14 +133,20 @@ fn what_was_answered_when_a_snapshot_was_opened_is_answered_as_long_as_it_is_ope
                         (&all[16 + random.below(2) as usize], BlobStamp { id: 9, generation: 0 });
                     let (offset, length) = (random.below(50) as u32, value.len() as u32);
                     let change = BlobChange::WriteChunk { stamp, offset, length, bytes: &value, makes: true };
-                    drop(bench.write(key, Change::Blob(change)));
+                    drop(bench.write(key, WriteChange::Blob(change)));
                 }
                 13 if open_ones.len() < 4 => {
                     // What is due is gone for whoever reads, and goes with the next tick.
                     bench.tick();
                     let at = open(&mut bench, next);
                     let (answers, keys) = (answers(&mut bench, &all), walk(&mut bench, false));
-                    open_ones.push(Open { id: next, at, answers, keys, names: walk(&mut bench, true) });
+                    open_ones.push(OpenSnapshot {
+                        id: next,
+                        at,
+                        answers,
+                        keys,
+                        names: walk(&mut bench, true),
+                    });
                     next += 1;
                 }
                 13 => {
@@ -173,7 +187,7 @@ fn what_was_answered_when_a_snapshot_was_opened_is_answered_as_long_as_it_is_ope
 
 #[test]
 fn a_snapshot_that_is_not_renewed_goes_and_one_that_is_goes_at_its_age() {
-    let mut bench = Bench::new();
+    let mut bench = PartitionBench::new();
     bench.write(b"k", insert(b"old")).number().expect("is done");
     let of = (7, open(&mut bench, 7));
     assert_eq!(open(&mut bench, 7), of.1, "it is opened once");
@@ -201,7 +215,7 @@ fn a_snapshot_that_is_not_renewed_goes_and_one_that_is_goes_at_its_age() {
 
 #[test]
 fn a_time_before_the_snapshot_and_one_in_the_future_are_refused() {
-    let mut bench = Bench::new();
+    let mut bench = PartitionBench::new();
     bench.write(b"k", insert(b"v")).number().expect("is done");
     let at = open(&mut bench, 1);
     let before = read_at(&mut bench, (1, Timestamp(at.0 - 1)), b"k", Query::Lookup);
@@ -218,7 +232,7 @@ fn a_time_before_the_snapshot_and_one_in_the_future_are_refused() {
 
 #[test]
 fn snapshots_and_what_they_keep_are_bounded() {
-    let mut bench = Bench::new();
+    let mut bench = PartitionBench::new();
     for id in 0..SNAPSHOTS_MAX as u128 {
         open(&mut bench, id);
     }
@@ -236,11 +250,11 @@ fn snapshots_and_what_they_keep_are_bounded() {
             insert(&n.to_le_bytes()),
         );
     }
-    bench.at_once.step(crate::Event::Tick);
+    bench.at_once.step(crate::PartitionEvent::Tick);
     let token = crate::testing::token(5);
-    let read = Read { key: b"k", query: Query::Lookup };
+    let read = RecordRead { key: b"k", query: Query::Lookup };
     let read = SnapshotAsk::Read { at: of.1, read };
-    let message = Message::Snapshot(Snapshot { seen: Timestamp::ZERO, id: SnapshotId(0), ask: read });
+    let message = Message::Snapshot(SnapshotRequest { seen: Timestamp::ZERO, id: SnapshotId(0), ask: read });
     bench.at_once.send(token, 0, &message);
     let answer = bench.at_once.answer(token).expect("is answered");
     assert_eq!(answer.number(), Err(Failure::SnapshotExpired));
@@ -249,14 +263,14 @@ fn snapshots_and_what_they_keep_are_bounded() {
 #[test]
 fn a_restart_forgets_snapshots_and_says_so() {
     for durability in [Durability::Sync, Durability::DEFAULT] {
-        let mut rig = crate::testing::Rig::new(durability);
+        let mut rig = crate::testing::PartitionRig::new(durability);
         rig.write(crate::testing::token(1), Default::default(), b"k", insert(b"old"));
         let id = SnapshotId(1);
         let open = SnapshotAsk::Open { lease_ms: LEASE_MS, age_ms: AGE_MS };
         rig.send(
             crate::testing::token(2),
             0,
-            &Message::Snapshot(Snapshot { seen: Timestamp::ZERO, id, ask: open }),
+            &Message::Snapshot(SnapshotRequest { seen: Timestamp::ZERO, id, ask: open }),
         );
         rig.flush();
         let at = rig.answer(crate::testing::token(2)).expect("is open").version();
@@ -264,11 +278,11 @@ fn a_restart_forgets_snapshots_and_says_so() {
         let mut rig = rig.crash(durability);
         rig.write(crate::testing::token(3), Default::default(), b"k", insert(b"new"));
         rig.flush();
-        let read = SnapshotAsk::Read { at, read: Read { key: b"k", query: Query::Lookup } };
+        let read = SnapshotAsk::Read { at, read: RecordRead { key: b"k", query: Query::Lookup } };
         rig.send(
             crate::testing::token(4),
             0,
-            &Message::Snapshot(Snapshot { seen: Timestamp::ZERO, id, ask: read }),
+            &Message::Snapshot(SnapshotRequest { seen: Timestamp::ZERO, id, ask: read }),
         );
         rig.flush();
         let answer = rig.answer(crate::testing::token(4)).expect("is answered");

@@ -2,26 +2,26 @@
 
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::disk::{Disk, OpenMode};
-use zerohop_engine::{Durability, Engine, EngineOptions, Kind, PartitionId, PartitionOptions};
+use zerohop_engine::{Durability, Engine, EngineOptions, EntryKind, PartitionId, PartitionOptions};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{PartitionEpoch, Timestamp};
-use zerohop_wire::messages::{Change, Expiry, Stamp};
+use zerohop_wire::messages::{Expiry, Stamp, WriteChange};
 
 use super::stamp;
-use crate::state::State;
-use crate::testing::{Rig, append, insert, token};
-use crate::{Event, OpenError, Options, Partition};
+use crate::state::PartitionState;
+use crate::testing::{PartitionRig, append, insert, token};
+use crate::{MemberOptions, Partition, PartitionEvent, PartitionOpenError};
 
 /// Upkeep until a checkpoint begun is done.
-fn checkpoint(rig: &mut Rig) {
+fn checkpoint(rig: &mut PartitionRig) {
     rig.partition.checkpoint(&mut rig.engine).expect("begins");
     for ms in 0..500 {
         rig.engine.maintain(ms).expect("goes on");
     }
 }
 
-fn counter(rig: &mut Rig, request: u64, stamp: Stamp) -> Option<Result<i64, Failure<'static>>> {
-    rig.write(token(request), stamp, b"n", Change::Increment { delta: 1 });
+fn counter(rig: &mut PartitionRig, request: u64, stamp: Stamp) -> Option<Result<i64, Failure<'static>>> {
+    rig.write(token(request), stamp, b"n", WriteChange::Increment { delta: 1 });
     rig.flush();
     rig.answer(token(request)).map(|answer| answer.counter())
 }
@@ -29,17 +29,17 @@ fn counter(rig: &mut Rig, request: u64, stamp: Stamp) -> Option<Result<i64, Fail
 #[test]
 fn state_comes_back_from_the_log_alone_and_from_a_checkpoint_with_the_log_behind_it() {
     for with_checkpoint in [false, true] {
-        let mut rig = Rig::new(Durability::Sync);
+        let mut rig = PartitionRig::new(Durability::Sync);
         assert_eq!(counter(&mut rig, 1, stamp(1, 1)), Some(Ok(1)));
         let expiry = Expiry::AfterMs(1_000);
-        rig.write(token(2), stamp(2, 1), b"k", Change::Insert { value: b"v", expiry });
+        rig.write(token(2), stamp(2, 1), b"k", WriteChange::Insert { value: b"v", expiry });
         rig.write(token(3), Stamp::default(), b"list", append(&[b"a"]));
-        rig.write(token(4), Stamp::default(), b"list", Change::Expire { expiry });
+        rig.write(token(4), Stamp::default(), b"list", WriteChange::Expire { expiry });
         rig.flush();
         if with_checkpoint {
             checkpoint(&mut rig);
         }
-        rig.write(token(5), stamp(3, 1), b"k", Change::Expire { expiry: Expiry::AfterMs(500) });
+        rig.write(token(5), stamp(3, 1), b"k", WriteChange::Expire { expiry: Expiry::AfterMs(500) });
         assert_eq!(counter(&mut rig, 6, stamp(4, 1)), Some(Ok(2)));
         let before = rig.partition.state.clone();
         let mut rig = rig.crash(Durability::Sync);
@@ -48,7 +48,7 @@ fn state_comes_back_from_the_log_alone_and_from_a_checkpoint_with_the_log_behind
         assert_eq!(counter(&mut rig, 8, stamp(4, 1)), Some(Ok(2)));
         assert_eq!(counter(&mut rig, 9, stamp(5, 1)), Some(Ok(3)));
         rig.now.ms += 500;
-        rig.step(Event::Tick);
+        rig.step(PartitionEvent::Tick);
         rig.flush();
         let deadlines = rig.partition.stats().deadlines;
         assert_eq!(deadlines, 1, "the shorter deadline has come");
@@ -57,7 +57,7 @@ fn state_comes_back_from_the_log_alone_and_from_a_checkpoint_with_the_log_behind
 
 #[test]
 fn a_checkpoint_waits_until_nothing_is_uncommitted() {
-    let mut rig = Rig::new(Durability::Sync);
+    let mut rig = PartitionRig::new(Durability::Sync);
     rig.write(token(1), stamp(1, 1), b"k", insert(b"v"));
     checkpoint(&mut rig);
     let handle = rig.partition.handle();
@@ -69,7 +69,7 @@ fn a_checkpoint_waits_until_nothing_is_uncommitted() {
 
 #[test]
 fn outcomes_survive_the_compaction_of_the_entries_that_held_them() {
-    let mut rig = Rig::new(Durability::DEFAULT);
+    let mut rig = PartitionRig::new(Durability::DEFAULT);
     let large = vec![1; 64 << 10];
     let mut sequence = 0;
     for _ in 0..4 {
@@ -92,7 +92,7 @@ fn outcomes_survive_the_compaction_of_the_entries_that_held_them() {
 
 #[test]
 fn versions_go_on_above_the_last_though_the_clock_has_gone_back() {
-    let mut rig = Rig::new(Durability::Sync);
+    let mut rig = PartitionRig::new(Durability::Sync);
     rig.write(token(1), Stamp::default(), b"k", insert(b"v"));
     rig.flush();
     let before = rig.answer(token(1)).map(|a| a.version()).unwrap_or_default();
@@ -106,13 +106,13 @@ fn versions_go_on_above_the_last_though_the_clock_has_gone_back() {
 #[test]
 fn where_entries_are_missing_all_sessions_are_expired() {
     let disk = SimulatedDisk::new(1);
-    let mut rig = Rig::on(disk.clone(), Durability::Sync, crate::Now::at_ms(1_000_000));
+    let mut rig = PartitionRig::on(disk.clone(), Durability::Sync, crate::Now::at_ms(1_000_000));
     assert_eq!(counter(&mut rig, 1, stamp(1, 1)), Some(Ok(1)));
     rig.engine.sync().expect("syncs");
     assert_eq!(counter(&mut rig, 2, stamp(2, 1)), Some(Ok(2)));
     rig.engine.sync().expect("syncs");
     drop(rig);
-    // The value of the first write rots: its outcome stood beside it.
+    // The value of the first write becomes corrupt: its outcome stood beside it.
     let path = format!("p-{:016x}/{:016x}-{:08x}.seg", 1, 1, 0);
     let mut reader = disk.clone();
     let file = reader.open(&path, OpenMode::Existing).expect("is there");
@@ -120,12 +120,12 @@ fn where_entries_are_missing_all_sessions_are_expired() {
     reader.read_at(file, 0, &mut bytes).expect("reads");
     let session = super::SESSION.issued.0.to_le_bytes();
     let at = bytes.windows(8).position(|eight| eight == session).expect("stands in the first entry");
-    disk.rot_at(&path, at as u64, 0xFF).expect("is there");
+    disk.corrupt_at(&path, at as u64, 0xFF).expect("is there");
     let options =
         EngineOptions { disk_reserve_bytes: 0, checkpoints_begin_alone: false, ..EngineOptions::default() };
     let (mut engine, report) = Engine::open(disk, options).expect("opens");
     assert!(report.damage().next().is_some());
-    let options = Options { durability: Durability::Sync, index_seed: 7, epoch: PartitionEpoch(1) };
+    let options = MemberOptions { durability: Durability::Sync, index_seed: 7, epoch: PartitionEpoch(1) };
     let (partition, restored) = Partition::open(&mut engine, PartitionId(1), options).expect("opens");
     assert!(restored.is_state_lost);
     assert_eq!(partition.stats().sessions, 0);
@@ -138,47 +138,47 @@ fn a_log_of_a_later_epoch_and_entries_of_a_later_program_are_refused() {
     let (mut engine, _) = Engine::open(disk, EngineOptions::default()).expect("opens");
     let options = PartitionOptions::default();
     let handle = engine.partition(PartitionId(1), options).expect("opens");
-    let meta = zerohop_engine::Meta { kind: Kind::Put, flags: 0, epoch: 3, index: 1, timestamp: 1 };
+    let meta = zerohop_engine::Meta { kind: EntryKind::Put, flags: 0, epoch: 3, index: 1, timestamp: 1 };
     engine.append(handle, &meta, b"k", b"v").expect("is accepted");
     let open = |engine: &mut _, epoch| {
         let epoch = PartitionEpoch(epoch);
-        let options = Options { durability: Durability::DEFAULT, index_seed: 0, epoch };
+        let options = MemberOptions { durability: Durability::DEFAULT, index_seed: 0, epoch };
         Partition::open(engine, PartitionId(1), options).map(|(partition, _)| partition)
     };
     let refused = open(&mut engine, 2).err();
-    assert_eq!(refused, Some(OpenError::Epoch { found: 3, given: PartitionEpoch(2) }));
+    assert_eq!(refused, Some(PartitionOpenError::Epoch { found: 3, given: PartitionEpoch(2) }));
     let partition = open(&mut engine, 4).expect("opens");
     assert_eq!(partition.epoch(), PartitionEpoch(4));
-    engine.write(handle, Kind::Mark, 0, 2, b"", &[99]).expect("is accepted");
-    assert_eq!(open(&mut engine, 4).err(), Some(OpenError::Entry { index: 2 }));
+    engine.write(handle, EntryKind::Mark, 0, 2, b"", &[99]).expect("is accepted");
+    assert_eq!(open(&mut engine, 4).err(), Some(PartitionOpenError::Entry { index: 2 }));
 }
 
 #[test]
 fn entries_are_numbered_in_the_epoch_that_is_served() {
-    let mut rig = Rig::new(Durability::DEFAULT);
+    let mut rig = PartitionRig::new(Durability::DEFAULT);
     rig.write(token(1), Stamp::default(), b"k", insert(b"v"));
     rig.engine.sync().expect("syncs");
-    let Rig { disk, engine, .. } = rig;
+    let PartitionRig { disk, engine, .. } = rig;
     drop(engine);
     for (epoch, durability) in [(5, Durability::DEFAULT), (7, Durability::Sync)] {
         let (mut engine, _) = Engine::open(disk.clone(), EngineOptions::default()).expect("opens");
-        let options = Options { durability, index_seed: 7, epoch: PartitionEpoch(epoch) };
+        let options = MemberOptions { durability, index_seed: 7, epoch: PartitionEpoch(epoch) };
         let (mut partition, _) = Partition::open(&mut engine, PartitionId(1), options).expect("opens");
-        let mut out = crate::testing::Collected::default();
+        let mut out = crate::testing::CollectedEffects::default();
         for n in 0..3u8 {
-            let write = zerohop_wire::messages::Write {
+            let write = zerohop_wire::messages::RecordWrite {
                 key: &[n],
                 condition: Default::default(),
                 change: insert(b"w"),
             };
             let message = zerohop_wire::Message::Write { stamp: Stamp::default(), write };
-            let request = crate::Request {
+            let request = crate::RecordRequest {
                 token: token(u64::from(n)),
                 envelope: Default::default(),
                 message: &message,
             };
             let now = crate::Now::at_ms(2_000_000);
-            partition.step(&mut engine, now, Event::Request(request), &mut out).expect("goes on");
+            partition.step(&mut engine, now, PartitionEvent::Request(request), &mut out).expect("goes on");
         }
         let last = engine.partition_stats(partition.handle()).expect("is open").last;
         assert_eq!(last.0, epoch as u32);
@@ -188,12 +188,12 @@ fn entries_are_numbered_in_the_epoch_that_is_served() {
 
 #[test]
 fn the_state_that_a_checkpoint_carries_reads_back() {
-    let mut rig = Rig::new(Durability::DEFAULT);
+    let mut rig = PartitionRig::new(Durability::DEFAULT);
     for sequence in 1..50 {
         let expiry = Expiry::AfterMs(sequence);
-        let change = Change::Insert { value: b"v", expiry };
+        let change = WriteChange::Insert { value: b"v", expiry };
         rig.write(token(sequence), stamp(sequence, sequence.saturating_sub(5)), &[sequence as u8], change);
     }
     let state = &rig.partition.state;
-    assert_eq!(State::decode(&state.encode()).as_ref(), Ok(state));
+    assert_eq!(PartitionState::decode(&state.encode()).as_ref(), Ok(state));
 }

@@ -6,23 +6,23 @@ use zerohop_engine::Durability;
 use zerohop_engine::disk::Disk;
 use zerohop_engine::random::Random;
 use zerohop_wire::Failure;
-use zerohop_wire::messages::{Expiry, Query, Read, RecordType, Until};
+use zerohop_wire::messages::{Expiry, Query, RecordRead, RecordType, WaitUntil};
 
-use crate::testing::{Rig, insert, token};
-use crate::{Event, Program, Ran, Unit};
+use crate::testing::{PartitionRig, insert, token};
+use crate::{PartitionEvent, Program, ProgramResult, Unit};
 
 /// A record as the model has it: its value or values, and its deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Value {
+struct UnitValue {
     list: Option<Vec<Vec<u8>>>,
     bytes: Vec<u8>,
     deadline_ms: Option<u64>,
 }
 
-type Model = BTreeMap<Vec<u8>, Value>;
+type UnitModel = BTreeMap<Vec<u8>, UnitValue>;
 
 #[derive(Clone, Debug)]
-enum Op {
+enum UnitOp {
     Put(Vec<u8>, Vec<u8>, Expiry),
     Extend(Vec<u8>, Vec<u8>),
     Append(Vec<u8>, Vec<Vec<u8>>),
@@ -34,8 +34,8 @@ enum Op {
 
 /// Does its operations, compares what it sees with the model, and ends as it is told.
 struct Script<'s> {
-    operations: &'s [Op],
-    model: Model,
+    operations: &'s [UnitOp],
+    model: UnitModel,
     ends: Ends,
 }
 
@@ -70,22 +70,22 @@ impl Script<'_> {
     fn perform<D: Disk>(
         &mut self,
         unit: &mut Unit<'_, D>,
-        op: &Op,
+        op: &UnitOp,
         now_ms: u64,
     ) -> Result<(), Failure<'static>> {
         let model = &mut self.model;
         match op {
-            Op::Put(key, bytes, expiry) => {
+            UnitOp::Put(key, bytes, expiry) => {
                 unit.put(key, bytes, *expiry)?;
                 let deadline_ms = match expiry {
                     Expiry::Keep => model.get(key).and_then(|value| value.deadline_ms),
                     Expiry::AfterMs(ms) => Some(now_ms + ms),
                     _ => None,
                 };
-                model.insert(key.clone(), Value { list: None, bytes: bytes.clone(), deadline_ms });
+                model.insert(key.clone(), UnitValue { list: None, bytes: bytes.clone(), deadline_ms });
             }
-            Op::Extend(key, bytes) => match model.get_mut(key) {
-                Some(Value { list: Some(_), .. }) => {
+            UnitOp::Extend(key, bytes) => match model.get_mut(key) {
+                Some(UnitValue { list: Some(_), .. }) => {
                     let wrong = Err(Failure::WrongType { found: RecordType::List });
                     assert_eq!(unit.extend(key, bytes), wrong);
                 }
@@ -95,12 +95,12 @@ impl Script<'_> {
                 }
                 None => {
                     unit.extend(key, bytes)?;
-                    let value = Value { list: None, bytes: bytes.clone(), deadline_ms: None };
+                    let value = UnitValue { list: None, bytes: bytes.clone(), deadline_ms: None };
                     model.insert(key.clone(), value);
                 }
             },
-            Op::Append(key, values) => {
-                let fresh = || Value { list: Some(Vec::new()), bytes: Vec::new(), deadline_ms: None };
+            UnitOp::Append(key, values) => {
+                let fresh = || UnitValue { list: Some(Vec::new()), bytes: Vec::new(), deadline_ms: None };
                 let appended = unit.append(key, values.iter().map(|value| &value[..]));
                 match &mut model.entry(key.clone()).or_insert_with(fresh).list {
                     Some(list) => {
@@ -110,8 +110,8 @@ impl Script<'_> {
                     None => assert_eq!(appended, Err(Failure::WrongType { found: RecordType::Bytes })),
                 }
             }
-            Op::Trim(key, keep) => {
-                let Some(Value { list: Some(list), .. }) = model.get_mut(key) else { return Ok(()) };
+            UnitOp::Trim(key, keep) => {
+                let Some(UnitValue { list: Some(list), .. }) = model.get_mut(key) else { return Ok(()) };
                 let end = keep.end.min(list.len() as u64);
                 let keep = keep.start.min(end)..end;
                 unit.trim(key, keep.clone())?;
@@ -120,21 +120,21 @@ impl Script<'_> {
                     model.remove(key);
                 }
             }
-            Op::Remove(key) => assert_eq!(unit.remove(key)?, model.remove(key).is_some()),
-            Op::Deadline(key, after_ms) => {
+            UnitOp::Remove(key) => assert_eq!(unit.remove(key)?, model.remove(key).is_some()),
+            UnitOp::Deadline(key, after_ms) => {
                 let deadline_ms = after_ms.map(|ms| now_ms + ms);
                 unit.set_deadline(key, deadline_ms)?;
                 if let Some(value) = model.get_mut(key) {
                     value.deadline_ms = deadline_ms;
                 }
             }
-            Op::Look(key) => assert_eq!(look(unit, key)?, model.get(key).cloned(), "{key:?}"),
+            UnitOp::Look(key) => assert_eq!(look(unit, key)?, model.get(key).cloned(), "{key:?}"),
         }
         Ok(())
     }
 }
 
-fn look<D: Disk>(unit: &mut Unit<'_, D>, key: &[u8]) -> Result<Option<Value>, Failure<'static>> {
+fn look<D: Disk>(unit: &mut Unit<'_, D>, key: &[u8]) -> Result<Option<UnitValue>, Failure<'static>> {
     let Some(found) = unit.inspect(key)? else { return Ok(None) };
     let (mut bytes, mut list) = (Vec::new(), None);
     match found.record {
@@ -152,41 +152,45 @@ fn look<D: Disk>(unit: &mut Unit<'_, D>, key: &[u8]) -> Result<Option<Value>, Fa
     }
     let length = list.as_ref().map_or(bytes.len(), Vec::len);
     assert_eq!(found.length, length as u64);
-    Ok(Some(Value { list, bytes, deadline_ms: found.deadline_ms }))
+    Ok(Some(UnitValue { list, bytes, deadline_ms: found.deadline_ms }))
 }
 
-fn random_op(random: &mut Random) -> Op {
+fn random_op(random: &mut Random) -> UnitOp {
     let key = vec![b'k', random.below(5) as u8];
     let bytes = |random: &mut Random| vec![b'v'; 1 + random.below(60) as usize];
     match random.below(14) {
         0..=2 => {
             let expiry = [Expiry::Never, Expiry::Keep, Expiry::AfterMs(1 + random.below(30))];
-            Op::Put(key, bytes(random), expiry[random.below(3) as usize])
+            UnitOp::Put(key, bytes(random), expiry[random.below(3) as usize])
         }
-        3 => Op::Extend(key, bytes(random)),
-        4..=6 => Op::Append(key, (0..1 + random.below(4)).map(|_| bytes(random)).collect()),
+        3 => UnitOp::Extend(key, bytes(random)),
+        4..=6 => UnitOp::Append(key, (0..1 + random.below(4)).map(|_| bytes(random)).collect()),
         7 => {
             let start = random.below(3);
-            Op::Trim(key, start..start + random.below(5))
+            UnitOp::Trim(key, start..start + random.below(5))
         }
-        8..=9 => Op::Remove(key),
-        10 => Op::Deadline(key, (random.below(3) > 0).then(|| 1 + random.below(30))),
-        _ => Op::Look(key),
+        8..=9 => UnitOp::Remove(key),
+        10 => UnitOp::Deadline(key, (random.below(3) > 0).then(|| 1 + random.below(30))),
+        _ => UnitOp::Look(key),
     }
 }
 
-fn run(rig: &mut Rig, number: u64, program: &mut Script<'_>) -> Result<Ran, Failure<'static>> {
+fn run(
+    rig: &mut PartitionRig,
+    number: u64,
+    program: &mut Script<'_>,
+) -> Result<ProgramResult, Failure<'static>> {
     let mut reply = b"before ".to_vec();
     let ran = rig.partition.run(&mut rig.engine, rig.now, token(number), (program, &mut reply), &mut rig.out);
-    let appended: &[u8] = if ran == Ok(Ran::Now) { b"before done" } else { b"before " };
+    let appended: &[u8] = if ran == Ok(ProgramResult::Now) { b"before done" } else { b"before " };
     assert_eq!(reply, appended);
     ran
 }
 
 /// What all keys hold, compared by a program of its own.
-fn check(rig: &mut Rig, number: u64, model: &Model) -> bool {
-    struct All(Model);
-    impl Program for All {
+fn check(rig: &mut PartitionRig, number: u64, model: &UnitModel) -> bool {
+    struct ReadAll(UnitModel);
+    impl Program for ReadAll {
         fn run<D: Disk>(
             &mut self,
             unit: &mut Unit<'_, D>,
@@ -199,10 +203,10 @@ fn check(rig: &mut Rig, number: u64, model: &Model) -> bool {
             Ok(true)
         }
     }
-    let mut all = All(Model::new());
+    let mut all = ReadAll(UnitModel::new());
     let ran =
         rig.partition.run(&mut rig.engine, rig.now, token(number), (&mut all, &mut Vec::new()), &mut rig.out);
-    if ran.expect("runs") == Ran::Later {
+    if ran.expect("runs") == ProgramResult::Later {
         // It has removed what had expired.
         rig.flush();
         rig.out.replies.remove(&token(number));
@@ -217,14 +221,14 @@ fn play(seed: u64) {
     let mut random = Random::new(seed);
     let durability = [Durability::Sync, Durability::Interval { ms: 20 }, Durability::Memory];
     let durability = durability[random.below(3) as usize];
-    let mut rig = Rig::new(durability);
+    let mut rig = PartitionRig::new(durability);
     // What every unit so far has made of the records, from the last that is known to be durable on.
-    let mut states = vec![Model::new()];
+    let mut states = vec![UnitModel::new()];
     let (mut number, mut due) = (0, Vec::new());
     for _ in 0..150 {
         number += 1;
         rig.now.ms += random.below(4);
-        let operations: Vec<Op> =
+        let operations: Vec<UnitOp> =
             (0..[1, 1, 2, 8][random.below(4) as usize]).map(|_| random_op(&mut random)).collect();
         let ends = [Ends::Well, Ends::Well, Ends::Well, Ends::Undone, Ends::Failing];
         let ends = ends[random.below(5) as usize];
@@ -238,7 +242,7 @@ fn play(seed: u64) {
         if ends == Ends::Well {
             states.push(script.model);
         }
-        if ran == Ok(Ran::Later) {
+        if ran == Ok(ProgramResult::Later) {
             assert_eq!(durability, Durability::Sync);
             due.push(number);
         }
@@ -253,7 +257,7 @@ fn play(seed: u64) {
         }
         assert!(rig.out.replies.is_empty(), "nothing is answered before it is durable");
         if random.chance(1, 8) {
-            rig.step(Event::Tick);
+            rig.step(PartitionEvent::Tick);
         }
         if random.chance(1, 12) && durability != Durability::Memory {
             rig = rig.crash(durability);
@@ -278,16 +282,16 @@ fn a_program_sees_its_own_changes_and_a_crash_leaves_whole_units() {
 #[test]
 fn a_wait_sees_a_unit_as_a_whole() {
     for durability in [Durability::Sync, Durability::DEFAULT] {
-        let mut rig = Rig::new(durability);
+        let mut rig = PartitionRig::new(durability);
         let wait = |until| zerohop_wire::Message::Read {
             seen: Default::default(),
-            read: Read { key: b"k0", query: Query::Wait { until } },
+            read: RecordRead { key: b"k0", query: Query::Wait { until } },
         };
-        rig.send(token(1), 1_000, &wait(Until::Equals(b"between")));
-        rig.send(token(2), 1_000, &wait(Until::Equals(b"at the end")));
-        let put = |bytes: &[u8]| Op::Put(b"k0".to_vec(), bytes.to_vec(), Expiry::Never);
+        rig.send(token(1), 1_000, &wait(WaitUntil::Equals(b"between")));
+        rig.send(token(2), 1_000, &wait(WaitUntil::Equals(b"at the end")));
+        let put = |bytes: &[u8]| UnitOp::Put(b"k0".to_vec(), bytes.to_vec(), Expiry::Never);
         let operations = [put(b"between"), put(b"at the end")];
-        let mut script = Script { operations: &operations, model: Model::new(), ends: Ends::Well };
+        let mut script = Script { operations: &operations, model: UnitModel::new(), ends: Ends::Well };
         assert!(run(&mut rig, 3, &mut script).is_ok());
         rig.flush();
         assert!(rig.answer(token(1)).is_none());
@@ -297,26 +301,26 @@ fn a_wait_sees_a_unit_as_a_whole() {
 
 #[test]
 fn a_unit_that_only_reads_waits_for_what_it_has_seen() {
-    let mut rig = Rig::new(Durability::Sync);
+    let mut rig = PartitionRig::new(Durability::Sync);
     rig.write(token(1), Default::default(), b"k0", insert(b"v"));
-    let value = Value { list: None, bytes: b"v".to_vec(), deadline_ms: None };
-    let model = Model::from([(b"k0".to_vec(), value)]);
-    let operations = [Op::Look(b"k0".to_vec())];
+    let value = UnitValue { list: None, bytes: b"v".to_vec(), deadline_ms: None };
+    let model = UnitModel::from([(b"k0".to_vec(), value)]);
+    let operations = [UnitOp::Look(b"k0".to_vec())];
     let mut script = Script { operations: &operations, model: model.clone(), ends: Ends::Well };
-    assert_eq!(run(&mut rig, 2, &mut script), Ok(Ran::Later));
-    let operations = [Op::Look(b"k1".to_vec())];
+    assert_eq!(run(&mut rig, 2, &mut script), Ok(ProgramResult::Later));
+    let operations = [UnitOp::Look(b"k1".to_vec())];
     let mut other = Script { operations: &operations, model, ends: Ends::Well };
-    assert_eq!(run(&mut rig, 3, &mut other), Ok(Ran::Now));
+    assert_eq!(run(&mut rig, 3, &mut other), Ok(ProgramResult::Now));
     rig.flush();
     assert_eq!(rig.out.replies.remove(&token(2)).as_deref(), Some(&b"done"[..]));
 }
 
 #[test]
 fn a_unit_of_one_change_is_one_entry_without_a_flag() {
-    let mut rig = Rig::new(Durability::DEFAULT);
-    let operations = [Op::Put(b"k0".to_vec(), b"v".to_vec(), Expiry::Never)];
-    let mut script = Script { operations: &operations, model: Model::new(), ends: Ends::Well };
-    assert_eq!(run(&mut rig, 1, &mut script), Ok(Ran::Now));
+    let mut rig = PartitionRig::new(Durability::DEFAULT);
+    let operations = [UnitOp::Put(b"k0".to_vec(), b"v".to_vec(), Expiry::Never)];
+    let mut script = Script { operations: &operations, model: UnitModel::new(), ends: Ends::Well };
+    assert_eq!(run(&mut rig, 1, &mut script), Ok(ProgramResult::Now));
     assert_eq!(rig.partition.stats().last, 1);
     let entry = rig.engine.read_entry(rig.partition.handle(), 1).expect("is there");
     assert!(!entry.head.meta.is_joined());

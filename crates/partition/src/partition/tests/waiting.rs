@@ -1,33 +1,35 @@
 //! Every answer waits until what it was evaluated over is committed, at the keyspace's durability.
 
 use zerohop_engine::Durability;
-use zerohop_engine::disk::simulated::Operation;
+use zerohop_engine::disk::simulated::DiskOperation;
 use zerohop_wire::ids::{PartitionEpoch, Timestamp};
-use zerohop_wire::messages::{Change, Condition, Expiry, Query, Read, Stamp, Until, Write};
+use zerohop_wire::messages::{
+    Condition, Expiry, Query, RecordRead, RecordWrite, Stamp, WaitUntil, WriteChange,
+};
 use zerohop_wire::{Envelope, Failure, Message, What};
 
-use crate::testing::{Rig, append, insert, token};
-use crate::{Event, Request};
+use crate::testing::{PartitionRig, append, insert, token};
+use crate::{PartitionEvent, RecordRequest};
 
-fn read(rig: &mut Rig, request: u64, key: &[u8], query: Query<'_>) {
-    rig.send(token(request), 0, &Message::Read { seen: Timestamp::ZERO, read: Read { key, query } });
+fn read(rig: &mut PartitionRig, request: u64, key: &[u8], query: Query<'_>) {
+    rig.send(token(request), 0, &Message::Read { seen: Timestamp::ZERO, read: RecordRead { key, query } });
 }
 
-fn write(rig: &mut Rig, request: u64, key: &[u8], change: Change<'_>) {
+fn write(rig: &mut PartitionRig, request: u64, key: &[u8], change: WriteChange<'_>) {
     rig.write(token(request), Stamp::default(), key, change);
 }
 
 #[test]
 fn under_sync_a_write_is_answered_once_it_is_flushed_and_others_at_once() {
     for durability in [Durability::Memory, Durability::DEFAULT] {
-        let mut rig = Rig::new(durability);
+        let mut rig = PartitionRig::new(durability);
         write(&mut rig, 1, b"k", insert(b"v"));
         assert!(rig.answer(token(1)).is_some() && !rig.out.wants_flush);
     }
-    let mut rig = Rig::new(Durability::Sync);
+    let mut rig = PartitionRig::new(Durability::Sync);
     write(&mut rig, 1, b"k", insert(b"v"));
     assert!(rig.answer(token(1)).is_none() && rig.out.wants_flush);
-    rig.step(Event::Flushed);
+    rig.step(PartitionEvent::Flushed);
     assert!(rig.answer(token(1)).is_none(), "nothing was flushed");
     rig.flush();
     assert!(rig.answer(token(1)).is_some());
@@ -35,11 +37,11 @@ fn under_sync_a_write_is_answered_once_it_is_flushed_and_others_at_once() {
 
 #[test]
 fn a_read_waits_for_the_writes_it_has_seen_and_for_no_others() {
-    let mut rig = Rig::new(Durability::Sync);
+    let mut rig = PartitionRig::new(Durability::Sync);
     write(&mut rig, 1, b"old", insert(b"o"));
     rig.flush();
     write(&mut rig, 2, b"k", insert(b"one"));
-    write(&mut rig, 3, b"k", Change::Extend { bytes: b"+two" });
+    write(&mut rig, 3, b"k", WriteChange::Extend { bytes: b"+two" });
     read(&mut rig, 4, b"k", Query::Lookup);
     read(&mut rig, 5, b"old", Query::Lookup);
     read(&mut rig, 6, b"none", Query::Inspect);
@@ -52,14 +54,14 @@ fn a_read_waits_for_the_writes_it_has_seen_and_for_no_others() {
 
 #[test]
 fn a_failed_condition_and_an_absence_wait_too() {
-    let mut rig = Rig::new(Durability::Sync);
+    let mut rig = PartitionRig::new(Durability::Sync);
     write(&mut rig, 1, b"k", insert(b"v"));
     rig.flush();
-    write(&mut rig, 2, b"k", Change::Remove);
-    let write_if = Write { key: b"k", condition: Condition::IfPresent, change: insert(b"w") };
+    write(&mut rig, 2, b"k", WriteChange::Remove);
+    let write_if = RecordWrite { key: b"k", condition: Condition::IfPresent, change: insert(b"w") };
     rig.send(token(3), 0, &Message::Write { stamp: Stamp::default(), write: write_if });
     read(&mut rig, 4, b"k", Query::Lookup);
-    read(&mut rig, 5, b"k", Query::Wait { until: Until::Absent });
+    read(&mut rig, 5, b"k", Query::Wait { until: WaitUntil::Absent });
     rig.answer(token(1));
     assert!(rig.out.answers.is_empty());
     rig.flush();
@@ -72,18 +74,18 @@ fn a_failed_condition_and_an_absence_wait_too() {
 /// A removal is on its way and does not arrive; whoever waits for what stands there is not told that it does not.
 #[test]
 fn a_wait_that_has_seen_what_is_not_committed_ends_with_what_is() {
-    let mut rig = Rig::new(Durability::Sync);
+    let mut rig = PartitionRig::new(Durability::Sync);
     write(&mut rig, 1, b"k", insert(b"v"));
     rig.flush();
-    write(&mut rig, 2, b"k", Change::Remove);
+    write(&mut rig, 2, b"k", WriteChange::Remove);
     let wait = |until| {
-        let read = Read { key: b"k", query: Query::Wait { until } };
+        let read = RecordRead { key: b"k", query: Query::Wait { until } };
         Message::Read { seen: Timestamp::ZERO, read }
     };
-    rig.send(token(3), 10, &wait(Until::Equals(b"v")));
-    rig.send(token(4), 10, &wait(Until::Equals(b"w")));
+    rig.send(token(3), 10, &wait(WaitUntil::Equals(b"v")));
+    rig.send(token(4), 10, &wait(WaitUntil::Equals(b"w")));
     rig.now.ms += 10;
-    rig.step(Event::Tick);
+    rig.step(PartitionEvent::Tick);
     assert_eq!(rig.answer(token(3)).and_then(|a| a.bytes()), Some(b"v".to_vec()));
     let answer = rig.answer(token(4)).map(|a| a.number());
     assert!(matches!(answer, Some(Err(Failure::TimedOut { version })) if version != Timestamp::ZERO));
@@ -91,20 +93,20 @@ fn a_wait_that_has_seen_what_is_not_committed_ends_with_what_is() {
 
 #[test]
 fn every_operation_sees_what_is_not_yet_committed() {
-    let mut rig = Rig::new(Durability::Sync);
+    let mut rig = PartitionRig::new(Durability::Sync);
     write(&mut rig, 1, b"list", append(&[b"a", b"b"]));
     rig.flush();
     write(&mut rig, 2, b"list", append(&[b"c", b"d"]));
-    let keep = |start| Change::Trim { keep: zerohop_wire::messages::Range { start, stop: i64::MAX } };
+    let keep = |start| WriteChange::Trim { keep: zerohop_wire::messages::Range { start, stop: i64::MAX } };
     write(&mut rig, 3, b"list", keep(1));
     write(&mut rig, 4, b"list", keep(2));
     write(&mut rig, 5, b"list", append(&[b"e"]));
     read(&mut rig, 6, b"list", Query::Lookup);
-    write(&mut rig, 7, b"n", Change::Increment { delta: 3 });
-    write(&mut rig, 8, b"n", Change::Increment { delta: 4 });
-    write(&mut rig, 9, b"n", Change::Expire { expiry: Expiry::AfterMs(9) });
+    write(&mut rig, 7, b"n", WriteChange::Increment { delta: 3 });
+    write(&mut rig, 8, b"n", WriteChange::Increment { delta: 4 });
+    write(&mut rig, 9, b"n", WriteChange::Expire { expiry: Expiry::AfterMs(9) });
     read(&mut rig, 10, b"n", Query::Inspect);
-    write(&mut rig, 11, b"n", Change::SetBit { offset: 0, on: true });
+    write(&mut rig, 11, b"n", WriteChange::SetBit { offset: 0, on: true });
     rig.flush();
     assert_eq!(rig.answer(token(6)).and_then(|a| a.list()), Some(vec![b"d".to_vec(), b"e".to_vec()]));
     assert_eq!(rig.answer(token(8)).map(|a| a.counter()), Some(Ok(7)));
@@ -118,8 +120,8 @@ fn every_operation_sees_what_is_not_yet_committed() {
 
 #[test]
 fn a_wait_sees_a_state_that_came_and_went_within_one_flush() {
-    let mut rig = Rig::new(Durability::Sync);
-    read(&mut rig, 1, b"k", Query::Wait { until: Until::Equals(b"one") });
+    let mut rig = PartitionRig::new(Durability::Sync);
+    read(&mut rig, 1, b"k", Query::Wait { until: WaitUntil::Equals(b"one") });
     write(&mut rig, 2, b"k", insert(b"one"));
     write(&mut rig, 3, b"k", insert(b"two"));
     assert!(rig.answer(token(1)).is_none());
@@ -132,8 +134,8 @@ fn a_wait_sees_a_state_that_came_and_went_within_one_flush() {
 fn planted_waits_that_nobody_wakes_are_seen() {
     use crate::planted::{Bug, plant};
     let is_woken = || {
-        let mut rig = Rig::new(Durability::Memory);
-        read(&mut rig, 1, b"k", Query::Wait { until: Until::Present });
+        let mut rig = PartitionRig::new(Durability::Memory);
+        read(&mut rig, 1, b"k", Query::Wait { until: WaitUntil::Present });
         write(&mut rig, 2, b"k", insert(b"one"));
         rig.answer(token(1)).is_some()
     };
@@ -146,13 +148,13 @@ fn planted_waits_that_nobody_wakes_are_seen() {
 
 #[test]
 fn after_a_failed_flush_whatever_rests_on_it_is_answered_with_doubt_and_nothing_hangs() {
-    let mut rig = Rig::new(Durability::Sync);
+    let mut rig = PartitionRig::new(Durability::Sync);
     write(&mut rig, 1, b"old", insert(b"v"));
     rig.flush();
     write(&mut rig, 2, b"k", insert(b"v"));
-    rig.disk.fail_nth(Operation::Sync, 1);
+    rig.disk.fail_nth(DiskOperation::Sync, 1);
     assert!(rig.engine.flush().is_err());
-    rig.step(Event::FlushFailed);
+    rig.step(PartitionEvent::FlushFailed);
     let doubt = Some(Err(Failure::DiskFailed));
     assert_eq!(rig.answer(token(2)).map(|a| a.number()), doubt);
     read(&mut rig, 3, b"k", Query::Lookup);
@@ -165,7 +167,7 @@ fn after_a_failed_flush_whatever_rests_on_it_is_answered_with_doubt_and_nothing_
 
 #[test]
 fn changing_to_a_lesser_durability_answers_what_was_waiting() {
-    let mut rig = Rig::new(Durability::Sync);
+    let mut rig = PartitionRig::new(Durability::Sync);
     write(&mut rig, 1, b"k", insert(b"v"));
     rig.partition.set_durability(&mut rig.engine, Durability::DEFAULT, &mut rig.out).expect("changes");
     assert!(rig.answer(token(1)).is_some());
@@ -180,7 +182,7 @@ fn changing_to_a_lesser_durability_answers_what_was_waiting() {
 
 #[test]
 fn versions_rise_above_what_a_session_has_seen_and_the_far_future_is_refused() {
-    let mut rig = Rig::new(Durability::DEFAULT);
+    let mut rig = PartitionRig::new(Durability::DEFAULT);
     let seen = Timestamp::new(rig.now.ms + 300, 5);
     rig.write(token(1), Stamp { seen, ..Stamp::default() }, b"k", insert(b"v"));
     assert_eq!(rig.answer(token(1)).map(|a| a.version()), Some(seen.next()));
@@ -192,12 +194,16 @@ fn versions_rise_above_what_a_session_has_seen_and_the_far_future_is_refused() {
 
 #[test]
 fn another_epoch_and_what_is_no_operation_are_told() {
-    let mut rig = Rig::new(Durability::DEFAULT);
-    let read = Read { key: b"k", query: Query::Lookup };
+    let mut rig = PartitionRig::new(Durability::DEFAULT);
+    let read = RecordRead { key: b"k", query: Query::Lookup };
     let message = Message::Read { seen: Timestamp::ZERO, read };
     for (request, epoch) in [(1, 1), (2, 2), (3, 0)] {
         let envelope = Envelope { partition_epoch: PartitionEpoch(epoch), ..Envelope::default() };
-        rig.step(Event::Request(Request { token: token(request), envelope, message: &message }));
+        rig.step(PartitionEvent::Request(RecordRequest {
+            token: token(request),
+            envelope,
+            message: &message,
+        }));
     }
     assert!(rig.answer(token(1)).is_some() && rig.answer(token(3)).is_some());
     assert_eq!(rig.out.wrong_owner, [token(2)]);

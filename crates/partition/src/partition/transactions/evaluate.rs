@@ -11,29 +11,30 @@ use bytes::{BufMut, Bytes, BytesMut};
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, Handle};
 use zerohop_transaction::limits::{EFFECT_BYTES_MAX, RESULT_BYTES_MAX, STAGED_PART_BYTES_MAX};
-use zerohop_transaction::{Access, Body, Evaluated, Item, Reason, Refusal, StageId};
+use zerohop_transaction::{Access, EvaluatedPart, ItemBody, Reason, Refusal, StageId, TransactionItem};
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::{Sequence, Timestamp};
 use zerohop_wire::messages::{
-    Answer, BlobChange, Change, Condition, Operation, Outcome as Brought, Query, Write,
+    BlobChange, Condition, OperationAnswer, Outcome as Brought, Query, RecordOperation, RecordWrite,
+    WriteChange,
 };
-use zerohop_wire::{Failure, Many};
+use zerohop_wire::{Elements, Failure};
 
 use super::host::Inner;
 use super::staged::piece;
+use crate::atomic_batch::Unit;
 use crate::failure::failure_of;
-use crate::group::Group;
-use crate::held::push_packed;
+use crate::hash_range::Slice;
 use crate::limits::TRANSACTED_BYTES_MAX;
-use crate::operations::OrFail;
-use crate::outcome::Outcome;
+use crate::log_writer::LogWriter;
+use crate::operations::EngineResultExt;
+use crate::outcome::WriteOutcome;
 use crate::overlay::Overlay;
+use crate::pending_replies::push_packed;
 use crate::planted::{Bug, is_planted};
-use crate::slice::Slice;
-use crate::state::reader::Reader;
-use crate::state::{Deadlines, State};
-use crate::unit::Unit;
-use crate::view::View;
+use crate::state::reader::StateReader;
+use crate::state::{Deadlines, PartitionState};
+use crate::view::RecordView;
 
 /// How often bytes of a transaction go into the log, at most: when it is prepared, and when it is done; and the heads of its entries
 /// beside.
@@ -43,27 +44,35 @@ const LOGGED_TIMES: u64 = 3;
 pub(super) fn body<D: Disk>(
     engine: &mut Engine<D>,
     handle: Handle,
-    state: &State,
-    item: &Item,
+    state: &PartitionState,
+    item: &TransactionItem,
 ) -> Option<Bytes> {
     match &item.body {
-        Body::Inline(bytes) => Some(bytes.clone()),
-        Body::Staged(id) => piece(engine, handle, state, id),
+        ItemBody::Inline(bytes) => Some(bytes.clone()),
+        ItemBody::Staged(id) => piece(engine, handle, state, id),
     }
 }
 
 /// One operation.
-fn operation(bytes: &[u8]) -> Option<Operation<'_>> {
-    Many::<Operation<'_>>::packed(1, bytes).ok()?.iter().next()
+fn operation(bytes: &[u8]) -> Option<RecordOperation<'_>> {
+    Elements::<RecordOperation<'_>>::packed(1, bytes).ok()?.iter().next()
 }
 
 /// The version of what an operation names, over what is appended too; zero if there is none, or its deadline has come.
-pub(super) fn version<D: Disk>(inner: &mut Inner<'_, D>, state: &State, bytes: &[u8]) -> Option<Timestamp> {
+pub(super) fn version<D: Disk>(
+    inner: &mut Inner<'_, D>,
+    state: &PartitionState,
+    bytes: &[u8],
+) -> Option<Timestamp> {
     let key = operation(bytes)?.key();
     let now_ms = inner.clock.now_ms();
     let overlay = Some(&*inner.overlay);
-    let mut view =
-        View { engine: inner.engine, handle: inner.group.handle(), overlay, deadlines: &state.deadlines };
+    let mut view = RecordView {
+        engine: inner.engine,
+        handle: inner.group.handle(),
+        overlay,
+        deadlines: &state.deadlines,
+    };
     let shape = view.shape(key).ok()?;
     let living = shape.filter(|shape| shape.deadline.is_none_or(|deadline| deadline > now_ms));
     Some(living.map_or(Timestamp::ZERO, |shape| shape.version))
@@ -72,9 +81,9 @@ pub(super) fn version<D: Disk>(inner: &mut Inner<'_, D>, state: &State, bytes: &
 /// Evaluates items one after the other, each over what those before have changed, and takes all of it back.
 pub(super) fn items<D: Disk>(
     inner: &mut Inner<'_, D>,
-    (state, slice): (&State, Slice),
-    items: &[Item],
-) -> Result<Evaluated, Refusal> {
+    (state, slice): (&PartitionState, Slice),
+    items: &[TransactionItem],
+) -> Result<EvaluatedPart, Refusal> {
     if state.transacted.as_ref().is_some_and(|one| one.state.bytes() > TRANSACTED_BYTES_MAX) {
         return Err(Reason::Overloaded.into());
     }
@@ -89,9 +98,9 @@ pub(super) fn items<D: Disk>(
 
 fn run<D: Disk>(
     unit: &mut Unit<'_, D>,
-    (state, slice): (&State, Slice),
-    items: &[Item],
-) -> Result<Evaluated, Refusal> {
+    (state, slice): (&PartitionState, Slice),
+    items: &[TransactionItem],
+) -> Result<EvaluatedPart, Refusal> {
     let (mut effect, mut result, mut out) = (BytesMut::new(), Vec::new(), Vec::new());
     effect.put_u64_le(unit.now_ms());
     // No record has it: it stands for the version that the transaction will have.
@@ -100,7 +109,7 @@ fn run<D: Disk>(
     for (number, item) in (0u32..).zip(items) {
         let refuse = |reason| Refusal { reason, item: number };
         let bytes = body(unit.engine, handle, state, item).ok_or(refuse(Reason::StagedGone))?;
-        if matches!(item.body, Body::Staged(_)) {
+        if matches!(item.body, ItemBody::Staged(_)) {
             staged_bytes += bytes.len() as u64;
         }
         if staged_bytes > STAGED_PART_BYTES_MAX {
@@ -115,7 +124,7 @@ fn run<D: Disk>(
             return Err(refuse(Reason::Misplaced));
         }
         match operation {
-            Operation::Read(read) => {
+            RecordOperation::Read(read) => {
                 if matches!(read.query, Query::Wait { .. }) {
                     return Err(refuse(Reason::Malformed));
                 }
@@ -123,14 +132,16 @@ fn run<D: Disk>(
                 let answer = unit.answer(&read, &mut out);
                 push_answer(&answer, at, &mut result, refuse)?;
             }
-            Operation::Write(write) => {
+            RecordOperation::Write(write) => {
                 let write = resolved(write, at);
                 let outcome = unit.write(&write).map_err(|failure| refuse(reason_of(&failure)))?;
                 // The chunks of a write are one with their header: all of them are as they should be, or none is written.
-                let is_of_blob = matches!(write.change, Change::Blob(_));
-                let is_declared =
-                    matches!(outcome, Outcome::ConditionFailed { .. } | Outcome::CompareFailed { .. });
-                if is_declared || is_of_blob && !matches!(outcome, Outcome::Done { .. }) {
+                let is_of_blob = matches!(write.change, WriteChange::Blob(_));
+                let is_declared = matches!(
+                    outcome,
+                    WriteOutcome::ConditionFailed { .. } | WriteOutcome::CompareFailed { .. }
+                );
+                if is_declared || is_of_blob && !matches!(outcome, WriteOutcome::Done { .. }) {
                     return Err(refuse(Reason::ConditionFailed));
                 }
                 let is_beside_others = matches!(item.access, Access::Transform(_));
@@ -141,7 +152,7 @@ fn run<D: Disk>(
                         push_answer(&answer, at, &mut result, refuse)?;
                     }
                     Ok(Brought::Done { .. })
-                        if matches!(write.change, Change::Blob(BlobChange::Create { .. })) =>
+                        if matches!(write.change, WriteChange::Blob(BlobChange::Create { .. })) =>
                     {
                         let answer = Ok(Brought::Done { version: at, number: BlobStamp::OWN });
                         push_answer(&answer, at, &mut result, refuse)?;
@@ -159,14 +170,14 @@ fn run<D: Disk>(
     let bytes = LOGGED_TIMES * (unit.staged.bytes() + effect.len() + result.len()) as u64;
     let room = unit.group.ask_for_room(unit.engine, bytes, makes_room(&effect));
     room.map_err(|error| reason_of(&failure_of(&error)))?;
-    Ok(Evaluated { effect: effect.freeze(), result: result.into() })
+    Ok(EvaluatedPart { effect: effect.freeze(), result: result.into() })
 }
 
 /// What a transaction calls its own, a blob that it makes or a version that it leaves, by the timestamp that it has here. Where a
 /// chunk knows a later blob than the one that this proposal would make, it is refused: what is decided is not below the proposal.
-fn resolved(mut write: Write<'_>, at: Timestamp) -> Write<'_> {
-    if let Change::Blob(change) = write.change {
-        write.change = Change::Blob(change.of_own(at.0));
+fn resolved(mut write: RecordWrite<'_>, at: Timestamp) -> RecordWrite<'_> {
+    if let WriteChange::Blob(change) = write.change {
+        write.change = WriteChange::Blob(change.of_own(at.0));
     }
     if write.condition == Condition::IfVersion(Timestamp::MAX) {
         write.condition = Condition::IfVersion(at);
@@ -176,17 +187,17 @@ fn resolved(mut write: Write<'_>, at: Timestamp) -> Write<'_> {
 
 /// Whether an effect removes, or changes nothing at all: it is let in on a full disk, as every removal is.
 pub(super) fn makes_room(effect: &[u8]) -> bool {
-    let mut from = Reader::new(effect);
+    let mut from = StateReader::new(effect);
     if from.u64().is_none() {
         return true;
     }
     while !from.is_at_end() {
         // What is staged is no removal: those are short.
         let Some((INLINE, length)) = from.u8().zip(from.u32()) else { return false };
-        let Some(Operation::Write(write)) = from.bytes(length as usize).and_then(operation) else {
+        let Some(RecordOperation::Write(write)) = from.bytes(length as usize).and_then(operation) else {
             return false;
         };
-        if !matches!(write.change, Change::Remove | Change::Blob(BlobChange::DropChunk { .. })) {
+        if !matches!(write.change, WriteChange::Remove | WriteChange::Blob(BlobChange::DropChunk { .. })) {
             return false;
         }
     }
@@ -203,7 +214,7 @@ fn reason_of(failure: &Failure<'_>) -> Reason {
 }
 
 fn push_answer(
-    answer: &Answer<'_>,
+    answer: &OperationAnswer<'_>,
     at: Timestamp,
     result: &mut Vec<u8>,
     refuse: impl Fn(Reason) -> Refusal,
@@ -213,7 +224,7 @@ fn push_answer(
         Err(Failure::DiskFull | Failure::MemoryFull | Failure::Busy { .. }) => {
             return Err(refuse(Reason::NoRoom));
         }
-        Err(Failure::DiskFailed | Failure::Rotten) => return Err(refuse(Reason::Overloaded)),
+        Err(Failure::DiskFailed | Failure::DataCorrupt) => return Err(refuse(Reason::Overloaded)),
         _ => {}
     }
     if let Ok(
@@ -236,14 +247,14 @@ fn push_answer(
 const INLINE: u8 = 0;
 const STAGED: u8 = 1;
 
-fn push_body(body: &Body, effect: &mut BytesMut) {
+fn push_body(body: &ItemBody, effect: &mut BytesMut) {
     match body {
-        Body::Inline(bytes) => {
+        ItemBody::Inline(bytes) => {
             effect.put_u8(INLINE);
             effect.put_u32_le(bytes.len() as u32);
             effect.put_slice(bytes);
         }
-        Body::Staged(id) => {
+        ItemBody::Staged(id) => {
             effect.put_u8(STAGED);
             effect.put_u64_le(id.session.issued.0);
             effect.put_u64_le(id.session.nonce);
@@ -259,21 +270,22 @@ fn push_body(body: &Body, effect: &mut BytesMut) {
 /// does not do.
 pub(super) fn redo<D: Disk>(
     unit: &mut Unit<'_, D>,
-    (state, slice): (&State, Option<Slice>),
+    (state, slice): (&PartitionState, Option<Slice>),
     (effect, at): (&[u8], Timestamp),
 ) -> Result<(), Failure<'static>> {
-    let mut from = Reader::new(effect);
+    let mut from = StateReader::new(effect);
     let Some(now_ms) = from.u64() else {
-        return if effect.is_empty() { Ok(()) } else { Err(Failure::Rotten) };
+        return if effect.is_empty() { Ok(()) } else { Err(Failure::DataCorrupt) };
     };
     unit.set_time(at, now_ms);
     // All partitions know a blob that it makes by one time.
     let own = if is_planted(Bug::OwnByItsOwnClock) { Timestamp::from_millis(now_ms) } else { at };
     while !from.is_at_end() {
-        let bytes = next_body(&mut from, (unit.engine, unit.group.handle()), state).ok_or(Failure::Rotten)?;
-        let Some(Operation::Write(write)) = operation(&bytes) else { return Err(Failure::Rotten) };
-        // A sister does hers. Here it would come behind the walk that removes what is hers, and stay.
-        if slice.is_none_or(|slice| slice.owns(write.key)) || is_planted(Bug::SistersHalfDone) {
+        let bytes =
+            next_body(&mut from, (unit.engine, unit.group.handle()), state).ok_or(Failure::DataCorrupt)?;
+        let Some(RecordOperation::Write(write)) = operation(&bytes) else { return Err(Failure::DataCorrupt) };
+        // A sibling does hers. Here it would come behind the walk that removes what is hers, and stay.
+        if slice.is_none_or(|slice| slice.owns(write.key)) || is_planted(Bug::SiblingsHalfDone) {
             unit.write(&resolved(write, own))?;
         }
     }
@@ -281,9 +293,9 @@ pub(super) fn redo<D: Disk>(
 }
 
 fn next_body<D: Disk>(
-    from: &mut Reader<'_>,
+    from: &mut StateReader<'_>,
     (engine, handle): (&mut Engine<D>, Handle),
-    state: &State,
+    state: &PartitionState,
 ) -> Option<Bytes> {
     match from.u8()? {
         INLINE => {
@@ -301,7 +313,7 @@ fn next_body<D: Disk>(
 /// Takes back what was appended after `end`, of which nobody has been told.
 pub(in crate::partition) fn take_back<D: Disk>(
     engine: &mut Engine<D>,
-    (group, overlay, deadlines): (&mut Group, &mut Overlay, &Deadlines),
+    (group, overlay, deadlines): (&mut LogWriter, &mut Overlay, &Deadlines),
     end: (u32, u64),
 ) -> Result<(), Failure<'static>> {
     if group.end() == end {
@@ -311,7 +323,7 @@ pub(in crate::partition) fn take_back<D: Disk>(
     // before the next entry.
     let cut = group.give_up(engine, end);
     for key in overlay.given_up(end.1) {
-        let mut view = View { engine, handle: group.handle(), overlay: None, deadlines };
+        let mut view = RecordView { engine, handle: group.handle(), overlay: None, deadlines };
         let base = view.shape(&key).or_fail()?;
         overlay.rebase(&key, base);
     }

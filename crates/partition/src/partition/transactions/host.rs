@@ -5,46 +5,49 @@ use std::cell::RefCell;
 use bytes::Bytes;
 use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
-use zerohop_transaction::{Evaluated, Host, Install, Item, Known, Reason, Refusal, StageId, TransactionId};
+use zerohop_transaction::{
+    EvaluatedPart, Install, PartitionHost, Reason, Refusal, SessionKnowledge, StageId, TransactionId,
+    TransactionItem,
+};
 use zerohop_wire::ids::Timestamp;
 
 use super::evaluate;
 use super::staged::piece;
 use crate::clock::Clock;
-use crate::group::Group;
+use crate::hash_range::Slice;
+use crate::log_writer::LogWriter;
 use crate::overlay::Overlay;
-use crate::slice::Slice;
-use crate::staged::Staged;
-use crate::state::State;
+use crate::state::PartitionState;
+use crate::write_buffer::UnitWriteBuffer;
 
 /// See the module.
-pub(super) struct Records<'r, D> {
+pub(super) struct HostRecords<'r, D> {
     /// Looking at a record may read from the disk, which changes what the engine holds in memory.
     inner: RefCell<Inner<'r, D>>,
-    state: &'r State,
+    state: &'r PartitionState,
     slice: Option<Slice>,
 }
 
 pub(super) struct Inner<'r, D> {
     pub(super) engine: &'r mut Engine<D>,
-    pub(super) group: &'r mut Group,
+    pub(super) group: &'r mut LogWriter,
     pub(super) overlay: &'r mut Overlay,
     pub(super) clock: &'r mut Clock,
-    pub(super) staged: &'r mut Staged,
+    pub(super) staged: &'r mut UnitWriteBuffer,
 }
 
-impl<'r, D> Records<'r, D> {
+impl<'r, D> HostRecords<'r, D> {
     pub(super) fn of(
         engine: &'r mut Engine<D>,
-        (group, overlay, state): (&'r mut Group, &'r mut Overlay, &'r State),
-        (clock, staged): (&'r mut Clock, &'r mut Staged),
+        (group, overlay, state): (&'r mut LogWriter, &'r mut Overlay, &'r PartitionState),
+        (clock, staged): (&'r mut Clock, &'r mut UnitWriteBuffer),
         slice: Option<Slice>,
-    ) -> Records<'r, D> {
-        Records { inner: RefCell::new(Inner { engine, group, overlay, clock, staged }), state, slice }
+    ) -> HostRecords<'r, D> {
+        HostRecords { inner: RefCell::new(Inner { engine, group, overlay, clock, staged }), state, slice }
     }
 }
 
-impl<D: Disk> Host for Records<'_, D> {
+impl<D: Disk> PartitionHost for HostRecords<'_, D> {
     fn propose(&mut self) -> Timestamp {
         self.inner.get_mut().clock.next()
     }
@@ -57,14 +60,14 @@ impl<D: Disk> Host for Records<'_, D> {
         self.inner.borrow().clock.check(timestamp).is_err()
     }
 
-    fn version(&self, item: &Item) -> Timestamp {
+    fn version(&self, item: &TransactionItem) -> Timestamp {
         let inner = &mut *self.inner.borrow_mut();
         let bytes = evaluate::body(inner.engine, inner.group.handle(), self.state, item);
         // What cannot be read is not what anybody has seen.
         bytes.and_then(|bytes| evaluate::version(inner, self.state, &bytes)).unwrap_or(Timestamp::MAX)
     }
 
-    fn evaluate(&self, items: &[Item]) -> Result<Evaluated, Refusal> {
+    fn evaluate(&self, items: &[TransactionItem]) -> Result<EvaluatedPart, Refusal> {
         let slice = self.slice.ok_or(Reason::Misplaced)?;
         evaluate::items(&mut self.inner.borrow_mut(), (self.state, slice), items)
     }
@@ -77,12 +80,12 @@ impl<D: Disk> Host for Records<'_, D> {
         piece(inner.engine, inner.group.handle(), self.state, id)
     }
 
-    fn known(&self, id: &TransactionId) -> Known {
+    fn known(&self, id: &TransactionId) -> SessionKnowledge {
         let sessions = &self.state.sessions;
         let is_over = match sessions.get(id.session) {
             Some(session) => id.sequence.0 < session.lowest || session.outcome(id.sequence.0).is_some(),
             None => id.session.issued < sessions.mark(),
         };
-        if is_over { Known::Over } else { Known::Unknown }
+        if is_over { SessionKnowledge::Over } else { SessionKnowledge::Unknown }
     }
 }

@@ -1,21 +1,21 @@
 //! What requests about single records wait for: reads for the intents that stood when they came, writes, and what else may
-//! change a record, behind all who are there. Whoever waits is kept as a frame, and looked at anew.
+//! change a record, behind all who are there. Whoever waits is kept as a frame, and looked at again.
 
 use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
-use zerohop_transaction::{Go, Ticket, Transactions};
-use zerohop_wire::messages::{Operation, Query};
-use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Failure, Features, Message};
+use zerohop_transaction::{Admission, Ticket, Transactions};
+use zerohop_wire::messages::{Query, RecordOperation};
+use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features, Message};
 
-use crate::event::{Effects, Request, Token};
+use crate::event::{PartitionEffects, RecordRequest, Token};
+use crate::hash_range::Slice;
 use crate::limits::{BUSY_RETRY_MS, INTENT_WAIT_BYTES_MAX, INTENT_WAIT_MS};
 use crate::partition::Partition;
 use crate::planted::{Bug, is_planted};
-use crate::slice::Slice;
 
 /// A request that owns its bytes.
 #[derive(Debug)]
-pub(super) struct Parked {
+pub(super) struct ParkedRequest {
     token: Token,
     envelope: Envelope,
     frame: Vec<u8>,
@@ -24,17 +24,17 @@ pub(super) struct Parked {
     until_ms: u64,
 }
 
-impl Parked {
-    pub(super) fn fail(self, failure: &Failure<'static>, effects: &mut dyn Effects) {
+impl ParkedRequest {
+    pub(super) fn fail(self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
         effects.answer(self.token, &Message::Answer(Err(failure.clone())));
     }
 
-    fn with<T>(&self, take: impl FnOnce(&Request<'_>) -> T) -> Option<T> {
+    fn with<T>(&self, take: impl FnOnce(&RecordRequest<'_>) -> T) -> Option<T> {
         let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
-        let Decoded::Frame { frame, .. } = decoder.decode(&self.frame) else { return None };
+        let DecodeResult::Frame { frame, .. } = decoder.decode(&self.frame) else { return None };
         let mut scratch = Vec::new();
         let message: Message<'_> = frame.message(&mut scratch).ok()?;
-        Some(take(&Request { token: self.token, envelope: self.envelope, message: &message }))
+        Some(take(&RecordRequest { token: self.token, envelope: self.envelope, message: &message }))
     }
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Intents<'i> {
 
 impl<'i> Intents<'i> {
     pub(in crate::partition) fn of(
-        transacting: Option<&'i super::Transacting>,
+        transacting: Option<&'i super::PrimaryTransactions>,
         slice: Option<Slice>,
     ) -> Option<Intents<'i>> {
         let transacting = transacting.filter(|one| !one.transactions.is_free())?;
@@ -73,8 +73,8 @@ fn keys_of<'m>(message: &Message<'m>) -> Option<(Vec<&'m [u8]>, bool)> {
         Message::Write { write, .. } => Some((vec![write.key], true)),
         Message::Batch(batch) => {
             let of = |operation| match operation {
-                Operation::Read(read) => waits(&read.query).then_some((read.key, false)),
-                Operation::Write(write) => Some((write.key, true)),
+                RecordOperation::Read(read) => waits(&read.query).then_some((read.key, false)),
+                RecordOperation::Write(write) => Some((write.key, true)),
             };
             let keys: Vec<(&[u8], bool)> = batch.operations.iter().filter_map(of).collect();
             let changes = keys.iter().any(|(_, changes)| *changes);
@@ -119,9 +119,9 @@ impl Partition {
     /// Parks a request that must wait, of whose keys so many were waited for. `true`: it waits, or is answered.
     pub(in crate::partition) fn waits_for_intents(
         &mut self,
-        request: &Request<'_>,
+        request: &RecordRequest<'_>,
         passed: usize,
-        effects: &mut dyn Effects,
+        effects: &mut dyn PartitionEffects,
     ) -> bool {
         // A page of a scan may show any record.
         let is_scan = matches!(request.message, Message::Scan(_));
@@ -156,19 +156,19 @@ impl Partition {
             transacting.transactions.scan(ticket)
         } else {
             loop {
-                let Some(cell) = cells.get(at) else { break Ok(Go::Now) };
+                let Some(cell) = cells.get(at) else { break Ok(Admission::Now) };
                 at += 1;
                 match transacting.transactions.read(ticket, *cell) {
-                    Ok(Go::Now) => {}
+                    Ok(Admission::Now) => {}
                     other => break other,
                 }
             }
         };
-        if go == Ok(Go::Now) {
+        if go == Ok(Admission::Now) {
             return false;
         }
         let mut frame = Vec::new();
-        let Request { token, envelope, message } = *request;
+        let RecordRequest { token, envelope, message } = *request;
         let has_room = go.is_ok()
             && transacting.parked_bytes < INTENT_WAIT_BYTES_MAX
             && Encoder::default().encode(&envelope, message, &mut frame).is_ok();
@@ -182,12 +182,12 @@ impl Partition {
             ms => INTENT_WAIT_MS.min(u64::from(ms)),
         };
         transacting.parked_bytes += frame.len();
-        let parked = Parked { token, envelope, frame, passed: at, until_ms: now_ms + wait_ms };
+        let parked = ParkedRequest { token, envelope, frame, passed: at, until_ms: now_ms + wait_ms };
         transacting.parked.insert(ticket, parked);
         true
     }
 
-    fn take_parked(&mut self, ticket: Ticket) -> Option<Parked> {
+    fn take_parked(&mut self, ticket: Ticket) -> Option<ParkedRequest> {
         let transacting = self.transacting.as_deref_mut()?;
         let parked = transacting.parked.remove(&ticket)?;
         transacting.parked_bytes -= parked.frame.len();
@@ -199,7 +199,7 @@ impl Partition {
         &mut self,
         engine: &mut Engine<D>,
         ticket: Ticket,
-        effects: &mut dyn Effects,
+        effects: &mut dyn PartitionEffects,
     ) {
         let Some(parked) = self.take_parked(ticket) else { return };
         parked.with(|request| {
@@ -214,7 +214,7 @@ impl Partition {
         &mut self,
         engine: &mut Engine<D>,
         ticket: Ticket,
-        effects: &mut dyn Effects,
+        effects: &mut dyn PartitionEffects,
     ) {
         let Some(parked) = self.take_parked(ticket) else { return };
         if !self.has_copies {
@@ -226,7 +226,7 @@ impl Partition {
     }
 
     /// Answers those who have waited too long: nothing was done for them.
-    pub(super) fn time_out_parked(&mut self, effects: &mut dyn Effects) {
+    pub(super) fn time_out_parked(&mut self, effects: &mut dyn PartitionEffects) {
         let now_ms = self.clock.now_ms();
         let Some(transacting) = self.transacting.as_deref_mut() else { return };
         let late = transacting.parked.iter().filter(|(_, parked)| parked.until_ms <= now_ms);

@@ -1,21 +1,21 @@
 //! Entries of transactions in the log: a mark each, and joined with it, as one unit, what records become by it.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, Kind, Meta};
-use zerohop_transaction::Entry as Logged;
+use zerohop_engine::{Engine, EntryKind, Meta};
+use zerohop_transaction::TransactionEntry as Logged;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 
 use super::evaluate::{makes_room, redo, take_back};
-use super::staged::Beside;
-use crate::event::Effects;
+use super::staged::EntryAttachment;
+use crate::atomic_batch::Unit;
+use crate::entry_metadata::{MARK_HEAD_BYTES, Mark};
+use crate::event::PartitionEffects;
 use crate::failure::failure_of;
-use crate::group::Entry;
-use crate::note::{MARK_HEAD_BYTES, Mark};
-use crate::operations::OrFail;
+use crate::log_writer::NewLogEntry;
+use crate::operations::EngineResultExt;
 use crate::partition::Partition;
 use crate::planted::{Bug, is_planted};
-use crate::unit::Unit;
 
 /// Whether an entry is let in on a full disk: what removes, and what was decided elsewhere, as records stay locked until it is done.
 fn is_let_in(entry: &Logged) -> bool {
@@ -28,7 +28,8 @@ fn is_let_in(entry: &Logged) -> bool {
 
 /// The same of one that a primary has let in.
 pub(in crate::partition) fn is_let_in_mark(meta: &Meta, payload: &[u8]) -> bool {
-    let entry = (meta.kind == Kind::Mark).then(|| Mark::decode(payload, Timestamp(meta.timestamp))).flatten();
+    let entry =
+        (meta.kind == EntryKind::Mark).then(|| Mark::decode(payload, Timestamp(meta.timestamp))).flatten();
     matches!(entry, Some(Mark::Transaction { entry, .. }) if is_let_in(&entry))
 }
 
@@ -42,9 +43,9 @@ impl Partition {
         &mut self,
         engine: &mut Engine<D>,
         mut entry: Logged,
-        effects: &mut dyn Effects,
+        effects: &mut dyn PartitionEffects,
     ) -> Result<(), Failure<'static>> {
-        let beside = Beside::of(&mut entry, &self.state);
+        let beside = EntryAttachment::of(&mut entry, &self.state);
         let at = match &entry {
             Logged::Commit { timestamp, .. } | Logged::Apply { timestamp, .. } => Some(*timestamp),
             _ => None,
@@ -81,9 +82,9 @@ impl Partition {
         engine: &mut Engine<D>,
         at: Timestamp,
         payload: &[u8],
-        effects: &mut dyn Effects,
+        effects: &mut dyn PartitionEffects,
     ) -> Result<(), Failure<'static>> {
-        let entry = Entry { kind: Kind::Mark, flags: 0, at, key: &[], payload, hint: None };
+        let entry = NewLogEntry { kind: EntryKind::Mark, flags: 0, at, key: &[], payload, hint: None };
         let meta = self.group.append(engine, &entry).or_fail()?;
         if self.group.commits_at_once() {
             self.apply(&meta, &[], payload);
@@ -97,8 +98,8 @@ impl Partition {
         &mut self,
         engine: &mut Engine<D>,
         at: Timestamp,
-        (payload, beside): (&[u8], &Beside),
-        effects: &mut dyn Effects,
+        (payload, beside): (&[u8], &EntryAttachment),
+        effects: &mut dyn PartitionEffects,
     ) -> Result<(), Failure<'static>> {
         let (end, slice) = (self.group.end(), self.slice());
         let mut staged = self.buffers.staged.take().unwrap_or_default();

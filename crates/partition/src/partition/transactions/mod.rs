@@ -22,19 +22,22 @@ use std::collections::{BTreeMap, VecDeque};
 
 use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
-use zerohop_transaction::{Effect, Entry, Message as Told, Outcome, State, Ticket, Time, Transactions, What};
+use zerohop_transaction::{
+    Message as Told, ParticipantState, Ticket, Time, TransactionEffect, TransactionEntry, TransactionMessage,
+    TransactionOutcome, Transactions,
+};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
 
 use super::Partition;
-use crate::event::{Effects, Token};
-use crate::held::Reply;
+use crate::event::{PartitionEffects, Token};
 use crate::limits::TRANSACTIONS_TICK_MS;
+use crate::pending_replies::Reply;
 use crate::planted::{Bug, is_planted};
-use crate::state::Told as CommittedTold;
+use crate::state::TransactionEvent as CommittedTold;
 
-use host::Records;
-use intents::Parked;
+use host::HostRecords;
+use intents::ParkedRequest;
 
 pub(super) use evaluate::take_back;
 pub(crate) use intents::Intents;
@@ -42,14 +45,14 @@ pub(super) use log::is_let_in_mark;
 
 /// What the primary has under way.
 #[derive(Debug)]
-pub(super) struct Transacting {
+pub(super) struct PrimaryTransactions {
     transactions: Transactions,
     /// Entries that are committed, and that it has not been told of.
-    committed: VecDeque<(u64, Entry)>,
+    committed: VecDeque<(u64, TransactionEntry)>,
     /// Clients that wait for the end of their transaction, with its parts' places.
-    clients: BTreeMap<Ticket, Client>,
+    clients: BTreeMap<Ticket, WaitingClient>,
     /// Requests that wait for intents.
-    parked: BTreeMap<Ticket, Parked>,
+    parked: BTreeMap<Ticket, ParkedRequest>,
     parked_bytes: usize,
     tickets: u64,
     /// Of requests that are not in the log: the lowest sequence without an answer that their client has told, and whom to answer.
@@ -61,12 +64,12 @@ pub(super) struct Transacting {
 
 /// Who is to be answered.
 #[derive(Debug)]
-struct Client {
+struct WaitingClient {
     token: Token,
-    places: Vec<zerohop_transaction::Place>,
+    places: Vec<zerohop_transaction::RoutingKey>,
 }
 
-impl Transacting {
+impl PrimaryTransactions {
     fn ticket(&mut self) -> Ticket {
         self.tickets += 1;
         Ticket(self.tickets)
@@ -110,13 +113,13 @@ impl Partition {
         };
         let state = match &self.state.transacted {
             Some(transacted) => transacted.state.clone(),
-            None => State::restore(LogIndex(self.state.applied), []),
+            None => ParticipantState::restore(LogIndex(self.state.applied), []),
         };
         self.clock.witness(state.newest());
         // Attempts are numbered under it: above those of any primary before, also of this epoch, before a restart.
         let epoch = PartitionEpoch(self.clock.next().0);
         let transactions = Transactions::new(self.transactions_now(), slice.span(), epoch, state);
-        self.transacting = Some(Box::new(Transacting {
+        self.transacting = Some(Box::new(PrimaryTransactions {
             transactions,
             committed: VecDeque::new(),
             clients: BTreeMap::new(),
@@ -157,11 +160,12 @@ impl Partition {
         &mut self,
         engine: &mut Engine<D>,
         message: &Told,
-        effects: &mut dyn Effects,
+        effects: &mut dyn PartitionEffects,
     ) {
         let is_ours = self.slice().is_some_and(|slice| slice.span().has(message.to));
         // Whoever has prepared was in the way of every hold.
-        let may_be_held = self.has_unknown_holds() && matches!(message.what, What::Prepare { .. });
+        let may_be_held =
+            self.has_unknown_holds() && matches!(message.what, TransactionMessage::Prepare { .. });
         if is_ours && !may_be_held && !self.held.is_full() && self.open_transactions() {
             let message = message.clone();
             if let Some(transacting) = self.transacting.as_deref_mut() {
@@ -177,7 +181,11 @@ impl Partition {
     }
 
     /// What is overdue is sent again, asked, given up.
-    pub(super) fn tick_transactions<D: Disk>(&mut self, engine: &mut Engine<D>, effects: &mut dyn Effects) {
+    pub(super) fn tick_transactions<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        effects: &mut dyn PartitionEffects,
+    ) {
         if !self.has_transactions() || !self.has_copies || !self.open_transactions() {
             return;
         }
@@ -214,8 +222,8 @@ impl Partition {
     fn act<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        effects: &mut dyn Effects,
-        ask: impl FnOnce(&mut Transactions, Time, &mut Records<'_, D>, &mut Vec<Effect>),
+        effects: &mut dyn PartitionEffects,
+        ask: impl FnOnce(&mut Transactions, Time, &mut HostRecords<'_, D>, &mut Vec<TransactionEffect>),
     ) {
         let wanted = self.ask(engine, ask);
         self.carry_out(engine, wanted, effects);
@@ -225,13 +233,13 @@ impl Partition {
     fn ask<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        ask: impl FnOnce(&mut Transactions, Time, &mut Records<'_, D>, &mut Vec<Effect>),
-    ) -> Vec<Effect> {
+        ask: impl FnOnce(&mut Transactions, Time, &mut HostRecords<'_, D>, &mut Vec<TransactionEffect>),
+    ) -> Vec<TransactionEffect> {
         let mut wanted = Vec::new();
         let (now, slice) = (self.transactions_now(), self.slice());
         let Some(mut transacting) = self.transacting.take() else { return wanted };
         let mut staged = self.buffers.staged.take().unwrap_or_default();
-        let mut records = Records::of(
+        let mut records = HostRecords::of(
             engine,
             (&mut self.group, &mut self.overlay, &self.state),
             (&mut self.clock, &mut staged),
@@ -244,9 +252,9 @@ impl Partition {
     }
 
     /// Whoever waits for holds that have lapsed goes on.
-    pub(super) fn lapse<D: Disk>(&mut self, engine: &mut Engine<D>, effects: &mut dyn Effects) {
+    pub(super) fn lapse<D: Disk>(&mut self, engine: &mut Engine<D>, effects: &mut dyn PartitionEffects) {
         let now_ms = self.clock.elapsed_ms();
-        let first = self.transacting.as_deref().and_then(Transacting::first_lapse);
+        let first = self.transacting.as_deref().and_then(PrimaryTransactions::first_lapse);
         if first.is_some_and(|until_ms| until_ms <= now_ms) {
             self.act(engine, effects, |transactions, now, host, told| {
                 transactions.lapse(now, host, now_ms, told);
@@ -255,7 +263,11 @@ impl Partition {
     }
 
     /// Tells the transactions which of their entries are committed.
-    pub(super) fn tell_committed<D: Disk>(&mut self, engine: &mut Engine<D>, effects: &mut dyn Effects) {
+    pub(super) fn tell_committed<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        effects: &mut dyn PartitionEffects,
+    ) {
         while let Some((index, entry)) = self.transacting.as_mut().and_then(|one| one.committed.pop_front()) {
             let wanted = self.ask(engine, |transactions, now, host, told| {
                 transactions.committed(now, host, LogIndex(index), &entry, told);
@@ -269,7 +281,7 @@ impl Partition {
         let Some(transacting) = self.transacting.as_deref_mut() else { return };
         match told {
             CommittedTold::Transaction(entry) => {
-                if let Entry::Expire { ids } = &entry {
+                if let TransactionEntry::Expire { ids } = &entry {
                     self.staged_expired += ids.len() as u64;
                 }
                 transacting.committed.push_back((index, entry));
@@ -280,42 +292,52 @@ impl Partition {
     }
 
     /// Does what the transactions want done, in this order.
-    fn carry_out<D: Disk>(&mut self, engine: &mut Engine<D>, wanted: Vec<Effect>, effects: &mut dyn Effects) {
+    fn carry_out<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        wanted: Vec<TransactionEffect>,
+        effects: &mut dyn PartitionEffects,
+    ) {
         for effect in wanted {
             if self.transacting.is_none() {
                 // An entry could not be appended: all that was under way is forgotten, and what the log says taken up again.
                 return;
             }
             match effect {
-                Effect::Append { entry, .. } => {
+                TransactionEffect::Append { entry, .. } => {
                     if self.log_transaction(engine, entry, effects).is_err() {
                         self.lose_transactions(effects);
                     }
                 }
-                Effect::Send(message) => self.send_transaction(message, effects),
-                Effect::Answer { ticket, outcome } => self.answer_transaction(ticket, &outcome, effects),
-                Effect::Read(ticket) => self.read_now(engine, ticket, effects),
-                Effect::Write(ticket) => {
+                TransactionEffect::Send(message) => self.send_transaction(message, effects),
+                TransactionEffect::Answer { ticket, outcome } => {
+                    self.answer_transaction(ticket, &outcome, effects)
+                }
+                TransactionEffect::Read(ticket) => self.read_now(engine, ticket, effects),
+                TransactionEffect::Write(ticket) => {
                     self.write_now(engine, ticket, effects);
                     let more = self.ask(engine, |transactions, now, host, told| {
                         transactions.leave(now, host, ticket, told);
                     });
                     self.carry_out(engine, more, effects);
                 }
-                Effect::Loss { id, place } => effects.transaction_lost(id, place),
+                TransactionEffect::Loss { id, place } => effects.transaction_lost(id, place),
             }
         }
     }
 
     /// What asks, and decisions, which are committed, leave at once; answers rest on all that is appended.
-    fn send_transaction(&mut self, message: Told, effects: &mut dyn Effects) {
+    fn send_transaction(&mut self, message: Told, effects: &mut dyn PartitionEffects) {
         // Whoever has too few copies promises nothing: it is asked again.
         if !self.has_copies {
             return;
         }
         let rests_on_nothing = matches!(
             message.what,
-            What::Prepare { .. } | What::Release { .. } | What::Commit { .. } | What::Ask { .. }
+            TransactionMessage::Prepare { .. }
+                | TransactionMessage::Release { .. }
+                | TransactionMessage::Commit { .. }
+                | TransactionMessage::Ask { .. }
         );
         let last = self.group.last();
         if rests_on_nothing || last <= self.state.applied || is_planted(Bug::AnswersBeforeFlush) {
@@ -325,9 +347,14 @@ impl Partition {
         }
     }
 
-    fn answer_transaction(&mut self, ticket: Ticket, outcome: &Outcome, effects: &mut dyn Effects) {
+    fn answer_transaction(
+        &mut self,
+        ticket: Ticket,
+        outcome: &TransactionOutcome,
+        effects: &mut dyn PartitionEffects,
+    ) {
         let Some(transacting) = self.transacting.as_deref_mut() else { return };
-        let Some(Client { token, places }) = transacting.clients.remove(&ticket) else { return };
+        let Some(WaitingClient { token, places }) = transacting.clients.remove(&ticket) else { return };
         if self.has_copies {
             requests::answer_ended(token, outcome, &places, effects);
         } else {
@@ -338,7 +365,11 @@ impl Partition {
 
     /// What is under way is forgotten: it is primary no more, or could not write down what had to be. What the log says, and is
     /// still on its way to being committed, is taken up again once that is.
-    pub(super) fn forget_transactions(&mut self, failure: &Failure<'static>, effects: &mut dyn Effects) {
+    pub(super) fn forget_transactions(
+        &mut self,
+        failure: &Failure<'static>,
+        effects: &mut dyn PartitionEffects,
+    ) {
         let Some(transacting) = self.transacting.take() else { return };
         self.lose_holds();
         self.transactions_after = self.group.last();
@@ -350,7 +381,7 @@ impl Partition {
         }
     }
 
-    fn lose_transactions(&mut self, effects: &mut dyn Effects) {
+    fn lose_transactions(&mut self, effects: &mut dyn PartitionEffects) {
         let retry_after_ms = crate::limits::UNAVAILABLE_RETRY_MS;
         self.forget_transactions(&Failure::Unavailable { retry_after_ms }, effects);
     }

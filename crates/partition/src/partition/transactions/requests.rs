@@ -5,17 +5,18 @@ use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
 use zerohop_transaction::codec::decode_parts;
 use zerohop_transaction::{
-    Durability, Effect, Outcome as Ended, Part, Place, Reason, Refusal, Request, StageId, TransactionId,
+    Durability, Reason, Refusal, RoutingKey, StageId, TransactionEffect, TransactionId,
+    TransactionOutcome as Ended, TransactionPart, TransactionRequest,
 };
-use zerohop_wire::messages::{ItemAnswer, Stage, Stamp, Transact, Transacted};
-use zerohop_wire::{AbortReason, Failure, Many, Message};
+use zerohop_wire::messages::{ItemAnswer, StageBytes, Stamp, Transact, TransactionDone};
+use zerohop_wire::{AbortReason, Elements, Failure, Message};
 
-use super::Client;
-use crate::event::{Effects, Token};
+use super::WaitingClient;
+use crate::event::{PartitionEffects, Token};
 use crate::failure::failure_of;
 use crate::limits::{BUSY_RETRY_MS, TRANSACTED_BYTES_MAX};
-use crate::outcome::Outcome;
-use crate::partition::{Partition, To};
+use crate::outcome::WriteOutcome;
+use crate::partition::{AnswerTarget, Partition};
 
 /// What the marks of a transaction take that comes to nothing, and more.
 const MARKS_BYTES: u64 = 8 << 10;
@@ -31,13 +32,21 @@ fn aborted(reason: Reason) -> Failure<'static> {
 }
 
 /// Tells a client how its transaction has ended.
-pub(super) fn answer_ended(token: Token, ended: &Ended, places: &[Place], effects: &mut dyn Effects) {
+pub(super) fn answer_ended(
+    token: Token,
+    ended: &Ended,
+    places: &[RoutingKey],
+    effects: &mut dyn PartitionEffects,
+) {
     match ended {
         Ended::Committed { timestamp, results } => {
             let packed: Vec<u8> = results.concat();
-            match Many::<ItemAnswer<'_>>::all(&packed) {
+            match Elements::<ItemAnswer<'_>>::all(&packed) {
                 Ok(answers) => {
-                    effects.answer(token, &Message::Transacted(Transacted { version: *timestamp, answers }));
+                    effects.answer(
+                        token,
+                        &Message::Transacted(TransactionDone { version: *timestamp, answers }),
+                    );
                 }
                 Err(failure) => effects.answer(token, &Message::Answer(Err(failure))),
             }
@@ -54,7 +63,7 @@ pub(super) fn answer_ended(token: Token, ended: &Ended, places: &[Place], effect
 
 impl Partition {
     /// Whether a stamped request begins here and now; else it is answered: with what it came to before, or why not.
-    fn is_new<'s>(&self, stamp: &Stamp) -> Result<(), Result<(u64, Outcome), Failure<'s>>> {
+    fn is_new<'s>(&self, stamp: &Stamp) -> Result<(), Result<(u64, WriteOutcome), Failure<'s>>> {
         if !stamp.session.is_some() {
             return Err(Err(aborted(Reason::Malformed)));
         }
@@ -69,17 +78,19 @@ impl Partition {
         engine: &mut Engine<D>,
         transact: &Transact<'_>,
         token: Token,
-        effects: &mut dyn Effects,
+        effects: &mut dyn PartitionEffects,
     ) {
         let stamp = &transact.stamp;
-        let fail = |failure, effects: &mut dyn Effects| effects.answer(token, &Message::Answer(Err(failure)));
+        let fail = |failure, effects: &mut dyn PartitionEffects| {
+            effects.answer(token, &Message::Answer(Err(failure)))
+        };
         let Ok(parts) = decode_parts(transact.parts) else {
             return fail(aborted(Reason::Malformed), effects);
         };
-        let places: Vec<Place> = parts.iter().map(|part: &Part| part.place).collect();
+        let places: Vec<RoutingKey> = parts.iter().map(|part: &TransactionPart| part.place).collect();
         match self.is_new(stamp) {
             Ok(()) => {}
-            Err(Ok((_, Outcome::Ended(ended)))) => {
+            Err(Ok((_, WriteOutcome::Ended(ended)))) => {
                 self.answered_again += 1;
                 return answer_ended(token, &ended, &places, effects);
             }
@@ -89,13 +100,15 @@ impl Partition {
             }
             Err(Err(failure)) => return fail(failure, effects),
         }
-        let Some(decider) = places.last().copied() else { return fail(aborted(Reason::Malformed), effects) };
+        let Some(coordinator) = places.last().copied() else {
+            return fail(aborted(Reason::Malformed), effects);
+        };
         if !self.open_transactions() {
             return fail(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }, effects);
         }
         let Some(transacting) = self.transacting.as_deref_mut() else { return };
         transacting.has_holds_alone = false;
-        let id = TransactionId { decider, session: stamp.session, sequence: stamp.sequence };
+        let id = TransactionId { coordinator, session: stamp.session, sequence: stamp.sequence };
         // One that has begun goes on, whatever the map has become since: who hears that it was misplaced takes it for not begun.
         if !transacting.transactions.runs(&id)
             && let Some(part) = effects.misplaced(&parts)
@@ -113,12 +126,12 @@ impl Partition {
         let asked = (stamp.lowest_unanswered.0, ticket);
         let before = transacting.asked.insert((stamp.session, stamp.sequence), asked);
         let overtaken = before.and_then(|(_, ticket)| transacting.clients.remove(&ticket));
-        transacting.clients.insert(ticket, Client { token, places });
+        transacting.clients.insert(ticket, WaitingClient { token, places });
         if let Some(overtaken) = overtaken {
             // The same request has come again: only the newest is answered.
             effects.dropped(overtaken.token);
         }
-        let request = Request { id, parts };
+        let request = TransactionRequest { id, parts };
         let mut refused = None;
         self.act(engine, effects, |transactions, now, host, told| {
             refused = transactions.request(now, host, (ticket, request), told).err();
@@ -138,9 +151,9 @@ impl Partition {
     pub(in crate::partition) fn stage<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        stage: &Stage<'_>,
+        stage: &StageBytes<'_>,
         token: Token,
-        effects: &mut dyn Effects,
+        effects: &mut dyn PartitionEffects,
     ) {
         let stamp = &stage.stamp;
         let (index, answer) = match self.is_new(stamp) {
@@ -149,7 +162,7 @@ impl Partition {
             Err(Err(failure)) => Err(failure),
         }
         .map_or_else(|failure| (0, Err(failure)), |(index, outcome)| (index, Ok(outcome)));
-        let mut to = To::One(token);
+        let mut to = AnswerTarget::One(token);
         match answer {
             Ok(outcome) => self.deliver(&mut to, index, &outcome.answer(), effects),
             Err(failure) => self.deliver(&mut to, 0, &Err(failure), effects),
@@ -159,9 +172,9 @@ impl Partition {
     fn stage_new<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        stage: &Stage<'_>,
-        effects: &mut dyn Effects,
-    ) -> Result<(u64, Outcome), Failure<'static>> {
+        stage: &StageBytes<'_>,
+        effects: &mut dyn PartitionEffects,
+    ) -> Result<(u64, WriteOutcome), Failure<'static>> {
         let busy = Failure::Busy { retry_after_ms: BUSY_RETRY_MS };
         let held = self.state.transacted.as_ref().map_or(0, |one| one.state.bytes());
         if held > TRANSACTED_BYTES_MAX || !self.open_transactions() {
@@ -186,7 +199,7 @@ impl Partition {
             transacting.asked.insert((stamp.session, stamp.sequence), asked);
         }
         let entry = wanted.into_iter().find_map(|effect| match effect {
-            Effect::Append { entry, .. } => Some(entry),
+            TransactionEffect::Append { entry, .. } => Some(entry),
             _ => None,
         });
         // What has no room is refused, and nothing else suffers.
@@ -196,7 +209,7 @@ impl Partition {
         }
         logged?;
         self.tell_committed(engine, effects);
-        let outcome = Outcome::Done { version: Default::default(), number: 0 };
+        let outcome = WriteOutcome::Done { version: Default::default(), number: 0 };
         if !self.group.commits_at_once() {
             let index = self.group.last();
             self.overlay.add_outcome(index, stamp.session, stamp.sequence.0, outcome.clone());

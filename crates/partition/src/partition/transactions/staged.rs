@@ -10,16 +10,16 @@
 use bytes::Bytes;
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, Handle};
-use zerohop_transaction::{Entry as Logged, StageId};
+use zerohop_transaction::{StageId, TransactionEntry as Logged};
 use zerohop_wire::Failure;
 use zerohop_wire::blob::staged_key;
 
-use crate::state::State;
-use crate::unit::Unit;
+use crate::atomic_batch::Unit;
+use crate::state::PartitionState;
 
 /// What stands in the log beside an entry of transactions.
 #[derive(Debug, Default)]
-pub(super) struct Beside {
+pub(super) struct EntryAttachment {
     /// Operations to be done.
     pub(super) effect: Option<Bytes>,
     /// A piece that is staged.
@@ -28,15 +28,15 @@ pub(super) struct Beside {
     pub(super) lets_go: Vec<StageId>,
 }
 
-impl Beside {
+impl EntryAttachment {
     /// That of an entry, which becomes the one that goes into the log.
-    pub(super) fn of(entry: &mut Logged, state: &State) -> Beside {
+    pub(super) fn of(entry: &mut Logged, state: &PartitionState) -> EntryAttachment {
         let transacted = state.transacted.as_ref().map(|one| &one.state);
         let records = |ids: &[StageId]| {
             let is_record = |id: &&StageId| transacted.is_some_and(|one| one.held_as_record(id).is_some());
             ids.iter().filter(is_record).copied().collect()
         };
-        let mut beside = Beside::default();
+        let mut beside = EntryAttachment::default();
         match entry {
             Logged::Commit { effect, pinned, .. } => {
                 beside.lets_go = records(pinned);
@@ -77,7 +77,7 @@ impl Beside {
 pub(super) fn piece<D: Disk>(
     engine: &mut Engine<D>,
     handle: Handle,
-    state: &State,
+    state: &PartitionState,
     id: &StageId,
 ) -> Option<Bytes> {
     let transacted = state.transacted.as_ref()?;

@@ -3,17 +3,17 @@
 use super::*;
 
 /// What the primary has sent, given to the other, and the other way round, until nobody says anything.
-pub(super) fn exchange(a: &mut Node, b: &mut Node) {
+pub(super) fn exchange(a: &mut TestNode, b: &mut TestNode) {
     let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
     for _ in 0..20 {
         (a.now_us, b.now_us) = (a.now_us + 3_000, b.now_us + 3_000);
         a.granted_by(2);
         for from in [1, 2] {
             let (sender, taker) = if from == 1 { (&mut *a, &mut *b) } else { (&mut *b, &mut *a) };
-            sender.tell(Told::Tick);
+            sender.tell(ReplicaEvent::Tick);
             for (to, epoch, bytes) in std::mem::take(&mut sender.out.sent) {
-                let Decoded::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
-                if let Ok(Message::Peer(Peer { call, .. })) = frame.message(&mut Vec::new())
+                let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
+                if let Ok(Message::Peer(PeerMessage { call, .. })) = frame.message(&mut Vec::new())
                     && to == taker.replica.me
                 {
                     taker.hear(from, epoch.0, &call);
@@ -23,14 +23,14 @@ pub(super) fn exchange(a: &mut Node, b: &mut Node) {
     }
 }
 
-pub(super) fn pair() -> (Node, Node) {
-    let (mut a, mut b) = (Node::new(1), Node::new(2));
+pub(super) fn pair() -> (TestNode, TestNode) {
+    let (mut a, mut b) = (TestNode::new(1), TestNode::new(2));
     for node in [&mut a, &mut b] {
-        node.tell(Told::Group(view(1, 1, &[2], &[])));
+        node.tell(ReplicaEvent::Group(view(1, 1, &[2], &[])));
         node.now_us += LEASE_WAIT_US;
     }
     a.granted_by(2);
-    a.tell(Told::Tick);
+    a.tell(ReplicaEvent::Tick);
     exchange(&mut a, &mut b);
     for n in 0..40u64 {
         a.write(n, format!("key{n}").as_bytes(), &[n as u8; 20]);
@@ -46,7 +46,7 @@ pub(super) fn those_that_hold_the_same_find_it_so_though_more_is_written_meanwhi
     for n in 100..120u64 {
         // The slice is of what is not committed yet, and more comes before it is.
         a.write(n, format!("key{}", n % 10).as_bytes(), &[n as u8; 30]);
-        a.tell(Told::Scrub { bytes: 0 });
+        a.tell(ReplicaEvent::Scrub { bytes: 0 });
         a.write(n + 100, format!("key{}", n % 10).as_bytes(), &[n as u8; 40]);
         exchange(&mut a, &mut b);
     }
@@ -55,7 +55,7 @@ pub(super) fn those_that_hold_the_same_find_it_so_though_more_is_written_meanwhi
 }
 
 #[test]
-fn who_holds_something_else_is_told_counts_no_more_and_takes_it_anew() {
+fn who_holds_something_else_is_told_counts_no_more_and_takes_it_again() {
     let (mut a, mut b) = pair();
     // One record is another there, though the log is the same: as a bug would have it.
     let handle = b.replica.partition.handle();
@@ -67,14 +67,14 @@ fn who_holds_something_else_is_told_counts_no_more_and_takes_it_anew() {
     b.engine.commit(handle, u64::MAX).expect("commits");
     a.hear(2, 1, &holds(last.index.0 + 1));
     for _ in 0..6 {
-        a.tell(Told::Scrub { bytes: 0 });
+        a.tell(ReplicaEvent::Scrub { bytes: 0 });
         exchange(&mut a, &mut b);
     }
     assert_eq!(a.out.differing.first(), Some(&member(2)));
-    assert_eq!(a.out.asked.last(), Some(&Change::Remove(member(2))));
+    assert_eq!(a.out.asked.last(), Some(&GroupChange::Remove(member(2))));
     assert_eq!(b.replica.counts().states_taken, 0, "what it has may be needed yet");
     for node in [&mut a, &mut b] {
-        node.tell(Told::Group(view(2, 1, &[], &[2])));
+        node.tell(ReplicaEvent::Group(view(2, 1, &[], &[2])));
     }
     for ms in 0..200 {
         a.now_us += 20_000;

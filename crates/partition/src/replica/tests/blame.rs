@@ -8,15 +8,15 @@ const LOOK_US: u64 = 25_000;
 
 /// A, primary with B and C in sync, and looks after its leases; C does all that it should.
 struct Pair {
-    a: Node,
+    a: TestNode,
     grants: bool,
     acknowledges: bool,
 }
 
 impl Pair {
     fn new() -> Pair {
-        let mut a = Node::new(1);
-        a.tell(Told::Group(view(1, 1, &[2, 3], &[])));
+        let mut a = TestNode::new(1);
+        a.tell(ReplicaEvent::Group(view(1, 1, &[2, 3], &[])));
         a.leases.synced(CEILING);
         let mut pair = Pair { a, grants: true, acknowledges: true };
         pair.pass(LAG_US + LEASE_US);
@@ -37,7 +37,7 @@ impl Pair {
                 self.a.hear(other, 1, &holds(last));
             }
         }
-        self.a.tell(Told::Tick);
+        self.a.tell(ReplicaEvent::Tick);
     }
 
     /// So long A is on time.
@@ -54,12 +54,12 @@ impl Pair {
         while self.a.out.asked.is_empty() && self.a.now_us < from_us + us {
             self.pass(LOOK_US);
         }
-        self.a.out.asked.first().inspect(|change| assert_eq!(**change, Change::Remove(member(2))))?;
+        self.a.out.asked.first().inspect(|change| assert_eq!(**change, GroupChange::Remove(member(2))))?;
         Some(self.a.now_us - from_us)
     }
 
     fn wake_us(&mut self) -> u64 {
-        let Node { engine, replica, leases, now_us, .. } = &mut self.a;
+        let TestNode { engine, replica, leases, now_us, .. } = &mut self.a;
         replica.next_wake_us(&mut Context { engine, now: Now::at_ms(5_000), now_us: *now_us, leases })
     }
 }
@@ -74,8 +74,8 @@ fn who_grants_no_lease_is_reported_after_a_second_and_not_when_the_lease_has_lap
 
 #[test]
 fn who_has_never_granted_one_is_reported_after_a_second_too() {
-    let mut a = Node::new(1);
-    a.tell(Told::Group(view(1, 1, &[2, 3], &[])));
+    let mut a = TestNode::new(1);
+    a.tell(ReplicaEvent::Group(view(1, 1, &[2, 3], &[])));
     let mut pair = Pair { a, grants: false, acknowledges: true };
     let after_us = pair.blames_within(2 * LAG_US).expect("it is not there");
     assert!((LAG_US..=LAG_US + 2 * LOOK_US).contains(&after_us), "after {after_us} us");
@@ -96,10 +96,10 @@ fn a_primary_that_was_away_blames_nobody_for_what_it_has_not_heard() {
         let mut pair = Pair::new();
         pair.acknowledges = acknowledges;
         pair.a.write(1, b"key", b"value");
-        pair.a.tell(Told::Tick);
+        pair.a.tell(ReplicaEvent::Tick);
         pair.a.now_us += 5 * LAG_US;
         // The first that it is given is not what waited for it.
-        pair.a.tell(Told::Tick);
+        pair.a.tell(ReplicaEvent::Tick);
         assert_eq!(pair.a.out.asked, [], "it was away");
         pair.grants = false;
         pair.pass(LAG_US / 2);
@@ -119,7 +119,7 @@ fn a_primary_that_is_never_on_time_reports_who_hangs_after_longer() {
         pair.pass(LAG_US / 2);
         pair.a.now_us += LAG_US / 4;
     }
-    assert_eq!(pair.a.out.asked.first(), Some(&Change::Remove(member(2))));
+    assert_eq!(pair.a.out.asked.first(), Some(&GroupChange::Remove(member(2))));
     assert!(pair.a.now_us - from_us >= LAG_SURE_US - LAG_US, "it was late itself");
 }
 
@@ -137,5 +137,5 @@ fn a_primary_wakes_when_somebody_is_to_be_reported_and_not_all_the_time_before()
     let wake_us = pair.wake_us();
     assert!(wake_us > pair.a.now_us && wake_us <= pair.a.now_us + LAG_US, "{wake_us}");
     pair.pass(LAG_US);
-    assert_eq!(pair.a.out.asked.first(), Some(&Change::Remove(member(2))));
+    assert_eq!(pair.a.out.asked.first(), Some(&GroupChange::Remove(member(2))));
 }

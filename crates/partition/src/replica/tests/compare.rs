@@ -11,8 +11,12 @@ fn compare(from: u32) -> Message<'static> {
 }
 
 /// Has all slices compared; `meanwhile` comes before each.
-fn all(a: &mut Node, b: &mut Node, mut meanwhile: impl FnMut(&mut Node, u64)) -> Vec<Compared> {
-    let (mut found, mut from): (Vec<Compared>, _) = (Vec::new(), 0);
+fn all(
+    a: &mut TestNode,
+    b: &mut TestNode,
+    mut meanwhile: impl FnMut(&mut TestNode, u64),
+) -> Vec<ComparisonAnswer> {
+    let (mut found, mut from): (Vec<ComparisonAnswer>, _) = (Vec::new(), 0);
     loop {
         meanwhile(a, found.len() as u64);
         a.ask(9_000, &compare(from));
@@ -27,7 +31,7 @@ fn all(a: &mut Node, b: &mut Node, mut meanwhile: impl FnMut(&mut Node, u64)) ->
     }
 }
 
-fn sum(found: &[Compared], of: impl Fn(&Compared) -> u64) -> u64 {
+fn sum(found: &[ComparisonAnswer], of: impl Fn(&ComparisonAnswer) -> u64) -> u64 {
     found.iter().map(of).sum()
 }
 
@@ -39,7 +43,7 @@ fn every_record_is_read_once_in_every_copy_though_more_is_written_meanwhile() {
     }
     exchange(&mut a, &mut b);
     // The same keys with values of the same length, so that it is known what is to be found.
-    let again = |a: &mut Node, n: u64| a.write(n, format!("more{}", n % 7).as_bytes(), &[n as u8; 100]);
+    let again = |a: &mut TestNode, n: u64| a.write(n, format!("more{}", n % 7).as_bytes(), &[n as u8; 100]);
     let found = all(&mut a, &mut b, again);
     assert!(found.len() >= 4, "{found:?}");
     assert_eq!((sum(&found, |one| one.records), sum(&found, |one| one.bytes)), (1_040, 100_000 + 40 * 20));
@@ -73,7 +77,7 @@ fn what_differs_in_its_contents_alone_is_found_and_told() {
     let differing: Vec<InstanceId> = found.iter().flat_map(|one| one.differing.clone()).collect();
     assert_eq!(differing, [InstanceId(2)]);
     assert_eq!(a.out.differing, [member(2)]);
-    assert_eq!(a.out.asked.last(), Some(&Change::Remove(member(2))));
+    assert_eq!(a.out.asked.last(), Some(&GroupChange::Remove(member(2))));
 }
 
 #[test]
@@ -82,9 +86,9 @@ fn too_much_for_one_step_is_compared_in_smaller_slices() {
     let value = vec![3; 1 << 20];
     for n in 0..24u64 {
         let values: [&[u8]; 1] = [&value];
-        let change = wire::Change::Append { values: Many::given(&values) };
+        let change = wire::WriteChange::Append { values: Elements::given(&values) };
         let key = format!("list{}", n % 6);
-        let write = Write { key: key.as_bytes(), condition: Condition::Always, change };
+        let write = RecordWrite { key: key.as_bytes(), condition: Condition::Always, change };
         a.ask(1_000 + n, &Message::Write { stamp: Stamp::default(), write });
         exchange(&mut a, &mut b);
     }
@@ -105,7 +109,7 @@ fn who_says_nothing_is_waited_for_and_then_left_out() {
         a.now_us = wake_us;
         a.granted_by(2);
         a.out.sent.clear();
-        a.tell(Told::Tick);
+        a.tell(ReplicaEvent::Tick);
     }
     assert!(a.now_us >= began_us + COMPARE_US);
     assert_eq!((a.out.compared[0].copies, a.out.compared[0].differing.len()), (1, 0));
@@ -117,7 +121,7 @@ fn who_says_nothing_is_waited_for_and_then_left_out() {
 fn a_follower_that_does_not_get_on_is_not_waited_for() {
     let (mut a, mut b) = pair();
     for node in [&mut a, &mut b] {
-        node.tell(Told::Group(view(2, 1, &[], &[2])));
+        node.tell(ReplicaEvent::Group(view(2, 1, &[], &[2])));
     }
     exchange(&mut a, &mut b);
     a.ask(9_000, &compare(0));
@@ -134,7 +138,7 @@ fn a_follower_that_does_not_get_on_is_not_waited_for() {
         assert!(wake_us > a.now_us && a.now_us < began_us + AUDIT_ROUND_US, "it is waited for");
         a.now_us = wake_us;
         a.out.sent.clear();
-        a.tell(Told::Tick);
+        a.tell(ReplicaEvent::Tick);
     }
     assert_eq!((a.out.compared[0].copies, a.out.compared[0].differing.len()), (1, 0));
 }
@@ -162,10 +166,10 @@ fn those_who_wait_are_bounded_and_forgotten_with_their_connection_or_group() {
     assert!(a.out.answered.is_empty() && a.replica.has_waits());
     a.ask(100, &compare(0));
     assert_eq!(a.out.answered, [(100, false)]);
-    a.tell(Told::Disconnected { connection: 1 });
+    a.tell(ReplicaEvent::Disconnected { connection: 1 });
     assert!(!a.replica.has_waits());
     a.ask(101, &compare(0));
-    a.tell(Told::Group(view(2, 2, &[1], &[])));
+    a.tell(ReplicaEvent::Group(view(2, 2, &[1], &[])));
     assert_eq!((a.out.wrong_owner, a.replica.has_waits()), (1, false));
     a.ask(102, &compare(0));
     assert_eq!(a.out.wrong_owner, 2, "who is not primary");
@@ -177,10 +181,10 @@ fn a_primary_that_cannot_read_what_it_holds_sends_who_asks_to_the_next() {
     a.out.answered.clear();
     a.ask(1, &compare(0));
     assert!(a.out.answered.is_empty(), "it waits for the other");
-    a.replica.give_up_mending();
+    a.replica.give_up_repair();
     a.now_us += 3_000;
     a.granted_by(2);
-    a.tell(Told::Tick);
+    a.tell(ReplicaEvent::Tick);
     a.ask(2, &compare(0));
     assert_eq!(a.out.answered, [(1, false), (2, false)]);
     assert!(!a.replica.has_waits() && a.out.compared.is_empty());

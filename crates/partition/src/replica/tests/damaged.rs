@@ -1,78 +1,78 @@
 //! The only copy that counts, found damaged by a start.
 
-use super::mending::{VALUE, rot};
+use super::repair::{VALUE, corruption};
 use super::*;
 
-/// A primary alone with some followers, which ended in order. Its first value has rotted since, and nothing but its log has it.
-fn rotten_disk() -> SimulatedDisk {
-    let mut a = Node::new(1);
-    a.tell(Told::Group(view(1, 1, &[], &[3])));
+/// A primary alone with some followers, which ended in order. Its first value is corrupt since, and nothing but its log has it.
+fn corrupt_disk() -> SimulatedDisk {
+    let mut a = TestNode::new(1);
+    a.tell(ReplicaEvent::Group(view(1, 1, &[], &[3])));
     a.now_us += LEASE_WAIT_US;
-    a.tell(Told::Tick);
+    a.tell(ReplicaEvent::Tick);
     a.write(1, b"key", &VALUE);
     for round in 2..100u64 {
         a.write(round, format!("other{round}").as_bytes(), &[7; 200]);
     }
     assert!(a.out.answered.iter().all(|(_, is_done)| *is_done) && a.out.answered.len() == 99);
     a.engine.close().expect("closes");
-    rot(&mut a.disk);
+    corruption(&mut a.disk);
     a.disk
 }
 
 /// Started again, and told to be the primary alone; it needs to wait for nobody any more.
-fn started_again(disk: &SimulatedDisk, epoch: u64) -> Node {
-    let mut a = Node::with(1, disk.clone(), 64 << 20);
-    a.tell(Told::Group(view(epoch, 1, &[], &[3])));
+fn started_again(disk: &SimulatedDisk, epoch: u64) -> TestNode {
+    let mut a = TestNode::with(1, disk.clone(), 64 << 20);
+    a.tell(ReplicaEvent::Group(view(epoch, 1, &[], &[3])));
     a.now_us += LEASE_WAIT_US;
-    a.tell(Told::Tick);
+    a.tell(ReplicaEvent::Tick);
     a
 }
 
 /// The group as it is told while it recovers.
-fn recovering(epoch: u64) -> View {
+fn recovering(epoch: u64) -> GroupView {
     let primary = Member { incarnation: Incarnation(0), ..member(1) };
-    View { primary, ..view(epoch, 1, &[], &[]) }
+    GroupView { primary, ..view(epoch, 1, &[], &[]) }
 }
 
-fn lookup(node: &mut Node, request: u64, key: &[u8]) -> Option<bool> {
-    let read = Read { key, query: Query::Lookup };
+fn lookup(node: &mut TestNode, request: u64, key: &[u8]) -> Option<bool> {
+    let read = RecordRead { key, query: Query::Lookup };
     node.ask(request, &Message::Read { seen: Timestamp::ZERO, read });
     node.out.answered.iter().find(|(of, _)| *of == request).map(|(_, is_done)| *is_done)
 }
 
 #[test]
 fn the_only_copy_found_damaged_says_so_at_once_and_does_not_serve() {
-    let mut a = started_again(&rotten_disk(), 3);
+    let mut a = started_again(&corrupt_disk(), 3);
     let damaged = a.replica.damaged_alone().expect("it is");
     assert_eq!(damaged.found, 1);
-    assert!(damaged.named[0].contains("\"key\"") && damaged.named[0].contains("rotten"), "{damaged:?}");
+    assert!(damaged.named[0].contains("\"key\"") && damaged.named[0].contains("corrupt"), "{damaged:?}");
     assert_eq!(lookup(&mut a, 500, b"other7"), Some(false));
     a.write(501, b"new", b"value");
     assert_eq!(a.out.answered.last(), Some(&(501, false)));
     // Whatever time passes, and whatever other epochs it is told of.
-    a.tell(Told::Group(view(4, 1, &[], &[])));
+    a.tell(ReplicaEvent::Group(view(4, 1, &[], &[])));
     a.now_us += LEASE_WAIT_US;
-    a.tell(Told::Tick);
+    a.tell(ReplicaEvent::Tick);
     assert!(a.replica.damaged_alone().is_some());
     assert!(!a.replica.log_end().is_whole && a.replica.given_up().is_none());
 }
 
 #[test]
 fn on_an_operators_word_what_is_whole_of_a_damaged_copy_goes_on_and_the_next_start_finds_it_so() {
-    let disk = rotten_disk();
+    let disk = corrupt_disk();
     let mut a = started_again(&disk, 3);
-    a.tell(Told::Group(recovering(4)));
+    a.tell(ReplicaEvent::Group(recovering(4)));
     assert!(a.replica.damaged_alone().is_none() && !a.replica.log_end().is_whole);
-    a.tell(Told::Group(view(5, 1, &[], &[])));
+    a.tell(ReplicaEvent::Group(view(5, 1, &[], &[])));
     a.now_us += LEASE_WAIT_US;
-    a.tell(Told::Tick);
+    a.tell(ReplicaEvent::Tick);
     assert_eq!(a.replica.given_up().map(|given_up| given_up.found), Some(1));
     assert_eq!(lookup(&mut a, 500, b"other7"), Some(true));
-    // What is lost is told to be rotten, until it is written anew.
+    // What is lost is told to be corrupt, until it is written again.
     assert_eq!(lookup(&mut a, 501, b"key"), Some(false));
     a.write(502, b"new", b"value");
     assert_eq!(a.out.answered.last(), Some(&(502, true)));
-    a.tell(Told::Tick);
+    a.tell(ReplicaEvent::Tick);
     a.engine.finish_work(a.replica.partition.handle()).expect("ends");
     a.engine.close().expect("closes");
     let mut again = started_again(&disk, 7);
@@ -85,16 +85,16 @@ fn on_an_operators_word_what_is_whole_of_a_damaged_copy_goes_on_and_the_next_sta
 
 #[test]
 fn a_damaged_copy_goes_on_by_no_other_way_than_an_operators_word() {
-    let disk = rotten_disk();
+    let disk = corrupt_disk();
     // Chosen by a recovery that its start has begun: nobody has said anything.
-    let mut a = Node::with(1, disk.clone(), 64 << 20);
-    a.tell(Told::Group(recovering(3)));
-    a.tell(Told::Group(view(4, 1, &[], &[])));
+    let mut a = TestNode::with(1, disk.clone(), 64 << 20);
+    a.tell(ReplicaEvent::Group(recovering(3)));
+    a.tell(ReplicaEvent::Group(view(4, 1, &[], &[])));
     assert!(a.replica.damaged_alone().is_some());
     // Another was chosen, and it was primary again later: it has never taken what it lacks.
-    a.tell(Told::Group(recovering(5)));
-    a.tell(Told::Group(view(6, 3, &[], &[1])));
+    a.tell(ReplicaEvent::Group(recovering(5)));
+    a.tell(ReplicaEvent::Group(view(6, 3, &[], &[1])));
     assert!(a.replica.damaged_alone().is_none());
-    a.tell(Told::Group(view(7, 1, &[], &[])));
+    a.tell(ReplicaEvent::Group(view(7, 1, &[], &[])));
     assert!(a.replica.damaged_alone().is_some());
 }

@@ -4,26 +4,26 @@ use super::*;
 use crate::replica::limits::{GATHER_ENTRIES_MAX, GATHER_US};
 
 /// A, which has started, with B in sync and C following; C holds what there is.
-fn primary() -> Node {
-    let mut a = Node::new(1);
-    a.tell(Told::Group(view(1, 1, &[2], &[3])));
+fn primary() -> TestNode {
+    let mut a = TestNode::new(1);
+    a.tell(ReplicaEvent::Group(view(1, 1, &[2], &[3])));
     // A moment that all partitions of an instance share.
     a.now_us = 1_000 * GATHER_US;
     [2, 3].into_iter().for_each(|other| a.granted_by(other));
-    a.tell(Told::Tick);
+    a.tell(ReplicaEvent::Tick);
     for other in [2, 3] {
         a.hear(other, 1, &holds(0));
         a.hear(other, 1, &holds(1));
     }
     a.now_us += GATHER_US;
-    a.tell(Told::Tick);
+    a.tell(ReplicaEvent::Tick);
     a.hear(3, 1, &holds(1));
     a.said();
     a
 }
 
 /// Entries of one message each, to this member, since the last look.
-fn entries_to(a: &mut Node, to: u32) -> Vec<usize> {
+fn entries_to(a: &mut TestNode, to: u32) -> Vec<usize> {
     let (of_it, others) =
         std::mem::take(&mut a.out.sent).into_iter().partition(|(one, ..)| *one == member(to));
     a.out.sent = of_it;
@@ -37,7 +37,7 @@ fn entries_to(a: &mut Node, to: u32) -> Vec<usize> {
     found
 }
 
-fn wake_us(a: &mut Node) -> u64 {
+fn wake_us(a: &mut TestNode) -> u64 {
     let mut context =
         Context { engine: &mut a.engine, now: Now::at_ms(5_000), now_us: a.now_us, leases: &a.leases };
     a.replica.next_wake_us(&mut context)
@@ -49,7 +49,7 @@ fn a_follower_gets_several_entries_in_one_message_where_one_in_sync_gets_each_at
     for (request, passed_us) in [(1, 1_000), (2, 4_000), (3, 9_000)] {
         a.now_us += passed_us;
         a.write(request, b"key", b"value");
-        a.tell(Told::Tick);
+        a.tell(ReplicaEvent::Tick);
     }
     assert_eq!(entries_to(&mut a, 2), [1, 1, 1]);
     assert_eq!(entries_to(&mut a, 3), [0; 0], "others may have something for it too");
@@ -57,10 +57,10 @@ fn a_follower_gets_several_entries_in_one_message_where_one_in_sync_gets_each_at
     let due_us = 1_002 * GATHER_US;
     assert_eq!(wake_us(&mut a), due_us, "it wakes for it by itself");
     a.now_us = due_us;
-    a.tell(Told::Tick);
+    a.tell(ReplicaEvent::Tick);
     assert_eq!(entries_to(&mut a, 3), [3]);
     a.now_us += GATHER_US;
-    a.tell(Told::Tick);
+    a.tell(ReplicaEvent::Tick);
     assert_eq!(entries_to(&mut a, 3), [0; 0], "once");
 }
 
@@ -70,7 +70,7 @@ fn many_entries_do_not_wait_for_others() {
     for request in 0..=GATHER_ENTRIES_MAX {
         a.write(request, b"key", b"value");
     }
-    a.tell(Told::Tick);
+    a.tell(ReplicaEvent::Tick);
     assert_eq!(entries_to(&mut a, 3), [GATHER_ENTRIES_MAX as usize + 1]);
 }
 
@@ -78,18 +78,18 @@ fn many_entries_do_not_wait_for_others() {
 fn one_that_is_to_be_admitted_is_sent_everything_at_once() {
     // The target of a move.
     let mut a = primary();
-    a.tell(Told::Asked(member(3)));
-    a.tell(Told::Tick);
+    a.tell(ReplicaEvent::Asked(member(3)));
+    a.tell(ReplicaEvent::Tick);
     a.write(1, b"key", b"value");
-    a.tell(Told::Tick);
+    a.tell(ReplicaEvent::Tick);
     assert_eq!(entries_to(&mut a, 3), [1]);
     // And whoever can make up for copies that are missing.
     let mut a = primary();
     a.write(1, b"key", b"value");
-    a.tell(Told::Tick);
+    a.tell(ReplicaEvent::Tick);
     assert_eq!(entries_to(&mut a, 3), [0; 0]);
-    a.tell(Told::Group(View { min_in_sync: 2, ..view(2, 1, &[], &[3]) }));
+    a.tell(ReplicaEvent::Group(GroupView { min_in_sync: 2, ..view(2, 1, &[], &[3]) }));
     a.said();
-    a.hear(3, 2, &Call::ReplicateAck(Report::Differs { at: name(1, 1) }));
+    a.hear(3, 2, &Call::ReplicateAck(FollowerReport::Differs { at: name(1, 1) }));
     assert_eq!(entries_to(&mut a, 3), [1]);
 }

@@ -3,25 +3,25 @@
 use super::*;
 
 /// Time passes in an engine; its checkpoints are begun by ticks.
-fn maintain(node: &mut Node, ms: &mut u64) {
+fn maintain(node: &mut TestNode, ms: &mut u64) {
     for _ in 0..600 {
         *ms += 20;
-        node.tell(Told::Tick);
+        node.tell(ReplicaEvent::Tick);
         node.engine.maintain(*ms).expect("goes on");
     }
 }
 
 #[test]
 pub(super) fn what_is_removed_stays_removed_though_the_log_is_compacted_while_it_is_sent() {
-    let mut a = Node::new(1);
-    a.tell(Told::Group(view(1, 1, &[], &[])));
+    let mut a = TestNode::new(1);
+    a.tell(ReplicaEvent::Group(view(1, 1, &[], &[])));
     a.now_us += LEASE_WAIT_US;
     a.write(1, b"victim", &[1; 50]);
     for round in 0..4_000u64 {
         a.write(round + 10, format!("key{}", round % 7).as_bytes(), &[round as u8; 200]);
         if round == 3_000 {
-            let change = zerohop_wire::messages::Change::Remove;
-            let write = Write { key: b"victim", condition: Condition::Always, change };
+            let change = zerohop_wire::messages::WriteChange::Remove;
+            let write = RecordWrite { key: b"victim", condition: Condition::Always, change };
             a.ask(2, &Message::Write { stamp: Stamp::default(), write });
         }
     }
@@ -32,9 +32,9 @@ pub(super) fn what_is_removed_stays_removed_though_the_log_is_compacted_while_it
         a.engine.finish_work(handle).expect("ends");
         a.write(10_000 + round, b"another", b"value");
     }
-    let mut c = Node::new(3);
+    let mut c = TestNode::new(3);
     for node in [&mut a, &mut c] {
-        node.tell(Told::Group(view(2, 1, &[], &[3])));
+        node.tell(ReplicaEvent::Group(view(2, 1, &[], &[3])));
     }
     c.replica.needs_state = true;
     let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
@@ -43,12 +43,14 @@ pub(super) fn what_is_removed_stays_removed_though_the_log_is_compacted_while_it
         (a.now_us, c.now_us) = (a.now_us + 20_000, c.now_us + 20_000);
         for from in [1, 3] {
             let (sender, taker) = if from == 1 { (&mut a, &mut c) } else { (&mut c, &mut a) };
-            sender.tell(Told::Tick);
+            sender.tell(ReplicaEvent::Tick);
             for (_, epoch, bytes) in std::mem::take(&mut sender.out.sent) {
-                let Decoded::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
+                let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
                 // All that is not the beginning is lost at first, and read once more when time has passed.
                 let mut buffer = Vec::new();
-                let Ok(Message::Peer(Peer { call, .. })) = frame.message(&mut buffer) else { continue };
+                let Ok(Message::Peer(PeerMessage { call, .. })) = frame.message(&mut buffer) else {
+                    continue;
+                };
                 let is_lost = matches!(call, Call::StatePart { part: 1.., .. }) && round < 3;
                 if !is_lost {
                     taker.hear(from, epoch.0, &call);

@@ -5,13 +5,13 @@ use crate::limits::{HOLD_MS, HOLD_QUIET_MS};
 use crate::replica::limits::LEASE_US;
 
 /// A primary of two that has its lease, with a record that nobody has changed of late.
-fn primary() -> Node {
-    let mut node = Node::new(1);
+fn primary() -> TestNode {
+    let mut node = TestNode::new(1);
     node.replica.set_slice(crate::Slice::whole());
-    node.tell(Told::Group(view(1, 1, &[2], &[])));
+    node.tell(ReplicaEvent::Group(view(1, 1, &[2], &[])));
     node.now_us += LEASE_WAIT_US;
     node.granted_by(2);
-    node.tell(Told::Tick);
+    node.tell(ReplicaEvent::Tick);
     node.hear(2, 1, &holds(1));
     node.write(1, b"key", b"value");
     node.hear(2, 1, &holds(2));
@@ -20,13 +20,13 @@ fn primary() -> Node {
     node
 }
 
-fn hold(node: &mut Node) -> u32 {
-    let read = Read { key: b"key", query: Query::Lookup };
+fn hold(node: &mut TestNode) -> u32 {
+    let read = RecordRead { key: b"key", query: Query::Lookup };
     let message = Message::Read { seen: Timestamp::ZERO, read };
     node.leases.synced(CEILING);
     let (token, envelope) = (Token::default(), Envelope { hold: true, ..Envelope::default() });
     node.out.held_us = 0;
-    node.tell(Told::Request(Request { token, envelope, message: &message }));
+    node.tell(ReplicaEvent::Request(RecordRequest { token, envelope, message: &message }));
     node.out.held_us
 }
 
@@ -47,21 +47,21 @@ pub(super) fn who_is_deposed_yields_once_what_it_has_held_may_be_changed() {
     let mut node = primary();
     assert!(hold(&mut node) > 0);
     node.out.sent.clear();
-    node.tell(Told::Group(view(2, 2, &[1], &[])));
-    node.tell(Told::Tick);
+    node.tell(ReplicaEvent::Group(view(2, 2, &[1], &[])));
+    node.tell(ReplicaEvent::Tick);
     assert_eq!(node.said(), [""; 0]);
     let wake_us = node.wake_us();
     assert!(wake_us <= node.now_us + HOLD_MS * 1_000 + 1_000, "nothing else would wake it");
     node.now_us = wake_us;
-    node.tell(Told::Tick);
+    node.tell(ReplicaEvent::Tick);
     assert_eq!(node.said(), ["Yield"]);
-    node.tell(Told::Tick);
+    node.tell(ReplicaEvent::Tick);
     assert_eq!(node.said(), [""; 0], "once");
 
     // Who has held nothing does so at once.
     let mut node = primary();
     node.out.sent.clear();
-    node.tell(Told::Group(view(2, 2, &[1], &[])));
+    node.tell(ReplicaEvent::Group(view(2, 2, &[1], &[])));
     assert_eq!(node.said(), ["Yield"]);
 }
 
@@ -69,16 +69,16 @@ pub(super) fn who_is_deposed_yields_once_what_it_has_held_may_be_changed() {
 fn who_is_primary_again_before_its_holds_have_lapsed_changes_nothing() {
     let mut node = primary();
     assert!(hold(&mut node) > 0);
-    node.tell(Told::Group(view(2, 2, &[1], &[])));
+    node.tell(ReplicaEvent::Group(view(2, 2, &[1], &[])));
     node.hear(2, 3, &Call::Yield);
-    node.tell(Told::Group(view(3, 1, &[2], &[])));
+    node.tell(ReplicaEvent::Group(view(3, 1, &[2], &[])));
     // Beyond the ceiling at which it begins.
     let (ceiling, map_epoch) = (Timestamp::from_millis(1 << 41), node.leases.map_epoch());
     node.now_us += 1_000;
     node.leases.synced(ceiling);
     let grant = Call::LeaseGrant { sent_us: node.now_us, map_epoch, ceiling };
     node.leases.take(node.now_us, member(2), &grant);
-    node.tell(Told::Tick);
+    node.tell(ReplicaEvent::Tick);
     node.hear(2, 3, &holds(3));
     node.out.answered.clear();
     node.write(2, b"key", b"other");

@@ -3,13 +3,13 @@
 use super::*;
 use crate::replica::limits::{NO_ROOM_AGAIN_US, NO_ROOM_SURE_US, NO_ROOM_US};
 
-const NO_ROOM: Call<'static> = Call::ReplicateAck(Report::NoRoom);
+const NO_ROOM: Call<'static> = Call::ReplicateAck(FollowerReport::NoRoom);
 
-fn two_of_three(epoch: u64, primary: u32, in_sync: &[u32], followers: &[u32]) -> Told<'static> {
-    Told::Group(View { min_in_sync: 2, ..view(epoch, primary, in_sync, followers) })
+fn two_of_three(epoch: u64, primary: u32, in_sync: &[u32], followers: &[u32]) -> ReplicaEvent<'static> {
+    ReplicaEvent::Group(GroupView { min_in_sync: 2, ..view(epoch, primary, in_sync, followers) })
 }
 
-impl Node {
+impl TestNode {
     fn fill(&mut self) {
         self.disk.set_capacity(1);
         self.engine.look_at_room();
@@ -26,25 +26,25 @@ impl Node {
     fn later(&mut self, us: u64) {
         self.now_us += us;
         [2, 3].into_iter().for_each(|other| self.granted_by(other));
-        self.tell(Told::Tick);
+        self.tell(ReplicaEvent::Tick);
     }
 
     fn wakes_within(&mut self, us: u64) -> bool {
-        let Node { engine, replica, leases, now_us, .. } = self;
+        let TestNode { engine, replica, leases, now_us, .. } = self;
         let mut context = Context { engine, now: Now::at_ms(5_000), now_us: *now_us, leases };
         replica.next_wake_us(&mut context) <= *now_us + us
     }
 
     fn remove(&mut self, request: u64, key: &[u8]) {
-        let change = zerohop_wire::messages::Change::Remove;
-        let write = Write { key, condition: Condition::Always, change };
+        let change = zerohop_wire::messages::WriteChange::Remove;
+        let write = RecordWrite { key, condition: Condition::Always, change };
         self.ask(request, &Message::Write { stamp: Stamp::default(), write });
     }
 }
 
 /// A, primary with B in sync and C following, that answers.
-fn primary() -> Node {
-    let mut a = Node::new(1);
+fn primary() -> TestNode {
+    let mut a = TestNode::new(1);
     a.tell(two_of_three(1, 1, &[2], &[3]));
     a.leases.synced(CEILING);
     a.later(LEASE_WAIT_US);
@@ -63,7 +63,7 @@ fn a_primary_whose_disk_is_full_hands_over_to_a_replica_that_has_room() {
     assert_eq!(a.out.asked, [], "others may say that theirs are full too");
     assert!(a.wakes_within(NO_ROOM_SURE_US), "it wakes for it by itself");
     a.later(NO_ROOM_SURE_US);
-    assert_eq!(a.out.asked, [Change::Remove(member(1))]);
+    assert_eq!(a.out.asked, [GroupChange::Remove(member(1))]);
 }
 
 #[test]
@@ -76,28 +76,30 @@ fn a_primary_that_has_room_again_takes_its_word_back() {
     a.later(1_000);
     assert_eq!(
         a.out.asked.last(),
-        Some(&Change::Keep),
+        Some(&GroupChange::Keep),
         "it may have been decided: only another epoch settles it"
     );
 }
 
 #[test]
 fn a_replica_whose_disk_is_full_says_so_at_once_and_again_until_there_is_room() {
-    let mut b = Node::new(2);
+    let mut b = TestNode::new(2);
     b.tell(two_of_three(1, 1, &[2], &[3]));
     b.said();
     b.fill();
-    let said = |b: &mut Node| b.said().iter().filter(|one| **one == format!("{:?}", Report::NoRoom)).count();
-    b.tell(Told::Tick);
+    let said = |b: &mut TestNode| {
+        b.said().iter().filter(|one| **one == format!("{:?}", FollowerReport::NoRoom)).count()
+    };
+    b.tell(ReplicaEvent::Tick);
     assert_eq!(said(&mut b), 1);
-    b.tell(Told::Tick);
+    b.tell(ReplicaEvent::Tick);
     assert_eq!(said(&mut b), 0);
     assert!(b.wakes_within(NO_ROOM_AGAIN_US));
     b.later(NO_ROOM_AGAIN_US);
     assert_eq!(said(&mut b), 1);
     // A new primary has not heard it.
     b.tell(two_of_three(2, 3, &[2], &[1]));
-    b.tell(Told::Tick);
+    b.tell(ReplicaEvent::Tick);
     assert_eq!(said(&mut b), 1);
     b.free();
     b.later(NO_ROOM_AGAIN_US);
@@ -106,13 +108,13 @@ fn a_replica_whose_disk_is_full_says_so_at_once_and_again_until_there_is_room() 
 
 #[test]
 fn a_replica_that_meets_a_full_disk_by_an_entry_says_so() {
-    let mut b = Node::new(2);
+    let mut b = TestNode::new(2);
     b.tell(two_of_three(1, 1, &[2], &[3]));
     b.disk.set_capacity(1);
     b.entries(1, 1, (name(0, 0), 0), &[entry(1, 1)]);
     b.said();
-    b.tell(Told::Tick);
-    assert!(b.said().contains(&format!("{:?}", Report::NoRoom)));
+    b.tell(ReplicaEvent::Tick);
+    assert!(b.said().contains(&format!("{:?}", FollowerReport::NoRoom)));
 }
 
 #[test]
@@ -120,7 +122,7 @@ fn a_replica_that_has_no_room_is_put_out_of_sync_at_once_and_admitted_when_it_sa
     let mut a = primary();
     a.hear(2, 1, &NO_ROOM);
     a.later(1_000);
-    assert_eq!(a.out.asked, [Change::Remove(member(2))]);
+    assert_eq!(a.out.asked, [GroupChange::Remove(member(2))]);
     // Alone, with two followers: the one that has room is admitted; the other is sent nothing that it cannot keep.
     a.tell(two_of_three(2, 1, &[], &[2, 3]));
     let last = a.replica.log_end().last.index.0;
@@ -131,14 +133,14 @@ fn a_replica_that_has_no_room_is_put_out_of_sync_at_once_and_admitted_when_it_sa
     assert_eq!(a.out.asked, [], "it has all, and could not keep the next entry");
     a.hear(3, 2, &holds(last));
     a.later(1_000);
-    assert_eq!(a.out.asked, [Change::Admit(member(3))]);
+    assert_eq!(a.out.asked, [GroupChange::Admit(member(3))]);
     a.tell(two_of_three(3, 1, &[3], &[2]));
     a.hear(2, 3, &NO_ROOM);
     [2, 3].into_iter().for_each(|other| a.hear(other, 3, &holds(last)));
     a.later(1_000);
     a.out.sent.clear();
     a.write(1, b"key", b"value");
-    a.tell(Told::Tick);
+    a.tell(ReplicaEvent::Tick);
     let to: Vec<Member> = a.out.sent.iter().map(|(to, ..)| *to).collect();
     assert!(to.contains(&member(3)) && !to.contains(&member(2)), "{to:?}");
     a.out.sent.clear();

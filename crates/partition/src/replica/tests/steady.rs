@@ -4,22 +4,22 @@ use super::*;
 use crate::replica::limits::SETTLE_US;
 use crate::replica::{EffectsOf, Replicas};
 
-impl EffectsOf<u32> for Out {
+impl EffectsOf<u32> for MemberOutput {
     fn of(&mut self, _key: u32, _epoch: PartitionEpoch) {}
 }
 
 #[test]
 fn entries_that_are_taken_and_acknowledged_need_no_tick_at_once() {
-    let mut b = Node::new(2);
-    b.tell(Told::Group(view(1, 1, &[2], &[])));
+    let mut b = TestNode::new(2);
+    b.tell(ReplicaEvent::Group(view(1, 1, &[2], &[])));
     b.entries(1, 1, (name(0, 0), 1), &[entry(1, 1)]);
-    let Node { mut engine, replica, leases, mut out, mut now_us, .. } = b;
+    let TestNode { mut engine, replica, leases, mut out, mut now_us, .. } = b;
     let mut members = Replicas::default();
     members.insert(1, replica);
     let mut at = |members: &mut Replicas<u32>, now_us, told: Option<&Call<'_>>| {
         let mut context = Context { engine: &mut engine, now: Now::at_ms(5_000), now_us, leases: &leases };
         if let Some(call) = told {
-            let told = Told::Peer { from: member(1), epoch: PartitionEpoch(1), call };
+            let told = ReplicaEvent::Peer { from: member(1), epoch: PartitionEpoch(1), call };
             members.step(1, &mut context, told, &mut out).expect("goes on");
         }
         let before = members.steps().ticks;
@@ -33,19 +33,19 @@ fn entries_that_are_taken_and_acknowledged_need_no_tick_at_once() {
     }
     assert_eq!(at(&mut members, now_us, None), (false, 0));
     let two = [entry(1, 2)];
-    let call = Call::Replicate { preceding: name(1, 1), commit: LogIndex(1), entries: Many::given(&two) };
+    let call = Call::Replicate { preceding: name(1, 1), commit: LogIndex(1), entries: Elements::given(&two) };
     assert_eq!(at(&mut members, now_us, Some(&call)), (true, 0), "what it took is to be synced");
     assert!((now_us + 1..=now_us + SETTLE_US).contains(&members.next_wake_us()));
     assert_eq!(at(&mut members, now_us + SETTLE_US, None).1, 1, "whether a checkpoint is due");
     // One that differs needs more than that.
-    let call = Call::Replicate { preceding: name(1, 9), commit: LogIndex(1), entries: Many::given(&[]) };
+    let call = Call::Replicate { preceding: name(1, 9), commit: LogIndex(1), entries: Elements::given(&[]) };
     members.remove(1).expect("is there");
-    let mut c = Node::new(3);
-    c.tell(Told::Group(view(1, 1, &[3], &[])));
+    let mut c = TestNode::new(3);
+    c.tell(ReplicaEvent::Group(view(1, 1, &[3], &[])));
     members.insert(1, c.replica);
     let mut context = Context { engine: &mut c.engine, now: Now::at_ms(5_000), now_us, leases: &c.leases };
     members.settle(&mut context, &mut c.out, |_, error| panic!("{error}"));
-    let told = Told::Peer { from: member(1), epoch: PartitionEpoch(1), call: &call };
+    let told = ReplicaEvent::Peer { from: member(1), epoch: PartitionEpoch(1), call: &call };
     members.step(1, &mut context, told, &mut c.out).expect("goes on");
     let before = members.steps().ticks;
     members.settle(&mut context, &mut c.out, |_, error| panic!("{error}"));

@@ -1,17 +1,17 @@
 //! A whole state for a member that the log cannot bring up.
 
-use zerohop_engine::{Kind, Meta};
+use zerohop_engine::{EntryKind, Meta};
 
 use super::*;
-use crate::note::Mark;
+use crate::entry_metadata::Mark;
 use crate::replica::limits::GATHER_US;
 
 /// Adds fillers up to a log index, as members before the first release did for entries that a whole state came without.
-fn fill(node: &mut Node, through: u64) {
+fn fill(node: &mut TestNode, through: u64) {
     let mut payload = Vec::new();
     Mark::Filler.encode(Timestamp::ZERO, &mut payload);
     for index in node.replica.last() + 1..=through {
-        let meta = Meta { kind: Kind::Mark, flags: 0, epoch: 1, index, timestamp: 0 };
+        let meta = Meta { kind: EntryKind::Mark, flags: 0, epoch: 1, index, timestamp: 0 };
         node.replica.partition.receive(&mut node.engine, &meta, &[], &payload).expect("is taken");
     }
 }
@@ -20,79 +20,81 @@ fn fill(node: &mut Node, through: u64) {
 /// their place is no log, and C would have neither the sessions nor the deadlines that the entries told of.
 #[test]
 fn fillers_are_never_passed_on_as_what_they_stand_for() {
-    let mut node = Node::new(1);
+    let mut node = TestNode::new(1);
     fill(&mut node, 3);
-    node.tell(Told::Group(view(2, 1, &[], &[3])));
+    node.tell(ReplicaEvent::Group(view(2, 1, &[], &[3])));
     node.granted_by(3);
-    node.tell(Told::Tick);
+    node.tell(ReplicaEvent::Tick);
     node.said();
-    node.hear(3, 2, &Call::ReplicateAck(Report::Differs { at: name(0, 0) }));
+    node.hear(3, 2, &Call::ReplicateAck(FollowerReport::Differs { at: name(0, 0) }));
     node.now_us += GATHER_US;
-    node.tell(Told::Tick);
-    node.tell(Told::Tick);
+    node.tell(ReplicaEvent::Tick);
+    node.tell(ReplicaEvent::Tick);
     let said = node.said();
     assert!(said.iter().any(|one| one.starts_with("StatePart")), "{said:?}");
     assert!(!said.iter().any(|one| one.starts_with("after 0")), "{said:?}");
 }
 
 /// A, alone, with a log of several segments, and B, which has nothing and has said so.
-fn primary_and_newcomer() -> (Node, Node) {
-    let mut a = Node::new(1);
-    a.tell(Told::Group(view(1, 1, &[], &[2])));
+fn primary_and_newcomer() -> (TestNode, TestNode) {
+    let mut a = TestNode::new(1);
+    a.tell(ReplicaEvent::Group(view(1, 1, &[], &[2])));
     a.now_us += LEASE_WAIT_US;
     a.leases.synced(CEILING);
-    a.tell(Told::Tick);
+    a.tell(ReplicaEvent::Tick);
     for number in 0..300_u64 {
         a.write(number, format!("key {number}").as_bytes(), &[number as u8; 1000]);
     }
     a.granted_by(2);
-    a.tell(Told::Tick);
+    a.tell(ReplicaEvent::Tick);
     a.out.sent.clear();
-    let mut b = Node::new(2);
-    b.tell(Told::Group(view(1, 1, &[], &[2])));
-    a.hear(2, 1, &Call::ReplicateAck(Report::Differs { at: name(0, 0) }));
-    a.tell(Told::Tick);
+    let mut b = TestNode::new(2);
+    b.tell(ReplicaEvent::Group(view(1, 1, &[], &[2])));
+    a.hear(2, 1, &Call::ReplicateAck(FollowerReport::Differs { at: name(0, 0) }));
+    a.tell(ReplicaEvent::Tick);
     (a, b)
 }
 
 /// What a node has sent since the last look.
-fn frames(node: &mut Node) -> Vec<Vec<u8>> {
+fn frames(node: &mut TestNode) -> Vec<Vec<u8>> {
     std::mem::take(&mut node.out.sent).into_iter().map(|(_, _, frame)| frame).collect()
 }
 
-fn deliver(frame: &[u8], from: u32, to: &mut Node) {
+fn deliver(frame: &[u8], from: u32, to: &mut TestNode) {
     let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
-    let Decoded::Frame { frame, .. } = decoder.decode(frame) else { panic!("a frame") };
+    let DecodeResult::Frame { frame, .. } = decoder.decode(frame) else { panic!("a frame") };
     let mut scratch = Vec::new();
-    let Ok(Message::Peer(Peer { call, .. })) = frame.message(&mut scratch) else { panic!("of a peer") };
+    let Ok(Message::Peer(PeerMessage { call, .. })) = frame.message(&mut scratch) else {
+        panic!("of a peer")
+    };
     to.hear(from, 1, &call);
 }
 
 /// Those of a node's frames that are parts of a state.
-fn parts(node: &mut Node) -> Vec<Vec<u8>> {
+fn parts(node: &mut TestNode) -> Vec<Vec<u8>> {
     let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
     let is_part = |frame: &Vec<u8>| {
-        let Decoded::Frame { frame, .. } = decoder.decode(frame) else { panic!("a frame") };
+        let DecodeResult::Frame { frame, .. } = decoder.decode(frame) else { panic!("a frame") };
         let mut scratch = Vec::new();
         let message = frame.message(&mut scratch);
-        matches!(message, Ok(Message::Peer(Peer { call: Call::StatePart { .. }, .. })))
+        matches!(message, Ok(Message::Peer(PeerMessage { call: Call::StatePart { .. }, .. })))
     };
     frames(node).into_iter().filter(is_part).collect()
 }
 
 /// Everything goes both ways until B has all of A's log.
-fn play_until_whole(a: &mut Node, b: &mut Node) {
+fn play_until_whole(a: &mut TestNode, b: &mut TestNode) {
     for round in 0..200 {
         frames(a).iter().for_each(|frame| deliver(frame, 1, b));
         for ms in 0..20 {
             b.engine.maintain(round * 20 + ms).expect("goes on");
         }
         b.now_us += 20_000;
-        b.tell(Told::Tick);
+        b.tell(ReplicaEvent::Tick);
         frames(b).iter().for_each(|frame| deliver(frame, 2, a));
         a.now_us += 20_000;
         a.granted_by(2);
-        a.tell(Told::Tick);
+        a.tell(ReplicaEvent::Tick);
         if b.replica.log_end() == a.replica.log_end() {
             return;
         }
@@ -100,17 +102,17 @@ fn play_until_whole(a: &mut Node, b: &mut Node) {
     panic!("{:?} of {:?}", b.replica.log_end(), a.replica.log_end());
 }
 
-fn assert_same(a: &mut Node, b: &mut Node) {
+fn assert_same(a: &mut TestNode, b: &mut TestNode) {
     assert_eq!(b.replica.counts().states_taken, 1);
     for number in [0_u64, 1, 150, 299] {
         let key = format!("key {number}");
-        let of = |node: &mut Node| {
+        let of = |node: &mut TestNode| {
             let handle = node.replica.handle();
             node.engine.lookup_whole(handle, key.as_bytes()).expect("reads")
         };
         assert!(of(a).is_some() && of(a) == of(b), "{key}");
     }
-    let segments = |node: &mut Node| {
+    let segments = |node: &mut TestNode| {
         let handle = node.replica.handle();
         node.engine.partition_stats(handle).expect("is open").log.segments
     };
@@ -152,9 +154,9 @@ fn parts_of_two_attempts_are_never_put_together() {
     // Its answer is late: A knows of nothing, and gives up.
     a.now_us += super::super::limits::SENDING_US;
     a.granted_by(2);
-    a.tell(Told::Tick);
-    a.hear(2, 1, &Call::ReplicateAck(Report::NeedsState));
-    a.tell(Told::Tick);
+    a.tell(ReplicaEvent::Tick);
+    a.hear(2, 1, &Call::ReplicateAck(FollowerReport::NeedsState));
+    a.tell(ReplicaEvent::Tick);
     let second = parts(&mut a);
     answer.iter().for_each(|frame| deliver(frame, 2, &mut a));
     let copying = a.replica.copies().next().expect("is sent");

@@ -1,13 +1,13 @@
 //! What goes wrong in a run, and how it ends.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::disk::simulated::{Operation, SimulatedDisk};
+use zerohop_engine::disk::simulated::{DiskOperation, SimulatedDisk};
 use zerohop_wire::ids::InstanceId;
 
-use super::super::control::Move;
-use super::{Event, HOSTS, World};
+use super::super::control::ReplicaMove;
+use super::{HOSTS, ReplicationWorld, WorldEvent};
 
-impl World {
+impl ReplicationWorld {
     pub(super) fn fault(&mut self) {
         let kinds = self.kinds;
         let mut host = self.faults.below(HOSTS as u64) as usize;
@@ -17,8 +17,8 @@ impl World {
         }
         let most = if self.faults.chance(1, 3) { 4_000_000 } else { 300_000 };
         let back = 20_000 + self.faults.below(most);
-        if kinds.rot && self.faults.chance(1, 3) {
-            self.rot();
+        if kinds.corruption && self.faults.chance(1, 3) {
+            self.corruption();
             return;
         }
         if self.rots_at == Some(host) && !self.may_restart(host) {
@@ -28,12 +28,12 @@ impl World {
             0 if kinds.full && self.faults.chance(1, 2) => {
                 let (disk, room) = (self.hosts[host].disk.clone(), self.faults.below(40_000));
                 disk.set_capacity(used_bytes(&disk) + room);
-                self.at(back.min(1_500_000), Event::Room(host));
+                self.at(back.min(1_500_000), WorldEvent::Room(host));
             }
             1 if kinds.syncs && self.faults.chance(1, 2) => {
                 self.hosts[host].disk.set_sync_polls_max(1 + self.faults.below(200));
                 let nth = 1 + self.faults.below(20);
-                self.hosts[host].disk.fail_nth(Operation::SyncDone, nth);
+                self.hosts[host].disk.fail_nth(DiskOperation::SyncDone, nth);
             }
             0 if kinds.crashes => {
                 self.stop(host, true);
@@ -41,17 +41,17 @@ impl World {
                     let seed = self.faults.next_u64();
                     self.hosts[host].disk = SimulatedDisk::new(seed);
                 }
-                self.at(back, Event::Start(host));
+                self.at(back, WorldEvent::Start(host));
             }
             1 if kinds.kills => {
                 self.stop(host, false);
-                self.at(back, Event::Start(host));
+                self.at(back, WorldEvent::Start(host));
             }
-            2 if kinds.all_at_once && !kinds.rot => {
+            2 if kinds.all_at_once && !kinds.corruption => {
                 for host in 0..HOSTS {
                     self.stop(host, true);
                     let back = 20_000 + self.faults.below(1_500_000);
-                    self.at(back, Event::Start(host));
+                    self.at(back, WorldEvent::Start(host));
                 }
             }
             3 if kinds.pauses => {
@@ -62,7 +62,7 @@ impl World {
             4 | 5 if kinds.cuts && self.cut.is_empty() => {
                 let most = if self.faults.chance(1, 2) { 3_500_000 } else { 800_000 };
                 let lasts = 100_000 + self.faults.below(most);
-                self.at(lasts, Event::Mend);
+                self.at(lasts, WorldEvent::Repair);
                 let one_way = self.faults.chance(1, 3);
                 let from_control_only = self.faults.chance(1, 2);
                 for other in 0..=HOSTS {
@@ -76,15 +76,15 @@ impl World {
                 }
             }
             // A primary that nobody but the control group misses, and an heir that has just restarted.
-            6 if kinds.cuts && kinds.kills && !kinds.rot && self.cut.is_empty() => {
+            6 if kinds.cuts && kinds.kills && !kinds.corruption && self.cut.is_empty() => {
                 let group = &self.control.map.groups[self.faults.below(self.partitions as u64) as usize];
                 let primary = group.primary.instance.0 as usize;
                 let heir = group.in_sync.first().map(|heir| heir.instance.0 as usize);
                 self.cut.extend([(primary, HOSTS), (HOSTS, primary)]);
-                self.at(2_500_000, Event::Mend);
+                self.at(2_500_000, WorldEvent::Repair);
                 if let Some(heir) = heir {
                     let after = 350_000 + self.faults.below(400_000);
-                    self.at(after, Event::Restart(heir));
+                    self.at(after, WorldEvent::Restart(heir));
                 }
             }
             // A primary that the control group misses, and whose heir hears nothing of it just when it is promoted: the last
@@ -94,23 +94,23 @@ impl World {
                 let primary = group.primary.instance.0 as usize;
                 let heir = group.in_sync.first().map(|heir| heir.instance.0 as usize);
                 self.cut.extend([(primary, HOSTS), (HOSTS, primary)]);
-                self.at(1_800_000, Event::Mend);
+                self.at(1_800_000, WorldEvent::Repair);
                 if let Some(heir) = heir {
                     let after = 500_000 + self.faults.below(200_000);
-                    self.at(after, Event::Cut(primary, heir));
+                    self.at(after, WorldEvent::Cut(primary, heir));
                 }
             }
             7 if kinds.moves => {
                 let partition = self.faults.below(self.partitions as u64) as usize;
                 let to = InstanceId(self.faults.below(HOSTS as u64) as u32);
-                self.control.moving.get_or_insert(Move { partition, to });
+                self.control.moving.get_or_insert(ReplicaMove { partition, to });
             }
             _ => {}
         }
     }
 
-    /// Some bytes of the one disk that rots in this run.
-    fn rot(&mut self) {
+    /// Some bytes of the one disk that becomes corrupt in this run.
+    fn corruption(&mut self) {
         let host = *self.rots_at.get_or_insert(self.faults.below(HOSTS as u64) as usize);
         let partition = self.faults.below(self.partitions as u64);
         let folder = format!("p-{partition:016x}");
@@ -122,9 +122,9 @@ impl World {
             return;
         }
         let name = &names[self.faults.below(names.len() as u64) as usize];
-        // What is not durable yet does not rot.
+        // What is not durable yet does not become corrupt.
         let (offset, mask) = (self.faults.below(name.bytes), 1 + self.faults.below(255) as u8);
-        if disk.rot_at(&format!("{folder}/{}", name.name), offset, mask).is_ok() {
+        if disk.corrupt_at(&format!("{folder}/{}", name.name), offset, mask).is_ok() {
             self.past.rots += 1;
         }
     }
@@ -147,7 +147,7 @@ impl World {
             self.hosts[host].disk.set_sync_polls_max(4);
             self.hosts[host].paused_until_us = 0;
             if self.hosts[host].live.is_none() {
-                self.at(1_000, Event::Start(host));
+                self.at(1_000, WorldEvent::Start(host));
             }
         }
     }

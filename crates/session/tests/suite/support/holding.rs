@@ -1,12 +1,12 @@
 //! What servers hold for readers of several records: who would change it is told to come again, where a real one has him wait.
 
 use zerohop_session::Time;
-use zerohop_wire::messages::{Message, Operation};
+use zerohop_wire::messages::{Message, RecordOperation};
 use zerohop_wire::{Envelope, Features};
 
-use super::server::Cluster;
+use super::server::FakeCluster;
 
-impl Cluster {
+impl FakeCluster {
     /// Holds what is read, if all of it is there. For how long.
     pub fn holds(&mut self, now: Time, envelope: &Envelope, message: &Message<'_>) -> u32 {
         assert!(!envelope.hold || self.features.has(Features::HOLD), "who does not hold is not asked to");
@@ -29,7 +29,7 @@ impl Cluster {
             Message::Batch(batch) => batch
                 .operations
                 .iter()
-                .any(|operation| matches!(operation, Operation::Write(write) if is_held(write.key))),
+                .any(|operation| matches!(operation, RecordOperation::Write(write) if is_held(write.key))),
             // The model keeps to no partition: whatever a transaction changes is looked at.
             Message::Transact(_) => self.held.values().any(|until| now < *until),
             _ => false,

@@ -15,11 +15,16 @@ use std::io::ErrorKind;
 
 use bytes::{Bytes, BytesMut};
 use random::Random;
-use server::Cluster;
-use zerohop_session::{ConnectionId, Effect, Error, Lost, Reply, Request, Session, Settings, Time};
+use server::FakeCluster;
+use zerohop_session::{
+    ConnectionId, ConnectionLoss, Reply, Session, SessionEffect, SessionError, SessionRequest,
+    SessionSettings, Time,
+};
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
-use zerohop_wire::messages::{Change, Condition, Expiry, Message, Operation, Query, Read, Stamp, Write};
-use zerohop_wire::{Decoded, Decoder, Features, Kind, Many};
+use zerohop_wire::messages::{
+    Condition, Expiry, Message, Query, RecordOperation, RecordRead, RecordWrite, Stamp, WriteChange,
+};
+use zerohop_wire::{DecodeResult, Decoder, Elements, Features, Kind};
 
 pub const KEYSPACE: KeyspaceId = KeyspaceId(1);
 
@@ -28,7 +33,7 @@ pub const FEATURES: Features = Features(Features::LZ4.0 | Features::GATHER.0 | F
 
 /// In parts of a thousand.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Faults {
+pub struct NetworkFaultRates {
     pub lose: u64,
     pub repeat: u64,
     pub reset: u64,
@@ -39,7 +44,7 @@ pub struct Faults {
 }
 
 #[derive(Debug)]
-enum Event {
+enum NetworkEvent {
     Connected(ConnectionId),
     Refused(ConnectionId),
     Reset(ConnectionId),
@@ -50,20 +55,20 @@ enum Event {
 }
 
 /// One frame that a server received.
-pub struct Received {
+pub struct ReceivedFrame {
     pub address: String,
     pub bytes: Vec<u8>,
 }
 
-pub struct World {
+pub struct SessionWorld {
     pub now: Time,
     pub session: Session<usize>,
-    pub cluster: Cluster,
-    pub faults: Faults,
+    pub cluster: FakeCluster,
+    pub faults: NetworkFaultRates,
     pub random: Random,
-    pub results: Vec<Option<Result<Reply, Error>>>,
+    pub results: Vec<Option<Result<Reply, SessionError>>>,
     /// Frames as they were sent, before any fault, when kept.
-    pub sent: Option<Vec<Received>>,
+    pub sent: Option<Vec<ReceivedFrame>>,
     /// Send effects so far.
     pub writes: usize,
     /// Whoever listens there hears everything, and does not answer what is appended: it waits for others.
@@ -71,16 +76,16 @@ pub struct World {
     /// Takes connections, and says nothing at all: a process that stands still.
     pub still: Option<String>,
     pub connects: Vec<String>,
-    events: BTreeMap<(Time, u64), Event>,
+    events: BTreeMap<(Time, u64), NetworkEvent>,
     event_count: u64,
     open: BTreeMap<ConnectionId, String>,
     input: BTreeMap<ConnectionId, BytesMut>,
 }
 
-impl World {
-    pub fn new(seed: u64, cluster: Cluster, change: impl FnOnce(&mut Settings)) -> Self {
+impl SessionWorld {
+    pub fn new(seed: u64, cluster: FakeCluster, change: impl FnOnce(&mut SessionSettings)) -> Self {
         let endpoint = cluster.address(0).parse().unwrap();
-        let mut settings = Settings::new(&[endpoint], seed);
+        let mut settings = SessionSettings::new(&[endpoint], seed);
         settings.attempt_us = 50_000;
         settings.connect_us = 100_000;
         settings.quiet_us = 100_000;
@@ -89,7 +94,7 @@ impl World {
             now: Time(1_000_000),
             session: Session::new(settings),
             cluster,
-            faults: Faults::default(),
+            faults: NetworkFaultRates::default(),
             random: Random::new(seed),
             results: Vec::new(),
             sent: None,
@@ -104,7 +109,7 @@ impl World {
         }
     }
 
-    pub fn submit(&mut self, request: Request) -> usize {
+    pub fn submit(&mut self, request: SessionRequest) -> usize {
         let token = self.results.len();
         self.results.push(None);
         self.session.submit(self.now, request, token);
@@ -136,7 +141,7 @@ impl World {
     }
 
     /// What came of an operation that has ended.
-    pub fn result(&self, token: usize) -> &Result<Reply, Error> {
+    pub fn result(&self, token: usize) -> &Result<Reply, SessionError> {
         self.results[token].as_ref().expect("the operation has ended")
     }
 
@@ -174,26 +179,30 @@ impl World {
         true
     }
 
-    fn carry_out(&mut self, effect: Effect<usize>) {
+    fn carry_out(&mut self, effect: SessionEffect<usize>) {
         match effect {
-            Effect::Connect { connection, address } => {
+            SessionEffect::Connect { connection, address } => {
                 self.connects.push(address.to_string());
                 let refused =
                     self.random.chance(self.faults.refuse_connection) || !self.cluster.listens(&address);
                 self.open.insert(connection, address.to_string());
-                let event = if refused { Event::Refused(connection) } else { Event::Connected(connection) };
+                let event = if refused {
+                    NetworkEvent::Refused(connection)
+                } else {
+                    NetworkEvent::Connected(connection)
+                };
                 self.schedule(100, event);
             }
-            Effect::Send { connection, head, tail } => {
+            SessionEffect::Send { connection, head, tail } => {
                 self.writes += 1;
                 self.send(connection, &head, &tail);
                 self.session.recycle(head);
             }
-            Effect::Close { connection } => {
+            SessionEffect::Close { connection } => {
                 self.open.remove(&connection);
                 self.input.remove(&connection);
             }
-            Effect::Complete { token, result } => {
+            SessionEffect::Complete { token, result } => {
                 let place = &mut self.results[token];
                 assert!(place.is_none(), "an operation ends once");
                 *place = Some(result);
@@ -208,22 +217,22 @@ impl World {
         let bytes = [head, tail].concat();
         let mut rest = &bytes[..];
         while !rest.is_empty() {
-            let Decoded::Frame { used, .. } = Decoder::agreed(1, FEATURES).decode(rest) else {
+            let DecodeResult::Frame { used, .. } = Decoder::agreed(1, FEATURES).decode(rest) else {
                 panic!("the session sends whole frames");
             };
             let (frame, after) = rest.split_at(used);
             rest = after;
             if let Some(sent) = self.sent.as_mut() {
-                sent.push(Received { address: address.clone(), bytes: frame.to_vec() });
+                sent.push(ReceivedFrame { address: address.clone(), bytes: frame.to_vec() });
             }
-            self.travel(frame, |frame| Event::Request(id, frame));
+            self.travel(frame, |frame| NetworkEvent::Request(id, frame));
             if self.random.chance(self.faults.reset) {
                 self.reset(id);
             }
         }
     }
 
-    fn travel(&mut self, frame: &[u8], event: impl Fn(Vec<u8>) -> Event) {
+    fn travel(&mut self, frame: &[u8], event: impl Fn(Vec<u8>) -> NetworkEvent) {
         if self.random.chance(self.faults.lose) {
             return;
         }
@@ -241,28 +250,30 @@ impl World {
     }
 
     fn reset(&mut self, id: ConnectionId) {
-        self.schedule(20, Event::Reset(id));
+        self.schedule(20, NetworkEvent::Reset(id));
     }
 
-    fn schedule(&mut self, after_us: u64, event: Event) {
+    fn schedule(&mut self, after_us: u64, event: NetworkEvent) {
         self.event_count += 1;
         self.events.insert((self.now.after_us(after_us), self.event_count), event);
     }
 
-    fn happen(&mut self, event: Event) {
+    fn happen(&mut self, event: NetworkEvent) {
         match event {
-            Event::Connected(id) if self.open.contains_key(&id) => self.session.connected(self.now, id),
-            Event::Refused(id) if self.open.remove(&id).is_some() => {
-                let lost = Lost { kind: ErrorKind::ConnectionRefused, fault: None };
+            NetworkEvent::Connected(id) if self.open.contains_key(&id) => {
+                self.session.connected(self.now, id)
+            }
+            NetworkEvent::Refused(id) if self.open.remove(&id).is_some() => {
+                let lost = ConnectionLoss { kind: ErrorKind::ConnectionRefused, fault: None };
                 self.session.disconnected(self.now, id, lost);
             }
-            Event::Reset(id) if self.open.remove(&id).is_some() => {
+            NetworkEvent::Reset(id) if self.open.remove(&id).is_some() => {
                 self.input.remove(&id);
-                let lost = Lost { kind: ErrorKind::ConnectionReset, fault: None };
+                let lost = ConnectionLoss { kind: ErrorKind::ConnectionReset, fault: None };
                 self.session.disconnected(self.now, id, lost);
             }
             // Also over a connection that has gone meanwhile: what was sent may still arrive.
-            Event::Request(id, frame) => {
+            NetworkEvent::Request(id, frame) => {
                 let address = self.open.get(&id).cloned();
                 let kind = u16::from_le_bytes([frame[4], frame[5]]);
                 let is_mute = address.is_some() && address == self.mute && kind == Kind::Append.number();
@@ -273,10 +284,10 @@ impl World {
                     if is_mute {
                         continue;
                     }
-                    self.travel(&answer, |frame| Event::Answer(id, frame));
+                    self.travel(&answer, |frame| NetworkEvent::Answer(id, frame));
                 }
             }
-            Event::Answer(id, frame) if self.open.contains_key(&id) => {
+            NetworkEvent::Answer(id, frame) if self.open.contains_key(&id) => {
                 let input = self.input.entry(id).or_default();
                 input.extend_from_slice(&frame);
                 self.session.received(self.now, id, input);
@@ -288,67 +299,69 @@ impl World {
 
 pub const LIMIT_US: u64 = 10_000_000;
 
-pub fn write(key: &str, change: Change<'_>) -> Request {
-    let operation = Operation::Write(Write { key: key.as_bytes(), condition: Condition::Always, change });
-    Request::record(KEYSPACE, &operation, LIMIT_US).unwrap()
+pub fn write(key: &str, change: WriteChange<'_>) -> SessionRequest {
+    let operation =
+        RecordOperation::Write(RecordWrite { key: key.as_bytes(), condition: Condition::Always, change });
+    SessionRequest::record(KEYSPACE, &operation, LIMIT_US).unwrap()
 }
 
-pub fn read(key: &str, query: Query<'_>) -> Request {
-    let operation = Operation::Read(Read { key: key.as_bytes(), query });
-    Request::record(KEYSPACE, &operation, LIMIT_US).unwrap()
+pub fn read(key: &str, query: Query<'_>) -> SessionRequest {
+    let operation = RecordOperation::Read(RecordRead { key: key.as_bytes(), query });
+    SessionRequest::record(KEYSPACE, &operation, LIMIT_US).unwrap()
 }
 
-pub fn append(key: &str, value: &str) -> Request {
+pub fn append(key: &str, value: &str) -> SessionRequest {
     append_within(key, value, LIMIT_US)
 }
 
-pub fn append_within(key: &str, value: &str, limit_us: u64) -> Request {
+pub fn append_within(key: &str, value: &str, limit_us: u64) -> SessionRequest {
     let values = [value.as_bytes()];
-    let change = Change::Append { values: Many::given(&values) };
-    let operation = Operation::Write(Write { key: key.as_bytes(), condition: Condition::Always, change });
-    Request::record(KEYSPACE, &operation, limit_us).unwrap()
+    let change = WriteChange::Append { values: Elements::given(&values) };
+    let operation =
+        RecordOperation::Write(RecordWrite { key: key.as_bytes(), condition: Condition::Always, change });
+    SessionRequest::record(KEYSPACE, &operation, limit_us).unwrap()
 }
 
-pub fn lookup(key: &str) -> Request {
+pub fn lookup(key: &str) -> SessionRequest {
     read(key, Query::Lookup)
 }
 
-pub fn world(instances: u32) -> World {
+pub fn world(instances: u32) -> SessionWorld {
     world_with(instances, |_| {})
 }
 
-pub fn world_with(instances: u32, change: impl FnOnce(&mut Settings)) -> World {
-    let mut world = World::new(1, Cluster::new(instances, 1), change);
+pub fn world_with(instances: u32, change: impl FnOnce(&mut SessionSettings)) -> SessionWorld {
+    let mut world = SessionWorld::new(1, FakeCluster::new(instances, 1), change);
     world.sent = Some(Vec::new());
     world
 }
 
 /// Keys of one partition.
-pub fn keys_of(world: &World, partition: u32, count: usize) -> Vec<String> {
+pub fn keys_of(world: &SessionWorld, partition: u32, count: usize) -> Vec<String> {
     let keys = (0..).map(|at| format!("key-{at}"));
     keys.filter(|key| world.cluster.partition_of(key) == PartitionId(partition)).take(count).collect()
 }
 
-pub fn insert(key: &str, value: &[u8]) -> Request {
-    write(key, Change::Insert { value, expiry: Expiry::Never })
+pub fn insert(key: &str, value: &[u8]) -> SessionRequest {
+    write(key, WriteChange::Insert { value, expiry: Expiry::Never })
 }
 
 /// Kinds of the frames sent so far, with whom they went to.
-pub fn kinds(world: &World) -> Vec<(Kind, String)> {
+pub fn kinds(world: &SessionWorld) -> Vec<(Kind, String)> {
     let frames = world.sent.as_ref().unwrap();
     let kind = |bytes: &[u8]| match Decoder::agreed(1, FEATURES).decode(bytes) {
-        Decoded::Frame { frame, .. } => frame.kind,
+        DecodeResult::Frame { frame, .. } => frame.kind,
         other => panic!("{other:?}"),
     };
     frames.iter().map(|frame| (kind(&frame.bytes), frame.address.clone())).collect()
 }
 
-pub fn count(world: &World, kind: Kind) -> usize {
+pub fn count(world: &SessionWorld, kind: Kind) -> usize {
     kinds(world).iter().filter(|(found, _)| *found == kind).count()
 }
 
 /// Stamps of the writes sent so far.
-pub fn stamps(world: &World) -> Vec<Stamp> {
+pub fn stamps(world: &SessionWorld) -> Vec<Stamp> {
     let frames = world.sent.as_ref().unwrap();
     let stamp = |message: Message<'_>| match message {
         Message::Write { stamp, .. } => Some(stamp),
@@ -357,7 +370,7 @@ pub fn stamps(world: &World) -> Vec<Stamp> {
         _ => None,
     };
     let of_frame = |bytes: &[u8]| match Decoder::agreed(1, FEATURES).decode(bytes) {
-        Decoded::Frame { frame, .. } => match frame.message(&mut Vec::new()).unwrap() {
+        DecodeResult::Frame { frame, .. } => match frame.message(&mut Vec::new()).unwrap() {
             Message::Gather(requests) => {
                 requests.iter().filter_map(|request| stamp(request.message().unwrap())).collect()
             }

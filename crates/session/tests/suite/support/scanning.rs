@@ -2,11 +2,11 @@
 
 use zerohop_wire::ids::PartitionId;
 use zerohop_wire::messages::{Message, Outcome, RecordType, Scan, ScannedKey};
-use zerohop_wire::{Envelope, Many};
+use zerohop_wire::{Elements, Envelope};
 
-use super::server::{Cluster, Record, encode};
+use super::server::{FakeCluster, ServerRecord, encode};
 
-impl Cluster {
+impl FakeCluster {
     /// Cursors are the last key of the page before.
     pub fn scan(&self, envelope: &Envelope, at: PartitionId, scan: &Scan<'_>) -> Vec<u8> {
         let records = &self.partitions[at.get() as usize].records;
@@ -16,14 +16,14 @@ impl Cluster {
         let all: Vec<ScannedKey<'_>> = after
             .map(|(key, (version, record))| {
                 let record = match record {
-                    Record::Bytes(_) => RecordType::Bytes,
-                    Record::List(_) => RecordType::List,
+                    ServerRecord::Bytes(_) => RecordType::Bytes,
+                    ServerRecord::List(_) => RecordType::List,
                 };
                 ScannedKey { key, record, version: *version }
             })
             .collect();
         let page = &all[..all.len().min(scan.keys_max as usize)];
         let next = if page.len() < all.len() { page[page.len() - 1].key } else { &[] };
-        encode(envelope, &Message::Answer(Ok(Outcome::Page { next, keys: Many::given(page) })))
+        encode(envelope, &Message::Answer(Ok(Outcome::Page { next, keys: Elements::given(page) })))
     }
 }

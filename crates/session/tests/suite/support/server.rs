@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use zerohop_placement::{
-    Address, Change as MapChange, ClusterMap, KeyspaceConfig, MapDelta, Node, NodeState, PartitionCount,
-    ReplicaGroup,
+    Address, ClusterMap, KeyspaceConfig, MapChange, MapDelta, Node, NodeState, PartitionCount, ReplicaGroup,
 };
 use zerohop_session::{ConnectionId, Time};
 use zerohop_transaction::StageId;
@@ -12,7 +11,7 @@ use zerohop_transaction::codec::decode_parts;
 use zerohop_wire::auth::{Challenge, Guard};
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
-use zerohop_wire::{AbortReason, Decoded, Decoder, Encoder, Envelope, Failure, Features, Many, What};
+use zerohop_wire::*;
 
 use super::KEYSPACE;
 use super::random::Random;
@@ -20,14 +19,14 @@ use super::random::Random;
 pub const PARTITIONS: u32 = 8;
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Record {
+pub enum ServerRecord {
     Bytes(Vec<u8>),
     List(Vec<Vec<u8>>),
 }
 
 /// What one write came to, as the session table keeps it.
 #[derive(Clone, Debug)]
-pub enum Kept {
+pub enum RememberedOutcome {
     Done {
         version: Timestamp,
         number: u64,
@@ -45,20 +44,20 @@ pub enum Kept {
 }
 
 #[derive(Clone, Default)]
-struct Remembered {
+struct RememberedSession {
     lowest: u64,
-    outcomes: BTreeMap<u64, Kept>,
+    outcomes: BTreeMap<u64, RememberedOutcome>,
 }
 
 #[derive(Clone, Default)]
 pub struct Partition {
-    pub records: BTreeMap<Vec<u8>, (Timestamp, Record)>,
-    sessions: BTreeMap<SessionId, Remembered>,
+    pub records: BTreeMap<Vec<u8>, (Timestamp, ServerRecord)>,
+    sessions: BTreeMap<SessionId, RememberedSession>,
     mark: Timestamp,
     pub staged: BTreeMap<StageId, Vec<u8>>,
 }
 
-pub struct Cluster {
+pub struct FakeCluster {
     pub map: ClusterMap,
     history: Vec<MapDelta>,
     pub partitions: Vec<Partition>,
@@ -96,7 +95,7 @@ pub struct Cluster {
     pub transacted_parts: Vec<usize>,
 }
 
-impl Cluster {
+impl FakeCluster {
     pub fn new(instances: u32, seed: u64) -> Self {
         let nodes: Vec<Node> = (0..instances)
             .map(|at| Node {
@@ -162,7 +161,7 @@ impl Cluster {
         self.map.keyspace(KEYSPACE).unwrap().partition(key.as_bytes())
     }
 
-    pub fn record(&self, key: &str) -> Option<Record> {
+    pub fn record(&self, key: &str) -> Option<ServerRecord> {
         let partition = &self.partitions[self.partition_of(key).get() as usize];
         partition.records.get(key.as_bytes()).map(|(_, record)| record.clone())
     }
@@ -170,7 +169,9 @@ impl Cluster {
     /// How often a value stands in the list of this key.
     pub fn count(&self, key: &str, value: &str) -> usize {
         match self.record(key) {
-            Some(Record::List(values)) => values.iter().filter(|found| *found == value.as_bytes()).count(),
+            Some(ServerRecord::List(values)) => {
+                values.iter().filter(|found| *found == value.as_bytes()).count()
+            }
             _ => 0,
         }
     }
@@ -182,7 +183,7 @@ impl Cluster {
         self.change(vec![MapChange::SetGroup { keyspace: KEYSPACE, partition, group }]);
     }
 
-    /// Splits every partition: both daughters have all that it had.
+    /// Splits every partition: both children have all that it had.
     pub fn split(&mut self) {
         let parents = std::mem::take(&mut self.partitions);
         self.partitions = parents.into_iter().flat_map(|parent| [parent.clone(), parent]).collect();
@@ -212,7 +213,7 @@ impl Cluster {
         bytes: &[u8],
     ) -> Vec<Vec<u8>> {
         match Decoder::agreed(1, super::FEATURES).decode(bytes) {
-            Decoded::Frame { frame, .. } => {
+            DecodeResult::Frame { frame, .. } => {
                 let mut scratch = Vec::new();
                 let message = frame.message(&mut scratch).expect("the session keeps to the protocol");
                 let Message::Gather(requests) = message else {
@@ -233,7 +234,7 @@ impl Cluster {
                 }
                 self.gathered(answers)
             }
-            Decoded::Refused { envelope, failure, .. } => vec![fail(&envelope, failure)],
+            DecodeResult::Refused { envelope, failure, .. } => vec![fail(&envelope, failure)],
             other => panic!("the session sends frames, not {other:?}"),
         }
     }
@@ -248,7 +249,8 @@ impl Cluster {
                     break;
                 }
                 let frame = frames.swap_remove(self.random.below(frames.len() as u64) as usize);
-                let Decoded::Frame { frame, .. } = Decoder::agreed(1, super::FEATURES).decode(&frame) else {
+                let DecodeResult::Frame { frame, .. } = Decoder::agreed(1, super::FEATURES).decode(&frame)
+                else {
                     panic!("an answer is a frame")
                 };
                 let mut body = Vec::new();
@@ -257,7 +259,7 @@ impl Cluster {
                 let answer = GatheredAnswer { request: frame.envelope.request, kind, held_us, body: &body };
                 zerohop_wire::pack(&answer, &mut packed).unwrap();
             }
-            let message = Message::Gathered(Many::all(&packed).unwrap());
+            let message = Message::Gathered(Elements::all(&packed).unwrap());
             sent.push(encode(&Envelope::default(), &message));
         }
         sent
@@ -380,12 +382,12 @@ impl Cluster {
                 let mut count = 0;
                 for (sequence, operation) in batch.numbered() {
                     match operation {
-                        Operation::Read(read) => {
+                        RecordOperation::Read(read) => {
                             self.read(envelope, at, read, |answer| {
                                 zerohop_wire::pack(&answer, &mut packed).unwrap()
                             });
                         }
-                        Operation::Write(write) => {
+                        RecordOperation::Write(write) => {
                             let kept =
                                 self.write(now, at, batch.stamp.session, sequence, batch.stamp, &write)?;
                             zerohop_wire::pack(&answer_of(&kept), &mut packed).unwrap();
@@ -393,15 +395,15 @@ impl Cluster {
                     }
                     count += 1;
                 }
-                let answers = Message::BatchAnswer(Many::packed(count, &packed).unwrap());
+                let answers = Message::BatchAnswer(Elements::packed(count, &packed).unwrap());
                 encode_held(envelope, held_us, &answers)
             }
             Message::Scan(scan) => self.scan(envelope, at, &scan),
-            Message::Stage(Stage { stamp, piece }) => {
+            Message::Stage(StageBytes { stamp, piece }) => {
                 let kept = self.once(now, at, stamp, |cluster, version| {
                     let id = StageId { session: stamp.session, sequence: stamp.sequence };
                     cluster.partitions[at.get() as usize].staged.insert(id, piece.to_vec());
-                    Kept::Done { version, number: 0 }
+                    RememberedOutcome::Done { version, number: 0 }
                 })?;
                 encode(envelope, &Message::Answer(answer_of(&kept)))
             }
@@ -409,10 +411,10 @@ impl Cluster {
                 let parts = decode_parts(parts).expect("the session sends parts");
                 let kept = self.once(now, at, stamp, |cluster, version| cluster.transact(&parts, version))?;
                 match &kept {
-                    Kept::Transacted { version, answers } => {
-                        let answers = Many::all(answers).unwrap();
+                    RememberedOutcome::Transacted { version, answers } => {
+                        let answers = Elements::all(answers).unwrap();
                         let version = *version;
-                        encode(envelope, &Message::Transacted(Transacted { version, answers }))
+                        encode(envelope, &Message::Transacted(TransactionDone { version, answers }))
                     }
                     other => encode(envelope, &Message::Answer(answer_of(other))),
                 }
@@ -425,8 +427,8 @@ impl Cluster {
         &mut self,
         _envelope: &Envelope,
         at: PartitionId,
-        read: Read<'_>,
-        tell: impl FnOnce(Answer<'_>) -> R,
+        read: RecordRead<'_>,
+        tell: impl FnOnce(OperationAnswer<'_>) -> R,
     ) -> R {
         let found = self.partitions[at.get() as usize].records.get(read.key);
         if let Query::Confirm { version: seen } = read.query {
@@ -435,12 +437,12 @@ impl Cluster {
         }
         match found {
             None => tell(Err(Failure::NotFound)),
-            Some((version, Record::Bytes(bytes))) => {
+            Some((version, ServerRecord::Bytes(bytes))) => {
                 tell(Ok(Outcome::Value { version: *version, length: bytes.len() as u64, bytes }))
             }
-            Some((version, Record::List(values))) => {
+            Some((version, ServerRecord::List(values))) => {
                 let values: Vec<&[u8]> = values.iter().map(|value| &value[..]).collect();
-                let (version, length, values) = (*version, values.len() as u64, Many::given(&values[..]));
+                let (version, length, values) = (*version, values.len() as u64, Elements::given(&values[..]));
                 tell(Ok(Outcome::List { version, length, first: 0, values }))
             }
         }
@@ -454,8 +456,8 @@ impl Cluster {
         session: SessionId,
         sequence: Sequence,
         stamp: Stamp,
-        write: &Write<'_>,
-    ) -> Option<Kept> {
+        write: &RecordWrite<'_>,
+    ) -> Option<RememberedOutcome> {
         let stamp = Stamp { session, sequence, ..stamp };
         self.once(now, at, stamp, |cluster, version| {
             apply(&mut cluster.partitions[at.get() as usize].records, version, write)
@@ -468,15 +470,15 @@ impl Cluster {
         now: Time,
         at: PartitionId,
         stamp: Stamp,
-        work: impl FnOnce(&mut Self, Timestamp) -> Kept,
-    ) -> Option<Kept> {
+        work: impl FnOnce(&mut Self, Timestamp) -> RememberedOutcome,
+    ) -> Option<RememberedOutcome> {
         let Stamp { session, sequence, .. } = stamp;
         assert!(session.is_some(), "every write of a session is numbered");
         let version = self.tick(now);
         assert!(stamp.seen < version, "the session cannot have seen the future");
         let partition = &mut self.partitions[at.get() as usize];
         if !partition.sessions.contains_key(&session) && session.issued < partition.mark {
-            return Some(Kept::Failed(Failure::SessionExpired { mark: partition.mark }));
+            return Some(RememberedOutcome::Failed(Failure::SessionExpired { mark: partition.mark }));
         }
         let remembered = partition.sessions.entry(session).or_default();
         remembered.lowest = remembered.lowest.max(stamp.lowest_unanswered.0);
@@ -522,54 +524,63 @@ impl Cluster {
 }
 
 pub fn apply(
-    records: &mut BTreeMap<Vec<u8>, (Timestamp, Record)>,
+    records: &mut BTreeMap<Vec<u8>, (Timestamp, ServerRecord)>,
     version: Timestamp,
-    write: &Write<'_>,
-) -> Kept {
+    write: &RecordWrite<'_>,
+) -> RememberedOutcome {
     let found = records.get(write.key).cloned();
     if write.condition == Condition::IfAbsent
         && let Some((version, _)) = found
     {
         let found = Some(RecordType::Bytes);
-        return Kept::Failed(Failure::ConditionFailed { version, found });
+        return RememberedOutcome::Failed(Failure::ConditionFailed { version, found });
     }
     let (record, kept) = match write.change {
-        Change::Insert { value, .. } => (Record::Bytes(value.to_vec()), Kept::Done { version, number: 0 }),
-        Change::Append { values } => {
+        WriteChange::Insert { value, .. } => {
+            (ServerRecord::Bytes(value.to_vec()), RememberedOutcome::Done { version, number: 0 })
+        }
+        WriteChange::Append { values } => {
             let mut list = match found {
                 None => Vec::new(),
-                Some((_, Record::List(list))) => list,
-                Some(_) => return Kept::Failed(Failure::WrongType { found: RecordType::Bytes }),
+                Some((_, ServerRecord::List(list))) => list,
+                Some(_) => return RememberedOutcome::Failed(Failure::WrongType { found: RecordType::Bytes }),
             };
             list.extend(values.iter().map(<[u8]>::to_vec));
             let number = list.len() as u64;
-            (Record::List(list), Kept::Done { version, number })
+            (ServerRecord::List(list), RememberedOutcome::Done { version, number })
         }
-        Change::Increment { delta } => {
+        WriteChange::Increment { delta } => {
             let old: i64 = match found {
                 None => 0,
-                Some((_, Record::Bytes(text))) => String::from_utf8(text).unwrap().parse().unwrap(),
-                Some(_) => return Kept::Failed(Failure::WrongType { found: RecordType::List }),
+                Some((_, ServerRecord::Bytes(text))) => String::from_utf8(text).unwrap().parse().unwrap(),
+                Some(_) => return RememberedOutcome::Failed(Failure::WrongType { found: RecordType::List }),
             };
             let value = old + delta;
-            (Record::Bytes(value.to_string().into_bytes()), Kept::Counter { version, value })
+            (
+                ServerRecord::Bytes(value.to_string().into_bytes()),
+                RememberedOutcome::Counter { version, value },
+            )
         }
-        Change::Remove => {
+        WriteChange::Remove => {
             let number = u64::from(records.remove(write.key).is_some());
-            return Kept::Done { version, number };
+            return RememberedOutcome::Done { version, number };
         }
-        _ => return Kept::Failed(What::ItemKind.into()),
+        _ => return RememberedOutcome::Failed(What::ItemKind.into()),
     };
     records.insert(write.key.to_vec(), (version, record));
     kept
 }
 
-pub fn answer_of(kept: &Kept) -> Answer<'_> {
+pub fn answer_of(kept: &RememberedOutcome) -> OperationAnswer<'_> {
     match kept {
-        Kept::Done { version, number } => Ok(Outcome::Done { version: *version, number: *number }),
-        Kept::Counter { version, value } => Ok(Outcome::Counter { version: *version, value: *value }),
-        Kept::Failed(failure) => Err(failure.clone()),
-        Kept::Transacted { .. } => panic!("a transaction is answered as one"),
+        RememberedOutcome::Done { version, number } => {
+            Ok(Outcome::Done { version: *version, number: *number })
+        }
+        RememberedOutcome::Counter { version, value } => {
+            Ok(Outcome::Counter { version: *version, value: *value })
+        }
+        RememberedOutcome::Failed(failure) => Err(failure.clone()),
+        RememberedOutcome::Transacted { .. } => panic!("a transaction is answered as one"),
     }
 }
 

@@ -2,21 +2,21 @@
 
 use zerohop_placement::partition_of;
 use zerohop_transaction::codec::decode_items;
-use zerohop_transaction::{Access, Body, Items, Part, StageId};
+use zerohop_transaction::{Access, ItemBody, Items, StageId, TransactionPart};
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::messages::{ItemAnswer, Operation, Outcome};
-use zerohop_wire::{AbortReason, Envelope, Failure, Many};
+use zerohop_wire::messages::{ItemAnswer, Outcome, RecordOperation};
+use zerohop_wire::{AbortReason, Elements, Envelope, Failure};
 
 use super::KEYSPACE;
-use super::server::{Cluster, Kept, answer_of, apply};
+use super::server::{FakeCluster, RememberedOutcome, answer_of, apply};
 
-impl Cluster {
+impl FakeCluster {
     /// All of it at once, or nothing: what becomes of a transaction between servers is not this model's business.
-    pub fn transact(&mut self, parts: &[Part], version: Timestamp) -> Kept {
+    pub fn transact(&mut self, parts: &[TransactionPart], version: Timestamp) -> RememberedOutcome {
         let aborted = |reason, part: usize, item: usize| {
-            Kept::Failed(Failure::Aborted { reason, part: part as u32, item: item as u32 })
+            RememberedOutcome::Failed(Failure::Aborted { reason, part: part as u32, item: item as u32 })
         };
-        let order = |part: &Part| (part.place.keyspace, part.place.point);
+        let order = |part: &TransactionPart| (part.place.keyspace, part.place.point);
         assert!(parts.windows(2).all(|pair| order(&pair[0]) < order(&pair[1])), "parts have an order");
         if let Some(reason) = self.abort.pop_front() {
             return aborted(reason, u32::MAX as usize, u32::MAX as usize);
@@ -39,13 +39,14 @@ impl Cluster {
             };
             for (place, item) in items.iter().enumerate() {
                 let bytes = match &item.body {
-                    Body::Inline(bytes) => bytes.to_vec(),
-                    Body::Staged(id) => match staged(id) {
+                    ItemBody::Inline(bytes) => bytes.to_vec(),
+                    ItemBody::Staged(id) => match staged(id) {
                         Some(bytes) => bytes,
                         None => return aborted(AbortReason::StagedGone, number, place),
                     },
                 };
-                let operation = Many::<Operation<'_>>::packed(1, &bytes).unwrap().iter().next().unwrap();
+                let operation =
+                    Elements::<RecordOperation<'_>>::packed(1, &bytes).unwrap().iter().next().unwrap();
                 assert_eq!(item.cell, config.hash.hash(config.seed, operation.key()));
                 assert_eq!(item.access, Access::of(&operation));
                 if keyspace.partition(operation.key()) != at {
@@ -58,16 +59,16 @@ impl Cluster {
                 }
                 let mut told = Vec::new();
                 match operation {
-                    Operation::Read(read) => {
+                    RecordOperation::Read(read) => {
                         std::mem::swap(&mut self.partitions, &mut after);
                         self.read(&Envelope::default(), at, read, |answer| {
                             zerohop_wire::pack(&ItemAnswer(answer), &mut told).unwrap();
                         });
                         std::mem::swap(&mut self.partitions, &mut after);
                     }
-                    Operation::Write(write) => {
+                    RecordOperation::Write(write) => {
                         let kept = apply(&mut after[at.get() as usize].records, version, &write);
-                        if let Kept::Failed(Failure::ConditionFailed { .. }) = kept {
+                        if let RememberedOutcome::Failed(Failure::ConditionFailed { .. }) = kept {
                             return aborted(AbortReason::ConditionFailed, number, place);
                         }
                         let answer = match answer_of(&kept) {
@@ -83,6 +84,6 @@ impl Cluster {
             }
         }
         self.partitions = after;
-        Kept::Transacted { version, answers }
+        RememberedOutcome::Transacted { version, answers }
     }
 }

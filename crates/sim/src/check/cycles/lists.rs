@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Action, Anomaly, Edge, Known, Why};
+use super::{Anomaly, CheckedAction, Edge, EdgeReason, KnownHistory};
 
 /// What was read of lists.
 pub(super) struct Lists<'h> {
@@ -13,18 +13,18 @@ pub(super) struct Lists<'h> {
 }
 
 impl<'h> Lists<'h> {
-    pub(super) fn of(known: &mut Known<'h>) -> Result<Lists<'h>, Anomaly> {
+    pub(super) fn of(known: &mut KnownHistory<'h>) -> Result<Lists<'h>, Anomaly> {
         let mut reads: BTreeMap<u64, Vec<(usize, &'h [u64])>> = BTreeMap::new();
         let mut longest: BTreeMap<u64, (usize, &'h [u64])> = BTreeMap::new();
         for (reader, transaction) in known.committed() {
             let mut own: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
             for action in &transaction.actions {
                 let (key, values) = match action {
-                    Action::Append { key, value } => {
+                    CheckedAction::Append { key, value } => {
                         own.entry(*key).or_default().push(*value);
                         continue;
                     }
-                    Action::Read { key, values } => (*key, values.as_slice()),
+                    CheckedAction::Read { key, values } => (*key, values.as_slice()),
                     _ => continue,
                 };
                 let appended = own.get(&key).map_or(&[][..], Vec::as_slice);
@@ -48,21 +48,21 @@ impl<'h> Lists<'h> {
         Ok(Lists { reads, longest })
     }
 
-    pub(super) fn edges(&self, known: &Known<'h>, add: &mut impl FnMut(Edge)) {
+    pub(super) fn edges(&self, known: &KnownHistory<'h>, add: &mut impl FnMut(Edge)) {
         let writer = |key: u64, value: u64| known.writers[&(key, value)].0;
         // What has happened and is not in the longest list comes behind it.
         let mut seen: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
         for (key, values) in &self.longest {
             seen.entry(*key).or_default().extend(*values);
             for pair in values.windows(2) {
-                add((writer(*key, pair[0]), writer(*key, pair[1]), Why::WriteWrite));
+                add((writer(*key, pair[0]), writer(*key, pair[1]), EdgeReason::WriteWrite));
             }
         }
         let mut unseen: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
         for (number, transaction) in known.history.iter().enumerate() {
             let has_happened = known.happened.contains(&number);
             for action in transaction.actions.iter().filter(|_| has_happened) {
-                if let Action::Append { key, value } = action
+                if let CheckedAction::Append { key, value } = action
                     && seen.get(key).is_none_or(|values| !values.contains(value))
                 {
                     unseen.entry(*key).or_default().insert(number);
@@ -71,23 +71,23 @@ impl<'h> Lists<'h> {
         }
         for (key, writers) in &unseen {
             if let Some(last) = self.longest.get(key).and_then(|values| values.last()) {
-                writers.iter().for_each(|number| add((writer(*key, *last), *number, Why::WriteWrite)));
+                writers.iter().for_each(|number| add((writer(*key, *last), *number, EdgeReason::WriteWrite)));
             }
         }
         for (key, reads) in &self.reads {
             let longest = self.longest[key];
             for (reader, values) in reads {
                 if let Some(last) = values.last() {
-                    add((writer(*key, *last), *reader, Why::WriteRead));
+                    add((writer(*key, *last), *reader, EdgeReason::WriteRead));
                 }
                 match next(longest, values.len(), |value| writer(*key, value) != *reader) {
-                    Some(next) => add((*reader, writer(*key, next), Why::ReadWrite)),
+                    Some(next) => add((*reader, writer(*key, next), EdgeReason::ReadWrite)),
                     // Of others it follows: they come before who wrote the last.
                     None => unseen
                         .get(key)
                         .into_iter()
                         .flatten()
-                        .for_each(|number| add((*reader, *number, Why::ReadWrite))),
+                        .for_each(|number| add((*reader, *number, EdgeReason::ReadWrite))),
                 }
             }
         }
@@ -101,7 +101,7 @@ fn next(values: &[u64], from: usize, is_other: impl Fn(u64) -> bool) -> Option<u
 
 /// Whether a list may be so: `foreign` values first that others have written.
 fn look_at(
-    known: &mut Known<'_>,
+    known: &mut KnownHistory<'_>,
     reader: usize,
     (key, values): (u64, &[u64]),
     foreign: usize,

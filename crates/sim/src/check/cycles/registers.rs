@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Action, Anomaly, Edge, Fate, Known, Why};
+use super::{Anomaly, CheckedAction, Edge, EdgeReason, KnownHistory, TransactionFate};
 
 /// By version: a value, who has written it, and who has read or written it first.
 type Versions = BTreeMap<u64, (u64, usize, usize)>;
@@ -15,7 +15,7 @@ pub(super) struct Registers {
 }
 
 impl Registers {
-    pub(super) fn of(known: &mut Known<'_>) -> Result<Registers, Anomaly> {
+    pub(super) fn of(known: &mut KnownHistory<'_>) -> Result<Registers, Anomaly> {
         let mut registers = Registers { versions: BTreeMap::new(), reads: Vec::new() };
         let mut version_of: BTreeMap<(u64, u64), (u64, usize)> = BTreeMap::new();
         let history = known.history;
@@ -23,14 +23,16 @@ impl Registers {
             let mut own: BTreeMap<u64, u64> = BTreeMap::new();
             for action in &transaction.actions {
                 let (key, value, version) = match *action {
-                    Action::Write { key, value, version } => {
+                    CheckedAction::Write { key, value, version } => {
                         own.insert(key, value);
                         let is_over = known.writers.get(&(key, value)).is_some_and(|(_, over)| *over);
                         // What the same transaction has written over has no version.
                         let Some(version) = version.filter(|_| !is_over) else { continue };
                         (key, value, version)
                     }
-                    Action::Look { key, value, version } if transaction.fate == Fate::Committed => {
+                    CheckedAction::Look { key, value, version }
+                        if transaction.fate == TransactionFate::Committed =>
+                    {
                         match own.get(&key) {
                             Some(written) if *written != value => {
                                 return Err(Anomaly::Internal { reader: number, key });
@@ -59,21 +61,21 @@ impl Registers {
         Ok(registers)
     }
 
-    pub(super) fn edges(&self, known: &Known<'_>, add: &mut impl FnMut(Edge)) {
+    pub(super) fn edges(&self, known: &KnownHistory<'_>, add: &mut impl FnMut(Edge)) {
         for versions in self.versions.values() {
             let mut before = None;
             for (_, writer, _) in versions.values() {
                 if let Some(before) = before.replace(*writer) {
-                    add((before, *writer, Why::WriteWrite));
+                    add((before, *writer, EdgeReason::WriteWrite));
                 }
             }
         }
         for (reader, key, version) in &self.reads {
             let versions = &self.versions[key];
-            add((versions[version].1, *reader, Why::WriteRead));
+            add((versions[version].1, *reader, EdgeReason::WriteRead));
             let mut later = versions.range(version + 1..).map(|(_, (_, writer, _))| *writer);
             if let Some(writer) = later.find(|writer| writer != reader) {
-                add((*reader, writer, Why::ReadWrite));
+                add((*reader, writer, EdgeReason::ReadWrite));
             }
         }
         debug_assert!(

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::{Class, Edge, Fate, Transaction, Why};
+use super::{CycleClass, Edge, EdgeReason, Transaction, TransactionFate};
 
 /// Cycles are looked for from so many transactions on them: of thousands one is as good as another.
 const STARTS_MAX: usize = 64;
@@ -11,10 +11,10 @@ const STARTS_MAX: usize = 64;
 /// had both begun and ended. There are as many for each as were under way at one time.
 pub(super) fn real_time(history: &[Transaction]) -> Vec<Edge> {
     let mut moments: Vec<(u64, bool, usize)> = Vec::with_capacity(history.len() * 2);
-    for (number, one) in history.iter().enumerate().filter(|(_, one)| one.fate != Fate::Aborted) {
+    for (number, one) in history.iter().enumerate().filter(|(_, one)| one.fate != TransactionFate::Aborted) {
         // Who ends when another begins has not ended before it.
         moments.push((one.begin, false, number));
-        if let (Fate::Committed, Some(end)) = (one.fate, one.end) {
+        if let (TransactionFate::Committed, Some(end)) = (one.fate, one.end) {
             moments.push((end, true, number));
         }
     }
@@ -29,7 +29,7 @@ pub(super) fn real_time(history: &[Transaction]) -> Vec<Edge> {
             }
             ended.insert(number);
         } else {
-            edges.extend(ended.iter().map(|earlier| (*earlier, number, Why::RealTime)));
+            edges.extend(ended.iter().map(|earlier| (*earlier, number, EdgeReason::RealTime)));
             before.insert(number, ended.iter().copied().collect());
         }
     }
@@ -38,8 +38,8 @@ pub(super) fn real_time(history: &[Transaction]) -> Vec<Edge> {
 
 /// A cycle of the simplest class of which there is one, among so many transactions.
 pub(super) fn cycle(count: usize, edges: &[Edge]) -> Option<Vec<Edge>> {
-    let among = |is_in: &dyn Fn(Why) -> bool| {
-        let mut next: Vec<Vec<(usize, Why)>> = vec![Vec::new(); count];
+    let among = |is_in: &dyn Fn(EdgeReason) -> bool| {
+        let mut next: Vec<Vec<(usize, EdgeReason)>> = vec![Vec::new(); count];
         edges.iter().filter(|edge| is_in(edge.2)).for_each(|(from, to, why)| next[*from].push((*to, *why)));
         next
     };
@@ -47,34 +47,37 @@ pub(super) fn cycle(count: usize, edges: &[Edge]) -> Option<Vec<Edge>> {
     if on_cycles(&all).is_empty() {
         return None;
     }
-    let without_rw = among(&|why| why != Why::ReadWrite);
-    shortest(&among(&|why| matches!(why, Why::WriteWrite | Why::RealTime)))
+    let without_rw = among(&|why| why != EdgeReason::ReadWrite);
+    shortest(&among(&|why| matches!(why, EdgeReason::WriteWrite | EdgeReason::RealTime)))
         .or_else(|| shortest(&without_rw))
         .or_else(|| shortest_with_one(edges, &without_rw))
         .or_else(|| shortest(&all))
 }
 
 /// The shortest cycle found from some of those that are on one.
-fn shortest(next: &[Vec<(usize, Why)>]) -> Option<Vec<Edge>> {
+fn shortest(next: &[Vec<(usize, EdgeReason)>]) -> Option<Vec<Edge>> {
     let starts = on_cycles(next).into_iter().take(STARTS_MAX);
     starts.filter_map(|start| path(next, start, start)).min_by_key(Vec::len)
 }
 
 /// The shortest cycle with one read of what was written over, found from some of those.
-fn shortest_with_one(edges: &[Edge], next: &[Vec<(usize, Why)>]) -> Option<Vec<Edge>> {
-    let reads = edges.iter().filter(|(_, _, why)| *why == Why::ReadWrite);
+fn shortest_with_one(edges: &[Edge], next: &[Vec<(usize, EdgeReason)>]) -> Option<Vec<Edge>> {
+    let reads = edges.iter().filter(|(_, _, why)| *why == EdgeReason::ReadWrite);
     let cycles = reads.filter_map(|edge| {
         let mut cycle = path(next, edge.1, edge.0)?;
         cycle.push(*edge);
         Some(cycle)
     });
     let cycle = cycles.take(STARTS_MAX).min_by_key(Vec::len);
-    debug_assert!(cycle.as_ref().is_none_or(|cycle| Class::of(cycle) == Class::GSingle), "it has one");
+    debug_assert!(
+        cycle.as_ref().is_none_or(|cycle| CycleClass::of(cycle) == CycleClass::GSingle),
+        "it has one"
+    );
     cycle
 }
 
 /// Who is left when those are taken away, again and again, who come before nobody or after nobody.
-fn on_cycles(next: &[Vec<(usize, Why)>]) -> Vec<usize> {
+fn on_cycles(next: &[Vec<(usize, EdgeReason)>]) -> Vec<usize> {
     let mut before: Vec<Vec<usize>> = vec![Vec::new(); next.len()];
     for (from, tos) in next.iter().enumerate() {
         tos.iter().for_each(|(to, _)| before[*to].push(from));
@@ -105,7 +108,7 @@ fn on_cycles(next: &[Vec<(usize, Why)>]) -> Vec<usize> {
 }
 
 /// The shortest way of at least one edge.
-fn path(next: &[Vec<(usize, Why)>], start: usize, goal: usize) -> Option<Vec<Edge>> {
+fn path(next: &[Vec<(usize, EdgeReason)>], start: usize, goal: usize) -> Option<Vec<Edge>> {
     let mut came: BTreeMap<usize, Edge> = BTreeMap::new();
     let mut queue = VecDeque::from([start]);
     while let Some(from) = queue.pop_front() {

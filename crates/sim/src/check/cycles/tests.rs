@@ -5,22 +5,22 @@ use super::*;
 const X: u64 = 1;
 const Y: u64 = 2;
 
-fn append(key: u64, value: u64) -> Action {
-    Action::Append { key, value }
+fn append(key: u64, value: u64) -> CheckedAction {
+    CheckedAction::Append { key, value }
 }
 
-fn read(key: u64, values: &[u64]) -> Action {
-    Action::Read { key, values: values.to_vec() }
+fn read(key: u64, values: &[u64]) -> CheckedAction {
+    CheckedAction::Read { key, values: values.to_vec() }
 }
 
-fn committed(begin: u64, end: u64, actions: &[Action]) -> Transaction {
-    Transaction { begin, end: Some(end), fate: Fate::Committed, actions: actions.to_vec() }
+fn committed(begin: u64, end: u64, actions: &[CheckedAction]) -> Transaction {
+    Transaction { begin, end: Some(end), fate: TransactionFate::Committed, actions: actions.to_vec() }
 }
 
-fn cycle_of(history: &[Transaction]) -> Vec<Why> {
+fn cycle_of(history: &[Transaction]) -> Vec<EdgeReason> {
     match check(history) {
         Err(Anomaly::Cycle(edges)) => {
-            let mut why: Vec<Why> = edges.into_iter().map(|(_, _, why)| why).collect();
+            let mut why: Vec<EdgeReason> = edges.into_iter().map(|(_, _, why)| why).collect();
             why.sort_unstable();
             why
         }
@@ -51,7 +51,7 @@ fn concurrent_transactions_may_have_happened_in_any_order() {
 #[test]
 fn a_read_of_less_than_had_been_written_before_it_began_is_found() {
     let history = [committed(0, 1, &[append(X, 1)]), committed(2, 3, &[read(X, &[])])];
-    assert_eq!(cycle_of(&history), [Why::ReadWrite, Why::RealTime]);
+    assert_eq!(cycle_of(&history), [EdgeReason::ReadWrite, EdgeReason::RealTime]);
 }
 
 #[test]
@@ -61,14 +61,14 @@ fn a_lost_update_is_found() {
         committed(0, 9, &[read(X, &[]), append(X, 2)]),
         committed(10, 11, &[read(X, &[1, 2])]),
     ];
-    assert_eq!(cycle_of(&history), [Why::WriteWrite, Why::ReadWrite]);
+    assert_eq!(cycle_of(&history), [EdgeReason::WriteWrite, EdgeReason::ReadWrite]);
 }
 
 #[test]
 fn half_of_a_transaction_that_is_read_is_found() {
     let history =
         [committed(0, 9, &[append(X, 1), append(Y, 2)]), committed(0, 9, &[read(X, &[1]), read(Y, &[])])];
-    assert_eq!(cycle_of(&history), [Why::WriteRead, Why::ReadWrite]);
+    assert_eq!(cycle_of(&history), [EdgeReason::WriteRead, EdgeReason::ReadWrite]);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn write_skew_is_found() {
         committed(0, 9, &[read(Y, &[]), append(X, 2)]),
         committed(10, 11, &[read(X, &[2]), read(Y, &[1])]),
     ];
-    assert_eq!(cycle_of(&history), [Why::ReadWrite, Why::ReadWrite]);
+    assert_eq!(cycle_of(&history), [EdgeReason::ReadWrite, EdgeReason::ReadWrite]);
 }
 
 #[test]
@@ -88,15 +88,18 @@ fn writers_that_two_lists_order_otherwise_are_found() {
         committed(0, 9, &[append(X, 3), append(Y, 4)]),
         committed(10, 11, &[read(X, &[1, 3]), read(Y, &[4, 2])]),
     ];
-    assert_eq!(cycle_of(&history), [Why::WriteWrite, Why::WriteWrite]);
+    assert_eq!(cycle_of(&history), [EdgeReason::WriteWrite, EdgeReason::WriteWrite]);
 }
 
 #[test]
 fn what_was_seen_by_one_and_not_by_a_later_one_is_found() {
-    let writer =
-        Transaction { end: None, fate: Fate::Unknown, ..committed(0, 0, &[append(X, 1), append(Y, 2)]) };
+    let writer = Transaction {
+        end: None,
+        fate: TransactionFate::Unknown,
+        ..committed(0, 0, &[append(X, 1), append(Y, 2)])
+    };
     let history = [writer, committed(1, 2, &[read(X, &[1])]), committed(3, 4, &[read(Y, &[])])];
-    assert_eq!(cycle_of(&history), [Why::WriteRead, Why::ReadWrite, Why::RealTime]);
+    assert_eq!(cycle_of(&history), [EdgeReason::WriteRead, EdgeReason::ReadWrite, EdgeReason::RealTime]);
 }
 
 #[test]
@@ -106,12 +109,12 @@ fn an_acknowledged_write_that_nobody_ever_sees_is_found() {
         committed(2, 3, &[append(X, 2)]),
         committed(4, 5, &[read(X, &[2])]),
     ];
-    assert_eq!(cycle_of(&history), [Why::WriteWrite, Why::RealTime]);
+    assert_eq!(cycle_of(&history), [EdgeReason::WriteWrite, EdgeReason::RealTime]);
 }
 
 #[test]
 fn what_needs_no_cycle_is_told() {
-    let aborted = Transaction { fate: Fate::Aborted, ..committed(0, 1, &[append(X, 1)]) };
+    let aborted = Transaction { fate: TransactionFate::Aborted, ..committed(0, 1, &[append(X, 1)]) };
     let history = [aborted, committed(2, 3, &[read(X, &[1])])];
     assert_eq!(check(&history), Err(Anomaly::AbortedRead { reader: 1, value: 1 }));
     let history = [committed(2, 3, &[read(X, &[7])])];
@@ -126,8 +129,9 @@ fn what_needs_no_cycle_is_told() {
 
 #[test]
 fn transactions_that_never_were_leave_no_trace() {
-    let unknown = Transaction { end: None, fate: Fate::Unknown, ..committed(0, 0, &[append(X, 1)]) };
-    let aborted = Transaction { fate: Fate::Aborted, ..committed(0, 1, &[append(X, 2)]) };
+    let unknown =
+        Transaction { end: None, fate: TransactionFate::Unknown, ..committed(0, 0, &[append(X, 1)]) };
+    let aborted = Transaction { fate: TransactionFate::Aborted, ..committed(0, 1, &[append(X, 2)]) };
     let history = [unknown, aborted, committed(2, 3, &[read(X, &[])])];
     assert_eq!(check(&history), Ok(()));
 }
@@ -152,12 +156,12 @@ fn a_transaction_reads_what_it_has_written() {
     assert_eq!(check(&[own]), Err(Anomaly::Internal { reader: 0, key: Y }));
 }
 
-fn write(key: u64, value: u64, version: Option<u64>) -> Action {
-    Action::Write { key, value, version }
+fn write(key: u64, value: u64, version: Option<u64>) -> CheckedAction {
+    CheckedAction::Write { key, value, version }
 }
 
-fn look(key: u64, value: u64, version: u64) -> Action {
-    Action::Look { key, value, version }
+fn look(key: u64, value: u64, version: u64) -> CheckedAction {
+    CheckedAction::Look { key, value, version }
 }
 
 #[test]
@@ -165,7 +169,7 @@ fn versions_order_what_is_written_to_registers() {
     let history = [
         committed(0, 1, &[write(X, 1, Some(10))]),
         // Nobody knows that it was done but who has read it.
-        Transaction { end: None, fate: Fate::Unknown, ..committed(2, 0, &[write(X, 2, None)]) },
+        Transaction { end: None, fate: TransactionFate::Unknown, ..committed(2, 0, &[write(X, 2, None)]) },
         committed(3, 4, &[look(X, 2, 20)]),
         committed(5, 6, &[write(X, 3, Some(30))]),
         committed(7, 8, &[look(X, 3, 30)]),
@@ -173,7 +177,7 @@ fn versions_order_what_is_written_to_registers() {
     assert_eq!(check(&history), Ok(()));
     let mut late = history.clone();
     late[4] = committed(7, 8, &[look(X, 2, 20)]);
-    assert_eq!(cycle_of(&late), [Why::ReadWrite, Why::RealTime]);
+    assert_eq!(cycle_of(&late), [EdgeReason::ReadWrite, EdgeReason::RealTime]);
     let mut out_of_order = history.clone();
     out_of_order[3] = committed(5, 6, &[write(X, 3, Some(5))]);
     out_of_order[4] = committed(7, 8, &[look(X, 3, 5)]);
@@ -197,19 +201,19 @@ fn lost_updates_and_write_skew_of_registers_are_found() {
         committed(2, 9, &[look(X, 1, 1), write(X, 3, Some(3))]),
         committed(2, 9, &[look(X, 1, 1), write(X, 4, Some(4))]),
     ];
-    assert_eq!(cycle_of(&lost), [Why::WriteWrite, Why::ReadWrite]);
+    assert_eq!(cycle_of(&lost), [EdgeReason::WriteWrite, EdgeReason::ReadWrite]);
     let skew = [
         first,
         committed(2, 9, &[look(X, 1, 1), write(Y, 3, Some(3))]),
         committed(2, 9, &[look(Y, 2, 1), write(X, 4, Some(4))]),
     ];
-    assert_eq!(cycle_of(&skew), [Why::ReadWrite, Why::ReadWrite]);
+    assert_eq!(cycle_of(&skew), [EdgeReason::ReadWrite, EdgeReason::ReadWrite]);
 }
 
 /// What a history is said to be.
-fn class_of(history: &[Transaction]) -> Class {
+fn class_of(history: &[Transaction]) -> CycleClass {
     match check(history) {
-        Err(Anomaly::Cycle(edges)) => Class::of(&edges),
+        Err(Anomaly::Cycle(edges)) => CycleClass::of(&edges),
         other => panic!("{other:?}"),
     }
 }
@@ -221,25 +225,25 @@ fn cycles_have_classes_and_the_simplest_is_told() {
         committed(0, 9, &[append(X, 3), append(Y, 4)]),
         committed(10, 11, &[read(X, &[1, 3]), read(Y, &[4, 2])]),
     ];
-    assert_eq!(class_of(&writes), Class::G0);
+    assert_eq!(class_of(&writes), CycleClass::G0);
     let flows =
         [committed(0, 9, &[append(X, 1), read(Y, &[2])]), committed(0, 9, &[append(Y, 2), read(X, &[1])])];
-    assert_eq!(class_of(&flows), Class::G1c);
+    assert_eq!(class_of(&flows), CycleClass::G1c);
     let half =
         [committed(0, 9, &[append(X, 1), append(Y, 2)]), committed(0, 9, &[read(X, &[1]), read(Y, &[])])];
-    assert_eq!(class_of(&half), Class::GSingle);
+    assert_eq!(class_of(&half), CycleClass::GSingle);
     let skew = [
         committed(0, 9, &[read(X, &[]), append(Y, 1)]),
         committed(0, 9, &[read(Y, &[]), append(X, 2)]),
         committed(10, 11, &[read(X, &[2]), read(Y, &[1])]),
     ];
-    assert_eq!(class_of(&skew), Class::G2);
+    assert_eq!(class_of(&skew), CycleClass::G2);
     // All four at once, each on lists of its own.
     let shifted = |history: &[Transaction], by: u64| -> Vec<Transaction> {
         let key = |key: u64| key + by;
-        let of = |action: &Action| match action {
-            Action::Append { key: list, value } => append(key(*list), *value),
-            Action::Read { key: list, values } => read(key(*list), values),
+        let of = |action: &CheckedAction| match action {
+            CheckedAction::Append { key: list, value } => append(key(*list), *value),
+            CheckedAction::Read { key: list, values } => read(key(*list), values),
             other => other.clone(),
         };
         history
@@ -248,9 +252,9 @@ fn cycles_have_classes_and_the_simplest_is_told() {
             .collect()
     };
     let all = [shifted(&skew, 0), shifted(&half, 10), shifted(&flows, 20), shifted(&writes, 30)];
-    assert_eq!(class_of(&all.concat()), Class::G0);
-    assert_eq!(class_of(&all[..3].concat()), Class::G1c);
-    assert_eq!(class_of(&all[..2].concat()), Class::GSingle);
+    assert_eq!(class_of(&all.concat()), CycleClass::G0);
+    assert_eq!(class_of(&all[..3].concat()), CycleClass::G1c);
+    assert_eq!(class_of(&all[..2].concat()), CycleClass::GSingle);
 }
 
 #[test]
@@ -263,5 +267,5 @@ fn real_time_is_kept_over_many() {
     assert_eq!(check(&history), Ok(()));
     history.push(committed(6_000, 6_001, &[read(X, &all[..1_999])]));
     // By way of who has read it between the two.
-    assert_eq!(cycle_of(&history), [Why::WriteRead, Why::ReadWrite, Why::RealTime]);
+    assert_eq!(cycle_of(&history), [EdgeReason::WriteRead, EdgeReason::ReadWrite, EdgeReason::RealTime]);
 }

@@ -3,58 +3,63 @@
 use zerohop_session::Reply;
 use zerohop_wire::Failure;
 
-use super::super::Cluster;
-use super::items::Made;
-use super::{Open, Stage};
-use crate::check::cycles::{Action, Fate};
-use crate::transacted::{Life, Transacted, Trouble};
+use super::super::SimulatedCluster;
+use super::items::HeaderChange;
+use super::{BlobStage, OpenBlobOperation};
+use crate::check::cycles::{CheckedAction, TransactionFate};
+use crate::transacted::{BlobLife, TransactionRecord, TransactionTrouble};
 use crate::workload::blobs::{BASE_CHUNKS, NUMBERS, chunk_id, header_id, marks_shown};
 
-impl Cluster {
+impl SimulatedCluster {
     /// There is no blob: it is made, empty or with all that is in it.
-    pub(super) fn create_blob(&mut self, number: usize, made: Made) {
+    pub(super) fn create_blob(&mut self, number: usize, made: HeaderChange) {
         let Some(open) = self.blobs.open.get_mut(&number) else { return };
         // What it has seen before has gone.
         open.header = None;
         let (blob, value) = (open.deed.blob, open.deed.value);
-        let register = |key| Action::Write { key, value, version: None };
-        let chunks = if made == Made::Making { 0..BASE_CHUNKS } else { 0..0 };
+        let register = |key| CheckedAction::Write { key, value, version: None };
+        let chunks = if made == HeaderChange::Making { 0..BASE_CHUNKS } else { 0..0 };
         let chunks = chunks.map(|chunk| register(chunk_id(value, chunk)));
         let actions = std::iter::once(register(header_id(blob))).chain(chunks).collect();
-        self.ask_of_blob(number, Stage::Change(made), actions);
+        self.ask_of_blob(number, BlobStage::Change(made), actions);
     }
 }
 
-impl Open {
+impl OpenBlobOperation {
     /// A change is done. Whether it is.
-    pub(super) fn blob_changed(&self, entry: &mut Transacted, made: Made, reply: &Reply) -> bool {
+    pub(super) fn blob_changed(
+        &self,
+        entry: &mut TransactionRecord,
+        made: HeaderChange,
+        reply: &Reply,
+    ) -> bool {
         let (blob, value) = (self.deed.blob, self.deed.value);
-        let may_lack = matches!(made, Made::Rewrite | Made::PartCut(_));
+        let may_lack = matches!(made, HeaderChange::Rewrite | HeaderChange::PartCut(_));
         // A chunk of which it was seen that it is not there.
         let is_well = |one: &Result<_, _>| one.is_ok() || may_lack && *one == Err(Failure::NotFound);
         let version = match reply {
             Reply::Transacted { version, answers } if answers.iter().all(is_well) => *version,
             Reply::Done { version, .. } if made.is_alone() => *version,
             other => {
-                entry.trouble = Some(Trouble::Strange(format!("{other:?}")));
+                entry.trouble = Some(TransactionTrouble::Strange(format!("{other:?}")));
                 return false;
             }
         };
-        entry.transaction.fate = Fate::Committed;
+        entry.transaction.fate = TransactionFate::Committed;
         entry.version = Some(version);
         let order = match (made, reply) {
-            (Made::Creation, Reply::Done { number, .. }) => Some(*number),
+            (HeaderChange::Creation, Reply::Done { number, .. }) => Some(*number),
             // The time of its creation is the transaction's version, and what is in it its first change.
-            (Made::Making | Made::Renewal, _) => Some(version.0 + 1),
+            (HeaderChange::Making | HeaderChange::Renewal, _) => Some(version.0 + 1),
             _ => self.header.as_ref().map(|header| header.order() + 1),
         };
         for action in &mut entry.transaction.actions {
-            if let Action::Write { key, version: told, .. } = action {
+            if let CheckedAction::Write { key, version: told, .. } = action {
                 *told = if *key == header_id(blob) { order } else { Some(version.0) };
             }
         }
         debug_assert!(value > 0, "it has a value of its own");
-        if let (Made::Mark(chunk, _), Some(header), 0) = (made, &self.header, value % 2) {
+        if let (HeaderChange::Mark(chunk, _), Some(header), 0) = (made, &self.header, value % 2) {
             // It brings what the marks were.
             let numbers = match reply {
                 Reply::Done { number, .. } => vec![*number],
@@ -73,15 +78,17 @@ impl Open {
             entry.transaction.actions.splice(0..0, shown);
         }
         match (made, reply, &self.header) {
-            (Made::Creation, Reply::Done { number, .. }, _) => entry.lives.push((blob, Life::Seen(*number))),
-            (Made::Making, ..) => {
-                entry.lives.extend([Life::Absent, Life::Seen(version.0)].map(|life| (blob, life)))
+            (HeaderChange::Creation, Reply::Done { number, .. }, _) => {
+                entry.lives.push((blob, BlobLife::Seen(*number)))
             }
-            (Made::Renewal, _, Some(header)) => {
-                entry.lives.extend([header.stamp.id, version.0].map(|id| (blob, Life::Seen(id))));
+            (HeaderChange::Making, ..) => {
+                entry.lives.extend([BlobLife::Absent, BlobLife::Seen(version.0)].map(|life| (blob, life)))
             }
-            (Made::Deletion, ..) | (_, _, None) => {}
-            (_, _, Some(header)) => entry.lives.push((blob, Life::Seen(header.stamp.id))),
+            (HeaderChange::Renewal, _, Some(header)) => {
+                entry.lives.extend([header.stamp.id, version.0].map(|id| (blob, BlobLife::Seen(id))));
+            }
+            (HeaderChange::Deletion, ..) | (_, _, None) => {}
+            (_, _, Some(header)) => entry.lives.push((blob, BlobLife::Seen(header.stamp.id))),
         }
         true
     }

@@ -1,26 +1,26 @@
 //! What is filled in behind the end and published, what rests on a read, and what whoever writes next cuts off for others.
 
-use zerohop_wire::blob::Filling;
+use zerohop_wire::blob::FillState;
 
-use super::super::Cluster;
-use super::items::{Header, Made};
-use super::{Stage, contents};
-use crate::check::cycles::Action;
-use crate::workload::blobs::{BASE_CHUNKS, Deed, Kind, chunk_id, header_id, tail_id};
+use super::super::SimulatedCluster;
+use super::items::{HeaderChange, ReadHeader};
+use super::{BlobStage, contents};
+use crate::check::cycles::CheckedAction;
+use crate::workload::blobs::{BASE_CHUNKS, BlobChangeKind, BlobOperationPlan, chunk_id, header_id, tail_id};
 
 /// A deed cuts so often what is behind the end, and is given up then: others fill it again and again.
 const SETTLED_MAX: u32 = 3;
 
-impl Deed {
+impl BlobOperationPlan {
     /// The tokens of so many records that it fills in.
     pub(super) fn records(&self, count: u64) -> &[u64] {
         &self.tokens[..count as usize]
     }
 }
 
-impl Cluster {
+impl SimulatedCluster {
     /// A blob is to be written, and somebody fills it, or has not finished a cut.
-    pub(super) fn settle_blob(&mut self, number: usize, header: Header) {
+    pub(super) fn settle_blob(&mut self, number: usize, header: ReadHeader) {
         let Some(open) = self.blobs.open.get_mut(&number) else { return };
         open.settled += 1;
         if open.settled > SETTLED_MAX {
@@ -29,9 +29,9 @@ impl Cluster {
             let life = self.clients[client].life;
             return self.call_again(client, life);
         }
-        let is_filled = header.filling == Filling::UnderWay;
+        let is_filled = header.filling == FillState::UnderWay;
         open.header = Some(header);
-        let stage = if is_filled { Stage::Change(Made::FillingCut) } else { Stage::Cuts };
+        let stage = if is_filled { BlobStage::Change(HeaderChange::FillingCut) } else { BlobStage::Cuts };
         self.ask_of_blob(number, stage, Vec::new());
     }
 
@@ -41,14 +41,14 @@ impl Cluster {
         let Some(header) = &open.header else { return };
         let key = tail_id(header.change);
         let values = open.deed.records(records).iter();
-        let actions = values.map(|value| Action::Append { key, value: *value }).collect();
-        self.ask_of_blob(number, Stage::Change(Made::Publication(records)), actions);
+        let actions = values.map(|value| CheckedAction::Append { key, value: *value }).collect();
+        self.ask_of_blob(number, BlobStage::Change(HeaderChange::Publication(records)), actions);
     }
 
     /// All of it was read, and is changed if it still is so: the transaction has seen what was read.
-    pub(super) fn blob_rests(&mut self, number: usize, header: Header) {
+    pub(super) fn blob_rests(&mut self, number: usize, header: ReadHeader) {
         let Some(open) = self.blobs.open.get_mut(&number) else { return };
-        let (client, Deed { blob, value, kind, .. }) = (open.client, open.deed);
+        let (client, BlobOperationPlan { blob, value, kind, .. }) = (open.client, open.deed);
         let read = contents(blob, &header, &open.looked);
         let (Ok(mut actions), Ok(tail)) = (read.actions(), read.tail()) else {
             // What nobody can have written was told when it was read; where a partition has lost the end of its log it may be so.
@@ -56,19 +56,20 @@ impl Cluster {
             let life = self.clients[client].life;
             return self.call_again(client, life);
         };
-        let register = |key| Action::Write { key, value, version: None };
-        let made = if kind == (Kind::Rest { cuts: true }) && !tail.is_empty() {
+        let register = |key| CheckedAction::Write { key, value, version: None };
+        let made = if kind == (BlobChangeKind::Rest { cuts: true }) && !tail.is_empty() {
             let kept = value as usize % tail.len();
             actions.push(register(header_id(blob)));
-            actions
-                .extend(tail[..kept].iter().map(|old| Action::Append { key: tail_id(value), value: *old }));
-            Made::PartCut(kept as u64)
+            actions.extend(
+                tail[..kept].iter().map(|old| CheckedAction::Append { key: tail_id(value), value: *old }),
+            );
+            HeaderChange::PartCut(kept as u64)
         } else {
             let edition = header.edition;
             actions.extend((0..BASE_CHUNKS).map(|chunk| register(chunk_id(edition, chunk))));
-            Made::Rewrite
+            HeaderChange::Rewrite
         };
         open.header = Some(header);
-        self.ask_of_blob(number, Stage::Change(made), actions);
+        self.ask_of_blob(number, BlobStage::Change(made), actions);
     }
 }

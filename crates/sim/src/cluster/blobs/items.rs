@@ -1,44 +1,45 @@
 //! The requests of which what is done with blobs consists, as `crates/client/src/blob` makes them.
 
-use zerohop_session::{Item, Reply, Request};
-use zerohop_wire::blob::{BlobHeader, BlobStamp, Filling, chunk_key, header_key};
+use zerohop_session::{CompositeItem, Reply, SessionRequest};
+use zerohop_wire::blob::{BlobHeader, BlobStamp, FillState, chunk_key, header_key};
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 use zerohop_wire::messages::{
-    BlobChange, Brings, Change, Condition, NumberType, Operation, Operator, Query, Read, Transform, Write,
+    BlobChange, Brings, Condition, NumberType, Operator, Query, RecordOperation, RecordRead, RecordWrite,
+    Transform, WriteChange,
 };
 
-use super::Looked;
-use crate::check::cycles::Action;
+use super::ChunkRead;
+use crate::check::cycles::CheckedAction;
 use crate::workload::blobs::{
-    BASE_BYTES, BASE_CHUNKS, CHUNK_BITS, CHUNK_BYTES, Deed, MARKS, NUMBERS, RECORD_BYTES, SHARES, attributes,
-    header_id, name, read_attributes,
+    BASE_BYTES, BASE_CHUNKS, BlobOperationPlan, CHUNK_BITS, CHUNK_BYTES, MARKS, NUMBERS, RECORD_BYTES,
+    SHARES, attributes, header_id, name, read_attributes,
 };
 use crate::workload::tokens::token;
 
 /// A header as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cluster) struct Header {
+pub(in crate::cluster) struct ReadHeader {
     pub(in crate::cluster) version: Timestamp,
     pub(in crate::cluster) stamp: BlobStamp,
     pub(in crate::cluster) size: u64,
     /// Where bytes end that are cut off and still there, or that are being filled in; 0: there are none.
     pub(in crate::cluster) uncut: u64,
-    pub(in crate::cluster) filling: Filling,
+    pub(in crate::cluster) filling: FillState,
     pub(in crate::cluster) edition: u64,
     pub(in crate::cluster) change: u64,
     /// How often the blob has changed.
     pub(in crate::cluster) count: u64,
 }
 
-impl Header {
+impl ReadHeader {
     /// Rises with every change, and from a blob to the next of its name: that has a later time than all changes before.
     pub(in crate::cluster) fn order(&self) -> u64 {
         self.stamp.id + self.count
     }
 
     /// What whoever rests on it has seen.
-    pub(in crate::cluster) fn seen(&self, blob: u64) -> Action {
-        Action::Look { key: header_id(blob), value: self.change, version: self.order() }
+    pub(in crate::cluster) fn seen(&self, blob: u64) -> CheckedAction {
+        CheckedAction::Look { key: header_id(blob), value: self.change, version: self.order() }
     }
 
     /// Chunks of which a reader finds any.
@@ -54,7 +55,7 @@ impl Header {
 
 /// What changes a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cluster) enum Made {
+pub(in crate::cluster) enum HeaderChange {
     Creation,
     /// With all that is in it.
     Making,
@@ -88,48 +89,48 @@ pub(in crate::cluster) enum Made {
     Settling,
 }
 
-impl Made {
+impl HeaderChange {
     /// Whether it is one operation by itself.
     pub(in crate::cluster) fn is_alone(self) -> bool {
         matches!(
             self,
-            Made::Creation
-                | Made::Poke(_)
-                | Made::Mark(Some(_), _)
-                | Made::Filling(_)
-                | Made::Publication(_)
-                | Made::FillingCut
-                | Made::Settling
+            HeaderChange::Creation
+                | HeaderChange::Poke(_)
+                | HeaderChange::Mark(Some(_), _)
+                | HeaderChange::Filling(_)
+                | HeaderChange::Publication(_)
+                | HeaderChange::FillingCut
+                | HeaderChange::Settling
         )
     }
 
     /// As it is counted.
     pub(in crate::cluster) fn name(self) -> &'static str {
         match self {
-            Made::Creation => "blobs: creations",
-            Made::Making => "blobs: made with all that is in them",
-            Made::Renewal => "blobs: removed and made anew",
-            Made::Write => "blobs: writes of all chunks",
-            Made::Replacement => "blobs: replacements",
-            Made::Poke(_) => "blobs: writes of one chunk",
-            Made::Append => "blobs: appends",
-            Made::Cut => "blobs: cuts",
-            Made::Deletion => "blobs: deletions",
-            Made::Share { .. } => "blobs: shares moved",
-            Made::Mark(Some(_), _) => "blobs: marks of one chunk",
-            Made::Mark(None, _) => "blobs: marks of both chunks",
-            Made::Filling(_) => "blobs: fillings begun",
-            Made::Publication(_) => "blobs: fillings published",
-            Made::Rewrite => "blobs: writes of what has not changed",
-            Made::PartCut(_) => "blobs: cuts in the midst",
-            Made::FillingCut => "blobs: fillings cut off",
-            Made::Settling => "blobs: cuts finished for others",
+            HeaderChange::Creation => "blobs: creations",
+            HeaderChange::Making => "blobs: made with all that is in them",
+            HeaderChange::Renewal => "blobs: removed and made again",
+            HeaderChange::Write => "blobs: writes of all chunks",
+            HeaderChange::Replacement => "blobs: replacements",
+            HeaderChange::Poke(_) => "blobs: writes of one chunk",
+            HeaderChange::Append => "blobs: appends",
+            HeaderChange::Cut => "blobs: cuts",
+            HeaderChange::Deletion => "blobs: deletions",
+            HeaderChange::Share { .. } => "blobs: shares moved",
+            HeaderChange::Mark(Some(_), _) => "blobs: marks of one chunk",
+            HeaderChange::Mark(None, _) => "blobs: marks of both chunks",
+            HeaderChange::Filling(_) => "blobs: fillings begun",
+            HeaderChange::Publication(_) => "blobs: fillings published",
+            HeaderChange::Rewrite => "blobs: writes of what has not changed",
+            HeaderChange::PartCut(_) => "blobs: cuts in the midst",
+            HeaderChange::FillingCut => "blobs: fillings cut off",
+            HeaderChange::Settling => "blobs: cuts finished for others",
         }
     }
 }
 
 /// Which blob: its keyspace, and its number.
-type Whose = (KeyspaceId, u64);
+type BlobKey = (KeyspaceId, u64);
 
 /// How large a blob is with so many appended tokens.
 pub(super) const fn size_after(records: u64) -> u64 {
@@ -137,17 +138,17 @@ pub(super) const fn size_after(records: u64) -> u64 {
 }
 
 /// The header that a lookup has brought.
-pub(in crate::cluster) fn header_of(reply: &Reply) -> Option<Header> {
+pub(in crate::cluster) fn header_of(reply: &Reply) -> Option<ReadHeader> {
     let Reply::Value { version, bytes, .. } = reply else { return None };
     let BlobHeader { stamp, size, uncut, filling, attributes, .. } = BlobHeader::decode(bytes)?;
     let (edition, change, count) = read_attributes(attributes)?;
-    Some(Header { version: *version, stamp, size, uncut, filling, edition, change, count })
+    Some(ReadHeader { version: *version, stamp, size, uncut, filling, edition, change, count })
 }
 
 /// The chunk that a read has brought.
-pub(in crate::cluster) fn looked_of(reply: &Reply) -> Option<Looked> {
+pub(in crate::cluster) fn looked_of(reply: &Reply) -> Option<ChunkRead> {
     let Reply::Chunk { version, stamp, bytes } = reply else { return None };
-    Some(Looked { version: *version, stamp: *stamp, bytes: bytes.clone() })
+    Some(ChunkRead { version: *version, stamp: *stamp, bytes: bytes.clone() })
 }
 
 /// The key of a blob's header.
@@ -164,42 +165,42 @@ pub(in crate::cluster) fn key_of_chunk(blob: u64, chunk: u64) -> Vec<u8> {
 pub(in crate::cluster) const WHOLE_CHUNK: Query<'static> =
     Query::ReadChunk { offset: 0, length: CHUNK_BYTES as u32 };
 
-pub(super) fn look_at_header(blob: Whose, limit_us: u64) -> Request {
+pub(super) fn look_at_header(blob: BlobKey, limit_us: u64) -> SessionRequest {
     alone(blob.0, &read(&key_of_header(blob.1), Query::Lookup), limit_us)
 }
 
-pub(super) fn looks(blob: Whose, header: &Header, limit_us: u64) -> Vec<Request> {
+pub(super) fn looks(blob: BlobKey, header: &ReadHeader, limit_us: u64) -> Vec<SessionRequest> {
     let look = |chunk| alone(blob.0, &read(&key_of_chunk(blob.1, chunk), WHOLE_CHUNK), limit_us);
     (0..header.chunks()).map(look).collect()
 }
 
 /// The same in one request, that tells whether all are of one moment.
-pub(super) fn look_at(blob: Whose, header: &Header, limit_us: u64) -> Request {
-    let mut together = Together { blob, items: Vec::new() };
+pub(super) fn look_at(blob: BlobKey, header: &ReadHeader, limit_us: u64) -> SessionRequest {
+    let mut together = BlobItems { blob, items: Vec::new() };
     (0..header.chunks()).for_each(|chunk| together.add(&read(&key_of_chunk(blob.1, chunk), WHOLE_CHUNK)));
-    Request::look_at(together.items, limit_us).expect("a few reads are no transaction's worth")
+    SessionRequest::look_at(together.items, limit_us).expect("a few reads are no transaction's worth")
 }
 
 pub(super) fn confirms(
-    blob: Whose,
+    blob: BlobKey,
     versions: impl Iterator<Item = Timestamp>,
     limit_us: u64,
-) -> Vec<Request> {
+) -> Vec<SessionRequest> {
     let confirm = |(chunk, version)| {
         alone(blob.0, &read(&key_of_chunk(blob.1, chunk), Query::Confirm { version }), limit_us)
     };
     (0..).zip(versions).map(confirm).collect()
 }
 
-pub(super) fn read_together(blob: Whose, header: &Header, limit_us: u64) -> Request {
-    let mut together = Together { blob, items: Vec::new() };
+pub(super) fn read_together(blob: BlobKey, header: &ReadHeader, limit_us: u64) -> SessionRequest {
+    let mut together = BlobItems { blob, items: Vec::new() };
     together.add(&read(&key_of_header(blob.1), Query::Lookup));
     (0..header.chunks()).for_each(|chunk| together.add(&read(&key_of_chunk(blob.1, chunk), WHOLE_CHUNK)));
     together.request(limit_us)
 }
 
 /// What is filled in, chunk by chunk, under the generation before.
-pub(super) fn fills(blob: Whose, header: &Header, bytes: &[u8], limit_us: u64) -> Vec<Request> {
+pub(super) fn fills(blob: BlobKey, header: &ReadHeader, bytes: &[u8], limit_us: u64) -> Vec<SessionRequest> {
     let parts = parts(header.size, bytes);
     let fill = |(chunk, offset, bytes): (u64, u32, &[u8])| {
         let length = bytes.len() as u32;
@@ -210,8 +211,8 @@ pub(super) fn fills(blob: Whose, header: &Header, bytes: &[u8], limit_us: u64) -
 }
 
 /// What is behind the end goes, chunk by chunk.
-pub(super) fn cuts(blob: Whose, header: &Header, limit_us: u64) -> Vec<Request> {
-    let (stamp, marks) = (header.stamp, header.filling == Filling::CutOff);
+pub(super) fn cuts(blob: BlobKey, header: &ReadHeader, limit_us: u64) -> Vec<SessionRequest> {
+    let (stamp, marks) = (header.stamp, header.filling == FillState::CutOff);
     let cut = |chunk| {
         let keep = header.size.saturating_sub(chunk << CHUNK_BITS) as u32;
         let change = BlobChange::CutChunk { stamp, keep, marks };
@@ -222,16 +223,16 @@ pub(super) fn cuts(blob: Whose, header: &Header, limit_us: u64) -> Vec<Request> 
 
 /// What makes a change of it, which may rest on the versions of its chunks. Without a header it is made.
 pub(super) fn change(
-    blob: Whose,
-    header: Option<&Header>,
-    (made, deed, seen): (Made, Deed, &[Timestamp]),
+    blob: BlobKey,
+    header: Option<&ReadHeader>,
+    (made, deed, seen): (HeaderChange, BlobOperationPlan, &[Timestamp]),
     limit_us: u64,
-) -> Request {
+) -> SessionRequest {
     let value = deed.value;
     let own = token(value);
     let Some(header) = header else {
-        if made == Made::Making {
-            let mut together = Together { blob, items: Vec::new() };
+        if made == HeaderChange::Making {
+            let mut together = BlobItems { blob, items: Vec::new() };
             together.make(value);
             // It was seen that there is none.
             together.items[0].rest_on(Timestamp::ZERO);
@@ -244,14 +245,14 @@ pub(super) fn change(
     let (old, chunks) = (header.stamp, header.chunks());
     let next = BlobStamp { generation: old.generation + 1, ..old };
     let is_as_seen = Condition::IfVersion(header.version);
-    let mut together = Together { blob, items: Vec::new() };
+    let mut together = BlobItems { blob, items: Vec::new() };
     (0..).zip(seen).for_each(|(chunk, version)| together.rests_on(chunk, *version));
     match made {
-        Made::Creation | Made::Making | Made::Write => {
+        HeaderChange::Creation | HeaderChange::Making | HeaderChange::Write => {
             together.header(Condition::Always, BlobChange::Grow { stamp: old, size: BASE_BYTES });
             together.base(old, &own);
         }
-        Made::Replacement => {
+        HeaderChange::Replacement => {
             together.header(is_as_seen, BlobChange::Cut { stamp: old, size: 0 });
             together.header(Condition::Always, BlobChange::Settle { stamp: next });
             let attributes = attributes(value, value, header.count + 1);
@@ -260,17 +261,18 @@ pub(super) fn change(
             (0..chunks).for_each(|chunk| together.cut(next, (chunk, 0)));
             together.base(next, &own);
         }
-        Made::Poke(chunk) => {
+        HeaderChange::Poke(chunk) => {
             let length = own.len() as u32;
             let poke = BlobChange::WriteChunk { stamp: old, offset: 0, length, bytes: &own, makes: false };
             return alone(blob.0, &write(&key_of_chunk(blob.1, chunk), poke), limit_us);
         }
-        Made::Append => {
+        HeaderChange::Append => {
             together.header(is_as_seen, BlobChange::Grow { stamp: old, size: header.size + RECORD_BYTES });
             together.bytes(old, header.size, &own);
         }
-        Made::Cut | Made::PartCut(_) => {
-            let size = if let Made::PartCut(records) = made { size_after(records) } else { BASE_BYTES };
+        HeaderChange::Cut | HeaderChange::PartCut(_) => {
+            let size =
+                if let HeaderChange::PartCut(records) = made { size_after(records) } else { BASE_BYTES };
             together.header(is_as_seen, BlobChange::Cut { stamp: old, size });
             for chunk in size >> CHUNK_BITS..chunks {
                 together.cut(next, (chunk, size.saturating_sub(chunk << CHUNK_BITS) as u32));
@@ -279,31 +281,35 @@ pub(super) fn change(
             let attributes = attributes(header.edition, value, header.count + 1);
             together.header(Condition::Always, BlobChange::Describe { stamp: next, attributes: &attributes });
         }
-        Made::Rewrite => {
+        HeaderChange::Rewrite => {
             together.header(is_as_seen, BlobChange::Grow { stamp: old, size: BASE_BYTES });
             together.base(old, &own);
         }
-        Made::Deletion | Made::Renewal => {
-            let remove = Write { key: &key_of_header(blob.1), condition: is_as_seen, change: Change::Remove };
-            together.add(&Operation::Write(remove));
-            if made == Made::Renewal || value % 2 == 1 {
+        HeaderChange::Deletion | HeaderChange::Renewal => {
+            let remove = RecordWrite {
+                key: &key_of_header(blob.1),
+                condition: is_as_seen,
+                change: WriteChange::Remove,
+            };
+            together.add(&RecordOperation::Write(remove));
+            if made == HeaderChange::Renewal || value % 2 == 1 {
                 // As it is removed among other things, by a transaction that has read it.
                 together.items[0].rest_on(header.version);
             }
             for chunk in 0..header.all_chunks() {
                 together.add(&write(&key_of_chunk(blob.1, chunk), BlobChange::DropChunk { stamp: old }));
             }
-            if made == Made::Renewal {
+            if made == HeaderChange::Renewal {
                 together.make(value);
             }
         }
-        Made::Share { amount, is_float } => {
+        HeaderChange::Share { amount, is_float } => {
             together.header(Condition::Always, BlobChange::Grow { stamp: old, size: BASE_BYTES });
             for (chunk, amount) in NUMBERS.zip([amount, -amount]) {
                 together.transform(old, chunk, added(amount, is_float));
             }
         }
-        Made::Mark(chunk, mark) => {
+        HeaderChange::Mark(chunk, mark) => {
             let transform = Transform {
                 operator: Operator::Xor,
                 number: NumberType::U32,
@@ -318,20 +324,20 @@ pub(super) fn change(
             together.header(Condition::Always, BlobChange::Grow { stamp: old, size: BASE_BYTES });
             NUMBERS.for_each(|chunk| together.transform(old, chunk, transform));
         }
-        Made::Filling(records) => {
+        HeaderChange::Filling(records) => {
             let until = header.size + records * RECORD_BYTES;
             return alone_if(blob, is_as_seen, BlobChange::Fill { stamp: old, until }, limit_us);
         }
-        Made::Publication(records) => {
+        HeaderChange::Publication(records) => {
             let size = header.size + records * RECORD_BYTES;
             let publish = BlobChange::Publish { stamp: next, size };
             return alone_if(blob, Condition::Always, publish, limit_us);
         }
-        Made::FillingCut => {
+        HeaderChange::FillingCut => {
             let cut = BlobChange::Cut { stamp: old, size: header.size };
             return alone_if(blob, is_as_seen, cut, limit_us);
         }
-        Made::Settling => {
+        HeaderChange::Settling => {
             return alone_if(blob, Condition::Always, BlobChange::Settle { stamp: old }, limit_us);
         }
     }
@@ -349,19 +355,23 @@ fn added(amount: i32, is_float: bool) -> Transform {
 }
 
 /// Items of one transaction.
-struct Together {
-    blob: Whose,
-    items: Vec<Item>,
+struct BlobItems {
+    blob: BlobKey,
+    items: Vec<CompositeItem>,
 }
 
-impl Together {
-    fn add(&mut self, operation: &Operation<'_>) {
-        self.items.push(Item::new(self.blob.0, operation, None).expect("is within bounds"));
+impl BlobItems {
+    fn add(&mut self, operation: &RecordOperation<'_>) {
+        self.items.push(CompositeItem::new(self.blob.0, operation, None).expect("is within bounds"));
     }
 
     fn header(&mut self, condition: Condition, change: BlobChange<'_>) {
         let key = key_of_header(self.blob.1);
-        self.add(&Operation::Write(Write { key: &key, condition, change: Change::Blob(change) }));
+        self.add(&RecordOperation::Write(RecordWrite {
+            key: &key,
+            condition,
+            change: WriteChange::Blob(change),
+        }));
     }
 
     fn cut(&mut self, stamp: BlobStamp, (chunk, keep): (u64, u32)) {
@@ -408,8 +418,8 @@ impl Together {
         self.items.last_mut().expect("it was added").rest_on(version);
     }
 
-    fn request(self, limit_us: u64) -> Request {
-        Request::transaction(self.items, limit_us).expect("is within bounds")
+    fn request(self, limit_us: u64) -> SessionRequest {
+        SessionRequest::transaction(self.items, limit_us).expect("is within bounds")
     }
 }
 
@@ -424,19 +434,27 @@ fn parts(at: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, u32, &[u8])> {
     })
 }
 
-fn alone_if(blob: Whose, condition: Condition, change: BlobChange<'_>, limit_us: u64) -> Request {
+fn alone_if(blob: BlobKey, condition: Condition, change: BlobChange<'_>, limit_us: u64) -> SessionRequest {
     let key = key_of_header(blob.1);
-    alone(blob.0, &Operation::Write(Write { key: &key, condition, change: Change::Blob(change) }), limit_us)
+    alone(
+        blob.0,
+        &RecordOperation::Write(RecordWrite { key: &key, condition, change: WriteChange::Blob(change) }),
+        limit_us,
+    )
 }
 
-fn alone(keyspace: KeyspaceId, operation: &Operation<'_>, limit_us: u64) -> Request {
-    Request::record(keyspace, operation, limit_us).expect("is within bounds")
+fn alone(keyspace: KeyspaceId, operation: &RecordOperation<'_>, limit_us: u64) -> SessionRequest {
+    SessionRequest::record(keyspace, operation, limit_us).expect("is within bounds")
 }
 
-fn read<'k>(key: &'k [u8], query: Query<'k>) -> Operation<'k> {
-    Operation::Read(Read { key, query })
+fn read<'k>(key: &'k [u8], query: Query<'k>) -> RecordOperation<'k> {
+    RecordOperation::Read(RecordRead { key, query })
 }
 
-fn write<'k>(key: &'k [u8], change: BlobChange<'k>) -> Operation<'k> {
-    Operation::Write(Write { key, condition: Condition::Always, change: Change::Blob(change) })
+fn write<'k>(key: &'k [u8], change: BlobChange<'k>) -> RecordOperation<'k> {
+    RecordOperation::Write(RecordWrite {
+        key,
+        condition: Condition::Always,
+        change: WriteChange::Blob(change),
+    })
 }

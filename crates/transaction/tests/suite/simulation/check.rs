@@ -1,12 +1,12 @@
 //! What must hold of a seed that was played.
 
-use super::cycles::{self, Action, Fate, Transaction, Why};
+use super::cycles::{self, CheckedAction, EdgeReason, Transaction, TransactionFate};
 use super::group::owns;
-use super::store::Value;
-use super::world::World;
+use super::store::CellValue;
+use super::world::TransactionWorld;
 
 /// What does not hold.
-pub fn check(world: &mut World) -> Vec<String> {
+pub fn check(world: &mut TransactionWorld) -> Vec<String> {
     let mut wrong = std::mem::take(&mut world.seen.wrong);
     if !world.has_ended() {
         wrong.push("I5: not everything has ended".to_owned());
@@ -28,8 +28,8 @@ pub fn check(world: &mut World) -> Vec<String> {
         || world.groups.iter().filter_map(|group| group.primary.as_ref()).map(|one| &one.records.store);
     wrong.extend(stores().filter_map(|store| store.wrong.clone()));
     let numbers = stores().flat_map(|store| store.all()).filter_map(|(_, value)| match value {
-        Value::Number(number) => Some(*number),
-        Value::List(_) => None,
+        CellValue::Number(number) => Some(*number),
+        CellValue::List(_) => None,
     });
     let sum: i64 = numbers.sum();
     if sum != 0 {
@@ -45,12 +45,12 @@ pub fn check(world: &mut World) -> Vec<String> {
     }
     // In the end all is read.
     let lists = stores().flat_map(|store| store.all()).filter_map(|(key, value)| match value {
-        Value::List(values) => Some(Action::Read { key, values: values.clone() }),
-        Value::Number(_) => None,
+        CellValue::List(values) => Some(CheckedAction::Read { key, values: values.clone() }),
+        CellValue::Number(_) => None,
     });
     let actions = lists.collect();
     let end = u64::MAX;
-    let last = Transaction { begin: end - 1, end: Some(end), fate: Fate::Committed, actions };
+    let last = Transaction { begin: end - 1, end: Some(end), fate: TransactionFate::Committed, actions };
     let mut history = world.seen.history.clone();
     history.push(last);
     if let Err(anomaly) = cycles::check(&history) {
@@ -65,7 +65,7 @@ pub fn check(world: &mut World) -> Vec<String> {
     for (from, to, why) in cycles::dependencies(&history).unwrap_or_default() {
         let of = |number: usize| world.seen.timestamps.get(&number);
         if let (Some(one), Some(other)) = (of(from), of(to))
-            && (one > other || one == other && why != Why::ReadWrite)
+            && (one > other || one == other && why != EdgeReason::ReadWrite)
         {
             wrong.push(format!("{from} comes before {to} ({why:?}), but {one} is not before {other}"));
         }

@@ -5,22 +5,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use zerohop_transaction::codec::encode_items;
 use zerohop_transaction::{
-    Durability, Item, Items, Outcome, Part, Place, Reason, Request, StageId, TransactionId,
+    Durability, Items, Reason, RoutingKey, StageId, TransactionId, TransactionItem, TransactionOutcome,
+    TransactionPart, TransactionRequest,
 };
 use zerohop_wire::ids::{KeyspaceId, Sequence, SessionId, Timestamp};
 
-use super::cycles::{Action, Fate, Transaction};
-use super::group::Told;
+use super::cycles::{CheckedAction, Transaction, TransactionFate};
+use super::group::ClientAnswer;
 use super::random::Random;
-use super::store::{LIST, Op, Value, decode_values};
+use super::store::{CellOp, CellValue, LIST, decode_values};
 
 /// What a client sends to a partition.
 #[derive(Clone, Debug)]
-pub enum Ask {
-    Transaction { request: Request, lowest: u64, after: Timestamp },
+pub enum ClientRequest {
+    Transaction { request: TransactionRequest, lowest: u64, after: Timestamp },
     Read { cell: u64, at: Option<Timestamp> },
-    Confirm { items: Vec<Item> },
-    Local { session: SessionId, sequence: u64, cell: u64, op: Op },
+    Confirm { items: Vec<TransactionItem> },
+    Local { session: SessionId, sequence: u64, cell: u64, op: CellOp },
     Stage { id: StageId, bytes: Bytes },
 }
 
@@ -28,17 +29,17 @@ pub enum Ask {
 #[derive(Clone, Debug)]
 enum Goal {
     /// A transaction with these operations; some are done by what was read before.
-    Transaction { ops: Vec<(u64, Op)>, read_first: Vec<u64>, is_staged: bool },
+    Transaction { ops: Vec<(u64, CellOp)>, read_first: Vec<u64>, is_staged: bool },
     /// A read of several cells that is confirmed.
     Confirmed { cells: Vec<u64>, tries: u32 },
     /// A read of several cells as they were.
     Snapshot { cells: Vec<u64>, at: Timestamp },
     /// One read, one write.
-    Single { cell: u64, op: Op },
+    Single { cell: u64, op: CellOp },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum ClientPhase {
     Reading,
     Confirming,
     Staging,
@@ -46,18 +47,18 @@ enum Phase {
 }
 
 /// One client: a session that does one thing after another.
-pub struct Client {
+pub struct TransactionClient {
     pub process: usize,
     session: SessionId,
     sequences: BTreeMap<usize, u64>,
     after: Timestamp,
     goal: Option<Goal>,
-    phase: Phase,
+    phase: ClientPhase,
     /// What is under way: call, a hash of the partition, request.
-    pub pending: BTreeMap<u64, (u64, Ask)>,
+    pub pending: BTreeMap<u64, (u64, ClientRequest)>,
     /// Calls of it that were never sent.
     pub unsent: Vec<u64>,
-    got: BTreeMap<u64, (Timestamp, Value)>,
+    got: BTreeMap<u64, (Timestamp, CellValue)>,
     has_refusal: bool,
     /// The order in which the cells of lookups stand in the results, by part.
     lookups: Vec<u64>,
@@ -69,12 +70,12 @@ pub struct Client {
 
 /// What all clients have seen.
 #[derive(Default)]
-pub struct Seen {
+pub struct ClientsHistory {
     pub history: Vec<Transaction>,
     /// Timestamps of committed transactions, by place in the history.
     pub timestamps: BTreeMap<usize, Timestamp>,
     /// Who did it, and the order in which each process did.
-    pub snapshots: Vec<(u64, Timestamp, Value)>,
+    pub snapshots: Vec<(u64, Timestamp, CellValue)>,
     pub wrong: Vec<String>,
     pub counts: BTreeMap<&'static str, u64>,
     next_value: u64,
@@ -82,7 +83,7 @@ pub struct Seen {
     next_process: usize,
 }
 
-impl Seen {
+impl ClientsHistory {
     pub fn count(&mut self, what: &'static str) {
         self.add(what, 1);
     }
@@ -109,23 +110,23 @@ impl Map {
         self.firsts.range(..=cell).next_back().copied().unwrap_or_default()
     }
 
-    pub fn place(&self, cell: u64) -> Place {
+    pub fn place(&self, cell: u64) -> RoutingKey {
         let keyspace = if self.durabilities[Map::group_of(cell)] == Durability::Memory { 9 } else { 1 };
-        Place { keyspace: KeyspaceId(keyspace), point: cell }
+        RoutingKey { keyspace: KeyspaceId(keyspace), point: cell }
     }
 }
 
-impl Client {
-    pub fn new(seen: &mut Seen) -> Client {
+impl TransactionClient {
+    pub fn new(seen: &mut ClientsHistory) -> TransactionClient {
         seen.next_process += 1;
         let process = seen.next_process;
-        Client {
+        TransactionClient {
             process,
             session: SessionId { issued: Timestamp(process as u64), nonce: process as u64 },
             sequences: BTreeMap::new(),
             after: Timestamp::ZERO,
             goal: None,
-            phase: Phase::Reading,
+            phase: ClientPhase::Reading,
             pending: BTreeMap::new(),
             unsent: Vec::new(),
             got: BTreeMap::new(),
@@ -141,18 +142,24 @@ impl Client {
         self.goal.is_none()
     }
 
-    fn ask(&mut self, seen: &mut Seen, point: u64, ask: Ask) {
+    fn ask(&mut self, seen: &mut ClientsHistory, point: u64, ask: ClientRequest) {
         seen.next_call += 1;
         self.pending.insert(seen.next_call, (point, ask));
         self.unsent.push(seen.next_call);
     }
 
     /// Begins something. `now` orders events; `wall` is a time of day.
-    pub fn begin(&mut self, seen: &mut Seen, map: &Map, random: &mut Random, (now, wall): (u64, Timestamp)) {
+    pub fn begin(
+        &mut self,
+        seen: &mut ClientsHistory,
+        map: &Map,
+        random: &mut Random,
+        (now, wall): (u64, Timestamp),
+    ) {
         let groups = map.durabilities.len() as u64;
         let list = |random: &mut Random| random.below(groups) << 60 | LIST | random.below(2) << 58;
         let accounts: Vec<u64> = (0..groups).flat_map(|group| [group << 60, group << 60 | 1 << 58]).collect();
-        let value = |seen: &mut Seen| {
+        let value = |seen: &mut ClientsHistory| {
             seen.next_value += 1;
             seen.next_value
         };
@@ -164,7 +171,7 @@ impl Client {
                 let mut ops = Vec::new();
                 for _ in 0..1 + random.below(4) {
                     let cell = list(random);
-                    let op = if random.chance(400) { Op::Lookup } else { Op::Append(value(seen)) };
+                    let op = if random.chance(400) { CellOp::Lookup } else { CellOp::Append(value(seen)) };
                     ops.push((cell, op));
                 }
                 Goal::Transaction { ops, read_first: Vec::new(), is_staged: random.chance(100) }
@@ -173,20 +180,24 @@ impl Client {
                 let mut read_first: Vec<u64> = (0..1 + random.below(2)).map(|_| list(random)).collect();
                 read_first.dedup();
                 let cell = if random.chance(500) { read_first[0] } else { list(random) };
-                Goal::Transaction { ops: vec![(cell, Op::Append(value(seen)))], read_first, is_staged: false }
+                Goal::Transaction {
+                    ops: vec![(cell, CellOp::Append(value(seen)))],
+                    read_first,
+                    is_staged: false,
+                }
             }
             45..60 => {
                 let (one, other) = (random.below(accounts.len() as u64), random.below(accounts.len() as u64));
                 let amount = 1 + random.below(9) as i64;
                 let (one, other) = (accounts[one as usize], accounts[other as usize]);
-                let mut ops = vec![(one, Op::Add(-amount)), (other, Op::Add(amount))];
+                let mut ops = vec![(one, CellOp::Add(-amount)), (other, CellOp::Add(amount))];
                 if random.chance(200) {
-                    ops.push((list(random), Op::Append(value(seen))));
+                    ops.push((list(random), CellOp::Append(value(seen))));
                 }
                 Goal::Transaction { ops, read_first: Vec::new(), is_staged: false }
             }
             60..65 => {
-                let ops = accounts.iter().map(|cell| (*cell, Op::Lookup)).collect();
+                let ops = accounts.iter().map(|cell| (*cell, CellOp::Lookup)).collect();
                 Goal::Transaction { ops, read_first: Vec::new(), is_staged: false }
             }
             65..75 => {
@@ -200,8 +211,8 @@ impl Client {
                 cells.extend((0..2).map(|_| list(random)));
                 Goal::Snapshot { cells, at }
             }
-            85..94 => Goal::Single { cell: list(random), op: Op::Lookup },
-            _ => Goal::Single { cell: list(random), op: Op::Append(value(seen)) },
+            85..94 => Goal::Single { cell: list(random), op: CellOp::Lookup },
+            _ => Goal::Single { cell: list(random), op: CellOp::Append(value(seen)) },
         };
         self.goal = Some(goal.clone());
         match goal {
@@ -214,12 +225,12 @@ impl Client {
             }
             Goal::Confirmed { cells, .. } => self.read(seen, &cells, None),
             Goal::Snapshot { cells, at } => self.read(seen, &cells, Some(at)),
-            Goal::Single { cell, op: Op::Lookup } => self.read(seen, &[cell], None),
+            Goal::Single { cell, op: CellOp::Lookup } => self.read(seen, &[cell], None),
             Goal::Single { cell, op } => {
-                self.phase = Phase::Committing;
-                self.note(seen, &[(cell, op)], Fate::Unknown);
+                self.phase = ClientPhase::Committing;
+                self.note(seen, &[(cell, op)], TransactionFate::Unknown);
                 let sequence = self.next_sequence(Map::group_of(cell));
-                self.ask(seen, cell, Ask::Local { session: self.session, sequence, cell, op });
+                self.ask(seen, cell, ClientRequest::Local { session: self.session, sequence, cell, op });
             }
         }
     }
@@ -230,55 +241,58 @@ impl Client {
         *sequence
     }
 
-    fn read(&mut self, seen: &mut Seen, cells: &[u64], at: Option<Timestamp>) {
-        self.phase = Phase::Reading;
+    fn read(&mut self, seen: &mut ClientsHistory, cells: &[u64], at: Option<Timestamp>) {
+        self.phase = ClientPhase::Reading;
         for cell in cells {
-            self.ask(seen, *cell, Ask::Read { cell: *cell, at });
+            self.ask(seen, *cell, ClientRequest::Read { cell: *cell, at });
         }
     }
 
     /// Puts what it does into the history, with what it has read so far.
-    fn note(&mut self, seen: &mut Seen, ops: &[(u64, Op)], fate: Fate) {
-        let mut actions: Vec<Action> = self
+    fn note(&mut self, seen: &mut ClientsHistory, ops: &[(u64, CellOp)], fate: TransactionFate) {
+        let mut actions: Vec<CheckedAction> = self
             .got
             .iter()
             .filter_map(|(cell, (_, value))| match value {
-                Value::List(values) => Some(Action::Read { key: *cell, values: values.clone() }),
-                Value::Number(_) => None,
+                CellValue::List(values) => Some(CheckedAction::Read { key: *cell, values: values.clone() }),
+                CellValue::Number(_) => None,
             })
             .collect();
         actions.extend(ops.iter().filter_map(|(cell, op)| match op {
-            Op::Append(value) => Some(Action::Append { key: *cell, value: *value }),
+            CellOp::Append(value) => Some(CheckedAction::Append { key: *cell, value: *value }),
             _ => None,
         }));
         self.entry = seen.history.len();
         seen.history.push(Transaction { begin: self.begin, end: None, fate, actions });
     }
 
-    fn commit(&mut self, seen: &mut Seen, map: &Map, ops: &[(u64, Op)], read_first: &[u64]) {
-        self.note(seen, ops, Fate::Unknown);
-        let mut parts: BTreeMap<u64, Vec<Item>> = BTreeMap::new();
+    fn commit(&mut self, seen: &mut ClientsHistory, map: &Map, ops: &[(u64, CellOp)], read_first: &[u64]) {
+        self.note(seen, ops, TransactionFate::Unknown);
+        let mut parts: BTreeMap<u64, Vec<TransactionItem>> = BTreeMap::new();
         // Lookups first, so that they return what was before.
-        for (cell, op) in ops.iter().filter(|(_, op)| *op == Op::Lookup) {
+        for (cell, op) in ops.iter().filter(|(_, op)| *op == CellOp::Lookup) {
             parts.entry(map.part_of(*cell)).or_default().push(op.item(*cell, None));
         }
         for cell in read_first {
             let seen = self.got.get(cell).map(|(version, _)| *version);
-            let item = Item { access: zerohop_transaction::Access::Read, ..Op::Lookup.item(*cell, seen) };
+            let item = TransactionItem {
+                access: zerohop_transaction::Access::Read,
+                ..CellOp::Lookup.item(*cell, seen)
+            };
             parts.entry(map.part_of(*cell)).or_default().push(item);
         }
-        for (cell, op) in ops.iter().filter(|(_, op)| *op != Op::Lookup) {
+        for (cell, op) in ops.iter().filter(|(_, op)| *op != CellOp::Lookup) {
             parts.entry(map.part_of(*cell)).or_default().push(op.item(*cell, None));
         }
-        let mut parts: Vec<Part> = parts
+        let mut parts: Vec<TransactionPart> = parts
             .into_iter()
-            .map(|(first, items)| Part {
+            .map(|(first, items)| TransactionPart {
                 place: map.place(items[0].cell),
                 durability: map.durabilities[Map::group_of(first)],
                 items: Items::Inline(items),
             })
             .collect();
-        parts.sort_by_key(Part::order);
+        parts.sort_by_key(TransactionPart::order);
         self.lookups.clear();
         for part in &parts {
             let Items::Inline(items) = &part.items else { continue };
@@ -287,42 +301,54 @@ impl Client {
         }
         let is_staged = matches!(self.goal, Some(Goal::Transaction { is_staged: true, .. }));
         if is_staged {
-            self.phase = Phase::Staging;
+            self.phase = ClientPhase::Staging;
             for part in &mut parts {
                 let group = Map::group_of(part.place.point);
                 let id = StageId { session: self.session, sequence: Sequence(self.next_sequence(group)) };
                 let Items::Inline(items) = &part.items else { continue };
                 let bytes = Bytes::from(encode_items(items));
-                self.ask(seen, part.place.point, Ask::Stage { id, bytes });
+                self.ask(seen, part.place.point, ClientRequest::Stage { id, bytes });
                 part.items = Items::Staged(id);
             }
         }
-        let decider = parts[parts.len() - 1].place;
-        let group = Map::group_of(decider.point);
+        let coordinator = parts[parts.len() - 1].place;
+        let group = Map::group_of(coordinator.point);
         let sequence = self.next_sequence(group);
-        let id = TransactionId { decider, session: self.session, sequence: Sequence(sequence) };
-        let ask = Ask::Transaction { request: Request { id, parts }, lowest: sequence, after: self.after };
+        let id = TransactionId { coordinator, session: self.session, sequence: Sequence(sequence) };
+        let ask = ClientRequest::Transaction {
+            request: TransactionRequest { id, parts },
+            lowest: sequence,
+            after: self.after,
+        };
         if is_staged {
             // Under call 0 until all is staged.
-            self.pending.insert(0, (decider.point, ask));
+            self.pending.insert(0, (coordinator.point, ask));
         } else {
-            self.phase = Phase::Committing;
-            self.ask(seen, decider.point, ask);
+            self.phase = ClientPhase::Committing;
+            self.ask(seen, coordinator.point, ask);
         }
     }
 
     /// An answer has come.
-    pub fn told(&mut self, seen: &mut Seen, map: &Map, (call, told): (u64, Told), now: u64) {
+    pub fn told(
+        &mut self,
+        seen: &mut ClientsHistory,
+        map: &Map,
+        (call, told): (u64, ClientAnswer),
+        now: u64,
+    ) {
         let Some((_, ask)) = self.pending.remove(&call) else { return };
         match (ask, told) {
-            (Ask::Read { cell, .. }, Told::Value(version, value)) => {
+            (ClientRequest::Read { cell, .. }, ClientAnswer::Value(version, value)) => {
                 self.got.insert(cell, (version, value));
             }
-            (Ask::Confirm { .. }, Told::Confirmed(is)) => self.has_refusal |= !is,
-            (Ask::Stage { .. }, Told::Staged) => {}
-            (Ask::Transaction { .. }, Told::Outcome(outcome)) => return self.ended(seen, outcome, now),
-            (Ask::Local { .. }, Told::Written(at)) => {
-                let outcome = Outcome::Committed { timestamp: at, results: Vec::new() };
+            (ClientRequest::Confirm { .. }, ClientAnswer::Confirmed(is)) => self.has_refusal |= !is,
+            (ClientRequest::Stage { .. }, ClientAnswer::Staged) => {}
+            (ClientRequest::Transaction { .. }, ClientAnswer::Outcome(outcome)) => {
+                return self.ended(seen, outcome, now);
+            }
+            (ClientRequest::Local { .. }, ClientAnswer::Written(at)) => {
+                let outcome = TransactionOutcome::Committed { timestamp: at, results: Vec::new() };
                 return self.ended(seen, outcome, now);
             }
             (ask, told) => panic!("{told:?} for {ask:?}"),
@@ -332,28 +358,28 @@ impl Client {
         }
         let Some(goal) = self.goal.clone() else { return };
         match (self.phase, goal) {
-            (Phase::Staging, _) => {
+            (ClientPhase::Staging, _) => {
                 if let Some((point, ask)) = self.pending.remove(&0) {
-                    self.phase = Phase::Committing;
+                    self.phase = ClientPhase::Committing;
                     self.ask(seen, point, ask);
                 }
             }
-            (Phase::Reading, Goal::Transaction { ops, read_first, .. }) => {
+            (ClientPhase::Reading, Goal::Transaction { ops, read_first, .. }) => {
                 self.commit(seen, map, &ops, &read_first);
             }
-            (Phase::Reading, Goal::Confirmed { cells, .. }) => {
-                self.phase = Phase::Confirming;
+            (ClientPhase::Reading, Goal::Confirmed { cells, .. }) => {
+                self.phase = ClientPhase::Confirming;
                 self.has_refusal = false;
-                let mut parts: BTreeMap<u64, Vec<Item>> = BTreeMap::new();
+                let mut parts: BTreeMap<u64, Vec<TransactionItem>> = BTreeMap::new();
                 for cell in &cells {
-                    let item = Op::Lookup.item(*cell, Some(self.got[cell].0));
+                    let item = CellOp::Lookup.item(*cell, Some(self.got[cell].0));
                     parts.entry(map.part_of(*cell)).or_default().push(item);
                 }
                 for items in parts.into_values() {
-                    self.ask(seen, items[0].cell, Ask::Confirm { items });
+                    self.ask(seen, items[0].cell, ClientRequest::Confirm { items });
                 }
             }
-            (Phase::Confirming, Goal::Confirmed { cells, tries }) => {
+            (ClientPhase::Confirming, Goal::Confirmed { cells, tries }) => {
                 if !self.has_refusal {
                     seen.count("reads confirmed");
                     self.finish_read(seen, now);
@@ -364,21 +390,21 @@ impl Client {
                     // After two failures the read runs as a transaction.
                     seen.count("reads as transactions");
                     self.got.clear();
-                    let ops: Vec<(u64, Op)> = cells.iter().map(|cell| (*cell, Op::Lookup)).collect();
+                    let ops: Vec<(u64, CellOp)> = cells.iter().map(|cell| (*cell, CellOp::Lookup)).collect();
                     let goal =
                         Goal::Transaction { ops: ops.clone(), read_first: Vec::new(), is_staged: false };
                     self.goal = Some(goal);
                     self.commit(seen, map, &ops, &[]);
                 }
             }
-            (Phase::Reading, Goal::Snapshot { at, .. }) => {
+            (ClientPhase::Reading, Goal::Snapshot { at, .. }) => {
                 seen.count("snapshots");
                 self.check_accounts(seen, map);
                 let got = std::mem::take(&mut self.got);
                 seen.snapshots.extend(got.into_iter().map(|(cell, (_, value))| (cell, at, value)));
                 self.rest();
             }
-            (Phase::Reading, Goal::Single { .. }) => {
+            (ClientPhase::Reading, Goal::Single { .. }) => {
                 seen.count("reads of one");
                 self.finish_read(seen, now);
             }
@@ -391,8 +417,8 @@ impl Client {
     }
 
     /// A read that rests on no transaction is one by itself.
-    fn finish_read(&mut self, seen: &mut Seen, now: u64) {
-        self.note(seen, &[], Fate::Committed);
+    fn finish_read(&mut self, seen: &mut ClientsHistory, now: u64) {
+        self.note(seen, &[], TransactionFate::Committed);
         let entry = self.entry;
         seen.history[entry].end = Some(now);
         if matches!(self.goal, Some(Goal::Single { .. })) {
@@ -401,13 +427,13 @@ impl Client {
     }
 
     /// If all accounts were read, they add up to nothing.
-    fn check_accounts(&self, seen: &mut Seen, map: &Map) {
+    fn check_accounts(&self, seen: &mut ClientsHistory, map: &Map) {
         let numbers: Vec<i64> = self
             .got
             .values()
             .filter_map(|(_, value)| match value {
-                Value::Number(number) => Some(*number),
-                Value::List(_) => None,
+                CellValue::Number(number) => Some(*number),
+                CellValue::List(_) => None,
             })
             .collect();
         if numbers.len() == 2 * map.durabilities.len() && numbers.iter().sum::<i64>() != 0 {
@@ -416,48 +442,50 @@ impl Client {
         }
     }
 
-    fn ended(&mut self, seen: &mut Seen, outcome: Outcome, now: u64) {
+    fn ended(&mut self, seen: &mut ClientsHistory, outcome: TransactionOutcome, now: u64) {
         let entry = self.entry;
         seen.history[entry].end = Some(now);
         match outcome {
-            Outcome::Committed { timestamp, results } => {
+            TransactionOutcome::Committed { timestamp, results } => {
                 seen.count("committed");
-                seen.history[entry].fate = Fate::Committed;
+                seen.history[entry].fate = TransactionFate::Committed;
                 seen.timestamps.insert(entry, timestamp);
                 if timestamp <= self.after && !results.is_empty() {
                     seen.wrong.push(format!("{timestamp} after {} in one session", self.after));
                 }
                 self.after = self.after.max(timestamp);
-                let values: Vec<Value> = results.iter().flat_map(|result| decode_values(result)).collect();
+                let values: Vec<CellValue> =
+                    results.iter().flat_map(|result| decode_values(result)).collect();
                 let has_reads = !self.got.is_empty();
                 for (cell, value) in self.lookups.iter().zip(values) {
                     match &value {
-                        Value::List(values) if !has_reads => {
-                            let read = Action::Read { key: *cell, values: values.clone() };
+                        CellValue::List(values) if !has_reads => {
+                            let read = CheckedAction::Read { key: *cell, values: values.clone() };
                             // As it was before the transaction.
                             seen.history[entry].actions.insert(0, read);
                         }
-                        Value::List(values) => {
-                            if self.got.get(cell).is_some_and(|got| got.1 != Value::List(values.clone())) {
+                        CellValue::List(values) => {
+                            if self.got.get(cell).is_some_and(|got| got.1 != CellValue::List(values.clone()))
+                            {
                                 seen.wrong.push("a read that was checked is another".to_owned());
                             }
                         }
-                        Value::Number(_) => {}
+                        CellValue::Number(_) => {}
                     }
                 }
                 let numbers: Vec<i64> = results
                     .iter()
                     .flat_map(|result| decode_values(result))
                     .filter_map(|value| match value {
-                        Value::Number(number) => Some(number),
-                        Value::List(_) => None,
+                        CellValue::Number(number) => Some(number),
+                        CellValue::List(_) => None,
                     })
                     .collect();
                 if !numbers.is_empty() && numbers.iter().sum::<i64>() != 0 {
                     seen.wrong.push(format!("accounts do not add up in a transaction: {numbers:?}"));
                 }
             }
-            Outcome::Aborted { refusal, .. } => {
+            TransactionOutcome::Aborted { refusal, .. } => {
                 seen.count(match refusal.reason {
                     Reason::ReadChanged => "aborted: read changed",
                     Reason::Unknown => "aborted: unknown",
@@ -465,7 +493,7 @@ impl Client {
                     Reason::Misplaced => "aborted: misplaced",
                     _ => "aborted: other",
                 });
-                seen.history[entry].fate = Fate::Aborted;
+                seen.history[entry].fate = TransactionFate::Aborted;
             }
         }
         self.rest();

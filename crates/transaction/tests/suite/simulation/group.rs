@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use zerohop_transaction::{
-    Durability, Effect, Entry, Evaluated, Host, Install, Item, Known, Message, Outcome, Refusal, Span,
-    StageId, State, Ticket, Time, TransactionId, Transactions, What,
+    Durability, EvaluatedPart, Install, KeyspaceSlice, Message, ParticipantState, PartitionHost, Refusal,
+    SessionKnowledge, StageId, Ticket, Time, TransactionEffect, TransactionEntry, TransactionId,
+    TransactionItem, TransactionMessage, TransactionOutcome, Transactions,
 };
 use zerohop_wire::ids::{LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
 
-use super::store::{Op, Store, Value};
+use super::store::{CellOp, CellValue, VersionStore};
 
 /// An entry of the log.
 #[derive(Clone, Debug)]
@@ -18,18 +19,18 @@ pub enum Logged {
     /// A new primary begins.
     Mark,
     /// Of transactions, with the lowest sequence that its client waits for, if it is an outcome.
-    Of(Entry, u64),
+    Of(TransactionEntry, u64),
     /// A write of one record.
-    Local { session: SessionId, sequence: u64, cell: u64, op: Op, at: Timestamp },
+    Local { session: SessionId, sequence: u64, cell: u64, op: CellOp, at: Timestamp },
     /// These sessions are forgotten.
     Evict(Vec<SessionId>),
 }
 
 /// Outcomes of one session.
 #[derive(Clone, Debug, Default)]
-pub struct Session {
+pub struct SessionOutcomes {
     pub lowest: u64,
-    pub outcomes: BTreeMap<u64, Outcome>,
+    pub outcomes: BTreeMap<u64, TransactionOutcome>,
     /// When this primary, or whoever makes it of the log, took the last of them in.
     used: Time,
 }
@@ -37,7 +38,7 @@ pub struct Session {
 /// What is remembered of sessions.
 #[derive(Clone, Debug, Default)]
 pub struct Sessions {
-    pub by_id: BTreeMap<SessionId, Session>,
+    pub by_id: BTreeMap<SessionId, SessionOutcomes>,
     /// Those issued before are forgotten, unless they are there.
     mark: Timestamp,
 }
@@ -55,20 +56,20 @@ impl Sessions {
 
 /// Who waits for what.
 #[derive(Clone, Debug)]
-pub enum Asked {
+pub enum WaitingCaller {
     /// A transaction.
     Transaction { client: usize, call: u64 },
     /// A read of one cell, now or as it was.
     Read { client: usize, call: u64, cell: u64, at: Option<Timestamp> },
     /// A write of one record.
-    Local { client: usize, call: u64, session: SessionId, sequence: u64, cell: u64, op: Op },
+    Local { client: usize, call: u64, session: SessionId, sequence: u64, cell: u64, op: CellOp },
 }
 
 /// What is told a client.
 #[derive(Clone, Debug)]
-pub enum Told {
-    Outcome(Outcome),
-    Value(Timestamp, Value),
+pub enum ClientAnswer {
+    Outcome(TransactionOutcome),
+    Value(Timestamp, CellValue),
     Confirmed(bool),
     Written(Timestamp),
     Staged,
@@ -78,27 +79,27 @@ pub enum Told {
 
 /// What leaves a primary.
 #[derive(Clone, Debug)]
-pub enum Out {
+pub enum PrimaryOutput {
     Message(Message),
-    Client { client: usize, call: u64, told: Told },
+    Client { client: usize, call: u64, told: ClientAnswer },
     Loss(TransactionId),
 }
 
 /// What the state machine sees of the partition.
-pub struct Records {
-    pub span: Span,
-    pub store: Store,
+pub struct SimulatedRecords {
+    pub span: KeyspaceSlice,
+    pub store: VersionStore,
     pub sessions: Sessions,
     pub clock: Timestamp,
     /// The time of day here, which differs from others'.
     pub wall: Timestamp,
 }
 
-pub fn owns(span: Span) -> impl Fn(u64) -> bool + Copy {
+pub fn owns(span: KeyspaceSlice) -> impl Fn(u64) -> bool + Copy {
     move |cell| span.first <= cell && cell <= span.last
 }
 
-impl Host for Records {
+impl PartitionHost for SimulatedRecords {
     fn propose(&mut self) -> Timestamp {
         self.clock = self.clock.next().max(self.wall);
         self.clock
@@ -112,11 +113,11 @@ impl Host for Records {
         timestamp.millis() > self.wall.millis() + 500
     }
 
-    fn version(&self, item: &Item) -> Timestamp {
+    fn version(&self, item: &TransactionItem) -> Timestamp {
         self.store.newest(item.cell).0
     }
 
-    fn evaluate(&self, items: &[Item]) -> Result<Evaluated, Refusal> {
+    fn evaluate(&self, items: &[TransactionItem]) -> Result<EvaluatedPart, Refusal> {
         self.store.evaluate(items, owns(self.span))
     }
 
@@ -131,27 +132,27 @@ impl Host for Records {
         self.store.staged.get(id).cloned()
     }
 
-    fn known(&self, id: &TransactionId) -> Known {
+    fn known(&self, id: &TransactionId) -> SessionKnowledge {
         let session = self.sessions.by_id.get(&id.session);
         let is_over = self.sessions.is_forgotten(id.session)
             || session.is_some_and(|session| {
                 id.sequence.0 < session.lowest || session.outcomes.contains_key(&id.sequence.0)
             });
-        if is_over { Known::Over } else { Known::Unknown }
+        if is_over { SessionKnowledge::Over } else { SessionKnowledge::Unknown }
     }
 }
 
 /// One primary.
 pub struct Primary {
     pub instance: usize,
-    pub records: Records,
+    pub records: SimulatedRecords,
     pub transactions: Transactions,
     /// Appended and not committed, behind the log.
     pub appended: Vec<Logged>,
     /// What waits for the log to be committed up to there.
-    held: Vec<(usize, Out)>,
-    pub out: Vec<Out>,
-    pub asked: BTreeMap<Ticket, Asked>,
+    held: Vec<(usize, PrimaryOutput)>,
+    pub out: Vec<PrimaryOutput>,
+    pub asked: BTreeMap<Ticket, WaitingCaller>,
     tickets: u64,
     /// The lowest sequences that requests have told.
     lowest: BTreeMap<TransactionId, u64>,
@@ -160,8 +161,8 @@ pub struct Primary {
 }
 
 /// A partition.
-pub struct Group {
-    pub span: Span,
+pub struct SimulatedPartition {
+    pub span: KeyspaceSlice,
     pub durability: Durability,
     pub log: Vec<Logged>,
     pub primary: Option<Primary>,
@@ -173,11 +174,12 @@ pub struct Group {
     pub ceiling: Timestamp,
 }
 
-impl Group {
+impl SimulatedPartition {
     /// What the committed log says.
-    fn replay(&self, now: Time) -> (State, Store, Sessions) {
+    fn replay(&self, now: Time) -> (ParticipantState, VersionStore, Sessions) {
         let owns = owns(self.span);
-        let (mut state, mut store, mut sessions) = (State::default(), Store::default(), Sessions::default());
+        let (mut state, mut store, mut sessions) =
+            (ParticipantState::default(), VersionStore::default(), Sessions::default());
         for (number, logged) in self.log.iter().enumerate() {
             let index = LogIndex(number as u64 + 1);
             if let Logged::Of(entry, _) = logged {
@@ -209,21 +211,23 @@ impl Group {
         let (mut state, store, sessions) = self.replay(now);
         if through_checkpoint {
             let entries = state.entries();
-            let staged: Vec<(LogIndex, Entry)> = store
+            let staged: Vec<(LogIndex, TransactionEntry)> = store
                 .staged
                 .iter()
-                .map(|(id, bytes)| (LogIndex(1), Entry::Stage { id: *id, bytes: bytes.clone() }))
+                .map(|(id, bytes)| (LogIndex(1), TransactionEntry::Stage { id: *id, bytes: bytes.clone() }))
                 .collect();
             let all = staged.iter().chain(&entries).map(|(index, entry)| (*index, entry));
-            let restored = State::restore(LogIndex(self.log.len() as u64), all);
+            let restored = ParticipantState::restore(LogIndex(self.log.len() as u64), all);
             let mut same = state.clone();
-            let _ =
-                same.apply(LogIndex(self.log.len() as u64), &Entry::Finish { id: TransactionId::default() });
+            let _ = same.apply(
+                LogIndex(self.log.len() as u64),
+                &TransactionEntry::Finish { id: TransactionId::default() },
+            );
             assert_eq!(restored, same, "a checkpoint does not bring back what was");
             state = restored;
         }
         let clock = self.ceiling.max(state.newest());
-        let records = Records { span: self.span, store, sessions, clock, wall };
+        let records = SimulatedRecords { span: self.span, store, sessions, clock, wall };
         let transactions = Transactions::new(now, self.span, PartitionEpoch(self.epoch), state);
         self.primary = Some(Primary {
             instance: self.instance,
@@ -255,22 +259,22 @@ impl Group {
     }
 
     /// Cuts the upper half of the slice off: both have the log, with so many entries that are not committed.
-    pub fn split(&mut self, (kept, kept_upper): (usize, usize)) -> Group {
+    pub fn split(&mut self, (kept, kept_upper): (usize, usize)) -> SimulatedPartition {
         let appended = self.primary.as_ref().map(|primary| primary.appended.clone()).unwrap_or_default();
         let least = kept.min(kept_upper).min(appended.len());
         let rest = &appended[least..kept.max(kept_upper).clamp(least, appended.len())];
         // A decision in the log of one alone, with a half of what it changes, is what is not promised.
-        let is_decided = |logged: &Logged| matches!(logged, Logged::Of(Entry::Commit { .. }, _));
+        let is_decided = |logged: &Logged| matches!(logged, Logged::Of(TransactionEntry::Commit { .. }, _));
         let (kept, kept_upper) =
             if rest.iter().any(is_decided) { (least, least) } else { (kept, kept_upper) };
         let mut log = self.log.clone();
         log.extend(appended.into_iter().take(kept_upper));
         self.depose(kept);
-        let Span { keyspace, first, last } = self.span;
+        let KeyspaceSlice { keyspace, first, last } = self.span;
         let middle = first + (last - first) / 2;
-        self.span = Span { keyspace, first, last: middle };
-        Group {
-            span: Span { keyspace, first: middle + 1, last },
+        self.span = KeyspaceSlice { keyspace, first, last: middle };
+        SimulatedPartition {
+            span: KeyspaceSlice { keyspace, first: middle + 1, last },
             durability: self.durability,
             log,
             primary: None,
@@ -305,17 +309,17 @@ impl Group {
             let (ready, held) =
                 std::mem::take(&mut primary.held).into_iter().partition(|(at, _)| *at <= committed);
             primary.held = held;
-            primary.out.extend(Vec::<(usize, Out)>::into_iter(ready).map(|(_, out)| out));
+            primary.out.extend(Vec::<(usize, PrimaryOutput)>::into_iter(ready).map(|(_, out)| out));
         }
     }
 }
 
-fn note_staged(store: &mut Store, entry: &Entry) {
+fn note_staged(store: &mut VersionStore, entry: &TransactionEntry) {
     match entry {
-        Entry::Stage { id, bytes } => {
+        TransactionEntry::Stage { id, bytes } => {
             store.staged.insert(*id, bytes.clone());
         }
-        Entry::Expire { ids } => ids.iter().for_each(|id| {
+        TransactionEntry::Expire { ids } => ids.iter().for_each(|id| {
             store.staged.remove(id);
         }),
         _ => {}
@@ -324,15 +328,15 @@ fn note_staged(store: &mut Store, entry: &Entry) {
 
 fn note_outcome(sessions: &mut Sessions, logged: &Logged, now: Time) {
     let (session, sequence, lowest, outcome) = match logged {
-        Logged::Of(Entry::Commit { id, timestamp, results, .. }, lowest) => {
-            let outcome = Outcome::Committed { timestamp: *timestamp, results: results.clone() };
+        Logged::Of(TransactionEntry::Commit { id, timestamp, results, .. }, lowest) => {
+            let outcome = TransactionOutcome::Committed { timestamp: *timestamp, results: results.clone() };
             (id.session, id.sequence, *lowest, outcome)
         }
-        Logged::Of(Entry::Abort { id, by, refusal }, lowest) => {
-            (id.session, id.sequence, *lowest, Outcome::Aborted { by: *by, refusal: *refusal })
+        Logged::Of(TransactionEntry::Abort { id, by, refusal }, lowest) => {
+            (id.session, id.sequence, *lowest, TransactionOutcome::Aborted { by: *by, refusal: *refusal })
         }
         Logged::Local { session, sequence, at, .. } => {
-            let outcome = Outcome::Committed { timestamp: *at, results: Vec::new() };
+            let outcome = TransactionOutcome::Committed { timestamp: *at, results: Vec::new() };
             (*session, Sequence(*sequence), 0, outcome)
         }
         _ => return,
@@ -346,7 +350,7 @@ fn note_outcome(sessions: &mut Sessions, logged: &Logged, now: Time) {
 }
 
 impl Primary {
-    pub fn ticket(&mut self, asked: Asked) -> Ticket {
+    pub fn ticket(&mut self, asked: WaitingCaller) -> Ticket {
         self.tickets += 1;
         self.asked.insert(Ticket(self.tickets), asked);
         Ticket(self.tickets)
@@ -355,7 +359,7 @@ impl Primary {
     /// Forgets sessions that were not used for so long.
     pub fn sweep(&mut self, now: Time, idle_us: u64) -> usize {
         if self.evicting.is_empty() {
-            let is_idle = |session: &Session| session.used.after_us(idle_us) < now;
+            let is_idle = |session: &SessionOutcomes| session.used.after_us(idle_us) < now;
             let sessions = self.records.sessions.by_id.iter();
             self.evicting = sessions.filter(|(_, one)| is_idle(one)).map(|(id, _)| *id).collect();
             if !self.evicting.is_empty() {
@@ -379,46 +383,53 @@ impl Primary {
     }
 
     /// `log` is the length of the committed log.
-    pub fn carry_out(&mut self, now: Time, effects: Vec<Effect>, log: usize) {
+    pub fn carry_out(&mut self, now: Time, effects: Vec<TransactionEffect>, log: usize) {
         for effect in effects {
             match effect {
-                Effect::Append { entry, .. } => {
+                TransactionEffect::Append { entry, .. } => {
                     // Through bytes, as in a log.
-                    let entry = Entry::decode(&entry.encode()).unwrap();
+                    let entry = TransactionEntry::decode(&entry.encode()).unwrap();
                     let lowest = match &entry {
-                        Entry::Commit { id, .. } | Entry::Abort { id, .. } => {
+                        TransactionEntry::Commit { id, .. } | TransactionEntry::Abort { id, .. } => {
                             self.lowest.remove(id).unwrap_or_default()
                         }
                         _ => 0,
                     };
                     self.appended.push(Logged::Of(entry, lowest));
                 }
-                Effect::Send(message) => {
+                TransactionEffect::Send(message) => {
                     let rests_on_nothing = matches!(
                         message.what,
-                        What::Prepare { .. } | What::Release { .. } | What::Commit { .. } | What::Ask { .. }
+                        TransactionMessage::Prepare { .. }
+                            | TransactionMessage::Release { .. }
+                            | TransactionMessage::Commit { .. }
+                            | TransactionMessage::Ask { .. }
                     );
                     let at = if rests_on_nothing { 0 } else { log + self.appended.len() };
-                    self.hold(at, log, Out::Message(message));
+                    self.hold(at, log, PrimaryOutput::Message(message));
                 }
-                Effect::Answer { ticket, outcome } => {
-                    if let Some(Asked::Transaction { client, call }) = self.asked.remove(&ticket) {
-                        self.hold(0, log, Out::Client { client, call, told: Told::Outcome(outcome) });
+                TransactionEffect::Answer { ticket, outcome } => {
+                    if let Some(WaitingCaller::Transaction { client, call }) = self.asked.remove(&ticket) {
+                        self.hold(
+                            0,
+                            log,
+                            PrimaryOutput::Client { client, call, told: ClientAnswer::Outcome(outcome) },
+                        );
                     }
                 }
-                Effect::Read(ticket) => self.read_now(ticket, log),
-                Effect::Write(ticket) => {
+                TransactionEffect::Read(ticket) => self.read_now(ticket, log),
+                TransactionEffect::Write(ticket) => {
                     self.write_now(ticket, log);
                     let mut more = Vec::new();
                     self.transactions.leave(now, &mut self.records, ticket, &mut more);
                     self.carry_out(now, more, log);
                 }
-                Effect::Loss { id, .. } => self.out.push(Out::Loss(id)),
+                TransactionEffect::Loss { id, .. } => self.out.push(PrimaryOutput::Loss(id)),
             }
         }
     }
 
-    pub fn hold(&mut self, at: usize, log: usize, out: Out) {
+    pub fn hold(&mut self, at: usize, log: usize, out: PrimaryOutput) {
         if at <= log {
             self.out.push(out);
         } else {
@@ -427,21 +438,22 @@ impl Primary {
     }
 
     /// Answers over all that is appended, once that is committed.
-    pub fn answer(&mut self, (client, call): (usize, u64), told: Told, log: usize) {
-        self.hold(log + self.appended.len(), log, Out::Client { client, call, told });
+    pub fn answer(&mut self, (client, call): (usize, u64), told: ClientAnswer, log: usize) {
+        self.hold(log + self.appended.len(), log, PrimaryOutput::Client { client, call, told });
     }
 
     pub fn read_now(&mut self, ticket: Ticket, log: usize) {
-        let Some(Asked::Read { client, call, cell, at }) = self.asked.remove(&ticket) else { return };
+        let Some(WaitingCaller::Read { client, call, cell, at }) = self.asked.remove(&ticket) else { return };
         let (version, value) = match at {
             Some(at) => self.records.store.below(cell, at),
             None => self.records.store.newest(cell),
         };
-        self.answer((client, call), Told::Value(version, value), log);
+        self.answer((client, call), ClientAnswer::Value(version, value), log);
     }
 
     pub fn write_now(&mut self, ticket: Ticket, log: usize) {
-        let Some(Asked::Local { client, call, session, sequence, cell, op }) = self.asked.remove(&ticket)
+        let Some(WaitingCaller::Local { client, call, session, sequence, cell, op }) =
+            self.asked.remove(&ticket)
         else {
             return;
         };
@@ -454,10 +466,11 @@ impl Primary {
         }
         let done = known.and_then(|known| known.outcomes.get(&sequence)).cloned();
         if appended.is_none() && done.is_none() && self.has_forgotten(session) {
-            return self.answer((client, call), Told::Forgotten, log);
+            return self.answer((client, call), ClientAnswer::Forgotten, log);
         }
         let at = match (appended, done) {
-            (Some(Logged::Local { at, .. }), _) | (_, Some(Outcome::Committed { timestamp: at, .. })) => at,
+            (Some(Logged::Local { at, .. }), _)
+            | (_, Some(TransactionOutcome::Committed { timestamp: at, .. })) => at,
             _ => {
                 let at = self.records.propose();
                 self.records.store.change(cell, op, at);
@@ -465,6 +478,6 @@ impl Primary {
                 at
             }
         };
-        self.answer((client, call), Told::Written(at), log);
+        self.answer((client, call), ClientAnswer::Written(at), log);
     }
 }

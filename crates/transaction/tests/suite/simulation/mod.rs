@@ -17,11 +17,11 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use world::World;
+use world::TransactionWorld;
 
 /// Plays one seed. What does not hold, and what was seen.
-pub fn play(seed: u64, traced: bool) -> (Vec<String>, BTreeMap<&'static str, u64>, World) {
-    let mut world = World::new(seed, traced);
+pub fn play(seed: u64, traced: bool) -> (Vec<String>, BTreeMap<&'static str, u64>, TransactionWorld) {
+    let mut world = TransactionWorld::new(seed, traced);
     world.play();
     (check::check(&mut world), world.seen.counts.clone(), world)
 }

@@ -2,23 +2,23 @@
 
 use zerohop_transaction::limits::STAGED_US_MAX;
 use zerohop_transaction::{
-    Access, Attempt, Body, Durability, Entry, Floor, Item, Items, Message, Part, Place, Reason, Span,
-    StageId, Time, TransactionId, What,
+    Access, Attempt, Durability, Floor, ItemBody, Items, KeyspaceSlice, Message, Reason, RoutingKey, StageId,
+    Time, TransactionEntry, TransactionId, TransactionItem, TransactionMessage, TransactionPart,
 };
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
 
-use super::group::{Group, Logged, Out};
-use super::store::Op;
+use super::group::{Logged, PrimaryOutput, SimulatedPartition};
+use super::store::CellOp;
 
-const HERE: Place = Place { keyspace: KeyspaceId(1), point: 0 };
-const DECIDER: Place = Place { keyspace: KeyspaceId(2), point: 0 };
+const HERE: RoutingKey = RoutingKey { keyspace: KeyspaceId(1), point: 0 };
+const COORDINATOR: RoutingKey = RoutingKey { keyspace: KeyspaceId(2), point: 0 };
 const SESSION: SessionId = SessionId { issued: Timestamp(1), nonce: 2 };
 const PIECE: StageId = StageId { session: SESSION, sequence: Sequence(1) };
 
 /// A partition in which a piece was staged at time 0.
-fn with_a_piece() -> Group {
-    let mut group = Group {
-        span: Span { keyspace: HERE.keyspace, first: 0, last: u64::MAX },
+fn with_a_piece() -> SimulatedPartition {
+    let mut group = SimulatedPartition {
+        span: KeyspaceSlice { keyspace: HERE.keyspace, first: 0, last: u64::MAX },
         durability: Durability::Sync,
         log: Vec::new(),
         primary: None,
@@ -31,34 +31,47 @@ fn with_a_piece() -> Group {
     group.begin(Time(0), Timestamp(1 << 16), false);
     let primary = group.primary.as_mut().unwrap();
     let mut effects = Vec::new();
-    let staged = primary.transactions.stage((PIECE, Op::Add(5).encode()), Durability::Sync, &mut effects);
+    let staged = primary.transactions.stage((PIECE, CellOp::Add(5).encode()), Durability::Sync, &mut effects);
     assert_eq!(staged, Ok(()));
     primary.carry_out(Time(0), effects, 1);
     group.commit(Time(0), 1);
     group
 }
 
-/// A decider asks for a transaction that adds what is staged.
-fn prepare(group: &mut Group, now: Time, (sequence, counter): (u64, u64)) {
-    let id = TransactionId { decider: DECIDER, session: SESSION, sequence: Sequence(sequence) };
-    let item = Item { cell: sequence << 8, access: Access::Write, seen: None, body: Body::Staged(PIECE) };
-    let part = Part { place: HERE, durability: Durability::Sync, items: Items::Inline(vec![item]) };
-    let floor =
-        Floor { span: Span { keyspace: DECIDER.keyspace, first: 0, last: u64::MAX }, index: LogIndex(1) };
+/// A coordinator asks for a transaction that adds what is staged.
+fn prepare(group: &mut SimulatedPartition, now: Time, (sequence, counter): (u64, u64)) {
+    let id = TransactionId { coordinator: COORDINATOR, session: SESSION, sequence: Sequence(sequence) };
+    let item = TransactionItem {
+        cell: sequence << 8,
+        access: Access::Write,
+        seen: None,
+        body: ItemBody::Staged(PIECE),
+    };
+    let part =
+        TransactionPart { place: HERE, durability: Durability::Sync, items: Items::Inline(vec![item]) };
+    let floor = Floor {
+        span: KeyspaceSlice { keyspace: COORDINATOR.keyspace, first: 0, last: u64::MAX },
+        index: LogIndex(1),
+    };
     let attempt = Attempt { epoch: PartitionEpoch(1), counter };
-    let what =
-        What::Prepare { attempt, chain: false, durability: Durability::Sync, floor, parts: vec![part] };
-    say(group, now, Message { to: HERE, from: DECIDER, id, what });
+    let what = TransactionMessage::Prepare {
+        attempt,
+        chain: false,
+        durability: Durability::Sync,
+        floor,
+        parts: vec![part],
+    };
+    say(group, now, Message { to: HERE, from: COORDINATOR, id, what });
 }
 
-fn say(group: &mut Group, now: Time, message: Message) {
+fn say(group: &mut SimulatedPartition, now: Time, message: Message) {
     let (log, mut effects) = (group.log.len(), Vec::new());
     let primary = group.primary.as_mut().unwrap();
     primary.transactions.message(now, &mut primary.records, message, &mut effects);
     primary.carry_out(now, effects, log);
 }
 
-fn tick(group: &mut Group, now: Time) {
+fn tick(group: &mut SimulatedPartition, now: Time) {
     let (log, mut effects) = (group.log.len(), Vec::new());
     let primary = group.primary.as_mut().unwrap();
     primary.transactions.tick(now, &mut primary.records, &mut effects);
@@ -66,7 +79,7 @@ fn tick(group: &mut Group, now: Time) {
 }
 
 /// What is appended, by kind.
-fn appended(group: &Group) -> Vec<u8> {
+fn appended(group: &SimulatedPartition) -> Vec<u8> {
     let kind = |logged: &Logged| match logged {
         Logged::Of(entry, _) => Some(entry.kind()),
         _ => None,
@@ -75,9 +88,11 @@ fn appended(group: &Group) -> Vec<u8> {
 }
 
 /// Why transactions were refused.
-fn refused(group: &mut Group) -> Vec<Reason> {
-    let reason = |out: Out| match out {
-        Out::Message(Message { what: What::Refused { refusal, .. }, .. }) => Some(refusal.reason),
+fn refused(group: &mut SimulatedPartition) -> Vec<Reason> {
+    let reason = |out: PrimaryOutput| match out {
+        PrimaryOutput::Message(Message { what: TransactionMessage::Refused { refusal, .. }, .. }) => {
+            Some(refusal.reason)
+        }
         _ => None,
     };
     std::mem::take(&mut group.primary.as_mut().unwrap().out).into_iter().filter_map(reason).collect()
@@ -126,11 +141,14 @@ fn a_piece_is_of_one_transaction_until_that_is_released() {
     assert_eq!(refused(&mut group), [Reason::Overloaded], "once what it was looked at over is committed");
     prepare(&mut group, Time(2), (3, 2));
     assert_eq!((appended(&group), refused(&mut group)), (vec![], vec![Reason::Overloaded]));
-    let id = TransactionId { decider: DECIDER, session: SESSION, sequence: Sequence(2) };
-    let floor =
-        Floor { span: Span { keyspace: DECIDER.keyspace, first: 0, last: u64::MAX }, index: LogIndex(1) };
-    let what = What::Release { attempt: Attempt { epoch: PartitionEpoch(1), counter: 1 }, floor };
-    say(&mut group, Time(3), Message { to: HERE, from: DECIDER, id, what });
+    let id = TransactionId { coordinator: COORDINATOR, session: SESSION, sequence: Sequence(2) };
+    let floor = Floor {
+        span: KeyspaceSlice { keyspace: COORDINATOR.keyspace, first: 0, last: u64::MAX },
+        index: LogIndex(1),
+    };
+    let what =
+        TransactionMessage::Release { attempt: Attempt { epoch: PartitionEpoch(1), counter: 1 }, floor };
+    say(&mut group, Time(3), Message { to: HERE, from: COORDINATOR, id, what });
     assert_eq!(appended(&group), [RELEASE]);
     group.commit(Time(3), 9);
     prepare(&mut group, Time(3), (3, 3));
@@ -139,16 +157,17 @@ fn a_piece_is_of_one_transaction_until_that_is_released() {
 
 #[test]
 fn pieces_that_are_records_are_in_a_checkpoint_by_name() {
-    use zerohop_transaction::State;
-    let mut state = State::default();
-    let entry = Entry::Hold { id: PIECE, bytes: 9 << 20 };
+    use zerohop_transaction::ParticipantState;
+    let mut state = ParticipantState::default();
+    let entry = TransactionEntry::Hold { id: PIECE, bytes: 9 << 20 };
     assert_eq!(state.apply(LogIndex(3), &entry), None);
     assert_eq!((state.staged(), state.held_as_record(&PIECE)), ((1, 9 << 20), Some(9 << 20)));
     assert!(state.bytes() < 1_000, "the bytes are not in memory");
     let entries = state.entries();
-    let restored = State::restore(LogIndex(3), entries.iter().map(|(index, entry)| (*index, entry)));
+    let restored =
+        ParticipantState::restore(LogIndex(3), entries.iter().map(|(index, entry)| (*index, entry)));
     assert_eq!(restored, state);
-    let _ = state.apply(LogIndex(4), &Entry::Expire { ids: vec![PIECE] });
+    let _ = state.apply(LogIndex(4), &TransactionEntry::Expire { ids: vec![PIECE] });
     assert!(state.is_empty());
     assert_eq!((state.staged(), state.bytes()), ((0, 0), 0));
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use zerohop_transaction::{Access, Body, Evaluated, Item, Reason, Refusal, StageId};
+use zerohop_transaction::{Access, EvaluatedPart, ItemBody, Reason, Refusal, StageId, TransactionItem};
 use zerohop_wire::ids::Timestamp;
 
 /// What a record is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum CellValue {
     /// A list, to which values are appended.
     List(Vec<u64>),
     /// A number, to which is added, or which is set.
@@ -17,7 +17,7 @@ pub enum Value {
 
 /// What an item does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op {
+pub enum CellOp {
     Lookup,
     Append(u64),
     Add(i64),
@@ -27,13 +27,13 @@ pub enum Op {
 /// Cells with this bit are lists, the others numbers.
 pub const LIST: u64 = 1 << 59;
 
-impl Op {
+impl CellOp {
     pub fn encode(self) -> Bytes {
         let (number, value) = match self {
-            Op::Lookup => (0, 0),
-            Op::Append(value) => (1, value),
-            Op::Add(value) => (2, value as u64),
-            Op::Set(value) => (3, value as u64),
+            CellOp::Lookup => (0, 0),
+            CellOp::Append(value) => (1, value),
+            CellOp::Add(value) => (2, value as u64),
+            CellOp::Set(value) => (3, value as u64),
         };
         let mut out = BytesMut::new();
         out.put_u8(number);
@@ -41,91 +41,95 @@ impl Op {
         out.freeze()
     }
 
-    pub fn decode(bytes: &[u8]) -> Op {
+    pub fn decode(bytes: &[u8]) -> CellOp {
         let value = u64::from_le_bytes(bytes[1..9].try_into().unwrap());
         match bytes[0] {
-            0 => Op::Lookup,
-            1 => Op::Append(value),
-            2 => Op::Add(value as i64),
-            _ => Op::Set(value as i64),
+            0 => CellOp::Lookup,
+            1 => CellOp::Append(value),
+            2 => CellOp::Add(value as i64),
+            _ => CellOp::Set(value as i64),
         }
     }
 
-    pub fn item(self, cell: u64, seen: Option<Timestamp>) -> Item {
+    pub fn item(self, cell: u64, seen: Option<Timestamp>) -> TransactionItem {
         let access = match self {
-            Op::Lookup => Access::Read,
-            Op::Add(_) => Access::Transform(1),
-            Op::Append(_) | Op::Set(_) => Access::Write,
+            CellOp::Lookup => Access::Read,
+            CellOp::Add(_) => Access::Transform(1),
+            CellOp::Append(_) | CellOp::Set(_) => Access::Write,
         };
-        Item { cell, access, seen, body: Body::Inline(self.encode()) }
+        TransactionItem { cell, access, seen, body: ItemBody::Inline(self.encode()) }
     }
 }
 
 /// The record that was never written.
-fn nothing(cell: u64) -> Value {
-    if cell & LIST != 0 { Value::List(Vec::new()) } else { Value::Number(0) }
+fn nothing(cell: u64) -> CellValue {
+    if cell & LIST != 0 { CellValue::List(Vec::new()) } else { CellValue::Number(0) }
 }
 
 /// All versions of all records, as of a commit index, with what the primary has appended alone.
 #[derive(Clone, Debug, Default)]
-pub struct Store {
-    cells: BTreeMap<u64, BTreeMap<Timestamp, Value>>,
+pub struct VersionStore {
+    cells: BTreeMap<u64, BTreeMap<Timestamp, CellValue>>,
     pub staged: BTreeMap<StageId, Bytes>,
     /// What contradicts the order of versions.
     pub wrong: Option<String>,
 }
 
-impl Store {
-    pub fn newest(&self, cell: u64) -> (Timestamp, Value) {
+impl VersionStore {
+    pub fn newest(&self, cell: u64) -> (Timestamp, CellValue) {
         self.below(cell, Timestamp::MAX)
     }
 
     /// What it was at a time.
-    pub fn below(&self, cell: u64, at: Timestamp) -> (Timestamp, Value) {
+    pub fn below(&self, cell: u64, at: Timestamp) -> (Timestamp, CellValue) {
         let versions = self.cells.get(&cell).and_then(|versions| versions.range(..=at).next_back());
         versions.map_or_else(|| (Timestamp::ZERO, nothing(cell)), |(at, value)| (*at, value.clone()))
     }
 
-    pub fn change(&mut self, cell: u64, op: Op, at: Timestamp) {
+    pub fn change(&mut self, cell: u64, op: CellOp, at: Timestamp) {
         let (newest, value) = self.newest(cell);
         let is_wrong = match op {
-            Op::Add(_) => at < newest,
+            CellOp::Add(_) => at < newest,
             _ => at <= newest,
         };
         if is_wrong {
             self.wrong = Some(format!("version {at} of {cell:x} comes after {newest}: {op:?}"));
         }
         let value = match (value, op) {
-            (Value::List(mut list), Op::Append(value)) => {
+            (CellValue::List(mut list), CellOp::Append(value)) => {
                 list.push(value);
-                Value::List(list)
+                CellValue::List(list)
             }
-            (Value::Number(number), Op::Add(value)) => Value::Number(number + value),
-            (_, Op::Set(value)) => Value::Number(value),
+            (CellValue::Number(number), CellOp::Add(value)) => CellValue::Number(number + value),
+            (_, CellOp::Set(value)) => CellValue::Number(value),
             (value, op) => panic!("{op:?} of {value:?}"),
         };
         self.cells.entry(cell).or_default().insert(at.max(newest), value);
     }
 
-    pub fn evaluate(&self, items: &[Item], owns: impl Fn(u64) -> bool) -> Result<Evaluated, Refusal> {
+    pub fn evaluate(
+        &self,
+        items: &[TransactionItem],
+        owns: impl Fn(u64) -> bool,
+    ) -> Result<EvaluatedPart, Refusal> {
         let (mut effect, mut result) = (BytesMut::new(), Vec::new());
         for item in items {
             if !owns(item.cell) {
                 return Err(Reason::Misplaced.into());
             }
             let bytes = match &item.body {
-                Body::Inline(bytes) => bytes,
-                Body::Staged(id) => &self.staged[id],
+                ItemBody::Inline(bytes) => bytes,
+                ItemBody::Staged(id) => &self.staged[id],
             };
-            match Op::decode(bytes) {
-                Op::Lookup => result.push(self.newest(item.cell).1),
+            match CellOp::decode(bytes) {
+                CellOp::Lookup => result.push(self.newest(item.cell).1),
                 op => {
                     effect.put_u64_le(item.cell);
                     effect.put(op.encode());
                 }
             }
         }
-        Ok(Evaluated { effect: effect.freeze(), result: encode_values(&result) })
+        Ok(EvaluatedPart { effect: effect.freeze(), result: encode_values(&result) })
     }
 
     pub fn install(&mut self, effect: &[u8], at: Timestamp, owns: impl Fn(u64) -> bool) {
@@ -135,14 +139,14 @@ impl Store {
                 continue;
             }
             // A list may be appended to twice by one transaction.
-            self.change_within(cell, Op::decode(&change[8..]), at);
+            self.change_within(cell, CellOp::decode(&change[8..]), at);
         }
     }
 
-    fn change_within(&mut self, cell: u64, op: Op, at: Timestamp) {
+    fn change_within(&mut self, cell: u64, op: CellOp, at: Timestamp) {
         match op {
-            Op::Append(value) if self.newest(cell).0 == at && self.newest(cell).1 != nothing(cell) => {
-                let Some(Value::List(list)) = self.cells.get_mut(&cell).and_then(|one| one.get_mut(&at))
+            CellOp::Append(value) if self.newest(cell).0 == at && self.newest(cell).1 != nothing(cell) => {
+                let Some(CellValue::List(list)) = self.cells.get_mut(&cell).and_then(|one| one.get_mut(&at))
                 else {
                     return;
                 };
@@ -152,20 +156,20 @@ impl Store {
         }
     }
 
-    pub fn all(&self) -> impl Iterator<Item = (u64, &Value)> {
+    pub fn all(&self) -> impl Iterator<Item = (u64, &CellValue)> {
         self.cells.iter().filter_map(|(cell, versions)| Some((*cell, versions.last_key_value()?.1)))
     }
 }
 
-pub fn encode_values(values: &[Value]) -> Bytes {
+pub fn encode_values(values: &[CellValue]) -> Bytes {
     let mut out = BytesMut::new();
     for value in values {
         match value {
-            Value::List(list) => {
+            CellValue::List(list) => {
                 out.put_u64_le(list.len() as u64);
                 list.iter().for_each(|value| out.put_u64_le(*value));
             }
-            Value::Number(number) => {
+            CellValue::Number(number) => {
                 out.put_u64_le(u64::MAX);
                 out.put_i64_le(*number);
             }
@@ -174,16 +178,16 @@ pub fn encode_values(values: &[Value]) -> Bytes {
     out.freeze()
 }
 
-pub fn decode_values(bytes: &[u8]) -> Vec<Value> {
+pub fn decode_values(bytes: &[u8]) -> Vec<CellValue> {
     let words: Vec<u64> = bytes.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
     let (mut values, mut at) = (Vec::new(), 0);
     while at < words.len() {
         if words[at] == u64::MAX {
-            values.push(Value::Number(words[at + 1] as i64));
+            values.push(CellValue::Number(words[at + 1] as i64));
             at += 2;
         } else {
             let end = at + 1 + words[at] as usize;
-            values.push(Value::List(words[at + 1..end].to_vec()));
+            values.push(CellValue::List(words[at + 1..end].to_vec()));
             at = end;
         }
     }

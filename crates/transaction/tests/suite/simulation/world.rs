@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use zerohop_transaction::{Durability, Message, Span, Time, What};
+use zerohop_transaction::{Durability, KeyspaceSlice, Message, Time, TransactionMessage};
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 
-use super::client::{Ask, Client, Map, Seen};
-use super::group::{Asked, Group, Out, Primary, Told, owns};
+use super::client::{ClientRequest, ClientsHistory, Map, TransactionClient};
+use super::group::{ClientAnswer, Primary, PrimaryOutput, SimulatedPartition, WaitingCaller, owns};
 use super::random::Random;
 
 /// Which faults there are, and how often: in thousandths.
 #[derive(Clone, Debug)]
-pub struct Faults {
+pub struct FaultRates {
     pub lost: u64,
     pub repeated: u64,
     pub late: u64,
@@ -27,7 +27,7 @@ pub struct Faults {
 }
 
 #[derive(Clone, Debug)]
-enum Event {
+enum SimulationEvent {
     /// A message between partitions, as bytes.
     Deliver {
         group: usize,
@@ -41,13 +41,13 @@ enum Event {
         process: usize,
         call: u64,
         point: u64,
-        ask: Ask,
+        ask: ClientRequest,
     },
     Answer {
         client: usize,
         process: usize,
         call: u64,
-        told: Told,
+        told: ClientAnswer,
     },
     Commit {
         group: usize,
@@ -81,16 +81,16 @@ enum Event {
     Heal,
 }
 
-pub struct World {
-    pub groups: Vec<Group>,
-    clients: Vec<Client>,
-    pub seen: Seen,
+pub struct TransactionWorld {
+    pub groups: Vec<SimulatedPartition>,
+    clients: Vec<TransactionClient>,
+    pub seen: ClientsHistory,
     map: Map,
-    pub faults: Faults,
+    pub faults: FaultRates,
     is_healed: bool,
     calls_each: u32,
     now: u64,
-    events: BTreeMap<(u64, u64), Event>,
+    events: BTreeMap<(u64, u64), SimulationEvent>,
     numbers: u64,
     random: Random,
     pub trace: Option<VecDeque<String>>,
@@ -105,14 +105,14 @@ const DROPS_AGAIN_US: u64 = 600_000;
 /// Everything has ended by then.
 const END_US: u64 = 200_000_000;
 
-impl World {
-    pub fn new(seed: u64, traced: bool) -> World {
+impl TransactionWorld {
+    pub fn new(seed: u64, traced: bool) -> TransactionWorld {
         let mut random = Random::new(seed);
         let count = 2 + random.below(3) as usize;
         let is_memory = random.chance(300);
         let is_calm = random.chance(150);
         let mut some = |most: u64| if is_calm || random.chance(400) { 0 } else { random.below(most) };
-        let faults = Faults {
+        let faults = FaultRates {
             lost: some(100),
             repeated: some(150),
             late: some(150),
@@ -132,8 +132,8 @@ impl World {
             .map(|(group, durability)| {
                 let keyspace = KeyspaceId(if *durability == Durability::Memory { 9 } else { 1 });
                 let first = (group as u64) << 60;
-                Group {
-                    span: Span { keyspace, first, last: first | ((1 << 60) - 1) },
+                SimulatedPartition {
+                    span: KeyspaceSlice { keyspace, first, last: first | ((1 << 60) - 1) },
                     durability: *durability,
                     log: Vec::new(),
                     primary: None,
@@ -145,9 +145,9 @@ impl World {
                 }
             })
             .collect();
-        let mut seen = Seen::default();
-        let clients = (0..2 + random.below(5)).map(|_| Client::new(&mut seen)).collect();
-        let mut world = World {
+        let mut seen = ClientsHistory::default();
+        let clients = (0..2 + random.below(5)).map(|_| TransactionClient::new(&mut seen)).collect();
+        let mut world = TransactionWorld {
             groups,
             clients,
             seen,
@@ -164,16 +164,16 @@ impl World {
         };
         for group in 0..count {
             world.begin_primary(group);
-            world.after(50_000, Event::Tick { group });
+            world.after(50_000, SimulationEvent::Tick { group });
             world.plan_failover(group);
             world.plan_split(group);
         }
         for client in 0..world.clients.len() {
-            world.after(client as u64 * 100, Event::Next { client });
-            world.after(300_000, Event::Again { client });
+            world.after(client as u64 * 100, SimulationEvent::Next { client });
+            world.after(300_000, SimulationEvent::Again { client });
             world.plan_vanish(client);
         }
-        world.after(FAULTS_US, Event::Heal);
+        world.after(FAULTS_US, SimulationEvent::Heal);
         world
     }
 
@@ -184,7 +184,7 @@ impl World {
         }
     }
 
-    fn after(&mut self, us: u64, event: Event) {
+    fn after(&mut self, us: u64, event: SimulationEvent) {
         self.numbers += 1;
         self.events.insert((self.now + us, self.numbers), event);
     }
@@ -200,21 +200,21 @@ impl World {
     fn plan_failover(&mut self, group: usize) {
         if self.faults.failover_ms > 0 {
             let us = self.random.below(2000 * self.faults.failover_ms);
-            self.after(us, Event::Failover { group });
+            self.after(us, SimulationEvent::Failover { group });
         }
     }
 
     fn plan_split(&mut self, group: usize) {
         if self.faults.split_ms > 0 {
             let us = self.random.below(2000 * self.faults.split_ms);
-            self.after(us, Event::Split { group });
+            self.after(us, SimulationEvent::Split { group });
         }
     }
 
     fn plan_vanish(&mut self, client: usize) {
         if self.faults.vanish_ms > 0 {
             let us = self.random.below(2000 * self.faults.vanish_ms);
-            self.after(us, Event::Vanish { client });
+            self.after(us, SimulationEvent::Vanish { client });
         }
     }
 
@@ -246,9 +246,9 @@ impl World {
             })
     }
 
-    fn happen(&mut self, event: Event) {
+    fn happen(&mut self, event: SimulationEvent) {
         match event {
-            Event::Deliver { group, instance, bytes } => {
+            SimulationEvent::Deliver { group, instance, bytes } => {
                 let message = Message::decode(&bytes).unwrap();
                 self.note(|| format!("to {group}/{instance}: {} {:?}", message.id, message.what));
                 let prefers_old = self.random.chance(200);
@@ -258,7 +258,7 @@ impl World {
                     primary.carry_out(now, effects, log);
                 });
             }
-            Event::Request { group, instance, client, process, call, point, ask } => {
+            SimulationEvent::Request { group, instance, client, process, call, point, ask } => {
                 if self.clients[client].process == process || self.random.chance(500) {
                     self.note(|| format!("asks {group}/{instance}: client {client} call {call} {ask:?}"));
                     self.with(group, instance, false, |primary, now, log| {
@@ -268,59 +268,59 @@ impl World {
                     });
                 }
             }
-            Event::Answer { client, process, call, told } => {
+            SimulationEvent::Answer { client, process, call, told } => {
                 if self.clients[client].process == process {
                     self.note(|| format!("client {client} call {call} is told {told:?}"));
                     self.numbers += 1;
                     let now = self.numbers;
-                    if matches!(told, Told::Forgotten) {
+                    if matches!(told, ClientAnswer::Forgotten) {
                         self.seen.count("clients whose session is forgotten");
-                        return self.begin_anew(client);
+                        return self.begin_again(client);
                     }
                     self.clients[client].told(&mut self.seen, &self.map, (call, told), now);
                     self.send_asks(client);
                     if self.clients[client].is_free() {
                         let us = self.random.below(20_000);
-                        self.after(us, Event::Next { client });
+                        self.after(us, SimulationEvent::Next { client });
                     }
                 }
             }
-            Event::Commit { group, epoch } => {
+            SimulationEvent::Commit { group, epoch } => {
                 if self.groups[group].epoch == epoch {
                     let count = 1 + self.random.below(4) as usize;
                     self.groups[group].commit(Time(self.now), count);
                     self.carry(group);
                 }
             }
-            Event::Tick { group } => {
-                self.after(50_000, Event::Tick { group });
+            SimulationEvent::Tick { group } => {
+                self.after(50_000, SimulationEvent::Tick { group });
                 self.tick(group);
             }
-            Event::Again { client } => {
-                self.after(self.faults.again_us, Event::Again { client });
+            SimulationEvent::Again { client } => {
+                self.after(self.faults.again_us, SimulationEvent::Again { client });
                 self.send_again(client);
             }
-            Event::Next { client } => self.next_call(client),
-            Event::Failover { group } => self.fail_over(group),
-            Event::Promote { group } => {
+            SimulationEvent::Next { client } => self.next_call(client),
+            SimulationEvent::Failover { group } => self.fail_over(group),
+            SimulationEvent::Promote { group } => {
                 if self.groups[group].primary.is_none() {
                     self.begin_primary(group);
                     let epoch = self.groups[group].epoch;
                     self.note(|| format!("{group} has a primary of epoch {epoch}"));
                 }
             }
-            Event::Split { group } => self.split(group),
-            Event::Known { first } => {
+            SimulationEvent::Split { group } => self.split(group),
+            SimulationEvent::Known { first } => {
                 self.map.firsts.insert(first);
             }
-            Event::Vanish { client } => {
+            SimulationEvent::Vanish { client } => {
                 if !self.is_healed && self.clients[client].done + 5 < self.calls_each {
                     self.seen.count("clients vanished");
                     self.plan_vanish(client);
-                    self.begin_anew(client);
+                    self.begin_again(client);
                 }
             }
-            Event::Heal => {
+            SimulationEvent::Heal => {
                 self.is_healed = true;
                 self.groups.iter_mut().for_each(|group| group.deposed.clear());
             }
@@ -328,11 +328,11 @@ impl World {
     }
 
     /// A client goes on with a new session, and never learns what became of what it was about.
-    fn begin_anew(&mut self, client: usize) {
+    fn begin_again(&mut self, client: usize) {
         let done = self.clients[client].done;
-        self.clients[client] = Client::new(&mut self.seen);
+        self.clients[client] = TransactionClient::new(&mut self.seen);
         self.clients[client].done = done;
-        self.after(1000, Event::Next { client });
+        self.after(1000, SimulationEvent::Next { client });
     }
 
     fn next_call(&mut self, client: usize) {
@@ -363,7 +363,7 @@ impl World {
         let Some((point, ask)) = self.clients[client].pending.get(&call).cloned() else { return };
         let Some(group) = self.groups.iter().position(|one| owns(one.span)(point)) else { return };
         let instance = self.instance_of(group);
-        self.transmit(Event::Request { group, instance, client, process, call, point, ask });
+        self.transmit(SimulationEvent::Request { group, instance, client, process, call, point, ask });
     }
 
     fn instance_of(&mut self, group: usize) -> usize {
@@ -375,7 +375,7 @@ impl World {
         present
     }
 
-    fn transmit(&mut self, event: Event) {
+    fn transmit(&mut self, event: SimulationEvent) {
         let copies =
             if self.chance(self.faults.lost) { 0 } else { 1 + u64::from(self.chance(self.faults.repeated)) };
         for _ in 0..copies {
@@ -433,10 +433,10 @@ impl World {
     fn carry(&mut self, group: usize) {
         let one = &mut self.groups[group];
         let epoch = one.epoch;
-        let mut outs: Vec<Out> = Vec::new();
+        let mut outs: Vec<PrimaryOutput> = Vec::new();
         for primary in &mut one.deposed {
-            // It may not answer: it has no leases. What a decider says to participants is no answer.
-            let says = |out: &Out| matches!(out, Out::Message(message) if message.what.kind() <= 3 || message.what.kind() == 11);
+            // It may not answer: it has no leases. What a coordinator says to participants is no answer.
+            let says = |out: &PrimaryOutput| matches!(out, PrimaryOutput::Message(message) if message.what.kind() <= 3 || message.what.kind() == 11);
             outs.extend(std::mem::take(&mut primary.out).into_iter().filter(says));
         }
         let mut is_behind = false;
@@ -447,18 +447,20 @@ impl World {
         if is_behind {
             let is_slow = self.random.chance(100);
             let us = 200 + self.random.below(if is_slow { 60_000 } else { 3000 });
-            self.after(us, Event::Commit { group, epoch });
+            self.after(us, SimulationEvent::Commit { group, epoch });
         }
         for out in outs {
             match out {
-                Out::Message(message) => {
+                PrimaryOutput::Message(message) => {
                     let group = self.groups.iter().position(|one| one.span.has(message.to)).unwrap();
                     self.seen.count(NAMES[usize::from(message.what.kind()) - 1]);
                     let instance = self.instance_of(group);
                     let bytes = message.encode();
-                    let event = Event::Deliver { group, instance, bytes };
+                    let event = SimulationEvent::Deliver { group, instance, bytes };
                     // That something is over is said seldom: it comes again when all has changed.
-                    if matches!(message.what, What::Drop { .. }) && self.chance(2 * self.faults.repeated) {
+                    if matches!(message.what, TransactionMessage::Drop { .. })
+                        && self.chance(2 * self.faults.repeated)
+                    {
                         for _ in 0..DROPS_AGAIN {
                             let us = self.random.below(DROPS_AGAIN_US);
                             self.after(us, event.clone());
@@ -466,12 +468,14 @@ impl World {
                     }
                     self.transmit(event);
                 }
-                Out::Client { client, call, told } => {
+                PrimaryOutput::Client { client, call, told } => {
                     // Of a client that has vanished, nobody hears it.
                     let process = self.clients[client].process;
-                    self.transmit(Event::Answer { client, process, call, told });
+                    self.transmit(SimulationEvent::Answer { client, process, call, told });
                 }
-                Out::Loss(id) => self.seen.wrong.push(format!("{id}: what was decided is not held")),
+                PrimaryOutput::Loss(id) => {
+                    self.seen.wrong.push(format!("{id}: what was decided is not held"))
+                }
             }
         }
     }
@@ -494,15 +498,15 @@ impl World {
         self.note(|| format!("{group} is split; {kept:?} entries kept at most"));
         let (first, new) = (upper.span.first, self.groups.len());
         self.groups.push(upper);
-        self.after(50_000, Event::Tick { group: new });
+        self.after(50_000, SimulationEvent::Tick { group: new });
         self.plan_failover(new);
         self.plan_split(new);
-        for daughter in [group, new] {
+        for child in [group, new] {
             let us = self.random.below(100_000);
-            self.after(us, Event::Promote { group: daughter });
+            self.after(us, SimulationEvent::Promote { group: child });
         }
         let us = self.random.below(200_000);
-        self.after(us, Event::Known { first });
+        self.after(us, SimulationEvent::Known { first });
     }
 
     fn fail_over(&mut self, group: usize) {
@@ -527,7 +531,7 @@ impl World {
         self.note(|| format!("{group} has no primary; {kept} entries kept at most"));
         let is_long = self.random.chance(300);
         let us = self.random.below(if is_long { 3_000_000 } else { 300_000 });
-        self.after(us, Event::Promote { group });
+        self.after(us, SimulationEvent::Promote { group });
     }
 }
 
@@ -538,58 +542,58 @@ pub const NAMES: [&str; 11] = [
 ];
 
 /// What a primary does with a client's request.
-fn serve(primary: &mut Primary, now: Time, log: usize, (client, call): (usize, u64), ask: Ask) {
+fn serve(primary: &mut Primary, now: Time, log: usize, (client, call): (usize, u64), ask: ClientRequest) {
     match ask {
-        Ask::Transaction { request, lowest, after } => {
+        ClientRequest::Transaction { request, lowest, after } => {
             let id = request.id;
             let session = primary.records.sessions.by_id.get(&id.session);
             let outcome = session.and_then(|session| session.outcomes.get(&id.sequence.0)).cloned();
             if let Some(outcome) = outcome {
-                return primary.answer((client, call), Told::Outcome(outcome), log);
+                return primary.answer((client, call), ClientAnswer::Outcome(outcome), log);
             }
             if session.is_some_and(|session| id.sequence.0 < session.lowest) {
                 return;
             }
             if primary.has_forgotten(id.session) && !primary.transactions.runs(&id) {
-                primary.answer((client, call), Told::Forgotten, log);
+                primary.answer((client, call), ClientAnswer::Forgotten, log);
                 return;
             }
-            zerohop_transaction::Host::raise(&mut primary.records, after);
+            zerohop_transaction::PartitionHost::raise(&mut primary.records, after);
             primary.note_lowest(id, lowest);
-            let ticket = primary.ticket(Asked::Transaction { client, call });
+            let ticket = primary.ticket(WaitingCaller::Transaction { client, call });
             let mut effects = Vec::new();
             let asked = (ticket, request);
             primary.transactions.request(now, &mut primary.records, asked, &mut effects).unwrap();
             primary.carry_out(now, effects, log);
         }
-        Ask::Read { cell, at } => {
-            let ticket = primary.ticket(Asked::Read { client, call, cell, at });
+        ClientRequest::Read { cell, at } => {
+            let ticket = primary.ticket(WaitingCaller::Read { client, call, cell, at });
             let go = match at {
                 Some(at) => primary.transactions.read_at(&mut primary.records, ticket, cell, at),
                 None => primary.transactions.read(ticket, cell),
             };
-            if go == Ok(zerohop_transaction::Go::Now) {
+            if go == Ok(zerohop_transaction::Admission::Now) {
                 primary.read_now(ticket, log);
             }
         }
-        Ask::Confirm { items } => {
+        ClientRequest::Confirm { items } => {
             let is_here = items.iter().all(|item| owns(primary.records.span)(item.cell));
             let is = is_here && primary.transactions.confirm(&primary.records, &items);
-            primary.answer((client, call), Told::Confirmed(is), log);
+            primary.answer((client, call), ClientAnswer::Confirmed(is), log);
         }
-        Ask::Local { session, sequence, cell, op } => {
-            let ticket = primary.ticket(Asked::Local { client, call, session, sequence, cell, op });
-            if primary.transactions.write(ticket, &[cell]) == Ok(zerohop_transaction::Go::Now) {
+        ClientRequest::Local { session, sequence, cell, op } => {
+            let ticket = primary.ticket(WaitingCaller::Local { client, call, session, sequence, cell, op });
+            if primary.transactions.write(ticket, &[cell]) == Ok(zerohop_transaction::Admission::Now) {
                 primary.write_now(ticket, log);
             }
         }
-        Ask::Stage { id, bytes } => {
+        ClientRequest::Stage { id, bytes } => {
             let mut effects = Vec::new();
             if !primary.records.store.staged.contains_key(&id) {
                 primary.transactions.stage((id, bytes), Durability::Sync, &mut effects).unwrap();
             }
             primary.carry_out(now, effects, log);
-            primary.answer((client, call), Told::Staged, log);
+            primary.answer((client, call), ClientAnswer::Staged, log);
         }
     }
 }

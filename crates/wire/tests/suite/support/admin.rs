@@ -3,7 +3,7 @@
 use zerohop_wire::admin::*;
 
 /// Requests, each with its name and what it asks.
-pub fn asks() -> Vec<(&'static str, &'static str, Ask)> {
+pub fn asks() -> Vec<(&'static str, &'static str, AdminQuestion)> {
     let keyspace = || "papers".to_owned();
     let settings = KeyspaceSettings {
         name: keyspace(),
@@ -16,32 +16,38 @@ pub fn asks() -> Vec<(&'static str, &'static str, Ask)> {
     };
     let altered = KeyspaceSettings { name: keyspace(), replicas: Some(3), ..KeyspaceSettings::default() };
     let (drop, recover) = (
-        |at_once, id, wait_ms| Ask::DropKeyspace(KeyspaceDrop { name: keyspace(), at_once, id, wait_ms }),
+        |at_once, id, wait_ms| {
+            AdminQuestion::DropKeyspace(KeyspaceDrop { name: keyspace(), at_once, id, wait_ms })
+        },
         |keep_damaged| {
-            Ask::RecoverPartition(PartitionRecover { keyspace: keyspace(), partition: 7, keep_damaged })
+            AdminQuestion::RecoverPartition(PartitionRecover {
+                keyspace: keyspace(),
+                partition: 7,
+                keep_damaged,
+            })
         },
     );
     let moved = |node, instance| {
-        Ask::MovePartition(PartitionMove { keyspace: keyspace(), partition: 7, node, instance })
+        AdminQuestion::MovePartition(PartitionMove { keyspace: keyspace(), partition: 7, node, instance })
     };
     let token = TokenPut { id: 0x0102_0304_0506_0708, name: "robot".into(), grants: vec![grant()] };
     vec![
-        ("status", "how is the cluster", Ask::Status(StatusGet {})),
-        ("create_keyspace", "every setting", Ask::CreateKeyspace(settings)),
-        ("alter_keyspace", "three copies", Ask::AlterKeyspace(altered)),
+        ("status", "how is the cluster", AdminQuestion::Status(StatusGet {})),
+        ("create_keyspace", "every setting", AdminQuestion::CreateKeyspace(settings)),
+        ("alter_keyspace", "three copies", AdminQuestion::AlterKeyspace(altered)),
         ("drop_keyspace", "once nothing is under way", drop(false, 0, None)),
         ("drop_keyspace_at_once", "whatever is under way", drop(true, 0, None)),
         ("drop_keyspace_again", "keyspace 4, for 1.5 s", drop(false, 4, Some(1500))),
         (
             "set_node_state",
             "node 3 drains",
-            Ask::SetNodeState(NodeStateSet { node: 3, state: "draining".into() }),
+            AdminQuestion::SetNodeState(NodeStateSet { node: 3, state: "draining".into() }),
         ),
-        ("remove_node", "node 3", Ask::RemoveNode(NodeRemove { node: 3 })),
+        ("remove_node", "node 3", AdminQuestion::RemoveNode(NodeRemove { node: 3 })),
         (
             "list_partitions",
             "from 1024 on",
-            Ask::ListPartitions(PartitionList { keyspace: keyspace(), first: 1024 }),
+            AdminQuestion::ListPartitions(PartitionList { keyspace: keyspace(), first: 1024 }),
         ),
         ("move_partition", "to instance 5 of node 2", moved(Some(2), Some(5))),
         ("move_partition_anywhere", "wherever is best", moved(None, None)),
@@ -51,18 +57,26 @@ pub fn asks() -> Vec<(&'static str, &'static str, Ask)> {
         (
             "acknowledge_losses",
             "of one keyspace, as of map epoch 9",
-            Ask::AcknowledgeLosses(LossesAcknowledge { keyspace: keyspace(), map_epoch: 9 }),
+            AdminQuestion::AcknowledgeLosses(LossesAcknowledge { keyspace: keyspace(), map_epoch: 9 }),
         ),
-        ("put_token", "with one grant", Ask::PutToken(token.clone())),
-        ("lend_token", "for an hour", Ask::LendToken(TokenLend { put: token, lasts_ms: 3_600_000 })),
-        ("revoke_token", "by its name", Ask::RevokeToken(TokenRevoke { name: "robot".into() })),
-        ("list_tokens", "no fields", Ask::ListTokens(TokenList {})),
-        ("set_managers", "on nodes 1, 2 and 4", Ask::SetManagers(ManagersSet { nodes: vec![1, 2, 4] })),
+        ("put_token", "with one grant", AdminQuestion::PutToken(token.clone())),
+        (
+            "lend_token",
+            "for an hour",
+            AdminQuestion::LendToken(TokenLend { put: token, lasts_ms: 3_600_000 }),
+        ),
+        ("revoke_token", "by its name", AdminQuestion::RevokeToken(TokenRevoke { name: "robot".into() })),
+        ("list_tokens", "no fields", AdminQuestion::ListTokens(TokenList {})),
+        (
+            "set_managers",
+            "on nodes 1, 2 and 4",
+            AdminQuestion::SetManagers(ManagersSet { nodes: vec![1, 2, 4] }),
+        ),
     ]
 }
 
 /// Answers, each with its name and what it says.
-pub fn answers() -> Vec<(&'static str, &'static str, Answer)> {
+pub fn answers() -> Vec<(&'static str, &'static str, AdminReply)> {
     let keyspace = KeyspaceStatus {
         id: 2,
         name: "papers".into(),
@@ -110,7 +124,7 @@ pub fn answers() -> Vec<(&'static str, &'static str, Answer)> {
     };
     let groups =
         GroupsStatus { groups: 256, short: 1, rebuilding: 2, moving: 3, recovering: 4, down: 5, lost: 6 };
-    let view = View {
+    let view = NodeView {
         node: 1,
         leader: 2,
         age_ms: 1_500,
@@ -151,20 +165,20 @@ pub fn answers() -> Vec<(&'static str, &'static str, Answer)> {
         ..TokenStatus::default()
     };
     let lent = TokenStatus { expires_ms: Some(1_800_000_000_000), has_expired: true, ..token.clone() };
-    let refused = Refused {
+    let refused = AdminRefusal {
         code: REFUSED_EXISTS.into(),
         reason: "there is a keyspace of this name".into(),
         keyspace: 4,
     };
     vec![
-        ("refused", "a keyspace of this name", Answer::Refused(refused)),
-        ("status", "of one node and one keyspace", Answer::Status(Box::new(status))),
-        ("status_view", "of a node that has no answer from another", Answer::Status(Box::new(viewed))),
-        ("keyspace", "with every field", Answer::Keyspace(keyspace)),
-        ("done", "in map epoch 9", Answer::Done(Done { map_epoch: 9, number: 4 })),
-        ("partitions", "one of 256", Answer::Partitions(partitions)),
-        ("tokens", "one", Answer::Tokens(Tokens { tokens: vec![token] })),
-        ("tokens_lent", "one that has expired", Answer::Tokens(Tokens { tokens: vec![lent] })),
+        ("refused", "a keyspace of this name", AdminReply::Refused(refused)),
+        ("status", "of one node and one keyspace", AdminReply::Status(Box::new(status))),
+        ("status_view", "of a node that has no answer from another", AdminReply::Status(Box::new(viewed))),
+        ("keyspace", "with every field", AdminReply::Keyspace(keyspace)),
+        ("done", "in map epoch 9", AdminReply::Done(AdminDone { map_epoch: 9, number: 4 })),
+        ("partitions", "one of 256", AdminReply::Partitions(partitions)),
+        ("tokens", "one", AdminReply::Tokens(Tokens { tokens: vec![token] })),
+        ("tokens_lent", "one that has expired", AdminReply::Tokens(Tokens { tokens: vec![lent] })),
     ]
 }
 

@@ -55,7 +55,7 @@ pub fn failures<'a>(n: &[u64; 5], bytes: &'a [u8]) -> Vec<Failure<'a>> {
         Failure::SnapshotExpired,
         Failure::DiskFull,
         Failure::MemoryFull,
-        Failure::Rotten,
+        Failure::DataCorrupt,
         Failure::DiskFailed,
         Failure::Other { code: 999 },
     ]

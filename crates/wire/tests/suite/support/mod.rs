@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
-use zerohop_wire::{Envelope, Features, Many, Message};
+use zerohop_wire::{Elements, Envelope, Features, Message};
 
 /// Raw material for one message.
 #[derive(Clone, Debug)]
@@ -62,8 +62,10 @@ pub fn envelope(seed: &Seed) -> Envelope {
 pub fn with_message(seed: &Seed, check: impl FnOnce(&Message<'_>)) {
     let Seed { pick, sub, value, values, n, nonce, .. } = seed;
     let slices: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
-    let operations: Vec<Operation<'_>> = (0..).zip(&slices).map(|(i, v)| operation(seed, i, v)).collect();
-    let answers: Vec<Answer<'_>> = (0..).zip(&slices).map(|(i, v)| answer(seed, i, v, &slices)).collect();
+    let operations: Vec<RecordOperation<'_>> =
+        (0..).zip(&slices).map(|(i, v)| operation(seed, i, v)).collect();
+    let answers: Vec<OperationAnswer<'_>> =
+        (0..).zip(&slices).map(|(i, v)| answer(seed, i, v, &slices)).collect();
     let item_answers: Vec<ItemAnswer<'_>> = answers.iter().cloned().map(ItemAnswer).collect();
     let keys: Vec<ScannedKey<'_>> = slices.iter().map(|k| scanned(k, n[0])).collect();
     let entries: Vec<LogEntry<'_>> = (0..).zip(&slices).map(|(i, v)| log_entry(seed, i, v)).collect();
@@ -73,10 +75,10 @@ pub fn with_message(seed: &Seed, check: impl FnOnce(&Message<'_>)) {
     check(&match pick {
         0 => Message::Write { stamp: stamp(n), write: write(seed, *sub, value, &slices) },
         1 => Message::Read { seen: Timestamp(n[0]), read: read(seed, *sub, value) },
-        2 => Message::Batch(Batch { stamp: stamp(n), operations: Many::given(&operations) }),
+        2 => Message::Batch(OperationBatch { stamp: stamp(n), operations: Elements::given(&operations) }),
         3 => Message::Answer(answer(seed, *sub, value, &slices)),
-        4 => Message::BatchAnswer(Many::given(&answers)),
-        5 => Message::Answer(Ok(Outcome::Page { next: value, keys: Many::given(&keys) })),
+        4 => Message::BatchAnswer(Elements::given(&answers)),
+        5 => Message::Answer(Ok(Outcome::Page { next: value, keys: Elements::given(&keys) })),
         6 if sub % 16 == 0 => Message::Compare(Compare { from: n[0] as u32 }),
         6 if sub % 4 > 1 => Message::Snapshot(snapshot(seed, *sub, value)),
         6 => Message::Scan(scan(seed, *sub, value)),
@@ -114,16 +116,16 @@ pub fn with_message(seed: &Seed, check: impl FnOnce(&Message<'_>)) {
         12 => Message::Map(Map { epoch, since: MapEpoch(n[0]), encoded: value }),
         14 => match sub % 3 {
             0 => Message::Transact(Transact { stamp: stamp(n), parts: value }),
-            1 => Message::Stage(Stage { stamp: stamp(n), piece: value }),
-            _ => Message::Transacted(Transacted {
+            1 => Message::Stage(StageBytes { stamp: stamp(n), piece: value }),
+            _ => Message::Transacted(TransactionDone {
                 version: Timestamp(n[0]),
-                answers: Many::given(&item_answers),
+                answers: Elements::given(&item_answers),
             }),
         },
         13 => Message::Peer(peer(seed, &entries)),
         16 => match sub % 2 {
-            0 => Message::Gather(Many::given(&requests)),
-            _ => Message::Gathered(Many::given(&gathered)),
+            0 => Message::Gather(Elements::given(&requests)),
+            _ => Message::Gathered(Elements::given(&gathered)),
         },
         _ => match sub % 2 {
             0 => Message::Admin(Admin { encoded: value }),
@@ -147,31 +149,31 @@ fn log_entry<'a>(seed: &'a Seed, sub: u8, payload: &'a [u8]) -> LogEntry<'a> {
     LogEntry { name, timestamp: Timestamp(n[2]), kind: sub, flags: seed.sub, key: &seed.key, payload }
 }
 
-fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> Peer<'a> {
+fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> PeerMessage<'a> {
     let n = &seed.n;
     let member = |n: u64| Member { instance: InstanceId(n as u32), incarnation: Incarnation(n) };
     let name = EntryName { epoch: n[2] as u32, index: LogIndex(n[3]) };
-    let entries = Many::given(entries);
+    let entries = Elements::given(entries);
     let (sent_us, map_epoch, ceiling) = (n[2], MapEpoch(n[3]), Timestamp(n[4]));
     let part = n[0] as u32;
     let slice =
         Slice { as_of: name, from: n[0] as u32, through: n[1] as u32, contents: n[4].is_multiple_of(3) };
     let call = match seed.sub % 19 {
         0 => Call::Replicate { preceding: name, commit: LogIndex(n[4]), entries },
-        1 => Call::ReplicateAck(Report::Holds {
+        1 => Call::ReplicateAck(FollowerReport::Holds {
             matched: LogIndex(n[3]),
             durable: LogIndex(n[4]),
             applied: LogIndex(n[0]),
         }),
-        2 => Call::ReplicateAck(Report::Differs { at: name }),
-        3 if n[0].is_multiple_of(2) => Call::ReplicateAck(Report::NoRoom),
-        3 => Call::ReplicateAck(Report::NeedsState),
+        2 => Call::ReplicateAck(FollowerReport::Differs { at: name }),
+        3 if n[0].is_multiple_of(2) => Call::ReplicateAck(FollowerReport::NoRoom),
+        3 => Call::ReplicateAck(FollowerReport::NeedsState),
         4 => {
-            let holds = Part::Log { begins: n[4].is_multiple_of(2), bytes: &seed.value };
+            let holds = StatePart::Log { begins: n[4].is_multiple_of(2), bytes: &seed.value };
             Call::StatePart { as_of: name, attempt: n[3], part, holds }
         }
         5 | 6 => {
-            let holds = Part::State { is_last: seed.sub.is_multiple_of(2), bytes: &seed.value };
+            let holds = StatePart::State { is_last: seed.sub.is_multiple_of(2), bytes: &seed.value };
             Call::StatePart { as_of: name, attempt: n[3], part, holds }
         }
         7 => Call::StateAck { as_of: name, attempt: n[3], parts: part },
@@ -194,7 +196,7 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> Peer<'a> {
         12 => Call::DigestAsk(slice),
         13 => Call::DigestTold { slice, records: n[4], digest: n[2] },
         14 => Call::DigestDiffers(slice),
-        15 => Call::UnitAsk(UnitAsk {
+        15 => Call::UnitAsk(UnitRequest {
             number: n[0],
             behind: n[1],
             total: part_of(seed),
@@ -202,8 +204,9 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> Peer<'a> {
             piece: &seed.value,
         }),
         16 => {
-            let verdict = [Verdict::Replied, Verdict::NotRun, Verdict::Waits(n[2])][(n[3] % 3) as usize];
-            Call::UnitTold(UnitTold {
+            let verdict =
+                [UnitVerdict::Replied, UnitVerdict::NotRun, UnitVerdict::Waits(n[2])][(n[3] % 3) as usize];
+            Call::UnitTold(UnitReport {
                 number: n[0],
                 verdict,
                 total: part_of(seed),
@@ -214,7 +217,7 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> Peer<'a> {
         17 => Call::Transaction(&seed.value),
         _ => Call::EntryGot(log_entry(seed, 0, &seed.value)),
     };
-    Peer { from: member(n[0]), to: member(n[1]), call }
+    PeerMessage { from: member(n[0]), to: member(n[1]), call }
 }
 
 /// The length of something of which the value is a piece that begins behind three bytes.
@@ -240,7 +243,7 @@ fn scan<'a>(seed: &'a Seed, sub: u8, cursor: &'a [u8]) -> Scan<'a> {
     Scan { seen: Timestamp(n[0]), cursor, prefix: key, keys_max, blobs: sub % 2 == 1 }
 }
 
-fn snapshot<'a>(seed: &'a Seed, sub: u8, value: &'a [u8]) -> Snapshot<'a> {
+fn snapshot<'a>(seed: &'a Seed, sub: u8, value: &'a [u8]) -> SnapshotRequest<'a> {
     let n = &seed.n;
     let (lease_ms, at) = ((n[2] % 300_000) as u32 + 1, Timestamp(n[3]));
     let ask = match sub / 4 % 5 {
@@ -253,10 +256,10 @@ fn snapshot<'a>(seed: &'a Seed, sub: u8, value: &'a [u8]) -> Snapshot<'a> {
             let chunk = Query::ReadChunk { offset: n[0] as u32 % 4096, length: n[1] as u32 % 4096 };
             let query =
                 [Query::Lookup, Query::LookupRange { range }, Query::Inspect, chunk][n[2] as usize % 4];
-            SnapshotAsk::Read { at, read: Read { key: &seed.key, query } }
+            SnapshotAsk::Read { at, read: RecordRead { key: &seed.key, query } }
         }
     };
-    Snapshot { seen: Timestamp(n[0]), id: SnapshotId(u128::from(n[1]) << 64 | u128::from(n[4])), ask }
+    SnapshotRequest { seen: Timestamp(n[0]), id: SnapshotId(u128::from(n[1]) << 64 | u128::from(n[4])), ask }
 }
 
 fn scanned(key: &[u8], n: u64) -> ScannedKey<'_> {
@@ -264,10 +267,10 @@ fn scanned(key: &[u8], n: u64) -> ScannedKey<'_> {
     ScannedKey { key, record, version: Timestamp(n) }
 }
 
-fn operation<'a>(seed: &'a Seed, sub: u8, value: &'a [u8]) -> Operation<'a> {
+fn operation<'a>(seed: &'a Seed, sub: u8, value: &'a [u8]) -> RecordOperation<'a> {
     match sub % 2 {
-        0 => Operation::Read(read(seed, (sub / 2).wrapping_add(seed.sub), value)),
-        _ => Operation::Write(write(seed, (sub / 2).wrapping_add(seed.sub), value, &[])),
+        0 => RecordOperation::Read(read(seed, (sub / 2).wrapping_add(seed.sub), value)),
+        _ => RecordOperation::Write(write(seed, (sub / 2).wrapping_add(seed.sub), value, &[])),
     }
 }
 
@@ -275,7 +278,7 @@ fn range(n: &[u64; 5]) -> Range {
     Range { start: n[1] as i64, stop: n[2] as i64 }
 }
 
-fn read<'a>(seed: &'a Seed, sub: u8, value: &'a [u8]) -> Read<'a> {
+fn read<'a>(seed: &'a Seed, sub: u8, value: &'a [u8]) -> RecordRead<'a> {
     let n = &seed.n;
     let query = match sub % 12 {
         10 => Query::ReadChunk { offset: (n[1] % (8 << 20)) as u32, length: (n[2] % (8 << 20)) as u32 },
@@ -284,17 +287,17 @@ fn read<'a>(seed: &'a Seed, sub: u8, value: &'a [u8]) -> Read<'a> {
         2 => Query::Inspect,
         3 => Query::GetBit { offset: n[1] % (1 << 27) },
         4 => Query::CountBits { range: range(n) },
-        5 => Query::Wait { until: Until::Equals(value) },
-        6 => Query::Wait { until: Until::Differs(value) },
-        7 => Query::Wait { until: Until::Absent },
-        8 => Query::Wait { until: Until::Present },
+        5 => Query::Wait { until: WaitUntil::Equals(value) },
+        6 => Query::Wait { until: WaitUntil::Differs(value) },
+        7 => Query::Wait { until: WaitUntil::Absent },
+        8 => Query::Wait { until: WaitUntil::Present },
         9 => Query::Confirm { version: Timestamp(n[1]) },
-        _ => Query::Wait { until: Until::Changed(Timestamp(n[1])) },
+        _ => Query::Wait { until: WaitUntil::Changed(Timestamp(n[1])) },
     };
-    Read { key: &seed.key, query }
+    RecordRead { key: &seed.key, query }
 }
 
-fn write<'a>(seed: &'a Seed, sub: u8, value: &'a [u8], values: &'a [&'a [u8]]) -> Write<'a> {
+fn write<'a>(seed: &'a Seed, sub: u8, value: &'a [u8], values: &'a [&'a [u8]]) -> RecordWrite<'a> {
     let n = &seed.n;
     let ms = n[3] >> 16;
     let expiry = match n[4] % 4 {
@@ -305,17 +308,17 @@ fn write<'a>(seed: &'a Seed, sub: u8, value: &'a [u8], values: &'a [&'a [u8]]) -
     };
     let some = |bit: u64, value: &'a [u8]| (n[4] & bit != 0).then_some(value);
     let change = match sub % 14 {
-        10.. => Change::Blob(blob_change(seed, value)),
-        0 => Change::Insert { value, expiry },
-        1 => Change::Remove,
-        2 => Change::Append { values: Many::given(values) },
-        3 => Change::Extend { bytes: value },
-        4 => Change::CompareSwap { expected: some(1, &seed.key), new: some(2, value) },
-        5 => Change::Increment { delta: n[1] as i64 },
-        6 => Change::SetBit { offset: n[1] % (1 << 27), on: n[2] % 2 == 1 },
-        7 => Change::Expire { expiry },
-        8 => Change::Transform(transform(n)),
-        _ => Change::Trim { keep: range(n) },
+        10.. => WriteChange::Blob(blob_change(seed, value)),
+        0 => WriteChange::Insert { value, expiry },
+        1 => WriteChange::Remove,
+        2 => WriteChange::Append { values: Elements::given(values) },
+        3 => WriteChange::Extend { bytes: value },
+        4 => WriteChange::CompareSwap { expected: some(1, &seed.key), new: some(2, value) },
+        5 => WriteChange::Increment { delta: n[1] as i64 },
+        6 => WriteChange::SetBit { offset: n[1] % (1 << 27), on: n[2] % 2 == 1 },
+        7 => WriteChange::Expire { expiry },
+        8 => WriteChange::Transform(transform(n)),
+        _ => WriteChange::Trim { keep: range(n) },
     };
     let condition = match seed.sub % 4 {
         0 => Condition::Always,
@@ -323,7 +326,7 @@ fn write<'a>(seed: &'a Seed, sub: u8, value: &'a [u8], values: &'a [&'a [u8]]) -
         2 => Condition::IfPresent,
         _ => Condition::IfVersion(Timestamp(n[0])),
     };
-    Write { key: &seed.key, condition, change }
+    RecordWrite { key: &seed.key, condition, change }
 }
 
 fn blob_change<'a>(seed: &Seed, value: &'a [u8]) -> BlobChange<'a> {
@@ -364,23 +367,23 @@ fn transform(n: &[u64; 5]) -> Transform {
 
 const DIFFERING: [InstanceId; 2] = [InstanceId(1), InstanceId(u32::MAX)];
 
-fn answer<'a>(seed: &'a Seed, sub: u8, value: &'a [u8], values: &'a [&'a [u8]]) -> Answer<'a> {
+fn answer<'a>(seed: &'a Seed, sub: u8, value: &'a [u8], values: &'a [&'a [u8]]) -> OperationAnswer<'a> {
     let n = &seed.n;
     let version = Timestamp(n[0]);
     let failures = failures(n, value);
     match sub % 8 {
-        7 => Ok(Outcome::Compared(Compared {
+        7 => Ok(Outcome::Compared(SliceComparison {
             next: n[0] as u32,
             records: n[1],
             bytes: n[2],
             copies: n[3] as u32 % 4 + 2,
-            differing: Many::given(&DIFFERING[..n[4] as usize % 3]),
+            differing: Elements::given(&DIFFERING[..n[4] as usize % 3]),
         })),
         6 => Ok(Outcome::Chunk { version, stamp: BlobStamp { id: n[1], generation: n[2] }, bytes: value }),
         0 => Ok(Outcome::Done { version, number: n[1] }),
         1 => Ok(Outcome::Counter { version, value: n[1] as i64 }),
         2 => Ok(Outcome::Value { version, length: n[1], bytes: value }),
-        3 => Ok(Outcome::List { version, length: n[1], first: n[2], values: Many::given(values) }),
+        3 => Ok(Outcome::List { version, length: n[1], first: n[2], values: Elements::given(values) }),
         4 => Ok(Outcome::Info {
             version,
             record: if n[1].is_multiple_of(2) { RecordType::Bytes } else { RecordType::List },

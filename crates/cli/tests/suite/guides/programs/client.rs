@@ -35,13 +35,13 @@ crate::guides::programs::programs! {
     connects:
     shows {
         use std::time::Duration;
-        use zerohop_client::{Client, Options};
+        use zerohop_client::{Client, ClientOptions};
 
         async fn example() -> Result<(), zerohop_client::Error> {
         let client = Client::connect("127.0.0.1:7400").await?;
 
         // Or with several endpoints, tried in turn, and other habits.
-        let options = Options { deadline: Duration::from_secs(2), ..Options::default() };
+        let options = ClientOptions { deadline: Duration::from_secs(2), ..ClientOptions::default() };
         let client = Client::connect_with(&["127.0.0.1:7400", "127.0.0.1:7402"], options).await?;
         let keyspace = client.keyspace("default").await?;
         Ok(())
@@ -52,7 +52,7 @@ crate::guides::programs::programs! {
     records:
     shows {
         use std::time::Duration;
-        use zerohop_client::{Condition, Expiry, Keyspace, Range, Record, Transform, Until};
+        use zerohop_client::{Condition, Expiry, Keyspace, Range, Record, Transform, WaitUntil};
 
         async fn example(keyspace: &Keyspace) -> Result<(), zerohop_client::Error> {
         keyspace.insert("colour", "blue").await?;
@@ -74,7 +74,7 @@ crate::guides::programs::programs! {
         let gone = keyspace.remove("colour").await?;
 
         // Waits on the server, not by asking again and again.
-        let started = keyspace.wait("started", Until::Present).deadline(Duration::from_secs(30)).await?;
+        let started = keyspace.wait("started", WaitUntil::Present).deadline(Duration::from_secs(30)).await?;
         Ok(())
         }
     }
@@ -158,10 +158,10 @@ crate::guides::programs::programs! {
 
     many_at_once:
     shows {
-        use zerohop_client::{Collect, Collecting, Keyspace};
+        use zerohop_client::{Collect, Coalescing, Keyspace};
 
         async fn example(keyspace: &Keyspace) -> Result<(), zerohop_client::Error> {
-        let collecting = Collecting::Within(Collect { delay_us: 1000, bytes: 64 << 10 });
+        let collecting = Coalescing::Within(Collect { delay_us: 1000, bytes: 64 << 10 });
         keyspace.insert("sample", "17").collecting(collecting).await?;
 
         let mut scan = keyspace.scan("user:");

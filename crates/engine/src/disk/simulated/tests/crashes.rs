@@ -5,7 +5,7 @@ use crate::disk::path::join;
 
 /// What the test knows of one file it made.
 #[derive(Clone, Default)]
-struct Known {
+struct KnownFile {
     issued: Vec<u8>,
     /// Issued when the last good sync ended, cut by what was cut since.
     synced: Vec<u8>,
@@ -15,17 +15,17 @@ struct Known {
 type FolderNames = BTreeMap<String, usize>;
 
 /// A history in one folder: the names after every change since the last sync of the folder.
-struct History<'a> {
+struct FolderHistory<'a> {
     disk: SimulatedDisk,
     folder: &'a str,
     random: Random,
-    files: Vec<Known>,
+    files: Vec<KnownFile>,
     open: Vec<(FileId, usize)>,
     begun: Vec<(SyncTicket, usize, Vec<u8>)>,
     states: Vec<FolderNames>,
 }
 
-impl History<'_> {
+impl FolderHistory<'_> {
     fn step(&mut self) {
         let now = self.states.last().unwrap().clone();
         match self.random.below(12) {
@@ -77,7 +77,7 @@ impl History<'_> {
         if let Ok(id) = self.disk.open(&join(self.folder, &name), OpenMode::Create) {
             self.open.push((id, self.files.len()));
             now.insert(name, self.files.len());
-            self.files.push(Known::default());
+            self.files.push(KnownFile::default());
             self.states.push(now);
         }
     }
@@ -127,7 +127,7 @@ impl History<'_> {
 }
 
 fn check_history(seed: u64, folder: &str) {
-    let mut run = History {
+    let mut run = FolderHistory {
         disk: SimulatedDisk::new(seed),
         folder,
         random: Random::new(seed),

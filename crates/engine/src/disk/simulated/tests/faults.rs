@@ -10,7 +10,7 @@ fn is_failure<T>(answer: DiskResult<T>) -> bool {
 fn the_nth_call_of_a_kind_fails_and_no_other() {
     let mut disk = SimulatedDisk::new(1);
     let id = append(&mut disk, "f", b"");
-    disk.fail_nth(Operation::Append, 3);
+    disk.fail_nth(DiskOperation::Append, 3);
     let failed: Vec<bool> = (0..5).map(|_| is_failure(disk.append(id, b"xy"))).collect();
     assert_eq!(failed, [false, false, true, false, false]);
     assert_eq!(disk.bytes(id), Ok(8), "a failed append leaves the length as it was");
@@ -18,32 +18,32 @@ fn the_nth_call_of_a_kind_fails_and_no_other() {
 
 #[test]
 fn every_operation_can_be_made_to_fail_without_effect_on_names_and_lengths() {
-    for operation in Operation::ALL {
-        if operation == Operation::Close {
+    for operation in DiskOperation::ALL {
+        if operation == DiskOperation::Close {
             continue;
         }
         let mut disk = SimulatedDisk::new(2);
         let id = append(&mut disk, "d/f", b"bytes");
         let ticket = disk.sync_begin(id).unwrap();
-        disk.set_faults(Faults::default().failing(operation, 1, 1));
+        disk.set_faults(SimulatedFaults::default().failing(operation, 1, 1));
         let failed = match operation {
-            Operation::Open => is_failure(disk.open("d/g", OpenMode::Create)),
-            Operation::Close => unreachable!("skipped above"),
-            Operation::Bytes => is_failure(disk.bytes(id)),
-            Operation::Append => is_failure(disk.append(id, b"x")),
-            Operation::ReadAt => is_failure(disk.read_at(id, 0, &mut [0])),
-            Operation::Sync => is_failure(disk.sync(id)),
-            Operation::SyncBegin => is_failure(disk.sync_begin(id)),
-            Operation::SyncDone => is_failure(disk.sync_done(ticket)),
-            Operation::Truncate => is_failure(disk.truncate(id, 1)),
-            Operation::Rename => is_failure(disk.rename("d/f", "d/g")),
-            Operation::Remove => is_failure(disk.remove("d/f")),
-            Operation::List => is_failure(disk.list("d")),
-            Operation::SyncDir => is_failure(disk.sync_dir("d")),
-            Operation::FreeBytes => is_failure(disk.free_bytes()),
+            DiskOperation::Open => is_failure(disk.open("d/g", OpenMode::Create)),
+            DiskOperation::Close => unreachable!("skipped above"),
+            DiskOperation::Bytes => is_failure(disk.bytes(id)),
+            DiskOperation::Append => is_failure(disk.append(id, b"x")),
+            DiskOperation::ReadAt => is_failure(disk.read_at(id, 0, &mut [0])),
+            DiskOperation::Sync => is_failure(disk.sync(id)),
+            DiskOperation::SyncBegin => is_failure(disk.sync_begin(id)),
+            DiskOperation::SyncDone => is_failure(disk.sync_done(ticket)),
+            DiskOperation::Truncate => is_failure(disk.truncate(id, 1)),
+            DiskOperation::Rename => is_failure(disk.rename("d/f", "d/g")),
+            DiskOperation::Remove => is_failure(disk.remove("d/f")),
+            DiskOperation::List => is_failure(disk.list("d")),
+            DiskOperation::SyncDir => is_failure(disk.sync_dir("d")),
+            DiskOperation::FreeBytes => is_failure(disk.free_bytes()),
         };
         assert!(failed, "{operation:?}");
-        disk.set_faults(Faults::default());
+        disk.set_faults(SimulatedFaults::default());
         assert_eq!(disk.list("d").unwrap().len(), 1, "{operation:?}");
         assert_eq!(read(&mut disk, "d/f").unwrap(), b"bytes", "{operation:?}");
     }
@@ -53,7 +53,7 @@ fn every_operation_can_be_made_to_fail_without_effect_on_names_and_lengths() {
 fn a_chance_of_failing_is_met_about_as_often_as_it_says() {
     let mut disk = SimulatedDisk::new(3);
     let id = append(&mut disk, "f", b"x");
-    disk.set_faults(Faults::default().failing(Operation::ReadAt, 1, 4));
+    disk.set_faults(SimulatedFaults::default().failing(DiskOperation::ReadAt, 1, 4));
     let failures = (0..4000).filter(|_| disk.read_at(id, 0, &mut [0]).is_err()).count();
     assert!((850..1150).contains(&failures), "{failures}");
 }
@@ -67,12 +67,12 @@ fn a_failed_sync_is_not_healed_by_the_next_one() {
             let id = append(&mut disk, "f", &[7; 4096]);
             disk.sync_dir("").unwrap();
             if begun {
-                disk.fail_nth(Operation::SyncDone, 1);
+                disk.fail_nth(DiskOperation::SyncDone, 1);
                 let ticket = disk.sync_begin(id).unwrap();
                 assert!(is_failure(disk.sync_done(ticket)));
                 assert!(is_failure(disk.sync_done(ticket)), "an answered ticket is forgotten");
             } else {
-                disk.fail_nth(Operation::Sync, 1);
+                disk.fail_nth(DiskOperation::Sync, 1);
                 assert!(is_failure(disk.sync(id)));
             }
             disk.sync(id).unwrap();
@@ -89,7 +89,7 @@ fn a_failed_folder_sync_leaves_a_prefix_of_names_durable_and_can_be_repeated() {
         let mut disk = SimulatedDisk::new(seed);
         append(&mut disk, "a", b"");
         append(&mut disk, "b", b"");
-        disk.fail_nth(Operation::SyncDir, 1);
+        disk.fail_nth(DiskOperation::SyncDir, 1);
         assert!(is_failure(disk.sync_dir("")));
         let mut crashed = disk.duplicate();
         crashed.crash();
@@ -122,7 +122,7 @@ fn a_full_disk_writes_nothing_and_freed_space_counts() {
 }
 
 #[test]
-fn space_is_counted_anew_after_a_crash() {
+fn space_is_counted_again_after_a_crash() {
     let mut disk = SimulatedDisk::new(5);
     disk.set_capacity(10_000);
     let id = append(&mut disk, "kept", &[1; 600]);
@@ -133,14 +133,14 @@ fn space_is_counted_anew_after_a_crash() {
 }
 
 #[test]
-fn rot_changes_durable_bytes_and_says_which() {
+fn corruption_changes_durable_bytes_and_says_which() {
     let mut disk = SimulatedDisk::new(6);
-    assert_eq!(disk.rot_random(3), []);
+    assert_eq!(disk.corrupt_random(3), []);
     for (path, bytes) in [("a", vec![0u8; 100]), ("d/b", vec![0; 100_000])] {
         let id = append(&mut disk, path, &bytes);
         disk.sync(id).unwrap();
     }
-    let hits = disk.rot_random(20);
+    let hits = disk.corrupt_random(20);
     assert_eq!(hits.len(), 20);
     assert!(hits.iter().filter(|hit| hit.path == "d/b").count() > 10, "larger files are hit more often");
     let mut expected = BTreeMap::from([("a".to_owned(), vec![0; 100]), ("d/b".to_owned(), vec![0; 100_000])]);
@@ -153,14 +153,14 @@ fn rot_changes_durable_bytes_and_says_which() {
 }
 
 #[test]
-fn rot_at_hits_durable_bytes_only_and_survives_a_crash() {
+fn corruption_at_hits_durable_bytes_only_and_survives_a_crash() {
     let mut disk = SimulatedDisk::new(7);
     let id = append(&mut disk, "f", &[0; 1024]);
-    assert!(matches!(disk.rot_at("f", 0, 1), Err(DiskError::BeyondEnd { .. })), "nothing is durable yet");
-    assert!(matches!(disk.rot_at("g", 0, 1), Err(DiskError::NotFound { .. })));
+    assert!(matches!(disk.corrupt_at("f", 0, 1), Err(DiskError::BeyondEnd { .. })), "nothing is durable yet");
+    assert!(matches!(disk.corrupt_at("g", 0, 1), Err(DiskError::NotFound { .. })));
     disk.sync(id).unwrap();
     disk.sync_dir("").unwrap();
-    disk.rot_at("f", 700, 0x81).unwrap();
+    disk.corrupt_at("f", 700, 0x81).unwrap();
     assert_eq!(read(&mut disk, "f").unwrap()[700], 0x81);
     disk.crash();
     assert_eq!(read(&mut disk, "f").unwrap()[700], 0x81);
@@ -193,7 +193,7 @@ fn lost_folder_syncs_answer_well_and_keep_no_name() {
     let mut lost = 0;
     for seed in 0..50 {
         let mut disk = SimulatedDisk::new(seed);
-        disk.set_faults(Faults { lose_folder_syncs: true, ..Faults::default() });
+        disk.set_faults(SimulatedFaults { lose_folder_syncs: true, ..SimulatedFaults::default() });
         append(&mut disk, "f", b"x");
         disk.sync_dir("").unwrap();
         disk.crash();
@@ -212,7 +212,7 @@ fn time_passes_by_operation_by_byte_by_sync_and_by_stall() {
     assert_eq!(disk.elapsed_us(), 24);
     disk.sync(id).unwrap();
     assert_eq!(disk.elapsed_us(), 134);
-    disk.set_faults(Faults::default().stalling(1, 1, 5000));
+    disk.set_faults(SimulatedFaults::default().stalling(1, 1, 5000));
     disk.bytes(id).unwrap();
     assert_eq!(disk.elapsed_us(), 5144);
 }
@@ -225,33 +225,33 @@ fn calls_and_bytes_are_counted() {
     disk.read_at(id, 10, &mut [0; 30]).unwrap();
     assert!(disk.read_at(id, 100, &mut [0; 30]).is_err());
     let counts = disk.counts();
-    assert_eq!(counts.of(Operation::Sync), 1);
-    assert_eq!(counts.of(Operation::ReadAt), 2);
-    assert_eq!(counts.of(Operation::Rename), 0);
+    assert_eq!(counts.of(DiskOperation::Sync), 1);
+    assert_eq!(counts.of(DiskOperation::ReadAt), 2);
+    assert_eq!(counts.of(DiskOperation::Rename), 0);
     assert_eq!((counts.bytes_written, counts.bytes_read), (100, 30));
 }
 
 #[test]
 fn switching_one_fault_on_does_not_shift_the_draws_of_the_others() {
-    let run = |faults: Faults, rot: usize| {
+    let run = |faults: SimulatedFaults, corruption: usize| {
         let mut disk = SimulatedDisk::new(10);
         let id = append(&mut disk, "f", &[1; 9000]);
         disk.sync_dir("").unwrap();
         disk.set_faults(faults);
-        disk.rot_random(rot);
+        disk.corrupt_random(corruption);
         for _ in 0..20 {
             // Reads are what fails here, so that nothing but the draws can differ.
             let _ = disk.read_at(id, 0, &mut [0]);
         }
-        disk.set_faults(Faults::default());
+        disk.set_faults(SimulatedFaults::default());
         let ticket = disk.sync_begin(id).unwrap();
         let polls = (0..10).take_while(|_| !disk.sync_done(ticket).unwrap()).count();
         disk.append(id, &[2; 9000]).unwrap();
         disk.crash();
         (polls, read(&mut disk, "f"))
     };
-    let plain = run(Faults::default(), 0);
-    assert_eq!(plain, run(Faults::default().failing(Operation::ReadAt, 1, 2), 0));
-    assert_eq!(plain, run(Faults::default().stalling(1, 2, 9), 0));
-    assert_eq!(plain, run(Faults::default(), 5), "nothing is durable when the rot strikes");
+    let plain = run(SimulatedFaults::default(), 0);
+    assert_eq!(plain, run(SimulatedFaults::default().failing(DiskOperation::ReadAt, 1, 2), 0));
+    assert_eq!(plain, run(SimulatedFaults::default().stalling(1, 2, 9), 0));
+    assert_eq!(plain, run(SimulatedFaults::default(), 5), "nothing is durable when the corruption strikes");
 }

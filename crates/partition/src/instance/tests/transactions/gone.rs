@@ -4,7 +4,7 @@ use super::*;
 
 const OTHER: u32 = KEYSPACE + 1;
 
-impl World {
+impl InstanceNetwork {
     fn create_other(&mut self, id: u32) {
         let delta = create(self.map(), id, "other", Durability::Sync);
         self.benches.iter_mut().for_each(|bench| bench.apply(&delta));
@@ -51,7 +51,7 @@ impl World {
 
 #[test]
 fn what_is_prepared_for_a_keyspace_that_is_dropped_is_let_go_and_the_next_of_its_name_is_another() {
-    let mut world = World::new(2, Durability::Sync);
+    let mut world = InstanceNetwork::new(2, Durability::Sync);
     world.create_other(OTHER);
     let keys = world.keys();
     assert_eq!((world.holder(&keys[0]), world.holder(&keys[3])), (0, 1));
@@ -81,7 +81,7 @@ fn what_is_prepared_for_a_keyspace_that_is_dropped_is_let_go_and_the_next_of_its
 
 #[test]
 fn a_decision_ends_whose_participant_s_keyspace_is_dropped_before_it_hears() {
-    let mut world = World::new(2, Durability::Sync);
+    let mut world = InstanceNetwork::new(2, Durability::Sync);
     world.create_other(OTHER);
     world.lose_decisions();
     let asked = world.transact_over_both(1, OTHER);
@@ -99,7 +99,7 @@ fn a_decision_ends_whose_participant_s_keyspace_is_dropped_before_it_hears() {
 
 #[test]
 fn a_keyspace_that_is_closed_is_drained_once_its_decisions_are_heard_and_nothing_begins_in_it() {
-    let mut world = World::new(2, Durability::Sync);
+    let mut world = InstanceNetwork::new(2, Durability::Sync);
     world.create_other(OTHER);
     let keys = world.keys();
     world.lose_decisions();
@@ -134,7 +134,7 @@ fn a_keyspace_that_is_closed_is_drained_once_its_decisions_are_heard_and_nothing
 
 #[test]
 fn a_part_of_a_closed_keyspace_is_refused_and_what_is_prepared_there_is_waited_for() {
-    let mut world = World::new(2, Durability::Sync);
+    let mut world = InstanceNetwork::new(2, Durability::Sync);
     world.create_other(OTHER);
     // What the participant answers is lost: it is prepared, and nothing is decided.
     world.loses = Box::new(|from, _| from == 0);
@@ -160,8 +160,8 @@ fn a_part_of_a_closed_keyspace_is_refused_and_what_is_prepared_there_is_waited_f
 }
 
 #[test]
-fn a_decider_that_does_not_know_yet_is_refused_by_the_part_in_the_closed_keyspace() {
-    let mut world = World::new(2, Durability::Sync);
+fn a_coordinator_that_does_not_know_yet_is_refused_by_the_part_in_the_closed_keyspace() {
+    let mut world = InstanceNetwork::new(2, Durability::Sync);
     world.create_other(OTHER);
     let delta = next(world.map(), vec![MapChange::CloseKeyspace(KeyspaceId(KEYSPACE))]);
     world.benches[0].apply(&delta);
@@ -179,10 +179,10 @@ fn a_decider_that_does_not_know_yet_is_refused_by_the_part_in_the_closed_keyspac
 
 #[test]
 fn that_nothing_is_under_way_is_said_again_ever_more_rarely_until_the_keyspace_changes() {
-    let mut world = World::new(2, Durability::Sync);
+    let mut world = InstanceNetwork::new(2, Durability::Sync);
     world.create_other(OTHER);
     world.close_keyspace(OTHER);
-    let said = |world: &mut World| std::mem::take(&mut world.benches[0].sent.drained);
+    let said = |world: &mut InstanceNetwork| std::mem::take(&mut world.benches[0].sent.drained);
     world.play(10_000);
     let epoch = world.map().epoch();
     assert_eq!(said(&mut world), vec![(KeyspaceId(OTHER), epoch); 5], "at 0, 0.5, 1.5, 3.5 and 7.5 s");
@@ -197,20 +197,20 @@ fn that_nothing_is_under_way_is_said_again_ever_more_rarely_until_the_keyspace_c
     assert_eq!(world.benches[0].instance.stats().drained, [KeyspaceId(OTHER)]);
 }
 
-/// Of all copies of the decider's partition none has heard that the other keyspace is being dropped.
+/// Of all copies of the coordinator's partition none has heard that the other keyspace is being dropped.
 #[test]
-fn what_is_drained_stays_so_with_several_copies_though_no_copy_of_the_decider_knows_of_the_drop() {
+fn what_is_drained_stays_so_with_several_copies_though_no_copy_of_the_coordinator_knows_of_the_drop() {
     for copies in [1u32, 2] {
-        let mut world = World::new(4, Durability::Sync);
+        let mut world = InstanceNetwork::new(4, Durability::Sync);
         world.create_other(OTHER);
         let keys = world.keys();
         let (closed, decides) = (world.holder(&keys[0]) as u32 + 1, world.holder(&keys[3]) as u32 + 1);
         assert_ne!(closed, decides);
         let mut rest = (1..=4).filter(|one| *one != closed && *one != decides);
-        let (closed_follower, decider_follower) = (rest.next().unwrap(), rest.next().unwrap());
+        let (closed_follower, coordinator_follower) = (rest.next().unwrap(), rest.next().unwrap());
         for keyspace in [KEYSPACE, OTHER].map(KeyspaceId) {
             for (partition, primary, follower) in
-                [(0, closed, closed_follower), (3, decides, decider_follower)]
+                [(0, closed, closed_follower), (3, decides, coordinator_follower)]
             {
                 let in_sync = if copies == 2 { vec![InstanceId(follower)] } else { vec![] };
                 let alone = ReplicaGroup::of_one(PartitionEpoch(2), InstanceId(primary));

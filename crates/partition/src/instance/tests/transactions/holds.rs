@@ -7,8 +7,8 @@ use crate::limits::{HELD_US, HOLD_MS, HOLD_QUIET_MS};
 
 /// A world of one instance whose owner looks at the clock for everything that comes, with a record in each partition that has been
 /// left alone for long enough.
-fn quiet() -> (World, Vec<String>) {
-    let mut world = World::new(1, Durability::Interval { ms: 100 });
+fn quiet() -> (InstanceNetwork, Vec<String>) {
+    let mut world = InstanceNetwork::new(1, Durability::Interval { ms: 100 });
     let keys = world.keys();
     for key in &keys {
         world.benches[0].store(KEYSPACE, key, "1");
@@ -19,14 +19,14 @@ fn quiet() -> (World, Vec<String>) {
     (world, keys)
 }
 
-fn pass(world: &mut World, ms: u64) {
+fn pass(world: &mut InstanceNetwork, ms: u64) {
     for _ in 0..ms {
         world.benches[0].pass_ms(1);
     }
 }
 
 /// Reads a record that is to be held. For how long it is.
-fn hold(world: &mut World, key: &str) -> u32 {
+fn hold(world: &mut InstanceNetwork, key: &str) -> u32 {
     let bench = &mut world.benches[0];
     let envelope = Envelope { hold: true, ..bench.envelope(KEYSPACE, key) };
     let request = bench.read_at(envelope, key, Query::Lookup);
@@ -34,15 +34,15 @@ fn hold(world: &mut World, key: &str) -> u32 {
     place.held_us
 }
 
-fn write(world: &mut World, key: &str, change: Change<'_>) -> u64 {
+fn write(world: &mut InstanceNetwork, key: &str, change: WriteChange<'_>) -> u64 {
     let bench = &mut world.benches[0];
     let envelope = bench.envelope(KEYSPACE, key);
-    let write = Write { key: key.as_bytes(), condition: Condition::Always, change };
+    let write = RecordWrite { key: key.as_bytes(), condition: Condition::Always, change };
     bench.ask(envelope, &Message::Write { stamp: Stamp::default(), write })
 }
 
 /// What was asked is not done before the hold has lapsed, and then at once.
-fn waits_for_it(world: &mut World, request: u64) {
+fn waits_for_it(world: &mut InstanceNetwork, request: u64) {
     for _ in 0..HOLD_MS {
         world.benches[0].end();
         assert_eq!(world.benches[0].answer(request), None, "it is held");
@@ -57,10 +57,10 @@ fn waits_for_it(world: &mut World, request: u64) {
 #[test]
 pub(super) fn whoever_writes_a_record_waits_until_it_is_not_held() {
     let changes = [
-        Change::Insert { value: b"2", expiry: Expiry::Never },
-        Change::Increment { delta: 1 },
-        Change::Expire { expiry: Expiry::AfterMs(1) },
-        Change::Remove,
+        WriteChange::Insert { value: b"2", expiry: Expiry::Never },
+        WriteChange::Increment { delta: 1 },
+        WriteChange::Expire { expiry: Expiry::AfterMs(1) },
+        WriteChange::Remove,
     ];
     for change in changes {
         let (mut world, keys) = quiet();
@@ -102,7 +102,7 @@ fn transactions_that_only_read_do_not_wait_and_what_a_transaction_is_about_to_ch
     let (mut world, keys) = quiet();
     assert_eq!(hold(&mut world, &keys[0]), HELD_US);
     let mut parts = Vec::new();
-    let read = Operation::Read(Read { key: keys[0].as_bytes(), query: Query::Lookup });
+    let read = RecordOperation::Read(RecordRead { key: keys[0].as_bytes(), query: Query::Lookup });
     world.add_item(&mut parts, Asked::Interval, &keys[0], &read, None);
     let (_, request) = world.transact(1, &parts);
     world.benches[0].end();
@@ -112,7 +112,7 @@ fn transactions_that_only_read_do_not_wait_and_what_a_transaction_is_about_to_ch
     let inspected = world.benches[0].read_at(envelope, &keys[0], Query::Lookup);
     assert!(world.benches[0].answer(inspected).is_some());
 
-    let mut world = World::new(2, Durability::Interval { ms: 100 });
+    let mut world = InstanceNetwork::new(2, Durability::Interval { ms: 100 });
     let keys = world.keys();
     for key in &keys {
         let holder = world.holder(key);
@@ -120,14 +120,14 @@ fn transactions_that_only_read_do_not_wait_and_what_a_transaction_is_about_to_ch
     }
     world.play(100);
     let holder = world.holder(&keys[0]);
-    let asks = |world: &mut World| {
+    let asks = |world: &mut InstanceNetwork| {
         let bench = &mut world.benches[holder];
         let envelope = Envelope { hold: true, ..bench.envelope(KEYSPACE, &keys[0]) };
         bench.read_at(envelope, &keys[0], Query::Lookup)
     };
     asks(&mut world);
     world.play(5);
-    // The decider's word is lost: the participant has prepared.
+    // The coordinator's word is lost: the participant has prepared.
     let other = world.holder(&keys[3]);
     world.loses = Box::new(move |from, _| from == other);
     assert_ne!(holder, other);
@@ -158,7 +158,7 @@ fn what_will_expire_and_what_is_absent_is_not_held_and_a_partition_forgets_its_h
 }
 
 #[test]
-fn daughters_and_the_next_start_change_nothing_that_may_be_held() {
+fn children_and_the_next_start_change_nothing_that_may_be_held() {
     let (mut world, keys) = quiet();
     assert_eq!(hold(&mut world, &keys[0]), HELD_US);
     let delta: MapDelta = next(world.map(), vec![MapChange::SplitKeyspace(KeyspaceId(KEYSPACE))]);
@@ -166,11 +166,11 @@ fn daughters_and_the_next_start_change_nothing_that_may_be_held() {
     while world.benches[0].instance.splits_pending() > 0 {
         world.benches[0].end();
     }
-    let request = write(&mut world, &keys[0], Change::Remove);
+    let request = write(&mut world, &keys[0], WriteChange::Remove);
     world.benches[0].end();
     assert_eq!(world.benches[0].answer(request), Some(Err(Failure::Busy { retry_after_ms: 10 })));
     pass(&mut world, HOLD_MS);
-    let request = write(&mut world, &keys[0], Change::Remove);
+    let request = write(&mut world, &keys[0], WriteChange::Remove);
     world.benches[0].end();
     assert_eq!(world.benches[0].answer(request), Some(Ok("done".to_owned())));
 
@@ -179,11 +179,11 @@ fn daughters_and_the_next_start_change_nothing_that_may_be_held() {
     let now = &mut world.benches[0].now;
     (now.unix_ms, now.elapsed_ms) = (now.unix_ms - HOLD_MS, now.elapsed_ms - HOLD_MS);
     assert_eq!(world.benches[0].value(KEYSPACE, &keys[1]), Ok("1".to_owned()), "it is read");
-    let request = write(&mut world, &keys[1], Change::Remove);
+    let request = write(&mut world, &keys[1], WriteChange::Remove);
     world.benches[0].end();
     assert_eq!(world.benches[0].answer(request), Some(Err(Failure::Busy { retry_after_ms: 10 })));
     pass(&mut world, HOLD_MS);
-    let request = write(&mut world, &keys[1], Change::Remove);
+    let request = write(&mut world, &keys[1], WriteChange::Remove);
     world.benches[0].end();
     assert_eq!(world.benches[0].answer(request), Some(Ok("done".to_owned())));
 }

@@ -13,27 +13,27 @@ const CLIENTS: usize = 4;
 const RETRY_MS: u64 = 400;
 const PARTITIONS_MAX: u32 = 16;
 
-struct Client {
+struct CounterClient {
     sequence: u64,
     keys: Vec<usize>,
-    parts: Vec<Part>,
+    parts: Vec<TransactionPart>,
     asked: (usize, u64),
     asked_ms: u64,
 }
 
 /// A read, and the numbers that were answered before it was sent.
-struct Reading {
+struct CounterRead {
     key: usize,
     asked: (usize, u64),
     must_have: Vec<u64>,
 }
 
-struct Play {
-    world: World,
+struct CounterPlay {
+    world: InstanceNetwork,
     random: Random,
     keys: Vec<String>,
-    clients: Vec<Client>,
-    readings: Vec<Reading>,
+    clients: Vec<CounterClient>,
+    readings: Vec<CounterRead>,
     /// What each transaction came to, and its keys.
     done: BTreeMap<u64, (bool, Vec<usize>)>,
     sequence: u64,
@@ -45,9 +45,9 @@ fn numbers(value: &str) -> Vec<u64> {
     value.split(',').filter(|one| !one.is_empty()).map(|one| one.parse().expect("is a number")).collect()
 }
 
-impl Play {
-    fn new(seed: u64, copies: u32) -> Play {
-        let mut world = World::new(3, Durability::Sync);
+impl CounterPlay {
+    fn new(seed: u64, copies: u32) -> CounterPlay {
+        let mut world = InstanceNetwork::new(3, Durability::Sync);
         let mut keys: Vec<String> = world.keys();
         keys.extend((0..KEYS - 4).map(|n| format!("other-{n}")));
         if copies == 3 {
@@ -59,7 +59,7 @@ impl Play {
         }
         let (clients, readings, done) = (Vec::new(), Vec::new(), BTreeMap::new());
         let random = Random::new(seed);
-        Play { world, random, keys, clients, readings, done, sequence: 0, now_ms: 0, copies }
+        CounterPlay { world, random, keys, clients, readings, done, sequence: 0, now_ms: 0, copies }
     }
 
     fn step(&mut self, begins: bool) {
@@ -71,7 +71,7 @@ impl Play {
             let asked = self.world.read(&self.keys[key]);
             let has = |(_, (is_done, keys)): &(&u64, &(bool, Vec<usize>))| *is_done && keys.contains(&key);
             let must_have = self.done.iter().filter(has).map(|(sequence, _)| *sequence).collect();
-            self.readings.push(Reading { key, asked, must_have });
+            self.readings.push(CounterRead { key, asked, must_have });
         }
         let ms = 5 * (1 + self.random.below(4));
         self.world.play(ms);
@@ -99,14 +99,20 @@ impl Play {
         let count = 1 + self.random.below(3) as usize;
         let keys: Vec<usize> = (0..count).map(|n| (first + n) % KEYS).collect();
         let bytes: &'static str = format!("{},", self.sequence).leak();
-        let change = Change::Extend { bytes: bytes.as_bytes() };
+        let change = WriteChange::Extend { bytes: bytes.as_bytes() };
         let changes: Vec<_> = keys.iter().map(|key| (self.keys[*key].clone(), change)).collect();
         let parts = self.world.parts(Asked::Sync, &changes);
         let asked = self.world.transact(self.sequence, &parts);
-        self.clients.push(Client { sequence: self.sequence, keys, parts, asked, asked_ms: self.now_ms });
+        self.clients.push(CounterClient {
+            sequence: self.sequence,
+            keys,
+            parts,
+            asked,
+            asked_ms: self.now_ms,
+        });
     }
 
-    fn look(&mut self, mut client: Client) {
+    fn look(&mut self, mut client: CounterClient) {
         let told = self.world.answer(client.asked);
         let is_over = match &told {
             Some(Ok(told)) => {
@@ -146,11 +152,11 @@ impl Play {
                 }
                 let world = std::mem::replace(
                     &mut self.world,
-                    World { benches: Vec::new(), loses: Box::new(|_, _| false) },
+                    InstanceNetwork { benches: Vec::new(), loses: Box::new(|_, _| false) },
                 );
                 self.world = world.crash();
                 self.readings.clear();
-                // Nobody will answer; numbers begin anew.
+                // Nobody will answer; numbers begin again.
                 self.clients.iter_mut().for_each(|client| client.asked = (0, u64::MAX));
             }
             2..4 => {
@@ -209,7 +215,7 @@ fn play(seeds: std::ops::Range<u64>, copies: u32) {
     let (mut done, mut aborted) = (0, 0);
     for seed in seeds {
         let played = std::panic::catch_unwind(|| {
-            let mut play = Play::new(seed, copies);
+            let mut play = CounterPlay::new(seed, copies);
             for _ in 0..300 {
                 play.disturb();
                 play.step(true);

@@ -9,7 +9,7 @@ const PLENTY_BYTES: u64 = 1 << 40;
 /// As long as makes a mark of a removal longer than what is let in anyhow.
 const KEY_BYTES: usize = 3000;
 
-impl World {
+impl InstanceNetwork {
     /// Leaves so much room on every disk, and has it noticed: the disk is asked again once so much was written.
     fn fill(&mut self, left_bytes: u64) {
         for bench in &mut self.benches {
@@ -51,7 +51,7 @@ fn on_a_full_disk_what_only_removes_is_done_and_what_needs_room_refused() {
     for (durability, asked) in
         [(Durability::Sync, Asked::Sync), (Durability::Interval { ms: 100 }, Asked::Interval)]
     {
-        let mut world = World::reserving(RESERVE_BYTES, 2, durability);
+        let mut world = InstanceNetwork::reserving(RESERVE_BYTES, 2, durability);
         let keys = world.long_keys();
         for key in &keys {
             let holder = world.holder(key);
@@ -70,7 +70,7 @@ fn on_a_full_disk_what_only_removes_is_done_and_what_needs_room_refused() {
         }
 
         // What else it does is refused with it, however short.
-        let mixed = [insert(&keys[0], "short"), (keys[7].clone(), Change::Remove)];
+        let mixed = [insert(&keys[0], "short"), (keys[7].clone(), WriteChange::Remove)];
         let parts = world.parts(asked, &mixed);
         let answer = world.transact(2, &parts);
         world.play(200);
@@ -78,7 +78,7 @@ fn on_a_full_disk_what_only_removes_is_done_and_what_needs_room_refused() {
         assert!(matches!(refused, Failure::Aborted { reason: AbortReason::NoRoom, .. }), "{refused:?}");
         world.value_is(&keys[7], "old");
 
-        let all: Vec<_> = keys.iter().map(|key| (key.clone(), Change::Remove)).collect();
+        let all: Vec<_> = keys.iter().map(|key| (key.clone(), WriteChange::Remove)).collect();
         let parts = world.parts(asked, &all);
         let answer = world.transact(3, &parts);
         world.play(200);
@@ -99,14 +99,14 @@ fn on_a_full_disk_what_only_removes_is_done_and_what_needs_room_refused() {
 
 #[test]
 fn what_cannot_even_be_refused_in_the_log_is_not_begun() {
-    let mut world = World::reserving(RESERVE_BYTES, 2, Durability::Sync);
+    let mut world = InstanceNetwork::reserving(RESERVE_BYTES, 2, Durability::Sync);
     let keys = world.long_keys();
     for key in &keys {
         let holder = world.holder(key);
         world.benches[holder].store(KEYSPACE, key, "old");
     }
     world.fill(RESERVE_BYTES / 4);
-    let removals: Vec<_> = keys.iter().map(|key| (key.clone(), Change::Remove)).collect();
+    let removals: Vec<_> = keys.iter().map(|key| (key.clone(), WriteChange::Remove)).collect();
     let parts = world.parts(Asked::Sync, &removals);
     let answer = world.transact(1, &parts);
     world.play(200);

@@ -4,7 +4,7 @@ use zerohop_wire::messages::Scan;
 
 use super::*;
 
-impl World {
+impl InstanceNetwork {
     /// Asks for the first page of the partition that holds a key.
     fn scan(&mut self, key: &str, blobs: bool) -> (usize, u64) {
         let holder = self.holder(key);
@@ -47,7 +47,7 @@ impl World {
 
 #[test]
 fn a_scan_behind_a_transaction_shows_what_it_has_done_in_every_partition() {
-    let mut world = World::new(2, Durability::Sync);
+    let mut world = InstanceNetwork::new(2, Durability::Sync);
     let keys = world.half_told();
     let scan = world.scan(&keys[0], false);
     let listing = world.scan(&keys[0], true);
@@ -65,7 +65,7 @@ fn a_scan_behind_a_transaction_shows_what_it_has_done_in_every_partition() {
 
 #[test]
 fn a_scan_waits_for_no_transaction_longer_than_a_bound_and_for_none_that_comes_later() {
-    let mut world = World::new(2, Durability::Sync);
+    let mut world = InstanceNetwork::new(2, Durability::Sync);
     let keys = world.half_told();
     let scan = world.scan(&keys[0], false);
     world.play(INTENT_WAIT_MS + 400);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use zerohop_engine::random::Random;
 use zerohop_wire::ids::SnapshotId;
-use zerohop_wire::messages::{Snapshot, SnapshotAsk};
+use zerohop_wire::messages::{SnapshotAsk, SnapshotRequest};
 
 use super::random::of_three;
 use super::*;
@@ -17,13 +17,13 @@ const RETRY_MS: u64 = 400;
 
 struct Transfer {
     sequence: u64,
-    parts: Vec<Part>,
+    parts: Vec<TransactionPart>,
     asked: (usize, u64),
     asked_ms: u64,
 }
 
-struct Play {
-    world: World,
+struct TransferPlay {
+    world: InstanceNetwork,
     random: Random,
     accounts: Vec<String>,
     transfers: Vec<Transfer>,
@@ -32,9 +32,9 @@ struct Play {
     done: usize,
 }
 
-impl Play {
-    fn new(seed: u64) -> Play {
-        let mut world = World::new(3, Durability::Sync);
+impl TransferPlay {
+    fn new(seed: u64) -> TransferPlay {
+        let mut world = InstanceNetwork::new(3, Durability::Sync);
         let mut accounts: Vec<String> = world.keys();
         accounts.extend((0..ACCOUNTS - 4).map(|n| format!("other-{n}")));
         for partition in 0..4 {
@@ -43,7 +43,8 @@ impl Play {
         }
         world.play(1_500);
         let random = Random::new(seed);
-        let mut play = Play { world, random, accounts, transfers: vec![], sequence: 1, now_ms: 0, done: 0 };
+        let mut play =
+            TransferPlay { world, random, accounts, transfers: vec![], sequence: 1, now_ms: 0, done: 0 };
         let changes: Vec<_> = play.accounts.iter().map(|account| add(account, EACH)).collect();
         let parts = play.world.parts(Asked::Sync, &changes);
         let asked = play.world.transact(1, &parts);
@@ -132,7 +133,7 @@ impl Play {
     /// Opens a snapshot, and finds all the money in it, twice. `disturbs`: primaries change meanwhile.
     fn snapshot(&mut self, id: u128, disturbs: bool) {
         let about = |seen: Timestamp, ask: SnapshotAsk<'static>| {
-            Message::Snapshot(Snapshot { seen, id: SnapshotId(id), ask })
+            Message::Snapshot(SnapshotRequest { seen, id: SnapshotId(id), ask })
         };
         let firsts: Vec<String> = self.accounts[..4].to_vec();
         let lease_ms = 300_000;
@@ -150,9 +151,9 @@ impl Play {
         for round in 0..2 {
             let mut sum = 0;
             for account in self.accounts.clone() {
-                let read = Read { key: account.as_bytes(), query: Query::Lookup };
+                let read = RecordRead { key: account.as_bytes(), query: Query::Lookup };
                 let ask = SnapshotAsk::Read { at, read };
-                let message = Message::Snapshot(Snapshot { seen: at, id: SnapshotId(id), ask });
+                let message = Message::Snapshot(SnapshotRequest { seen: at, id: SnapshotId(id), ask });
                 let (value, _) = self.ask(&account, &message, disturbs).expect("is kept");
                 sum += value.parse::<i64>().expect("is a number");
                 if let Some(was) = before.insert(account, value.clone()) {
@@ -171,7 +172,7 @@ impl Play {
 /// All three keep; instance 2 starts again, knows nothing of what was opened before, and is primary in the end.
 #[test]
 fn members_let_go_of_a_snapshot_of_which_the_next_primary_knows_nothing() {
-    let mut world = World::new(3, Durability::Sync);
+    let mut world = InstanceNetwork::new(3, Durability::Sync);
     let key = world.keys()[0].clone();
     let group = |epoch, primary, in_sync: &[u32], followers: &[u32]| ReplicaGroup {
         in_sync: in_sync.iter().copied().map(InstanceId).collect(),
@@ -180,22 +181,22 @@ fn members_let_go_of_a_snapshot_of_which_the_next_primary_knows_nothing() {
     };
     world.set_group(PartitionId(0), group(2, 1, &[3], &[2]));
     world.play(1_500);
-    let ask = |world: &mut World, id: u128, ask| {
+    let ask = |world: &mut InstanceNetwork, id: u128, ask| {
         let (holder, message) =
-            (world.holder(&key), Snapshot { seen: Timestamp::ZERO, id: SnapshotId(id), ask });
+            (world.holder(&key), SnapshotRequest { seen: Timestamp::ZERO, id: SnapshotId(id), ask });
         let envelope = world.benches[holder].envelope(KEYSPACE, &key);
         let asked = (holder, world.benches[holder].ask(envelope, &Message::Snapshot(message)));
         world.play(100);
         world.answer(asked).expect("is answered")
     };
     let open = SnapshotAsk::Open { lease_ms: 300_000, age_ms: 600_000 };
-    let put = |world: &mut World| {
+    let put = |world: &mut InstanceNetwork| {
         let holder = world.holder(&key);
         let asked = (holder, world.benches[holder].put(KEYSPACE, &key, "again"));
         world.play(100);
         assert_eq!(world.answer(asked), Some(Ok("done".to_owned())));
     };
-    let kept = |world: &mut World| {
+    let kept = |world: &mut InstanceNetwork| {
         [0, 1, 2].map(|at: usize| {
             let stats = world.benches[at].instance.stats();
             (stats.snapshots, stats.versions)
@@ -205,10 +206,10 @@ fn members_let_go_of_a_snapshot_of_which_the_next_primary_knows_nothing() {
     put(&mut world);
     assert_eq!(kept(&mut world), [(1, 1); 3]);
     let map = ClusterMap::clone(world.map());
-    let Bench { disk, instance, now, .. } = world.benches.remove(1);
+    let InstanceBench { disk, instance, now, .. } = world.benches.remove(1);
     drop(instance);
     disk.crash();
-    world.benches.insert(1, Bench::of(2, disk, map, now).0);
+    world.benches.insert(1, InstanceBench::of(2, disk, map, now).0);
     world.set_group(PartitionId(0), group(3, 1, &[3], &[2]));
     world.play(1_500);
     ask(&mut world, 2, open).expect("opens");
@@ -229,7 +230,7 @@ fn play(seeds: std::ops::Range<u64>) {
     let mut done = 0;
     for seed in seeds {
         let played = std::panic::catch_unwind(|| {
-            let mut play = Play::new(seed);
+            let mut play = TransferPlay::new(seed);
             for id in 1..=6 {
                 play.snapshot(id, seed % 2 == 1);
             }

@@ -5,7 +5,7 @@ use super::*;
 
 /// Two keys of one partition that a split takes apart, the lower first, and one of a partition behind it that another instance
 /// holds.
-fn torn(world: &World) -> [String; 3] {
+fn torn(world: &InstanceNetwork) -> [String; 3] {
     let bit = |key: &str| world.hash(key) >> 61 & 1;
     let keys: Vec<String> = (0..200).map(|n| format!("torn-{n}")).collect();
     let mut of_first = keys.iter().filter(|key| world.partition(key) == PartitionId(0));
@@ -23,8 +23,8 @@ fn of_three(epoch: u64, primary: u32) -> ReplicaGroup {
 }
 
 /// All groups have three members.
-fn world_of_three() -> World {
-    let mut world = World::new(3, Durability::Sync);
+fn world_of_three() -> InstanceNetwork {
+    let mut world = InstanceNetwork::new(3, Durability::Sync);
     for (partition, key) in world.keys().iter().enumerate() {
         let primary = world.holder(key) as u32 + 1;
         world.set_group(PartitionId(partition as u32), of_three(2, primary));
@@ -33,10 +33,10 @@ fn world_of_three() -> World {
     world
 }
 
-impl World {
+impl InstanceNetwork {
     /// All records that are stored of the keyspace, shown or not.
     fn records(&mut self) -> u64 {
-        let of = |bench: &mut Bench| -> u64 {
+        let of = |bench: &mut InstanceBench| -> u64 {
             let engine = &mut bench.instance.engine;
             let ours = |(id, _): &(zerohop_engine::PartitionId, _)| {
                 super::super::super::splits::named(*id).0 == KeyspaceId(KEYSPACE)
@@ -49,25 +49,26 @@ impl World {
 }
 
 #[test]
-fn what_was_prepared_over_both_halves_is_done_in_both_daughters() {
+fn what_was_prepared_over_both_halves_is_done_in_both_children() {
     for is_of_three in [false, true] {
-        let mut world = if is_of_three { world_of_three() } else { World::new(2, Durability::Sync) };
+        let mut world =
+            if is_of_three { world_of_three() } else { InstanceNetwork::new(2, Durability::Sync) };
         let [lower, upper, other] = torn(&world);
-        let (participant, decider) = (world.holder(&lower), world.holder(&other));
-        assert_ne!(participant, decider);
+        let (participant, coordinator) = (world.holder(&lower), world.holder(&other));
+        assert_ne!(participant, coordinator);
         let parts = world.parts(Asked::Sync, &[add(&lower, 7), add(&upper, 8), add(&other, 9)]);
         // The decision is answered; that it was made does not get through to the participant.
         let mut lost = 0;
         world.loses = Box::new(move |from, to| {
-            lost += usize::from((from, to) == (decider, participant));
-            (from, to) == (decider, participant) && lost > 1
+            lost += usize::from((from, to) == (coordinator, participant));
+            (from, to) == (coordinator, participant) && lost > 1
         });
         let asked = world.transact(1, &parts);
         world.play(100);
         let told = world.answer(asked).expect("is answered").expect("is done");
         assert!(told.starts_with("transacted 3"), "{told}");
         world.split();
-        // Long enough for each daughter to have let go of what is the other's.
+        // Long enough for each child to have let go of what is the other's.
         world.play(1_500);
         let reads = [world.read(&lower), world.read(&upper)];
         world.play(50);
@@ -89,7 +90,7 @@ fn what_was_prepared_over_both_halves_is_done_in_both_daughters() {
 
 #[test]
 fn what_was_prepared_and_not_answered_before_a_split_is_not_done_at_all() {
-    let mut world = World::new(2, Durability::Sync);
+    let mut world = InstanceNetwork::new(2, Durability::Sync);
     let [lower, upper, other] = torn(&world);
     let participant = world.holder(&lower);
     let parts = world.parts(Asked::Sync, &[add(&lower, 7), add(&upper, 8), add(&other, 9)]);
@@ -104,7 +105,7 @@ fn what_was_prepared_and_not_answered_before_a_split_is_not_done_at_all() {
     let again = world.transact(1, &parts);
     world.play(1_000);
     let told = world.answer(again).expect("is answered").expect_err("its part has been taken apart");
-    // By whoever comes first: the client, or a participant that asks the decider's daughter, which knows nothing of it.
+    // By whoever comes first: the client, or a participant that asks the coordinator's child, which knows nothing of it.
     let Failure::Aborted { reason, .. } = told else { panic!("{told:?}") };
     assert!([AbortReason::Misplaced, AbortReason::Unknown].contains(&reason), "{reason:?}");
     for key in [&lower, &upper, &other] {
@@ -117,15 +118,15 @@ fn what_was_prepared_and_not_answered_before_a_split_is_not_done_at_all() {
 }
 
 #[test]
-fn a_decision_that_is_split_from_its_participants_is_told_by_the_daughter_that_has_its_place() {
-    let mut world = World::new(2, Durability::Sync);
+fn a_decision_that_is_split_from_its_participants_is_told_by_the_child_that_has_its_place() {
+    let mut world = InstanceNetwork::new(2, Durability::Sync);
     let keys = world.keys();
-    let (decider, participant) = (world.holder(&keys[3]), world.holder(&keys[0]));
+    let (coordinator, participant) = (world.holder(&keys[3]), world.holder(&keys[0]));
     let parts = world.parts(Asked::Sync, &[add(&keys[0], 7), add(&keys[3], 7)]);
     let mut lost = 0;
     world.loses = Box::new(move |from, to| {
-        lost += usize::from((from, to) == (decider, participant));
-        (from, to) == (decider, participant) && lost > 1
+        lost += usize::from((from, to) == (coordinator, participant));
+        (from, to) == (coordinator, participant) && lost > 1
     });
     let asked = world.transact(1, &parts);
     world.play(100);
@@ -151,13 +152,13 @@ fn planted_bugs_of_splits_are_seen() {
     use crate::planted::{Bug as Here, plant as plant_here};
     use zerohop_transaction::planted::{Bug, plant};
     let is_seen =
-        || std::panic::catch_unwind(what_was_prepared_over_both_halves_is_done_in_both_daughters).is_err();
-    plant(Some(Bug::SistersUntold));
+        || std::panic::catch_unwind(what_was_prepared_over_both_halves_is_done_in_both_children).is_err();
+    plant(Some(Bug::SiblingsUntold));
     let seen = is_seen();
     plant(None);
-    assert!(seen, "SistersUntold is not seen");
-    plant_here(Some(Here::SistersHalfDone));
+    assert!(seen, "SiblingsUntold is not seen");
+    plant_here(Some(Here::SiblingsHalfDone));
     let seen = is_seen();
     plant_here(None);
-    assert!(seen, "SistersHalfDone is not seen");
+    assert!(seen, "SiblingsHalfDone is not seen");
 }

@@ -19,13 +19,13 @@ fn piece(byte: u8) -> &'static [u8] {
     vec![byte; PIECE_BYTES].leak()
 }
 
-impl World {
+impl InstanceNetwork {
     /// Stages an insertion.
     fn stage(&mut self, sequence: u64, key: &str, value: &[u8]) -> (usize, u64) {
-        let change = Change::Insert { value, expiry: Expiry::Never };
-        let write = Write { key: key.as_bytes(), condition: Condition::Always, change };
+        let change = WriteChange::Insert { value, expiry: Expiry::Never };
+        let write = RecordWrite { key: key.as_bytes(), condition: Condition::Always, change };
         let mut packed = Vec::new();
-        pack(&Operation::Write(write), &mut packed).expect("fits");
+        pack(&RecordOperation::Write(write), &mut packed).expect("fits");
         let stamp = Stamp {
             session: SESSION,
             sequence: Sequence(sequence),
@@ -34,7 +34,7 @@ impl World {
         };
         let holder = self.holder(key);
         let envelope = self.benches[holder].envelope(KEYSPACE, key);
-        (holder, self.benches[holder].ask(envelope, &Message::Stage(Stage { stamp, piece: &packed })))
+        (holder, self.benches[holder].ask(envelope, &Message::Stage(StageBytes { stamp, piece: &packed })))
     }
 
     /// The same, once it is answered.
@@ -45,7 +45,7 @@ impl World {
     }
 
     /// Parts that insert what is staged under these numbers.
-    fn staged_parts(&self, pieces: &[(u64, &str)]) -> Vec<Part> {
+    fn staged_parts(&self, pieces: &[(u64, &str)]) -> Vec<TransactionPart> {
         let changes: Vec<_> = pieces.iter().map(|(_, key)| insert(key, "")).collect();
         let mut parts = self.parts(Asked::Sync, &changes);
         for item in parts.iter_mut().flat_map(|part| match &mut part.items {
@@ -53,14 +53,14 @@ impl World {
             Items::Staged(_) => panic!("nothing is"),
         }) {
             let (sequence, _) = pieces.iter().find(|(_, key)| self.hash(key) == item.cell).expect("is one");
-            item.body = Body::Staged(StageId { session: SESSION, sequence: Sequence(*sequence) });
+            item.body = ItemBody::Staged(StageId { session: SESSION, sequence: Sequence(*sequence) });
         }
         parts
     }
 
     /// Pieces and bytes that are staged, over all members.
     fn all_staged(&mut self) -> (u64, u64) {
-        let of = |bench: &mut Bench| {
+        let of = |bench: &mut InstanceBench| {
             let stats = bench.instance.stats();
             (stats.staged, stats.staged_bytes)
         };
@@ -86,7 +86,7 @@ impl World {
 
     /// All records of the engines, shown or not.
     fn records_held(&mut self) -> u64 {
-        let of = |bench: &mut Bench| -> u64 {
+        let of = |bench: &mut InstanceBench| -> u64 {
             let engine = &mut bench.instance.engine;
             let handles: Vec<_> = engine.partitions().map(|(_, handle)| handle).collect();
             handles.into_iter().map(|handle| engine.records(handle).expect("is open")).sum()
@@ -97,7 +97,7 @@ impl World {
 
 #[test]
 fn what_is_staged_outlives_a_crash_and_is_done_once() {
-    let mut world = World::new(2, Durability::Sync);
+    let mut world = InstanceNetwork::new(2, Durability::Sync);
     let keys = world.keys();
     world.staged(1, &keys[0], piece(b'a'));
     world.staged(2, &keys[3], piece(b'b'));
@@ -136,7 +136,7 @@ fn what_is_staged_outlives_a_crash_and_is_done_once() {
 #[test]
 fn what_a_client_staged_that_never_came_back_goes_after_the_published_time() {
     for durability in [Durability::Sync, Durability::Memory] {
-        let mut world = World::new(2, durability);
+        let mut world = InstanceNetwork::new(2, durability);
         let keys = world.keys();
         for sequence in 1..=30 {
             world.staged(sequence, &keys[sequence as usize % 4], piece(b'a'));
@@ -155,7 +155,7 @@ fn what_a_client_staged_that_never_came_back_goes_after_the_published_time() {
 
 #[test]
 fn what_is_staged_follows_its_group_to_another_primary_and_expires_there() {
-    let mut world = World::new(3, Durability::Sync);
+    let mut world = InstanceNetwork::new(3, Durability::Sync);
     let keys = world.keys();
     for (partition, key) in keys.iter().enumerate() {
         let primary = world.holder(key) as u32 + 1;
@@ -183,14 +183,14 @@ fn what_is_staged_follows_its_group_to_another_primary_and_expires_there() {
 }
 
 #[test]
-fn what_was_staged_before_a_split_is_done_in_the_daughter_that_has_its_key_and_leaves_nothing_in_the_other() {
-    let mut world = World::new(2, Durability::Sync);
+fn what_was_staged_before_a_split_is_done_in_the_child_that_has_its_key_and_leaves_nothing_in_the_other() {
+    let mut world = InstanceNetwork::new(2, Durability::Sync);
     let keys = world.keys();
     world.staged(1, &keys[0], piece(b'a'));
     world.staged(2, &keys[3], piece(b'b'));
     world.staged(3, &keys[1], piece(b'c'));
     world.split();
-    // Long enough for each daughter to have let go of what is the other's.
+    // Long enough for each child to have let go of what is the other's.
     world.play(2_000);
     let parts = world.staged_parts(&[(1, &keys[0]), (2, &keys[3])]);
     let asked = world.transact(4, &parts);
@@ -207,15 +207,15 @@ fn what_was_staged_before_a_split_is_done_in_the_daughter_that_has_its_key_and_l
 
 #[test]
 fn one_piece_is_for_one_transaction_and_nobody_writes_over_it() {
-    let mut world = World::new(2, Durability::Sync);
+    let mut world = InstanceNetwork::new(2, Durability::Sync);
     let keys = world.keys();
     world.staged(1, &keys[0], piece(b'a'));
     let parts = world.staged_parts(&[(1, &keys[0])]);
     let other = world.parts(Asked::Sync, &[insert(&keys[3], "x")]);
-    let both: Vec<Part> = parts.iter().chain(&other).cloned().collect();
+    let both: Vec<TransactionPart> = parts.iter().chain(&other).cloned().collect();
     // Prepared, and not heard: it holds its piece.
-    let (first, decider) = (world.holder(&keys[0]), world.holder(&keys[3]));
-    assert_ne!(first, decider);
+    let (first, coordinator) = (world.holder(&keys[0]), world.holder(&keys[3]));
+    assert_ne!(first, coordinator);
     world.loses = Box::new(move |from, _| from == first);
     let held = world.transact(2, &both);
     world.play(100);
@@ -224,9 +224,9 @@ fn one_piece_is_for_one_transaction_and_nobody_writes_over_it() {
     let key = staged_key(SESSION, Sequence(1));
     let stamp = zerohop_wire::blob::BlobStamp { id: u64::MAX, generation: 0 };
     let cut = zerohop_wire::messages::BlobChange::CutChunk { stamp, keep: 0, marks: true };
-    for change in [Change::Remove, Change::Blob(cut)] {
+    for change in [WriteChange::Remove, WriteChange::Blob(cut)] {
         let envelope = world.benches[first].envelope(KEYSPACE, &keys[0]);
-        let write = Write { key: &key, condition: Condition::Always, change };
+        let write = RecordWrite { key: &key, condition: Condition::Always, change };
         let asked = world.benches[first].ask(envelope, &Message::Write { stamp: Stamp::default(), write });
         world.play(50);
         let told = world.answer((first, asked));
@@ -246,7 +246,7 @@ fn one_piece_is_for_one_transaction_and_nobody_writes_over_it() {
 
 #[test]
 fn more_than_memory_and_checkpoints_hold_is_staged_in_the_log() {
-    let mut world = World::new(1, Durability::Interval { ms: 100 });
+    let mut world = InstanceNetwork::new(1, Durability::Interval { ms: 100 });
     let keys = world.keys();
     let long = vec![b'a'; 4 << 20];
     for sequence in 1..=12 {

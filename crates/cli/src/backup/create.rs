@@ -1,0 +1,83 @@
+//! `zerohop backup`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+use zerohop_backup::BackupTotals;
+use zerohop_client::SnapshotOptions;
+
+use super::progress::BackupProgress;
+use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::quantity::{self, shown_bytes};
+use crate::common::runtime::StopSignals;
+use crate::common::target::ClusterTarget;
+use crate::output;
+
+#[derive(Args, Debug)]
+pub(crate) struct BackupArguments {
+    /// The folder: a new one, or an empty one.
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// A keyspace; may be given several times. All, if none is given.
+    #[arg(short, long, value_name = "NAME")]
+    keyspace: Vec<String>,
+    /// The folder of an earlier backup of this cluster: what is as it was there is not written again. To restore this one,
+    /// both are needed.
+    #[arg(long, value_name = "DIR")]
+    since: Option<PathBuf>,
+    /// For how long the cluster keeps what changes meanwhile: 6h, 2d; a week at most.
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = quantity::duration)]
+    within: Duration,
+    #[command(flatten)]
+    target: ClusterTarget,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct BackupOutput<'a> {
+    folder: &'a str,
+    at_ms: u64,
+    keyspaces: usize,
+    records: u64,
+    kept: u64,
+    bytes: u64,
+    written: u64,
+}
+
+pub(crate) async fn run(arguments: BackupArguments) -> Result<CommandEnding, CommandError> {
+    let BackupArguments { folder, keyspace, since, within, target, json } = arguments;
+    let client = target.connect().await?;
+    let targets = super::keyspaces(&client, &keyspace).await?;
+    let mut shown = BackupProgress::new("backed up");
+    let options = SnapshotOptions { age: within, ..SnapshotOptions::default() };
+    let mut tell = |progress| shown.tell(progress);
+    let taking = zerohop_backup::take(&client, &targets, (&folder, since.as_deref()), options, &mut tell);
+    let mut signals = StopSignals::new()?;
+    let taken = tokio::select! {
+        taken = taking => Some(taken?),
+        // What was written is removed as the rest of it is dropped.
+        () = signals.come() => None,
+    };
+    drop(shown);
+    let Some(BackupTotals { at_ms, records, kept, bytes, written }) = taken else {
+        output::problem("zerohop: interrupted; what was written of the backup is removed");
+        return Ok(CommandEnding::Interrupted);
+    };
+    let folder = folder.display().to_string();
+    if json {
+        let keyspaces = targets.len();
+        output::json(&BackupOutput { folder: &folder, at_ms, keyspaces, records, kept, bytes, written })?;
+    } else {
+        let kept = if since.is_some() { format!(", {kept} of them as before") } else { String::new() };
+        output::result(&format!(
+            "{folder}: {} keyspaces, {records} records and blobs{kept}, {} written",
+            targets.len(),
+            shown_bytes(written)
+        ))?;
+    }
+    Ok(CommandEnding::Done)
+}

@@ -1,0 +1,92 @@
+//! Whether the node of a data folder is served by another process: then the folder is a copy, and whoever serves goes on.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+use zerohop_client::{Client, ClientOptions, ClientTls, Secret};
+use zerohop_node::server::FolderOwner;
+
+use super::admin;
+use super::ending::CommandError;
+
+/// How long a connection may take.
+const CONNECT_MAX: Duration = Duration::from_secs(1);
+
+/// How long an answer may take.
+const ANSWER_MAX: Duration = Duration::from_secs(3);
+
+/// How long a process that serves may be about to end.
+const GOES_WITHIN: Duration = Duration::from_secs(3);
+
+/// Between two looks whether it has.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What a process must know to be told who a node is.
+pub(crate) type Credentials = (Option<Secret>, Option<ClientTls>);
+
+/// Looks where the node of a folder listened last, unless that is where it is to listen now, or another node of the same start.
+///
+/// # Errors
+/// Another process serves the node there.
+pub(crate) async fn check(
+    folder: &Path,
+    owner: &FolderOwner,
+    listen: &[SocketAddr],
+    credentials: &Credentials,
+) -> Result<(), CommandError> {
+    let (Some(node), Some(at)) = (owner.node, &owner.listened_at) else { return Ok(()) };
+    if listen.iter().any(|listen| listen.to_string() == *at) {
+        return Ok(());
+    }
+    // One whose parent was killed a moment ago is about to end.
+    let until = Instant::now() + GOES_WITHIN;
+    loop {
+        if !serves(at, owner, credentials).await {
+            return Ok(());
+        }
+        if Instant::now() >= until {
+            break;
+        }
+        sleep(LOOK).await;
+    }
+    Err(CommandError::Node(format!(
+        "{}: node {node} of this data is served by another process, at {at}: stop that one to serve the data here. If this is a copy \
+         of its folder, `zerohop folder new-cluster {}` makes the copy a cluster of its own",
+        folder.display(),
+        match folder.parent().filter(|_| is_of_local_cluster(folder)) {
+            Some(parent) => parent.display(),
+            None => folder.display(),
+        }
+    )))
+}
+
+/// Whether a folder is called as `zerohop up` calls those of its nodes.
+fn is_of_local_cluster(folder: &Path) -> bool {
+    let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.strip_prefix("node-").is_some_and(|number| number.parse::<u32>().is_ok())
+}
+
+/// Whether the node of this owner answers there, and serves.
+async fn serves(at: &str, owner: &FolderOwner, (secret, tls): &Credentials) -> bool {
+    // Nobody listens, as a rule: that is told at once.
+    if !matches!(timeout(CONNECT_MAX, TcpStream::connect(at)).await, Ok(Ok(_))) {
+        return false;
+    }
+    let options = ClientOptions {
+        deadline: ANSWER_MAX,
+        connect_deadline: ANSWER_MAX,
+        name: "zerohop-cli".to_owned(),
+        secret: secret.clone(),
+        tls: tls.clone(),
+        manager: Some(at.to_owned()),
+        ..ClientOptions::default()
+    };
+    let Ok(client) = Client::connect_with(&[at], options).await else { return false };
+    let Ok(status) = admin::status(&client).await else { return false };
+    // A node tells of its own process alone.
+    let is_asked = |id: u32| status.nodes.iter().any(|one| one.id == id && one.pid != 0);
+    status.cluster == owner.cluster.0 && owner.node.is_some_and(|node| is_asked(node.get()))
+}

@@ -1,0 +1,48 @@
+//! Several records as they all were at one moment.
+
+use zerohop_session::{CompositeItem, Reply, SessionError as Reason, SessionRequest};
+use zerohop_wire::messages::{Query, RecordOperation, RecordRead};
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::keyspace::Keyspace;
+use crate::operation::{Record, record};
+
+impl Client {
+    /// Reads records of any keyspaces and partitions, in the order given, as they all were at one moment: first all at once,
+    /// then a round that confirms that nothing has changed. Of a long list the first page.
+    ///
+    /// # Errors
+    /// Too many are asked for, or one of them cannot be read within the client's deadline.
+    pub async fn read_many<K: AsRef<[u8]>>(
+        &self,
+        records: &[(&Keyspace, K)],
+    ) -> Result<Vec<Option<Record>>, Error> {
+        let item = |(keyspace, key): &(&Keyspace, K)| {
+            let read = RecordOperation::Read(RecordRead { key: key.as_ref(), query: Query::Lookup });
+            let item = CompositeItem::new(keyspace.id(), &read, None);
+            item.map_err(|unfit| Error::about(key.as_ref(), Reason::Unfit(unfit)))
+        };
+        let items = records.iter().map(item).collect::<Result<Vec<CompositeItem>, Error>>()?;
+        let request = SessionRequest::read_many(items, self.limit_us());
+        let request = request.map_err(|unfit| Error::general(Reason::Unfit(unfit)))?;
+        let Reply::Many(answers) = self.ask(request).await? else { return Err(Error::Unexpected) };
+        let told = answers.into_iter().zip(records).map(|(answer, (_, key))| match record(answer) {
+            Some(Ok(found)) => Ok(found),
+            Some(Err(failure)) => Err(Error::about(key.as_ref(), Reason::Answer { failure })),
+            None => Err(Error::Unexpected),
+        });
+        told.collect()
+    }
+}
+
+impl Keyspace {
+    /// As [`Client::read_many`], of records of this keyspace.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Record>>, Error> {
+        let records: Vec<(&Keyspace, &[u8])> = keys.iter().map(|key| (self, key.as_ref())).collect();
+        self.client().read_many(&records).await
+    }
+}

@@ -1,0 +1,74 @@
+//! Reads of several blobs by one transaction: what is asked for in its rounds, and what that comes to.
+
+use bytes::Bytes;
+use zerohop_session::{Reply, SessionError as Reason, SessionRequest};
+use zerohop_wire::Failure;
+use zerohop_wire::messages::{Query, RecordOperation as WireOperation, RecordRead};
+
+use super::transactional::{BlobKnowledge, PresentBlob, ReadSpan};
+use super::{Blob, TransactionBlob, known_of};
+use crate::error::Error;
+use crate::limits::BLOB_WRITE_BYTES_MAX;
+use crate::transaction::Transaction;
+
+impl<'a> TransactionBlob<'a> {
+    pub(crate) fn of(transaction: &Transaction, blob: Blob<'a>) -> Self {
+        Self { transaction: transaction.clone(), blob }
+    }
+
+    /// Asks for the header, unless the transaction knows of the blob.
+    pub(crate) fn header_request(&self) -> Result<Option<SessionRequest>, Error> {
+        if self.transaction.blob_seen(&self.place())?.is_some() {
+            return Ok(None);
+        }
+        let key = self.blob.header_key()?;
+        self.blob.request(&WireOperation::Read(RecordRead { key: &key, query: Query::Lookup })).map(Some)
+    }
+
+    /// What has come of that.
+    pub(crate) fn header_found(&self, told: Result<Reply, Reason>) -> Result<(), Error> {
+        let found = match told {
+            Ok(reply) => BlobKnowledge::There(PresentBlob::found(known_of(&reply)?)),
+            Err(Reason::Answer { failure: Failure::NotFound }) => BlobKnowledge::Absent,
+            Err(reason) => return Err(Error::about(&self.blob.name, reason)),
+        };
+        self.transaction.found_blob(self.place(), found)
+    }
+
+    /// What is to be found of a range, an offset and a length; and how many bytes are left for others behind it, of so many or of
+    /// all that one transaction reads at once.
+    pub(crate) async fn span_of(
+        &self,
+        range: (u64, u64),
+        left: Option<u64>,
+    ) -> Result<(ReadSpan, u64), Error> {
+        let left = left.unwrap_or(BLOB_WRITE_BYTES_MAX as u64);
+        let span = self.span(&self.seen().await?, range, left)?;
+        let left = left - span.bytes();
+        Ok((span, left))
+    }
+
+    /// Asks for all its parts.
+    pub(crate) fn requests(&self, span: &ReadSpan) -> Result<Vec<SessionRequest>, Error> {
+        let ask = |part: &super::ChunkRange| {
+            let key = self.blob.chunk_key(&span.header, part.number)?;
+            let query = Query::ReadChunk { offset: part.within, length: part.length };
+            self.blob.request(&WireOperation::Read(RecordRead { key: &key, query }))
+        };
+        span.parts.iter().map(ask).collect()
+    }
+
+    /// What has come of that, with what the transaction has done over it. `None`: it has done more meanwhile.
+    pub(crate) fn told(
+        &self,
+        span: &ReadSpan,
+        answers: impl Iterator<Item = Result<Reply, Reason>>,
+    ) -> Result<Option<Bytes>, Error> {
+        let mut looked = Vec::with_capacity(span.parts.len());
+        for answer in answers {
+            let found = self.blob.looked(&span.header, answer)?;
+            looked.push(found.ok_or_else(|| self.blob.changed())?);
+        }
+        self.filled(span, looked)
+    }
+}

@@ -1,0 +1,198 @@
+//! Making a blob smaller, and removing it.
+//!
+//! Header and chunks are cut by one transaction. Where they are too many, the header is cut first, and says what is still to
+//! be done; then the chunks are; then the header says that all are. Whoever dies in between leaves the rest to the next
+//! writer, and doing it twice does no harm. Until it is done, whoever remembers the header from before may read what is
+//! cut off in chunks that were not reached yet.
+
+use zerohop_session::{Reply, SessionError as Reason};
+use zerohop_wire::Failure;
+use zerohop_wire::blob::{BlobStamp, FillState};
+use zerohop_wire::messages::{
+    BlobChange, Condition, RecordOperation as WireOperation, RecordWrite, WriteChange,
+};
+
+use super::{Blob, KnownHeader};
+use crate::error::{BlobTrouble, Error};
+use crate::limits::{BLOB_ATTEMPTS_MAX, BLOB_CUT_CHUNKS_MAX, BLOB_CUTS_AHEAD};
+use crate::transaction::Attempts;
+
+impl Blob<'_> {
+    /// Makes it this large: what is cut off is gone, what is added are zeros. Brings when all of it is done. Up to 4,096
+    /// chunks are cut at once, so that nobody sees some of it. Ends with `NotFound` if there is no such blob.
+    pub async fn truncate(&self, size: u64) -> Result<(), Error> {
+        let key = self.header_key()?;
+        let mut attempts = Attempts::new(self.keyspace.client());
+        self.remember(None);
+        for _ in 0..BLOB_ATTEMPTS_MAX {
+            let header = self.settled().await?;
+            let stamp = header.stamp;
+            if size >= header.size {
+                self.check_end(&header, size)?;
+                match self
+                    .change(&key, Condition::IfVersion(header.version), BlobChange::Grow { stamp, size })
+                    .await
+                {
+                    Ok(_) => return Ok(()),
+                    Err(error) => self.unless_other(error)?,
+                }
+                continue;
+            }
+            if header.chunks() - (size >> header.chunk_bits) > BLOB_CUT_CHUNKS_MAX {
+                let change = BlobChange::Cut { stamp, size };
+                match self.change(&key, Condition::IfVersion(header.version), change).await {
+                    Ok(_) => {
+                        self.remember(None);
+                        return self.settled().await.map(drop);
+                    }
+                    Err(error) => self.unless_other(error)?,
+                }
+                continue;
+            }
+            let (after, cut) = (next(stamp), next(header.chunk_stamp()));
+            let mut together = self.together();
+            together.header(Condition::IfVersion(header.version), BlobChange::Cut { stamp, size })?;
+            for number in size >> header.chunk_bits..header.chunks() {
+                let keep = size.saturating_sub(number << header.chunk_bits) as u32;
+                let change = BlobChange::CutChunk { stamp: cut, keep, marks: false };
+                together.chunk(&header, number, change, None)?;
+            }
+            together.header(Condition::Always, BlobChange::Settle { stamp: after })?;
+            match together.commit().await {
+                Ok(_) => {
+                    self.remember(None);
+                    return Ok(());
+                }
+                Err(error) => self.again_after(error, &mut attempts).await?,
+            }
+        }
+        Err(self.trouble(BlobTrouble::Contended))
+    }
+
+    /// Removes it, all at once as [`Blob::truncate`] does. Brings whether there was one.
+    pub async fn delete(&self) -> Result<bool, Error> {
+        let (was_there, rest) = tokio::join!(self.delete_if(|_| true), self.remove_staged());
+        let was_there = was_there?;
+        // New contents that nobody has bound, and what is left of old ones.
+        rest.map(|()| was_there)
+    }
+
+    /// The same, if its header is such a one.
+    pub(super) async fn delete_if(&self, is_meant: impl Fn(&KnownHeader) -> bool) -> Result<bool, Error> {
+        let mut attempts = Attempts::new(self.keyspace.client());
+        for _ in 0..BLOB_ATTEMPTS_MAX {
+            let Some(header) = self.header().await?.filter(&is_meant) else { return Ok(false) };
+            if header.chunks() > BLOB_CUT_CHUNKS_MAX {
+                if self.delete_in_steps(&header).await? {
+                    return Ok(true);
+                }
+                continue;
+            }
+            let mut together = self.together();
+            together.remove_header(header.version)?;
+            for number in 0..header.chunks() {
+                let change = BlobChange::DropChunk { stamp: header.chunk_stamp() };
+                together.chunk(&header, number, change, None)?;
+            }
+            match together.commit().await {
+                Ok(_) => {
+                    self.remember(None);
+                    return Ok(true);
+                }
+                Err(error) => self.again_after(error, &mut attempts).await?,
+            }
+        }
+        Err(self.trouble(BlobTrouble::Contended))
+    }
+
+    /// As many chunks as a transaction does not take: they are cut, then the header goes, then what is left of them.
+    async fn delete_in_steps(&self, header: &KnownHeader) -> Result<bool, Error> {
+        let (key, chunks) = (self.header_key()?, header.chunks());
+        // Whoever was killed while it removed the blob has cut it already.
+        if header.size > 0 || header.filling == FillState::UnderWay {
+            let change = BlobChange::Cut { stamp: header.stamp, size: 0 };
+            if let Err(error) = self.change(&key, Condition::IfVersion(header.version), change).await {
+                return self.unless_other(error).map(|()| false);
+            }
+        }
+        self.remember(None);
+        let Some(now) = self.header().await? else { return Ok(true) };
+        if now.size > 0 || now.stamp.id != header.stamp.id {
+            return Ok(false);
+        }
+        let (stamp, marks) = (now.chunk_stamp(), now.filling == FillState::CutOff);
+        self.each_chunk(&now, (0, chunks), |_| BlobChange::CutChunk { stamp, keep: 0, marks }).await?;
+        let remove = RecordWrite {
+            key: &key,
+            condition: Condition::IfVersion(now.version),
+            change: WriteChange::Remove,
+        };
+        if let Err(error) = self.ask(&WireOperation::Write(remove)).await {
+            return self.unless_other(error).map(|()| false);
+        }
+        self.remember(None);
+        self.each_chunk(&now, (0, chunks), |_| BlobChange::DropChunk { stamp }).await?;
+        Ok(true)
+    }
+
+    /// Does what is left of a cut; cuts off what somebody fills.
+    pub(super) async fn finish_cut(&self, header: &KnownHeader) -> Result<(), Error> {
+        let key = self.header_key()?;
+        let (stamp, size, bits) = (header.stamp, header.size, header.chunk_bits);
+        if header.filling == FillState::UnderWay {
+            let cut = BlobChange::Cut { stamp, size };
+            let cut = self.change(&key, Condition::IfVersion(header.version), cut).await;
+            return cut.map(drop).or_else(|error| self.unless_other(error));
+        }
+        let marks = header.filling == FillState::CutOff;
+        let keep = |number: u64| size.saturating_sub(number << bits) as u32;
+        let cut = |number| BlobChange::CutChunk { stamp: header.chunk_stamp(), keep: keep(number), marks };
+        self.each_chunk(header, (size >> bits, header.uncut.div_ceil(header.chunk_bytes())), cut).await?;
+        let settled = self.change(&key, Condition::Always, BlobChange::Settle { stamp }).await;
+        // Somebody has cut it again.
+        settled.map(drop).or_else(|error| self.unless_other(error))
+    }
+
+    /// Changes chunks one by one, some side by side. One that knows of a later cut is left alone.
+    async fn each_chunk(
+        &self,
+        header: &KnownHeader,
+        (mut next, end): (u64, u64),
+        change: impl Fn(u64) -> BlobChange<'static>,
+    ) -> Result<(), Error> {
+        while next < end {
+            let until = end.min(next + BLOB_CUTS_AHEAD);
+            let mut under_way = Vec::new();
+            for number in next..until {
+                let (key, change) = (self.chunk_key(header, number)?, WriteChange::Blob(change(number)));
+                let write = RecordWrite { key: &key, condition: Condition::Always, change };
+                under_way.push(self.start(&WireOperation::Write(write))?);
+            }
+            for answer in under_way {
+                match answer.await.unwrap_or(Err(Reason::Closed)) {
+                    Ok(Reply::Done { .. }) | Err(Reason::Answer { failure: Failure::StaleBlob { .. } }) => {}
+                    Ok(_) => return Err(Error::Unexpected),
+                    Err(reason) => return Err(Error::about(&self.name, reason)),
+                }
+            }
+            next = until;
+        }
+        Ok(())
+    }
+
+    /// An error, unless it says that the header is another by now.
+    pub(super) fn unless_other(&self, error: Error) -> Result<(), Error> {
+        match error.failure() {
+            Some(Failure::ConditionFailed { .. } | Failure::NotFound) => {
+                self.remember(None);
+                Ok(())
+            }
+            _ => self.unless_stale(error),
+        }
+    }
+}
+
+/// The generation behind a cut.
+pub(super) fn next(stamp: BlobStamp) -> BlobStamp {
+    BlobStamp { generation: stamp.generation + 1, ..stamp }
+}

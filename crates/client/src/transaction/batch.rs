@@ -1,0 +1,187 @@
+//! Several reads of a transaction at once: a round for records and headers of blobs, and one more for chunks.
+//!
+//! They are not confirmed, as those of [`Client::read_many`](crate::Client::read_many) are: the commit checks them all.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use zerohop_session::{InvalidTransaction, Reply, SessionError as Reason, SessionRequest};
+use zerohop_wire::Failure;
+
+use super::Transaction;
+use super::buffer::{BufferLookup, place};
+use crate::blob::{Blob, BlobInfo, TransactionBlob};
+use crate::error::Error;
+use crate::keyspace::Keyspace;
+use crate::limits::TRANSACTION_ITEMS_MAX;
+use crate::operation::{Record, record};
+
+/// What a request of a round has come to.
+type RoundResult = Result<Reply, Reason>;
+
+impl Transaction {
+    /// Reads records of any keyspaces in one round, in the order given. What this transaction has written lies over them; all must
+    /// be unchanged when it commits. Of a long list the first page.
+    ///
+    /// # Errors
+    /// As [`Transaction::read`]; more are asked for than a transaction may have.
+    pub async fn read_many<K: AsRef<[u8]>>(
+        &self,
+        records: &[(&Keyspace, K)],
+    ) -> Result<Vec<Option<Record>>, Error> {
+        self.read_all(records, &[]).await.map(|(records, _)| records)
+    }
+
+    /// Reads ranges of any blobs, each an offset and a length, as far as the blob has them: as [`TransactionBlob::read`], all
+    /// chunks in one round, behind one for the blobs of which this transaction knows nothing yet. 64 MiB in all.
+    ///
+    /// # Errors
+    /// As [`TransactionBlob::read`]; more are asked for than a transaction may have.
+    pub async fn read_ranges(&self, ranges: &[(&Blob<'_>, u64, u64)]) -> Result<Vec<Bytes>, Error> {
+        self.read_all::<&[u8]>(&[], ranges).await.map(|(_, ranges)| ranges)
+    }
+
+    /// What several blobs are, as this transaction will leave them: as [`TransactionBlob::stat`], in one round.
+    ///
+    /// # Errors
+    /// As [`TransactionBlob::stat`]; more are asked for than a transaction may have.
+    pub async fn stat_blobs(&self, blobs: &[Blob<'_>]) -> Result<Vec<Option<BlobInfo>>, Error> {
+        let (count, limit) = (blobs.len(), TRANSACTION_ITEMS_MAX);
+        if count > limit {
+            return Err(Error::general(Reason::Unfit(InvalidTransaction::Items { count, limit })));
+        }
+        let blobs: Vec<TransactionBlob<'_>> =
+            blobs.iter().map(|blob| TransactionBlob::of(self, blob.clone())).collect();
+        self.find_all::<&[u8]>(&[], &blobs).await?;
+        let mut all = Vec::with_capacity(blobs.len());
+        for blob in &blobs {
+            all.push(blob.stat().await?);
+        }
+        Ok(all)
+    }
+
+    /// Both in the same rounds.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read_all<K: AsRef<[u8]>>(
+        &self,
+        records: &[(&Keyspace, K)],
+        ranges: &[(&Blob<'_>, u64, u64)],
+    ) -> Result<(Vec<Option<Record>>, Vec<Bytes>), Error> {
+        let (count, limit) = (records.len() + ranges.len(), TRANSACTION_ITEMS_MAX);
+        if count > limit {
+            return Err(Error::general(Reason::Unfit(InvalidTransaction::Items { count, limit })));
+        }
+        let blobs: Vec<TransactionBlob<'_>> =
+            ranges.iter().map(|(blob, ..)| TransactionBlob::of(self, (*blob).clone())).collect();
+        self.find_all(records, &blobs).await?;
+        let records = records.iter().map(|(keyspace, key)| self.known(keyspace, key.as_ref()));
+        let records = records.collect::<Result<_, Error>>()?;
+        let places: Vec<(u64, u64)> = ranges.iter().map(|(_, offset, length)| (*offset, *length)).collect();
+        Ok((records, self.chunks_of(&blobs, &places).await?))
+    }
+
+    /// What is to be found of records and blobs of which nothing is known.
+    async fn find_all<K: AsRef<[u8]>>(
+        &self,
+        records: &[(&Keyspace, K)],
+        blobs: &[TransactionBlob<'_>],
+    ) -> Result<(), Error> {
+        let (mut requests, mut items, mut unseen) = (Vec::new(), Vec::new(), Vec::new());
+        let mut places = BTreeSet::new();
+        for (keyspace, key) in records {
+            let key = key.as_ref();
+            let lookup = keyspace.lookup(key);
+            let item = lookup.item(None).map_err(|unfit| Error::about(key, Reason::Unfit(unfit)))?;
+            let is_known = matches!(
+                self.with(|buffer| buffer.find(&item))?,
+                BufferLookup::Known(_) | BufferLookup::Never
+            );
+            if !is_known && places.insert(place(&item)) {
+                let request = lookup.request();
+                requests.push(request.map_err(|failure| Error::about(key, Reason::Answer { failure }))?);
+                items.push((key, item));
+            }
+        }
+        places.clear();
+        for blob in blobs {
+            if let Some(request) = blob.header_request()?
+                && places.insert(blob.place())
+            {
+                requests.push(request);
+                unseen.push(blob);
+            }
+        }
+        let mut answers = self.round(requests).await.into_iter();
+        for ((key, item), told) in items.iter().zip(answers.by_ref()) {
+            let answer = match told {
+                Ok(reply) => Ok(reply),
+                Err(Reason::Answer { failure: Failure::NotFound }) => Err(Failure::NotFound),
+                Err(reason) => return Err(Error::about(key, reason)),
+            };
+            let noted = self.with(|buffer| buffer.note(item, &answer))?;
+            noted.map_err(|reason| Error::about(key, reason))?;
+        }
+        unseen.iter().zip(answers).try_for_each(|(blob, told)| blob.header_found(told))
+    }
+
+    /// A record that was found, with what was written over it.
+    fn known(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Record>, Error> {
+        let about = |reason| Error::about(key, reason);
+        let item = keyspace.lookup(key).item(None).map_err(|unfit| about(Reason::Unfit(unfit)))?;
+        let BufferLookup::Known(answer) = self.with(|buffer| buffer.find(&item))? else {
+            return Err(Error::NotReadBack { key: key.into() });
+        };
+        match record(answer) {
+            Some(Ok(found)) => Ok(found),
+            Some(Err(failure)) => Err(about(Reason::Answer { failure })),
+            None => Err(Error::Unexpected),
+        }
+    }
+
+    async fn chunks_of(
+        &self,
+        blobs: &[TransactionBlob<'_>],
+        places: &[(u64, u64)],
+    ) -> Result<Vec<Bytes>, Error> {
+        let (mut requests, mut spans, mut left) = (Vec::new(), Vec::new(), None);
+        for (blob, place) in blobs.iter().zip(places) {
+            let (span, all) = blob.span_of(*place, left).await?;
+            left = Some(all);
+            let own = blob.requests(&span)?;
+            spans.push((span, own.len()));
+            requests.extend(own);
+        }
+        let mut answers = self.round(requests).await.into_iter();
+        let mut all = Vec::with_capacity(blobs.len());
+        for ((blob, (offset, length)), (span, count)) in blobs.iter().zip(places).zip(&spans) {
+            all.push(match blob.told(span, answers.by_ref().take(*count))? {
+                Some(bytes) => bytes,
+                // Something was done to it meanwhile.
+                None => blob.read(*offset, *length).await?,
+            });
+        }
+        Ok(all)
+    }
+
+    /// Sends all, and waits for all.
+    async fn round(&self, requests: Vec<SessionRequest>) -> Vec<RoundResult> {
+        let (sent, answers): (Vec<_>, Vec<_>) = requests
+            .into_iter()
+            .map(|request| {
+                let (token, answer) = oneshot::channel();
+                ((request, token), answer)
+            })
+            .unzip();
+        if !sent.is_empty() {
+            self.client.submit_all(sent);
+        }
+        let mut told = Vec::with_capacity(answers.len());
+        for answer in answers {
+            told.push(answer.await.unwrap_or(Err(Reason::Closed)));
+        }
+        told
+    }
+}

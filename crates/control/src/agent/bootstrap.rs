@@ -1,0 +1,137 @@
+//! The first start of a control group. A founder whose log is lost must not found again under its old number: it might
+//! vote twice. So it founds only if all founders have been heard from and none of them has a log, or if one that has
+//! founded says that this very start had been heard from before that.
+//!
+//! Whoever founds on another's word passes on what that one had heard, not what it heard itself: a start that only it
+//! heard from may be that of a founder that has founded and lost its log since, and one that it has not heard from has
+//! lost nothing.
+
+use std::collections::BTreeMap;
+
+use zerohop_placement::Address;
+use zerohop_wire::ids::{Incarnation, MapEpoch};
+
+use super::message::AgentBody;
+use super::{Agent, AgentEffect, EndReason};
+use crate::Time;
+use crate::command::{ManagerId, ManagerInfo};
+use crate::manager::RaftManager;
+use crate::planted::{Bug, is_planted};
+
+/// Between two rounds of asking.
+const ASK_MS: u64 = 100;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Bootstrap {
+    id: ManagerId,
+    founders: Vec<ManagerInfo>,
+    places: Vec<Address>,
+    /// The starts of the other founders that have none either.
+    heard: BTreeMap<Address, Incarnation>,
+    pub(super) next: Time,
+}
+
+impl Bootstrap {
+    pub(super) fn new(
+        now: Time,
+        id: ManagerId,
+        founders: Vec<ManagerInfo>,
+        places: Vec<Address>,
+    ) -> Bootstrap {
+        Bootstrap { id, founders, places, heard: BTreeMap::new(), next: now }
+    }
+
+    /// For people.
+    pub(super) fn waits_for(&self) -> String {
+        let missing =
+            self.founders.iter().filter(|one| one.id != self.id && !self.heard.contains_key(&one.addr));
+        let missing: Vec<&str> = missing.map(|one| one.addr.as_str()).collect();
+        format!(
+            "the other founders of the control group, of which {} have not been heard",
+            missing.join(", ")
+        )
+    }
+}
+
+impl Agent {
+    pub(super) fn pass_time_founding(&mut self) {
+        let Some(founding) = &mut self.founding else { return };
+        if self.now < founding.next {
+            return;
+        }
+        founding.next = self.now.after_ms(ASK_MS);
+        let id = founding.id;
+        let others: Vec<Address> =
+            founding.founders.iter().filter(|one| one.id != id).map(|one| one.addr.clone()).collect();
+        for other in &others {
+            self.send(other, AgentBody::FounderAsks { incarnation: self.settings.incarnation });
+        }
+        self.found_if_all_heard();
+    }
+
+    pub(super) fn founder_asks(&mut self, from: &Address, incarnation: Incarnation) {
+        if self.founding.is_none() && self.seat.is_none() && self.map().epoch() == MapEpoch(0) {
+            return;
+        }
+        let body = AgentBody::FounderIs {
+            incarnation: self.settings.incarnation,
+            founded: self.founding.is_none(),
+            expects: self.founded_with.get(from).copied().unwrap_or(Incarnation(0)),
+            heard: self.founded_with.clone().into_iter().collect(),
+        };
+        self.founder_heard(from, incarnation);
+        self.send(from, body);
+    }
+
+    pub(super) fn founder_is(
+        &mut self,
+        from: &Address,
+        (incarnation, founded, expects): (Incarnation, bool, Incarnation),
+        heard: Vec<(Address, Incarnation)>,
+    ) {
+        let is_other = |one: &ManagerInfo| one.addr == *from;
+        if !self.founding.as_ref().is_some_and(|founding| founding.founders.iter().any(is_other)) {
+            return;
+        }
+        if !founded {
+            self.founder_heard(from, incarnation);
+            self.found_if_all_heard();
+        } else if expects == self.settings.incarnation {
+            self.found(heard.into_iter().collect());
+        } else {
+            self.end(EndReason::FoundedBefore { by: from.clone() });
+        }
+    }
+
+    /// A start of a founder that has not founded. Whoever asks has not, either.
+    fn founder_heard(&mut self, from: &Address, incarnation: Incarnation) {
+        if let Some(founding) = &mut self.founding
+            && founding.founders.iter().any(|one| one.addr == *from && one.id != founding.id)
+        {
+            founding.heard.insert(from.clone(), incarnation);
+        }
+    }
+
+    fn found_if_all_heard(&mut self) {
+        let Some(founding) = &self.founding else { return };
+        if founding.heard.len() + 1 >= founding.founders.len() || is_planted(Bug::FoundsUnasked) {
+            let heard = founding.heard.clone();
+            self.found(heard);
+        }
+    }
+
+    /// Founds; these starts had been heard from when the first of all did.
+    fn found(&mut self, heard: BTreeMap<Address, Incarnation>) {
+        let Some(Bootstrap { id, founders, places, .. }) = self.founding.take() else { return };
+        let log = RaftManager::found_with(id, &founders, &places);
+        match RaftManager::open(self.now, &log, self.manager_settings()) {
+            Ok((manager, _)) => {
+                self.founded_with = heard;
+                self.effects.push(AgentEffect::Persist { number: 0, bytes: log, replace: true });
+                self.take_seat(manager);
+            }
+            Err(error) => self.end(EndReason::Refused { reason: error.to_string() }),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What is known of the control group, and whom to ask: the leader if it is known, else one after another.
+
+use std::collections::BTreeMap;
+
+use zerohop_placement::{Address, ClusterMap};
+
+use super::message::ControlGroupNews;
+use crate::command::{ManagerId, ManagerInfo};
+use crate::limits::{CONTACTS_MAX, MESSAGES_PIECED_MAX};
+use crate::random::Stream;
+
+/// Of so many turns one goes to any node of the map: all managers that were known may have been replaced.
+const ANYBODY_TURNS: u64 = 4;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct KnownControlGroup {
+    /// The highest mark heard of.
+    pub(super) mark: u64,
+    pub(super) managers: Vec<ManagerInfo>,
+    pub(super) leader: Option<ManagerId>,
+    contacts: Vec<Address>,
+    /// Where managers were last heard from, also those that the list does not name (yet, or any more).
+    heard_at: BTreeMap<ManagerId, Address>,
+    /// Where managers listen that lists may have elsewhere still.
+    moved: Vec<ManagerInfo>,
+    turn: u64,
+}
+
+impl KnownControlGroup {
+    pub(super) fn new(
+        contacts: &[Address],
+        managers: Vec<ManagerInfo>,
+        moved: &[ManagerInfo],
+    ) -> KnownControlGroup {
+        let contacts = contacts.iter().take(CONTACTS_MAX).cloned().collect();
+        KnownControlGroup { contacts, managers, moved: moved.to_vec(), ..KnownControlGroup::default() }
+    }
+
+    /// Takes up news. Whether the list of members is another now.
+    pub(super) fn hear(&mut self, news: &ControlGroupNews) -> bool {
+        // Whoever is behind may still know who leads.
+        if news.leader.is_some() && (news.mark >= self.mark || self.leader.is_none()) {
+            self.leader = news.leader;
+        }
+        if news.mark < self.mark {
+            return false;
+        }
+        self.mark = news.mark;
+        let mut managers = news.managers.clone();
+        for one in &mut managers {
+            if let Some(at) = self.moved_to(one.id) {
+                one.addr.clone_from(at);
+            }
+        }
+        let is_other = !managers.is_empty() && managers != self.managers;
+        if is_other {
+            self.managers = managers;
+        }
+        is_other
+    }
+
+    /// Where a manager listens that lists may have elsewhere.
+    pub(super) fn moved_to(&self, id: ManagerId) -> Option<&Address> {
+        self.moved.iter().find(|one| one.id == id).map(|one| &one.addr)
+    }
+
+    /// Whoever may move again is looked for where the list has it once the list, as it was decided, knows of this move.
+    pub(super) fn forget_moves(&mut self, decided: &[ManagerInfo]) {
+        self.moved.retain(|one| !decided.contains(one));
+    }
+
+    /// The same, of a node that is no manager: the managers tell it.
+    pub(super) fn forget_all_moves(&mut self) {
+        self.moved.clear();
+    }
+
+    /// Where a manager was heard from last.
+    pub(super) fn last_heard_at(&self, id: ManagerId) -> Option<&Address> {
+        self.heard_at.get(&id)
+    }
+
+    pub(super) fn news(&self, mark: u64) -> ControlGroupNews {
+        ControlGroupNews { mark, managers: self.managers.clone(), leader: self.leader }
+    }
+
+    pub(super) fn heard_at(&mut self, id: ManagerId, at: &Address) {
+        if self.heard_at.get(&id) != Some(at)
+            && (self.heard_at.contains_key(&id) || self.heard_at.len() < MESSAGES_PIECED_MAX)
+        {
+            self.heard_at.insert(id, at.clone());
+        }
+    }
+
+    pub(super) fn address_of(&self, id: ManagerId) -> Option<&Address> {
+        let listed = self.managers.iter().find(|manager| manager.id == id).map(|manager| &manager.addr);
+        listed.or_else(|| self.heard_at.get(&id))
+    }
+
+    /// Where the leader listens, if it is known.
+    pub(super) fn leader_at(&self) -> Option<&Address> {
+        self.leader.and_then(|leader| self.address_of(leader))
+    }
+
+    /// The next one to ask; not oneself.
+    pub(super) fn next(&mut self, me: &Address, map: &ClusterMap, stream: &mut Stream) -> Option<Address> {
+        self.turn += 1;
+        if self.turn.is_multiple_of(ANYBODY_TURNS) && map.nodes().len() > 0 {
+            let at = stream.between(0, map.nodes().len() as u64) as usize;
+            let anybody = map.nodes().nth(at).and_then(|node| Address::new(node.manager()).ok());
+            if let Some(anybody) = anybody.filter(|address| address != me) {
+                return Some(anybody);
+            }
+        }
+        let known = self.known().filter(|address| *address != me).count().max(1) as u64;
+        let others = self.known().filter(|address| *address != me);
+        others.cycle().nth((self.turn % known) as usize).cloned()
+    }
+
+    /// Managers and contacts; some may come twice.
+    pub(super) fn known(&self) -> impl Iterator<Item = &Address> + Clone {
+        self.managers.iter().map(|manager| &manager.addr).chain(&self.contacts)
+    }
+}

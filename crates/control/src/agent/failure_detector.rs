@@ -1,0 +1,144 @@
+//! Which nodes answer: this node's part in gossip, and what its manager is told of it. Gossip says nothing of whom it has never
+//! heard of, as after a restart of all; a manager takes such a node for dead after a while.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use zerohop_placement::{Address, NodeState};
+use zerohop_wire::ids::{Incarnation, MapEpoch, NodeId};
+
+use super::Agent;
+use super::AgentEffect;
+use super::message::{AgentBody, Message};
+use crate::Time;
+use crate::command::ManagerInfo;
+use crate::gossip::{Gossip, GossipEffect, Name};
+use crate::manager;
+use crate::planted::{Bug, is_planted};
+
+/// Between two looks for nodes that nothing was heard of.
+const LOOK_MS: u64 = 250;
+
+/// How much longer for each node of the map: a datagram names some dozens, so that it takes a while to hear of thousands.
+const EACH_NODE_MS: u64 = 20;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct SilentNodes {
+    /// Nodes that the map has as up and that do not answer.
+    pub(super) since: BTreeMap<NodeId, (Incarnation, Time)>,
+    next: Time,
+}
+
+impl Agent {
+    pub(super) fn begin_gossip(&mut self, node: NodeId, since: MapEpoch) {
+        let name = Name { node, incarnation: self.settings.incarnation, since, renewals: 0 };
+        let seed = self.stream.next_u64();
+        self.gossip = Some(Gossip::new(self.now, name, self.settings.gossip, seed));
+    }
+
+    pub(super) fn listen_to(&mut self, bytes: &[u8]) {
+        if let Some(gossip) = &mut self.gossip {
+            let effects = gossip.receive(self.now, bytes);
+            self.gossiped(effects);
+        }
+    }
+
+    pub(super) fn pass_time_listening(&mut self) {
+        let map = Arc::clone(self.map());
+        let Some(gossip) = &mut self.gossip else { return };
+        if gossip.wake_at() <= self.now {
+            let effects = gossip.tick(self.now, &map);
+            self.gossiped(effects);
+        }
+        // A node outside the control group looks only when gossip wakes it.
+        if self.silent.next <= self.now {
+            self.silent.next = self.now.after_ms(LOOK_MS);
+            self.look_for_silent();
+        }
+    }
+
+    /// This node goes: another manager leads first, as nobody decides anything while a leader is looked for; and all are told
+    /// that this one is not here any more, which makes it be down in the map.
+    pub(super) fn leave(&mut self) {
+        let Some(gossip) = self.gossip.take() else { return };
+        if self.leads() {
+            let map = Arc::clone(self.map());
+            let answers = |manager: &&ManagerInfo| {
+                let at = |node: &zerohop_placement::NodeRef<'_>| node.manager() == manager.addr.as_str();
+                let node = map.nodes().find(at).map(|node| (node.id(), node.incarnation()));
+                manager.addr != self.settings.manager
+                    && node.is_some_and(|(id, incarnation)| gossip.answers(id) == Some(incarnation))
+            };
+            let heir = self.group.managers.iter().find(answers).map(|manager| manager.id);
+            if let Some(heir) = heir {
+                self.tell_manager(manager::ManagerEvent::TransferLeadership(heir));
+            }
+        }
+        let effects = gossip.leave(self.now);
+        self.gossiped(effects);
+        self.fetch_soon();
+    }
+
+    /// Whether it has said that it goes.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.has_joined() && self.gossip.is_none()
+    }
+
+    pub(super) fn listening_wake_at(&self) -> Time {
+        let Some(gossip) = &self.gossip else { return Time::NEVER };
+        let silent = if self.seat.is_some() { self.silent.next } else { Time::NEVER };
+        gossip.wake_at().min(silent)
+    }
+
+    fn gossiped(&mut self, effects: Vec<GossipEffect>) {
+        for effect in effects {
+            match effect {
+                GossipEffect::Send { to, bytes } => self.send_datagram(to, bytes),
+                GossipEffect::Verdict { node, incarnation, alive } => {
+                    self.tell_manager(manager::ManagerEvent::Verdict { node, incarnation, alive });
+                }
+            }
+        }
+    }
+
+    fn send_datagram(&mut self, to: NodeId, bytes: Vec<u8>) {
+        let to = self.map().node(to).and_then(|node| Address::new(node.manager()).ok());
+        if let Some(to) = to {
+            let message = Message { cluster: self.cluster, from: None, body: AgentBody::Gossip(bytes) };
+            self.effects.push(AgentEffect::Send { to, bytes: message.encode(), datagram: true });
+        }
+    }
+
+    fn look_for_silent(&mut self) {
+        let map = Arc::clone(self.map());
+        let Some(gossip) = &self.gossip else { return };
+        let patience_ms = self.settings.silent_ms + EACH_NODE_MS * map.nodes().len() as u64;
+        let mut silent = BTreeMap::new();
+        let mut dead = Vec::new();
+        for node in map.nodes().filter(|node| node.state() != NodeState::Down) {
+            let (id, incarnation) = (node.id(), node.incarnation());
+            if Some(id) == self.own_node() || gossip.answers(id) == Some(incarnation) {
+                continue;
+            }
+            let before = self.silent.since.get(&id).filter(|(of, _)| *of == incarnation);
+            let since = before.map_or(self.now, |(_, since)| *since);
+            silent.insert(id, (incarnation, since));
+            if self.now.since_us(since) >= patience_ms * 1000 && !is_planted(Bug::NobodyIsSilent) {
+                dead.push((id, incarnation));
+            }
+        }
+        self.silent.since = silent;
+        for (node, incarnation) in dead {
+            self.tell_manager(manager::ManagerEvent::Verdict { node, incarnation, alive: false });
+        }
+        // Nobody else's word reaches this manager of its own node: were it to lead, it would be down for good.
+        let own = self.own_node().and_then(|own| map.node(own));
+        if let Some(own) = own.filter(|own| own.state() == NodeState::Down)
+            && own.incarnation() == self.settings.incarnation
+        {
+            let (node, incarnation) = (own.id(), own.incarnation());
+            self.tell_manager(manager::ManagerEvent::Verdict { node, incarnation, alive: true });
+        }
+    }
+}

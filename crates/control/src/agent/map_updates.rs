@@ -1,0 +1,181 @@
+//! The map for others: any node serves what it has to who asks, and the leader tells all nodes that are up of every change
+//! until they say that they have it. What is handed out here was decided: it comes from the map that this node follows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use zerohop_placement::{Address, NodeState};
+use zerohop_wire::ids::{MapEpoch, NodeId};
+
+use super::Agent;
+use super::message::{AgentBody, PieceOf};
+use crate::Time;
+use crate::limits::{ENCODED_MAPS_MAX, PIECE_BYTES};
+
+/// After which a node that has not said that it has the map is told again, at first; twice as long each time.
+const TELL_AGAIN_MS: u64 = 200;
+/// At most so long.
+const TELL_AGAIN_MS_MAX: u64 = 5_000;
+
+/// A delta as bytes, kept for those who want it in pieces.
+#[derive(Debug)]
+struct EncodedDelta {
+    since: MapEpoch,
+    epoch: MapEpoch,
+    mark: u64,
+    bytes: Arc<Vec<u8>>,
+    used: Time,
+}
+
+/// What the leader knows of a node.
+#[derive(Debug, Default)]
+struct UpdatedNode {
+    /// The epoch that it said it had; zero if nothing is known.
+    has: MapEpoch,
+    next: Time,
+    wait_ms: u64,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Peers {
+    by: BTreeMap<NodeId, UpdatedNode>,
+    encoded: Vec<EncodedDelta>,
+    /// Something has changed: all are looked at.
+    pub(super) is_due: bool,
+    pub(super) next: Time,
+}
+
+impl Agent {
+    /// Somebody asks for the map, or says what it has.
+    pub(super) fn map_wanted(
+        &mut self,
+        from: &Address,
+        node: Option<NodeId>,
+        have: MapEpoch,
+        piece: Option<PieceOf>,
+        only_told: bool,
+    ) {
+        if let Some(node) = node.filter(|_| self.leads())
+            && let Some(peer) = self.peers.by.get_mut(&node)
+        {
+            peer.has = peer.has.max(have);
+            if only_told {
+                (peer.next, peer.wait_ms) = (self.now, TELL_AGAIN_MS);
+                self.peers.is_due = true;
+            }
+        }
+        if only_told {
+            return;
+        }
+        let begun = piece.and_then(|of| {
+            let at = self.peers.encoded.iter().position(|one| (one.since, one.epoch) == (of.since, of.epoch));
+            at.map(|at| (at, of.piece))
+        });
+        if let Some((at, piece)) = begun {
+            self.send_piece(from, at, piece);
+        } else if have >= self.map().epoch() {
+            self.send_epoch(from, have);
+        } else {
+            let at = self.encoded(have);
+            self.send_piece(from, at, 0);
+        }
+    }
+
+    /// Where what leads from this epoch to the newest is kept.
+    fn encoded(&mut self, have: MapEpoch) -> usize {
+        let epoch = self.map().epoch();
+        // Zero also stands for epochs that nothing leads from any more.
+        let since = if self.maps.history.knows(have) { have } else { MapEpoch(0) };
+        let found = self.peers.encoded.iter().position(|one| (one.since, one.epoch) == (since, epoch));
+        if let Some(at) = found {
+            return at;
+        }
+        let what = self.maps.history.since(since);
+        if self.peers.encoded.len() >= ENCODED_MAPS_MAX {
+            let oldest = (0..self.peers.encoded.len()).min_by_key(|at| self.peers.encoded[*at].used);
+            self.peers.encoded.swap_remove(oldest.unwrap_or(0));
+        }
+        self.peers.encoded.push(EncodedDelta {
+            since: what.since,
+            epoch,
+            mark: self.maps.mark,
+            bytes: Arc::new(what.encoded),
+            used: self.now,
+        });
+        self.peers.encoded.len() - 1
+    }
+
+    fn send_piece(&mut self, to: &Address, at: usize, piece: u32) {
+        let one = &mut self.peers.encoded[at];
+        one.used = self.now;
+        let bytes = Arc::clone(&one.bytes);
+        let Some(part) = bytes.chunks(PIECE_BYTES).nth(piece as usize) else { return };
+        let of = PieceOf { since: one.since, epoch: one.epoch, piece };
+        let news = self.group.news(one.mark);
+        let pieces = bytes.len().div_ceil(PIECE_BYTES) as u32;
+        self.send(to, AgentBody::MapPiece { news, piece: of, pieces, bytes: part.to_vec() });
+    }
+
+    /// Only which epoch the map has here.
+    pub(super) fn send_epoch(&mut self, to: &Address, since: MapEpoch) {
+        let piece = PieceOf { since, epoch: self.map().epoch(), piece: 0 };
+        let news = self.group.news(self.maps.mark);
+        self.send(to, AgentBody::MapPiece { news, piece, pieces: 0, bytes: Vec::new() });
+    }
+
+    /// Tells those that have not said that they have the newest map.
+    pub(super) fn pass_time_telling(&mut self) {
+        if !self.leads() {
+            self.peers.by.clear();
+            self.peers.next = Time::NEVER;
+            return;
+        }
+        if !self.peers.is_due && self.now < self.peers.next {
+            return;
+        }
+        self.peers.is_due = false;
+        let map = Arc::clone(self.map());
+        let epoch = map.epoch();
+        self.peers.by.retain(|node, _| map.node(*node).is_some());
+        let mut next = Time::NEVER;
+        for node in map.nodes() {
+            if Some(node.id()) == self.own_node() || node.state() == NodeState::Down {
+                continue;
+            }
+            let peer = self.peers.by.entry(node.id()).or_default();
+            if peer.has >= epoch {
+                continue;
+            }
+            if peer.next > self.now {
+                next = next.min(peer.next);
+                continue;
+            }
+            let wait = peer.wait_ms.clamp(TELL_AGAIN_MS, TELL_AGAIN_MS_MAX);
+            peer.wait_ms = 2 * wait;
+            peer.next = self.now.after_ms(wait);
+            next = next.min(peer.next);
+            let has = match peer.has {
+                // Most have all but the newest.
+                MapEpoch(0) => MapEpoch(epoch.get() - 1),
+                has => has,
+            };
+            if let Ok(to) = Address::new(node.manager()) {
+                self.tell_map(&to, has);
+            }
+        }
+        self.peers.next = next;
+    }
+
+    /// What leads from an epoch to the newest, if it is short; else that there is something.
+    fn tell_map(&mut self, to: &Address, has: MapEpoch) {
+        if !self.maps.history.knows(has) && has != MapEpoch(0) {
+            return self.send_epoch(to, has);
+        }
+        let at = self.encoded(has);
+        match self.peers.encoded[at].bytes.len() {
+            bytes if bytes > PIECE_BYTES => self.send_epoch(to, has),
+            _ => self.send_piece(to, at, 0),
+        }
+    }
+}

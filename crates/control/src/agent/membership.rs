@@ -1,0 +1,299 @@
+//! The agent of a member of the control group: what its manager does, and messages between managers, in pieces where they
+//! are long.
+
+use std::collections::BTreeMap;
+
+use zerohop_placement::Address;
+
+use super::message::{AgentBody, ControlGroupNews};
+use super::proposals::Purpose;
+use super::{Agent, AgentEffect, EndReason};
+use crate::command::{ControlCommand, ManagerId, ManagerInfo};
+use crate::limits::{MESSAGES_PIECED_MAX, PIECE_BYTES};
+use crate::manager::{self, RaftManager, RequestAnswer};
+
+/// Between two proposals of where managers listen.
+const PLACING_MS: u64 = 1_000;
+
+/// Messages of managers of which pieces are there.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    /// How many messages were sent.
+    sent: u64,
+    /// One at a time of each: a newer one takes its place.
+    coming: BTreeMap<ManagerId, PartialRaftMessage>,
+}
+
+#[derive(Debug)]
+struct PartialRaftMessage {
+    number: u64,
+    pieces: u32,
+    there: BTreeMap<u32, Vec<u8>>,
+}
+
+impl Pieces {
+    /// Adds a piece; the whole, if this was the last that was missing.
+    fn add(
+        &mut self,
+        from: ManagerId,
+        (number, piece, pieces): (u64, u32, u32),
+        bytes: Vec<u8>,
+    ) -> Option<Vec<u8>> {
+        if pieces == 1 {
+            return Some(bytes);
+        }
+        let is_new = self.coming.get(&from).is_none_or(|coming| coming.number < number);
+        if is_new {
+            if self.coming.len() >= MESSAGES_PIECED_MAX && !self.coming.contains_key(&from) {
+                self.coming.pop_first();
+            }
+            self.coming.insert(from, PartialRaftMessage { number, pieces, there: BTreeMap::new() });
+        }
+        let coming = self.coming.get_mut(&from)?;
+        if coming.number != number || coming.pieces != pieces {
+            return None;
+        }
+        coming.there.insert(piece, bytes);
+        if coming.there.len() < pieces as usize {
+            return None;
+        }
+        let there = self.coming.remove(&from)?.there;
+        Some(there.into_values().collect::<Vec<_>>().concat())
+    }
+}
+
+/// Counts persist effects over all the managers that a node has had.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PersistCounter {
+    /// Those of managers before this one.
+    base: u64,
+    last: u64,
+}
+
+impl PersistCounter {
+    /// Another manager counts from its own beginning.
+    fn begin(&mut self) {
+        self.base = self.last + 1;
+    }
+}
+
+impl Agent {
+    fn persist(&mut self, number: u64, bytes: Vec<u8>, replace: bool) {
+        let number = self.persists.base + number;
+        self.persists.last = self.persists.last.max(number);
+        self.effects.push(AgentEffect::Persist { number, bytes, replace });
+    }
+
+    pub(super) fn persisted(&mut self, number: u64) {
+        if let Some(number) = number.checked_sub(self.persists.base) {
+            self.tell_manager(manager::ManagerEvent::Persisted(number));
+        }
+    }
+
+    /// Hands something to the manager, if this node has one.
+    pub(super) fn tell_manager(&mut self, event: manager::ManagerEvent<'_>) {
+        let Some(manager) = self.seat.as_mut() else { return };
+        let effects = manager.handle(self.now, event);
+        self.carry_out(effects);
+    }
+
+    /// Takes its seat with a manager that was just opened.
+    pub(super) fn take_seat(&mut self, mut manager: RaftManager) {
+        let effects = manager.take_effects();
+        self.seat = Some(manager);
+        self.last_seat = self.seat.as_ref().map(RaftManager::id);
+        self.carry_out(effects);
+    }
+
+    /// Whether the manager of this node leads.
+    pub(super) fn leads(&self) -> bool {
+        self.seat.as_ref().is_some_and(|manager| manager.leading().is_some())
+    }
+
+    /// What is carried out here hands nothing to the manager: what it does then would come before what it has done.
+    fn carry_out(&mut self, effects: Vec<manager::ManagerEffect>) {
+        for effect in effects {
+            match effect {
+                manager::ManagerEffect::Persist { number, bytes, replace } => {
+                    self.persist(number, bytes, replace);
+                }
+                manager::ManagerEffect::Send { to, bytes } => self.send_to_manager(to, &bytes),
+                manager::ManagerEffect::Answer { token, answer } => self.manager_answers(token, answer),
+                manager::ManagerEffect::MapChanged(delta) => self.follow(&delta),
+                manager::ManagerEffect::MapReplaced(map) => self.follow_whole(&map),
+                manager::ManagerEffect::MayHaveLost { keyspace, partition } => {
+                    self.effects.push(AgentEffect::MayHaveLost { keyspace, partition });
+                }
+            }
+        }
+        self.learn_from_manager();
+    }
+
+    /// What this node's manager knows needs no message.
+    fn learn_from_manager(&mut self) {
+        let Some(manager) = self.seat.as_ref() else { return };
+        let (state, leader) = (manager.state(), manager.leader());
+        let (mark, map) = (state.mark(), state.map().clone());
+        // Not by a list of before this start, which may have them where they were once, and are again.
+        if self.looked_mark.is_some_and(|looked| mark >= looked) {
+            self.group.forget_moves(state.managers());
+        }
+        let news = (mark > self.group.mark).then(|| ControlGroupNews {
+            mark,
+            managers: state.managers().to_vec(),
+            leader,
+        });
+        if leader != self.seat_leader {
+            self.seat_leader = leader;
+            self.group.leader = leader;
+        }
+        if let Some(news) = news {
+            self.hear(&news);
+        }
+        // It may have taken up the state of a snapshot, or be behind what the leader has told already.
+        self.follow_whole(&map);
+        self.maps.mark = self.maps.mark.max(mark);
+    }
+
+    fn manager_answers(&mut self, token: u64, answer: RequestAnswer) {
+        let number = token >> 1;
+        if token & 1 == 0 {
+            let me = self.settings.manager.clone();
+            self.answered(number, answer, &me);
+        } else {
+            self.answer_forwarded(number, answer);
+        }
+    }
+
+    fn send_to_manager(&mut self, to: ManagerId, bytes: &[u8]) {
+        let Some(from) = self.seat.as_ref().map(RaftManager::id) else { return };
+        let listed = self.seat.as_ref().and_then(|manager| {
+            let managers = manager.state().managers();
+            managers.iter().find(|one| one.id == to).map(|one| one.addr.clone())
+        });
+        // Who has moved is called where it is; and a new member knows nobody until it has the state: it answers where it was
+        // called from.
+        let moved = self.group.moved_to(to).cloned();
+        let Some(address) = moved.or(listed).or_else(|| self.group.address_of(to).cloned()) else { return };
+        self.pieces.sent += 1;
+        let number = self.pieces.sent;
+        let pieces = bytes.len().div_ceil(PIECE_BYTES) as u32;
+        for (piece, bytes) in (0..).zip(bytes.chunks(PIECE_BYTES)) {
+            let bytes = bytes.to_vec();
+            self.send(&address, AgentBody::Raft { from, to, number, piece, pieces, bytes });
+        }
+    }
+
+    /// The list of managers is another. Whoever it does not name any more gives its seat up: it may have been away while the
+    /// control group was founded again. Its log stays, so that it never promises anything twice. A node that was taken in takes its
+    /// seat, once.
+    pub(super) fn managers_changed(&mut self) {
+        let managers = &self.group.managers;
+        let is_named = |id: ManagerId| managers.iter().any(|one| one.id == id);
+        if let Some(seat) = &self.seat
+            && self.group.mark > seat.state().mark()
+            && !is_named(seat.id())
+        {
+            self.seat = None;
+            self.seat_leader = None;
+        }
+        let Some(node) = self.own_node() else { return };
+        let is_mine =
+            |one: &&ManagerInfo| one.addr == self.settings.manager && manager::node_of(one.id) == Some(node);
+        let mine = self.group.managers.iter().find(is_mine).map(|one| one.id);
+        if let Some(id) = mine
+            // An id is given once, and those of one node only go up: this one has promised nothing yet.
+            && self.seat.is_none()
+            && self.last_seat.is_none_or(|last| last < id)
+            && self.founding.is_none()
+        {
+            let log = RaftManager::join(id);
+            match RaftManager::open(self.now, &log, self.manager_settings()) {
+                Ok((manager, _)) => {
+                    self.persists.begin();
+                    self.persist(0, log, true);
+                    self.take_seat(manager);
+                }
+                Err(error) => self.end(EndReason::Refused { reason: error.to_string() }),
+            }
+        }
+    }
+
+    /// The leader has the list of managers say where they listen: itself, those whose moves this node was told of, and those that
+    /// it was called from at an address of a node that has joined. A process at any other address may be a copy of that manager.
+    pub(super) fn pass_time_placing(&mut self) {
+        if !self.leads() || self.now < self.next_placing {
+            return;
+        }
+        let Some(manager) = self.seat.as_ref() else { return };
+        let (own, listed) = (manager.id(), manager.state().managers());
+        let map = manager.state().map();
+        let is_joined = |at: &&Address| map.nodes().any(|node| node.manager() == at.as_str());
+        let place = |one: &ManagerInfo| {
+            let heard_at = || self.group.last_heard_at(one.id).filter(is_joined);
+            let at = match one.id == own {
+                true => Some(&self.settings.manager),
+                false => self.group.moved_to(one.id).or_else(heard_at),
+            };
+            ManagerInfo { id: one.id, addr: at.unwrap_or(&one.addr).clone() }
+        };
+        let placed: Vec<ManagerInfo> = listed.iter().map(place).collect();
+        if placed == listed {
+            return;
+        }
+        let until = self.now.after_ms(PLACING_MS);
+        self.next_placing = until;
+        self.ask(Purpose::Places, ControlCommand::SetManagers(placed), until);
+    }
+
+    /// A message of another manager, or a piece of one.
+    pub(super) fn hear_manager(
+        &mut self,
+        (from, to): (ManagerId, ManagerId),
+        piece: (u64, u32, u32),
+        bytes: Vec<u8>,
+        at: &Address,
+    ) {
+        let is_member = |manager: &RaftManager| {
+            let (voters, learners) = manager.members();
+            voters.iter().chain(&learners).any(|one| *one == from)
+        };
+        let is_meant = self.seat.as_ref().is_some_and(|manager| manager.id() == to);
+        if self.leads() && (!is_meant || !self.seat.as_ref().is_some_and(is_member)) {
+            // It speaks for a control group that is no more, or to one: it is told who the managers are.
+            self.send_epoch(at, self.map().epoch());
+        }
+        if !is_meant {
+            return;
+        }
+        self.group.heard_at(from, at);
+        if let Some(bytes) = self.pieces.add(from, piece, bytes) {
+            self.tell_manager(manager::ManagerEvent::Received { from, bytes: &bytes });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_put_together_whatever_their_order_and_not_with_those_of_another_message() {
+        let mut pieces = Pieces::default();
+        let (one, other) = (ManagerId(1), ManagerId(2));
+        assert_eq!(pieces.add(one, (1, 0, 1), vec![9]), Some(vec![9]));
+        assert_eq!(pieces.add(one, (2, 1, 3), vec![2]), None);
+        assert_eq!(pieces.add(other, (2, 0, 2), vec![7]), None);
+        assert_eq!(pieces.add(one, (2, 1, 3), vec![2]), None, "came twice");
+        assert_eq!(pieces.add(one, (2, 2, 3), vec![3]), None);
+        assert_eq!(pieces.add(one, (2, 0, 3), vec![1]), Some(vec![1, 2, 3]));
+        // Of a message that was given up nothing is left, and late pieces of it do not come back.
+        assert_eq!(pieces.add(other, (5, 0, 2), vec![1]), None);
+        assert_eq!(pieces.add(other, (2, 1, 2), vec![8]), None);
+        assert_eq!(pieces.add(other, (5, 1, 2), vec![2]), Some(vec![1, 2]));
+        for id in 0..100 {
+            assert_eq!(pieces.add(ManagerId(id), (1, 0, 2), vec![1]), None);
+            assert!(pieces.coming.len() <= MESSAGES_PIECED_MAX);
+        }
+    }
+}

@@ -1,0 +1,480 @@
+//! Commands that this node wants decided: each is sent to whoever leads until it has an outcome, under one name, so that it
+//! is done once. Another node's asks are handed to the manager here, if it leads.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use zerohop_placement::Address;
+use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, PartitionEpoch, PartitionId};
+
+use super::message::{AgentBody, ControlGroupNews, ProposalAnswer};
+use super::{Agent, AgentEffect, GroupRequest, NoOutcome};
+use crate::Time;
+use crate::command::{
+    CommandOutcome, CommandRefusal, CommandRequest, ControlCommand, KeyspaceDrained, Regroup, RegroupOrigin,
+    RequestId,
+};
+use crate::limits::{
+    ASKS_IN_FLIGHT_MAX, DRAINED_ASKS_MAX, FORWARDED_MAX, HELD_ASKS_MAX, INSTANCE_ASKS_MAX, OPERATIONS_MAX,
+};
+use crate::manager::{self, RequestAnswer};
+use crate::planted::{Bug, is_planted};
+
+/// How long an instance's ask is pursued; it repeats what it wants for longer.
+const INSTANCE_ASK_MS: u64 = 2_000;
+/// After which an ask is repeated if nothing is heard, at first; twice as long each time.
+const AGAIN_MS: u64 = 300;
+/// At most so long.
+const AGAIN_MS_MAX: u64 = 2_000;
+/// After which an ask is repeated that nobody could take.
+const REFUSED_MS: u64 = 50;
+/// How often in a row an ask is sent on to another at once.
+const HOPS_MAX: u32 = 4;
+/// Times without an answer after which the leader that is known is not believed in.
+const LEADER_TRIES: u32 = 2;
+
+/// What an ask is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// It changes nothing; its mark says what was decided before this start.
+    Look,
+    Join,
+    Held,
+    Instance(InstanceId),
+    /// Nothing is under way in a keyspace that is being dropped, at an instance.
+    Drained(InstanceId),
+    Operator(u64),
+    /// Managers listen elsewhere than the list has them.
+    Places,
+}
+
+#[derive(Debug)]
+struct PendingProposal {
+    command: ControlCommand,
+    /// The mark known when it was first sent.
+    after: Option<u64>,
+    purpose: Purpose,
+    until: Time,
+    next: Time,
+    tries: u32,
+    hops: u32,
+    /// Who was asked last and has not answered since. Nobody else's word that it does not lead counts: each would have the ask sent
+    /// on once more, and answers that come twice would be more with every hop.
+    asked: Option<Address>,
+}
+
+type GroupKey = (InstanceId, KeyspaceId, PartitionId);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Proposals {
+    origin: u64,
+    last: u64,
+    pending: BTreeMap<u64, PendingProposal>,
+    /// When those in flight are sent again, or given up.
+    due: BTreeSet<(Time, u64)>,
+    /// Those that wait for others to be answered.
+    queue: VecDeque<u64>,
+    /// The newest ask about each place.
+    by_place: BTreeMap<GroupKey, u64>,
+    operations: usize,
+    held: usize,
+    draining: usize,
+    /// Decided, and told once the map here shows it.
+    decided: Vec<DecidedProposal>,
+}
+
+#[derive(Debug)]
+struct DecidedProposal {
+    token: u64,
+    outcome: CommandOutcome,
+    epoch: MapEpoch,
+    until: Time,
+}
+
+/// Other nodes' asks, in the hands of this node's manager.
+#[derive(Debug, Default)]
+pub(super) struct ForwardedProposals {
+    last: u64,
+    by_number: BTreeMap<u64, (Address, RequestId)>,
+    known: BTreeSet<(Address, RequestId)>,
+}
+
+impl Proposals {
+    /// The origin names the asker, again at every start.
+    pub(super) fn new(origin: u64) -> Proposals {
+        Proposals { origin, ..Proposals::default() }
+    }
+
+    pub(super) fn wake_at(&self) -> Time {
+        let due = self.due.first().map_or(Time::NEVER, |(time, _)| *time);
+        let decided = self.decided.iter().map(|one| one.until).min().unwrap_or(Time::NEVER);
+        due.min(decided)
+    }
+
+    fn remove(&mut self, number: u64) -> Option<PendingProposal> {
+        let pending = self.pending.remove(&number)?;
+        self.due.remove(&(pending.next, number));
+        match pending.purpose {
+            Purpose::Operator(_) => self.operations -= 1,
+            Purpose::Held => self.held -= 1,
+            Purpose::Instance(instance) => {
+                let place = place_of(instance, &pending.command);
+                if place.is_some_and(|place| self.by_place.get(&place) == Some(&number)) {
+                    place.and_then(|place| self.by_place.remove(&place));
+                }
+            }
+            Purpose::Drained(_) => self.draining -= 1,
+            Purpose::Look | Purpose::Join | Purpose::Places => {}
+        }
+        Some(pending)
+    }
+
+    fn schedule(&mut self, number: u64, at: Time) {
+        let Some(pending) = self.pending.get_mut(&number) else { return };
+        self.due.remove(&(pending.next, number));
+        pending.next = at.min(pending.until);
+        self.due.insert((pending.next, number));
+    }
+}
+
+fn place_of(instance: InstanceId, command: &ControlCommand) -> Option<GroupKey> {
+    match command {
+        ControlCommand::Regroup(regroup) => Some((instance, regroup.keyspace, regroup.partition)),
+        _ => None,
+    }
+}
+
+impl Agent {
+    /// Pursues a command until then.
+    pub(super) fn ask(&mut self, purpose: Purpose, command: ControlCommand, until: Time) {
+        self.asks.last += 1;
+        let number = self.asks.last;
+        match purpose {
+            Purpose::Operator(_) => self.asks.operations += 1,
+            Purpose::Held => self.asks.held += 1,
+            Purpose::Instance(instance) => {
+                if let Some(place) = place_of(instance, &command) {
+                    self.asks.by_place.insert(place, number);
+                }
+            }
+            Purpose::Drained(_) => self.asks.draining += 1,
+            Purpose::Look | Purpose::Join | Purpose::Places => {}
+        }
+        let next = self.now;
+        let pending =
+            PendingProposal { command, after: None, purpose, until, next, tries: 0, hops: 0, asked: None };
+        self.asks.pending.insert(number, pending);
+        match purpose {
+            // Nobody behind waits long for these, and there are few.
+            Purpose::Look | Purpose::Join | Purpose::Operator(_) | Purpose::Places => {
+                self.asks.due.insert((next, number));
+            }
+            Purpose::Held | Purpose::Instance(_) | Purpose::Drained(_) => self.asks.queue.push_back(number),
+        }
+    }
+
+    /// An instance wants a change of a group.
+    pub(super) fn instance_asks(
+        &mut self,
+        (instance, keyspace, partition): (InstanceId, KeyspaceId, PartitionId),
+        epoch: PartitionEpoch,
+        wish: GroupRequest,
+    ) {
+        let place = (instance, keyspace, partition);
+        if !self.has_joined() || self.is_past(keyspace, partition, epoch) {
+            return;
+        }
+        let by = RegroupOrigin::Instance(instance, self.settings.incarnation);
+        let command = ControlCommand::Regroup(Regroup { keyspace, partition, epoch, by, step: wish.step() });
+        if let Some(number) = self.asks.by_place.get(&place).copied() {
+            if self.asks.pending.get(&number).is_some_and(|pending| pending.command == command) {
+                return;
+            }
+            // What was wanted before may have been decided or not: the instance reckons with both.
+            self.asks.remove(number);
+        }
+        if self.asks.by_place.len() < INSTANCE_ASKS_MAX {
+            self.ask(Purpose::Instance(instance), command, self.now.after_ms(INSTANCE_ASK_MS));
+        } else {
+            self.counters.dropped += 1;
+        }
+    }
+
+    /// An instance has nothing under way in a keyspace that is being dropped. It says so again and again; of each that it has said
+    /// only one word is pursued.
+    pub(super) fn drained(&mut self, drained: KeyspaceDrained) {
+        if !self.has_joined() || self.map().keyspace(drained.keyspace).is_none() {
+            return;
+        }
+        let is_same = |command: &ControlCommand| {
+            let ControlCommand::Drained(other) = command else { return false };
+            (other.keyspace, other.instance) == (drained.keyspace, drained.instance)
+        };
+        let older = self.asks.pending.iter().find(|(_, pending)| is_same(&pending.command));
+        match older.map(|(number, pending)| (*number, pending.command == ControlCommand::Drained(drained))) {
+            Some((_, true)) => return,
+            Some((number, false)) => drop(self.asks.remove(number)),
+            None => {}
+        }
+        if self.asks.draining < DRAINED_ASKS_MAX {
+            let until = self.now.after_ms(INSTANCE_ASK_MS);
+            self.ask(Purpose::Drained(drained.instance), ControlCommand::Drained(drained), until);
+        } else {
+            self.counters.dropped += 1;
+        }
+    }
+
+    /// Whether the map has another epoch of the group by now.
+    fn is_past(&self, keyspace: KeyspaceId, partition: PartitionId, epoch: PartitionEpoch) -> bool {
+        let group = self.map().keyspace(keyspace).and_then(|found| found.group(partition));
+        group.is_none_or(|group| group.epoch > epoch)
+    }
+
+    pub(super) fn operate(&mut self, token: u64, command: ControlCommand) {
+        if self.asks.operations + self.asks.decided.len() >= OPERATIONS_MAX {
+            return self.effects.push(AgentEffect::Answered { token, result: Err(NoOutcome::Busy) });
+        }
+        self.ask(Purpose::Operator(token), command, self.now.after_ms(self.settings.operate_ms));
+    }
+
+    /// Whether another report of logs may be sent now.
+    pub(super) fn may_tell_held(&self) -> bool {
+        self.asks.held < HELD_ASKS_MAX
+    }
+
+    pub(super) fn pass_time_asking(&mut self) {
+        while self.asks.due.len() < ASKS_IN_FLIGHT_MAX
+            && let Some(number) = self.asks.queue.pop_front()
+        {
+            self.asks.schedule(number, self.now);
+        }
+        while let Some((time, number)) = self.asks.due.first().copied().filter(|(time, _)| *time <= self.now)
+        {
+            self.asks.due.remove(&(time, number));
+            self.pursue(number);
+        }
+        let (late, rest) =
+            std::mem::take(&mut self.asks.decided).into_iter().partition(|one| one.until <= self.now);
+        self.asks.decided = rest;
+        let late: Vec<DecidedProposal> = late;
+        for DecidedProposal { token, outcome, .. } in late {
+            self.effects.push(AgentEffect::Answered { token, result: Ok(outcome) });
+        }
+    }
+
+    /// Sends it, or gives it up.
+    fn pursue(&mut self, number: u64) {
+        let mark = self.group.mark;
+        let Some(pending) = self.asks.pending.get_mut(&number) else { return };
+        if pending.until <= self.now {
+            if let Some(PendingProposal { purpose: Purpose::Operator(token), .. }) = self.asks.remove(number)
+            {
+                self.effects.push(AgentEffect::Answered { token, result: Err(NoOutcome::TimedOut) });
+            }
+            return;
+        }
+        if is_planted(Bug::JoinsUnderNewNames) && pending.purpose == Purpose::Join && pending.tries > 0 {
+            let Some(pending) = self.asks.remove(number) else { return };
+            return self.ask(Purpose::Join, pending.command, pending.until);
+        }
+        let after = *pending.after.get_or_insert(mark);
+        pending.tries += 1;
+        let tries = pending.tries;
+        let id = RequestId { origin: self.asks.origin, number };
+        let request = CommandRequest { id, after, command: pending.command.clone() };
+        if let (Purpose::Instance(_), ControlCommand::Regroup(regroup)) = (pending.purpose, &request.command)
+            && self.is_past(regroup.keyspace, regroup.partition, regroup.epoch)
+        {
+            self.asks.remove(number);
+            return;
+        }
+        let again = (AGAIN_MS << tries.min(8).saturating_sub(1)).min(AGAIN_MS_MAX);
+        let again = self.stream.between(again, again + again / 4);
+        self.asks.schedule(number, self.now.after_ms(again));
+        let leads = self.leads();
+        let to = if leads {
+            Some(self.settings.manager.clone())
+        } else if tries <= LEADER_TRIES {
+            self.ask_whom()
+        } else {
+            self.ask_another()
+        };
+        if let Some(pending) = self.asks.pending.get_mut(&number) {
+            pending.asked.clone_from(&to);
+        }
+        match to {
+            _ if leads => self.tell_manager(manager::ManagerEvent::Ask { token: number << 1, request }),
+            Some(to) => self.send(&to, AgentBody::Ask(request)),
+            None => {}
+        }
+    }
+
+    /// What the manager of this node, or another, says about an ask.
+    pub(super) fn answered(&mut self, number: u64, answer: RequestAnswer, by: &Address) {
+        let Some(pending) = self.asks.pending.get_mut(&number) else { return };
+        match answer {
+            RequestAnswer::Decided(outcome) => {
+                if let Some(pending) = self.asks.remove(number) {
+                    self.group.mark = self.group.mark.max(outcome.mark);
+                    self.decided(pending.purpose, outcome);
+                }
+            }
+            RequestAnswer::NotLeader(_) if pending.asked.as_ref() != Some(by) => {}
+            RequestAnswer::NotLeader(_) => {
+                pending.asked = None;
+                pending.hops += 1;
+                pending.tries = 0;
+                let hops = pending.hops;
+                let me = &self.settings.manager;
+                let is_hint = self.group.leader_at().is_some_and(|leader| leader != by && leader != me);
+                if self.group.leader_at() == Some(by) {
+                    self.group.leader = None;
+                }
+                let wait = match is_hint && !hops.is_multiple_of(HOPS_MAX) {
+                    true => 0,
+                    false => self.stream.between(REFUSED_MS, 2 * REFUSED_MS),
+                };
+                self.asks.schedule(number, self.now.after_ms(wait));
+            }
+            RequestAnswer::Busy => {
+                pending.tries = 0;
+                let wait = self.stream.between(REFUSED_MS, 4 * REFUSED_MS);
+                self.asks.schedule(number, self.now.after_ms(wait));
+            }
+        }
+    }
+
+    /// Another agent's answer.
+    pub(super) fn take_answer(
+        &mut self,
+        from: &Address,
+        id: RequestId,
+        told: ProposalAnswer,
+        news: &ControlGroupNews,
+    ) {
+        self.hear(news);
+        self.heard_news(from, news);
+        if id.origin != self.asks.origin {
+            return;
+        }
+        let answer = match told {
+            ProposalAnswer::Decided(outcome) => RequestAnswer::Decided(outcome),
+            ProposalAnswer::NotLeader => RequestAnswer::NotLeader(news.leader),
+            ProposalAnswer::Busy => RequestAnswer::Busy,
+        };
+        self.answered(id.number, answer, from);
+    }
+
+    fn decided(&mut self, purpose: Purpose, outcome: CommandOutcome) {
+        match purpose {
+            Purpose::Look => self.looked(outcome.mark),
+            Purpose::Join => self.join_decided(outcome),
+            // The state tells what became of it.
+            Purpose::Places => {}
+            // The map tells what became of these; if not, they are asked for again.
+            Purpose::Held | Purpose::Instance(_) | Purpose::Drained(_) => {
+                if outcome.result.as_ref().is_ok_and(|done| done.epoch > self.map().epoch()) {
+                    self.fetch_soon();
+                }
+            }
+            Purpose::Operator(token) => {
+                let epoch = outcome.result.as_ref().map_or(MapEpoch(0), |done| done.epoch);
+                let until = self.now.after_ms(self.settings.operate_ms);
+                self.asks.decided.push(DecidedProposal { token, outcome, epoch, until });
+                if epoch > self.map().epoch() {
+                    self.fetch_soon();
+                }
+                self.answer_operators_who_wait();
+            }
+        }
+    }
+
+    /// Whoever asked for a change sees it in this node's map when it hears of it.
+    pub(super) fn answer_operators_who_wait(&mut self) {
+        let epoch = self.map().epoch();
+        let (shown, rest) =
+            std::mem::take(&mut self.asks.decided).into_iter().partition(|one| one.epoch <= epoch);
+        self.asks.decided = rest;
+        let shown: Vec<DecidedProposal> = shown;
+        for DecidedProposal { token, outcome, .. } in shown {
+            self.effects.push(AgentEffect::Answered { token, result: Ok(outcome) });
+        }
+    }
+
+    /// The process ends: nobody is left waiting.
+    pub(super) fn answer_all_operators(&mut self) {
+        for DecidedProposal { token, outcome, .. } in std::mem::take(&mut self.asks.decided) {
+            self.effects.push(AgentEffect::Answered { token, result: Ok(outcome) });
+        }
+        for pending in std::mem::take(&mut self.asks.pending).into_values() {
+            if let Purpose::Operator(token) = pending.purpose {
+                self.effects.push(AgentEffect::Answered { token, result: Err(NoOutcome::TimedOut) });
+            }
+        }
+    }
+
+    /// Another node wants something decided.
+    pub(super) fn take_ask(&mut self, from: &Address, request: CommandRequest) {
+        let id = request.id;
+        if !self.may_ask(from, &request.command) {
+            let outcome = CommandOutcome { result: Err(CommandRefusal::NotControl), mark: 0 };
+            return self.answer_ask(from, id, ProposalAnswer::Decided(outcome));
+        }
+        if !self.leads() {
+            return self.answer_ask(from, id, ProposalAnswer::NotLeader);
+        }
+        if let ControlCommand::Join(join) = &request.command
+            && let Some(told) = self.is_double(join)
+        {
+            return self.answer_ask(from, id, told);
+        }
+        let key = (from.clone(), id);
+        if self.forwarded.known.contains(&key) {
+            return;
+        }
+        if self.forwarded.by_number.len() >= FORWARDED_MAX {
+            return self.answer_ask(from, id, ProposalAnswer::Busy);
+        }
+        self.forwarded.last += 1;
+        let number = self.forwarded.last;
+        self.forwarded.by_number.insert(number, key.clone());
+        self.forwarded.known.insert(key);
+        self.tell_manager(manager::ManagerEvent::Ask { token: number << 1 | 1, request });
+    }
+
+    /// Nobody speaks for another node or its instances, and nobody but the leader itself for control.
+    fn may_ask(&self, from: &Address, command: &ControlCommand) -> bool {
+        let Some(manager) = self.seat.as_ref() else { return true };
+        let map = manager.map();
+        let is_of = |node| map.node(node).is_none_or(|node| node.manager() == from.as_str());
+        match command {
+            ControlCommand::Regroup(Regroup { by: RegroupOrigin::Control, .. })
+            | ControlCommand::ExpireToken { .. } => false,
+            ControlCommand::Regroup(Regroup { by: RegroupOrigin::Instance(instance, _), .. }) => {
+                map.instance(*instance).is_none_or(|instance| is_of(instance.node))
+            }
+            ControlCommand::Drained(drained) => {
+                map.instance(drained.instance).is_none_or(|instance| is_of(instance.node))
+            }
+            ControlCommand::Held(held) => is_of(held.node),
+            ControlCommand::Join(join) => join.manager == *from,
+            _ => true,
+        }
+    }
+
+    pub(super) fn answer_forwarded(&mut self, number: u64, answer: RequestAnswer) {
+        let Some(key) = self.forwarded.by_number.remove(&number) else { return };
+        self.forwarded.known.remove(&key);
+        let told = match answer {
+            RequestAnswer::Decided(outcome) => ProposalAnswer::Decided(outcome),
+            RequestAnswer::NotLeader(_) => ProposalAnswer::NotLeader,
+            RequestAnswer::Busy => ProposalAnswer::Busy,
+        };
+        self.answer_ask(&key.0, key.1, told);
+    }
+
+    fn answer_ask(&mut self, to: &Address, id: RequestId, told: ProposalAnswer) {
+        let news = self.group.news(self.group.mark);
+        self.send(to, AgentBody::Answer { id, told, news });
+    }
+}

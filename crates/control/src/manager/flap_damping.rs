@@ -1,0 +1,87 @@
+//! Whether the nodes have been left alone for a while: who flaps, on a machine with too much to do, gets no primaries by
+//! evening, and comes back later each time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zerohop_placement::{ClusterMap, GroupState, NodeState};
+use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
+
+use super::lead::LeadSettings;
+use crate::Time;
+
+/// What a leader has seen nodes go through. A new one begins again, and takes it that something has just happened.
+#[derive(Debug, Default)]
+pub(super) struct FlapDamping {
+    nodes: BTreeMap<NodeId, NodeHistory>,
+    /// When a node went down or came back last.
+    changed: Option<Time>,
+    /// Nodes that are down, and without which a partition is served by nobody.
+    needed: BTreeSet<NodeId>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct NodeHistory {
+    incarnation: Incarnation,
+    is_down: bool,
+    /// When it came back last.
+    back: Option<Time>,
+    /// Before which it is not to come back.
+    not_before: Time,
+    /// How long it had to wait the last time that it went down.
+    wait_ms: u64,
+}
+
+impl FlapDamping {
+    /// Sees what has become of the nodes; to be called whenever the map may be another.
+    pub(super) fn note(&mut self, now: Time, map: &ClusterMap, settings: LeadSettings) {
+        self.nodes.retain(|node, _| map.node(*node).is_some());
+        let mut changed = *self.changed.get_or_insert(now);
+        for node in map.nodes() {
+            let (incarnation, is_down) = (node.incarnation(), node.state() == NodeState::Down);
+            let new = NodeHistory { incarnation, is_down, back: None, not_before: now, wait_ms: 0 };
+            let past = self.nodes.entry(node.id()).or_insert(new);
+            if past.incarnation != incarnation {
+                // Another start owes nothing for what the one before went through.
+                (*past, changed) = (new, now);
+            } else if past.is_down != is_down {
+                (past.is_down, changed) = (is_down, now);
+                if is_down {
+                    let is_soon = past.back.is_some_and(|back| now.since_us(back) < settings.flap_ms * 1000);
+                    let longer_ms = (past.wait_ms * 2).clamp(settings.back_ms, settings.back_max_ms);
+                    past.wait_ms = if is_soon { longer_ms } else { 0 };
+                    past.not_before = now.after_ms(past.wait_ms);
+                } else {
+                    past.back = Some(now);
+                }
+            }
+        }
+        self.changed = Some(changed);
+    }
+
+    /// Sees which of those that are down nobody can stand in for: they are not made to wait.
+    pub(super) fn note_needed(&mut self, map: &ClusterMap) {
+        let node_of = |instance: &InstanceId| map.instance(*instance).map(|found| found.node);
+        self.needed.clear();
+        if self.nodes.values().all(|past| !past.is_down) {
+            return;
+        }
+        let is_down = |node: &NodeId| self.nodes.get(node).is_some_and(|past| past.is_down);
+        for (_, group) in map.keyspaces().flat_map(|(_, keyspace)| keyspace.groups()) {
+            let primary = node_of(&group.primary);
+            if group.state == GroupState::Recovering || primary.is_none_or(|node| is_down(&node)) {
+                self.needed.extend(primary);
+                self.needed.extend(group.in_sync.iter().filter_map(node_of));
+            }
+        }
+    }
+
+    /// Whether a node that is down, and answers, may come back.
+    pub(super) fn may_return(&self, now: Time, node: NodeId) -> bool {
+        self.needed.contains(&node) || self.nodes.get(&node).is_none_or(|past| past.not_before <= now)
+    }
+
+    /// Whether no node has gone down or come back for long enough.
+    pub(super) fn is_calm(&self, now: Time, settings: LeadSettings) -> bool {
+        self.changed.is_some_and(|changed| now.since_us(changed) >= settings.calm_ms * 1000)
+    }
+}

@@ -1,0 +1,41 @@
+//! The state with which a control group is founded again by one that is left of it. What the others decided last may not be in
+//! it: so all that counts upward goes far ahead of whatever they can have come to, and whoever knows of later decisions gives
+//! them up.
+
+use zerohop_placement::{ClusterMap, MapChange, MapDelta, MapHistory, ReplicaGroup};
+use zerohop_wire::ids::{MapEpoch, PartitionEpoch};
+
+use super::{ControlState, Facts};
+use crate::command::ManagerInfo;
+use crate::limits::FOUNDED_AGAIN_JUMP;
+
+impl ControlState {
+    /// See the module. `founder` is told the mark, and is the only manager.
+    pub(crate) fn founded_again(mut self, founder: impl FnOnce(u64) -> ManagerInfo) -> ControlState {
+        self.requests.jump(FOUNDED_AGAIN_JUMP);
+        self.managers = vec![founder(self.mark())];
+        let map = self.map().clone();
+        for node in map.nodes().map(|node| node.id()) {
+            let facts = Facts { doubted: true, ..self.facts(node) };
+            self.facts.insert(node, facts);
+        }
+        let mut changes = Vec::new();
+        for (keyspace, found) in map.keyspaces() {
+            for (partition, group) in found.groups() {
+                let epoch = PartitionEpoch(group.epoch.get() + FOUNDED_AGAIN_JUMP);
+                let group = ReplicaGroup { epoch, ..group.to_group() };
+                changes.push(MapChange::SetGroup { keyspace, partition, group });
+            }
+        }
+        let from = map.epoch();
+        if from > MapEpoch(0) {
+            let delta = MapDelta { from, to: MapEpoch(from.get() + FOUNDED_AGAIN_JUMP), changes };
+            let ahead: Result<ClusterMap, _> = map.apply(&delta);
+            // Nothing but epochs has changed, and those only upward.
+            let ahead = ahead.expect("a map with higher epochs is one");
+            self.note_closings(&delta);
+            self.history = MapHistory::new(std::sync::Arc::new(ahead));
+        }
+        self
+    }
+}

@@ -1,0 +1,90 @@
+//! Keyspaces that are being dropped: closed first, so that nothing begins in them any more, and gone once every primary has said
+//! that nothing is under way there.
+//!
+//! A primary's word is good if it was given by a map in which the groups of the keyspace are what they are now: one that has become
+//! primary since has not been heard. What is drained remains so, as no primary of a closed keyspace lets anything begin.
+
+use std::collections::BTreeSet;
+
+use zerohop_placement::{MapChange, MapDelta};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, PartitionId};
+
+use super::{ControlState, MapDraft};
+use crate::command::{CommandRefusal, KeyspaceDrained};
+
+/// Who has been heard of a keyspace that is being dropped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DroppingKeyspace {
+    /// The map in which the keyspace was closed, or one of its groups changed last.
+    pub since: MapEpoch,
+    /// Instances that have nothing under way there, by that map or a later one.
+    pub drained: BTreeSet<InstanceId>,
+}
+
+impl ControlState {
+    /// Those that are being dropped.
+    pub fn closings(&self) -> impl Iterator<Item = (KeyspaceId, &DroppingKeyspace)> {
+        self.closings.iter().map(|(id, closing)| (*id, closing))
+    }
+
+    /// Partitions of a keyspace that is being dropped whose primary has not said that nothing is under way.
+    pub fn undrained(&self, id: KeyspaceId) -> Vec<PartitionId> {
+        let (Some(found), Some(closing)) = (self.map().keyspace(id), self.closings.get(&id)) else {
+            return Vec::new();
+        };
+        let open = found.groups().filter(|(_, group)| !closing.drained.contains(&group.primary));
+        open.map(|(partition, _)| partition).collect()
+    }
+
+    /// Closes a keyspace. Again it changes nothing.
+    pub(super) fn close_keyspace(&self, id: KeyspaceId, draft: &mut MapDraft) -> Result<u64, CommandRefusal> {
+        let found = self.map().keyspace(id).ok_or(CommandRefusal::UnknownKeyspace)?;
+        if !found.is_closing() {
+            draft.changes.push(MapChange::CloseKeyspace(id));
+        }
+        Ok(u64::from(id.get()))
+    }
+
+    /// An instance has nothing under way in a keyspace that is closed, which goes if it was the last.
+    pub(super) fn drained(
+        &mut self,
+        drained: &KeyspaceDrained,
+        draft: &mut MapDraft,
+    ) -> Result<u64, CommandRefusal> {
+        let KeyspaceDrained { keyspace, instance, map } = *drained;
+        let found = self.history.map().keyspace(keyspace).ok_or(CommandRefusal::UnknownKeyspace)?;
+        let closing = self.closings.get_mut(&keyspace);
+        let Some(closing) = closing.filter(|closing| map >= closing.since) else {
+            return Err(CommandRefusal::Map(
+                "the keyspace is not being dropped, or its groups have changed since".into(),
+            ));
+        };
+        if !found.groups().any(|(_, group)| group.primary == instance) {
+            return Err(CommandRefusal::Map("it is no primary of the keyspace, and is not asked".into()));
+        }
+        closing.drained.insert(instance);
+        if found.groups().all(|(_, group)| closing.drained.contains(&group.primary)) {
+            draft.changes.push(MapChange::DropKeyspace(keyspace));
+        }
+        Ok(u64::from(keyspace.get()))
+    }
+
+    /// The map has changed.
+    pub(super) fn note_closings(&mut self, delta: &MapDelta) {
+        for change in &delta.changes {
+            match change {
+                MapChange::CloseKeyspace(id) => {
+                    self.closings
+                        .insert(*id, DroppingKeyspace { since: delta.to, ..DroppingKeyspace::default() });
+                }
+                MapChange::DropKeyspace(id) => drop(self.closings.remove(id)),
+                MapChange::SetGroup { keyspace, .. } => {
+                    if let Some(closing) = self.closings.get_mut(keyspace) {
+                        *closing = DroppingKeyspace { since: delta.to, ..DroppingKeyspace::default() };
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Partitions whose place an operator has chosen: the plan moves such a one there, makes it primary there, and then lets it
+//! be, until the operator releases it or its node is emptied, gone for long, or fails to take it.
+
+use zerohop_placement::{GroupState, NodeState};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, NodeId, PartitionId};
+
+use super::ControlState;
+use crate::command::{CommandRefusal, ControlCommand, GroupStep, MovePartition};
+use crate::limits::PINS_MAX;
+
+/// Where an operator wants a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pin {
+    /// Who is to be primary.
+    pub to: InstanceId,
+    /// Who leaves for it.
+    pub from: InstanceId,
+}
+
+impl ControlState {
+    /// Partitions whose place an operator has chosen.
+    pub fn pin(&self, keyspace: KeyspaceId, partition: PartitionId) -> Option<Pin> {
+        self.pins.get(&(keyspace, partition)).copied()
+    }
+
+    /// All of them.
+    pub fn pins(&self) -> impl Iterator<Item = (KeyspaceId, PartitionId, Pin)> + '_ {
+        self.pins.iter().map(|((keyspace, partition), pin)| (*keyspace, *partition, *pin))
+    }
+
+    /// The operator's word where a partition is to be; the number is that of the instance.
+    pub(super) fn move_partition(&mut self, asked: &MovePartition) -> Result<u64, CommandRefusal> {
+        let MovePartition { keyspace, partition, to, instance } = *asked;
+        let found = self.map().keyspace(keyspace).ok_or(CommandRefusal::UnknownKeyspace)?;
+        let group = found.group(partition).ok_or(CommandRefusal::UnknownPartition)?;
+        let place = (keyspace, partition);
+        let Some(node) = to else {
+            let pin = self.pins.remove(&place).ok_or_else(|| {
+                refused("no operator has moved the partition, so that there is nothing to release".into())
+            })?;
+            return Ok(u64::from(pin.to.get()));
+        };
+        match group.state {
+            GroupState::Settled => {}
+            GroupState::Admitting => return Err(CommandRefusal::Moving),
+            GroupState::Recovering => return Err(CommandRefusal::Recovering),
+        }
+        if self.state_of(group.primary) == NodeState::Down {
+            return Err(refused(
+                "nobody serves the partition now, so that there is nobody to copy it from".into(),
+            ));
+        }
+        let members: Vec<InstanceId> = group.members().collect();
+        let to = self.target(node, instance, &members)?;
+        let from = self.leaver_for(to, node, &members)?;
+        if self.pins.len() >= PINS_MAX && !self.pins.contains_key(&place) {
+            return Err(refused(format!("operators have moved {PINS_MAX} partitions: release some first")));
+        }
+        self.pins.insert(place, Pin { to, from });
+        Ok(u64::from(to.get()))
+    }
+
+    /// The instance of a node that takes the partition: the one that was named, or that which holds least.
+    fn target(
+        &self,
+        id: NodeId,
+        instance: Option<InstanceId>,
+        members: &[InstanceId],
+    ) -> Result<InstanceId, CommandRefusal> {
+        let node = self.map().node(id).ok_or(CommandRefusal::UnknownNode)?;
+        let own: Vec<InstanceId> = node.instances().map(|instance| instance.id).collect();
+        if let Some(named) = instance.filter(|named| !own.contains(named)) {
+            let own = own.iter().map(InstanceId::to_string).collect::<Vec<_>>().join(", ");
+            return Err(refused(format!("instance {named} is not of node {id}, which has {own}")));
+        }
+        match node.state() {
+            NodeState::Up => {}
+            NodeState::Draining => {
+                return Err(refused(format!(
+                    "node {id} is being drained: make it up again first, or name another"
+                )));
+            }
+            NodeState::Down => return Err(refused(format!("node {id} is down: name one that is up"))),
+        }
+        let holds = |one: &InstanceId| members.contains(one);
+        if let Some(holder) = instance
+            .filter(holds)
+            .or_else(|| own.iter().copied().find(|one| instance.is_none() && holds(one)))
+        {
+            let what = if members.first() == Some(&holder) { "is its primary" } else { "holds a copy of it" };
+            return Err(refused(format!(
+                "the partition is there already: instance {holder} of node {id} {what}"
+            )));
+        }
+        let held = |one: &InstanceId| self.map().partitions_of(*one).count();
+        // A node has instances.
+        instance
+            .or_else(|| own.into_iter().min_by_key(|one| (held(one), *one)))
+            .ok_or(CommandRefusal::UnknownInstance)
+    }
+
+    /// Who leaves for an instance of this node: the primary, or who shares its domain. Refused if it would share a domain
+    /// with another copy though some other node that is up would not.
+    fn leaver_for(
+        &self,
+        to: InstanceId,
+        id: NodeId,
+        members: &[InstanceId],
+    ) -> Result<InstanceId, CommandRefusal> {
+        let node_of = |one: InstanceId| self.map().instance(one).map(|found| found.node);
+        let shared = |node: NodeId, leaver: InstanceId| {
+            let domain = self.facts(node).domain;
+            let others = members.iter().filter(|one| **one != leaver).filter_map(|one| node_of(*one));
+            others.filter(|other| *other == node || self.facts(*other).domain == domain).count()
+        };
+        let least = |node: NodeId| {
+            members.iter().map(|one| (shared(node, *one), *one)).min_by_key(|(count, _)| *count)
+        };
+        // Of several the first: the primary.
+        let Some((count, leaver)) = least(id) else { return Err(CommandRefusal::NotUp) };
+        let is_free = |one: InstanceId| one != to && !members.contains(&one);
+        let better = self.map().nodes().find(|node| {
+            node.state() == NodeState::Up
+                && node.id() != id
+                && node.instances().any(|instance| is_free(instance.id))
+                && least(node.id()).is_some_and(|(other, _)| other < count)
+        });
+        match better {
+            Some(better) => Err(refused(format!(
+                "node {id} fails together with a node that holds another copy; node {}, for one, does not",
+                better.id()
+            ))),
+            None => Ok(leaver),
+        }
+    }
+
+    /// Drops what has no place any more after a command that was done.
+    pub(super) fn forget_pins(&mut self, command: &ControlCommand) {
+        match command {
+            ControlCommand::SplitKeyspace(id) => self.pins.retain(|(keyspace, _), _| keyspace != id),
+            // The move has failed, or the copy was given up.
+            ControlCommand::Regroup(regroup) => {
+                let place = (regroup.keyspace, regroup.partition);
+                if let GroupStep::RemoveFollower(gone) = regroup.step
+                    && self.pins.get(&place).is_some_and(|pin| pin.to == gone)
+                {
+                    self.pins.remove(&place);
+                }
+            }
+            ControlCommand::DropKeyspace(_)
+            | ControlCommand::SetNodeState { .. }
+            | ControlCommand::RemoveNode(_) => {
+                let map = std::sync::Arc::clone(self.map());
+                let facts = &self.facts;
+                self.pins.retain(|(keyspace, _), pin| {
+                    let node = map.instance(pin.to).map(|instance| instance.node);
+                    let is_draining = |node: NodeId| facts.get(&node).is_some_and(|facts| facts.draining);
+                    map.keyspace(*keyspace).is_some() && node.is_some_and(|node| !is_draining(node))
+                });
+            }
+            _ => {}
+        }
+    }
+}
+
+fn refused(why: String) -> CommandRefusal {
+    CommandRefusal::Map(why)
+}

@@ -1,0 +1,27 @@
+//! What may be changed of a keyspace, and what a snapshot may say.
+
+use super::*;
+
+#[test]
+fn the_durability_of_several_copies_stays_and_that_of_one_is_changed() {
+    for (nodes, is_done) in [(1, true), (3, false)] {
+        let mut bench = StateBench::new(nodes, Durability::Interval { ms: 100 });
+        let config = bench.state.map().keyspace(KEYSPACE).unwrap().config().clone();
+        let other = KeyspaceConfig { durability: Durability::Sync, ..config.clone() };
+        let result = bench.ask(ControlCommand::AlterKeyspace(KEYSPACE, other)).outcome.result;
+        assert_eq!(result.is_ok(), is_done, "{result:?}");
+        assert_eq!(bench.state.map().keyspace(KEYSPACE).unwrap().config() != &config, is_done);
+    }
+}
+
+#[test]
+fn a_snapshot_that_counts_to_the_end_of_its_numbers_is_refused() {
+    let mut state = ControlState::new(Vec::new());
+    state.requests.jump(APPLIED_MAX);
+    assert_eq!(ControlState::decode(&state.encode()).as_ref(), Ok(&state));
+    for by in [1, u64::MAX - APPLIED_MAX - 1] {
+        state.requests.jump(by);
+        let refused = ControlState::decode(&state.encode()).unwrap_err().to_string();
+        assert!(refused.contains("which cannot be"), "{refused}");
+    }
+}

@@ -1,0 +1,125 @@
+//! Which entries of a segment were replaced by a put or a removal, so that compaction need not ask the index for each.
+//!
+//! One bit for every [`HEAD_BYTES`] of the file, which is no more than any two entries are apart: half a percent of the
+//! log. It is not on disk. After recovery, and where an entry died in another way (a part of a record, an older
+//! version), a bit that is not set says nothing.
+
+use super::entry::HEAD_BYTES;
+
+/// The dead entries of one segment.
+#[derive(Clone, Debug)]
+pub(crate) struct DeadEntries {
+    marks: Vec<u64>,
+    /// How many bits are set.
+    count: u32,
+    /// Whether an entry without a mark lives.
+    is_complete: bool,
+}
+
+impl DeadEntries {
+    /// Of a segment whose entries were never seen to live.
+    pub(crate) fn unknown() -> DeadEntries {
+        DeadEntries { marks: Vec::new(), count: 0, is_complete: false }
+    }
+
+    /// Of a segment without entries.
+    pub(crate) fn none() -> DeadEntries {
+        DeadEntries { marks: Vec::new(), count: 0, is_complete: true }
+    }
+
+    /// Marks the entry at this offset. Once dead, it stays dead.
+    pub(crate) fn mark(&mut self, offset: u32) {
+        let (word, bit) = place(offset);
+        if word >= self.marks.len() {
+            self.marks.resize(word + 1, 0);
+        }
+        self.count += u32::from(self.marks[word] & bit == 0);
+        self.marks[word] |= bit;
+    }
+
+    /// How many are known to be dead.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Some entry died, nobody knows where.
+    pub(crate) fn mark_somewhere(&mut self) {
+        self.is_complete = false;
+    }
+
+    /// Whether the entry at this offset is dead; `None` if that is not known here.
+    pub(crate) fn at(&self, offset: u32) -> Option<bool> {
+        let (word, bit) = place(offset);
+        let is_marked = self.marks.get(word).is_some_and(|marks| marks & bit != 0);
+        (is_marked || self.is_complete).then_some(is_marked)
+    }
+
+    /// Whether it knows of every entry.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// Entries from this offset on are cut off, and others will stand there.
+    pub(crate) fn forget_from(&mut self, offset: u64) {
+        // An entry before it is no shorter than a head, and so has an earlier place.
+        let (word, bit) = place(offset as u32);
+        self.marks.truncate(word + 1);
+        if let Some(last) = self.marks.get_mut(word) {
+            *last &= bit - 1;
+        }
+        self.count = self.marks.iter().map(|marks| marks.count_ones()).sum();
+    }
+
+    /// Memory it takes, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.marks.capacity() * size_of::<u64>()
+    }
+}
+
+fn place(offset: u32) -> (usize, u64) {
+    let number = offset as usize / HEAD_BYTES;
+    (number / 64, 1 << (number % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbouring_entries_of_the_least_length_have_marks_of_their_own() {
+        let mut dead = DeadEntries::none();
+        let offsets = || (64..5_000u32).step_by(HEAD_BYTES + 1);
+        offsets().step_by(2).for_each(|offset| dead.mark(offset));
+        for (n, offset) in offsets().enumerate() {
+            assert_eq!(dead.at(offset), Some(n % 2 == 0), "{offset}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_marked_is_known_to_live_only_while_every_death_was_marked() {
+        let mut dead = DeadEntries::none();
+        dead.mark(100);
+        assert_eq!((dead.at(100), dead.at(200)), (Some(true), Some(false)));
+        dead.mark_somewhere();
+        assert_eq!((dead.at(100), dead.at(200)), (Some(true), None));
+        assert_eq!(DeadEntries::unknown().at(100), None);
+    }
+
+    #[test]
+    fn a_cut_forgets_the_marks_behind_it_and_no_others() {
+        for cut in 1_000..1_200u32 {
+            let mut dead = DeadEntries::none();
+            let offsets = || (64..5_000u32).step_by(HEAD_BYTES + 1);
+            offsets().for_each(|offset| dead.mark(offset));
+            dead.forget_from(u64::from(cut));
+            assert!(offsets().filter(|&o| o + HEAD_BYTES as u32 <= cut).all(|o| dead.at(o) == Some(true)));
+            assert!(offsets().filter(|&o| o >= cut).all(|o| dead.at(o) == Some(false)), "{cut}");
+            let left = offsets().filter(|&o| dead.at(o) == Some(true));
+            assert_eq!(dead.count() as usize, left.count(), "{cut}");
+            dead.mark(64);
+            dead.mark(64);
+            let left = offsets().filter(|&o| dead.at(o) == Some(true));
+            assert_eq!(dead.count() as usize, left.count(), "none is counted twice");
+        }
+    }
+}

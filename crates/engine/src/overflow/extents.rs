@@ -1,0 +1,386 @@
+//! Chunks: records that are bytes written at offsets. What nobody wrote are zeros.
+//!
+//! A chunk is a record of parts like a list, but its parts lie over one another: a later one hides what it covers of
+//! those before it. Its newest entry tells a stamp, which upper layers give it.
+//!
+//! An entry of a chunk ([`FLAG_CHUNK`](crate::FLAG_CHUNK)) is a put, which hides everything before it, or an append. Its
+//! payload:
+//!
+//! | offset | bytes | field |
+//! | ---: | ---: | --- |
+//! | 0 | 4 | where in the chunk it begins |
+//! | 4 | 4 | how many bytes of the chunk it covers |
+//! | 8 | 16 | stamp |
+//! | 24 | | the bytes: as many as it covers, or none, which stands for zeros |
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::chains::ChainPart;
+use crate::log::entry::u32_at;
+
+/// Bytes of an entry of a chunk before the chunk's.
+pub const CHUNK_HEAD_BYTES: usize = 24;
+
+/// What an upper layer notes with each write of a chunk: the newest one counts.
+pub type ChunkStamp = [u8; 16];
+
+/// What a corrupt entry covers: nobody knows. All reads of the chunk look at it, and hear of the corruption.
+pub(crate) const COVERS_UNKNOWN: u32 = u32::MAX;
+
+/// The beginning of a chunk entry's payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkHead {
+    /// Where in the chunk it begins.
+    pub offset: u32,
+    /// Bytes of the chunk that it covers.
+    pub length: u32,
+    /// Opaque to the engine.
+    pub stamp: ChunkStamp,
+}
+
+impl ChunkHead {
+    /// As bytes.
+    pub fn encode(&self) -> [u8; CHUNK_HEAD_BYTES] {
+        let mut out = [0; CHUNK_HEAD_BYTES];
+        out[0..4].copy_from_slice(&self.offset.to_le_bytes());
+        out[4..8].copy_from_slice(&self.length.to_le_bytes());
+        out[8..].copy_from_slice(&self.stamp);
+        out
+    }
+
+    /// Reads the beginning of a payload; `None` if it is too short to have one.
+    pub fn decode(payload: &[u8]) -> Option<ChunkHead> {
+        let head = payload.first_chunk::<CHUNK_HEAD_BYTES>()?;
+        let mut stamp = [0; 16];
+        stamp.copy_from_slice(&head[8..]);
+        Some(ChunkHead { offset: u32_at(head, 0), length: u32_at(head, 4), stamp })
+    }
+
+    /// The bytes of the chunk that it covers.
+    pub fn range(&self) -> Range<u64> {
+        u64::from(self.offset)..u64::from(self.offset) + u64::from(self.length)
+    }
+}
+
+/// Lays what an entry's payload (trailer left out) has of some bytes of a chunk over them: `out` holds them from `from` on.
+/// Bytes that the entry does not cover stay as they are.
+pub fn lay_over(out: &mut [u8], from: u64, payload: &[u8]) {
+    let Some(head) = ChunkHead::decode(payload) else { return };
+    let (covers, data) = (head.range(), &payload[CHUNK_HEAD_BYTES..]);
+    let (begin, end) = (covers.start.max(from), covers.end.min(from + out.len() as u64));
+    if begin >= end {
+        return;
+    }
+    let into = &mut out[(begin - from) as usize..(end - from) as usize];
+    match data.get((begin - covers.start) as usize..(end - covers.start) as usize) {
+        Some(bytes) => into.copy_from_slice(bytes),
+        None => into.fill(0),
+    }
+}
+
+/// What a record of parts knows beside them if it is a chunk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Extents {
+    /// Where each part begins. Their lengths are the parts' units.
+    pub(crate) offsets: VecDeque<u32>,
+    /// That of the newest part, if it is known here: else it stands in the log.
+    pub(crate) stamp: Option<ChunkStamp>,
+    /// In how many runs each part shows.
+    shows: VecDeque<u32>,
+    /// What shows of all parts: ascending, and no byte twice.
+    runs: Vec<VisibleRun>,
+    /// Log indexes of the parts that are not in runs: they cover nothing, or nobody knows what. They are looked at one by one.
+    loose: Vec<u64>,
+}
+
+/// Bytes of a chunk that no later part hides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct VisibleRun {
+    pub(crate) begin: u64,
+    pub(crate) end: u64,
+    /// Log index of the part that has them.
+    pub(crate) part: u64,
+}
+
+impl Extents {
+    /// Lays a part over those that there are, which are before it in the log. Takes those out of which nothing shows any more,
+    /// and returns them. The first always stays: it may have replaced an older record, whose entries must not come back.
+    pub(crate) fn lay(
+        &mut self,
+        parts: &mut VecDeque<ChainPart>,
+        part: ChainPart,
+        offset: u32,
+    ) -> Vec<ChainPart> {
+        let mut hidden = self.cover(parts, part, offset);
+        hidden.retain(|&index| parts.front().is_some_and(|first| first.index != index));
+        hidden.sort_unstable();
+        let mut gone = Vec::new();
+        for index in hidden {
+            let Ok(at) = parts.binary_search_by_key(&index, |part| part.index) else { continue };
+            gone.extend(parts.remove(at));
+            self.offsets.remove(at);
+            self.shows.remove(at);
+        }
+        self.note(part, offset);
+        gone
+    }
+
+    /// The same for parts that stood in a checkpoint, where those of which nothing shows stay: the account of dead space counts
+    /// them as live.
+    pub(crate) fn load(&mut self, parts: &VecDeque<ChainPart>, part: ChainPart, offset: u32) {
+        self.cover(parts, part, offset);
+        self.note(part, offset);
+    }
+
+    /// Forgets what is not among the parts any more.
+    pub(crate) fn keep(&mut self, before: &VecDeque<ChainPart>, missing: &[u64]) {
+        let offsets = std::mem::take(&mut self.offsets);
+        (self.shows, self.runs, self.loose) = Default::default();
+        let mut parts = VecDeque::new();
+        for (&part, offset) in before.iter().zip(offsets).filter(|(part, _)| !missing.contains(&part.index)) {
+            self.load(&parts, part, offset);
+            parts.push_back(part);
+        }
+    }
+
+    fn note(&mut self, part: ChainPart, offset: u32) {
+        self.offsets.push_back(offset);
+        self.shows.push_back(u32::from(is_laid(&part)));
+    }
+
+    /// Puts a part into its place, and returns those of which nothing shows any more.
+    fn cover(&mut self, parts: &VecDeque<ChainPart>, part: ChainPart, offset: u32) -> Vec<u64> {
+        let mut hidden = Vec::new();
+        let new = range_of(offset, part.units);
+        if part.units != COVERS_UNKNOWN && !self.loose.is_empty() {
+            let offsets = &self.offsets;
+            self.loose.retain(|&index| {
+                let Ok(at) = parts.binary_search_by_key(&index, |part| part.index) else { return false };
+                let is_within = (new.start..=new.end).contains(&u64::from(offsets[at]));
+                if parts[at].units == COVERS_UNKNOWN || !is_within || at == 0 {
+                    return true;
+                }
+                hidden.push(index);
+                false
+            });
+        }
+        if !is_laid(&part) {
+            self.loose.push(part.index);
+            return hidden;
+        }
+        let first = self.runs.partition_point(|run| run.end <= new.start);
+        let last = first + self.runs[first..].partition_point(|run| run.begin < new.end);
+        let mut left = None;
+        let mut right = None;
+        for at in first..last {
+            let run = self.runs[at];
+            let mut stays = 0;
+            if run.begin < new.start {
+                left = Some(VisibleRun { end: new.start, ..run });
+                stays += 1;
+            }
+            if run.end > new.end {
+                right = Some(VisibleRun { begin: new.end, ..run });
+                stays += 1;
+            }
+            let Ok(of) = parts.binary_search_by_key(&run.part, |part| part.index) else { continue };
+            self.shows[of] = self.shows[of] + stays - 1;
+            if self.shows[of] == 0 {
+                hidden.push(run.part);
+            }
+        }
+        let own = VisibleRun { begin: new.start, end: new.end, part: part.index };
+        self.runs.splice(first..last, left.into_iter().chain([own]).chain(right));
+        hidden
+    }
+
+    /// What shows of these bytes, part by part; `None` if there are parts of which nobody knows where they lie.
+    pub(crate) fn shown(&self, parts: &VecDeque<ChainPart>, wanted: &Range<u64>) -> Option<Vec<VisibleRun>> {
+        if self.has_unknown(parts) {
+            return None;
+        }
+        let first = self.runs.partition_point(|run| run.end <= wanted.start);
+        let runs = self.runs[first..].iter().take_while(|run| run.begin < wanted.end);
+        let within = |run: &VisibleRun| VisibleRun {
+            begin: run.begin.max(wanted.start),
+            end: run.end.min(wanted.end),
+            ..*run
+        };
+        let mut shown: Vec<VisibleRun> = runs.map(within).filter(|run| run.begin < run.end).collect();
+        shown.sort_unstable_by_key(|run| run.part);
+        Some(shown)
+    }
+
+    /// The part that has all of these bytes, and is all that shows there; `None` says nothing. Asked where every part is known.
+    pub(crate) fn only(&self, wanted: &Range<u64>) -> Option<u64> {
+        let run = self.runs.get(self.runs.partition_point(|run| run.end <= wanted.start))?;
+        let is_all = run.begin <= wanted.start && wanted.start < wanted.end && wanted.end <= run.end;
+        is_all.then_some(run.part)
+    }
+
+    /// Whether nobody knows where some part lies.
+    pub(crate) fn has_unknown(&self, parts: &VecDeque<ChainPart>) -> bool {
+        self.loose(parts).any(|(part, _)| part.units == COVERS_UNKNOWN)
+    }
+
+    /// Where the last of the parts ends of which that is known.
+    pub(crate) fn end(&self, parts: &VecDeque<ChainPart>) -> u64 {
+        let loose = self.loose(parts).filter(|(part, _)| part.units != COVERS_UNKNOWN);
+        let loose = loose.map(|(_, offset)| u64::from(offset)).max().unwrap_or(0);
+        self.runs.last().map_or(0, |run| run.end).max(loose)
+    }
+
+    /// The parts that are not in runs, and where they begin.
+    pub(crate) fn loose<'a>(
+        &'a self,
+        parts: &'a VecDeque<ChainPart>,
+    ) -> impl Iterator<Item = (ChainPart, u32)> + 'a {
+        self.loose.iter().filter_map(|&index| {
+            let at = parts.binary_search_by_key(&index, |part| part.index).ok()?;
+            Some((parts[at], self.offsets[at]))
+        })
+    }
+
+    /// Memory that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        let lists = 4 * (self.offsets.capacity() + self.shows.capacity()) + 8 * self.loose.capacity();
+        size_of::<Extents>() + lists + size_of::<VisibleRun>() * self.runs.capacity()
+    }
+
+    /// Whether a part may have some of these bytes.
+    pub(crate) fn touches(part: &ChainPart, offset: u32, wanted: &Range<u64>) -> bool {
+        let covers = range_of(offset, part.units);
+        part.units == COVERS_UNKNOWN || covers.start < wanted.end && covers.end > wanted.start
+    }
+}
+
+/// Whether a part is in runs.
+fn is_laid(part: &ChainPart) -> bool {
+    part.units > 0 && part.units != COVERS_UNKNOWN
+}
+
+/// The bytes of the chunk that a part covers.
+pub(crate) fn range_of(offset: u32, length: u32) -> Range<u64> {
+    u64::from(offset)..u64::from(offset) + u64::from(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(offset: u32, bytes: &[u8]) -> Vec<u8> {
+        let head = ChunkHead { offset, length: bytes.len() as u32, stamp: [7; 16] };
+        [&head.encode()[..], bytes].concat()
+    }
+
+    #[test]
+    fn writes_lie_over_one_another_and_zeros_need_no_bytes() {
+        let mut out = vec![0; 6];
+        lay_over(&mut out, 2, &written(0, &[1, 2, 3, 4]));
+        lay_over(&mut out, 2, &written(7, &[9, 9, 9]));
+        assert_eq!(out, [3, 4, 0, 0, 0, 9]);
+        let zeros = ChunkHead { offset: 3, length: 100, stamp: [0; 16] };
+        lay_over(&mut out, 2, &zeros.encode());
+        assert_eq!(out, [3, 0, 0, 0, 0, 0]);
+        lay_over(&mut out, 2, &written(u32::MAX, &[1]));
+        lay_over(&mut out, 2, b"too short");
+        assert_eq!(out, [3, 0, 0, 0, 0, 0]);
+        assert_eq!(ChunkHead::decode(&zeros.encode()), Some(zeros));
+    }
+
+    /// Lays parts over one another.
+    #[derive(Default)]
+    struct ExtentOverlay {
+        parts: VecDeque<ChainPart>,
+        extents: Extents,
+    }
+
+    impl ExtentOverlay {
+        fn lay(&mut self, offset: u32, units: u32) -> Vec<u64> {
+            let index = self.parts.back().map_or(1, |last| last.index + 1);
+            let part = ChainPart { index, entry_bytes: 40, units };
+            let gone = self.extents.lay(&mut self.parts, part, offset);
+            self.parts.push_back(part);
+            gone.iter().map(|part| part.index).collect()
+        }
+
+        fn shown(&self, wanted: Range<u64>) -> Option<Vec<(u64, u64, u64)>> {
+            let shown = self.extents.shown(&self.parts, &wanted)?;
+            Some(shown.iter().map(|run| (run.part, run.begin, run.end)).collect())
+        }
+    }
+
+    #[test]
+    fn a_part_that_others_hide_goes_but_never_the_first() {
+        let mut laid = ExtentOverlay::default();
+        for (offset, units) in [(0, 4), (4, 4), (2, 0), (6, 2), (3, 9)] {
+            assert_eq!(laid.lay(offset, units), if (offset, units) == (3, 9) { vec![2, 4] } else { vec![] });
+        }
+        assert_eq!(laid.shown(1..6), Some(vec![(1, 1, 3), (5, 3, 6)]));
+        assert_eq!(laid.lay(0, 2), [3], "what covers nothing goes where something is written over its place");
+        assert_eq!(laid.lay(2, 3), []);
+        assert_eq!(laid.lay(5, 2), []);
+        // Two hide together what neither does alone.
+        assert_eq!(laid.lay(7, 5), [5]);
+        assert_eq!(laid.lay(1, 7), [7, 8]);
+        assert_eq!(laid.shown(0..99), Some(vec![(6, 0, 1), (9, 8, 12), (10, 1, 8)]));
+        assert_eq!(laid.extents.end(&laid.parts), 12);
+        assert_eq!(laid.lay(20, 0), []);
+        assert_eq!(laid.extents.loose(&laid.parts).map(|(part, at)| (part.index, at)).last(), Some((11, 20)));
+        // Of a corrupt one nobody knows what it covers: it hides nothing, and all that is there is read.
+        assert_eq!((laid.lay(0, COVERS_UNKNOWN), laid.lay(0, 99)), (vec![], vec![6, 9, 10, 11]));
+        assert_eq!(laid.shown(0..4), None);
+        assert!(Extents::touches(&laid.parts[1], 0, &(90..91)));
+        let part = ChainPart { index: 5, entry_bytes: 40, units: 9 };
+        assert!(Extents::touches(&part, 3, &(11..12)) && !Extents::touches(&part, 3, &(12..13)));
+    }
+
+    #[test]
+    fn what_shows_is_what_was_written_last_whatever_goes_and_comes_back() {
+        const SPACE: u64 = 300;
+        let mut drawn = 1_u64;
+        let mut draw = |below: u64| {
+            drawn = drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (drawn >> 33) % below
+        };
+        for _ in 0..50 {
+            let mut laid = ExtentOverlay::default();
+            let mut bytes = [0_u64; SPACE as usize];
+            let longest = 1 + draw(60);
+            for index in 1..=400_u64 {
+                let (offset, units) = (draw(SPACE - longest), draw(longest + 1));
+                laid.lay(offset as u32, units as u32);
+                bytes[offset as usize..(offset + units) as usize].fill(index);
+                let from = draw(SPACE);
+                let wanted = from..(from + draw(80)).min(SPACE);
+                let mut seen = vec![0; (wanted.end - wanted.start) as usize];
+                for (part, begin, end) in laid.shown(wanted.clone()).expect("all are known") {
+                    let place = &mut seen[(begin - from) as usize..(end - from) as usize];
+                    assert!(place.iter().all(|&byte| byte == 0) && begin < end);
+                    place.fill(part);
+                }
+                let only = laid.extents.only(&wanted);
+                let is_one = seen.iter().all(|&part| part > 0 && part == seen[0]) && !seen.is_empty();
+                assert_eq!(
+                    (only, &seen[..]),
+                    (is_one.then(|| seen[0]), &bytes[wanted.start as usize..wanted.end as usize])
+                );
+            }
+            // Every part but the first shows, or covers nothing.
+            for part in laid.parts.iter().skip(1).filter(|part| part.units > 0) {
+                assert!(bytes.contains(&part.index));
+            }
+            // A checkpoint brings the same back, and so does forgetting what is not there.
+            let mut again = Extents { stamp: laid.extents.stamp, ..Extents::default() };
+            let mut parts = VecDeque::new();
+            for (&part, &offset) in laid.parts.iter().zip(&laid.extents.offsets) {
+                again.load(&parts, part, offset);
+                parts.push_back(part);
+            }
+            assert_eq!(again, laid.extents);
+            again.keep(&laid.parts, &[]);
+            assert_eq!(again, laid.extents);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Older versions of records, as long as somebody can still ask for them.
+//!
+//! Whenever a record changes, the state it had is kept here under the timestamp at which it ended, until the horizon
+//! passes that. Nothing here is persistent: no reader of an older version survives a restart.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+
+use super::chains::{Chain, ChainPart, Form};
+use crate::log::entry::Meta;
+
+/// What a record was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FormerState {
+    /// There was none.
+    Absent,
+    /// One entry, by log index.
+    Entry(u64),
+    /// Several parts.
+    Chain { form: Form, parts: Vec<ChainPart>, skipped: u64, newest: Newest },
+    /// The parts up to this entry of the next state, which is a chain: appending costs no copy.
+    Shorter { through: Newest },
+}
+
+/// The entry that had changed a record of parts last: its log index, and its fields if they were known. It may have been a
+/// trim, which the log need not keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Newest {
+    pub(crate) index: u64,
+    pub(crate) meta: Option<Meta>,
+}
+
+impl Newest {
+    pub(crate) fn of(chain: &Chain) -> Newest {
+        Newest { index: chain.applied, meta: chain.newest() }
+    }
+}
+
+/// A state a record had, and until when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OlderVersion {
+    pub(crate) fragment: u32,
+    pub(crate) key: Box<[u8]>,
+    /// Timestamp of the entry that ended it.
+    pub(crate) until: u64,
+    /// Log index of that entry.
+    pub(crate) by: u64,
+    pub(crate) was: FormerState,
+    /// Parts that no newer state holds: dead once this one is forgotten.
+    pub(crate) gone: Vec<ChainPart>,
+}
+
+/// All older versions of a partition, oldest end first.
+#[derive(Clone, Default)]
+pub(crate) struct Versions {
+    ring: VecDeque<OlderVersion>,
+    /// Number of the ring's first element since the beginning.
+    first: u64,
+    by_fragment: BTreeMap<u32, VecDeque<u64>>,
+}
+
+impl Versions {
+    pub(crate) fn push(&mut self, older: OlderVersion) {
+        let number = self.first + self.ring.len() as u64;
+        self.by_fragment.entry(older.fragment).or_default().push_back(number);
+        self.ring.push_back(older);
+    }
+
+    /// The state that this key had at `timestamp` if it has changed since; or a later one, of which it had the parts up to an
+    /// entry, the one that had changed it last then.
+    pub(crate) fn at(
+        &self,
+        fragment: u32,
+        key: &[u8],
+        timestamp: u64,
+    ) -> Option<(&FormerState, Option<Newest>)> {
+        let mut through: Option<Newest> = None;
+        let mut last = None;
+        for older in self.of(fragment).filter(|o| *o.key == *key && o.until > timestamp) {
+            last = Some((&older.was, through));
+            match older.was {
+                // The first is the shortest: those that follow were longer.
+                FormerState::Shorter { through: t } => through = through.or(Some(t)),
+                _ => break,
+            }
+        }
+        // If even the newest kept state is a shorter one, the record's present state holds the parts.
+        last.map(|(was, _)| (was, through))
+    }
+
+    /// Whether an entry of the log is needed for an older version.
+    pub(crate) fn needs(&self, fragment: u32, index: u64) -> bool {
+        self.of(fragment).any(|o| match &o.was {
+            FormerState::Absent | FormerState::Shorter { .. } => false,
+            FormerState::Entry(i) => *i == index,
+            FormerState::Chain { parts, .. } => parts.iter().any(|p| p.index == index),
+        })
+    }
+
+    /// Takes out the oldest state if nobody at or above `horizon` can ask for it.
+    pub(crate) fn expire(&mut self, horizon: u64) -> Option<OlderVersion> {
+        if self.ring.front()?.until > horizon {
+            return None;
+        }
+        let older = self.ring.pop_front()?;
+        self.first += 1;
+        if let Some(numbers) = self.by_fragment.get_mut(&older.fragment) {
+            numbers.pop_front();
+            if numbers.is_empty() {
+                self.by_fragment.remove(&older.fragment);
+            }
+        }
+        Some(older)
+    }
+
+    /// Keys of these fragments (to the end, without an upper bound) that have changed after `timestamp`.
+    pub(crate) fn changed_after(&self, from: u32, until: Option<u32>, timestamp: u64) -> Vec<Box<[u8]>> {
+        let range = (Bound::Included(from), until.map_or(Bound::Unbounded, Bound::Excluded));
+        let numbers = self.by_fragment.range(range).flat_map(|(_, numbers)| numbers);
+        let older = numbers.filter_map(|n| self.ring.get((n - self.first) as usize));
+        let mut keys: Vec<Box<[u8]>> =
+            older.filter(|older| older.until > timestamp).map(|older| older.key.clone()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    /// Versions kept.
+    pub(crate) fn len(&self) -> usize {
+        self.ring.len()
+    }
+
+    /// Log index of the entry that ended the oldest version kept; `u64::MAX` if none is.
+    pub(crate) fn oldest_ended_by(&self) -> u64 {
+        self.ring.front().map_or(u64::MAX, |older| older.by)
+    }
+
+    /// Parts that will be dead once the versions kept are forgotten.
+    pub(crate) fn gone_later(&self) -> impl Iterator<Item = &ChainPart> {
+        self.ring.iter().flat_map(|older| &older.gone)
+    }
+
+    fn of(&self, fragment: u32) -> impl Iterator<Item = &OlderVersion> {
+        let numbers = self.by_fragment.get(&fragment).into_iter().flatten();
+        numbers.filter_map(|n| self.ring.get((n - self.first) as usize))
+    }
+}

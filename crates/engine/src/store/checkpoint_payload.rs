@@ -1,0 +1,139 @@
+//! What upper layers need beside whole records: what a record is without reading it, a part of it without touching
+//! the rest, and the entries behind their own state.
+
+use std::ops::Range;
+
+use super::PartitionStore;
+use super::read::{PartsOf, RecordShape, UnreadableKey};
+use crate::disk::Disk;
+use crate::error::EngineResult;
+use crate::index::location::EntryPlace;
+use crate::io::Io;
+use crate::log::EntryRef;
+use crate::log::scan::{self, ScanItem};
+use crate::planted::{Bug, is_planted};
+
+impl PartitionStore {
+    /// Up to which log index entries need not stay for an upper layer that reads its state again after a crash: it
+    /// begins at one of the kept checkpoints.
+    pub(crate) fn state_is_held_through(&self) -> u64 {
+        // What is in memory only is never read by a recovery.
+        if self.holds_state && !self.log.is_in_memory_only() && !is_planted(Bug::StateForgotten) {
+            self.checkpoints.covered()
+        } else {
+            u64::MAX
+        }
+    }
+
+    /// What a key's record is. Its cost does not grow with the record's parts.
+    pub(crate) fn inspect<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        key: &[u8],
+    ) -> EngineResult<Option<RecordShape>> {
+        let fragment = self.fragment(key);
+        let Some(found) = self.find(io, fragment, key, UnreadableKey::IsError)? else {
+            return Ok(None);
+        };
+        let hint = self.hint(fragment, found);
+        let (_, location, seen) = found;
+        if let Some(inspected) = seen.inspected(hint) {
+            return Ok(Some(inspected));
+        }
+        let (meta, units) = match location.place() {
+            EntryPlace::Entry(position) => {
+                let PartitionStore { log, scratch, .. } = self;
+                let entry = log.read(&mut io.disk, position, scratch)?;
+                (entry.head.meta, u64::from(seen.units))
+            }
+            EntryPlace::Chain(id) => {
+                let chain = self.readable_chain(id)?;
+                let (units, last_part) = (chain.units, chain.parts.back().map_or(0, |part| part.index));
+                match chain.newest() {
+                    Some(meta) => (meta, units),
+                    None => match self.log.locate(io, seen.newest_index)? {
+                        Some((_, head)) => (head.meta, units),
+                        // The trim that changed it last has done its work and is gone.
+                        None => (self.read_entry(io, last_part)?.head.meta, units),
+                    },
+                }
+            }
+        };
+        Ok(Some(RecordShape {
+            is_list: seen.form.is_list,
+            is_chunk: seen.form.is_chunk,
+            flags: meta.flags,
+            index: seen.newest_index,
+            timestamp: meta.timestamp,
+            units,
+            hint,
+        }))
+    }
+
+    /// The parts that hold these units of a key's record.
+    pub(crate) fn parts_of<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        key: &[u8],
+        units: Range<u64>,
+    ) -> EngineResult<PartsOf> {
+        let fragment = self.fragment(key);
+        let Some((_, location, seen)) = self.find(io, fragment, key, UnreadableKey::IsError)? else {
+            return Ok(PartsOf::default());
+        };
+        let mut found = PartsOf::default();
+        match location.place() {
+            EntryPlace::Entry(_) => {
+                found.parts.push(seen.as_part());
+                found.skip = units.start;
+            }
+            EntryPlace::Chain(id) => {
+                let chain = self.readable_chain(id)?;
+                let wanted = units.start + chain.skipped..units.end + chain.skipped;
+                let mut begins = 0;
+                for part in &chain.parts {
+                    if begins >= wanted.end {
+                        break;
+                    }
+                    let ends = begins + u64::from(part.units);
+                    if ends > wanted.start {
+                        if found.parts.is_empty() {
+                            found.skip = wanted.start - begins;
+                        }
+                        found.parts.push(*part);
+                    }
+                    begins = ends;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Hands over the entries after a log index, in order, and whether each one's payload is as it was written.
+    /// Entries that the log does not hold (any more) are left out.
+    pub(crate) fn entries_after<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        after: u64,
+        each: &mut dyn FnMut(EntryRef<'_>, bool),
+    ) -> EngineResult<()> {
+        let mut bytes = Vec::new();
+        for &slot in &self.log.order {
+            let segment = self.log.segment(slot);
+            if segment.last_index <= after {
+                continue;
+            }
+            let from = segment.sample_before(after + 1);
+            segment.read(&mut io.disk, from, (segment.bytes - from) as usize, &mut bytes)?;
+            for item in scan::items(segment.base(), &bytes, from, 0) {
+                match item {
+                    ScanItem::Entry { entry, payload_is_good, .. } if entry.head.meta.index > after => {
+                        each(entry, payload_is_good);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}

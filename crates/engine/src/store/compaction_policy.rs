@@ -1,0 +1,181 @@
+//! What to compact: whether a partition is worth it, and which run of its segments.
+
+use super::PartitionStore;
+use crate::Durability;
+use crate::disk::Disk;
+use crate::error::EngineResult;
+use crate::io::Io;
+use crate::limits::SEGMENT_BYTES_MAX;
+use crate::log::entry::{EntryKind, Meta};
+use crate::log::segment::Segment;
+
+/// An open segment is sealed to be compacted once it has this much.
+const SEAL_BYTES_MIN: u64 = 256 << 10;
+/// The same where nothing more is written, or the disk is short of space.
+const SEAL_PRESSED_BYTES_MIN: u64 = 16 << 10;
+
+/// When to compact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Policy {
+    /// Dead share of all bytes, in percent, above which it begins.
+    pub(crate) dead_percent_max: u64,
+    /// The size a segment is written up to.
+    pub(crate) segment_bytes: u64,
+    /// Dead space does not wait for more writes to bring the checkpoints that must cover it, or to fill the open segment.
+    pub(crate) presses: bool,
+}
+
+impl PartitionStore {
+    /// Whether the dead share is above the policy's.
+    pub(crate) fn wants_compaction(&self, policy: &Policy) -> bool {
+        let sizes = self.log.sizes();
+        let waste = sizes.dead_bytes + sizes.removal_bytes;
+        let is_much = waste * 100 > sizes.bytes * policy.dead_percent_max
+            && waste > policy.segment_bytes.min(SEAL_BYTES_MIN / 4);
+        is_much || self.has_repaired
+    }
+
+    /// Seals the open segment if it is itself mostly dead.
+    pub(super) fn seal_if_worth<D: Disk>(&mut self, io: &mut Io<D>, policy: &Policy) -> EngineResult<()> {
+        let Some(&slot) = self.log.order.last() else { return Ok(()) };
+        let segment = self.log.segment(slot);
+        let waste = segment.dead_bytes + segment.removal_bytes;
+        let bytes_min = if policy.presses { SEAL_PRESSED_BYTES_MIN } else { SEAL_BYTES_MIN };
+        let is_much = segment.bytes >= bytes_min && waste * 100 > segment.bytes * policy.dead_percent_max;
+        if !segment.sealed && (is_much || segment.repaired_blocks() > 0) {
+            self.log.seal(io, slot)?;
+            if !self.log.is_in_memory_only() {
+                self.log.sync_begin(io)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether segments that are worth it must stay because they hold state that the kept checkpoints do not cover.
+    pub(crate) fn is_held_back(&self, policy: &Policy) -> bool {
+        let covered = self.state_is_held_through();
+        let is_much = |&slot: &u32| {
+            let segment = self.log.segment(slot);
+            segment.last_index > covered && waste(segment) * 100 > segment.bytes * policy.dead_percent_max
+        };
+        covered < self.commit && self.log.order.iter().any(is_much)
+    }
+
+    /// Whether a sealed segment that is worth it must stay until checkpoints are made that cover it. (To one that is open, the entry
+    /// that makes the next checkpoint possible would be added.)
+    pub(crate) fn waits_for_checkpoint(&self, policy: &Policy) -> bool {
+        let covered = self.state_is_held_through();
+        let is_worth = |&slot: &u32| {
+            let segment = self.log.segment(slot);
+            segment.sealed
+                && segment.last_index > covered
+                && waste(segment) * 100 > segment.bytes * policy.dead_percent_max
+        };
+        self.durability != Durability::Memory
+            && self.stopped.is_none()
+            && !self.is_incoming()
+            && self.wants_compaction(policy)
+            && self.log.order.iter().any(is_worth)
+    }
+
+    /// Whether a segment may be rewritten; with `once_durable`, whether it may be once it is synced.
+    fn may_be_rewritten(&self, slot: u32, once_durable: bool) -> bool {
+        let is_held = self.log.segment(slot).last_index <= self.state_is_held_through();
+        is_held && self.may_be_copied(slot, once_durable)
+    }
+
+    /// The same of one that is rewritten with all that the kept checkpoints do not cover, dead or not.
+    fn may_be_copied(&self, slot: u32, once_durable: bool) -> bool {
+        let segment = self.log.segment(slot);
+        let is_safe = once_durable || segment.is_durable() || self.log.is_in_memory_only();
+        segment.sealed && is_safe && segment.last_index <= self.commit && !segment.is_damaged
+    }
+
+    /// The segment with the largest wasted share, and its neighbours as far as they fit into one with it; with
+    /// `once_durable` as if all were synced.
+    pub(super) fn choose_run(&self, policy: &Policy, once_durable: bool) -> Option<Vec<u32>> {
+        let order = &self.log.order;
+        let best = self.most_worthwhile(policy, once_durable)?;
+        let (mut from, mut until) = (best, best + 1);
+        let mut bytes = live(self.log.segment(order[best]));
+        // What is dead goes in any case, removals may have to stay.
+        let mut bytes_max = self.log.segment(order[best]).bytes;
+        let fits = |slot: u32, bytes: u64, bytes_max: u64| {
+            let segment = self.log.segment(slot);
+            let is_worth = waste(segment) * 200 > segment.bytes * policy.dead_percent_max
+                || live(segment) < policy.segment_bytes / 4;
+            let has_room = bytes + live(segment) <= policy.segment_bytes
+                && bytes_max + segment.bytes - segment.dead_bytes.min(segment.bytes) <= SEGMENT_BYTES_MAX;
+            self.may_be_rewritten(slot, once_durable) && !segment.is_alone && has_room && is_worth
+        };
+        let counts = |from: usize, until: usize| {
+            let (first, last) = (self.log.segment(order[from]), self.log.segment(order[until]));
+            let timestamp = first.base().timestamp;
+            first.base().reaches(&Meta {
+                kind: EntryKind::Footer,
+                flags: 0,
+                epoch: last.last_epoch,
+                index: last.last_index,
+                timestamp,
+            })
+        };
+        // One of which what is dead stays has its size for itself.
+        let is_alone =
+            self.log.segment(order[best]).is_alone || !self.may_be_rewritten(order[best], once_durable);
+        while !is_alone && until < order.len() && fits(order[until], bytes, bytes_max) && counts(from, until)
+        {
+            bytes += live(self.log.segment(order[until]));
+            bytes_max += self.log.segment(order[until]).bytes;
+            until += 1;
+        }
+        while !is_alone && from > 0 && fits(order[from - 1], bytes, bytes_max) && counts(from - 1, until - 1)
+        {
+            from -= 1;
+            bytes += live(self.log.segment(order[from]));
+            bytes_max += self.log.segment(order[from]).bytes;
+        }
+        Some(order[from..until].to_vec())
+    }
+
+    /// Where rewriting frees most. Dead entries are freed at once; removals only where they may go, and where they are
+    /// much and may not, the oldest segment with dead entries is what stands in their way. One in which something was repaired
+    /// comes first, and waits for no checkpoint: what is right in memory only is corrupt again after any restart.
+    fn most_worthwhile(&self, policy: &Policy, once_durable: bool) -> Option<usize> {
+        let sizes = self.log.sizes();
+        let removals_are_much = sizes.removal_bytes * 200 > sizes.bytes * policy.dead_percent_max;
+        let mut best: Option<(u64, usize)> = None;
+        let mut removals_through = self.versions.oldest_ended_by() - 1;
+        let mut is_first_blocker = true;
+        for (at, &slot) in self.log.order.iter().enumerate() {
+            let segment = self.log.segment(slot);
+            let dead_is_much = segment.dead_bytes * 200 > segment.bytes * policy.dead_percent_max;
+            let removals_may_go = segment.removal_bytes > 0 && removals_through >= segment.last_index;
+            let blocks = removals_are_much && is_first_blocker && segment.dead_bytes > 0;
+            let is_repaired = segment.repaired_blocks() > 0;
+            let share = if is_repaired { u64::MAX } else { waste(segment) * 1000 / segment.bytes.max(1) };
+            let is_worth = dead_is_much || removals_may_go || blocks;
+            if (is_worth && self.may_be_rewritten(slot, once_durable)
+                || is_repaired && self.may_be_copied(slot, once_durable))
+                && best.is_none_or(|(most, _)| share > most)
+            {
+                best = Some((share, at));
+            }
+            is_first_blocker &= segment.dead_bytes == 0;
+            removals_through = removals_through.min(blocked_removals(segment));
+        }
+        best.map(|(_, at)| at)
+    }
+}
+
+fn waste(segment: &Segment) -> u64 {
+    segment.dead_bytes + segment.removal_bytes
+}
+
+fn live(segment: &Segment) -> u64 {
+    segment.bytes.saturating_sub(waste(segment))
+}
+
+/// Up to which log index removals in newer segments are not needed for this one.
+pub(super) fn blocked_removals(segment: &Segment) -> u64 {
+    if segment.dead_bytes == 0 && !segment.is_damaged { u64::MAX } else { segment.header.compacted_at }
+}

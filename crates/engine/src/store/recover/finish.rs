@@ -1,0 +1,127 @@
+//! The end of a recovery: torn tails are cut off, and the log is made ready to go on.
+
+use super::{Recovery, SuspectSpot};
+use crate::DamageKind;
+use crate::disk::Disk;
+use crate::error::EngineResult;
+use crate::io::Io;
+use crate::planted::{Bug, is_planted};
+
+impl Recovery<'_> {
+    /// What is still in doubt is a torn tail: the log ends before it. Everything that stays is made durable.
+    pub(super) fn settle<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
+        let log = &mut self.store.log;
+        let last = log.last;
+        log.set_end(last);
+        if let Some(doubt) = std::mem::take(&mut self.doubts).into_iter().next() {
+            self.cut_at_doubt(io, &doubt)?;
+        }
+        self.end_segments(io)?;
+        // An empty one would stand in the way of a new one of its name.
+        while let Some(&slot) = self.store.log.order.last() {
+            let segment = self.store.log.segment(slot);
+            if segment.header.generation > 0 || segment.last_index >= segment.first_index() {
+                break;
+            }
+            self.drop_last_segment(io)?;
+        }
+        self.judge_headless(io)?;
+        // A process may have died with bytes only in the system's cache: they count as durable only from here on. That
+        // somebody vouches for a segment's last entry does not say that the marks and the footer behind it are durable;
+        // that somebody vouches for a later one does.
+        for at in 0..self.store.log.order.len() {
+            let slot = self.store.log.order[at];
+            let segment = self.store.log.segment_mut(slot);
+            let is_in_doubt = segment.last_index >= self.synced || !segment.sealed;
+            if is_in_doubt && !is_planted(Bug::CacheBelieved) {
+                (segment.synced, segment.synced_index) = (0, segment.first_index() - 1);
+            } else {
+                segment.synced_index = segment.last_index;
+            }
+        }
+        match self.store.log.sync(io) {
+            // It is tried again when there is room; reads need none.
+            Ok(()) => {}
+            Err(error) if error.is_for_want_of_room() => {}
+            Err(error) => return Err(error),
+        }
+        io.disk.sync_dir(&self.store.log.folder)?;
+        self.store.commit(io, self.commit)
+    }
+
+    fn cut_at_doubt<D: Disk>(&mut self, io: &mut Io<D>, doubt: &SuspectSpot) -> EngineResult<()> {
+        let (_, keep) = doubt.before;
+        let keep = if is_planted(Bug::TailCutTooFar) { keep.saturating_sub(1) } else { keep };
+        while self.store.pending.back().is_some_and(|p| p.meta.index > keep) {
+            self.store.pending.pop_back();
+            self.report.from_log -= 1;
+        }
+        // The last segment first: whatever a crash leaves is a prefix of the log.
+        while let Some(&slot) = self.store.log.order.last() {
+            let segment = self.store.log.segment(slot);
+            if segment.first_index() <= keep {
+                break;
+            }
+            self.report.torn_bytes += segment.bytes;
+            self.drop_last_segment(io)?;
+        }
+        if self.store.log.order.last() == Some(&doubt.slot) {
+            let segment = self.store.log.segment_mut(doubt.slot);
+            (segment.last_epoch, segment.last_index) = doubt.before;
+            segment.sealed = false;
+            self.report.torn_bytes += segment.bytes.saturating_sub(doubt.offset);
+            self.ends.insert(doubt.slot, doubt.offset);
+        }
+        self.store.log.set_end(doubt.before);
+        Ok(())
+    }
+
+    fn drop_last_segment<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
+        let Some(slot) = self.store.log.order.pop() else { return Ok(()) };
+        self.ends.remove(&slot);
+        if let Some(segment) = self.store.log.drop_slot(io, slot) {
+            segment.file.into_iter().for_each(|file| io.disk.close(file));
+            io.disk.remove(&segment.path)?;
+            io.disk.sync_dir(&self.store.log.folder)?;
+        }
+        Ok(())
+    }
+
+    /// Cuts what stands behind the last good entry of segments that do not end with a footer. The last one goes on;
+    /// another gets its footer, unless it is damaged: then its bytes are left as they are.
+    fn end_segments<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
+        let last = self.store.log.order.last().copied();
+        for (slot, end) in std::mem::take(&mut self.ends) {
+            let segment = self.store.log.segment_mut(slot);
+            let is_last = last == Some(slot);
+            if segment.is_damaged && !is_last {
+                segment.sealed = true;
+                continue;
+            }
+            if end < segment.bytes {
+                let at_end = (segment.last_epoch, segment.last_index);
+                let freed = segment.cut(&mut io.disk, end, at_end)?;
+                io.memory.freed(freed);
+            }
+            self.store.log.segment_mut(slot).load_open_block(io)?;
+            if !is_last {
+                self.store.log.seal(io, slot)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A file without a readable header is what a crash leaves of one just begun, if it stands behind the log's end.
+    /// Otherwise its entries are lost, which reading the log has told.
+    fn judge_headless<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
+        for (first, path, bytes) in std::mem::take(&mut self.headless) {
+            if first > self.store.log.last.1 && first > self.synced {
+                self.report.torn_bytes += bytes;
+                io.disk.remove(&path)?;
+            } else if self.report.damage.is_empty() {
+                self.damage(DamageKind::Missing { from: first, through: self.synced.max(first) }, path);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,216 @@
+//! Corruption: looking for it in bytes that nobody reads, and repair entries with what another replica has.
+//!
+//! Files are written once, so a corrupt entry is not overwritten. Its block is held in memory with the right bytes in
+//! place, is never given back, and every read of its segment is checked from then on; then compaction rewrites the segment
+//! from there before others. Until that has ended a restart finds the corruption again, and it is repaired again.
+
+use super::PartitionStore;
+use crate::disk::Disk;
+use crate::engine::report::{CorruptEntry, ScrubFrom, ScrubStep};
+use crate::error::{EngineError, EngineResult};
+use crate::index::location::EntryPlace;
+use crate::io::Io;
+use crate::limits::REPAIRED_BLOCKS_MAX;
+use crate::log::entry::{self, EntryKind, HEAD_BYTES, HeadDecode};
+use crate::log::{FIRST_ENTRY_AT, entry_of};
+use crate::store::read::UnreadableKey;
+use crate::{Damage, DamageKind};
+
+impl PartitionStore {
+    /// Reads on from a place, from the disk whatever is in memory, about so many bytes that are synced, and says what of it
+    /// is corrupt.
+    pub(crate) fn scrub<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        from: ScrubFrom,
+        bytes_max: usize,
+    ) -> EngineResult<ScrubStep> {
+        let mut scrubbed = ScrubStep::default();
+        let at = self.log.order_of(from.index).unwrap_or(0);
+        let Some(&slot) = self.log.order.get(at) else { return Ok(scrubbed) };
+        let segment = self.log.segment(slot);
+        // One that was rewritten since begins elsewhere.
+        let is_same = segment.first_index() == from.index && segment.header.generation == from.generation;
+        let offset = if is_same { from.offset.max(FIRST_ENTRY_AT) } else { FIRST_ENTRY_AT };
+        let next = self.log.order.get(at + 1).map(|&next| {
+            let segment = self.log.segment(next);
+            let (index, generation) = (segment.first_index(), segment.header.generation);
+            ScrubFrom { index, generation, offset: FIRST_ENTRY_AT }
+        });
+        scrubbed.next = next;
+        let end = segment.synced.min(segment.bytes);
+        let Some(file) = segment.file.filter(|_| offset < end) else { return Ok(scrubbed) };
+        let (base, index, generation) = (*segment.base(), segment.first_index(), segment.header.generation);
+        let mut bytes = vec![0; (end - offset).min(bytes_max.max(HEAD_BYTES) as u64) as usize];
+        io.disk.read_at(file, offset, &mut bytes)?;
+        let (mut at, mut needed) = (0, 0);
+        let mut bad = Vec::new();
+        while at < bytes.len() {
+            let head = match entry::decode_head(&base, &bytes[at..]) {
+                HeadDecode::Head(head) if head.meta.kind == EntryKind::Footer => {
+                    at = bytes.len().max((end - offset) as usize);
+                    break;
+                }
+                HeadDecode::Head(head) if head.entry_bytes() <= bytes.len() - at => head,
+                HeadDecode::Head(head) => {
+                    needed = head.entry_bytes();
+                    break;
+                }
+                HeadDecode::Need(more) if offset + (at + more) as u64 <= end => {
+                    needed = more;
+                    break;
+                }
+                // Nothing tells where the next one begins: the rest of the segment is not read.
+                HeadDecode::Need(_) | HeadDecode::Bad => {
+                    scrubbed.is_unreadable = true;
+                    at = (end - offset) as usize;
+                    break;
+                }
+            };
+            let read = entry_of(head, &bytes[at..]);
+            if !head.meta.kind.is_local() && entry::crc(read.payload) != head.payload_crc {
+                bad.push((offset + at as u64, head));
+            }
+            at += head.entry_bytes();
+        }
+        if at == 0 && needed > bytes.len() {
+            // One entry is larger than what was to be read.
+            if offset + needed as u64 <= end {
+                return self.scrub(io, from, needed);
+            }
+            scrubbed.is_unreadable = true;
+            at = (end - offset) as usize;
+        }
+        scrubbed.bytes = bytes.len() as u64;
+        if offset + (at as u64) < end {
+            scrubbed.next = Some(ScrubFrom { index, generation, offset: offset + at as u64 });
+        }
+        for (offset, head) in bad {
+            let corrupt = CorruptEntry { epoch: head.meta.epoch, index: head.meta.index };
+            let mut own = Vec::new();
+            let is_good_in_memory = {
+                let segment = self.log.segment(slot);
+                segment.read(&mut io.disk, offset, head.entry_bytes(), &mut own).is_ok()
+                    && own
+                        .get(head.payload_at()..)
+                        .is_some_and(|payload| entry::crc(payload) == head.payload_crc)
+            };
+            if is_good_in_memory {
+                let payload = own.split_off(head.payload_at());
+                self.hold_repaired(io, slot, offset + head.payload_at() as u64, &payload)?;
+                continue;
+            }
+            self.suspect_corruption(slot, offset, corrupt.index, &own);
+            scrubbed.corrupt.push(corrupt);
+        }
+        Ok(scrubbed)
+    }
+
+    fn suspect_corruption(&mut self, slot: u32, offset: u64, index: u64, bytes: &[u8]) {
+        let segment = self.log.segment_mut(slot);
+        segment.is_damaged = true;
+        let place = format!("{}+{offset}", segment.path);
+        if self.damage.iter().all(|damage| damage.place != place) {
+            let key = entry::decode_head_unchecked(segment.base(), bytes)
+                .and_then(|head| bytes.get(HEAD_BYTES..head.payload_at()))
+                .unwrap_or(&[]);
+            let kind = DamageKind::Entry { index, key: key.to_vec() };
+            self.damage.push(Damage { partition: self.log.partition, kind, place });
+        }
+    }
+
+    /// The entries of a key's record that are corrupt.
+    pub(crate) fn corrupt_of<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        key: &[u8],
+    ) -> EngineResult<Vec<CorruptEntry>> {
+        let fragment = self.fragment(key);
+        let Some((_, location, seen)) = self.find(io, fragment, key, UnreadableKey::IsError)? else {
+            return Ok(Vec::new());
+        };
+        let indexes = match location.place() {
+            EntryPlace::Entry(_) => vec![seen.newest_index],
+            EntryPlace::Chain(id) => self.readable_chain(id)?.parts.iter().map(|part| part.index).collect(),
+        };
+        let mut corrupt = Vec::new();
+        for index in indexes {
+            match self.read_entry(io, index) {
+                Ok(_) => {}
+                Err(EngineError::Corrupt { .. }) => {
+                    if let Some((placed, head)) = self.log.locate(io, index)? {
+                        self.suspect_corruption(placed.slot, u64::from(placed.offset), index, &[]);
+                        corrupt.push(CorruptEntry { epoch: head.meta.epoch, index });
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(corrupt)
+    }
+
+    /// Puts the right payload in the place of a corrupt one. `false`: it is not what stood there, or there is no room.
+    pub(crate) fn repair<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        (epoch, index, timestamp): (u32, u64, u64),
+        key: &[u8],
+        payload: &[u8],
+    ) -> EngineResult<bool> {
+        if self.is_incoming() {
+            return Ok(false);
+        }
+        let (placed, head) = match self.log.locate(io, index) {
+            Ok(Some(found)) => found,
+            Ok(None) | Err(EngineError::Corrupt { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let offset = u64::from(placed.offset);
+        let mut bytes = Vec::new();
+        self.log.segment(placed.slot).read(&mut io.disk, offset, head.entry_bytes(), &mut bytes)?;
+        let is_same = (head.meta.epoch, head.meta.timestamp) == (epoch, timestamp)
+            && bytes.len() == head.entry_bytes()
+            && bytes.get(HEAD_BYTES..head.payload_at()) == Some(key)
+            && head.payload_at() + payload.len() == head.entry_bytes()
+            && entry::crc(payload) == head.payload_crc;
+        if !is_same {
+            return Ok(false);
+        }
+        if bytes[head.payload_at()..] != *payload
+            && !self.hold_repaired(io, placed.slot, offset + head.payload_at() as u64, payload)?
+        {
+            return Ok(false);
+        }
+        let segment = self.log.segment_mut(placed.slot);
+        let (place, others) = (format!("{}+{offset}", segment.path), format!("{}+", segment.path));
+        self.damage.retain(|damage| damage.place != place);
+        segment.is_damaged = self.damage.iter().any(|damage| damage.place.starts_with(&others));
+        Ok(true)
+    }
+
+    /// `false`: too much is held in memory for this already.
+    fn hold_repaired<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        slot: u32,
+        offset: u64,
+        bytes: &[u8],
+    ) -> EngineResult<bool> {
+        let held: usize = self.log.slots.iter().flatten().map(|segment| segment.repaired_blocks()).sum();
+        if held >= REPAIRED_BLOCKS_MAX {
+            return Ok(false);
+        }
+        let taken = self.log.segment_mut(slot).patch(&mut io.disk, offset, bytes)?;
+        io.memory.took(taken);
+        self.has_repaired = true;
+        Ok(true)
+    }
+
+    /// Whether segments wait to be rewritten because something in them was repaired.
+    pub(crate) fn look_for_repaired(&mut self) {
+        if self.has_repaired {
+            let mut segments = self.log.order.iter().map(|&slot| self.log.segment(slot));
+            self.has_repaired = segments.any(|segment| segment.repaired_blocks() > 0);
+        }
+    }
+}

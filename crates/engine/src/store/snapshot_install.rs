@@ -1,0 +1,182 @@
+//! Taking another's log in, run by run.
+
+use super::{PartitionStore, units_of};
+use crate::disk::{Disk, OpenMode};
+use crate::engine::options::Durability;
+use crate::error::{EngineError, EngineResult};
+use crate::io::Io;
+use crate::limits::SEGMENT_FILE_BYTES_MAX;
+use crate::log::header::{HEADER_BYTES, SegmentHeader};
+use crate::log::scan::{self, ScanItem};
+use crate::log::segment::Segment;
+use crate::log::{AppendedPlace, FIRST_ENTRY_AT};
+
+/// Whether what is here stands for anything yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Incoming {
+    /// It is the log.
+    #[default]
+    No,
+    /// Another's log is being taken in, run by run. The block that its open segment would go on with is in the file only: nothing
+    /// else may add to it, end it or cut it.
+    Runs,
+    /// All of it is there, and does not count before it is durable.
+    Whole,
+}
+
+/// What a run came to.
+pub(crate) struct InstalledRun {
+    pub(crate) bytes: usize,
+    /// The highest timestamp of its entries.
+    pub(crate) newest: u64,
+}
+
+impl PartitionStore {
+    /// See [`crate::Engine::take_run`].
+    pub(crate) fn take_run<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        begins: bool,
+        bytes: &[u8],
+    ) -> EngineResult<InstalledRun> {
+        self.check_going()?;
+        match self.durability {
+            Durability::Memory if io.memory.is_over() => {
+                return Err(EngineError::MemoryFull { budget_bytes: io.memory.budget_bytes });
+            }
+            Durability::Memory => {}
+            Durability::Interval { .. } | Durability::Sync => {
+                io.space.admit(&mut io.disk, bytes.len() as u64, false)?;
+            }
+        }
+        if self.incoming != Incoming::Runs {
+            let reason = "a run that nobody waits for".into();
+            return Err(EngineError::Format { path: self.log.folder.clone(), reason });
+        }
+        let placed = if begins { self.begin_taken(io, bytes) } else { self.go_on_taken(io, bytes) };
+        let (slot, from) = self.stop_on_failure(placed)?;
+        let body = if begins { bytes.get(HEADER_BYTES..).unwrap_or(&[]) } else { bytes };
+        let segment = self.log.segment(slot);
+        let (base, covers) = (*segment.base(), (segment.header.covers_epoch, segment.header.covers_through));
+        let mut newest = 0;
+        for item in scan::items(&base, body, from, segment.last_index) {
+            match item {
+                ScanItem::Entry { offset, entry, payload_is_good: true } => {
+                    let (meta, entry_bytes) = (&entry.head.meta, entry.head.entry_bytes());
+                    let placed = AppendedPlace { slot, offset: offset as u32, entry_bytes };
+                    self.log.segment_mut(slot).note(meta, offset, entry_bytes);
+                    let units = units_of(meta.kind, meta.flags, entry.payload);
+                    let applied = self.apply(io, (meta, placed, None), entry.key, entry.payload, units);
+                    self.stop_on_failure(applied)?;
+                    self.reach_taken((meta.epoch, meta.index));
+                    newest = newest.max(meta.timestamp);
+                }
+                ScanItem::Mark { .. } => {}
+                ScanItem::Footer { footer, .. } => {
+                    let (epoch, index) = covers.max((footer.last_epoch, footer.last_index));
+                    let segment = self.log.segment_mut(slot);
+                    segment.sealed = true;
+                    (segment.last_epoch, segment.last_index) = (epoch, index);
+                    self.reach_taken((epoch, index));
+                }
+                ScanItem::Entry { offset, .. } | ScanItem::Bad { offset, .. } => {
+                    return Err(self.not_a_run(slot, &format!("damaged at {offset}")));
+                }
+            }
+        }
+        Ok(InstalledRun { bytes: bytes.len(), newest })
+    }
+
+    fn reach_taken(&mut self, last: (u32, u64)) {
+        if last.1 > self.log.last.1 {
+            self.log.last = last;
+        }
+        self.commit = self.commit.max(last.1);
+    }
+
+    fn not_a_run(&self, slot: u32, reason: &str) -> EngineError {
+        EngineError::Format { path: self.log.segment(slot).path.clone(), reason: reason.into() }
+    }
+
+    /// A segment with the header that the bytes begin with. Where its entries begin.
+    fn begin_taken<D: Disk>(&mut self, io: &mut Io<D>, bytes: &[u8]) -> EngineResult<(u32, u64)> {
+        let wrong =
+            |reason: &str| EngineError::Format { path: self.log.folder.clone(), reason: reason.into() };
+        let header = SegmentHeader::decode(bytes).map_err(|reason| wrong(&reason))?;
+        let is_next = header.partition == self.log.partition && header.base.index > self.log.last.1;
+        if !is_next || self.log.order.last().is_some_and(|&slot| !self.log.segment(slot).sealed) {
+            return Err(wrong("a segment that does not follow the last one"));
+        }
+        if bytes.len() as u64 > SEGMENT_FILE_BYTES_MAX {
+            return Err(wrong("too many bytes of a segment"));
+        }
+        let mut segment = if self.log.is_in_memory_only() {
+            let mut segment = Segment::new(header, &self.log.folder);
+            io.memory.took(segment.resident_bytes());
+            io.memory.took(segment.push(&bytes[HEADER_BYTES..]));
+            segment
+        } else {
+            let path = format!("{}/{}", self.log.folder, header.file_name());
+            let file = io.disk.open(&path, OpenMode::Create)?;
+            if let Err(error) = io.disk.append(file, bytes) {
+                io.disk.close(file);
+                // The same run comes again once there is room.
+                io.disk.remove(&path)?;
+                return Err(error.into());
+            }
+            Segment::taken(header, path, file, bytes.len() as u64)
+        };
+        segment.forget_notes();
+        if self.log.order.is_empty() {
+            self.log.index_seed = header.index_seed;
+        }
+        let slot = self.log.add_slot(segment)?;
+        self.log.order.push(slot);
+        Ok((slot, FIRST_ENTRY_AT))
+    }
+
+    /// More of the last segment. Where it begins.
+    fn go_on_taken<D: Disk>(&mut self, io: &mut Io<D>, bytes: &[u8]) -> EngineResult<(u32, u64)> {
+        let open = self.log.order.last().copied().filter(|&slot| !self.log.segment(slot).sealed);
+        let Some(slot) = open else {
+            let reason = "more of a segment that was not begun".into();
+            return Err(EngineError::Format { path: self.log.folder.clone(), reason });
+        };
+        let in_memory_only = self.log.is_in_memory_only();
+        let segment = self.log.segment_mut(slot);
+        let from = segment.bytes;
+        if from + bytes.len() as u64 > SEGMENT_FILE_BYTES_MAX {
+            return Err(self.not_a_run(slot, "too many bytes of a segment"));
+        }
+        // There may be a file that lacks the end: the log was to go to the disk, which was full.
+        match segment.file.filter(|_| !in_memory_only && segment.is_all_written()) {
+            Some(file) => {
+                io.disk.append(file, bytes)?;
+                io.memory.freed(segment.extend_written(bytes.len() as u64));
+            }
+            None => {
+                segment.load_open_block(io)?;
+                io.memory.took(segment.push(bytes));
+            }
+        }
+        Ok((slot, from))
+    }
+
+    /// See [`crate::Engine::taken`].
+    pub(crate) fn taken<D: Disk>(&mut self, io: &mut Io<D>, last: (u32, u64)) -> EngineResult<()> {
+        if self.log.last != last || self.incoming == Incoming::No {
+            return Err(EngineError::NotNext { last: self.log.last });
+        }
+        self.log.set_end(last);
+        if let Some(&slot) = self.log.order.last() {
+            let segment = self.log.segment_mut(slot);
+            if !segment.sealed && !segment.has_open_block() {
+                segment.load_open_block(io)?;
+                // It was checked as it came, but not now.
+                segment.trust_from(u64::MAX);
+            }
+        }
+        self.incoming = Incoming::Whole;
+        Ok(())
+    }
+}

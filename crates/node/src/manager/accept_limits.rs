@@ -1,0 +1,168 @@
+//! Who has a connection to the manager's port: counted, and closed where newer connections need the place.
+//!
+//! A connection is a stranger until it has greeted, and in a cluster with a secret until it has proved that it knows it; one of HTTP
+//! until it has shown the bearer's password, and in a cluster without a secret for as long as it lasts. Strangers have a share of
+//! their own ([`UnprovenConnections`]), so that HTTP never takes the places of nodes and clients.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+use zerohop_placement::ClusterMap;
+
+use super::shared::ManagerShared;
+use crate::server::ConnectionLimits;
+use crate::server::limits::MANAGER_NODE_CONNECTIONS_MAX;
+use crate::unproven::{NodeAddresses, Origin, UnprovenBounds, UnprovenConnections, UnprovenSlot};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Door {
+    most: usize,
+    open: usize,
+    next: u64,
+    strangers: UnprovenConnections<u64>,
+    /// What ends the task of a stranger, and its place.
+    tasks: BTreeMap<u64, (AbortHandle, UnprovenSlot)>,
+    /// Strangers that have given way, whose tasks have not been dropped yet: they count no more.
+    displaced: BTreeSet<u64>,
+    nodes: NodeAddresses,
+}
+
+/// What becomes of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entrance {
+    /// It is served, under this name and in this place.
+    Open(u64, UnprovenSlot),
+    /// All places are in use, by connections that are known.
+    Full,
+}
+
+impl Door {
+    pub(super) fn new(limits: &ConnectionLimits) -> Door {
+        let bounds =
+            UnprovenBounds { all_max: limits.strangers_max, origin_max: limits.strangers_per_address_max };
+        Door {
+            most: limits.manager_max,
+            open: 0,
+            next: 0,
+            strangers: UnprovenConnections::new(bounds),
+            tasks: BTreeMap::new(),
+            displaced: BTreeSet::new(),
+            nodes: NodeAddresses::default(),
+        }
+    }
+
+    /// Connections open now.
+    pub(super) fn open(&self) -> usize {
+        self.open
+    }
+
+    /// Somebody connects from there. Strangers that have no place any more are closed.
+    pub(super) fn enter(&mut self, address: Option<IpAddr>, map: &ClusterMap) -> Entrance {
+        let is_node = address.is_some_and(|address| self.nodes.has(map, address));
+        // Other nodes find a place where clients do not.
+        let most = if is_node { self.most + MANAGER_NODE_CONNECTIONS_MAX } else { self.most };
+        if self.open - self.strangers.len() >= most {
+            return Entrance::Full;
+        }
+        let origin = Origin::of(address, is_node);
+        let displaced = self.strangers.gives_way(origin);
+        if let Some(displaced) = displaced.or_else(|| self.strangers.oldest().filter(|_| self.open >= most))
+            && let Some((task, place)) = self.tasks.remove(&displaced)
+        {
+            // Its task is dropped later, and others may come before: the next one is not to displace it again.
+            self.strangers.leave(place);
+            self.displaced.insert(displaced);
+            self.open -= 1;
+            task.abort();
+        }
+        let key = self.next;
+        self.next += 1;
+        self.open += 1;
+        Entrance::Open(key, self.strangers.enter(key, origin))
+    }
+
+    /// A connection is no stranger any more.
+    fn is_known(&mut self, key: u64, place: UnprovenSlot) {
+        self.strangers.leave(place);
+        self.tasks.remove(&key);
+    }
+}
+
+/// A connection, which counts as long as this lives.
+#[derive(Debug)]
+pub(super) struct Visitor {
+    pub(super) shared: Rc<ManagerShared>,
+    key: u64,
+    place: UnprovenSlot,
+    /// When it is closed if it is a stranger by then.
+    pub(super) due: Instant,
+}
+
+impl Visitor {
+    pub(super) fn new(shared: &Rc<ManagerShared>, key: u64, place: UnprovenSlot) -> Visitor {
+        let due = Instant::now() + shared.about.connections.stranger_time_out;
+        Visitor { shared: Rc::clone(shared), key, place, due }
+    }
+
+    /// What ends it, should its place be needed.
+    pub(super) fn is_served_by(shared: &ManagerShared, (key, place): (u64, UnprovenSlot), task: AbortHandle) {
+        if !task.is_finished() {
+            shared.door.borrow_mut().tasks.insert(key, (task, place));
+        }
+    }
+
+    /// It has proved what it must.
+    pub(super) fn is_known(&self) {
+        self.shared.door.borrow_mut().is_known(self.key, self.place);
+    }
+}
+
+impl Drop for Visitor {
+    fn drop(&mut self) {
+        let mut door = self.shared.door.borrow_mut();
+        if !door.displaced.remove(&self.key) {
+            door.open -= 1;
+        }
+        door.is_known(self.key, self.place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_give_way_and_those_who_are_known_do_not() {
+        let limits = ConnectionLimits {
+            manager_max: 4,
+            strangers_max: 2,
+            strangers_per_address_max: 2,
+            ..ConnectionLimits::default()
+        };
+        let (mut door, map) = (Door::new(&limits), ClusterMap::default());
+        let address = Some([10, 0, 0, 1].into());
+        let enter = |door: &mut Door| match door.enter(address, &map) {
+            Entrance::Open(key, place) => (key, place),
+            Entrance::Full => panic!("there is room"),
+        };
+        let known: Vec<(u64, UnprovenSlot)> = (0..3)
+            .map(|_| {
+                let (key, place) = enter(&mut door);
+                door.is_known(key, place);
+                (key, place)
+            })
+            .collect();
+        assert_eq!((known.len(), door.strangers.len()), (3, 0));
+        let (first, _) = enter(&mut door);
+        assert_eq!(door.strangers.oldest(), Some(first));
+        // All four places are in use: the stranger is to give way, though strangers may be two.
+        let (second, place) = enter(&mut door);
+        assert_eq!((second, door.open()), (first + 1, 5), "the first has not left yet");
+        door.is_known(second, place);
+        assert_eq!(door.enter(address, &map), Entrance::Full, "four are known");
+    }
+}

@@ -1,0 +1,138 @@
+//! What is missing since nodes were started again: one line for each keyspace, on the nodes that it concerns.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use zerohop_control::state;
+use zerohop_placement::{ClusterMap, Durability};
+use zerohop_wire::ids::{KeyspaceId, NodeId};
+
+/// What this node tells of what the control group remembers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct DataLosses {
+    /// All that is not acknowledged.
+    pub(super) all: Arc<state::Losses>,
+    /// This node.
+    pub(super) node: Option<NodeId>,
+    /// Where managers of the control group listen: these nodes tell it for all that have no manager.
+    pub(super) managers: BTreeSet<String>,
+}
+
+/// Of one keyspace.
+#[derive(Debug, Default)]
+struct Loss {
+    partitions: usize,
+    /// Partitions that were nowhere else.
+    alone: usize,
+    /// The nodes that held them.
+    nodes: BTreeSet<NodeId>,
+}
+
+impl DataLosses {
+    /// Whether this node is to tell what is missing of these.
+    fn tells(&self, map: &ClusterMap, nodes: &BTreeSet<NodeId>) -> bool {
+        let has_manager =
+            |node: &NodeId| map.node(*node).is_some_and(|node| self.managers.contains(node.manager()));
+        self.node.is_some_and(|node| nodes.contains(&node)) || !nodes.iter().any(has_manager)
+    }
+
+    /// A line for each keyspace that is still there.
+    pub(super) fn lines(&self, map: &ClusterMap) -> Vec<String> {
+        let mut of: BTreeMap<KeyspaceId, Loss> = BTreeMap::new();
+        for ((keyspace, partition), state::Loss { nodes, .. }) in &*self.all {
+            let group = map.keyspace(*keyspace).and_then(|found| found.group(*partition));
+            if let Some(group) = group.filter(|_| self.tells(map, nodes)) {
+                let loss = of.entry(*keyspace).or_default();
+                loss.partitions += 1;
+                loss.alone += usize::from(group.members().count() == 1);
+                loss.nodes.extend(nodes);
+            }
+        }
+        let line = |(keyspace, loss): (KeyspaceId, Loss)| {
+            let config = map.keyspace(keyspace)?.config();
+            let Loss { partitions: count, alone, nodes } = loss;
+            let all = config.partitions.get();
+            let nodes: Vec<String> = nodes.iter().map(NodeId::to_string).collect();
+            let word = if nodes.len() == 1 { "node" } else { "nodes" };
+            let nodes = format!("{word} {}", nodes.join(", "));
+            let what = match config.durability {
+                Durability::Memory if alone == count => {
+                    format!("everything of {count} of {all} partitions is gone with the process of {nodes}")
+                }
+                Durability::Memory => format!(
+                    "all that held {count} of {all} partitions in sync have started again: what was in them may be gone ({nodes})"
+                ),
+                Durability::Interval { .. } | Durability::Sync => format!(
+                    "{count} of {all} partitions go on with a log of which the last moments may be missing ({nodes} ended without \
+                     writing them)"
+                ),
+            };
+            Some(format!(
+                "keyspace {}: durability {}: {what}. `zerohop recover acknowledge {}`, once you know, ends this line",
+                config.name, config.durability, config.name
+            ))
+        };
+        of.into_iter().filter_map(line).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_placement::{
+        Address, KeyspaceConfig, MapChange, MapDelta, Node, NodeState, PartitionCount, ReplicaGroup,
+    };
+    use zerohop_wire::ids::{Incarnation, InstanceId, MapEpoch, PartitionEpoch, PartitionId};
+
+    use super::*;
+
+    /// Two nodes, and a keyspace of which node 1 has all partitions alone.
+    fn map(durability: Durability) -> ClusterMap {
+        let node = |id: u32| Node {
+            id: NodeId(id),
+            state: NodeState::Up,
+            incarnation: Incarnation(u64::from(id)),
+            manager: Address::new(&format!("host-{id}:1")).unwrap(),
+            first_instance: InstanceId(id),
+            instances: vec![Address::new(&format!("host-{id}:2")).unwrap()],
+        };
+        let partitions = PartitionCount::new(128).unwrap();
+        let config =
+            KeyspaceConfig { partitions, durability, ..KeyspaceConfig::new("scratch".parse().unwrap(), 7) };
+        let groups: Vec<ReplicaGroup> =
+            (0..128).map(|_| ReplicaGroup::of_one(PartitionEpoch(1), InstanceId(1))).collect();
+        let create = MapChange::CreateKeyspace { id: KeyspaceId(3), config, groups: groups.into() };
+        let changes = vec![MapChange::PutNode(node(1)), MapChange::PutNode(node(2)), create];
+        ClusterMap::default().apply(&MapDelta { from: MapEpoch(0), to: MapEpoch(1), changes }).unwrap()
+    }
+
+    /// What a node tells of 86 partitions that node 1 held.
+    fn told(map: &ClusterMap, node: u32, managers: &[&str]) -> Vec<String> {
+        let loss = state::Loss { epoch: MapEpoch(1), nodes: [NodeId(1)].into() };
+        let all = (0..86).map(|partition| ((KeyspaceId(3), PartitionId(partition)), loss.clone()));
+        let managers = managers.iter().map(|one| (*one).to_owned()).collect();
+        let losses = DataLosses { all: Arc::new(all.collect()), node: Some(NodeId(node)), managers };
+        losses.lines(map)
+    }
+
+    #[test]
+    fn a_keyspace_has_one_line_with_its_name_and_what_is_true_of_its_durability_and_how_to_end_it() {
+        let memory = map(Durability::Memory);
+        let line = "keyspace scratch: durability memory: everything of 86 of 128 partitions is gone with the process of node 1. \
+                    `zerohop recover acknowledge scratch`, once you know, ends this line";
+        assert_eq!(told(&memory, 1, &["host-1:1", "host-2:1"]), [line]);
+        let interval = told(&map(Durability::Sync), 1, &["host-1:1"]);
+        assert!(
+            interval.len() == 1 && interval[0].contains("86 of 128 partitions go on with a log"),
+            "{interval:?}"
+        );
+        // It is no trouble any more once the keyspace is gone.
+        assert!(told(&ClusterMap::default(), 1, &[]).is_empty());
+    }
+
+    #[test]
+    fn only_nodes_that_it_concerns_tell_it_and_managers_for_nodes_without_one() {
+        let memory = map(Durability::Memory);
+        assert!(told(&memory, 2, &["host-1:1", "host-2:1"]).is_empty(), "node 1 tells it itself");
+        assert_eq!(told(&memory, 2, &["host-2:1"]).len(), 1);
+    }
+}

@@ -1,0 +1,64 @@
+//! What is told of a keyspace that is being dropped: what that waits for, and what can be done.
+
+use std::time::Duration;
+
+use zerohop_placement::{ClusterMap, Group};
+use zerohop_wire::admin::{
+    AdminAnswer, AdminRefusal, AdminReply, KeyspaceDrop, KeyspaceStatus, REFUSED_CLOSING,
+};
+use zerohop_wire::ids::{KeyspaceId, PartitionId};
+
+use super::changes::{ChangeRefusal, refusal as refuse};
+use crate::server::limits::DROP_WAIT;
+
+/// So many partitions are named; of the others, how many there are.
+const NAMED_MAX: usize = 4;
+
+/// How long a request to drop a keyspace waits for its end.
+pub(super) fn wait(asked: &KeyspaceDrop) -> Duration {
+    asked.wait_ms.map_or(DROP_WAIT, |ms| DROP_WAIT.min(Duration::from_millis(ms.into())))
+}
+
+/// A keyspace whose drop has begun is not gone.
+pub(super) fn under_way(keyspace: &KeyspaceStatus, waits: &str) -> AdminAnswer {
+    let (code, reason) = (REFUSED_CLOSING.to_owned(), reason(&keyspace.name, waits));
+    AdminAnswer::of(AdminReply::Refused(AdminRefusal { code, reason, keyspace: keyspace.id }))
+}
+
+/// The keyspace is being dropped: it cannot be changed, and no other can have its name.
+pub(super) fn refusal(name: &str) -> ChangeRefusal {
+    refuse(REFUSED_CLOSING, reason(name, ""))
+}
+
+fn reason(name: &str, waits: &str) -> String {
+    let waits = if waits.is_empty() { String::new() } else { format!(" It waits for {waits}.") };
+    format!(
+        "keyspace {name} is being dropped: nothing begins in it any more, and it goes once the transactions over it that are under \
+         way have ended.{waits} That takes seconds, unless a partition that has a part in one is not served (`zerohop recover` tells \
+         which are not). `zerohop keyspace drop {name}` waits for it; with --at-once it goes as it is, which may undo in other \
+         keyspaces what was acknowledged"
+    )
+}
+
+/// Partitions that the drop of a keyspace waits for, if that is known; else those that nobody serves.
+pub(super) fn waits(map: &ClusterMap, id: KeyspaceId, undrained: Option<&[PartitionId]>) -> String {
+    let Some(found) = map.keyspace(id) else { return String::new() };
+    let is_open = |(id, group): &(PartitionId, Group<'_>)| match undrained {
+        Some(undrained) => undrained.binary_search(id).is_ok(),
+        None => map.is_lost(*group),
+    };
+    let open: Vec<(PartitionId, Group<'_>)> = found.groups().filter(is_open).collect();
+    let named = open.iter().take(NAMED_MAX).map(|(id, group)| {
+        let why = match (map.is_lost(*group), map.instance(group.primary)) {
+            (true, _) => "lost: nobody serves it before nodes that are down return".to_owned(),
+            (false, Some(primary)) => format!("instance {} of node {}", group.primary, primary.node),
+            (false, None) => format!("instance {}", group.primary),
+        };
+        format!("partition {id} ({why})")
+    });
+    let named = named.collect::<Vec<_>>().join(", ");
+    match open.len().saturating_sub(NAMED_MAX) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}

@@ -1,0 +1,64 @@
+//! Units that were told not to have been run, so that none that was sent behind one is run before it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::limits::TURNED_MAX;
+
+/// By whom they were sent.
+#[derive(Debug)]
+pub(super) struct RetryTable<S> {
+    by: BTreeMap<S, Numbers>,
+}
+
+#[derive(Debug, Default)]
+struct Numbers {
+    turned: BTreeSet<u64>,
+    /// Nothing is known of these and those below.
+    forgotten: u64,
+}
+
+impl<S: Ord + Copy> RetryTable<S> {
+    pub(super) fn new() -> RetryTable<S> {
+        RetryTable { by: BTreeMap::new() }
+    }
+
+    /// Whether a unit must not be run, as the one before it was not or may not have been.
+    pub(super) fn follows_one(&self, of: S, behind: u64) -> bool {
+        let is_turned = |numbers: &Numbers| behind <= numbers.forgotten || numbers.turned.contains(&behind);
+        behind != 0 && self.by.get(&of).is_some_and(is_turned)
+    }
+
+    /// A unit is not run.
+    pub(super) fn add(&mut self, of: S, number: u64) {
+        let numbers = self.by.entry(of).or_default();
+        numbers.turned.insert(number);
+        if numbers.turned.len() > TURNED_MAX {
+            numbers.forgotten = numbers.turned.pop_first().unwrap_or(0);
+        }
+    }
+
+    /// Nothing more comes from there.
+    pub(super) fn closed(&mut self, of: S) {
+        self.by.remove(&of);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_follows_a_unit_that_was_not_run_is_not_run_and_what_is_forgotten_counts_as_that() {
+        let mut turned = RetryTable::new();
+        turned.add('a', 5);
+        assert!(turned.follows_one('a', 5));
+        assert!(!turned.follows_one('a', 4) && !turned.follows_one('a', 0) && !turned.follows_one('b', 5));
+        for number in 6..=5 + TURNED_MAX as u64 {
+            turned.add('a', number);
+        }
+        assert!(turned.follows_one('a', 5) && turned.follows_one('a', 4) && turned.follows_one('a', 6));
+        assert!(!turned.follows_one('a', 0));
+        turned.closed('a');
+        assert!(!turned.follows_one('a', 6));
+    }
+}

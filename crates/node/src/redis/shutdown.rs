@@ -1,0 +1,101 @@
+//! The order in which the Redis side of a node ends, so that no client is left in doubt about a write.
+//!
+//! ```text
+//!   serves ── yield ──> new writes wait, those under way end ──> others are primary ──> its clients' units are relayed to them
+//!          ── end ────> no command is taken up, relayed units are answered, each connection closes behind its last answer
+//! ```
+
+use tokio::sync::oneshot;
+use zerohop_placement::ClusterMap;
+use zerohop_resp::{PartitionPlace, Unit};
+use zerohop_wire::ids::InstanceId;
+
+use super::clients::Clients;
+use super::limits::YIELD_MS;
+use super::scheduler::UnitScheduler;
+use crate::reactor::Replies;
+
+/// How far that is.
+#[derive(Debug, Default)]
+pub(super) struct ShutdownProgress {
+    /// Writes of partitions that others can take over wait until then, in milliseconds of the reactor's clock.
+    yields_until_ms: Option<u64>,
+    yielded: Option<oneshot::Sender<()>>,
+    /// No command of a client is taken up any more.
+    pub(super) ends: bool,
+    ended: Option<oneshot::Sender<()>>,
+}
+
+impl ShutdownProgress {
+    /// Whether a unit is not run here, as another instance is about to be the primary of its partition.
+    pub(super) fn keeps_back(
+        &self,
+        (map, me): (&ClusterMap, InstanceId),
+        to: PartitionPlace,
+        unit: &Unit<'_>,
+    ) -> bool {
+        if self.yields_until_ms.is_none() || !unit.may_write() {
+            return false;
+        }
+        let group = map.keyspace(to.keyspace).and_then(|found| found.group(to.partition));
+        group.is_some_and(|group| group.primary == me && !group.in_sync.is_empty())
+    }
+}
+
+impl Clients {
+    /// New writes wait for other instances to take over, and `done` is told once those under way have ended.
+    pub(crate) fn yield_writes(&mut self, done: oneshot::Sender<()>, now_ms: u64) {
+        let farewell = &mut self.scheduler.farewell;
+        (farewell.yields_until_ms, farewell.yielded) = (Some(now_ms + YIELD_MS), Some(done));
+    }
+
+    /// No command is taken up any more, and `done` is told once what was taken up is answered.
+    pub(crate) fn end(&mut self, done: oneshot::Sender<()>, replies: &mut Replies<'_>) {
+        (self.scheduler.farewell.ends, self.scheduler.farewell.ended) = (true, Some(done));
+        self.close(replies, false);
+    }
+
+    /// Looks whether what the end waits for has come; at the end of each turn.
+    pub(super) fn end_on(&mut self, now_ms: u64, replies: &mut Replies<'_>) {
+        let farewell = &mut self.scheduler.farewell;
+        if farewell.yields_until_ms.is_some_and(|until_ms| until_ms <= now_ms) {
+            // Nobody takes over.
+            farewell.yields_until_ms = None;
+        }
+        if farewell.yielded.is_some() && !self.scheduler.is_writing() {
+            // Whoever has stopped waiting goes on without it.
+            self.scheduler.farewell.yielded.take().map(|done| done.send(()));
+        }
+        if self.scheduler.farewell.ended.is_some() && !self.scheduler.owes() {
+            // What is left waits for records: nothing of it was done.
+            self.close(replies, true);
+            self.scheduler.farewell.ended.take().map(|done| done.send(()));
+        }
+    }
+
+    /// When that has something to do though nothing comes.
+    pub(super) fn next_end_ms(&self) -> Option<u64> {
+        self.scheduler.farewell.yields_until_ms
+    }
+
+    /// Closes the connections of clients that wait for no answer, or of all.
+    fn close(&mut self, replies: &mut Replies<'_>, all: bool) {
+        for client in self.clients().filter(|client| all || !client.connection.is_waiting()) {
+            replies.close(client.id, &[]);
+        }
+    }
+}
+
+impl UnitScheduler {
+    /// Whether the fate of a write that is run here is still open.
+    fn is_writing(&self) -> bool {
+        self.under_way.values().any(|one| one.is_write())
+    }
+
+    /// Whether answers are missing that do not wait for a record.
+    fn owes(&self) -> bool {
+        let runs = self.under_way.values().any(|one| one.parked.is_none());
+        let waits = !self.steps.is_empty() || !self.ready.is_empty() || !self.outlet.answered.is_empty();
+        runs || waits || self.spanning_count > 0 || self.lanes.owes()
+    }
+}

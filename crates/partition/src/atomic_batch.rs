@@ -1,0 +1,595 @@
+//! Several reads and changes of records that are one step: a program runs over a [`Unit`], sees its own changes, and all
+//! of them are committed together or none is.
+//!
+//! ```text
+//!   change ──> staged ──a look at a changed record──> log, joined with the next ──┐
+//!                 │                                                               ├──> committed as a whole,
+//!                 └──end of the program──> log ───────────────────────────────────┘    answered then
+//! ```
+//!
+//! Changes wait until the program ends, or looks at a record that it has changed: then they go into the log and lie in the
+//! overlay, so that the program sees them there. A unit of one change, the common one, is an entry like any other.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use zerohop_engine::Engine;
+use zerohop_engine::disk::Disk;
+use zerohop_wire::blob::is_of_blob;
+use zerohop_wire::ids::{MapEpoch, Timestamp};
+use zerohop_wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use zerohop_wire::messages::{
+    Condition, Expiry, OperationAnswer, Range as AskedRange, RecordRead, RecordType, RecordWrite,
+    WriteChange as Asked,
+};
+use zerohop_wire::{Failure, What};
+
+use crate::clock::Clock;
+use crate::failure::failure_of;
+use crate::hash_range::Slice;
+use crate::limits::{BUSY_RETRY_MS, STAGED_BYTES_MAX, UNIT_CHANGES_MAX};
+use crate::log_writer::LogWriter;
+use crate::operations::{self, Cell, EngineResultExt, EntryContents, LogAction, PlanResult, WritePlan};
+use crate::outcome::WriteOutcome;
+use crate::overlay::{Overlay, Shape};
+use crate::partition::{Intents, Partition};
+use crate::state::Deadlines;
+use crate::view::{RecordView, WholeBytes};
+use crate::write_buffer::{RecordGlimpse, UnitWriteBuffer};
+
+/// What runs over the records of one partition in one step.
+pub trait Program {
+    /// Reads and changes records, and appends what is to be answered to `reply`. After `Ok(false)` and after a failure
+    /// none of its changes happens; the reply is handed on after `Ok` only.
+    ///
+    /// # Errors
+    /// Why it could not go on, usually what the unit has said.
+    fn run<D: Disk>(&mut self, unit: &mut Unit<'_, D>, reply: &mut Vec<u8>)
+    -> Result<bool, Failure<'static>>;
+
+    /// Whether it may change anything: what only reads is run also while there are too few copies to write to.
+    fn may_write(&self) -> bool {
+        true
+    }
+}
+
+/// What became of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProgramResult {
+    /// All that its reply rests on is committed, and the reply has been appended.
+    Now,
+    /// The reply comes as [`crate::PartitionEffects::reply`].
+    Later,
+}
+
+/// What a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordInfo {
+    /// Bytes or a list.
+    pub record: RecordType,
+    /// Bytes, or values of the list.
+    pub length: u64,
+    /// When it was written last. What this unit has written has the version that it will have.
+    pub version: Timestamp,
+    /// When it ceases to be, in milliseconds since 1970.
+    pub deadline_ms: Option<u64>,
+}
+
+/// What a look at a key has told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// There may be a record.
+    Living,
+    /// There is none any more.
+    Expired,
+}
+
+/// The records of a partition as a program sees and changes them. All changes have one timestamp.
+pub struct Unit<'u, D> {
+    pub(crate) engine: &'u mut Engine<D>,
+    pub(crate) group: &'u mut LogWriter,
+    pub(crate) overlay: &'u mut Overlay,
+    pub(crate) deadlines: &'u Deadlines,
+    pub(crate) clock: &'u mut Clock,
+    pub(crate) staged: &'u mut UnitWriteBuffer,
+    /// It may hold what is not of this slice.
+    foreign: Option<Slice>,
+    /// It must not look at, nor change, what is not of this slice; `None`: any key.
+    slice: Option<Slice>,
+    /// The newest uncommitted entry of what was looked at.
+    pub(crate) newest: u64,
+    /// Entries appended so far, all joined with the next.
+    pub(crate) appended: usize,
+    at: Option<Timestamp>,
+    now_ms: u64,
+    /// What stands in its way; `None`: nothing.
+    intents: Option<Intents<'u>>,
+    /// It has met an intent: all of it is taken back, and comes again.
+    pub(crate) is_blocked: bool,
+    /// It has named a key of another partition: all of it is taken back, and is routed again.
+    pub(crate) is_misrouted: bool,
+}
+
+impl<'u, D: Disk> Unit<'u, D> {
+    pub(crate) fn new(
+        engine: &'u mut Engine<D>,
+        (group, overlay, deadlines): (&'u mut LogWriter, &'u mut Overlay, &'u Deadlines),
+        clock: &'u mut Clock,
+        staged: &'u mut UnitWriteBuffer,
+        foreign: Option<Slice>,
+    ) -> Unit<'u, D> {
+        let now_ms = clock.now_ms();
+        Unit {
+            engine,
+            group,
+            overlay,
+            deadlines,
+            clock,
+            staged,
+            foreign,
+            slice: None,
+            newest: 0,
+            appended: 0,
+            at: None,
+            now_ms,
+            intents: None,
+            is_blocked: false,
+            is_misrouted: false,
+        }
+    }
+
+    /// It must not look at what a transaction is about to change, nor change what one has locked.
+    pub(crate) fn set_intents(&mut self, intents: Option<Intents<'u>>) {
+        self.intents = intents;
+    }
+
+    /// It must not look at, nor change, what is not of this slice.
+    pub(crate) fn set_slice(&mut self, slice: Option<Slice>) {
+        self.slice = slice;
+    }
+
+    /// How many partitions its keyspace has, as this one knows it: 0 if whoever opened it did not say. What goes through all
+    /// partitions, and names no keys, compares this with what it was routed by.
+    #[must_use]
+    pub fn partitions(&self) -> u32 {
+        self.slice.map_or(0, |slice| slice.count())
+    }
+
+    /// Whoever routed it may have known another map: each key is compared with the slice when it is used.
+    #[inline]
+    fn check_own(&mut self, key: &[u8]) -> Result<(), Failure<'static>> {
+        match &self.slice {
+            Some(slice) if !slice.owns(key) => Err(self.misrouted()),
+            _ => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn misrouted(&mut self) -> Failure<'static> {
+        self.is_misrouted = true;
+        wrong_owner()
+    }
+
+    #[cold]
+    fn blocked(&mut self) -> Failure<'static> {
+        self.is_blocked = true;
+        Failure::Busy { retry_after_ms: BUSY_RETRY_MS }
+    }
+
+    /// Its changes have this timestamp, and its clock stands still at this time, in milliseconds since 1970: those of a
+    /// transaction that was evaluated then, and is decided.
+    pub(crate) fn set_time(&mut self, at: Timestamp, now_ms: u64) {
+        (self.at, self.now_ms) = (Some(at), now_ms);
+    }
+
+    /// The partition's clock in milliseconds since 1970; it stands still while the program runs.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    /// What a key's record is.
+    ///
+    /// # Errors
+    /// What the disk or the log says.
+    pub fn inspect(&mut self, key: &[u8]) -> Result<Option<RecordInfo>, Failure<'static>> {
+        self.see(key)?;
+        Ok(self.seen_shape(key).map(|shape| RecordInfo {
+            record: shape.record,
+            length: shape.length(),
+            version: shape.version,
+            deadline_ms: shape.deadline,
+        }))
+    }
+
+    /// Hands the whole of a bytes record to `take`, from where it lies if it is one entry, and says what the record is. A
+    /// list is not handed over.
+    ///
+    /// # Errors
+    /// What the disk or the log says.
+    pub fn lookup(
+        &mut self,
+        key: &[u8],
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<Option<RecordType>, Failure<'static>> {
+        if self.look_at(key)? == Look::Expired {
+            return Ok(None);
+        }
+        let deadlines = self.deadlines;
+        let mut view = RecordView {
+            engine: self.engine,
+            handle: self.group.handle(),
+            overlay: Some(&*self.overlay).filter(|overlay| !overlay.is_empty()),
+            deadlines,
+        };
+        if let Some(WholeBytes { version, bytes, hint }) = view.whole(key).or_fail()? {
+            take(bytes);
+            let shape = Shape::of_base(RecordType::Bytes, version, bytes.len() as u64, deadlines.get(key));
+            self.staged.see(key, RecordGlimpse { shape: Some(shape), hint });
+            return Ok(Some(RecordType::Bytes));
+        }
+        let Some(shape) = self.view().shape(key).or_fail()? else { return Ok(None) };
+        if shape.record == RecordType::Bytes {
+            let mut bytes = Vec::new();
+            self.view().bytes(key, &shape, 0..shape.length(), &mut bytes).or_fail()?;
+            take(&bytes);
+        }
+        Ok(Some(shape.record))
+    }
+
+    /// Appends a range of the bytes of a bytes record to `into`, as far as it has them.
+    ///
+    /// # Errors
+    /// What the disk or the log says.
+    pub fn read(
+        &mut self,
+        key: &[u8],
+        range: Range<u64>,
+        into: &mut Vec<u8>,
+    ) -> Result<(), Failure<'static>> {
+        let Some(shape) = self.shape_of(key, RecordType::Bytes)? else { return Ok(()) };
+        let range = clip(range, shape.length());
+        self.view().bytes(key, &shape, range, into).or_fail()
+    }
+
+    /// Hands a range of the values of a list to `each`, in their order, as far as it has them.
+    ///
+    /// # Errors
+    /// What the disk or the log says.
+    pub fn values(
+        &mut self,
+        key: &[u8],
+        range: Range<u64>,
+        each: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), Failure<'static>> {
+        let Some(shape) = self.shape_of(key, RecordType::List)? else { return Ok(()) };
+        let range = clip(range, shape.length());
+        self.view().each_value(key, &shape, range, each).or_fail()
+    }
+
+    /// Makes the record these bytes, whatever it was.
+    ///
+    /// # Errors
+    /// A bound is passed; what the disk or the log says.
+    pub fn put(&mut self, key: &[u8], value: &[u8], expiry: Expiry) -> Result<(), Failure<'static>> {
+        if value.len() > VALUE_BYTES_MAX {
+            let (length, limit) = (value.len() as u64, VALUE_BYTES_MAX as u32);
+            return Err(Failure::ValueTooLong { length, limit });
+        }
+        check_key(key)?;
+        if is_of_blob(key) {
+            return Err(What::ReservedKey.into());
+        }
+        let keeps_deadline = match expiry {
+            Expiry::Never => false,
+            Expiry::Keep => {
+                self.see(key)?;
+                self.seen_shape(key).is_some_and(|shape| shape.deadline.is_some())
+            }
+            Expiry::AfterMs(_) | Expiry::AtMs(_) => true,
+        };
+        if keeps_deadline {
+            return self.change(key, Asked::Insert { value, expiry });
+        }
+        self.check_own(key)?;
+        let seen = self.staged.take_seen(key).unwrap_or_default();
+        let (record, units) = (RecordType::Bytes, value.len() as u64);
+        let action = LogAction::Put { record, units, contents: EntryContents::Given(value), deadline: None };
+        self.stage(key, &action, seen, &[])
+    }
+
+    /// Makes a record of the partition's own: a piece that is staged.
+    ///
+    /// # Errors
+    /// What the disk or the log says.
+    pub(crate) fn hold(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), Failure<'static>> {
+        let (record, units) = (RecordType::Bytes, bytes.len() as u64);
+        let action = LogAction::Put { record, units, contents: EntryContents::Given(bytes), deadline: None };
+        self.stage(key, &action, RecordGlimpse::default(), &[])
+    }
+
+    /// Removes such a record.
+    ///
+    /// # Errors
+    /// What the disk or the log says.
+    pub(crate) fn let_go(&mut self, key: &[u8]) -> Result<(), Failure<'static>> {
+        self.stage(key, &LogAction::Remove, RecordGlimpse::default(), &[])
+    }
+
+    /// Adds bytes at the end of a bytes record; makes one if there is none.
+    ///
+    /// # Errors
+    /// It is a list, or becomes too long; what the disk or the log says.
+    pub fn extend(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), Failure<'static>> {
+        self.change(key, Asked::Extend { bytes })
+    }
+
+    /// Adds values at the end of a list; makes one if there is none.
+    ///
+    /// # Errors
+    /// It is not a list, or the values are too long for one entry; what the disk or the log says.
+    pub fn append<'v>(
+        &mut self,
+        key: &[u8],
+        values: impl ExactSizeIterator<Item = &'v [u8]>,
+    ) -> Result<(), Failure<'static>> {
+        self.plan(key, true, |cell| operations::append::plan(cell, (values.len(), values)))
+    }
+
+    /// Keeps a range of the values of a list; none of them removes it.
+    ///
+    /// # Errors
+    /// It is not a list, or what stays is too long to be written again; what the disk or the log says.
+    pub fn trim(&mut self, key: &[u8], keep: Range<u64>) -> Result<(), Failure<'static>> {
+        if keep.is_empty() {
+            return self.remove(key).map(drop);
+        }
+        let place = |at: u64| i64::try_from(at).unwrap_or(i64::MAX);
+        let keep = AskedRange { start: place(keep.start), stop: place(keep.end) };
+        self.change(key, Asked::Trim { keep })
+    }
+
+    /// Removes a record; whether there was one.
+    ///
+    /// # Errors
+    /// What the disk or the log says.
+    pub fn remove(&mut self, key: &[u8]) -> Result<bool, Failure<'static>> {
+        self.see(key)?;
+        let is_there = self.seen_shape(key).is_some();
+        if is_there {
+            self.change(key, Asked::Remove)?;
+        }
+        Ok(is_there)
+    }
+
+    /// Sets the deadline of a record, in milliseconds since 1970, or takes it away. Nothing, if there is no record.
+    ///
+    /// # Errors
+    /// There is no room for more deadlines; what the disk or the log says.
+    pub fn set_deadline(&mut self, key: &[u8], deadline_ms: Option<u64>) -> Result<(), Failure<'static>> {
+        self.see(key)?;
+        if self.seen_shape(key).is_none() {
+            return Ok(());
+        }
+        self.change(key, Asked::Expire { expiry: deadline_ms.map_or(Expiry::Never, Expiry::AtMs) })
+    }
+
+    /// Hands the committed keys of one page of the index to `each`, from a cursor on (0 begins), and returns the next
+    /// cursor. A key that is there throughout comes at least once.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn scan(
+        &mut self,
+        cursor: u32,
+        each: &mut dyn FnMut(&[u8]),
+    ) -> Result<Option<u32>, Failure<'static>> {
+        let (keys, next) = self.engine.scan(self.group.handle(), cursor).or_fail()?;
+        let now_ms = self.now_ms();
+        for key in &keys {
+            let is_own = self.foreign.is_none_or(|slice| slice.owns(key));
+            if is_own && !is_of_blob(key) && self.deadlines.get(key).is_none_or(|deadline| deadline > now_ms)
+            {
+                each(key);
+            }
+        }
+        Ok(next)
+    }
+
+    /// Committed records; those whose deadline has come and that were not yet removed count.
+    ///
+    /// # Errors
+    /// None is known.
+    pub fn count(&mut self) -> Result<u64, Failure<'static>> {
+        Partition::count_own(self.engine, self.group.handle(), self.foreign).or_fail()
+    }
+
+    fn view(&mut self) -> RecordView<'_, D> {
+        RecordView {
+            engine: self.engine,
+            handle: self.group.handle(),
+            overlay: Some(&*self.overlay).filter(|overlay| !overlay.is_empty()),
+            deadlines: self.deadlines,
+        }
+    }
+
+    /// Before a record is looked at: what is staged of it goes into the log, where it can be read; and if its deadline
+    /// has come its removal is staged.
+    #[inline]
+    fn look_at(&mut self, key: &[u8]) -> Result<Look, Failure<'static>> {
+        self.check_own(key)?;
+        if self.intents.is_some_and(|intents| intents.stand(key)) {
+            return Err(self.blocked());
+        }
+        if self.staged.may_have(key) {
+            self.append_joined()?;
+        }
+        let known = self.overlay.record(key);
+        if let Some(known) = known {
+            self.newest = self.newest.max(known.newest());
+        }
+        let deadline = match known {
+            Some(known) => known.shape().and_then(|shape| shape.deadline),
+            None => self.deadlines.get(key),
+        };
+        if deadline.is_none_or(|deadline| deadline > self.now_ms) {
+            return Ok(Look::Living);
+        }
+        self.stage(key, &LogAction::Remove, RecordGlimpse::default(), &[])?;
+        Ok(Look::Expired)
+    }
+
+    /// Looks at a record, if that was not the last one looked at.
+    #[inline]
+    fn see(&mut self, key: &[u8]) -> Result<(), Failure<'static>> {
+        if self.staged.seen(key).is_some() {
+            return Ok(());
+        }
+        let seen = match self.look_at(key)? {
+            Look::Living => self.view().find(key).or_fail()?,
+            Look::Expired => RecordGlimpse::default(),
+        };
+        self.staged.see(key, seen);
+        Ok(())
+    }
+
+    /// What was seen of it.
+    fn seen_shape(&self, key: &[u8]) -> Option<&Shape> {
+        self.staged.seen(key)?.shape.as_ref()
+    }
+
+    fn shape(&mut self, key: &[u8]) -> Result<Option<Shape>, Failure<'static>> {
+        self.see(key)?;
+        Ok(self.seen_shape(key).cloned())
+    }
+
+    fn shape_of(&mut self, key: &[u8], wanted: RecordType) -> Result<Option<Shape>, Failure<'static>> {
+        match self.shape(key)? {
+            Some(shape) if shape.record != wanted => Err(Failure::WrongType { found: shape.record }),
+            shape => Ok(shape),
+        }
+    }
+
+    fn change(&mut self, key: &[u8], change: Asked<'_>) -> Result<(), Failure<'static>> {
+        let write = RecordWrite { key, condition: Condition::Always, change };
+        self.plan(key, operations::depends_on_record(&write), |cell| operations::plan(cell, &write))
+    }
+
+    /// Answers a read over what the unit has changed; `out` is empty, and holds what the answer borrows.
+    pub(crate) fn answer<'o>(&mut self, read: &RecordRead<'_>, out: &'o mut Vec<u8>) -> OperationAnswer<'o> {
+        check_key(read.key)?;
+        let shape = self.shape(read.key)?;
+        operations::read(&mut self.view(), read, shape.as_ref(), out)
+    }
+
+    /// Does a write, under its condition.
+    ///
+    /// # Errors
+    /// What the disk or the log says; that the record says no is an outcome.
+    pub(crate) fn write(&mut self, write: &RecordWrite<'_>) -> Result<WriteOutcome, Failure<'static>> {
+        let depends_on_record = operations::depends_on_record(write);
+        self.outcome_of(write.key, depends_on_record, |cell| operations::plan(cell, write))
+    }
+
+    fn plan<'a>(
+        &mut self,
+        key: &[u8],
+        depends_on_record: bool,
+        plan: impl FnOnce(&mut Cell<'_, '_, D>) -> PlanResult<'a>,
+    ) -> Result<(), Failure<'static>> {
+        let outcome = self.outcome_of(key, depends_on_record, plan)?;
+        outcome.answer().map(drop).map_err(Failure::into_owned)
+    }
+
+    fn outcome_of<'a>(
+        &mut self,
+        key: &[u8],
+        depends_on_record: bool,
+        plan: impl FnOnce(&mut Cell<'_, '_, D>) -> PlanResult<'a>,
+    ) -> Result<WriteOutcome, Failure<'static>> {
+        check_key(key)?;
+        let RecordGlimpse { shape, hint } = if depends_on_record {
+            self.see(key)?;
+            self.staged.take_seen(key).unwrap_or_default()
+        } else {
+            self.check_own(key)?;
+            RecordGlimpse::default()
+        };
+        let (at, now_ms) = (self.at(), self.now_ms());
+        let mut buffer = std::mem::take(&mut self.staged.made);
+        buffer.clear();
+        let mut cell = Cell { view: self.view(), key, shape, at, now_ms, buffer: &mut buffer };
+        let planned = plan(&mut cell);
+        let shape = cell.shape.take();
+        let result = planned.and_then(|WritePlan { action, outcome }| {
+            if !matches!(action, LogAction::Nothing) {
+                self.stage(key, &action, RecordGlimpse { shape, hint }, &buffer)?;
+            }
+            Ok(outcome)
+        });
+        self.staged.made = buffer;
+        result
+    }
+
+    /// Puts a change behind those that wait.
+    fn stage(
+        &mut self,
+        key: &[u8],
+        action: &LogAction<'_>,
+        seen: RecordGlimpse,
+        made: &[u8],
+    ) -> Result<(), Failure<'static>> {
+        if self.intents.is_some_and(|intents| intents.are_in_the_way(key)) {
+            return Err(self.blocked());
+        }
+        let before = self.appended + self.staged.len();
+        if before > UNIT_CHANGES_MAX {
+            return Err(Failure::TooMany { count: before as u64, limit: UNIT_CHANGES_MAX as u32 });
+        }
+        if self.staged.bytes() >= STAGED_BYTES_MAX {
+            self.append_joined()?;
+        }
+        let at = self.at();
+        self.staged.push((at, key), action, seen, made);
+        Ok(())
+    }
+
+    /// Appends what is staged, which the unit goes on behind.
+    #[cold]
+    fn append_joined(&mut self) -> Result<(), Failure<'static>> {
+        let Unit { engine, group, overlay, staged, .. } = self;
+        let count = staged.len();
+        staged.append(engine, (group, overlay), true).map_err(|error| failure_of(&error))?;
+        self.appended += count;
+        Ok(())
+    }
+
+    /// The timestamp of its changes.
+    pub(crate) fn at(&mut self) -> Timestamp {
+        let clock = &mut *self.clock;
+        *self.at.get_or_insert_with(|| clock.next())
+    }
+}
+
+impl<D> std::fmt::Debug for Unit<'_, D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Unit").field("at", &self.at).field("appended", &self.appended).finish_non_exhaustive()
+    }
+}
+
+/// The answer to what is of another partition by the map that this one follows; what has changed in the map is not known here.
+pub(crate) fn wrong_owner() -> Failure<'static> {
+    Failure::WrongOwner { epoch: MapEpoch(0), delta: Cow::Borrowed(&[]) }
+}
+
+fn check_key(key: &[u8]) -> Result<(), Failure<'static>> {
+    if key.is_empty() || key.len() > KEY_BYTES_MAX {
+        return Err(Failure::KeyTooLong { length: key.len() as u64, limit: KEY_BYTES_MAX as u32 });
+    }
+    Ok(())
+}
+
+fn clip(range: Range<u64>, length: u64) -> Range<u64> {
+    let end = range.end.min(length);
+    range.start.min(end)..end
+}

@@ -1,0 +1,67 @@
+//! Which keys a partition owns: after a split it holds, for a while, what its sibling owns too.
+
+use zerohop_placement::{HashKind, Keyspace, PartitionCount, partition_of};
+use zerohop_transaction::KeyspaceSlice;
+use zerohop_wire::blob::routed;
+use zerohop_wire::ids::{KeyspaceId, PartitionId};
+
+/// A partition's slice of the hashes of its keyspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice {
+    keyspace: KeyspaceId,
+    hash: HashKind,
+    seed: u64,
+    partitions: PartitionCount,
+    partition: PartitionId,
+    splits: u8,
+}
+
+impl Slice {
+    /// That of a partition of a keyspace as the map has it now.
+    #[must_use]
+    pub fn of(id: KeyspaceId, keyspace: &Keyspace, partition: PartitionId) -> Slice {
+        let config = keyspace.config();
+        let (hash, seed, partitions) = (config.hash, config.seed, config.partitions);
+        Slice { keyspace: id, hash, seed, partitions, partition, splits: keyspace.splits() }
+    }
+
+    /// All of a keyspace of one partition.
+    #[cfg(test)]
+    pub(crate) fn whole() -> Slice {
+        let partitions = PartitionCount::new(1).expect("is a power of two");
+        let (keyspace, partition) = (KeyspaceId(1), PartitionId(0));
+        Slice { keyspace, hash: HashKind::Xxh3, seed: 7, partitions, partition, splits: 0 }
+    }
+
+    /// Whether a key is one of its own.
+    #[must_use]
+    #[inline]
+    pub fn owns(&self, key: &[u8]) -> bool {
+        self.partitions.bits() == 0 || partition_of(self.hash(key), self.partitions) == self.partition
+    }
+
+    /// The hash by which a key is placed, and locked in transactions.
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        self.hash.hash(self.seed, routed(key))
+    }
+
+    /// Its hashes.
+    #[must_use]
+    pub fn span(&self) -> KeyspaceSlice {
+        let bits = self.partitions.bits();
+        // One partition has no bits; the wider shift keeps it from being a special case.
+        let first = (u128::from(self.partition.0) << (64 - bits)) as u64;
+        let last = first | u64::MAX.checked_shr(bits).unwrap_or(0);
+        KeyspaceSlice { keyspace: self.keyspace, first, last }
+    }
+
+    /// How often the keyspace was split until it was cut so.
+    pub(crate) fn splits(&self) -> u8 {
+        self.splits
+    }
+
+    /// How many such slices there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.partitions.get()
+    }
+}

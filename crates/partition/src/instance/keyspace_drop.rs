@@ -1,0 +1,116 @@
+//! Keyspaces that are being dropped: nothing begins in them any more, and the control group is told once nothing is under way.
+//!
+//! Whoever asks for anything in such a keyspace is told that there is none, as after the drop; only a transaction that comes
+//! again hears what became of it. What others say of transactions that run is heard, and what is decided goes on to its end;
+//! nobody prepares anything new. So what has once been drained remains so while the same primary has its partition, and
+//! another is asked again.
+
+use std::collections::BTreeMap;
+
+use zerohop_engine::disk::Disk;
+use zerohop_placement::{ClusterMap, Group};
+use zerohop_wire::ids::{KeyspaceId, PartitionId};
+
+use super::table::PartitionLookup;
+use super::{Instance, InstanceEffects};
+use crate::limits::{DRAINED_AGAIN_MS, DRAINED_AGAIN_MS_MAX, DRAINED_LOOK_MS, DRAINED_LOOK_MS_MAX};
+use crate::planted::{Bug, is_planted};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct DroppingKeyspaces {
+    keyspaces: BTreeMap<KeyspaceId, NextLook>,
+}
+
+/// When to look at a keyspace next, on the clock that is never set, and how long after that again: while something is under way, and
+/// once it was said that nothing is.
+#[derive(Clone, Copy, Debug)]
+struct NextLook {
+    at_ms: u64,
+    look_ms: u64,
+    again_ms: u64,
+}
+
+impl DroppingKeyspaces {
+    pub(super) fn of(map: &ClusterMap) -> DroppingKeyspaces {
+        let mut closing = DroppingKeyspaces::default();
+        closing.follow(map, &[]);
+        closing
+    }
+
+    /// The map has changed, and with it these keyspaces: what was said of them may not count any more.
+    pub(super) fn follow(&mut self, map: &ClusterMap, touched: &[KeyspaceId]) {
+        let before = std::mem::take(&mut self.keyspaces);
+        let now = NextLook { at_ms: 0, look_ms: DRAINED_LOOK_MS, again_ms: DRAINED_AGAIN_MS };
+        for (id, _) in map.keyspaces().filter(|(_, found)| found.is_closing()) {
+            let due = before.get(&id).filter(|_| !touched.contains(&id)).copied().unwrap_or(now);
+            self.keyspaces.insert(id, due);
+        }
+    }
+
+    /// Whether a keyspace is being dropped: one look at an empty map but for the moments in which one is.
+    #[inline]
+    pub(super) fn has(&self, keyspace: KeyspaceId) -> bool {
+        !self.keyspaces.is_empty() && self.keyspaces.contains_key(&keyspace)
+    }
+
+    pub(super) fn next_wake_ms(&self, elapsed_ms: u64) -> u64 {
+        self.keyspaces.values().map(|due| due.at_ms.max(elapsed_ms + 1)).min().unwrap_or(u64::MAX)
+    }
+}
+
+impl<D: Disk> Instance<D> {
+    /// Says of which keyspaces nothing is under way here; at the end of each batch.
+    pub(super) fn tell_drained(&mut self, effects: &mut dyn InstanceEffects) {
+        let elapsed_ms = self.clock.elapsed_ms();
+        let is_due = |due: &NextLook| due.at_ms <= elapsed_ms;
+        if !self.closing.keyspaces.values().any(is_due) {
+            return;
+        }
+        let epoch = self.map().epoch();
+        let due = self.closing.keyspaces.iter().filter(|(_, due)| is_due(due)).map(|(id, _)| *id);
+        for keyspace in due.collect::<Vec<_>>() {
+            let is_drained = self.is_drained(keyspace) || is_planted(Bug::DroppedAtOnce);
+            let is_asked = self.primary_of(keyspace).next().is_some();
+            let Some(due) = self.closing.keyspaces.get_mut(&keyspace) else { continue };
+            if is_drained {
+                due.at_ms = elapsed_ms + due.again_ms;
+                due.again_ms = DRAINED_AGAIN_MS_MAX.min(2 * due.again_ms);
+                if is_asked {
+                    effects.drained(keyspace, epoch);
+                }
+            } else {
+                due.at_ms = elapsed_ms + due.look_ms;
+                due.look_ms = DRAINED_LOOK_MS_MAX.min(2 * due.look_ms);
+            }
+        }
+    }
+
+    /// Keyspaces that are being dropped, by the map as it is here, and of which nothing is under way here.
+    pub(super) fn drained(&self) -> Vec<KeyspaceId> {
+        self.closing.keyspaces.keys().copied().filter(|keyspace| self.is_drained(*keyspace)).collect()
+    }
+
+    /// Whether nothing is under way in any partition of which this is the primary.
+    fn is_drained(&self, keyspace: KeyspaceId) -> bool {
+        self.primary_of(keyspace).all(|(id, group)| {
+            match self.table.find(keyspace, id) {
+                PartitionLookup::Here(slot, epoch) => {
+                    epoch == group.epoch && self.table.partition(slot).is_drained()
+                }
+                // What waits for a split, or could not be opened, is not known to be drained.
+                PartitionLookup::NotHere | PartitionLookup::NoKeyspace => self
+                    .groups
+                    .replica(keyspace, id)
+                    .is_some_and(|replica| replica.view().epoch == group.epoch && replica.is_drained()),
+            }
+        })
+    }
+
+    /// The partitions of a keyspace of which this is the primary.
+    fn primary_of(&self, keyspace: KeyspaceId) -> impl Iterator<Item = (PartitionId, Group<'_>)> {
+        let me = self.identity.instance;
+        let groups = self.map().keyspace(keyspace).into_iter().flat_map(|found| found.groups());
+        groups.filter(move |(_, group)| group.primary == me)
+    }
+}

@@ -1,0 +1,413 @@
+//! What a partition's entries are committed through: itself alone, or what [`crate::replica`] has counted.
+
+use std::collections::VecDeque;
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{
+    Durability, Engine, EngineError, EngineResult, EntryKind, FLAG_JOINED, Handle, Hint, Meta, NewEntry,
+    chunk_pieces,
+};
+use zerohop_wire::ids::Timestamp;
+
+/// An entry before it has its place in the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewLogEntry<'a> {
+    pub(crate) kind: EntryKind,
+    pub(crate) flags: u8,
+    pub(crate) at: Timestamp,
+    pub(crate) key: &'a [u8],
+    pub(crate) payload: &'a [u8],
+    /// Where the key's record was found, if it was looked up.
+    pub(crate) hint: Option<&'a Hint>,
+}
+
+impl<'a> NewLogEntry<'a> {
+    fn as_new(&self) -> NewEntry<'a> {
+        let &NewLogEntry { kind, flags, at, key, payload, hint } = self;
+        NewEntry { kind, flags, timestamp: at.0, key, payload, hint }
+    }
+}
+
+/// Numbers entries (epoch, index) and tells up to where they are committed: what every in-sync member holds at the
+/// keyspace's durability. With others in the group, their acknowledgements are counted elsewhere, and agreed on here.
+#[derive(Debug)]
+pub(crate) struct LogWriter {
+    handle: Handle,
+    epoch: u32,
+    durability: Durability,
+    /// Epoch and index of the last entry appended.
+    last: (u32, u64),
+    /// Whether an entry up to this log index is joined with the next says the log alone.
+    unsure: u64,
+    /// Of those behind it that are not committed, the log indices of all that are.
+    joined: VecDeque<u64>,
+    /// `None`: nobody else must hold an entry. Else up to where those who must do.
+    agreed: Option<u64>,
+    /// Too few members have room on their disks for what is appended to be promised.
+    lacks_room: bool,
+    /// What is appended now is let in all the same.
+    lets_in: bool,
+    /// Behind `last` the log has entries that were given up when the disk had no room even for that: they are cut off before
+    /// anything else is appended.
+    owes_cut: bool,
+}
+
+impl LogWriter {
+    pub(crate) fn new(handle: Handle, epoch: u32, durability: Durability, last: (u32, u64)) -> LogWriter {
+        let epoch = epoch.max(last.0).max(1);
+        LogWriter {
+            handle,
+            epoch,
+            durability,
+            last,
+            unsure: 0,
+            joined: VecDeque::new(),
+            agreed: None,
+            lacks_room: false,
+            lets_in: false,
+            owes_cut: false,
+        }
+    }
+
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Entries from here on are of this epoch.
+    pub(crate) fn raise_epoch(&mut self, epoch: u32) {
+        self.epoch = self.epoch.max(epoch);
+    }
+
+    /// The epoch is another, and others must hold what is appended from now on, or nobody else must. Nothing agreed on
+    /// before is taken back.
+    pub(crate) fn set_members(&mut self, epoch: u32, is_alone: bool, committed: u64) {
+        self.epoch = epoch;
+        self.agreed = (!is_alone).then(|| self.agreed.unwrap_or(0).max(committed));
+    }
+
+    /// Whether nobody else must hold an entry.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.agreed.is_none()
+    }
+
+    /// Those who must hold entries do so up to this log index.
+    pub(crate) fn agree(&mut self, index: u64) {
+        if let Some(agreed) = &mut self.agreed {
+            *agreed = index.max(*agreed);
+        }
+    }
+
+    /// The log now ends with this entry: it was received, or others were cut off behind it.
+    pub(crate) fn set_last(&mut self, last: (u32, u64)) {
+        self.last = last;
+        self.joined.truncate(self.joined.partition_point(|one| *one <= last.1));
+    }
+
+    /// Entries up to this log index may be joined with the next: nobody has noted which.
+    pub(crate) fn may_be_joined(&mut self, index: u64) {
+        self.unsure = self.unsure.max(index);
+    }
+
+    /// The last entry is joined with the next.
+    pub(crate) fn is_joined(&mut self) {
+        let index = self.last.1;
+        assert!(self.joined.back().is_none_or(|before| *before < index), "what was cut off is noted no more");
+        self.joined.push_back(index);
+    }
+
+    /// The log has been emptied and lies elsewhere.
+    pub(crate) fn begin_again(&mut self, handle: Handle) {
+        self.handle = handle;
+        self.last = (0, 0);
+        self.joined.clear();
+        self.owes_cut = false;
+        self.agreed = self.agreed.map(|_| 0);
+    }
+
+    pub(crate) fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    /// Log index of the last entry appended.
+    pub(crate) fn last(&self) -> u64 {
+        self.last.1
+    }
+
+    pub(crate) fn set_durability(&mut self, durability: Durability) {
+        self.durability = durability;
+    }
+
+    /// Whether too few members have room for what makes their logs longer for good: it is refused as if this disk were full.
+    pub(crate) fn set_lacks_room(&mut self, lacks_room: bool) {
+        self.lacks_room = lacks_room;
+    }
+
+    /// Whether entries of so many bytes in all would be accepted now, as what is let in or as others.
+    pub(crate) fn ask_for_room<D: Disk>(
+        &self,
+        engine: &mut Engine<D>,
+        bytes: u64,
+        is_let_in: bool,
+    ) -> EngineResult<()> {
+        self.check_room(if is_let_in { EntryKind::Mark } else { EntryKind::Put })?;
+        engine.ask_for_room(self.handle, bytes, is_let_in)
+    }
+
+    /// See [`Engine::let_in`].
+    pub(crate) fn let_in<D: Disk>(&mut self, engine: &mut Engine<D>, lets_in: bool) {
+        engine.let_in(lets_in);
+        self.lets_in = lets_in;
+    }
+
+    fn check_room(&self, kind: EntryKind) -> EngineResult<()> {
+        let is_let_in = self.lets_in || matches!(kind, EntryKind::Remove | EntryKind::Mark);
+        if self.lacks_room && !is_let_in { Err(EngineError::DiskFull { free_bytes: 0 }) } else { Ok(()) }
+    }
+
+    /// Whether what is appended is committed at once: nobody else holds it, and it need not be on disk.
+    pub(crate) fn commits_at_once(&self) -> bool {
+        self.durability != Durability::Sync && self.agreed.is_none()
+    }
+
+    /// Whether anything of it outlives the process.
+    pub(crate) fn reaches_disk(&self) -> bool {
+        self.durability != Durability::Memory
+    }
+
+    /// Appends an entry, and commits it if [`LogWriter::commits_at_once`].
+    pub(crate) fn append<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        entry: &NewLogEntry<'_>,
+    ) -> EngineResult<Meta> {
+        self.append_with(engine, entry, &[])
+    }
+
+    /// The same. `bytes` are a chunk's that belong behind the head in the payload, should they lie elsewhere.
+    pub(crate) fn append_with<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        entry: &NewLogEntry<'_>,
+        bytes: &[u8],
+    ) -> EngineResult<Meta> {
+        let &NewLogEntry { kind, flags, at, key, payload, .. } = entry;
+        let meta = Meta { kind, flags, epoch: self.epoch, index: self.last.1 + 1, timestamp: at.0 };
+        self.check_room(kind)?;
+        self.cut_owed(engine)?;
+        // The engine's short way numbers in the epoch of the last entry.
+        if self.commits_at_once() && self.last.0 == self.epoch {
+            let index = match bytes {
+                [] => engine.write_entry(self.handle, &entry.as_new())?,
+                bytes => engine.write_chunk_entry(self.handle, &entry.as_new(), bytes)?,
+            };
+            assert_eq!(index, meta.index, "nobody else appends to this log");
+        } else {
+            match bytes {
+                [] => engine.append(self.handle, &meta, key, payload)?,
+                bytes => engine.append_pieces(self.handle, &meta, key, chunk_pieces(payload, bytes))?,
+            }
+            if self.commits_at_once() {
+                engine.commit(self.handle, meta.index)?;
+            }
+        }
+        self.last = (meta.epoch, meta.index);
+        Ok(meta)
+    }
+
+    /// Appends entries that stand or fall together, where [`LogWriter::commits_at_once`], and commits them. The log index of the
+    /// last, and the epoch of all. After a failure some may be there, uncommitted.
+    pub(crate) fn append_unit<'e, D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        entries: impl ExactSizeIterator<Item = NewLogEntry<'e>> + Clone,
+    ) -> EngineResult<(u32, u64)> {
+        self.cut_owed(engine)?;
+        if self.last.0 == self.epoch {
+            let index = engine.write_unit(self.handle, entries.map(|entry| entry.as_new()))?;
+            self.last.1 = index;
+            return Ok(self.last);
+        }
+        let mut left = entries.len();
+        for entry in entries {
+            left -= 1;
+            let joined = if left > 0 { FLAG_JOINED } else { 0 };
+            self.append_only(engine, &NewLogEntry { flags: entry.flags | joined, ..entry })?;
+        }
+        engine.commit(self.handle, self.last.1)?;
+        Ok(self.last)
+    }
+
+    /// Appends an entry that is not committed before others that follow it.
+    pub(crate) fn append_only<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        entry: &NewLogEntry<'_>,
+    ) -> EngineResult<Meta> {
+        let &NewLogEntry { kind, flags, at, key, payload, .. } = entry;
+        let meta = Meta { kind, flags, epoch: self.epoch, index: self.last.1 + 1, timestamp: at.0 };
+        self.check_room(kind)?;
+        self.cut_owed(engine)?;
+        engine.append(self.handle, &meta, key, payload)?;
+        self.last = (meta.epoch, meta.index);
+        if meta.is_joined() {
+            self.is_joined();
+        }
+        Ok(meta)
+    }
+
+    /// The last entry of the unit that begins with this one, the first that is not committed; `None` if it is behind `through`.
+    pub(crate) fn end_of_unit<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        begin: u64,
+        through: u64,
+    ) -> EngineResult<Option<u64>> {
+        while self.joined.front().is_some_and(|one| *one < begin) {
+            self.joined.pop_front();
+        }
+        let mut end = begin;
+        while end <= through {
+            let is_joined = if end <= self.unsure {
+                engine.read_entry(self.handle, end)?.head.meta.is_joined()
+            } else {
+                self.joined.binary_search(&end).is_ok()
+            };
+            if !is_joined {
+                return Ok(Some(end));
+            }
+            end += 1;
+        }
+        Ok(None)
+    }
+
+    /// Epoch and index of the last entry appended.
+    pub(crate) fn end(&self) -> (u32, u64) {
+        self.last
+    }
+
+    /// Takes back what was appended since, which nobody has been told of.
+    pub(crate) fn give_up<D: Disk>(&mut self, engine: &mut Engine<D>, end: (u32, u64)) -> EngineResult<()> {
+        self.set_last(end);
+        self.owes_cut = true;
+        self.cut_owed(engine)
+    }
+
+    /// Cuts off what was given up and is in the log still.
+    ///
+    /// # Errors
+    /// The disk has no room for that: nothing may be appended yet. Whatever else it says ends this log until the next start.
+    pub(crate) fn cut_owed<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<()> {
+        if self.owes_cut {
+            engine.cut_after(self.handle, self.last.1)?;
+            self.owes_cut = false;
+        }
+        Ok(())
+    }
+
+    /// Up to which log index entries are committed now.
+    pub(crate) fn committed<D: Disk>(&self, engine: &mut Engine<D>) -> EngineResult<u64> {
+        if let Some(agreed) = self.agreed {
+            return Ok(agreed.min(self.last.1));
+        }
+        if self.commits_at_once() {
+            return Ok(self.last.1);
+        }
+        Ok(engine.durable_index(self.handle)?.min(self.last.1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerohop_engine::disk::simulated::SimulatedDisk;
+    use zerohop_engine::{EngineOptions, PartitionId, PartitionOptions};
+
+    fn entry(kind: EntryKind, payload: &[u8]) -> NewLogEntry<'_> {
+        NewLogEntry { kind, flags: 0, at: Timestamp(1), key: b"key", payload, hint: None }
+    }
+
+    /// The journal is to be told of a cut before it is made, and there may be no room for that.
+    #[test]
+    fn what_was_given_up_on_a_full_disk_is_cut_off_before_anything_else_is_appended() {
+        let disk = SimulatedDisk::new(1);
+        let options = EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() };
+        let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
+        let own = PartitionOptions { durability: Durability::Sync, index_seed: 7 };
+        let handle = engine.partition(PartitionId(1), own).expect("opens");
+        let mut group = LogWriter::new(handle, 1, Durability::Sync, (0, 0));
+        group.append_only(&mut engine, &entry(EntryKind::Put, b"kept")).expect("is accepted");
+        engine.flush().expect("has room");
+        let end = group.end();
+        for _ in 0..2 {
+            group.append_only(&mut engine, &entry(EntryKind::Put, b"given up")).expect("is accepted");
+        }
+        disk.set_capacity(1);
+        engine.look_at_room();
+        let given_up = group.give_up(&mut engine, end);
+        assert!(matches!(given_up, Err(EngineError::DiskFull { .. })), "{given_up:?}");
+        assert_eq!(group.end(), end, "nobody is to build on what was given up");
+        // A removal is let in however full the disk is, but not behind those.
+        let removed = group.append(&mut engine, &entry(EntryKind::Remove, b""));
+        assert!(matches!(removed, Err(EngineError::DiskFull { .. })), "{removed:?}");
+        assert_eq!(group.end(), end);
+        disk.set_capacity(None);
+        engine.look_at_room();
+        let meta =
+            group.append_only(&mut engine, &entry(EntryKind::Put, b"behind")).expect("there is room again");
+        assert_eq!((meta.epoch, meta.index), (1, 2));
+        assert_eq!(engine.partition_stats(handle).expect("is open").last, group.end());
+        engine.commit(handle, 2).expect("commits");
+        assert_eq!(engine.lookup_whole(handle, b"key"), Ok(Some(b"behind".to_vec())));
+        // It is owed once.
+        group.cut_owed(&mut engine).expect("nothing is owed");
+        assert_eq!(engine.partition_stats(handle).expect("is open").last, (1, 2));
+    }
+
+    /// Half a unit would be shown else, or a commit would wait for entries that never come.
+    #[test]
+    fn a_unit_ends_with_the_entry_that_is_not_joined_also_behind_what_was_given_up_and_in_a_log_that_was_found()
+     {
+        let options = EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() };
+        let (mut engine, _) = Engine::open(SimulatedDisk::new(3), options).expect("opens");
+        let own = PartitionOptions { durability: Durability::Sync, index_seed: 7 };
+        let handle = engine.partition(PartitionId(1), own).expect("opens");
+        let mut group = LogWriter::new(handle, 1, Durability::Sync, (0, 0));
+        let append = |engine: &mut Engine<SimulatedDisk>, group: &mut LogWriter, flags: u8| {
+            let entry = NewLogEntry { flags, ..entry(EntryKind::Put, b"value") };
+            group.append_only(engine, &entry).expect("is accepted");
+        };
+        for flags in [FLAG_JOINED, FLAG_JOINED, 0, 0] {
+            append(&mut engine, &mut group, flags);
+        }
+        // What was given up was joined, and what took its place is not.
+        let end = group.end();
+        append(&mut engine, &mut group, FLAG_JOINED);
+        group.give_up(&mut engine, end).expect("has room");
+        append(&mut engine, &mut group, 0);
+        let mut found = LogWriter::new(handle, 1, Durability::Sync, group.end());
+        found.may_be_joined(5);
+        for group in [&mut group, &mut found] {
+            let mut ends = |begin, through| group.end_of_unit(&mut engine, begin, through).expect("is there");
+            assert_eq!([ends(1, 5), ends(1, 3), ends(1, 2)], [Some(3), Some(3), None]);
+            assert_eq!([ends(4, 5), ends(5, 5)], [Some(4), Some(5)]);
+        }
+    }
+
+    #[test]
+    fn a_log_that_begins_again_owes_no_cut() {
+        let disk = SimulatedDisk::new(2);
+        let options = EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() };
+        let (mut engine, _) = Engine::open(disk, options).expect("opens");
+        let own = PartitionOptions { durability: Durability::Sync, index_seed: 7 };
+        let handle = engine.partition(PartitionId(1), own).expect("opens");
+        let mut group = LogWriter::new(handle, 1, Durability::Sync, (0, 0));
+        group.owes_cut = true;
+        group.begin_again(handle);
+        engine.begin_taking(handle).expect("begins");
+        assert_eq!(group.cut_owed(&mut engine), Ok(()), "what is taken must not be cut");
+    }
+}

@@ -1,0 +1,170 @@
+//! Running a program as one unit: its changes are appended, committed together and answered then, or are taken back.
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{Engine, EngineResult, FLAG_JOINED, Meta};
+use zerohop_wire::Failure;
+use zerohop_wire::ids::Timestamp;
+
+use super::{Intents, Partition};
+use crate::atomic_batch::{Program, ProgramResult, Unit, wrong_owner};
+use crate::event::{Now, PartitionEffects, Token};
+use crate::failure::failure_of;
+use crate::limits::BUSY_RETRY_MS;
+use crate::log_writer::NewLogEntry;
+use crate::operations::EngineResultExt;
+use crate::pending_replies::Reply;
+use crate::planted::{Bug, is_planted};
+use crate::write_buffer::UnitWriteBuffer;
+
+impl Partition {
+    /// Runs a program over the records. After [`ProgramResult::Now`] its reply stands at the end of `reply`; after [`ProgramResult::Later`]
+    /// it comes as [`PartitionEffects::reply`], or as an answer with a failure if its changes cannot be committed.
+    ///
+    /// # Errors
+    /// `WrongOwner`, without what has changed in the map, if the program names a key that is not the partition's own: whoever
+    /// routed it knew another map. What the program or the partition says: nothing has changed (after `DiskFailed`: perhaps), nothing was appended to
+    /// `reply`, and nothing comes later.
+    pub fn run<D: Disk, P: Program>(
+        &mut self,
+        engine: &mut Engine<D>,
+        now: Now,
+        token: Token,
+        (program, reply): (&mut P, &mut Vec<u8>),
+        effects: &mut dyn PartitionEffects,
+    ) -> Result<ProgramResult, Failure<'static>> {
+        self.clock.advance(now);
+        self.lapse(engine, effects);
+        let may_be_held = self.has_unknown_holds() && program.may_write();
+        if self.held.is_full() || may_be_held || !self.knows_intents() {
+            return Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
+        }
+        let (begin, end) = (reply.len(), self.group.end());
+        let mut staged = self.buffers.staged.take().unwrap_or_default();
+        let foreign = self.foreign();
+        let mut unit = {
+            let slice = self.slice();
+            let Partition { group, overlay, state, clock, transacting, .. } = self;
+            let mut unit = Unit::new(engine, (group, overlay, &state.deadlines), clock, &mut staged, foreign);
+            unit.set_intents(Intents::of(transacting.as_deref(), slice));
+            unit.set_slice(slice.filter(|_| !is_planted(Bug::SliceNotChecked)));
+            unit
+        };
+        let mut ran = program.run(&mut unit, reply);
+        // Whatever the program makes of it.
+        if unit.is_misrouted {
+            ran = Err(wrong_owner());
+        } else if unit.is_blocked {
+            ran = Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
+        }
+        let (newest, appended) = (unit.newest, unit.appended);
+        let at = if appended > 0 { unit.at() } else { Timestamp::ZERO };
+        let result = match ran {
+            Ok(true) if staged.is_empty() && appended == 0 => Ok(newest),
+            Ok(true) if appended == 0 && self.group.commits_at_once() => {
+                let written = self.write_at_once(engine, &staged, effects);
+                written.or_else(|error| self.take_back(engine, end).and(Err(failure_of(&error))))
+            }
+            Ok(true) => {
+                if staged.is_empty() {
+                    staged.push_end(at);
+                }
+                match staged.append(engine, (&mut self.group, &mut self.overlay), false) {
+                    Ok(()) => self.end_unit(engine, &staged, effects).or_fail(),
+                    Err(error) => self.take_back(engine, end).and(Err(failure_of(&error))),
+                }
+            }
+            // What it has seen of others must be committed before it is told.
+            Ok(false) => self.take_back(engine, end).map(|()| newest.min(end.1)),
+            Err(failure) => self.take_back(engine, end).and(Err(failure)),
+        };
+        staged.clear();
+        self.buffers.staged = Some(staged);
+        match result {
+            Ok(index) if index <= self.state.applied || is_planted(Bug::ReadsUncommitted) => {
+                Ok(ProgramResult::Now)
+            }
+            Ok(index) => {
+                let bytes = reply.split_off(begin);
+                self.held.push(index, token, Reply::Raw(bytes), effects);
+                Ok(ProgramResult::Later)
+            }
+            Err(failure) => {
+                reply.truncate(begin);
+                Err(failure)
+            }
+        }
+    }
+
+    /// Nothing of a unit is in the log, and what is appended is committed at once: in one call.
+    pub(super) fn write_at_once<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        staged: &UnitWriteBuffer,
+        effects: &mut dyn PartitionEffects,
+    ) -> EngineResult<u64> {
+        let mut entries = staged.entries();
+        if let (Some(entry), true) = (entries.next(), staged.len() == 1) {
+            let meta = self.group.append(engine, &entry)?;
+            self.apply(&meta, entry.key, entry.payload);
+        } else {
+            let (epoch, last) = self.group.append_unit(engine, staged.entries())?;
+            for (index, entry) in (last + 1 - staged.len() as u64..).zip(staged.entries()) {
+                let NewLogEntry { kind, flags, at, key, payload, .. } = entry;
+                let joined = if index < last { FLAG_JOINED } else { 0 };
+                let meta = Meta { kind, flags: flags | joined, epoch, index, timestamp: at.0 };
+                self.apply(&meta, key, payload);
+            }
+        }
+        if !self.waits.is_empty() {
+            // A unit is seen as a whole.
+            staged.entries().for_each(|entry| self.wake_if_waited_for(engine, entry.key, effects));
+        }
+        Ok(self.group.last())
+    }
+
+    /// All of a unit is in the log: it is committed now, or lies over the records until it is.
+    pub(super) fn end_unit<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        staged: &UnitWriteBuffer,
+        effects: &mut dyn PartitionEffects,
+    ) -> EngineResult<u64> {
+        let last = self.group.last();
+        if !self.group.commits_at_once() {
+            effects.flush_wanted();
+            return Ok(last);
+        }
+        // What fails here is the disk, and the partition takes nothing more.
+        engine.commit(self.handle(), last)?;
+        for (meta, key, note) in staged.noted.iter() {
+            self.apply(meta, key, note);
+        }
+        // Where all is committed at once, nothing else is in it.
+        self.overlay.clear_records();
+        if !self.waits.is_empty() {
+            staged.noted.iter().for_each(|(_, key, _)| self.wake_if_waited_for(engine, key, effects));
+        }
+        Ok(last)
+    }
+
+    fn wake_if_waited_for<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        key: &[u8],
+        effects: &mut dyn PartitionEffects,
+    ) {
+        if self.waits.has(key) {
+            self.wake(engine, key, effects);
+        }
+    }
+
+    /// Takes back what was appended after `end`.
+    fn take_back<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        end: (u32, u64),
+    ) -> Result<(), Failure<'static>> {
+        let Partition { group, overlay, state, .. } = self;
+        super::transactions::take_back(engine, (group, overlay, &state.deadlines), end)
+    }
+}

@@ -1,0 +1,312 @@
+//! Answers that wait until what they were evaluated over is committed.
+
+use std::collections::VecDeque;
+
+use zerohop_wire::ids::Timestamp;
+use zerohop_wire::messages::{OperationAnswer, Outcome};
+use zerohop_wire::{Elements, Failure, Message, pack};
+
+use crate::event::{PartitionEffects, Token};
+use crate::limits::{HELD_ANSWERS_MAX, HELD_BYTES_MAX};
+
+/// An answer that owns its bytes.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// Without contents.
+    Small(OperationAnswer<'static>),
+    /// One, as [`pack`] writes it.
+    Packed(Vec<u8>),
+    /// That of a unit, as its program wrote it.
+    Raw(Vec<u8>),
+    /// A message of a transaction, to another partition: lost if it cannot be sent.
+    Transaction(Box<zerohop_transaction::Message>),
+    /// Those of a batch.
+    Batch { count: u32, packed: Vec<u8> },
+}
+
+/// The queue, in the order in which the answers were found. An answer behind another waits for that too, which is at
+/// most the rest of a batch that is flushed together.
+#[derive(Debug, Default)]
+pub(crate) struct PendingReplies {
+    queue: VecDeque<(u64, Token, Reply)>,
+    /// Answers of units that may not be told yet though their time has come, or of which another primary decides.
+    kept: VecDeque<UnsettledReply>,
+    /// Until when these are kept, in microseconds of the clock that never runs backwards.
+    kept_until_us: u64,
+    bytes: usize,
+    /// Nothing more will be committed: what would wait for that is answered so.
+    failed: Option<Failure<'static>>,
+}
+
+/// See [`PendingReplies::keep`].
+#[derive(Debug)]
+struct UnsettledReply {
+    /// [`u64::MAX`]: what becomes of its entry cannot be found out here.
+    index: u64,
+    to: Token,
+    reply: Reply,
+    /// Its entry is not in the log any more.
+    is_cut: bool,
+}
+
+impl Reply {
+    pub(crate) fn of(answer: &OperationAnswer<'_>) -> Reply {
+        match answer {
+            Ok(Outcome::Done { version, number }) => {
+                Reply::Small(Ok(Outcome::Done { version: *version, number: *number }))
+            }
+            Ok(Outcome::Counter { version, value }) => {
+                Reply::Small(Ok(Outcome::Counter { version: *version, value: *value }))
+            }
+            Ok(_) => Reply::Packed(packed(answer)),
+            Err(failure) => Reply::Small(Err(failure.clone().into_owned())),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Reply::Small(_) | Reply::Transaction(_) => 0,
+            Reply::Packed(bytes) | Reply::Raw(bytes) | Reply::Batch { packed: bytes, .. } => bytes.len(),
+        }
+    }
+
+    /// What is said instead of it, if this failure keeps it from being said. `Unavailable` promises that nothing was done; but
+    /// this was evaluated, and if it wrote, its entry is in a log and may be committed yet.
+    fn in_doubt(&self, failure: &Failure<'static>) -> Failure<'static> {
+        let may_write = matches!(self, Reply::Small(Ok(_)) | Reply::Raw(_) | Reply::Batch { .. });
+        match failure {
+            Failure::Unavailable { .. } if may_write => Failure::TimedOut { version: Timestamp::ZERO },
+            other => other.clone(),
+        }
+    }
+
+    fn fail(&self, to: Token, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
+        if !matches!(self, Reply::Transaction(_)) {
+            effects.answer(to, &Message::Answer(Err(self.in_doubt(failure))));
+        }
+    }
+
+    /// Sends it at once; what was read is held for so many microseconds.
+    pub(crate) fn send_held(&self, to: Token, held_us: u32, effects: &mut dyn PartitionEffects) {
+        match self {
+            Reply::Batch { count, packed } if held_us > 0 => match Elements::packed(*count, packed) {
+                Ok(answers) => effects.answer_held(to, &Message::BatchAnswer(answers), held_us),
+                Err(failure) => effects.answer(to, &Message::Answer(Err(failure))),
+            },
+            _ => self.send(to, effects),
+        }
+    }
+
+    pub(crate) fn send(&self, to: Token, effects: &mut dyn PartitionEffects) {
+        match self {
+            Reply::Small(answer) => effects.answer(to, &Message::Answer(answer.clone())),
+            Reply::Packed(packed) => {
+                let answer = Elements::<OperationAnswer<'_>>::packed(1, packed)
+                    .ok()
+                    .and_then(|many| many.iter().next());
+                effects.answer(to, &Message::Answer(answer.unwrap_or(Err(Failure::DiskFailed))));
+            }
+            Reply::Raw(bytes) => effects.reply(to, bytes),
+            Reply::Transaction(message) => effects.transaction((**message).clone()),
+            Reply::Batch { count, packed } => match Elements::packed(*count, packed) {
+                Ok(answers) => effects.answer(to, &Message::BatchAnswer(answers)),
+                Err(failure) => effects.answer(to, &Message::Answer(Err(failure))),
+            },
+        }
+    }
+}
+
+/// One answer as [`Elements::packed`] reads it back.
+pub(crate) fn packed(answer: &OperationAnswer<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    push_packed(answer, &mut out);
+    out
+}
+
+/// Adds an answer behind others. One that breaks a bound of the wire is answered with that.
+pub(crate) fn push_packed(answer: &OperationAnswer<'_>, out: &mut Vec<u8>) {
+    let begin = out.len();
+    if let Err(failure) = pack(answer, out) {
+        out.truncate(begin);
+        // A failure without contents breaks no bound.
+        let failed: OperationAnswer<'_> = Err(failure);
+        let packed = pack(&failed, out);
+        debug_assert!(packed.is_ok());
+    }
+}
+
+impl PendingReplies {
+    pub(crate) fn push(&mut self, index: u64, to: Token, reply: Reply, effects: &mut dyn PartitionEffects) {
+        if let Some(failure) = &self.failed {
+            reply.fail(to, failure, effects);
+            return;
+        }
+        self.bytes += reply.bytes();
+        self.queue.push_back((index, to, reply));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len() + self.kept.len()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.len() >= HELD_ANSWERS_MAX || self.bytes >= HELD_BYTES_MAX
+    }
+
+    /// Sends the answers whose entries are committed.
+    pub(crate) fn release(&mut self, commit: u64, effects: &mut dyn PartitionEffects) {
+        while let Some((index, _, _)) = self.queue.front()
+            && *index <= commit
+            && let Some((_, to, reply)) = self.queue.pop_front()
+        {
+            self.bytes -= reply.bytes();
+            reply.send(to, effects);
+        }
+    }
+
+    /// Keeps the answers of units until [`PendingReplies::settle`] knows of them, until then at most, and answers all others with a failure.
+    /// Who asked for one of those finds out by asking again; a unit has no number by which it could be asked for again.
+    pub(crate) fn keep(
+        &mut self,
+        until_us: u64,
+        failure: &Failure<'static>,
+        effects: &mut dyn PartitionEffects,
+    ) {
+        for (index, to, reply) in self.queue.drain(..) {
+            match reply {
+                Reply::Raw(_) => self.kept.push_back(UnsettledReply { index, to, reply, is_cut: false }),
+                _ => {
+                    self.bytes -= reply.bytes();
+                    reply.fail(to, failure, effects);
+                }
+            }
+        }
+        self.kept_until_us = until_us;
+    }
+
+    /// When what is kept must be let go; [`u64::MAX`]: nothing is.
+    pub(crate) fn kept_until_us(&self) -> u64 {
+        if self.kept.is_empty() { u64::MAX } else { self.kept_until_us }
+    }
+
+    /// The log ends here now.
+    pub(crate) fn cut_after(&mut self, index: u64) {
+        self.kept.iter_mut().filter(|one| one.index > index).for_each(|one| one.is_cut = true);
+    }
+
+    /// The log is another.
+    pub(crate) fn lose_track(&mut self) {
+        self.kept.iter_mut().for_each(|one| one.index = u64::MAX);
+    }
+
+    /// Answers what is kept up to a log index that is committed, by enough members: what was cut before can be committed nowhere.
+    pub(crate) fn settle(&mut self, through: u64, effects: &mut dyn PartitionEffects) {
+        while self.kept.front().is_some_and(|one| one.index <= through)
+            && let Some(UnsettledReply { to, reply, is_cut, .. }) = self.kept.pop_front()
+        {
+            self.bytes -= reply.bytes();
+            match is_cut {
+                true => effects.answer(to, &Message::Answer(Err(Failure::Unavailable { retry_after_ms: 0 }))),
+                false => reply.send(to, effects),
+            }
+        }
+    }
+
+    /// Answers all that is kept with a failure.
+    pub(crate) fn let_kept_go(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
+        for UnsettledReply { to, reply, .. } in self.kept.drain(..) {
+            self.bytes -= reply.bytes();
+            reply.fail(to, failure, effects);
+        }
+    }
+
+    /// Answers all that is held with a failure; what comes later is held as before.
+    pub(crate) fn let_go(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
+        self.let_kept_go(failure, effects);
+        self.bytes = 0;
+        for (_, to, reply) in self.queue.drain(..) {
+            reply.fail(to, failure, effects);
+        }
+    }
+
+    /// Answers all with a failure, these and those to come: whether their entries survive is not known.
+    pub(crate) fn fail(&mut self, failure: Failure<'static>, effects: &mut dyn PartitionEffects) {
+        self.let_kept_go(&failure, effects);
+        self.bytes = 0;
+        let failure = self.failed.insert(failure);
+        for (_, to, reply) in self.queue.drain(..) {
+            reply.fail(to, failure, effects);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_wire::ids::RequestId;
+
+    use super::*;
+    use crate::testing::CollectedEffects;
+
+    /// What each token was told since the last look: a reply, or a failure in words.
+    fn told(collected: &mut CollectedEffects) -> Vec<(u64, String)> {
+        let replies = std::mem::take(&mut collected.replies).into_iter();
+        let replies = replies.map(|(to, bytes)| (to.request.0, format!("{bytes:?}")));
+        let answers = std::mem::take(&mut collected.answers).into_iter();
+        let answers = answers.map(|(to, answered)| (to.request.0, format!("{answered:?}")));
+        let mut all: Vec<(u64, String)> = replies.chain(answers).collect();
+        all.sort();
+        all
+    }
+
+    fn failed(failure: Failure<'static>) -> String {
+        format!("{:?}", Err::<Outcome<'_>, _>(failure))
+    }
+
+    const UNAVAILABLE: Failure<'static> = Failure::Unavailable { retry_after_ms: 0 };
+    const IN_DOUBT: Failure<'static> = Failure::TimedOut { version: Timestamp::ZERO };
+
+    /// Holds units of these log indices, each token as its index, and one other answer behind them.
+    fn kept(indices: &[u64]) -> (PendingReplies, CollectedEffects) {
+        let (mut held, mut out) = (PendingReplies::default(), CollectedEffects::default());
+        let token = |request| Token { connection: 1, request: RequestId(request) };
+        for index in indices {
+            held.push(*index, token(*index), Reply::Raw(vec![*index as u8]), &mut out);
+        }
+        let other = Reply::Small(Ok(Outcome::Done { version: Timestamp::ZERO, number: 0 }));
+        held.push(90, token(90), other, &mut out);
+        held.keep(5, &UNAVAILABLE, &mut out);
+        assert_eq!(told(&mut out), [(90, failed(IN_DOUBT))], "whoever has a number asks again");
+        assert_eq!(held.kept_until_us(), 5);
+        (held, out)
+    }
+
+    #[test]
+    fn a_deposed_primary_tells_of_units_what_the_log_that_goes_on_says() {
+        let (mut held, mut out) = kept(&[7, 8, 9]);
+        held.settle(6, &mut out);
+        held.cut_after(8);
+        assert_eq!(told(&mut out), [], "as long as no more is committed the cut entry may be, elsewhere");
+        held.settle(9, &mut out);
+        assert_eq!(told(&mut out), [(7, "[7]".to_owned()), (8, "[8]".to_owned()), (9, failed(UNAVAILABLE))]);
+        assert_eq!((held.len(), held.bytes, held.kept_until_us()), (0, 0, u64::MAX));
+    }
+
+    #[test]
+    fn what_nothing_is_heard_of_ends_in_doubt() {
+        let (mut held, mut out) = kept(&[7, 8]);
+        held.cut_after(7);
+        held.lose_track();
+        held.settle(100, &mut out);
+        assert_eq!(told(&mut out), [], "the log is another one's, whose entries have these numbers too");
+        held.let_kept_go(&UNAVAILABLE, &mut out);
+        assert_eq!(told(&mut out), [(7, failed(IN_DOUBT)), (8, failed(IN_DOUBT))]);
+        assert_eq!((held.len(), held.bytes), (0, 0));
+    }
+
+    #[test]
+    fn all_that_is_kept_is_told_of_when_a_partition_ends() {
+        let (mut held, mut out) = kept(&[7]);
+        held.fail(Failure::DiskFailed, &mut out);
+        assert_eq!(told(&mut out), [(7, failed(Failure::DiskFailed))]);
+    }
+}

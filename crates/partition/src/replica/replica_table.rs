@@ -1,0 +1,514 @@
+//! All members of one instance, each stepped only when it has something to do.
+//!
+//! ```text
+//!   request, message, map ──> step ──> touched ──┐
+//!   a grant begins or ends ──> its primaries ────┤
+//!   a wake time has come ────────────────────────┴─> settle: Tick ──> when it next wants one
+//! ```
+//!
+//! A partition that nobody touches, and whose members all hold the same, is in none of these lists: however many there
+//! are, a batch costs what it touches.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{Engine, EngineResult};
+use zerohop_wire::ids::{PartitionEpoch, Timestamp};
+use zerohop_wire::messages::{Call, FollowerReport, Member, Slice};
+use zerohop_wire::{Failure, Message};
+
+use super::copy_throttle::Pace;
+use super::limits::{NAP_US, SCRUB_BYTES, SCRUB_BYTES_PER_S, SETTLE_US};
+use super::{Context, GroupChange, Replica, ReplicaEffects, ReplicaEvent, Role};
+use crate::event::Token;
+use crate::{Program, ProgramResult};
+
+/// Effects of many members: told which one's follow.
+pub trait EffectsOf<K>: ReplicaEffects {
+    /// What follows comes from this member, in this epoch.
+    fn of(&mut self, key: K, epoch: PartitionEpoch);
+}
+
+/// How much was done, for whoever looks whether idle partitions cost anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Steps {
+    /// Ticks.
+    pub ticks: u64,
+    /// Pieces of logs that were read in search of corruption: of one partition after the other, however many there are.
+    pub scrubs: u64,
+    /// Everything else that members were told.
+    pub others: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Replicas<K> {
+    by: BTreeMap<K, ReplicaSlot>,
+    /// When members want a tick, in microseconds of the clock that never runs backwards.
+    wakes: BTreeSet<(u64, K)>,
+    touched: Vec<K>,
+    /// Others have taken or acknowledged entries since the last look: what they took is to be synced.
+    is_used: bool,
+    /// Those that want a flush.
+    unflushed: Vec<K>,
+    /// Whose grants are wanted, and whether they held at the last look.
+    wanted: BTreeMap<Member, bool>,
+    /// Groups have changed since that was gathered.
+    is_wanted_old: bool,
+    newest: Timestamp,
+    steps: Steps,
+    /// Between two steps of reading logs in search of corruption, microseconds; [`u64::MAX`]: never.
+    scrub_every_us: u64,
+    scrub_at_us: u64,
+    /// Whose log is being read.
+    scrubbed: Option<K>,
+    pace: Pace,
+    /// The disk had no room at the last look.
+    was_full: bool,
+}
+
+#[derive(Debug)]
+struct ReplicaSlot {
+    replica: Replica,
+    /// What stands in `wakes`; [`u64::MAX`]: nothing.
+    wake_us: u64,
+    is_touched: bool,
+    is_unflushed: bool,
+}
+
+impl<K> Default for Replicas<K> {
+    fn default() -> Replicas<K> {
+        Replicas {
+            by: BTreeMap::new(),
+            wakes: BTreeSet::new(),
+            touched: Vec::new(),
+            is_used: false,
+            unflushed: Vec::new(),
+            wanted: BTreeMap::new(),
+            is_wanted_old: false,
+            newest: Timestamp::ZERO,
+            steps: Steps::default(),
+            scrub_every_us: scrub_every_us(SCRUB_BYTES_PER_S),
+            scrub_at_us: 0,
+            scrubbed: None,
+            pace: Pace::new(0),
+            was_full: false,
+        }
+    }
+}
+
+fn scrub_every_us(bytes_per_s: u64) -> u64 {
+    (SCRUB_BYTES as u64 * 1_000_000).checked_div(bytes_per_s).unwrap_or(u64::MAX)
+}
+
+impl<K: Copy + Ord> Replicas<K> {
+    /// Adds a member, in place of one of the same key.
+    pub fn insert(&mut self, key: K, replica: Replica) {
+        self.remove(key);
+        self.newest = self.newest.max(replica.newest());
+        let slot = ReplicaSlot { replica, wake_us: u64::MAX, is_touched: false, is_unflushed: false };
+        self.by.insert(key, slot);
+        self.is_wanted_old = true;
+        self.touch(key);
+    }
+
+    /// Takes a member out.
+    pub fn remove(&mut self, key: K) -> Option<Replica> {
+        let slot = self.by.remove(&key)?;
+        self.wakes.remove(&(slot.wake_us, key));
+        self.touched.retain(|other| *other != key);
+        self.unflushed.retain(|other| *other != key);
+        self.is_wanted_old = true;
+        Some(slot.replica)
+    }
+
+    /// A member.
+    #[must_use]
+    pub fn get(&self, key: K) -> Option<&Replica> {
+        self.by.get(&key).map(|slot| &slot.replica)
+    }
+
+    /// All members, in the order of their keys.
+    pub fn iter(&self) -> impl Iterator<Item = (K, &Replica)> {
+        self.by.iter().map(|(key, slot)| (*key, &slot.replica))
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by.is_empty()
+    }
+
+    /// What was done so far.
+    #[must_use]
+    pub fn steps(&self) -> Steps {
+        self.steps
+    }
+
+    /// The newest timestamp that any has given or seen, or that waited to be let in: the ceiling must be above.
+    #[must_use]
+    pub fn newest(&self) -> Timestamp {
+        self.newest
+    }
+
+    /// The members whose leases are wanted.
+    pub fn lease_wanted_of(&mut self) -> impl Iterator<Item = Member> + '_ {
+        if std::mem::take(&mut self.is_wanted_old) {
+            let before = std::mem::take(&mut self.wanted);
+            for member in self.by.values().flat_map(|slot| slot.replica.lease_wanted_of()) {
+                let held = before.get(&member).copied().unwrap_or(false);
+                self.wanted.entry(member).or_insert(held);
+            }
+        }
+        self.wanted.keys().copied()
+    }
+
+    /// Hands something to one member; [`Replicas::settle`] is to follow.
+    ///
+    /// # Errors
+    /// As [`Replica::step`].
+    pub fn step<D: Disk>(
+        &mut self,
+        key: K,
+        context: &mut Context<'_, D>,
+        told: ReplicaEvent<'_>,
+        effects: &mut dyn EffectsOf<K>,
+    ) -> EngineResult<()> {
+        let Some(slot) = self.by.get_mut(&key) else { return Ok(()) };
+        let epoch = match &told {
+            ReplicaEvent::Group(view) => {
+                self.is_wanted_old = true;
+                view.epoch
+            }
+            _ => slot.replica.view().epoch,
+        };
+        let is_scrub = matches!(told, ReplicaEvent::Scrub { .. });
+        let is_own = is_scrub || matches!(told, ReplicaEvent::Tick);
+        let is_routine = is_routine(&told);
+        match told {
+            ReplicaEvent::Tick => self.steps.ticks += 1,
+            ReplicaEvent::Scrub { .. } => self.steps.scrubs += 1,
+            _ => self.steps.others += 1,
+        }
+        effects.of(key, epoch);
+        let mut watched = FlushWatch { inner: effects, wants_flush: false };
+        slot.replica.set_copy_room(self.pace.room());
+        let result = slot.replica.step(context, told, &mut watched);
+        self.pace.spend(slot.replica.take_copied());
+        self.newest = self.newest.max(slot.replica.newest());
+        if watched.wants_flush && !std::mem::replace(&mut slot.is_unflushed, true) {
+            self.unflushed.push(key);
+        }
+        if is_routine && result.is_ok() && slot.replica.is_steady() {
+            self.is_used = true;
+            self.look_later(key, context.now_us);
+        } else if !is_own || is_scrub && slot.replica.is_repair() {
+            self.touch(key);
+        }
+        result
+    }
+
+    /// Has a member ticked a little later, unless it is before that.
+    fn look_later(&mut self, key: K, now_us: u64) {
+        let Some(slot) = self.by.get_mut(&key).filter(|slot| !slot.is_touched) else { return };
+        let wake_us = now_us + SETTLE_US;
+        if slot.wake_us > wake_us {
+            self.wakes.remove(&(slot.wake_us, key));
+            slot.wake_us = wake_us;
+            self.wakes.insert((wake_us, key));
+        }
+    }
+
+    /// Runs a unit over the records of one member: [`Replica::run`]; [`Replicas::settle`] is to follow.
+    ///
+    /// # Errors
+    /// As there; `None`: there is no such member.
+    pub fn run<D: Disk, P: Program>(
+        &mut self,
+        key: K,
+        context: &mut Context<'_, D>,
+        token: Token,
+        (program, reply): (&mut P, &mut Vec<u8>),
+        effects: &mut dyn EffectsOf<K>,
+    ) -> Option<Result<ProgramResult, Failure<'static>>> {
+        let slot = self.by.get_mut(&key)?;
+        self.steps.others += 1;
+        effects.of(key, slot.replica.view().epoch);
+        let mut watched = FlushWatch { inner: effects, wants_flush: false };
+        let result = slot.replica.run(context, token, (program, reply), &mut watched);
+        self.newest = self.newest.max(slot.replica.newest());
+        if watched.wants_flush && !std::mem::replace(&mut slot.is_unflushed, true) {
+            self.unflushed.push(key);
+        }
+        self.touch(key);
+        Some(result)
+    }
+
+    /// Those that want a flush; they are to be told of it.
+    pub fn take_unflushed(&mut self) -> Vec<K> {
+        let unflushed = std::mem::take(&mut self.unflushed);
+        for key in &unflushed {
+            if let Some(slot) = self.by.get_mut(key) {
+                slot.is_unflushed = false;
+            }
+        }
+        unflushed
+    }
+
+    /// There was no room for the flush: they want the next one.
+    pub fn put_unflushed(&mut self, keys: Vec<K>) {
+        for key in keys {
+            if let Some(slot) = self.by.get_mut(&key)
+                && !std::mem::replace(&mut slot.is_unflushed, true)
+            {
+                self.unflushed.push(key);
+            }
+        }
+    }
+
+    /// Whether anybody wants a flush.
+    #[must_use]
+    pub fn has_unflushed(&self) -> bool {
+        !self.unflushed.is_empty()
+    }
+
+    /// Those that hold something for a connection, perhaps for this one.
+    #[must_use]
+    pub fn with_waits(&self) -> Vec<K> {
+        self.by.iter().filter(|(_, slot)| slot.replica.has_waits()).map(|(key, _)| *key).collect()
+    }
+
+    /// The end of a batch: ticks those that were touched, those whose time has come, and those that a grant concerns
+    /// which has begun or ended. `true`: something had touched one. What fails goes to `trouble`.
+    pub fn settle<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        effects: &mut dyn EffectsOf<K>,
+        mut trouble: impl FnMut(&mut dyn EffectsOf<K>, zerohop_engine::EngineError),
+    ) -> bool {
+        let any = !self.touched.is_empty() | std::mem::take(&mut self.is_used);
+        self.pace.begin_turn(context.now_us);
+        if let Err(error) = self.scrub(context, effects) {
+            trouble(effects, error);
+        }
+        self.look_at_leases(context);
+        self.look_at_room(context);
+        let now_us = context.now_us;
+        for key in std::mem::take(&mut self.touched) {
+            let Some(slot) = self.by.get_mut(&key) else { continue };
+            slot.is_touched = false;
+            // What is not urgent is looked at a little later: whether a checkpoint is due.
+            let soon = slot.wake_us.min(now_us + SETTLE_US);
+            if let Err(error) = self.step(key, context, ReplicaEvent::Tick, effects) {
+                trouble(effects, error);
+            }
+            self.sleep(key, context, soon);
+        }
+        while let Some(&(wake_us, key)) = self.wakes.first()
+            && wake_us <= now_us
+        {
+            self.wakes.pop_first();
+            if let Some(slot) = self.by.get_mut(&key) {
+                slot.wake_us = u64::MAX;
+            }
+            if let Err(error) = self.step(key, context, ReplicaEvent::Tick, effects) {
+                trouble(effects, error);
+            }
+            self.sleep(key, context, u64::MAX);
+        }
+        any
+    }
+
+    /// When [`Replicas::settle`] has something to do though nothing comes; 0: at once.
+    #[must_use]
+    pub fn next_wake_us(&self) -> u64 {
+        if !self.touched.is_empty() || !self.unflushed.is_empty() {
+            return 0;
+        }
+        self.wakes.first().map_or(u64::MAX, |(wake_us, _)| *wake_us)
+    }
+
+    /// How many bytes of partitions are sent in a second to members that have nothing, or are too far behind, over all members; 0: as
+    /// fast as it goes without requests waiting for it.
+    pub fn set_copy_rate(&mut self, bytes_per_s: u64) {
+        self.pace = Pace::new(bytes_per_s);
+    }
+
+    /// How many bytes of logs are read in a second in search of corruption, over all members; 0: none.
+    pub fn set_scrub(&mut self, bytes_per_s: u64) {
+        self.scrub_every_us = scrub_every_us(bytes_per_s);
+    }
+
+    /// Reads a piece of one log, if it is time to: of one member to its end, then of the next.
+    fn scrub<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        effects: &mut dyn EffectsOf<K>,
+    ) -> EngineResult<()> {
+        if self.scrub_every_us == u64::MAX || context.now_us < self.scrub_at_us {
+            return Ok(());
+        }
+        self.scrub_at_us = context.now_us + self.scrub_every_us;
+        let after = self.scrubbed.and_then(|key| {
+            let is_done = self.by.get(&key).is_none_or(|slot| slot.replica.is_between_scrubs());
+            let next = (std::ops::Bound::Excluded(key), std::ops::Bound::Unbounded);
+            if is_done { self.by.range(next).next().map(|(key, _)| *key) } else { Some(key) }
+        });
+        self.scrubbed = after.or_else(|| self.by.keys().next().copied());
+        let Some(key) = self.scrubbed else { return Ok(()) };
+        self.step(key, context, ReplicaEvent::Scrub { bytes: SCRUB_BYTES }, effects)
+    }
+
+    /// A primary must hear when a grant that it needs begins or ends: these are few, and events, not time, bring them.
+    fn look_at_leases<D: Disk>(&mut self, context: &Context<'_, D>) {
+        drop(self.lease_wanted_of());
+        let mut changed = Vec::new();
+        for (member, held) in &mut self.wanted {
+            let holds = context.leases.holds(context.now_us, *member);
+            if std::mem::replace(held, holds) != holds {
+                changed.push(*member);
+            }
+        }
+        if changed.is_empty() {
+            return;
+        }
+        let concerned = self.by.iter().filter(|(_, slot)| {
+            slot.replica.role() == Role::Primary
+                && slot.replica.view().others().any(|other| changed.contains(&other))
+        });
+        for key in concerned.map(|(key, _)| *key).collect::<Vec<_>>() {
+            self.touch(key);
+        }
+    }
+
+    /// All must hear when the disk becomes full, or has room again.
+    fn look_at_room<D: Disk>(&mut self, context: &Context<'_, D>) {
+        let is_full = !context.engine.has_room();
+        if std::mem::replace(&mut self.was_full, is_full) != is_full {
+            for key in self.by.keys().copied().collect::<Vec<_>>() {
+                self.touch(key);
+            }
+        }
+    }
+
+    /// Has those ticked with the next batch whose dead space waits for a checkpoint.
+    pub fn touch_pressed<D: Disk>(&mut self, engine: &Engine<D>) {
+        let pressed = self.by.iter().filter(|(_, slot)| engine.is_pressed(slot.replica.handle()));
+        for key in pressed.map(|(key, _)| *key).collect::<Vec<_>>() {
+            self.touch(key);
+        }
+    }
+
+    fn touch(&mut self, key: K) {
+        if let Some(slot) = self.by.get_mut(&key)
+            && !std::mem::replace(&mut slot.is_touched, true)
+        {
+            self.touched.push(key);
+        }
+    }
+
+    fn sleep<D: Disk>(&mut self, key: K, context: &mut Context<'_, D>, until_us: u64) {
+        let Some(slot) = self.by.get_mut(&key) else { return };
+        // Never at once: what cannot be done now is not tried without pause.
+        let wake_us = slot.replica.next_wake_us(context).min(until_us).max(context.now_us + NAP_US);
+        if wake_us != slot.wake_us {
+            self.wakes.remove(&(slot.wake_us, key));
+            slot.wake_us = wake_us;
+            if wake_us < u64::MAX {
+                self.wakes.insert((wake_us, key));
+            }
+        }
+    }
+}
+
+/// Whether nothing is left to be done once a member whose group is well has been told this: entries were taken and acknowledged, or
+/// an acknowledgement was counted.
+fn is_routine(told: &ReplicaEvent<'_>) -> bool {
+    matches!(
+        told,
+        ReplicaEvent::Peer {
+            call: Call::Replicate { .. } | Call::ReplicateAck(FollowerReport::Holds { .. }),
+            ..
+        }
+    )
+}
+
+/// Passes effects on, and notes that a flush is wanted.
+struct FlushWatch<'e> {
+    inner: &'e mut dyn ReplicaEffects,
+    wants_flush: bool,
+}
+
+impl crate::PartitionEffects for FlushWatch<'_> {
+    fn answer(&mut self, to: Token, message: &Message<'_>) {
+        self.inner.answer(to, message);
+    }
+
+    fn answer_held(&mut self, to: Token, message: &Message<'_>, held_us: u32) {
+        self.inner.answer_held(to, message, held_us);
+    }
+
+    fn reply(&mut self, to: Token, bytes: &[u8]) {
+        self.inner.reply(to, bytes);
+    }
+
+    fn wrong_owner(&mut self, to: Token) {
+        self.inner.wrong_owner(to);
+    }
+
+    fn dropped(&mut self, to: Token) {
+        self.inner.dropped(to);
+    }
+
+    fn transaction(&mut self, message: zerohop_transaction::Message) {
+        self.inner.transaction(message);
+    }
+
+    fn transaction_lost(
+        &mut self,
+        id: zerohop_transaction::TransactionId,
+        place: zerohop_transaction::RoutingKey,
+    ) {
+        self.inner.transaction_lost(id, place);
+    }
+
+    fn misplaced(&mut self, parts: &[zerohop_transaction::TransactionPart]) -> Option<u32> {
+        self.inner.misplaced(parts)
+    }
+
+    fn has_keyspace(&self, keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
+        self.inner.has_keyspace(keyspace)
+    }
+
+    fn is_closing(&self, keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
+        self.inner.is_closing(keyspace)
+    }
+
+    fn flush_wanted(&mut self) {
+        self.wants_flush = true;
+    }
+}
+
+impl ReplicaEffects for FlushWatch<'_> {
+    fn send(&mut self, to: Member, epoch: PartitionEpoch, call: &Call<'_>) {
+        self.inner.send(to, epoch, call);
+    }
+
+    fn ask(&mut self, epoch: PartitionEpoch, change: GroupChange) {
+        self.inner.ask(epoch, change);
+    }
+
+    fn differs(&mut self, who: Member, slice: Slice) {
+        self.inner.differs(who, slice);
+    }
+
+    fn fetch_map(&mut self, epoch: PartitionEpoch) {
+        self.inner.fetch_map(epoch);
+    }
+}

@@ -1,0 +1,191 @@
+//! Taking a whole state: the primary's log as it stands there, then what the partition knows beside. Parts are taken in their order,
+//! and what was taken counts once all of it is durable.
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{EngineError, EngineResult};
+use zerohop_wire::messages::{Call, EntryName, FollowerReport, StatePart};
+
+use super::limits::{NAP_US, STATE_BYTES_MAX, TAKING_US};
+use super::{Context, Replica, ReplicaEffects, Role};
+
+/// What is being taken.
+#[derive(Debug)]
+pub(super) struct SnapshotInstall {
+    as_of: EntryName,
+    attempt: u64,
+    /// Parts held.
+    parts: u32,
+    state: Vec<u8>,
+    is_installed: bool,
+    /// When a part was taken last.
+    grew_us: u64,
+}
+
+impl SnapshotInstall {
+    /// When it is given up, unless all is there.
+    pub(super) fn ends_us(&self) -> u64 {
+        if self.is_installed { u64::MAX } else { self.grew_us + TAKING_US }
+    }
+
+    /// When it has something to do by itself.
+    pub(super) fn wake_us(&self, now_us: u64) -> u64 {
+        if self.is_installed { now_us + NAP_US } else { self.ends_us() }
+    }
+}
+
+impl Replica {
+    /// A part of the primary's whole state.
+    pub(super) fn take_part<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        (as_of, attempt): (EntryName, u64),
+        (part, holds): (u32, &StatePart<'_>),
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        if !matches!(self.role, Role::InSync | Role::Follower) {
+            return Ok(());
+        }
+        let has_it = self.matched.is_some_and(|matched| matched >= as_of.index.0);
+        if self.taking.is_none() && !self.needs_state && !self.has_corruption && has_it {
+            // The answer to the last part was lost, or this is an old copy.
+            self.say_held((as_of, attempt), part + 1, effects);
+            return Ok(());
+        }
+        if self.taking.is_none() && part > 0 {
+            self.say_held((as_of, attempt), 0, effects);
+            return Ok(());
+        }
+        if self.role == Role::InSync {
+            // What it has may be all that there is of something acknowledged: first it must count no more.
+            effects.send(self.view.primary, self.view.epoch, &Call::ReplicateAck(FollowerReport::NeedsState));
+            return Ok(());
+        }
+        let known = self.taking.as_ref().map(|taking| (taking.as_of, taking.attempt, taking.parts));
+        match known {
+            Some((of, this, parts)) if (of, this, parts) == (as_of, attempt, part) => {}
+            // Of another attempt only the beginning of a later one.
+            Some((_, this, _)) if this >= attempt || part > 0 => {
+                return self.answer_part(context, (as_of, attempt), effects);
+            }
+            _ => self.begin_taking(context, (as_of, attempt))?,
+        }
+        match self.take_bytes(context, as_of, holds) {
+            Ok(()) => {}
+            // It comes again, and may find room then.
+            Err(
+                EngineError::DiskFull { .. } | EngineError::Scarce { .. } | EngineError::MemoryFull { .. },
+            ) => return Ok(()),
+            Err(error) => {
+                self.taking = None;
+                return Err(error);
+            }
+        }
+        if let Some(taking) = &mut self.taking {
+            taking.parts = part + 1;
+            taking.grew_us = context.now_us;
+        }
+        self.answer_part(context, (as_of, attempt), effects)
+    }
+
+    fn begin_taking<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        (as_of, attempt): (EntryName, u64),
+    ) -> EngineResult<()> {
+        self.needs_state = true;
+        self.matched = None;
+        self.told_durable = 0;
+        self.taking = None;
+        self.repair.begin_again(true);
+        self.partition.wipe(context.engine, (self.id, self.options))?;
+        self.holds_log = false;
+        self.partition.begin_taking(context.engine)?;
+        let grew_us = context.now_us;
+        let state = Vec::new();
+        self.taking = Some(SnapshotInstall { as_of, attempt, parts: 0, state, is_installed: false, grew_us });
+        Ok(())
+    }
+
+    fn take_bytes<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        as_of: EntryName,
+        holds: &StatePart<'_>,
+    ) -> EngineResult<()> {
+        let Some(taking) = &mut self.taking else { return Ok(()) };
+        match *holds {
+            StatePart::Log { begins, bytes } => self.partition.take_run(context.engine, begins, bytes),
+            StatePart::State { is_last, bytes } => {
+                if taking.state.len() + bytes.len() > STATE_BYTES_MAX {
+                    return Err(EngineError::Limit { what: "bytes of a partition's state (64 MiB)" });
+                }
+                // The last part comes again if there was no room for the checkpoint: what came before it is installed.
+                if !taking.is_installed {
+                    let held = taking.state.len();
+                    taking.state.extend_from_slice(bytes);
+                    if !is_last {
+                        return Ok(());
+                    }
+                    let taken = self.partition.taken(context.engine, (as_of.epoch, as_of.index.0));
+                    if taken.is_err() {
+                        taking.state.truncate(held);
+                        return taken;
+                    }
+                    if self.partition.install(context.engine, &taking.state).is_err() {
+                        let reason = "a state that cannot be read".into();
+                        return Err(EngineError::Stopped { reason });
+                    }
+                    taking.is_installed = true;
+                    taking.state = Vec::new();
+                    self.counts.states_taken += 1;
+                }
+                self.partition.checkpoint(context.engine)
+            }
+        }
+    }
+
+    /// Says what it has of a state. The last part only once the state survives a restart: the log does not have it.
+    fn answer_part<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        (as_of, attempt): (EntryName, u64),
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        let is_it = |taking: &SnapshotInstall| (taking.as_of, taking.attempt) == (as_of, attempt);
+        let Some(taking) = self.taking.as_ref().filter(|taking| is_it(taking)) else { return Ok(()) };
+        let (parts, is_installed) = (taking.parts, taking.is_installed);
+        if is_installed {
+            return self.end_taking(context, effects);
+        }
+        self.say_held((as_of, attempt), parts, effects);
+        Ok(())
+    }
+
+    /// Looks whether what was taken is durable by now; then it counts, and the primary is told.
+    pub(super) fn end_taking<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        let Some(taking) = self.taking.as_ref().filter(|taking| taking.is_installed) else { return Ok(()) };
+        let (as_of, attempt, parts) = (taking.as_of, taking.attempt, taking.parts);
+        // There is no checkpoint of nothing, and none is needed: an empty log is the whole of it.
+        let reaches_disk = self.partition.reaches_disk() && as_of.index.0 > 0;
+        if reaches_disk && context.engine.partition_stats(self.partition.handle())?.checkpoint_bytes == 0 {
+            return self.partition.checkpoint(context.engine);
+        }
+        context.engine.end_taking(self.partition.handle())?;
+        self.needs_state = false;
+        self.has_corruption = false;
+        self.is_intact = true;
+        self.forget_damage();
+        self.matched = Some(as_of.index.0);
+        self.taking = None;
+        self.say_held((as_of, attempt), parts, effects);
+        Ok(())
+    }
+
+    fn say_held(&self, (as_of, attempt): (EntryName, u64), parts: u32, effects: &mut dyn ReplicaEffects) {
+        effects.send(self.view.primary, self.view.epoch, &Call::StateAck { as_of, attempt, parts });
+    }
+}

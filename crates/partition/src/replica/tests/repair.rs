@@ -1,0 +1,233 @@
+//! Entries that are corrupt.
+
+use zerohop_engine::disk::{Disk, OpenMode};
+
+use super::*;
+
+pub(super) const VALUE: [u8; 200] = [0xA5; 200];
+
+/// An entry as another member has it.
+struct PeerEntry {
+    meta: zerohop_engine::Meta,
+    key: Vec<u8>,
+    payload: Vec<u8>,
+}
+
+impl PeerEntry {
+    fn of(node: &mut TestNode, index: u64) -> PeerEntry {
+        let handle = node.replica.partition.handle();
+        let entry = node.engine.read_entry(handle, index).expect("can be read");
+        PeerEntry { meta: entry.head.meta, key: entry.key.to_vec(), payload: entry.payload.to_vec() }
+    }
+
+    fn as_sent(&self) -> LogEntry<'_> {
+        LogEntry {
+            name: name(self.meta.epoch, self.meta.index),
+            timestamp: Timestamp(self.meta.timestamp),
+            kind: self.meta.kind as u8,
+            flags: self.meta.flags,
+            key: &self.key,
+            payload: &self.payload,
+        }
+    }
+}
+
+/// A primary with an in-sync replica, which holds everything; its first record is only on the disk, and corrupt there.
+fn corrupt_primary() -> (TestNode, PeerEntry) {
+    let mut a = TestNode::with(1, SimulatedDisk::new(1), 128 << 10);
+    a.tell(ReplicaEvent::Group(view(1, 1, &[2], &[])));
+    a.now_us += LEASE_WAIT_US;
+    a.granted_by(2);
+    a.tell(ReplicaEvent::Tick);
+    a.hear(2, 1, &holds(1));
+    a.write(1, b"key", &VALUE);
+    let mut ms = 0;
+    for round in 2..2_000u64 {
+        a.granted_by(2);
+        a.write(round, format!("other{round}").as_bytes(), &[7; 200]);
+        if round % 50 == 0 {
+            ms += 60;
+            let last = a.replica.log_end().last.index.0;
+            a.hear(2, 1, &holds(last));
+            a.engine.maintain(ms).expect("goes on");
+        }
+    }
+    a.engine.sync().expect("syncs");
+    let last = a.replica.log_end().last.index.0;
+    a.hear(2, 1, &holds(last));
+    let kept = PeerEntry::of(&mut a, 2);
+    corruption(&mut a.disk.clone());
+    a.out = MemberOutput::default();
+    (a, kept)
+}
+
+/// Flips a byte of the first value.
+pub(super) fn corruption(disk: &mut SimulatedDisk) {
+    for name in disk.list("p-0000000000000001").expect("lists") {
+        let path = format!("p-0000000000000001/{}", name.name);
+        let file = disk.open(&path, OpenMode::Existing).expect("opens");
+        let mut bytes = vec![0; name.bytes as usize];
+        disk.read_at(file, 0, &mut bytes).expect("reads");
+        disk.close(file);
+        if let Some(at) = bytes.windows(VALUE.len()).position(|window| *window == VALUE) {
+            return disk.corrupt_at(&path, at as u64 + 100, 0x40).expect("is durable");
+        }
+    }
+    panic!("the value is in no file");
+}
+
+#[test]
+pub(super) fn a_read_waits_until_another_member_has_sent_what_is_corrupt() {
+    let (mut a, kept) = corrupt_primary();
+    a.granted_by(2);
+    a.read(5_000);
+    a.tell(ReplicaEvent::Tick);
+    assert!(a.out.answered.is_empty(), "{:?}", a.out.answered);
+    let asked = format!("{:?}", Call::EntryGet(name(1, 2)));
+    assert_eq!(a.said().iter().filter(|said| **said == asked).count(), 1);
+    // What is not the entry is not taken for it, and then it is asked for again.
+    let wrong = LogEntry { payload: &[0xA6; 200], ..kept.as_sent() };
+    a.hear(2, 1, &Call::EntryGot(wrong));
+    a.tell(ReplicaEvent::Tick);
+    assert!(a.out.answered.is_empty());
+    assert!(a.said().contains(&asked));
+    a.hear(2, 1, &Call::EntryGot(kept.as_sent()));
+    assert_eq!(a.out.answered, [(5_000, true)]);
+    assert_eq!(a.replica.counts().repaired, 1);
+}
+
+/// Whoever else has it may be gone by the next start: a primary alone that finds it corrupt then can bring nobody up, and nobody else may
+/// be primary.
+#[test]
+fn what_was_repaired_stays_so_across_a_kill_though_nothing_more_is_written() {
+    let (mut a, kept) = corrupt_primary();
+    a.granted_by(2);
+    a.read(5_000);
+    a.hear(2, 1, &Call::EntryGot(kept.as_sent()));
+    assert_eq!(a.replica.counts().repaired, 1);
+    for ms in 10_000..20_000 {
+        a.engine.maintain(ms).expect("goes on");
+    }
+    let TestNode { disk, engine, replica, .. } = a;
+    drop((engine, replica));
+    disk.crash();
+    let mut a = TestNode::with(1, disk, 128 << 10);
+    let handle = a.replica.partition.handle();
+    assert!(a.engine.damage(handle).expect("is open").is_empty(), "{:?}", a.engine.damage(handle));
+    assert_eq!(PeerEntry::of(&mut a, 2).payload, kept.payload);
+}
+
+#[test]
+fn what_nobody_has_is_corrupt_and_another_is_to_be_primary() {
+    let (mut a, kept) = corrupt_primary();
+    a.granted_by(2);
+    a.read(5_000);
+    for _ in 0..10 {
+        a.now_us += 10_000;
+        a.tell(ReplicaEvent::Tick);
+        a.hear(2, 1, &Call::EntryLost(kept.as_sent().name));
+    }
+    a.tell(ReplicaEvent::Tick);
+    assert_eq!(a.out.asked.last(), Some(&GroupChange::Remove(member(1))));
+    a.granted_by(2);
+    a.tell(ReplicaEvent::Tick);
+    assert_eq!(a.out.answered, [(5_000, false)]);
+}
+
+/// Nobody else may be primary, so it goes on asking, but not as fast as it is answered.
+#[test]
+fn who_is_alone_with_what_has_corrupt_asks_once_a_second_in_the_end() {
+    let (mut a, kept) = corrupt_primary();
+    a.tell(ReplicaEvent::Group(view(2, 1, &[], &[3])));
+    a.hear(3, 2, &Call::ReplicateAck(FollowerReport::Differs { at: name(1, 1) }));
+    let asked = format!("{:?}", Call::EntryGet(kept.as_sent().name));
+    let mut count = 0;
+    for _ in 0..1_000 {
+        a.now_us += 10_000;
+        a.tell(ReplicaEvent::Tick);
+        let asks = a.said().iter().filter(|said| **said == asked).count();
+        for _ in 0..asks {
+            a.hear(3, 2, &Call::EntryLost(kept.as_sent().name));
+        }
+        count += asks;
+    }
+    assert!((10..=15).contains(&count), "asked {count} times in ten seconds");
+    assert!(a.replica.is_corrupt_alone());
+}
+
+#[test]
+pub(super) fn what_has_corrupt_is_not_left_out_of_what_is_sent() {
+    let (mut a, kept) = corrupt_primary();
+    a.tell(ReplicaEvent::Group(view(2, 1, &[2], &[3])));
+    a.said();
+    a.hear(3, 2, &Call::ReplicateAck(FollowerReport::Differs { at: name(1, 1) }));
+    a.tell(ReplicaEvent::Tick);
+    let said = a.said();
+    assert!(
+        said.iter().all(|said| !said.starts_with("StatePart") && !said.starts_with("after 1 ")),
+        "{said:?}"
+    );
+    assert!(said.contains(&format!("{:?}", Call::EntryGet(name(1, 2)))));
+    a.hear(2, 2, &Call::EntryGot(kept.as_sent()));
+    a.tell(ReplicaEvent::Tick);
+    assert!(a.said().iter().any(|said| said.starts_with("after 1 ")));
+}
+
+#[test]
+fn a_scrub_finds_what_nobody_reads() {
+    let (mut a, kept) = corrupt_primary();
+    for _ in 0..200 {
+        a.tell(ReplicaEvent::Scrub { bytes: 16 << 10 });
+    }
+    a.granted_by(2);
+    a.tell(ReplicaEvent::Tick);
+    assert_eq!(a.replica.counts().corruption_found, 1);
+    a.hear(2, 1, &Call::EntryGot(kept.as_sent()));
+    a.read(5_000);
+    assert_eq!(a.out.answered, [(5_000, true)]);
+}
+
+#[test]
+fn an_entry_that_is_held_is_sent_to_whoever_asks_and_another_is_lost() {
+    let mut b = TestNode::new(2);
+    b.tell(ReplicaEvent::Group(view(1, 1, &[2], &[])));
+    b.entries(1, 1, (name(0, 0), 0), &[entry(1, 1)]);
+    b.said();
+    b.hear(1, 1, &Call::EntryGet(name(1, 1)));
+    assert_eq!(b.said(), [format!("{:?}", Call::EntryGot(entry(1, 1)))]);
+    for other in [name(2, 1), name(1, 2)] {
+        b.hear(1, 1, &Call::EntryGet(other));
+        assert_eq!(b.said(), [format!("{:?}", Call::EntryLost(other))]);
+    }
+}
+
+#[test]
+pub(super) fn a_follower_that_was_found_corrupt_says_nothing_before_it_is_repaired() {
+    let disk = SimulatedDisk::new(2);
+    let mut c = TestNode::with(3, disk.clone(), 1 << 20);
+    c.tell(ReplicaEvent::Group(view(1, 1, &[2], &[3])));
+    let value = LogEntry { payload: &VALUE, ..entry(1, 1) };
+    c.entries(1, 1, (name(0, 0), 2), &[value, entry(1, 2)]);
+    let kept = PeerEntry::of(&mut c, 1);
+    c.replica.partition.checkpoint(&mut c.engine).expect("begins");
+    for ms in 0..500 {
+        c.engine.maintain(ms * 10).expect("goes on");
+    }
+    let TestNode { engine, .. } = c;
+    drop(engine.close().expect("closes"));
+    corruption(&mut disk.clone());
+    let mut c = TestNode::with(3, disk, 1 << 20);
+    for _ in 0..20 {
+        c.tell(ReplicaEvent::Scrub { bytes: 16 << 10 });
+    }
+    c.tell(ReplicaEvent::Group(view(1, 1, &[2], &[3])));
+    c.said();
+    c.entries(1, 1, (name(1, 2), 2), &[entry(1, 3)]);
+    assert!(c.said().is_empty(), "it does not count");
+    c.tell(ReplicaEvent::Tick);
+    assert_eq!(c.said(), [format!("{:?}", Call::EntryGet(name(1, 1)))]);
+    c.hear(2, 1, &Call::EntryGot(kept.as_sent()));
+    c.entries(1, 1, (name(1, 2), 2), &[entry(1, 3)]);
+    assert_eq!(c.said().len(), 1);
+    assert_eq!(c.replica.log_end().last, name(1, 3));
+}

@@ -1,0 +1,18 @@
+//! The commands that a connection executes itself.
+
+/// Commands that change what a connection is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ConnectionCommand {
+    Asking,
+    Auth,
+    Client,
+    Cluster,
+    Discard,
+    Exec,
+    Hello,
+    Keyspace,
+    Multi,
+    Quit,
+    Unwatch,
+    Watch,
+}

@@ -1,0 +1,87 @@
+//! Buffers of large frames that were received, used again once nobody has anything of them: memory that is given back and taken
+//! again is cleared by the system each time.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+
+use crate::limits::{REUSED_BYTES_MAX, REUSED_BYTES_MIN};
+
+/// Large frames that were handed out, the latest last.
+#[derive(Debug, Default)]
+pub(crate) struct FramePool {
+    frames: VecDeque<Bytes>,
+    bytes: usize,
+}
+
+impl FramePool {
+    /// Remembers a frame that others have as well, in place of earlier ones if these would be too many.
+    pub(crate) fn keep(&mut self, frame: Bytes) {
+        if !(REUSED_BYTES_MIN..=REUSED_BYTES_MAX).contains(&frame.len()) {
+            return;
+        }
+        self.bytes += frame.len();
+        self.frames.push_back(frame);
+        while self.bytes > REUSED_BYTES_MAX
+            && let Some(oldest) = self.frames.pop_front()
+        {
+            self.bytes -= oldest.len();
+        }
+    }
+
+    /// Moves what has come of a frame that needs so many bytes into a buffer that nobody has any more, if there is one of its size.
+    pub(crate) fn make_room(&mut self, needed: usize, input: &mut BytesMut) {
+        if needed < REUSED_BYTES_MIN || input.capacity() >= needed {
+            return;
+        }
+        let fits = |frame: &Bytes| (needed..=2 * needed).contains(&frame.len()) && frame.is_unique();
+        let Some(at) = self.frames.iter().position(fits) else { return };
+        let Some(frame) = self.frames.remove(at) else { return };
+        self.bytes -= frame.len();
+        if let Ok(mut buffer) = frame.try_into_mut() {
+            buffer.clear();
+            buffer.extend_from_slice(input);
+            *input = buffer;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_used_again_once_nobody_has_it() {
+        let mut handed_out = FramePool::default();
+        let frame = BytesMut::zeroed(REUSED_BYTES_MIN + 10).freeze();
+        let (at, part) = (frame.as_ptr(), frame.slice(5..9));
+        handed_out.keep(frame);
+        let begun = || BytesMut::from(&b"begun"[..]);
+        let room = |handed_out: &mut FramePool, needed| {
+            let mut input = begun();
+            handed_out.make_room(needed, &mut input);
+            assert_eq!(input, begun());
+            (input.as_ptr() == at).then_some(input)
+        };
+        assert!(room(&mut handed_out, REUSED_BYTES_MIN).is_none(), "somebody has a part of it");
+        drop(part);
+        assert!(room(&mut handed_out, REUSED_BYTES_MIN + 11).is_none(), "it is too short");
+        assert!(room(&mut handed_out, REUSED_BYTES_MIN / 2 + 1).is_none(), "it is much too long");
+        let again = room(&mut handed_out, REUSED_BYTES_MIN).expect("nobody has it");
+        assert!(again.capacity() >= REUSED_BYTES_MIN);
+        assert_eq!((handed_out.frames.len(), handed_out.bytes), (0, 0));
+    }
+
+    #[test]
+    fn few_bytes_are_kept_from_being_given_back() {
+        let mut handed_out = FramePool::default();
+        for length in [REUSED_BYTES_MIN - 1, REUSED_BYTES_MAX + 1] {
+            handed_out.keep(BytesMut::zeroed(length).freeze());
+            assert_eq!(handed_out.bytes, 0);
+        }
+        for _ in 0..100 {
+            handed_out.keep(BytesMut::zeroed(REUSED_BYTES_MAX / 4 - 1).freeze());
+        }
+        assert_eq!((handed_out.frames.len(), handed_out.bytes), (4, 4 * (REUSED_BYTES_MAX / 4 - 1)));
+    }
+}

@@ -1,0 +1,141 @@
+//! Sequence numbers of one session in one partition.
+//!
+//! A number is taken when a write is first put into a frame, and is *open* until the session has the answer or has
+//! given the write up. The lowest open one travels with every write: below it the partition forgets outcomes and drops
+//! requests, which is why a write that was given up cannot take effect long after.
+
+use std::collections::VecDeque;
+
+use zerohop_wire::ids::{Sequence, SessionId};
+use zerohop_wire::limits::SESSION_WINDOW_MAX;
+
+use crate::slots::Handle;
+use crate::time::Time;
+
+/// One partition, as the session's writes see it.
+#[derive(Debug)]
+pub(crate) struct SequenceWindow {
+    /// `NONE` until the first write, and after the partition has forgotten the session.
+    pub(crate) session: SessionId,
+    /// When the latest answered write was sent: the partition remembers the session from then.
+    pub(crate) touched: Time,
+    /// For how long at least; 0: the server did not say.
+    pub(crate) idle_us: u64,
+    /// Writes that wait for room in the window.
+    pub(crate) parked: VecDeque<Handle>,
+    /// The first number of `open`.
+    lowest: u64,
+    /// From the lowest open number on, whether each is open. The first is, if there is one.
+    open: VecDeque<bool>,
+}
+
+impl SequenceWindow {
+    pub(crate) fn new() -> Self {
+        let (parked, open) = (VecDeque::new(), VecDeque::new());
+        Self { session: SessionId::NONE, touched: Time(0), idle_us: 0, parked, lowest: 1, open }
+    }
+
+    /// Numbers from 1 in a new session. Writes that still travel under the old one keep their numbers.
+    pub(crate) fn begin(&mut self, session: SessionId, asked: Time, idle_us: u64) {
+        self.session = session;
+        self.touched = asked;
+        self.idle_us = idle_us;
+        self.lowest = 1;
+        self.open.clear();
+    }
+
+    /// Numbers that can be taken before the window is full.
+    pub(crate) fn room(&self) -> u64 {
+        SESSION_WINDOW_MAX - self.open.len() as u64
+    }
+
+    pub(crate) fn take(&mut self) -> Sequence {
+        assert!(self.room() > 0, "room is asked for first");
+        let sequence = self.lowest + self.open.len() as u64;
+        self.open.push_back(true);
+        Sequence(sequence)
+    }
+
+    pub(crate) fn lowest_open(&self) -> Sequence {
+        Sequence(self.lowest)
+    }
+
+    /// The lane of a partition that this one's has become: what is open goes on there under its number, as do those to come.
+    pub(crate) fn split(&self, open: impl Iterator<Item = u64>) -> SequenceWindow {
+        let SequenceWindow { session, touched, idle_us, lowest, .. } = *self;
+        let open_before = self.open.iter().map(|_| false).collect();
+        let mut child =
+            SequenceWindow { session, touched, idle_us, parked: VecDeque::new(), lowest, open: open_before };
+        for sequence in open {
+            let at = sequence.checked_sub(self.lowest).expect("an open number is not below the lowest");
+            *child.open.get_mut(at as usize).expect("only numbers that were taken are open") = true;
+        }
+        child.pass_closed();
+        child
+    }
+
+    fn pass_closed(&mut self) {
+        while self.open.front() == Some(&false) {
+            self.open.pop_front();
+            self.lowest += 1;
+        }
+    }
+
+    /// The session will not send this number again.
+    pub(crate) fn close(&mut self, session: SessionId, sequence: Sequence) {
+        if session != self.session {
+            return;
+        }
+        let at = sequence.0.checked_sub(self.lowest).expect("a number is closed once");
+        let open = self.open.get_mut(at as usize).expect("only numbers that were taken are closed");
+        assert!(std::mem::replace(open, false), "a number is closed once");
+        self.pass_closed();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerohop_wire::ids::Timestamp;
+
+    const SESSION: SessionId = SessionId { issued: Timestamp(1), nonce: 1 };
+
+    #[test]
+    fn the_lowest_open_number_passes_over_those_closed_early() {
+        let mut lane = SequenceWindow::new();
+        lane.begin(SESSION, Time(0), 0);
+        let taken: Vec<Sequence> = (0..4).map(|_| lane.take()).collect();
+        assert_eq!(taken, [1, 2, 3, 4].map(Sequence));
+        lane.close(SESSION, Sequence(3));
+        lane.close(SESSION, Sequence(2));
+        assert_eq!(lane.lowest_open(), Sequence(1));
+        lane.close(SESSION, Sequence(1));
+        assert_eq!(lane.lowest_open(), Sequence(4));
+        lane.close(SESSION, Sequence(4));
+        assert_eq!((lane.lowest_open(), lane.take()), (Sequence(5), Sequence(5)));
+    }
+
+    #[test]
+    fn the_window_is_bounded_by_the_lowest_open_number() {
+        let mut lane = SequenceWindow::new();
+        lane.begin(SESSION, Time(0), 0);
+        while lane.room() > 0 {
+            lane.take();
+        }
+        lane.close(SESSION, Sequence(2));
+        assert_eq!(lane.room(), 0);
+        lane.close(SESSION, Sequence(1));
+        assert_eq!((lane.room(), lane.lowest_open()), (2, Sequence(3)));
+    }
+
+    #[test]
+    fn numbers_of_an_older_session_are_not_those_of_the_new_one() {
+        let mut lane = SequenceWindow::new();
+        lane.begin(SESSION, Time(0), 0);
+        lane.take();
+        lane.begin(SessionId { nonce: 2, ..SESSION }, Time(9), 0);
+        lane.take();
+        lane.close(SESSION, Sequence(1));
+        assert_eq!(lane.lowest_open(), Sequence(1));
+    }
+}

@@ -1,0 +1,123 @@
+//! Requests that share a frame: each is what it would be in a frame of its own, and is answered, or sent again, by itself.
+//!
+//! The frame stands open at the end of what the connection sends, and is ended before anything else is written there.
+
+use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId};
+use zerohop_wire::messages::{GatheredRequest, OperationBatch, RecordOperation as WireOperation, Stamp};
+use zerohop_wire::{Envelope, Kind};
+
+use super::Session;
+use super::transmit::time_out_ms;
+use crate::connection::{Connection, OpenFrame};
+use crate::in_flight_frame::{Cargo, Gather, request_id};
+use crate::limits::{GATHERED_FRAME_BYTES, GATHERED_REQUEST_BYTES_MAX};
+use crate::request::RequestKind;
+use crate::slots::Handle;
+use crate::time::Time;
+
+impl<T> Session<T> {
+    /// Adds an operation to the open frame, or to a new one. Whether that was done: what is long, or no operation on a record,
+    /// has a frame of its own, and so has a wait, whose time-out is what it says itself.
+    pub(super) fn gather_one(&mut self, now: Time, index: u32, handle: Handle, stamp: &Stamp) -> bool {
+        let Some(operation) = self.operations.get(handle) else { return false };
+        let RequestKind::Record { item, write, wait: false, .. } = &operation.ask else { return false };
+        if item.len() > GATHERED_REQUEST_BYTES_MAX {
+            return false;
+        }
+        let (item, write) = (item.clone(), *write);
+        let Some((kind, body)) = WireOperation::of_packed(&item) else { return false };
+        let (place, time_out_ms) = (of(operation), time_out_ms(now, operation));
+        let hold = self.asks_hold(index, &[handle]);
+        let cargo = Cargo::One(handle);
+        let flight = match write {
+            true => {
+                let Ok(head) = stamp.encode() else { return false };
+                self.add(now, index, (place, kind, time_out_ms, hold), (&head, body), cargo)
+            }
+            false => {
+                let head = self.seen.0.to_le_bytes();
+                self.add(now, index, (place, kind, time_out_ms, hold), (&head, body), cargo)
+            }
+        };
+        self.took_off(now, handle, flight);
+        true
+    }
+
+    /// The same of a batch.
+    pub(super) fn gather_batch(
+        &mut self,
+        now: Time,
+        index: u32,
+        aboard: Vec<Handle>,
+        packed: &[u8],
+        (stamp, time_out_ms): (Stamp, u32),
+    ) {
+        let Some(operation) = aboard.first().and_then(|handle| self.operations.get(*handle)) else { return };
+        let place = of(operation);
+        let head = OperationBatch::encode_head(&stamp, aboard.len() as u32)
+            .expect("stamps are made as they should be");
+        let cargo = Cargo::Batch(aboard.clone());
+        let part = (place, Kind::Batch.number(), time_out_ms, self.asks_hold(index, &aboard));
+        let flight = self.add(now, index, part, (&head, packed), cargo);
+        for handle in aboard {
+            self.took_off(now, handle, flight);
+        }
+    }
+
+    /// Whether another request, of whatever length is gathered, goes into the frame that stands open.
+    pub(super) fn has_room_in_open(&self, connection: &Connection) -> bool {
+        let Some(open) = connection.open else { return false };
+        let is_full = match self.flights.get(open.flight).map(|flight| &flight.cargo) {
+            Some(Cargo::Gather(gather)) => gather.is_full(),
+            _ => true,
+        };
+        !is_full && connection.out.len() - open.start < GATHERED_FRAME_BYTES
+    }
+
+    /// Ends the frame that stands open.
+    pub(super) fn end_open(&mut self, index: u32) {
+        let Some(connection) = self.connections[index as usize].as_mut() else { return };
+        if let Some(OpenFrame { start, flight, time_out_ms }) = connection.open.take() {
+            let envelope = Envelope { request: request_id(flight, 0), time_out_ms, ..Envelope::default() };
+            connection.encoder.end(start, &envelope, Kind::Gather, &mut connection.out);
+        }
+    }
+
+    fn add(
+        &mut self,
+        now: Time,
+        index: u32,
+        ((keyspace, partition, partition_epoch), kind, time_out_ms, hold): (PartitionAddress, u16, u32, bool),
+        (head, rest): (&[u8], &[u8]),
+        cargo: Cargo,
+    ) -> Handle {
+        let has_room =
+            self.connections[index as usize].as_ref().is_some_and(|one| self.has_room_in_open(one));
+        if !has_room {
+            let (out, encoder) = self.buffer(index);
+            let start = encoder.begin(out);
+            let flight = self.launch(now, index, Cargo::Gather(Gather::default()));
+            self.connection_mut(index).open = Some(OpenFrame { start, flight, time_out_ms });
+        }
+        let connection = self.connections[index as usize].as_mut().expect("only what is there is written to");
+        let open = connection.open.as_mut().expect("it was opened above");
+        open.time_out_ms = open.time_out_ms.max(time_out_ms);
+        let request = GatheredRequest { keyspace, partition, partition_epoch, kind, hold, body: &[] };
+        request.put_header(head.len() + rest.len(), &mut connection.out);
+        connection.out.extend_from_slice(head);
+        connection.out.extend_from_slice(rest);
+        let flight = open.flight;
+        match self.flights.get_mut(flight).map(|flight| &mut flight.cargo) {
+            Some(Cargo::Gather(gather)) => gather.push(cargo),
+            _ => unreachable!("a frame that stands open has not been answered"),
+        }
+        flight
+    }
+}
+
+/// Where a request goes.
+type PartitionAddress = (KeyspaceId, PartitionId, PartitionEpoch);
+
+fn of<T>(operation: &crate::operation::OpenOperation<T>) -> PartitionAddress {
+    (operation.keyspace(), operation.partition.unwrap_or_default(), operation.epoch)
+}

@@ -1,0 +1,46 @@
+//! Others who get in the way of a transaction under way.
+
+use super::transacting::AccountsState;
+use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
+use crate::streams::Draw;
+use crate::workload::transactional::ClientOperationPlan;
+
+const MS: u64 = 1_000;
+
+/// Of so many transactions that rest on nothing, so many have rivals, and so many at most; half of them begin within what a
+/// message takes, the others within what a transaction may take.
+const RIVALRY: (u64, u64) = (1, 3);
+const RIVALS_MAX: u64 = 2;
+const RIVAL_AFTER_US: u64 = 3 * MS;
+const RIVAL_LATER_US: u64 = 40 * MS;
+
+impl SimulatedCluster {
+    /// Others do something with the same keys while a transaction is under way: at this rate they would hardly ever meet.
+    pub(super) fn draw_rivals(&mut self, client: usize, deed: &ClientOperationPlan) {
+        let (ClientOperationPlan::Commit(steps), ClusterPhase::Faults) = (deed, self.phase) else { return };
+        if self.transacting.draws.random().chance(RIVALRY.0, RIVALRY.1) {
+            for _ in 0..self.transacting.draws.random().between(1, RIVALS_MAX) {
+                let Some(deed) = self.transacting.draws.rival(steps) else { return };
+                let random = self.transacting.draws.random();
+                let other = random.below(self.clients.len() as u64) as usize;
+                let most_us = if random.chance(1, 2) { RIVAL_AFTER_US } else { RIVAL_LATER_US };
+                let after_us = random.below(most_us);
+                if other != client {
+                    self.agenda
+                        .at(self.now().after_us(after_us), ClusterEvent::Rival { client: other, deed });
+                }
+            }
+        }
+    }
+
+    /// A client begins what gets in another's way.
+    pub(super) fn rival(&mut self, client: usize, deed: ClientOperationPlan) {
+        if self.phase == ClusterPhase::Faults
+            && self.now() >= self.clients[client].paused_until
+            && self.transacting.opened == AccountsState::Yes
+        {
+            let limit_us = self.transacting.draws.random().between(1_500 * MS, 12_000 * MS);
+            self.begin_deed(client, deed, limit_us, (false, true));
+        }
+    }
+}

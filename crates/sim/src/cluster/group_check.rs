@@ -1,0 +1,371 @@
+//! After all faults: every group is whole, and its members hold the same (I6).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use zerohop_partition::replica::{Digest, Role};
+use zerohop_placement::{Group, GroupState, KeyspaceConfig};
+use zerohop_session::Time;
+use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
+
+use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
+use crate::limits::{CLUSTER_HEALING_US, CLUSTER_WHOLE_US, SNAPSHOTS_OVER_US, TRANSACTIONS_OVER_US};
+
+const EVERY_US: u64 = 500_000;
+
+/// How a member of a group was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum MemberContents {
+    /// Its process does not run, or does not have the partition: why.
+    Not(&'static str),
+    /// It is in this epoch; `None`: it has been removed. What it holds, or why that is not known.
+    In(Option<PartitionEpoch>, Result<Digest, String>),
+}
+
+/// What is to be said of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum GroupVerdict {
+    Well,
+    /// Not well yet, and why.
+    Not(String),
+    /// Members have applied different entries, and every member has applied all that any had at the look before: entries are
+    /// being committed just now, and those that have them first are a message ahead.
+    Follows(String),
+    /// All have applied the same entries, and hold different things.
+    Differs(String),
+}
+
+/// The highest index that any member of a group had applied at the look before.
+pub(super) type AppliedBefore = BTreeMap<(KeyspaceId, PartitionId), u64>;
+
+/// What one look at all groups came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct GroupsLook {
+    /// A group is not well, or something that should be gone is there: older versions, a keyspace that is dropped.
+    is_missing: bool,
+    /// Members of a group follow what is being committed.
+    is_following: bool,
+    /// Something of transactions is left.
+    is_left: bool,
+}
+
+impl GroupsLook {
+    /// Whether another look comes before the verdict. Everything must be well by `due`. Transactions have longer to end, and each
+    /// end is an entry of its group: as long as they have time, a member may be a message behind.
+    fn looks_again(self, now: Time, due: Time) -> bool {
+        match self.is_missing {
+            true => now < due,
+            false => (self.is_following || self.is_left) && now < due.after_us(TRANSACTIONS_OVER_US),
+        }
+    }
+}
+
+/// The highest index that a member has applied.
+fn farthest(found: &[(InstanceId, MemberContents)]) -> Option<u64> {
+    let indices = found.iter().filter_map(|(_, found)| match found {
+        MemberContents::In(_, Ok(digest)) => Some(digest.index),
+        MemberContents::In(_, Err(_)) | MemberContents::Not(_) => None,
+    });
+    indices.max()
+}
+
+/// Judges a group by what the map and its members say, with so many instances up. `before` is what the farthest member had
+/// applied at the look before, if there was one.
+fn judge(
+    config: &KeyspaceConfig,
+    instances_up: usize,
+    group: Group<'_>,
+    found: &[(InstanceId, MemberContents)],
+    before: Option<u64>,
+) -> GroupVerdict {
+    let wanted = usize::from(config.replicas).min(instances_up);
+    let members = group.members().count();
+    if group.state != GroupState::Settled || members != wanted {
+        return GroupVerdict::Not(format!("has {members} of {wanted} members: {group:?}"));
+    }
+    if group.in_sync.len() + 1 < usize::from(config.min_in_sync).min(wanted) {
+        return GroupVerdict::Not(format!("has too few in sync: {group:?}"));
+    }
+    if members == 1 {
+        // There is nobody to compare it with.
+        return GroupVerdict::Well;
+    }
+    let mut digests = Vec::new();
+    for (member, found) in found {
+        match found {
+            MemberContents::Not(why) => return GroupVerdict::Not(format!("{member} {why}")),
+            MemberContents::In(epoch, _) if *epoch != Some(group.epoch) => {
+                return GroupVerdict::Not(format!("{member} is in {epoch:?}, not in {group:?}"));
+            }
+            MemberContents::In(_, Err(why)) => {
+                return GroupVerdict::Not(format!("no digest of {member}: {why}"));
+            }
+            MemberContents::In(_, Ok(digest)) => digests.push((*member, *digest)),
+        }
+    }
+    let differs =
+        |than: fn(&Digest, &Digest) -> bool| digests.iter().any(|(_, one)| than(one, &digests[0].1));
+    if differs(|one, first| one.index != first.index) {
+        let why = format!("members have applied different entries: {digests:?}");
+        let has_followed = |before| digests.iter().all(|(_, digest)| digest.index >= before);
+        return if before.is_some_and(has_followed) {
+            GroupVerdict::Follows(why)
+        } else {
+            GroupVerdict::Not(why)
+        };
+    }
+    match differs(|one, first| one != first) {
+        true => GroupVerdict::Differs(format!("members hold different things: {digests:?}")),
+        false => GroupVerdict::Well,
+    }
+}
+
+impl SimulatedCluster {
+    /// By when all must be well, told as the last calls have ended: these may have opened snapshots until just now.
+    pub(super) fn whole_by(&self) -> Time {
+        let now = self.now();
+        let groups = self.history.healed.unwrap_or(now).after_us(CLUSTER_HEALING_US + CLUSTER_WHOLE_US);
+        groups.max(now.after_us(SNAPSHOTS_OVER_US))
+    }
+
+    /// Whether all is well by now; looked at again and again until it should be.
+    pub(super) fn look(&mut self) {
+        let ClusterPhase::Whole { due } = self.phase else { return };
+        let now = self.now();
+        let groups: Vec<(KeyspaceId, PartitionId)> = self
+            .watch
+            .map
+            .keyspaces()
+            .flat_map(|(id, keyspace)| keyspace.groups().map(move |(partition, _)| (id, partition)))
+            .collect();
+        let judged: Vec<((KeyspaceId, PartitionId), GroupVerdict)> =
+            groups.into_iter().map(|group| (group, self.judge_group(group.0, group.1))).collect();
+        let closing = self.watch.map.keyspaces().filter(|(_, keyspace)| keyspace.is_closing());
+        let closing: Vec<KeyspaceId> = closing.map(|(id, _)| id).collect();
+        let is_missing = judged.iter().any(|(_, judged)| matches!(judged, GroupVerdict::Not(_)));
+        let is_following = judged.iter().any(|(_, judged)| matches!(judged, GroupVerdict::Follows(_)));
+        let kept = self.kept_for_snapshots();
+        let left = self.left_of_transactions();
+        let looked = GroupsLook {
+            is_missing: is_missing || !kept.is_empty() || !closing.is_empty(),
+            is_following,
+            is_left: !left.is_empty(),
+        };
+        if looked.looks_again(now, due) {
+            return self.agenda.at(now.after_us(EVERY_US), ClusterEvent::Look);
+        }
+        for kept in kept {
+            self.trouble("I8", kept);
+        }
+        for ((keyspace, partition), judged) in judged {
+            match judged {
+                GroupVerdict::Well => {}
+                GroupVerdict::Not(_) if self.is_corrupt_alone(keyspace, partition) => {
+                    self.history.corrupt.push((keyspace, partition));
+                }
+                GroupVerdict::Not(why) | GroupVerdict::Follows(why) => {
+                    self.trouble("whole", format!("{keyspace}/{partition}: {why}"))
+                }
+                GroupVerdict::Differs(how) => self.trouble("I6", format!("{keyspace}/{partition}: {how}")),
+            }
+        }
+        // What is under way with a partition that cannot serve does not end.
+        for left in left.into_iter().filter(|_| self.history.corrupt.is_empty()).collect::<Vec<_>>() {
+            self.trouble("I5", left);
+        }
+        for keyspace in closing.into_iter().filter(|_| self.history.corrupt.is_empty()).collect::<Vec<_>>() {
+            let what = format!("{keyspace} is being dropped, though nothing can be under way in it any more");
+            self.trouble("whole", what);
+        }
+        self.phase = ClusterPhase::Over;
+    }
+
+    /// Who keeps anything for snapshots, all of which have ended by their leases.
+    fn kept_for_snapshots(&mut self) -> Vec<String> {
+        let slots = self.hosts.iter_mut().flat_map(|host| &mut host.slots);
+        let mut kept = Vec::new();
+        for instance in slots.filter_map(|slot| slot.instance.as_mut()) {
+            let (id, stats) = (instance.identity().instance, instance.stats());
+            if stats.snapshots > 0 || stats.versions > 0 {
+                let (versions, snapshots) = (stats.versions, stats.snapshots);
+                kept.push(format!("{id} keeps {versions} versions for {snapshots} snapshots that are over"));
+            }
+        }
+        kept
+    }
+
+    /// Which primaries hold anything of transactions, all of which have ended, or whose clients have.
+    fn left_of_transactions(&mut self) -> Vec<String> {
+        let (map, mut left) = (Arc::clone(&self.watch.map), Vec::new());
+        for (keyspace, known) in map.keyspaces() {
+            for (partition, group) in known.groups() {
+                let Some((host, slot)) = self.host_of(group.primary) else { continue };
+                let Some(instance) = &mut self.hosts[host].slots[slot].instance else { continue };
+                let mut replicas = instance.replicas();
+                let replica = replicas.find(|one| (one.0, one.1) == (keyspace, partition));
+                let Some(stats) = replica.map(|one| one.2.stats()) else { continue };
+                if stats.staged > 0 || stats.unfinished > 0 {
+                    let (staged, unfinished) = (stats.staged, stats.unfinished);
+                    left.push(format!(
+                        "{keyspace}/{partition} holds {staged} staged pieces and {unfinished} transactions without an end"
+                    ));
+                }
+            }
+        }
+        left
+    }
+
+    fn judge_group(&mut self, keyspace: KeyspaceId, partition: PartitionId) -> GroupVerdict {
+        let map = Arc::clone(&self.watch.map);
+        let Some(known) = map.keyspace(keyspace) else { return GroupVerdict::Well };
+        let Some(group) = known.group(partition) else { return GroupVerdict::Well };
+        let found: Vec<(InstanceId, MemberContents)> =
+            group.members().map(|member| (member, self.find_member(member, keyspace, partition))).collect();
+        let before = match farthest(&found) {
+            Some(index) => self.applied_before.insert((keyspace, partition), index),
+            None => self.applied_before.remove(&(keyspace, partition)),
+        };
+        judge(known.config(), self.instances_up(), group, &found, before)
+    }
+
+    /// Whether a partition's only copy that counts is on a disk that is corrupt, and its process has found that: as it started, or as
+    /// it was to give another what it has.
+    fn is_corrupt_alone(&mut self, keyspace: KeyspaceId, partition: PartitionId) -> bool {
+        let map = Arc::clone(&self.watch.map);
+        let group = map.keyspace(keyspace).and_then(|known| known.group(partition));
+        let Some((host, slot)) = group.and_then(|group| self.host_of(group.primary)) else { return false };
+        let is_corrupt = self.lost_disks.get(&host) == Some(&Time::NEVER);
+        let Some(instance) = &mut self.hosts[host].slots[slot].instance else { return false };
+        let mut replicas = instance.replicas();
+        is_corrupt && replicas.any(|one| (one.0, one.1) == (keyspace, partition) && one.2.is_corrupt_alone())
+    }
+
+    fn find_member(
+        &mut self,
+        member: InstanceId,
+        keyspace: KeyspaceId,
+        partition: PartitionId,
+    ) -> MemberContents {
+        let Some((host, slot)) = self.host_of(member) else { return MemberContents::Not("is nowhere") };
+        let Some(instance) = &mut self.hosts[host].slots[slot].instance else {
+            return MemberContents::Not("does not run");
+        };
+        let replica = instance.replicas().find(|one| (one.0, one.1) == (keyspace, partition));
+        let Some((_, _, replica)) = replica else { return MemberContents::Not("does not have it") };
+        let epoch = (replica.role() != Role::Removed).then(|| replica.view().epoch);
+        let digest = match instance.digest(keyspace, partition) {
+            Ok(Some(digest)) => Ok(digest),
+            other => Err(format!("{other:?}")),
+        };
+        MemberContents::In(epoch, digest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_placement::KeyspaceName;
+
+    use super::*;
+
+    const A: InstanceId = InstanceId(1);
+    const B: InstanceId = InstanceId(2);
+    const C: InstanceId = InstanceId(3);
+    const EPOCH: PartitionEpoch = PartitionEpoch(7);
+
+    fn config() -> KeyspaceConfig {
+        let name = KeyspaceName::new("kept").unwrap();
+        KeyspaceConfig { replicas: 3, min_in_sync: 2, ..KeyspaceConfig::new(name, 1) }
+    }
+
+    fn group<'g>(in_sync: &'g [InstanceId], followers: &'g [InstanceId]) -> Group<'g> {
+        Group { epoch: EPOCH, primary: A, in_sync, followers, state: GroupState::Settled }
+    }
+
+    fn holds(index: u64, contents: u64) -> MemberContents {
+        MemberContents::In(Some(EPOCH), Ok(Digest { index, records: 1, contents, state: 1, seed: 1 }))
+    }
+
+    fn of(third: MemberContents) -> [(InstanceId, MemberContents); 3] {
+        [(A, holds(9, 4)), (B, holds(9, 4)), (C, third)]
+    }
+
+    #[track_caller]
+    fn is_not(judged: &GroupVerdict, why: &str) {
+        assert!(matches!(judged, GroupVerdict::Not(told) if told.contains(why)), "{judged:?}");
+    }
+
+    #[test]
+    fn a_group_is_well_if_all_hold_the_same_of_the_same_entries() {
+        let whole = group(&[B], &[C]);
+        assert_eq!(judge(&config(), 5, whole, &of(holds(9, 4)), None), GroupVerdict::Well);
+        let differs = judge(&config(), 5, whole, &of(holds(9, 5)), None);
+        assert!(matches!(differs, GroupVerdict::Differs(_)), "{differs:?}");
+        let mut other = of(holds(9, 4));
+        other[2].1 = MemberContents::In(
+            Some(EPOCH),
+            Ok(Digest { index: 9, records: 1, contents: 4, state: 2, seed: 1 }),
+        );
+        assert!(
+            matches!(judge(&config(), 5, whole, &other, None), GroupVerdict::Differs(_)),
+            "sessions count too"
+        );
+    }
+
+    #[test]
+    fn whoever_is_behind_or_elsewhere_is_waited_for() {
+        let judged = |third| judge(&config(), 5, group(&[B], &[C]), &of(third), None);
+        is_not(&judged(holds(8, 3)), "different entries");
+        is_not(&judged(MemberContents::Not("does not run")), "does not run");
+        let digest = Digest { index: 9, records: 1, contents: 4, state: 1, seed: 1 };
+        is_not(&judged(MemberContents::In(Some(PartitionEpoch(6)), Ok(digest))), "is in");
+        is_not(&judged(MemberContents::In(None, Ok(digest))), "is in None");
+        is_not(&judged(MemberContents::In(Some(EPOCH), Err("a disk".to_owned()))), "no digest");
+    }
+
+    #[test]
+    fn a_member_a_message_behind_follows_and_one_that_stands_still_does_not() {
+        let judged = |third, before| judge(&config(), 5, group(&[B], &[C]), &of(third), before);
+        let follows = judged(holds(8, 3), Some(8));
+        assert!(
+            matches!(&follows, GroupVerdict::Follows(why) if why.contains("different entries")),
+            "{follows:?}"
+        );
+        is_not(&judged(holds(7, 3), Some(8)), "different entries");
+        is_not(&judged(holds(8, 3), Some(9)), "different entries");
+        is_not(&judged(holds(8, 3), None), "different entries");
+        assert_eq!(judged(holds(9, 4), Some(8)), GroupVerdict::Well);
+        let differs = judged(holds(9, 5), Some(8));
+        assert!(matches!(differs, GroupVerdict::Differs(_)), "at one index nothing excuses it: {differs:?}");
+        is_not(&judged(MemberContents::Not("does not run"), Some(8)), "does not run");
+        assert_eq!(farthest(&of(holds(8, 3))), Some(9));
+        assert_eq!(farthest(&[(A, MemberContents::Not("does not run"))]), None);
+    }
+
+    #[test]
+    fn members_may_follow_the_ends_of_transactions_past_the_time_at_which_all_must_be_well() {
+        let (due, end) = (Time(100), Time(100).after_us(TRANSACTIONS_OVER_US));
+        let (missing, following) = (
+            GroupsLook { is_missing: true, ..GroupsLook::default() },
+            GroupsLook { is_following: true, ..GroupsLook::default() },
+        );
+        let left = GroupsLook { is_left: true, ..GroupsLook::default() };
+        assert!(!GroupsLook::default().looks_again(Time(1), due), "all is well");
+        assert!(missing.looks_again(Time(99), due) && !missing.looks_again(due, due));
+        assert!(following.looks_again(due, due) && !following.looks_again(end, due));
+        assert!(left.looks_again(due, due) && !left.looks_again(end, due));
+        let all = GroupsLook { is_missing: true, is_following: true, is_left: true };
+        assert!(!all.looks_again(due, due), "what is missing at its time is told then");
+    }
+
+    #[test]
+    fn a_group_has_as_many_members_as_are_wanted_and_can_be() {
+        let two = [(A, holds(9, 4)), (B, holds(9, 4))];
+        is_not(&judge(&config(), 5, group(&[B], &[]), &two, None), "2 of 3 members");
+        assert_eq!(judge(&config(), 2, group(&[B], &[]), &two, None), GroupVerdict::Well);
+        let four = [(A, holds(9, 4)), (B, holds(9, 4)), (C, holds(9, 4)), (InstanceId(4), holds(9, 4))];
+        is_not(&judge(&config(), 5, group(&[B], &[C, InstanceId(4)]), &four, None), "4 of 3 members");
+        is_not(&judge(&config(), 5, group(&[], &[B, C]), &of(holds(9, 4)), None), "too few in sync");
+        let admitting = Group { state: GroupState::Admitting, ..group(&[B], &[C]) };
+        is_not(&judge(&config(), 5, admitting, &of(holds(9, 4)), None), "members");
+    }
+}

@@ -1,0 +1,296 @@
+//! Decisions, told to all whom they concern until all have acknowledged them.
+//!
+//! A participant is the slice that it had when it prepared. It may have been split since, once or more: then each who holds a
+//! part of that slice has the `Prepare` in its log, and is told, and acknowledges for its own slice; a decision is finished
+//! once the acknowledged slices cover the participants' slices. No map is asked: whoever holds the first hash that nobody has
+//! acknowledged is told next. A slice that answers that it does not hold the decision is asked on for a while before it counts as
+//! lost ([`LOSS_US`]); the slices behind it are told meanwhile, so that all parts of a participant are lost in the time of one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zerohop_wire::ids::LogIndex;
+
+use super::{Transactions, send};
+use crate::effect::TransactionEffect;
+use crate::entry::{Participant, TransactionEntry};
+use crate::id::{Durability, KeyspaceSlice, RoutingKey, TransactionId};
+use crate::limits::{LOSS_HEARD_MIN, LOSS_US};
+use crate::message::TransactionMessage;
+use crate::planted::{Bug, is_planted};
+use crate::time::Time;
+
+/// A decision being told.
+#[derive(Debug)]
+pub(super) struct DecisionNotice {
+    acknowledged: CoveredSlices,
+    /// Which of the decision's participants have not acknowledged all of what they prepared.
+    open: Vec<u32>,
+    /// Who has said that it does not hold what was decided.
+    lost: BTreeMap<RoutingKey, LostParticipant>,
+    /// Slices that have acknowledged, or have said so.
+    reached: CoveredSlices,
+    pub(super) resend_at: Time,
+    pub(super) is_finishing: bool,
+}
+
+/// What somebody has said whom a decision was told.
+#[derive(Clone, Copy, Debug)]
+struct LostParticipant {
+    since: Time,
+    /// How often.
+    heard: u32,
+}
+
+impl DecisionNotice {
+    /// Of a decision with so many participants.
+    pub(super) fn new(resend_at: Time, participants: usize) -> DecisionNotice {
+        DecisionNotice {
+            acknowledged: CoveredSlices::default(),
+            open: (0..participants as u32).collect(),
+            lost: BTreeMap::new(),
+            reached: CoveredSlices::default(),
+            resend_at,
+            is_finishing: false,
+        }
+    }
+
+    /// A slice has acknowledged. Of the participants, only those can be covered by it that it has a hash of.
+    fn add(&mut self, span: KeyspaceSlice, participants: &[Participant]) {
+        self.acknowledged.add(span);
+        self.reached.add(span);
+        let DecisionNotice { acknowledged, open, .. } = self;
+        open.retain(|at| {
+            participants
+                .get(*at as usize)
+                .is_some_and(|one| !meets(one.span, span) || acknowledged.open(one).is_some())
+        });
+    }
+
+    /// Whom to tell of a participant: the first that has not acknowledged, each that has said that it does not hold the decision,
+    /// and the first that has said neither.
+    fn to_tell(&self, participant: &Participant) -> BTreeSet<RoutingKey> {
+        let Some(first) = self.acknowledged.open(participant) else { return BTreeSet::new() };
+        let is_open = |place: &&RoutingKey| {
+            let (keyspace, point) = (place.keyspace.0, place.point);
+            participant.span.has(**place) && self.acknowledged.end(keyspace, point) == Some(point)
+        };
+        let lost = self.lost.keys().filter(is_open).copied();
+        lost.chain([first]).chain(self.reached.open(participant)).collect()
+    }
+}
+
+fn meets(one: KeyspaceSlice, other: KeyspaceSlice) -> bool {
+    one.keyspace == other.keyspace && one.first <= other.last && other.first <= one.last
+}
+
+/// Slices that have acknowledged, put together where they touch: keyspace and first hash, and the last one.
+#[derive(Debug, Default)]
+struct CoveredSlices(BTreeMap<(u32, u64), u64>);
+
+impl CoveredSlices {
+    fn add(&mut self, span: KeyspaceSlice) {
+        let (keyspace, mut first, mut last) = (span.keyspace.0, span.first, span.last);
+        if let Some((begin, end)) = self.before(keyspace, first)
+            && end >= first.saturating_sub(1)
+        {
+            (first, last) = (begin, last.max(end));
+        }
+        while let Some((begin, end)) =
+            self.before(keyspace, last.saturating_add(1)).filter(|(begin, _)| *begin >= first)
+        {
+            self.0.remove(&(keyspace, begin));
+            last = last.max(end);
+        }
+        self.0.insert((keyspace, first), last);
+    }
+
+    /// The last slice that begins at or before this hash.
+    fn before(&self, keyspace: u32, at: u64) -> Option<(u64, u64)> {
+        let (begin, end) = self.0.range((keyspace, 0)..=(keyspace, at)).next_back()?;
+        Some((begin.1, *end))
+    }
+
+    /// The hash at or behind `from` that none of them has.
+    fn end(&self, keyspace: u32, from: u64) -> Option<u64> {
+        match self.before(keyspace, from) {
+            Some((_, last)) if last >= from => last.checked_add(1),
+            _ => Some(from),
+        }
+    }
+
+    /// Who is to be told next of a participant: its own name first. `None`: all of it has acknowledged.
+    fn open(&self, of: &Participant) -> Option<RoutingKey> {
+        let keyspace = of.place.keyspace;
+        if self.end(keyspace.0, of.place.point) == Some(of.place.point) {
+            return Some(of.place);
+        }
+        if is_planted(Bug::SiblingsUntold) {
+            return None;
+        }
+        let point = self.end(keyspace.0, of.span.first).filter(|point| of.span.has_cell(*point))?;
+        Some(RoutingKey { keyspace, point })
+    }
+}
+
+impl Transactions {
+    /// Tells a decision to all who have not acknowledged it.
+    pub(super) fn tell(&self, id: TransactionId, effects: &mut Vec<TransactionEffect>) {
+        let (Some(decision), Some(telling)) = (self.state.decisions.get(&id), self.telling.get(&id)) else {
+            return;
+        };
+        for participant in &decision.participants {
+            for place in telling.to_tell(participant) {
+                effects.push(self.say_commit(id, (place, participant.prepared)));
+            }
+        }
+    }
+
+    pub(super) fn say_commit(
+        &self,
+        id: TransactionId,
+        (place, prepared): (RoutingKey, LogIndex),
+    ) -> TransactionEffect {
+        let decision = &self.state.decisions[&id];
+        let what = TransactionMessage::Commit {
+            attempt: decision.attempt,
+            prepared,
+            timestamp: decision.timestamp,
+            decision: decision.index,
+            durability: decision.durability,
+            floor: self.floor(),
+        };
+        send(place, id.coordinator, id, what)
+    }
+
+    /// The decision is carried out in this slice.
+    pub(super) fn acknowledged(
+        &mut self,
+        (from, span): (RoutingKey, KeyspaceSlice),
+        id: TransactionId,
+        index: LogIndex,
+        effects: &mut Vec<TransactionEffect>,
+    ) {
+        let decision = self.state.decisions.get(&id).filter(|decision| decision.index == index);
+        let (Some(decision), Some(telling)) = (decision, self.telling.get_mut(&id)) else {
+            // Finished long ago: it may forget.
+            return effects.push(send(
+                from,
+                id.coordinator,
+                id,
+                TransactionMessage::Drop { floor: self.floor() },
+            ));
+        };
+        telling.add(span, &decision.participants);
+        let own = decision.participants.iter().find(|one| span.has(one.place) || one.span.has(span.place()));
+        let sibling = own.and_then(|one| Some((telling.acknowledged.open(one)?, one.prepared)));
+        if telling.open.is_empty() && !telling.is_finishing {
+            telling.is_finishing = true;
+            effects.push(TransactionEffect::Append {
+                entry: TransactionEntry::Finish { id },
+                durability: Durability::Memory,
+            });
+        } else if let Some(sibling) = sibling {
+            // It was split since it prepared: the next part of it has not heard yet.
+            effects.push(self.say_commit(id, sibling));
+        }
+    }
+
+    /// What was decided is missing. The operator is told, and it is asked for for a while more: who has been deposed, and
+    /// does not know, does not hold it either. Whoever goes on saying so speaks for the partition, which has lost it, with the
+    /// power or by what an operator has accepted: it counts as done there, so that nothing is kept for ever.
+    pub(super) fn not_held(
+        &mut self,
+        now: Time,
+        (from, span): (RoutingKey, KeyspaceSlice),
+        id: TransactionId,
+        index: LogIndex,
+        effects: &mut Vec<TransactionEffect>,
+    ) {
+        let decision = self.state.decisions.get(&id).filter(|decision| decision.index == index);
+        let (Some(decision), Some(telling)) = (decision, self.telling.get_mut(&id)) else { return };
+        let is_asked = decision.participants.iter().any(|one| one.span.has(from));
+        let is_open = telling.acknowledged.end(from.keyspace.0, from.point) == Some(from.point);
+        if !is_asked || !is_open {
+            return;
+        }
+        let lost = telling.lost.entry(from).or_insert(LostParticipant { since: now, heard: 0 });
+        lost.heard = lost.heard.saturating_add(1);
+        if lost.heard == 1 {
+            effects.push(TransactionEffect::Loss { id, place: from });
+            // It was split since it prepared: the next part of it need not wait for this one's loss to be certain.
+            telling.reached.add(span);
+            let own = decision.participants.iter().find(|one| one.span.has(from));
+            if let Some((place, prepared)) =
+                own.and_then(|one| Some((telling.reached.open(one)?, one.prepared)))
+            {
+                effects.push(self.say_commit(id, (place, prepared)));
+            }
+        } else if lost.since.after_us(LOSS_US) <= now && lost.heard >= LOSS_HEARD_MIN {
+            self.acknowledged((from, span), id, index, effects);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_wire::ids::KeyspaceId;
+
+    use super::*;
+
+    fn span(keyspace: u32, first: u64, last: u64) -> KeyspaceSlice {
+        KeyspaceSlice { keyspace: KeyspaceId(keyspace), first, last }
+    }
+
+    #[test]
+    fn slices_cover_what_any_of_them_has_whatever_comes_first() {
+        let spans = [
+            span(1, 0, 3),
+            span(1, 4, 7),
+            span(1, 8, 15),
+            span(1, 4, 5),
+            span(1, u64::MAX - 7, u64::MAX),
+            span(1, u64::MAX - 3, u64::MAX),
+            span(2, 0, u64::MAX),
+        ];
+        let points = [0, 3, 4, 6, 8, 15, 16, u64::MAX - 8, u64::MAX - 7, u64::MAX];
+        for set in 0..1_u32 << spans.len() {
+            for turned in 0..spans.len() {
+                let chosen = (0..spans.len()).map(|n| (n + turned) % spans.len());
+                let chosen: Vec<KeyspaceSlice> =
+                    chosen.filter(|n| set & (1 << n) != 0).map(|n| spans[n]).collect();
+                let mut covered = CoveredSlices::default();
+                chosen.iter().for_each(|one| covered.add(*one));
+                for (keyspace, from) in [1, 2, 3].into_iter().flat_map(|n| points.map(|point| (n, point))) {
+                    let mut expected = Some(from);
+                    while let Some(at) = expected
+                        && let Some(one) =
+                            chosen.iter().find(|one| one.keyspace.0 == keyspace && one.has_cell(at))
+                    {
+                        expected = one.last.checked_add(1);
+                    }
+                    assert_eq!(covered.end(keyspace, from), expected, "{from} of {chosen:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_participant_is_told_until_all_slices_that_it_had_have_acknowledged() {
+        let one = |first, last, point| Participant {
+            place: RoutingKey { keyspace: KeyspaceId(1), point },
+            span: span(1, first, last),
+            prepared: LogIndex(1),
+        };
+        let participants = [one(0, 7, 0), one(8, 15, 12), one(16, 23, 16)];
+        let mut telling = DecisionNotice::new(Time(0), 3);
+        telling.add(span(1, 8, 11), &participants);
+        assert_eq!(telling.open, [0, 1, 2], "half of it has not heard");
+        telling.add(span(1, 12, 15), &participants);
+        assert_eq!(telling.open, [0, 2]);
+        telling.add(span(2, 0, u64::MAX), &participants);
+        assert_eq!(telling.open, [0, 2], "another keyspace");
+        // A slice may have grown over more than one participant.
+        telling.add(span(1, 0, u64::MAX), &participants);
+        assert_eq!(telling.open, [0; 0]);
+    }
+}

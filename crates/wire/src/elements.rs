@@ -1,0 +1,174 @@
+//! Several things in one frame, without a vector to hold them.
+
+use std::fmt;
+
+use crate::error::Failure;
+use crate::limits::BODY_BYTES_MAX;
+
+/// Something of which a frame can hold several.
+pub trait Element<'a>: Clone {
+    /// Most of them in one frame.
+    const COUNT_MAX: u32;
+
+    /// Writes all but its last bytes to `out`, and returns those. Errors: a bound is passed, or what cannot travel.
+    fn put(&self, out: &mut Vec<u8>) -> Result<&[u8], Failure<'static>>;
+
+    /// Takes one off the front of `bytes`. Errors: the bytes hold none.
+    fn take(bytes: &mut &'a [u8]) -> Result<Self, Failure<'static>>;
+}
+
+/// Several elements, borrowed: a slice of them where they are written, their checked bytes where they were received.
+#[derive(Clone, Copy)]
+pub struct Elements<'a, T>(Form<'a, T>);
+
+#[derive(Clone, Copy)]
+enum Form<'a, T> {
+    Given(&'a [T]),
+    /// `bytes` holds exactly `count` elements that `take` accepts.
+    Packed {
+        count: u32,
+        bytes: &'a [u8],
+    },
+}
+
+impl<'a, T: Element<'a>> Elements<'a, T> {
+    /// The elements of a slice, to be sent.
+    #[must_use]
+    pub fn given(elements: &'a [T]) -> Self {
+        Self(Form::Given(elements))
+    }
+
+    /// Elements that [`pack`] has written one after the other, or that were received. Checks all of them, so that
+    /// going through them later cannot fail. Errors: there are more than allowed, or the bytes hold other than `count`.
+    pub fn packed(count: u32, bytes: &'a [u8]) -> Result<Self, Failure<'static>> {
+        check_count::<T>(count as usize)?;
+        let mut rest = bytes;
+        for _ in 0..count {
+            T::take(&mut rest)?;
+        }
+        crate::fields::nothing_left(rest)?;
+        Ok(Self(Form::Packed { count, bytes }))
+    }
+
+    /// All the elements that [`pack`] has written into these bytes, however many. Checks all of them. Errors: as
+    /// [`Self::packed`].
+    pub fn all(bytes: &'a [u8]) -> Result<Self, Failure<'static>> {
+        let (mut rest, mut count) = (bytes, 0);
+        while !rest.is_empty() {
+            T::take(&mut rest)?;
+            count += 1;
+        }
+        check_count::<T>(count as usize)?;
+        Ok(Self(Form::Packed { count, bytes }))
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self.0 {
+            Form::Given(elements) => elements.len(),
+            Form::Packed { count, .. } => count as usize,
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Goes through them in order.
+    pub fn iter(&self) -> impl Iterator<Item = T> + use<'a, T> {
+        let (given, mut packed): (&'a [T], &'a [u8]) = match self.0 {
+            Form::Given(elements) => (elements, &[]),
+            Form::Packed { bytes, .. } => (&[], bytes),
+        };
+        // The bytes were checked when this was made, so `take` stops at their end and nowhere else.
+        let packed = std::iter::from_fn(move || match packed {
+            [] => None,
+            _ => T::take(&mut packed).ok(),
+        });
+        given.iter().cloned().chain(packed)
+    }
+
+    /// Writes all but the last element's last bytes to `out`, and returns those.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+        check_count::<T>(self.len())?;
+        match self.0 {
+            Form::Packed { bytes, .. } => Ok(bytes),
+            Form::Given([]) => Ok(&[]),
+            Form::Given([before @ .., last]) => {
+                let start = out.len();
+                for element in before {
+                    pack(element, out)?;
+                    check_body(out.len() - start)?;
+                }
+                last.put(out)
+            }
+        }
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        // `put` and `packed` refuse more than COUNT_MAX before this number can reach a frame.
+        u32::try_from(self.len()).unwrap_or(u32::MAX)
+    }
+}
+
+/// Writes one element after those already in `out`, for [`Elements::packed`]. Errors: as [`Element::put`].
+pub fn pack<'a, T: Element<'a>>(element: &T, out: &mut Vec<u8>) -> Result<(), Failure<'static>> {
+    let tail = element.put(out)?;
+    out.extend_from_slice(tail);
+    Ok(())
+}
+
+/// Stops before more is copied than a frame can hold.
+fn check_body(length: usize) -> Result<(), Failure<'static>> {
+    if length > BODY_BYTES_MAX {
+        return Err(Failure::FrameTooLong { length: length as u64, limit: BODY_BYTES_MAX as u32 });
+    }
+    Ok(())
+}
+
+fn check_count<'a, T: Element<'a>>(count: usize) -> Result<(), Failure<'static>> {
+    if count > T::COUNT_MAX as usize {
+        return Err(Failure::TooMany { count: count as u64, limit: T::COUNT_MAX });
+    }
+    Ok(())
+}
+
+impl<'a, T: Element<'a>> Default for Elements<'a, T> {
+    fn default() -> Self {
+        Self::given(&[])
+    }
+}
+
+impl<'a, T: Element<'a> + PartialEq> PartialEq for Elements<'a, T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl<'a, T: Element<'a> + Eq> Eq for Elements<'a, T> {}
+
+impl<'a, T: Element<'a> + fmt::Debug> fmt::Debug for Elements<'a, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// One value of a list: `u32` length, bytes.
+impl<'a> Element<'a> for &'a [u8] {
+    const COUNT_MAX: u32 = crate::limits::APPEND_VALUES_MAX;
+
+    fn put(&self, out: &mut Vec<u8>) -> Result<&[u8], Failure<'static>> {
+        let length = crate::messages::check_value(self)?;
+        out.extend_from_slice(&length.to_le_bytes());
+        Ok(self)
+    }
+
+    fn take(bytes: &mut &'a [u8]) -> Result<Self, Failure<'static>> {
+        let value = crate::fields::take_counted(bytes)?;
+        crate::messages::check_value(value)?;
+        Ok(value)
+    }
+}

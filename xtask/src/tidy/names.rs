@@ -1,0 +1,168 @@
+//! A type's name is a noun of the field, and stands for one thing: once in a crate, and rarely more than three times in the tree.
+
+use std::collections::BTreeMap;
+
+use super::source::split;
+use super::{Tree, Violation};
+
+/// Names that stand for more things than [`TREE_MAX`], each with a reason.
+const EXCEPTIONS: &str = "tidy/names.toml";
+
+/// How many crates may have a type of one name without a reason.
+const TREE_MAX: usize = 3;
+
+/// Pronouns, question words and bare participles: they say that there was something, and not what.
+const REFUSED: &str = "
+    About Against All Alone Answered Apart Applied Ask Asked Asker Aside At Awaited Begun Beside Broken Brought Built Calm
+    Changed Come Coming Committed Compared Counted Covered Dead Deaf Decided Decoded Digested Do Doing Done Due Effected
+    Ended Evaluated Fixed Forwarded Found Founding Gathered Gathering Given Go Got Grown Handed Happening Heard Held Here
+    Holding How In Inserted Inspected Installing Issued Joined Judged Kept Known Laid Learnt Left Listed Loaded Looked
+    Lost Made Moved Named Nobody No Noted Nothing Of One Opened Opening Over Owed Own Owned Paced Packed Parked Parsed
+    Placed Planned Played Pointed Prepared Present Printed Promised Queued Quiet Ran Reading Received Recovered Refused
+    Releasing Remembered Removed Replied Restored Running Said Scheduled Scrubbed Secured Seen Sending Sent Settled Shown
+    Shows Skipped Spent Staged Stamped Standing Stored Summed Swapped Synced Taken Taking Tell Telling Then Timed To
+    Together Told Transacted Transacting Turned Uncommitted Until Unread Unsent Waiting Walked Wanted Was Watched Way Went
+    What Whereto Who Whole Whose Why Within Woken Word Writing Written";
+
+/// Files and lines that define a type, by crate.
+type Rooms<'t> = BTreeMap<&'t str, Vec<(&'t str, usize)>>;
+
+/// Checks the names of all types.
+pub(super) fn check(tree: &Tree) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let mut places: BTreeMap<String, Rooms<'_>> = BTreeMap::new();
+    for (path, text) in tree.rust() {
+        let code = split(text).code;
+        for (number, line) in code.lines().enumerate() {
+            let Some(name) = defined(line) else { continue };
+            if REFUSED.split_whitespace().any(|refused| refused == name) {
+                let what = format!(
+                    "`{name}` does not say what it is: name the thing, by a noun of docs/glossary.md"
+                );
+                violations.push(Violation::new(path, number + 1, what));
+            }
+            places
+                .entry(name.to_owned())
+                .or_default()
+                .entry(room(path))
+                .or_default()
+                .push((path, number + 1));
+        }
+    }
+    let excepted = exceptions(tree, &mut violations);
+    for (name, rooms) in &places {
+        for places in rooms.values().filter(|places| places.len() > 1) {
+            for (path, line) in places {
+                let what = format!(
+                    "`{name}` is the name of {} types of this crate: each wants its own",
+                    places.len()
+                );
+                violations.push(Violation::new(path, *line, what));
+            }
+        }
+        if rooms.len() > TREE_MAX && !excepted.contains_key(name) {
+            let (path, line) =
+                rooms.values().next().and_then(|places| places.first()).copied().unwrap_or_default();
+            let what = format!(
+                "`{name}` is a type of {} crates, more than {TREE_MAX}: find a narrower name, or give a reason in {EXCEPTIONS}",
+                rooms.len()
+            );
+            violations.push(Violation::new(path, line, what));
+        }
+    }
+    for name in excepted.keys() {
+        if places.get(name).is_none_or(|rooms| rooms.len() <= TREE_MAX) {
+            let what = format!("`{name}` is a type of at most {TREE_MAX} crates: take it out");
+            violations.push(Violation::new(EXCEPTIONS, 0, what));
+        }
+    }
+    violations
+}
+
+/// Names with reasons.
+fn exceptions(tree: &Tree, violations: &mut Vec<Violation>) -> BTreeMap<String, String> {
+    let Some(text) = tree.text(EXCEPTIONS) else { return BTreeMap::new() };
+    toml::from_str(text).unwrap_or_else(|error| {
+        violations.push(Violation::new(EXCEPTIONS, 0, format!("it cannot be read: {error}")));
+        BTreeMap::new()
+    })
+}
+
+/// The type that a line of code defines. Associated types have the names that their traits give them.
+fn defined(line: &str) -> Option<&str> {
+    let is_inside = line.starts_with(' ');
+    let mut rest = line.trim_start();
+    if let Some(after) = rest.strip_prefix("pub") {
+        rest = after.trim_start();
+        if rest.starts_with('(') {
+            rest = rest.split_once(')')?.1.trim_start();
+        }
+    }
+    let (keyword, rest) = rest.split_once(' ')?;
+    let defines = match keyword {
+        "struct" | "enum" | "trait" | "union" => true,
+        "type" => !is_inside,
+        _ => false,
+    };
+    let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+    (defines && rest.starts_with(char::is_uppercase)).then(|| &rest[..end])
+}
+
+/// The crate that a file belongs to, by its folder.
+fn room(path: &str) -> &str {
+    let depth = match path.split('/').next() {
+        Some("crates") if path.starts_with("crates/gateways/") || path.starts_with("crates/layers/") => 3,
+        Some("crates" | "bench" | "suites") => 2,
+        _ => 1,
+    };
+    path.match_indices('/').nth(depth - 1).map_or(path, |(at, _)| &path[..at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(files: &[(&str, &str)]) -> Vec<String> {
+        check(&Tree::of(files)).iter().map(Violation::to_string).collect()
+    }
+
+    #[test]
+    fn a_name_that_says_nothing_is_refused_whatever_stands_before_it() {
+        for line in [
+            "struct Told;",
+            "pub enum Whose {",
+            "    pub(super) trait Asked: Sized {",
+            "type Wanted<'a> = &'a str;",
+        ] {
+            assert_eq!(told(&[("crates/a/src/lib.rs", line)]).len(), 1, "{line}");
+        }
+        for line in
+            ["// struct Told;", "    type Wanted = u8;", "let told = \"struct Told;\";", "struct ToldLater;"]
+        {
+            assert_eq!(told(&[("crates/a/src/lib.rs", line)]), [""; 0], "{line}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_given_once_in_a_crate() {
+        let both = [("crates/a/src/lib.rs", "struct Slot;\n"), ("crates/a/src/b.rs", "\nenum Slot {}\n")];
+        assert_eq!(told(&both).len(), 2);
+        assert!(told(&both)[0].starts_with("crates/a/src/b.rs:2: `Slot`"));
+        let apart =
+            [("crates/a/src/lib.rs", "struct Slot;\n"), ("crates/gateways/a/src/lib.rs", "struct Slot;\n")];
+        assert_eq!(told(&apart), [""; 0]);
+    }
+
+    #[test]
+    fn a_name_of_many_crates_needs_a_reason_and_a_reason_needs_many_crates() {
+        let paths: Vec<String> =
+            (0..=TREE_MAX).map(|number| format!("crates/c{number}/src/lib.rs")).collect();
+        let mut files: Vec<(&str, &str)> =
+            paths.iter().map(|path| (path.as_str(), "struct Clock;\n")).collect();
+        assert_eq!(told(&files).len(), 1);
+        files.push((EXCEPTIONS, "Clock = \"each crate has its own unit\"\n"));
+        assert_eq!(told(&files), [""; 0]);
+        files.remove(0);
+        assert_eq!(told(&files).len(), 1);
+    }
+}

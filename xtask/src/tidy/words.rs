@@ -1,0 +1,92 @@
+//! One word for a thing, that of the field: the words that stood for it before are not written any more.
+
+use std::collections::BTreeMap;
+
+use super::{Tree, Violation};
+
+/// Old words, with what is written instead.
+const TABLE: &str = "tidy/words.toml";
+
+/// Texts that speak of the old words, or of what was.
+const PASSED_OVER: [&str; 5] =
+    ["CHANGELOG.md", "docs/glossary.md", "docs/history/", "tidy/words.toml", "xtask/src/tidy/words.rs"];
+
+/// Checks names, comments and prose of the tree.
+pub(super) fn check(tree: &Tree) -> Vec<Violation> {
+    let Some(table) = tree.text(TABLE) else { return Vec::new() };
+    let words: BTreeMap<String, String> = match toml::from_str(table) {
+        Ok(words) => words,
+        Err(error) => return vec![Violation::new(TABLE, 0, format!("it cannot be read: {error}"))],
+    };
+    let is_ours = |path: &str| {
+        let has_prose = [".rs", ".md", ".py", ".pyi", ".sh", ".toml"].iter().any(|end| path.ends_with(end));
+        has_prose && !PASSED_OVER.iter().any(|start| path.starts_with(start))
+    };
+    let mut violations = Vec::new();
+    for (path, text) in tree.texts().filter(|(path, _)| is_ours(path)) {
+        for (number, line) in text.lines().enumerate() {
+            for old in parts(line) {
+                if let Some(new) = words.get(&old) {
+                    let what =
+                        format!("\"{old}\" is not a word of the field: write \"{new}\" (docs/glossary.md)");
+                    violations.push(Violation::new(path, number + 1, what));
+                }
+            }
+        }
+    }
+    violations
+}
+
+/// The words of a line in small letters; names fall into theirs: `RetriesAnew`, `lay_anew` and `LAID_ANEW` are two each.
+fn parts(line: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut before = ' ';
+    for (at, c) in line.char_indices() {
+        let next_is_small = line[at + c.len_utf8()..].starts_with(char::is_lowercase);
+        let begins = c.is_uppercase() && (before.is_lowercase() || (before.is_uppercase() && next_is_small));
+        if begins || !c.is_alphabetic() {
+            parts.push(String::new());
+        }
+        if let Some(part) = parts.last_mut().filter(|_| c.is_alphabetic()) {
+            part.extend(c.to_lowercase());
+        }
+        before = c;
+    }
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_word_is_found_alone_and_in_names_but_not_within_another_word() {
+        for line in [
+            "begun anew.",
+            "fn lay_anew() {",
+            "Bug::RetriesAnew,",
+            "const LAID_ANEW_MAX: u8",
+            "`anew`",
+            "ANEWThing",
+        ] {
+            let tree = Tree::of(&[(TABLE, "anew = \"again\"\n"), ("crates/a/src/lib.rs", line)]);
+            assert_eq!(check(&tree).len(), 1, "{line}: {:?}", parts(line));
+        }
+        for line in ["a nanewt", "fn manewer() {", "an ew"] {
+            let tree = Tree::of(&[(TABLE, "anew = \"again\"\n"), ("crates/a/src/lib.rs", line)]);
+            assert_eq!(check(&tree), [], "{line}");
+        }
+    }
+
+    #[test]
+    fn history_may_speak_of_what_was() {
+        let files =
+            [(TABLE, "anew = \"again\"\n"), ("docs/history/a.md", "anew"), ("docs/a.md", "good\nanew")];
+        let told: Vec<String> = check(&Tree::of(&files)).iter().map(Violation::to_string).collect();
+        assert_eq!(
+            told,
+            ["docs/a.md:2: \"anew\" is not a word of the field: write \"again\" (docs/glossary.md)"]
+        );
+    }
+}
