@@ -525,7 +525,7 @@ fn each_rule_broken_is_seen_by_its_test() {
 
     let tests: [(Bug, fn()); 16] = [
         (Bug::HoldIgnored, holds::who_is_deposed_yields_once_what_it_has_held_may_be_changed),
-        (Bug::CorruptLeftOut, repair::what_has_corrupt_is_not_left_out_of_what_is_sent),
+        (Bug::CorruptLeftOut, repair::what_is_corrupt_is_not_left_out_of_what_is_sent),
         (Bug::LogNotHeld, held::what_is_removed_stays_removed_though_the_log_is_compacted_while_it_is_sent),
         (Bug::DigestOfAnyIndex, audit::those_that_hold_the_same_find_it_so_though_more_is_written_meanwhile),
         (Bug::CorruptionNotRepaired, repair::a_read_waits_until_another_member_has_sent_what_is_corrupt),

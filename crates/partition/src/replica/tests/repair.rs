@@ -136,7 +136,7 @@ fn what_nobody_has_is_corrupt_and_another_is_to_be_primary() {
 
 /// Nobody else may be primary, so it goes on asking, but not as fast as it is answered.
 #[test]
-fn who_is_alone_with_what_has_corrupt_asks_once_a_second_in_the_end() {
+fn who_is_alone_with_what_is_corrupt_asks_once_a_second_in_the_end() {
     let (mut a, kept) = corrupt_primary();
     a.tell(ReplicaEvent::Group(view(2, 1, &[], &[3])));
     a.hear(3, 2, &Call::ReplicateAck(FollowerReport::Differs { at: name(1, 1) }));
@@ -156,7 +156,7 @@ fn who_is_alone_with_what_has_corrupt_asks_once_a_second_in_the_end() {
 }
 
 #[test]
-pub(super) fn what_has_corrupt_is_not_left_out_of_what_is_sent() {
+pub(super) fn what_is_corrupt_is_not_left_out_of_what_is_sent() {
     let (mut a, kept) = corrupt_primary();
     a.tell(ReplicaEvent::Group(view(2, 1, &[2], &[3])));
     a.said();
