@@ -37,6 +37,8 @@ cargo xtask COMMAND
        --seconds N          for how long each (default: 60)
        --replay FILE        run one input instead: a crash in fuzz/artifacts, a seed in fuzz/corpus
   bench [NAME [ARGS…]]      run the benchmark bench/NAME beside its peers, in release; ARGS go to it
+       --record             keeps the results in bench/results/NAME.json
+  bench report              writes the results that are kept into docs/performance.md
   help                      this text
 
 Outside programs are installed once, in $ZEROHOP_KEPT, else in the folder zerohop of the user's cache.

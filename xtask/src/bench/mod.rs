@@ -5,10 +5,20 @@
 //! cannot be had. The benchmark then runs all the same and must list those peers as missing in its table.
 //!
 //! A benchmark that starts programs of ours finds them beside its own: [`PROGRAMS`] are built with it.
+//!
+//! ```text
+//!   results   bench/results/NAME.json, written by `bench NAME --record`
+//!   report    docs/performance.md, written by `bench report` from those
+//! ```
+
+pub mod report;
+mod results;
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+
+use results::Results;
 
 use crate::environment::{self, Set};
 use crate::python;
@@ -30,6 +40,9 @@ pub fn run(shop: &Workshop, words: &[&str]) -> Result<(), Failure> {
         println!("{}", list(&known));
         return Ok(());
     };
+    if *name == "report" {
+        return report::run(shop);
+    }
     if !known.iter().any(|one| one == name) {
         return Err(Failure::new(format!("there is no benchmark `{name}`\n{}", list(&known))));
     }
@@ -48,9 +61,25 @@ pub fn run(shop: &Workshop, words: &[&str]) -> Result<(), Failure> {
     if *name == "python" {
         python::install(shop, python::Profile::Release, &environment::install(shop, Set::Clients)?)?;
     }
+    let (is_recorded, args): (Vec<&str>, Vec<&str>) = args.iter().partition(|word| **word == "--record");
+    let written = shop.target.join(format!("bench-{name}.json"));
     let mut cargo = shop.cargo();
-    cargo.args(["run", "--release", "--locked", "--quiet", "--package", &format!("bench-{name}"), "--"]);
-    run_command(cargo.args(args), "what went wrong is shown above")
+    cargo
+        .args(["run", "--release", "--locked", "--quiet", "--package", &format!("bench-{name}"), "--"])
+        .args(&args);
+    if !is_recorded.is_empty() {
+        cargo.arg("--json").arg(&written);
+    }
+    run_command(&mut cargo, "what went wrong is shown above")?;
+    if !is_recorded.is_empty() {
+        let path = Results::keep(shop, name, &args, &written)?;
+        println!(
+            "xtask: {} has the results; `cargo xtask bench report` writes them into {}",
+            path.display(),
+            report::DOCUMENT
+        );
+    }
+    Ok(())
 }
 
 /// The names of the packages in the folder `bench`, sorted; none when there is no such folder.
