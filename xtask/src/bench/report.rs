@@ -81,7 +81,7 @@ fn benchmark(out: &mut String, results: &Results) -> std::fmt::Result {
     writeln!(
         out,
         "`cargo xtask bench {}`, commit {}, {}: {}, {} cores, {} GiB, Linux {}, load average {}.\n",
-        [&[results.name.clone()], &results.arguments[..]].concat().join(" "),
+        std::iter::once(&results.name).chain(&results.arguments).cloned().collect::<Vec<_>>().join(" "),
         results.commit,
         text(&machine["date"]),
         text(&machine["cpu"]),
