@@ -33,7 +33,7 @@ def test_every_code_of_the_wire_is_of_an_exception() -> None:
     # Those that say that client and server do not understand each other, or that the session takes care of.
     plain = {
         "SnapshotExpired", "Aborted", "StaleBlob", "NeedHeader", "UnsupportedVersion", "UnknownKind",
-        "Corrupt", "WrongOwner", "SessionExpired", "ClockAhead", "Corrupt",
+        "Corrupt", "WrongOwner", "SessionExpired", "ClockAhead", "DataCorrupt",
     }
     assert set(codes) - plain <= set(zerohop.errors._CLASSES)
 

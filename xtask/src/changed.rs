@@ -11,11 +11,23 @@ use crate::workshop::{Failure, Workshop, cannot_start};
 const OF_ALL: [&str; 6] = ["Cargo.toml", "Cargo.lock", "clippy.toml", "rustfmt.toml", ".cargo/", ".ci/"];
 
 /// Folders outside packages, and the steps or packages that read them.
-const READERS: [(&str, &[&str]); 7] = [
+const READERS: [(&str, &[&str]); 16] = [
     ("suites/redis/", &["redis"]),
     ("suites/slurm/", &["slurm"]),
     ("suites/environment.toml", &["redis", "python"]),
     ("fuzz/", &["suite-decoders"]),
+    ("docs/formats/segment.md", &["zerohop-engine"]),
+    ("docs/formats/journal.md", &["zerohop-engine"]),
+    ("docs/formats/checkpoint.md", &["zerohop-engine"]),
+    ("docs/formats/cluster-map.md", &["zerohop-placement"]),
+    ("docs/formats/control-log.md", &["zerohop-control"]),
+    ("docs/formats/node-folder.md", &["zerohop-node"]),
+    ("docs/formats/partition-state.md", &["zerohop-partition"]),
+    ("docs/formats/backup.md", &["zerohop-backup"]),
+    (
+        "crates/engine/src/documented/tables.rs",
+        &["zerohop-placement", "zerohop-control", "zerohop-node", "zerohop-partition", "zerohop-backup"],
+    ),
     ("docs/guide/batch.md", &["slurm", "zerohop"]),
     ("docs/guide/", &["zerohop", "python", "redis"]),
     ("README.md", &["zerohop", "python"]),
@@ -192,6 +204,7 @@ mod tests {
         assert!(!of(&["docs/reliability.md"]).touches("lint"));
         assert_eq!(of(&["docs/guide/redis.md"]).packages(), ["zerohop"]);
         assert!(of(&["docs/guide/redis.md"]).touches("redis"));
+        assert!(of(&["docs/formats/segment.md"]).packages().contains(&"zerohop-engine".to_owned()));
     }
 
     #[test]

@@ -17,6 +17,8 @@
 
 pub mod checkpoint;
 pub mod disk;
+#[cfg(test)]
+mod documented;
 mod engine;
 pub mod error;
 pub mod index;

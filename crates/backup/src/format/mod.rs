@@ -1,6 +1,8 @@
 //! The bytes of a backup: a manifest, and parts of entries. Nothing here reads or writes a file; every length is checked
 //! before it is believed. Integers are little-endian. `docs/formats/backup.md` has the tables.
 
+#[cfg(test)]
+mod documented;
 pub mod manifest;
 pub mod part;
 

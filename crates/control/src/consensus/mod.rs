@@ -20,6 +20,8 @@ use crate::planted::{self, Bug};
 use crate::random::Stream;
 use crate::state::ControlState;
 
+#[cfg(test)]
+mod documented;
 mod log;
 mod message;
 mod reads;

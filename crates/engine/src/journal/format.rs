@@ -21,7 +21,8 @@
 //! | 16 | 8 | log index; of a batch record: bytes of this file that are synced; of a seed record: the seed |
 //! | 24 | 8 | timestamp |
 //! | 32 | 4 | epoch |
-//! | 36 | 4 | key length (3 bytes), entry kind (1) |
+//! | 36 | 3 | key length |
+//! | 39 | 1 | entry kind |
 //! | 40 | 1 | entry flags |
 //! | 41 | 1 | record type: 1 entry, 2 reference, 3 cut, 4 batch, 5 cut begins, 6 seed |
 //! | 42 | 2 | zero |

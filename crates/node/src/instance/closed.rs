@@ -50,7 +50,7 @@ pub(super) fn take(folder: &Path) -> Result<Option<Incarnation>, String> {
     Ok(found)
 }
 
-fn encode(incarnation: Incarnation) -> Vec<u8> {
+pub(crate) fn encode(incarnation: Incarnation) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(BYTES);
     bytes.extend_from_slice(&MAGIC);
     bytes.extend_from_slice(&VERSION.to_le_bytes());

@@ -23,7 +23,11 @@ mod shares;
 mod tests;
 mod thread;
 
+#[cfg(test)]
+pub(crate) use self::closed::encode as closed_bytes;
 pub(crate) use self::histogram::Histogram;
+#[cfg(test)]
+pub(crate) use self::life::LifeRecord;
 pub(crate) use self::notice::{Figures, InstanceMessage, InstanceNotice};
 pub(crate) use self::outlet::{Outlet, OutletEffects};
 pub(crate) use self::thread::{

@@ -10,6 +10,8 @@
 //! [`Server::wait`] says why. A half of a node would look alive and serve half of the keys.
 
 mod clustered;
+#[cfg(test)]
+mod documented;
 mod error;
 mod folder;
 mod force_new_cluster;

@@ -3,6 +3,8 @@
 
 mod codec;
 mod deadlines;
+#[cfg(test)]
+mod documented;
 mod names;
 pub(crate) mod reader;
 mod sessions;

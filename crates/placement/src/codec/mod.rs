@@ -11,6 +11,8 @@ use crate::keyspace::{Durability, KeyspaceConfig};
 use crate::limits::CHANGES_MAX;
 use crate::map::{ClusterMap, Group, GroupShape, GroupState, MapChange, MapDelta, Members, Node, NodeState};
 
+#[cfg(test)]
+mod documented;
 mod error;
 mod read;
 #[cfg(test)]

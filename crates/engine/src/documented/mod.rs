@@ -1,0 +1,6 @@
+//! The tables of `docs/formats` state the bytes that the engine writes.
+
+mod checkpoint;
+mod journal;
+mod segment;
+mod tables;

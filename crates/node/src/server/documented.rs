@@ -1,0 +1,134 @@
+//! `docs/formats/node-folder.md` states the bytes of the files in a node's folder.
+
+#[path = "../../../engine/src/documented/tables.rs"]
+mod tables;
+
+use std::sync::Arc;
+
+use tables::{Document, check, field, open};
+use zerohop_placement::Address;
+use zerohop_wire::checksum::crc32c;
+use zerohop_wire::ids::{Incarnation, KeyspaceId, NodeId, Timestamp};
+use zerohop_wire::messages::ClusterId;
+
+use super::identity::{CONTACTS_MAX, SavedMember};
+use super::persisted::SavedNode;
+use super::LocalCluster;
+use crate::instance::{LifeRecord, closed_bytes};
+
+const DOCUMENT: &str = include_str!("../../../../docs/formats/node-folder.md");
+
+#[test]
+fn files_of_a_node_are_as_documented() {
+    check(DOCUMENT, |document| {
+        state(document);
+        member(document);
+        life(document);
+        closed(document);
+        cluster(document);
+    });
+}
+
+/// The checksum of all before it.
+fn sum_of(bytes: &[u8]) -> [u8; 4] {
+    crc32c(&bytes[..bytes.len() - 4]).to_le_bytes()
+}
+
+fn texts(texts: &[&str]) -> Vec<u8> {
+    texts.iter().flat_map(|text| [&[text.len() as u8], text.as_bytes()].concat()).collect()
+}
+
+fn state(document: &mut Document<'_>) {
+    let saved = SavedNode {
+        cluster: ClusterId(*b"sixteen bytes id"),
+        next_keyspace: KeyspaceId(7),
+        ..super::persisted::tests::sample()
+    };
+    let (bytes, map) = (saved.encode(), saved.map.encode());
+    let fields = [
+        field("`zerohnod`", b"zerohnod"),
+        field("version: 1", 1u32.to_le_bytes()),
+        // The sample's map has a node 1.
+        open("node id", 1u32.to_le_bytes()),
+        field("cluster id", b"sixteen bytes id"),
+        field("id of the keyspace that is created next", 7u32.to_le_bytes()),
+        field("bytes of the map, `m`", (map.len() as u32).to_le_bytes()),
+        field("a whole map", &map),
+        field("CRC-32C of bytes 0 to 40 + `m`", sum_of(&bytes)),
+    ];
+    document.layout("`state` / offset", &[("m", map.len())], &bytes, &fields);
+}
+
+fn member(document: &mut Document<'_>) {
+    let contacts = ["manager-1:7400", "manager-2:7400"];
+    let saved = SavedMember {
+        cluster: ClusterId(*b"sixteen bytes id"),
+        node: Some(NodeId(0x0102_0304)),
+        contacts: contacts.map(|contact| Address::new(contact).unwrap()).to_vec(),
+        map: Arc::clone(&super::persisted::tests::sample().map),
+    };
+    let (bytes, map) = (saved.encode(), saved.map.encode());
+    let fields = [
+        field("`zerohopm`", b"zerohopm"),
+        field("version: 1", 1u32.to_le_bytes()),
+        field("node id; 0: it has not joined yet", 0x0102_0304u32.to_le_bytes()),
+        field("cluster id", b"sixteen bytes id"),
+        field(&format!("number of contacts, `c`, at most {CONTACTS_MAX}"), 2u32.to_le_bytes()),
+        field("bytes of the map, `m`", (map.len() as u32).to_le_bytes()),
+        field("`c` addresses of managers: length (1), `host:port`", texts(&contacts)),
+        field("a whole map", &map),
+        field("CRC-32C of all before", sum_of(&bytes)),
+    ];
+    document.layout("`member` / offset", &[("m", map.len())], &bytes, &fields);
+}
+
+fn life(document: &mut Document<'_>) {
+    let starts = [0x0102_0304_0506_0708, 0x1112_1314_1516_1718, 0x2122_2324_2526_2728];
+    let ceiling = 0x3132_3334_3536_3738u64;
+    let life = LifeRecord { ceiling: Timestamp(ceiling), starts: starts.map(Incarnation).to_vec() };
+    let bytes = life.encode();
+    let fields = [
+        field("`zerohopl`", b"zerohopl"),
+        field("version: 1", 1u32.to_le_bytes()),
+        field("number of starts, `n`, at most 64", 3u32.to_le_bytes()),
+        field("the ceiling", ceiling.to_le_bytes()),
+        field("the incarnations of the last starts, oldest first", starts.map(u64::to_le_bytes).concat()),
+        field("CRC-32C of bytes 0 to 24 + 8 `n`", sum_of(&bytes)),
+    ];
+    document.layout("`life` / offset", &[("n", 3)], &bytes, &fields);
+}
+
+fn closed(document: &mut Document<'_>) {
+    let incarnation = 0x0102_0304_0506_0708u64;
+    let bytes = closed_bytes(Incarnation(incarnation));
+    let fields = [
+        field("`zerohopc`", b"zerohopc"),
+        field("version: 1", 1u32.to_le_bytes()),
+        field("the incarnation of the start that has ended so", incarnation.to_le_bytes()),
+        field("CRC-32C of bytes 0 to 20", sum_of(&bytes)),
+    ];
+    document.layout("`closed` / offset", &[], &bytes, &fields);
+}
+
+fn cluster(document: &mut Document<'_>) {
+    let addresses = ["127.0.0.1:7400", "[::1]:7400"];
+    let founded_at = addresses.map(|address| address.parse().unwrap()).to_vec();
+    let cluster = LocalCluster { name: *b"sixteen bytes id", founded_at, is_founded: false };
+    let bytes = cluster.encode();
+    let state = "0: the cluster is not founded yet; 1: all of its nodes have served together";
+    let fields = [
+        field("`zerohopu`", b"zerohopu"),
+        field("version: 1", 1u32.to_le_bytes()),
+        field(state, 0u32.to_le_bytes()),
+        field("the name of the cluster", b"sixteen bytes id"),
+        field("number of nodes, `n`, 1 to 64", 2u32.to_le_bytes()),
+        field(
+            "`n` addresses, where the managers of the nodes listened when the cluster was founded: length (1), `host:port`",
+            texts(&addresses),
+        ),
+        field("CRC-32C of all before", sum_of(&bytes)),
+    ];
+    document.layout("The folder of a local cluster: `cluster` / offset", &[], &bytes, &fields);
+    let founded = LocalCluster { is_founded: true, ..cluster }.encode();
+    assert_eq!((&bytes[..12], &founded[12..16]), (&founded[..12], &[1, 0, 0, 0][..]));
+}

@@ -1,0 +1,290 @@
+//! `docs/formats/cluster-map.md` states the bytes of maps and deltas.
+
+#[path = "../../../engine/src/documented/tables.rs"]
+mod tables;
+
+use tables::{Document, Field, check, field, open};
+use zerohop_wire::ids::{Incarnation, KeyspaceId, NodeId, PartitionEpoch, PartitionId};
+
+use super::*;
+use crate::map::{Address, Grant, Groups, Permissions, ReplicaGroup, Ring, Table, TokenEntry};
+use crate::partitions::PartitionCount;
+
+const DOCUMENT: &str = include_str!("../../../../docs/formats/cluster-map.md");
+const A: u32 = 0x0102_0304;
+const B: u32 = 0x1112_1314;
+const C: u32 = 0x2122_2324;
+const LONG: u64 = 0x3132_3334_3536_3738;
+
+#[test]
+fn maps_are_as_documented() {
+    check(DOCUMENT, |document| {
+        header(document);
+        node(document);
+        token(document);
+        configuration(document);
+        group(document);
+        placed(document);
+        changes(document);
+    });
+}
+
+fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write(&mut bytes);
+    bytes
+}
+
+/// The bytes of a change behind its kind.
+fn fields_of(change: &MapChange) -> Vec<u8> {
+    written(|bytes| write_change(bytes, change))[1..].to_vec()
+}
+
+fn text(text: &str) -> Vec<u8> {
+    written(|bytes| write_text(bytes, text))
+}
+
+fn header(document: &mut Document<'_>) {
+    let change = MapChange::CloseKeyspace(KeyspaceId(A));
+    let delta = MapDelta { from: MapEpoch(LONG), to: MapEpoch(LONG + 1), changes: vec![change.clone()] };
+    let versions = format!(
+        "version: {VERSION_CLOSING} if there is a change of kind {CLOSE_KEYSPACE}; else {VERSION_TOKENS} if there is one of kind \
+         {PUT_TOKEN} or {REMOVE_TOKEN}; else {VERSION_PLACED} if there is one of kind {CREATE_PLACED}; else {VERSION_HAS_SPLIT} if \
+         there is one of kind {HAS_SPLIT}; else {VERSION_GROUP_STATES} if a group has a state other than 0 or a keyspace is split; \
+         else {VERSION}"
+    );
+    let fields = [
+        field("`ZHMD`", b"ZHMD"),
+        field(&versions, VERSION_CLOSING.to_le_bytes()),
+        field("zero", [0; 2]),
+        field("epoch from which the changes lead; 0: a whole map", LONG.to_le_bytes()),
+        field("epoch to which they lead", (LONG + 1).to_le_bytes()),
+        field(&format!("number of changes, at most {CHANGES_MAX}"), 1u32.to_le_bytes()),
+        open("the changes", written(|bytes| write_change(bytes, &change))),
+    ];
+    document.layout(&format!("Header, {HEADER_BYTES} bytes / offset"), &[], &delta.encode(), &fields);
+}
+
+fn node_of() -> Node {
+    Node {
+        id: NodeId(A),
+        state: NodeState::Draining,
+        incarnation: Incarnation(LONG),
+        manager: Address::new("manager:1").unwrap(),
+        first_instance: InstanceId(B),
+        instances: vec![Address::new("instance:2").unwrap(), Address::new("instance:3").unwrap()],
+    }
+}
+
+fn node(document: &mut Document<'_>) {
+    let instances = [text("instance:2"), text("instance:3")].concat();
+    let fields = [
+        field("node id", A.to_le_bytes()),
+        field("incarnation", LONG.to_le_bytes()),
+        field("id of its first instance", B.to_le_bytes()),
+        field("state: 0 up, 1 draining, 2 down", [1]),
+        field("instances `n`, 1 to 255", [2]),
+        field("address of the manager, a text", text("manager:1")),
+        field("`n` texts: addresses of the instances", instances),
+    ];
+    document.layout("Node / offset", &[], &fields_of(&MapChange::PutNode(node_of())), &fields);
+    let named = STATES.map(|(number, state)| (number, format!("{state:?}").to_lowercase()));
+    assert_eq!(named, [(0, "up".to_owned()), (1, "draining".to_owned()), (2, "down".to_owned())]);
+}
+
+fn token_of() -> TokenEntry {
+    let grant = |keyspace, bits| Grant {
+        keyspace: KeyspaceId(keyspace),
+        permissions: Permissions::from_bits(bits).unwrap(),
+    };
+    TokenEntry::new(LONG, "robot".parse().unwrap(), vec![grant(A, 6), grant(B, 1)]).unwrap()
+}
+
+fn token(document: &mut Document<'_>) {
+    let grants = [&A.to_le_bytes()[..], &[6], &B.to_le_bytes(), &[1]].concat();
+    let fields = [
+        field("number", LONG.to_le_bytes()),
+        field("name, a text", text("robot")),
+        field("grants `g`, 1 to 64", [2]),
+        field(
+            "`g` times: keyspace id (4), 0 for all that there are and will be; permissions (1): bit 0 read",
+            grants,
+        ),
+    ];
+    let letters = [("s", "robot".len()), ("g", 2)];
+    document.layout("Token / offset", &letters, &fields_of(&MapChange::PutToken(token_of())), &fields);
+}
+
+fn config_of() -> KeyspaceConfig {
+    KeyspaceConfig {
+        partitions: PartitionCount::new(1 << 9).unwrap(),
+        hash: HashKind::Crc16,
+        replicas: 8,
+        min_in_sync: 7,
+        durability: Durability::Interval { ms: A },
+        chunk_bytes: 0x0001_0000,
+        batch_delay_us: B,
+        batch_bytes: C,
+        ..KeyspaceConfig::new("papers".parse().unwrap(), LONG)
+    }
+}
+
+fn configuration(document: &mut Document<'_>) {
+    let fields = [
+        field("name, a text: 1 to 63", text("papers")),
+        field("partitions, as a power of two", [9]),
+        field("hash: 0 `xxh3`, 1 `fnv1a`, 2 `jenkins`, 3 `sdbm`, 4 `crc16`", [4]),
+        field("seed", LONG.to_le_bytes()),
+        field("replicas, 1 to 8", [8]),
+        field("min-in-sync, 1 to replicas", [7]),
+        field(&format!("durability: {MEMORY} memory, {INTERVAL} interval, {SYNC} sync"), [INTERVAL]),
+        field("interval in ms", A.to_le_bytes()),
+        field("bytes of a chunk", 0x0001_0000u32.to_le_bytes()),
+        field("longest delay of a batch in us", B.to_le_bytes()),
+        field("bytes of a full batch", C.to_le_bytes()),
+    ];
+    let bytes = written(|bytes| write_config(bytes, &config_of()));
+    document.layout("Configuration / offset", &[("s", "papers".len())], &bytes, &fields);
+    let names = HASHES.map(|(number, hash)| format!("{number} {hash:?}").to_lowercase());
+    assert_eq!(names, ["0 xxh3", "1 fnv1a", "2 jenkins", "3 sdbm", "4 crc16"]);
+}
+
+fn group_of(epoch: u64) -> ReplicaGroup {
+    ReplicaGroup {
+        epoch: PartitionEpoch(epoch),
+        primary: InstanceId(A),
+        in_sync: vec![InstanceId(B)],
+        followers: vec![InstanceId(C), InstanceId(C + 1)],
+        state: GroupState::Recovering,
+    }
+}
+
+fn group(document: &mut Document<'_>) {
+    let fields = [
+        field("epoch of the partition", LONG.to_le_bytes()),
+        field("in-sync replicas beside the primary, `i`", [1]),
+        field(&format!("bits 0 to {}: followers, `f`", GROUP_STATE_SHIFT - 1), [2 | 2 << GROUP_STATE_SHIFT]),
+        field("instance id of the primary", A.to_le_bytes()),
+        field("instance ids of the in-sync replicas", B.to_le_bytes()),
+        field("instance ids of the followers", [C, C + 1].map(u32::to_le_bytes).concat()),
+    ];
+    let bytes = written(|bytes| write_group(bytes, group_of(LONG).as_group()));
+    document.layout("Group / offset", &[("i", 1), ("f", 2)], &bytes, &fields);
+    assert_eq!(
+        GROUP_STATES.map(|(number, _)| number),
+        [0, 1, 2],
+        "the document has settled, admitted, recovering"
+    );
+}
+
+/// Groups by a ring of which one is an exception, and the bytes of that group.
+fn create_placed() -> (MapChange, Vec<u8>) {
+    let ring =
+        Ring { first: InstanceId(A), count: 0x0506_0708, step: 0x0501_0203, turn: 0x0401_0203, splits: 5 };
+    let members = Members::Ring(ring, [].into());
+    let placed = GroupShape {
+        partitions: 1 << 9,
+        epoch: PartitionEpoch(LONG),
+        in_sync: 3,
+        followers: 4,
+        members,
+        changed: vec![0x0000_0102],
+    };
+    let exception = group_of(LONG + 1);
+    let bytes = written(|bytes| write_group(bytes, exception.as_group()));
+    let groups = Groups::of_table(Table::placed(placed, &[exception]));
+    (MapChange::CreateKeyspace { id: KeyspaceId(A), config: config_of(), groups }, bytes)
+}
+
+fn placed(document: &mut Document<'_>) {
+    let (create, exception) = create_placed();
+    let bytes = fields_of(&create);
+    let bytes = &bytes[4 + CONFIG_BYTES_MIN + "papers".len()..];
+    let (from, to) = (8 + 1 + 1 + 1, 8 + 1 + 1 + 1 + RING_BYTES);
+    let fields = [
+        field("epoch", LONG.to_le_bytes()),
+        field("in-sync replicas beside the primary, `i`", [3]),
+        field("followers, `f`", [4]),
+        field(&format!("how members are told: {ROWS} in rows, {RING} by a ring"), [RING]),
+        open("members", &bytes[from..to]),
+        open("exceptions, `x`", 1u32.to_le_bytes()),
+        open(
+            "`x` times: partition (4), ascending; group",
+            [&0x0102u32.to_le_bytes()[..], &exception].concat(),
+        ),
+    ];
+    document.layout("GroupShape groups / offset", &[], bytes, &fields);
+    let fields = [
+        field("instance id of the ring's first, `a`", A.to_le_bytes()),
+        field("instances `n`", 0x0506_0708u32.to_le_bytes()),
+        field("step `s`", 0x0501_0203u32.to_le_bytes()),
+        field("turn `t`", 0x0401_0203u32.to_le_bytes()),
+        field("splits `d` since the groups were placed", [5]),
+    ];
+    document.layout("GroupShape groups / offset, second", &[], &bytes[from..to], &fields);
+}
+
+fn changes(document: &mut Document<'_>) {
+    const TITLE: &str = "Changes / kind";
+    let keyspace = KeyspaceId(A);
+    let config = written(|bytes| write_config(bytes, &config_of()));
+    let group = written(|bytes| write_group(bytes, group_of(LONG).as_group()));
+    let (create_placed, _) = create_placed();
+    let placed = fields_of(&create_placed)[4 + config.len()..].to_vec();
+    let id = || field("keyspace id", A.to_le_bytes());
+    let create =
+        MapChange::CreateKeyspace { id: keyspace, config: config_of(), groups: vec![group_of(LONG)].into() };
+    let set = MapChange::SetGroup { keyspace, partition: PartitionId(B), group: group_of(LONG) };
+    let node = open("node", fields_of(&MapChange::PutNode(node_of())));
+    let token = open("token", fields_of(&MapChange::PutToken(token_of())));
+    let config = || open("configuration", &config);
+    let all: Vec<(&str, MapChange, Vec<Field>)> = vec![
+        ("put node", MapChange::PutNode(node_of()), vec![node]),
+        ("remove node", MapChange::RemoveNode(NodeId(B)), vec![field("node id", B.to_le_bytes())]),
+        ("create keyspace", create, vec![id(), config(), open("one group for every partition", &group)]),
+        (
+            "alter keyspace",
+            MapChange::AlterKeyspace { id: keyspace, config: config_of() },
+            vec![id(), config()],
+        ),
+        ("drop keyspace", MapChange::DropKeyspace(keyspace), vec![id()]),
+        ("set group", set, vec![id(), field("partition", B.to_le_bytes()), open("group", &group)]),
+        ("split keyspace (version 2)", MapChange::SplitKeyspace(keyspace), vec![id()]),
+        (
+            "has split (version 3)",
+            MapChange::HasSplit { keyspace, splits: 7 },
+            vec![id(), field("splits", [7])],
+        ),
+        (
+            "create keyspace, placed (version 4)",
+            create_placed,
+            vec![id(), config(), open("placed groups", placed)],
+        ),
+        ("put token (version 5)", MapChange::PutToken(token_of()), vec![token]),
+        (
+            "remove token (version 5)",
+            MapChange::RemoveToken(LONG),
+            vec![field("token's number", LONG.to_le_bytes())],
+        ),
+        ("close keyspace (version 6)", MapChange::CloseKeyspace(keyspace), vec![id()]),
+    ];
+    let mut known = Vec::new();
+    for (name, change, fields) in &all {
+        let bytes = written(|bytes| write_change(bytes, change));
+        document.listed(TITLE, u64::from(bytes[0]), &bytes[1..], fields);
+        known.push((u64::from(bytes[0]), *name));
+    }
+    document.numbers(TITLE, &known);
+    let header = MapDelta { from: MapEpoch(1), to: MapEpoch(2), changes: Vec::new() }.encode();
+    let is_known = |kind: &u8| {
+        let mut bytes = [&header[..], &[*kind; 5]].concat();
+        bytes[24] = 1;
+        !matches!(MapDelta::decode(&bytes), Err(DecodeError::Unknown { what: "kind of change", .. }))
+    };
+    let read: Vec<u64> = (0..=u8::MAX).filter(is_known).map(u64::from).collect();
+    assert_eq!(
+        read,
+        known.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(),
+        "each kind that is read is documented"
+    );
+}
