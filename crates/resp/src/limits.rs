@@ -56,14 +56,14 @@ pub const WATCHED_KEYS_MAX: usize = 1024;
 /// value of the longest, again and again, and all are one step.
 pub const TRANSACTION_WORK_BYTES_MAX: usize = 256 << 20;
 
-/// KeyPositions of a part, where a command with more of them is done in parts: a part in one partition keeps its instance's thread for about a
+/// Keys of a part, where a command with more of them is done in parts: a part in one partition keeps its instance's thread for about a
 /// millisecond, and others are served between two of them.
 pub const PART_KEYS_MAX: usize = 1024;
 
-/// KeyPositions of `MSETNX` in several partitions: with a check and a change of each it is a transaction of the most operations.
+/// Keys of `MSETNX` in several partitions: with a check and a change of each it is a transaction of the most operations.
 pub const CHECKED_KEYS_MAX: usize = TRANSACTION_ITEMS_MAX as usize / 2;
 
-/// KeyPositions of `MSET` and `MSETNX`, which are one step, in one partition: as many as over several. So many short ones keep the thread for
+/// Keys of `MSET` and `MSETNX`, which are one step, in one partition: as many as over several. So many short ones keep the thread for
 /// some ten milliseconds.
 pub const SET_KEYS_MAX: usize = TRANSACTION_ITEMS_MAX as usize;
 

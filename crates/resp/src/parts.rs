@@ -46,7 +46,7 @@ impl Unit<'_> {
         self.shared("in several partitions", CHECKED_KEYS_MAX)
     }
 
-    /// Executor this unit, whose keys are in one partition, is done.
+    /// How this unit, whose keys are in one partition, is done.
     pub(crate) fn steps(&self) -> Shares {
         self.shared("in one partition", SET_KEYS_MAX)
     }

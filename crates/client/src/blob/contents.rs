@@ -1,4 +1,4 @@
-//! OperationKind the attributes in a header say beside those of the owner: whether the blob is finished, and where its contents lie.
+//! What the attributes in a header say beside those of the owner: whether the blob is finished, and where its contents lie.
 
 use bytes::Bytes;
 use zerohop_wire::blob::BlobStamp;
@@ -53,7 +53,7 @@ impl KnownHeader {
     }
 }
 
-/// OperationKind the attributes of the blob say of contents under another name.
+/// What the attributes of the blob say of contents under another name.
 fn elsewhere(attributes: &[u8]) -> Option<Contents<'_>> {
     let rest = attributes.strip_prefix(UNFINISHED).unwrap_or(attributes);
     Contents::decode(rest).map(|(contents, _)| contents)

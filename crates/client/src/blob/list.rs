@@ -84,7 +84,7 @@ impl<'a> BlobList<'a> {
         self
     }
 
-    /// OperationOf also the names under which new contents wait.
+    /// Brings also the names under which new contents wait.
     pub(super) fn with_staged(mut self) -> Self {
         (self.has_unfinished, self.has_staged) = (true, true);
         self

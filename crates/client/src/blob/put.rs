@@ -42,7 +42,7 @@ pub struct BlobPut<'a> {
     bytes: u64,
 }
 
-/// OperationKind a long put fills.
+/// What a long put fills.
 #[derive(Debug)]
 struct LongPut<'a> {
     /// Of the unfinished blob.

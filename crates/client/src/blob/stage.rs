@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Up to 4,096 old chunks go by the same transaction. Where they are more, it leaves a header of a staging name that says what is to be
-//! removed, and they go behind it. OperationKind a writer leaves that is killed has such a header too: the next stage of the same blob, its
+//! removed, and they go behind it. What a writer leaves that is killed has such a header too: the next stage of the same blob, its
 //! removal, and after a day every long put of the keyspace find and remove it.
 
 use bytes::Bytes;
@@ -57,7 +57,7 @@ impl<'a> Blob<'a> {
     }
 
     /// Has the blob consist of what is staged, of all of its bytes, with these attributes: from one moment on, at which the old contents go.
-    /// OperationOf the size in bytes.
+    /// Brings the size in bytes.
     ///
     /// # Errors
     /// [`BlobTrouble::Contended`]: somebody else has staged for this blob, or removed it; as [`Blob::delete`] of the old contents.
@@ -96,7 +96,7 @@ impl<'a> Blob<'a> {
             there.create_with(new.chunk_bits, &at(&place, attributes)).await?;
             there.truncate(size).await?;
             let Some(old) = old else { return Ok(None) };
-            // OperationKind is left lies where it lay, and is removed under a name of its own.
+            // What is left lies where it lay, and is removed under a name of its own.
             let rest = Bytes::from(staged_name(&self.name, old.slot(&self.name)));
             let place = Contents { name: old.contents_name(&self.name), stamp: old.chunk_stamp() };
             let left = of(self.place(&rest));
@@ -137,7 +137,7 @@ impl<'a> Blob<'a> {
         Ok(())
     }
 
-    /// OperationKind is staged under a name, for its writer.
+    /// What is staged under a name, for its writer.
     pub(super) fn place(&self, name: &Bytes) -> Blob<'a> {
         self.keyspace.blob(name.clone()).with_unfinished()
     }
@@ -162,7 +162,7 @@ fn at(place: &Contents<'_>, own: &[u8]) -> Vec<u8> {
 }
 
 impl TransactionBlob<'_> {
-    /// Removes the header of a blob, and of up to 4,096 chunks also these. OperationOf the header, if chunks are left.
+    /// Removes the header of a blob, and of up to 4,096 chunks also these. Brings the header, if chunks are left.
     async fn take(&self) -> Result<Option<KnownHeader>, Error> {
         match self.header_now().await? {
             Some(header) if header.chunks() > BLOB_CUT_CHUNKS_MAX => self.take_header(|_| true).await,

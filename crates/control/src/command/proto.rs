@@ -15,7 +15,7 @@ pub(crate) struct RequestProto {
         tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21, 22, 23"
     )]
     pub(crate) command: Option<CommandProto>,
-    /// EncodedDelta requests, in an entry of several; all other fields are unset then.
+    /// Encoded requests, in an entry of several; all other fields are unset then.
     #[prost(bytes = "vec", repeated, tag = "18")]
     pub(crate) batch: Vec<Vec<u8>>,
 }

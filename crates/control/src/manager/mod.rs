@@ -78,7 +78,7 @@ pub enum ManagerEvent<'a> {
         /// How much.
         load: u32,
     },
-    /// What time it is, in milliseconds since 1970: of a clock that may stand wrong, and go back. ProposalAnswer at least every second
+    /// What time it is, in milliseconds since 1970: of a clock that may stand wrong, and go back. Told at least every second
     /// as long as [`RaftManager::wants_clock`]; only the leader goes by it.
     Clock {
         /// Milliseconds since 1970.

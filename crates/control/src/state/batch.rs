@@ -224,7 +224,7 @@ mod tests {
         assert!(applied[0].outcome.result.is_ok());
         assert_eq!(applied[1].outcome.result, Err(CommandRefusal::StaleEpoch { now }));
         assert_eq!((applied[2].repeated, &applied[2].outcome), (true, &applied[0].outcome));
-        // BatchDecision on what the first left, both are done, in one epoch of the map.
+        // Decided on what the first left, both are done, in one epoch of the map.
         let epoch = state.map().epoch();
         let first = keep(&state, 202, 0);
         let by = RegroupOrigin::Instance(group(&state, 0).primary, INCARNATION);

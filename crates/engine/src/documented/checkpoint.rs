@@ -59,7 +59,7 @@ fn header(document: &mut Document<'_>) {
         field("zero", [0; 12]),
         field("CRC-32C of bytes 0 to 60", crc(&bytes[..60]).to_le_bytes()),
     ];
-    document.layout(&format!("CheckpointHeader, {HEADER_BYTES} bytes / offset"), &[], &bytes, &fields);
+    document.layout(&format!("Header, {HEADER_BYTES} bytes / offset"), &[], &bytes, &fields);
 }
 
 /// A block's contents, and its type.

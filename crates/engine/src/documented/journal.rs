@@ -41,7 +41,7 @@ fn header(document: &mut Document<'_>) {
         field("zero", [0; 4]),
         field("CRC-32C of bytes 0 to 28", crc(&bytes[..28]).to_le_bytes()),
     ];
-    document.layout(&format!("JournalHeader, {HEADER_BYTES} bytes / offset"), &[], &bytes, &fields);
+    document.layout(&format!("Header, {HEADER_BYTES} bytes / offset"), &[], &bytes, &fields);
 }
 
 fn bytes_of(record: &JournalRecord<'_>) -> Vec<u8> {
@@ -71,13 +71,13 @@ fn record(document: &mut Document<'_>) {
         field("payload length", 0x0304u32.to_le_bytes()),
         open("what the type says", [&KEY[..], &PAYLOAD].concat()),
     ];
-    let title = format!("JournalRecord, {RECORD_BYTES} bytes and key and payload / offset");
+    let title = format!("Record, {RECORD_BYTES} bytes and key and payload / offset");
     document.layout(&title, &[], &bytes, &fields);
 }
 
 /// What stands behind the 48 bytes, and what stands at 16: an index, or what is in its place.
 fn types(document: &mut Document<'_>) {
-    let title = format!("JournalRecord, {RECORD_BYTES} bytes and key and payload / type");
+    let title = format!("Record, {RECORD_BYTES} bytes and key and payload / type");
     let (partition, index) = (PARTITION, META.index);
     let records = [
         (1, "entry", JournalRecord::Entry { partition, meta: META, key: &KEY, payload: &PAYLOAD }),

@@ -67,7 +67,7 @@ fn header(document: &mut Document<'_>) {
         field("epoch of the last log index", HEADER.covers_epoch.to_le_bytes()),
         field("CRC-32C of bytes 0 to 76", crc(&bytes[..76]).to_le_bytes()),
     ];
-    document.layout(&format!("SegmentHeader, {HEADER_BYTES} bytes / offset"), &[], &bytes, &fields);
+    document.layout(&format!("Header, {HEADER_BYTES} bytes / offset"), &[], &bytes, &fields);
 }
 
 fn entry(document: &mut Document<'_>) {
@@ -99,17 +99,12 @@ fn entry(document: &mut Document<'_>) {
         field("timestamp, less the file's", [0x16, 0x15, 0x14, 0x13, 0x12, 0x11]),
         open("key, then payload", [&key[..], &payload].concat()),
     ];
-    document.layout(
-        &format!("ModelEntry, {HEAD_BYTES} bytes and key and payload / offset"),
-        &[],
-        &bytes,
-        &fields,
-    );
+    document.layout(&format!("Entry, {HEAD_BYTES} bytes and key and payload / offset"), &[], &bytes, &fields);
     assert_eq!((FLAG_JOINED, FLAG_CHUNK), (1 << 2, 1 << 3), "the document has bits 2 and 3");
 }
 
 fn kinds(document: &mut Document<'_>) {
-    let title = format!("ModelEntry, {HEAD_BYTES} bytes and key and payload / kind");
+    let title = format!("Entry, {HEAD_BYTES} bytes and key and payload / kind");
     let known: Vec<(u64, &str)> = (0..=u8::MAX)
         .filter_map(|number| {
             let name = match EntryKind::from_u8(number)? {

@@ -59,7 +59,7 @@ impl UnitScheduler {
     /// later is not told any more.
     pub(super) fn end_overdue<D: Disk>(&mut self, at: &InstanceContext<'_, '_, D>) {
         let now_ms = at.now.elapsed_ms;
-        // InstanceMetrics that waits for a record says itself for how long.
+        // One that waits for a record says itself for how long.
         let waits = |one: &RunningUnit| one.parked.as_ref().is_none_or(|parked| !parked.is_waiting);
         while let Some(number) =
             self.overdue.take(now_ms, |number| self.under_way.get(&number).is_some_and(waits))

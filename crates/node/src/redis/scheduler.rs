@@ -38,7 +38,7 @@ pub(super) struct UnitScheduler {
     /// Units that are run here and not replied to yet: held, or waiting.
     pub(super) under_way: BTreeMap<u64, RunningUnit>,
     next_number: u64,
-    /// WaitUntil when clients of this instance wait for those.
+    /// Until when clients of this instance wait for those.
     pub(super) overdue: Overdue,
     /// Units of the clients of this instance that are to be run elsewhere, or later.
     pub(super) lanes: ClientQueues,

@@ -11,9 +11,9 @@ use zerohop_wire::checksum::crc32c;
 use zerohop_wire::ids::{Incarnation, KeyspaceId, NodeId, Timestamp};
 use zerohop_wire::messages::ClusterId;
 
+use super::LocalCluster;
 use super::identity::{CONTACTS_MAX, SavedMember};
 use super::persisted::SavedNode;
-use super::LocalCluster;
 use crate::instance::{LifeRecord, closed_bytes};
 
 const DOCUMENT: &str = include_str!("../../../../docs/formats/node-folder.md");

@@ -305,22 +305,18 @@ fn marks(document: &mut Document<'_>) {
     let of_snapshots = [&opened[..], &ended[1..]].concat();
     let all = [
         (
-            "QueuedRequest that begins with 16: a new primary begins here",
+            "One that begins with 16: a new primary begins here",
             mark_bytes(&Mark::Epoch { snapshots: vec![id] }),
             vec![field("the ids", b"id of a snapshot")],
         ),
+        ("One that begins with 17 ", mark_bytes(&Mark::Filler), vec![open("has no more bytes", [])]),
         (
-            "QueuedRequest that begins with 17 ",
-            mark_bytes(&Mark::Filler),
-            vec![open("has no more bytes", [])],
-        ),
-        (
-            "QueuedRequest that begins with 18 says",
+            "One that begins with 18 says",
             mark_bytes(&Mark::SplitCleanedUp { splits: 7 }),
             vec![field("so many splits of the keyspace", [7])],
         ),
         (
-            "QueuedRequest that begins with 19 is an entry of a transaction",
+            "One that begins with 19 is an entry of a transaction",
             mark_bytes(&Mark::Transaction { lowest, entry: entry.clone() }),
             vec![
                 number("the lowest sequence without an answer of the session whose outcome it is", lowest),
@@ -333,7 +329,7 @@ fn marks(document: &mut Document<'_>) {
             vec![number("session mark", mark), field("the sessions that are forgotten", session_bytes())],
         ),
         (
-            "QueuedRequest that begins with 20 is about",
+            "One that begins with 20 is about",
             of_snapshots,
             vec![
                 field("1", [1]),

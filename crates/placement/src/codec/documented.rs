@@ -15,6 +15,7 @@ const A: u32 = 0x0102_0304;
 const B: u32 = 0x1112_1314;
 const C: u32 = 0x2122_2324;
 const LONG: u64 = 0x3132_3334_3536_3738;
+const EXPIRES_MS: u64 = 0x4142_4344_4546_4748;
 
 #[test]
 fn maps_are_as_documented() {
@@ -48,7 +49,8 @@ fn header(document: &mut Document<'_>) {
     let change = MapChange::CloseKeyspace(KeyspaceId(A));
     let delta = MapDelta { from: MapEpoch(LONG), to: MapEpoch(LONG + 1), changes: vec![change.clone()] };
     let versions = format!(
-        "version: {VERSION_CLOSING} if there is a change of kind {CLOSE_KEYSPACE}; else {VERSION_TOKENS} if there is one of kind \
+        "version: {VERSION_EXPIRY} if there is a change of kind {PUT_EXPIRING}; else {VERSION_CLOSING} if there is one of kind \
+         {CLOSE_KEYSPACE}; else {VERSION_TOKENS} if there is one of kind \
          {PUT_TOKEN} or {REMOVE_TOKEN}; else {VERSION_PLACED} if there is one of kind {CREATE_PLACED}; else {VERSION_HAS_SPLIT} if \
          there is one of kind {HAS_SPLIT}; else {VERSION_GROUP_STATES} if a group has a state other than 0 or a keyspace is split; \
          else {VERSION}"
@@ -101,18 +103,35 @@ fn token_of() -> TokenEntry {
 }
 
 fn token(document: &mut Document<'_>) {
-    let grants = [&A.to_le_bytes()[..], &[6], &B.to_le_bytes(), &[1]].concat();
     let fields = [
         field("number", LONG.to_le_bytes()),
         field("name, a text", text("robot")),
         field("grants `g`, 1 to 64", [2]),
         field(
             "`g` times: keyspace id (4), 0 for all that there are and will be; permissions (1): bit 0 read",
-            grants,
+            grants_of(),
         ),
     ];
     let letters = [("s", "robot".len()), ("g", 2)];
     document.layout("Token / offset", &letters, &fields_of(&MapChange::PutToken(token_of())), &fields);
+    let fields = [
+        field("number", LONG.to_le_bytes()),
+        field("when it expires, in ms since 1970", EXPIRES_MS.to_le_bytes()),
+        field("0: it is good; 1: it has expired", [1]),
+        field("name, as above", text("robot")),
+        field("grants `g`, as above", [2]),
+        field("as above", grants_of()),
+    ];
+    document.layout("Token / offset, second", &letters, &fields_of(&expired_token()), &fields);
+}
+
+/// A token that has expired.
+fn expired_token() -> MapChange {
+    MapChange::PutToken(token_of().until(EXPIRES_MS).expired())
+}
+
+fn grants_of() -> Vec<u8> {
+    [&A.to_le_bytes()[..], &[6], &B.to_le_bytes(), &[1]].concat()
 }
 
 fn config_of() -> KeyspaceConfig {
@@ -213,7 +232,7 @@ fn placed(document: &mut Document<'_>) {
             [&0x0102u32.to_le_bytes()[..], &exception].concat(),
         ),
     ];
-    document.layout("GroupShape groups / offset", &[], bytes, &fields);
+    document.layout("Placed groups / offset", &[], bytes, &fields);
     let fields = [
         field("instance id of the ring's first, `a`", A.to_le_bytes()),
         field("instances `n`", 0x0506_0708u32.to_le_bytes()),
@@ -221,7 +240,7 @@ fn placed(document: &mut Document<'_>) {
         field("turn `t`", 0x0401_0203u32.to_le_bytes()),
         field("splits `d` since the groups were placed", [5]),
     ];
-    document.layout("GroupShape groups / offset, second", &[], &bytes[from..to], &fields);
+    document.layout("Placed groups / offset, second", &[], &bytes[from..to], &fields);
 }
 
 fn changes(document: &mut Document<'_>) {
@@ -267,6 +286,11 @@ fn changes(document: &mut Document<'_>) {
             vec![field("token's number", LONG.to_le_bytes())],
         ),
         ("close keyspace (version 6)", MapChange::CloseKeyspace(keyspace), vec![id()]),
+        (
+            "put token that expires (version 7)",
+            expired_token(),
+            vec![open("token that expires", fields_of(&expired_token()))],
+        ),
     ];
     let mut known = Vec::new();
     for (name, change, fields) in &all {

@@ -22,7 +22,7 @@ const fn row(command: &'static str, arguments: &'static str) -> Row {
     Row(command, arguments, "", 0, None)
 }
 
-/// RestoredKeyspace that says why not, or how to use it.
+/// One that says why not, or how to use it.
 const fn refused(command: &'static str, arguments: &'static str, code: i32) -> Row {
     Row(command, arguments, "", code, None)
 }
@@ -84,7 +84,7 @@ const ROWS: &[Row] = &[
     refused("node up", "1", 3),
     refused("node remove", "1", 3),
     Row("node", "--memory --instances 1 --listen 127.0.0.1:0", "", 0, Some("ready_after_ms")),
-    Row("up", "--nodes 1 --instances 1 --port 0 --data data", "", 0, Some("ReadyNode.")),
+    Row("up", "--nodes 1 --instances 1 --port 0 --data data", "", 0, Some("Ready.")),
     row("folder new-cluster", "data/node-1"),
     refused("folder", "", 2),
     row("secret new", "secret"),
