@@ -1,14 +1,14 @@
-//! Several reads and changes of records that are one step: a program runs over a [`Unit`], sees its own changes, and all
-//! of them are committed together or none is.
+//! Atomic batches: several reads and changes of records in one step. A program runs over a [`Unit`] and sees its own changes. All
+//! of them are committed together, or none is.
 //!
 //! ```text
-//!   change ──> staged ──a look at a changed record──> log, joined with the next ──┐
-//!                 │                                                               ├──> committed as a whole,
-//!                 └──end of the program──> log ───────────────────────────────────┘    answered then
+//!   change ──> staged ──a read of a changed record──> log, joined with the next ──┐
+//!                 │                                                               ├──> committed together,
+//!                 └──end of the program──> log ───────────────────────────────────┘    then answered
 //! ```
 //!
-//! Changes wait until the program ends, or looks at a record that it has changed: then they go into the log and lie in the
-//! overlay, so that the program sees them there. A unit of one change, the common one, is an entry like any other.
+//! Changes are staged until the program ends, or reads a record that it has changed. In that case they go into the log and the
+//! overlay, where the program sees them. An atomic batch of one change, the common case, is an ordinary log entry.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -37,50 +37,50 @@ use crate::state::Deadlines;
 use crate::view::{RecordView, WholeBytes};
 use crate::write_buffer::{RecordGlimpse, UnitWriteBuffer};
 
-/// What runs over the records of one partition in one step.
+/// A function that reads and changes records of one partition in one step.
 pub trait Program {
-    /// Reads and changes records, and appends what is to be answered to `reply`. After `Ok(false)` and after a failure
-    /// none of its changes happens; the reply is handed on after `Ok` only.
+    /// Reads and changes records, and appends the answer to `reply`. After `Ok(false)` and after a failure none of its changes
+    /// happens. The reply is passed on only after `Ok`.
     ///
     /// # Errors
-    /// Why it could not go on, usually what the unit has said.
+    /// Why the program could not continue, usually a failure of the atomic batch.
     fn run<D: Disk>(&mut self, unit: &mut Unit<'_, D>, reply: &mut Vec<u8>)
     -> Result<bool, Failure<'static>>;
 
-    /// Whether it may change anything: what only reads is run also while there are too few copies to write to.
+    /// Whether it may change a record. A program that only reads also runs while there are too few copies for writes.
     fn may_write(&self) -> bool {
         true
     }
 }
 
-/// What became of a program.
+/// The result of running a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramResult {
-    /// All that its reply rests on is committed, and the reply has been appended.
+    /// All entries that its reply depends on are committed, and the reply has been appended.
     Now,
     /// The reply comes as [`crate::PartitionEffects::reply`].
     Later,
 }
 
-/// What a record is.
+/// The properties of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordInfo {
     /// Bytes or a list.
     pub record: RecordType,
     /// Bytes, or values of the list.
     pub length: u64,
-    /// When it was written last. What this unit has written has the version that it will have.
+    /// When it was last written. A record that this atomic batch has written has the version that it will have.
     pub version: Timestamp,
-    /// When it ceases to be, in milliseconds since 1970.
+    /// When it expires, in milliseconds since 1970.
     pub deadline_ms: Option<u64>,
 }
 
-/// What a look at a key has told.
+/// The result of checking a key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Look {
     /// There may be a record.
     Living,
-    /// There is none any more.
+    /// The record has expired.
     Expired,
 }
 
@@ -92,21 +92,21 @@ pub struct Unit<'u, D> {
     pub(crate) deadlines: &'u Deadlines,
     pub(crate) clock: &'u mut Clock,
     pub(crate) staged: &'u mut UnitWriteBuffer,
-    /// It may hold what is not of this slice.
+    /// The partition may have records outside this hash range.
     foreign: Option<Slice>,
-    /// It must not look at, nor change, what is not of this slice; `None`: any key.
+    /// The atomic batch must not read or change keys outside this hash range; `None`: any key.
     slice: Option<Slice>,
-    /// The newest uncommitted entry of what was looked at.
+    /// The newest uncommitted entry of the records that were read.
     pub(crate) newest: u64,
     /// Entries appended so far, all joined with the next.
     pub(crate) appended: usize,
     at: Option<Timestamp>,
     now_ms: u64,
-    /// What stands in its way; `None`: nothing.
+    /// The intents that may block it; `None`: there are none.
     intents: Option<Intents<'u>>,
-    /// It has met an intent: all of it is taken back, and comes again.
+    /// It has met an intent: all changes are undone, and it will be run again.
     pub(crate) is_blocked: bool,
-    /// It has named a key of another partition: all of it is taken back, and is routed again.
+    /// It has named a key of another partition: all changes are undone, and it is routed again.
     pub(crate) is_misrouted: bool,
 }
 
@@ -138,24 +138,25 @@ impl<'u, D: Disk> Unit<'u, D> {
         }
     }
 
-    /// It must not look at what a transaction is about to change, nor change what one has locked.
+    /// Sets the intents. The atomic batch must not read a record that a transaction is about to change, nor change a record that
+    /// one has locked.
     pub(crate) fn set_intents(&mut self, intents: Option<Intents<'u>>) {
         self.intents = intents;
     }
 
-    /// It must not look at, nor change, what is not of this slice.
+    /// Sets the hash range outside which the atomic batch must not read or change keys.
     pub(crate) fn set_slice(&mut self, slice: Option<Slice>) {
         self.slice = slice;
     }
 
-    /// How many partitions its keyspace has, as this one knows it: 0 if whoever opened it did not say. What goes through all
-    /// partitions, and names no keys, compares this with what it was routed by.
+    /// The number of partitions of its keyspace, as this partition knows it; 0 if the caller that opened it did not set it. A
+    /// program that walks through all partitions names no keys, and compares this with the number by which it was routed.
     #[must_use]
     pub fn partitions(&self) -> u32 {
         self.slice.map_or(0, |slice| slice.count())
     }
 
-    /// Whoever routed it may have known another map: each key is compared with the slice when it is used.
+    /// The caller may have routed it by another map, so each key is checked against the hash range when it is used.
     #[inline]
     fn check_own(&mut self, key: &[u8]) -> Result<(), Failure<'static>> {
         match &self.slice {
@@ -176,22 +177,22 @@ impl<'u, D: Disk> Unit<'u, D> {
         Failure::Busy { retry_after_ms: BUSY_RETRY_MS }
     }
 
-    /// Its changes have this timestamp, and its clock stands still at this time, in milliseconds since 1970: those of a
-    /// transaction that was evaluated then, and is decided.
+    /// Sets the timestamp of its changes, and a fixed clock in milliseconds since 1970. They are those of a transaction that was
+    /// evaluated at that time and is decided.
     pub(crate) fn set_time(&mut self, at: Timestamp, now_ms: u64) {
         (self.at, self.now_ms) = (Some(at), now_ms);
     }
 
-    /// The partition's clock in milliseconds since 1970; it stands still while the program runs.
+    /// The partition's clock in milliseconds since 1970. It does not advance while the program runs.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.now_ms
     }
 
-    /// What a key's record is.
+    /// The properties of a key's record.
     ///
     /// # Errors
-    /// What the disk or the log says.
+    /// Failures of the disk or the log.
     pub fn inspect(&mut self, key: &[u8]) -> Result<Option<RecordInfo>, Failure<'static>> {
         self.see(key)?;
         Ok(self.seen_shape(key).map(|shape| RecordInfo {
@@ -202,11 +203,11 @@ impl<'u, D: Disk> Unit<'u, D> {
         }))
     }
 
-    /// Hands the whole of a bytes record to `take`, from where it lies if it is one entry, and says what the record is. A
-    /// list is not handed over.
+    /// Passes the complete contents of a bytes record to `take`, without a copy if it is one entry, and returns the record's
+    /// type. A list is not passed.
     ///
     /// # Errors
-    /// What the disk or the log says.
+    /// Failures of the disk or the log.
     pub fn lookup(
         &mut self,
         key: &[u8],
@@ -240,7 +241,7 @@ impl<'u, D: Disk> Unit<'u, D> {
     /// Appends a range of the bytes of a bytes record to `into`, as far as it has them.
     ///
     /// # Errors
-    /// What the disk or the log says.
+    /// Failures of the disk or the log.
     pub fn read(
         &mut self,
         key: &[u8],
@@ -252,10 +253,10 @@ impl<'u, D: Disk> Unit<'u, D> {
         self.view().bytes(key, &shape, range, into).or_fail()
     }
 
-    /// Hands a range of the values of a list to `each`, in their order, as far as it has them.
+    /// Passes a range of the values of a list to `each`, in their order, as far as it has them.
     ///
     /// # Errors
-    /// What the disk or the log says.
+    /// Failures of the disk or the log.
     pub fn values(
         &mut self,
         key: &[u8],
@@ -267,10 +268,10 @@ impl<'u, D: Disk> Unit<'u, D> {
         self.view().each_value(key, &shape, range, each).or_fail()
     }
 
-    /// Makes the record these bytes, whatever it was.
+    /// Sets the record to these bytes, whatever it was.
     ///
     /// # Errors
-    /// A bound is passed; what the disk or the log says.
+    /// A limit is exceeded; failures of the disk or the log.
     pub fn put(&mut self, key: &[u8], value: &[u8], expiry: Expiry) -> Result<(), Failure<'static>> {
         if value.len() > VALUE_BYTES_MAX {
             let (length, limit) = (value.len() as u64, VALUE_BYTES_MAX as u32);
@@ -298,10 +299,10 @@ impl<'u, D: Disk> Unit<'u, D> {
         self.stage(key, &action, seen, &[])
     }
 
-    /// Makes a record of the partition's own: a piece that is staged.
+    /// Creates an internal record of the partition: a staged piece.
     ///
     /// # Errors
-    /// What the disk or the log says.
+    /// Failures of the disk or the log.
     pub(crate) fn hold(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), Failure<'static>> {
         let (record, units) = (RecordType::Bytes, bytes.len() as u64);
         let action = LogAction::Put { record, units, contents: EntryContents::Given(bytes), deadline: None };
@@ -311,23 +312,23 @@ impl<'u, D: Disk> Unit<'u, D> {
     /// Removes such a record.
     ///
     /// # Errors
-    /// What the disk or the log says.
+    /// Failures of the disk or the log.
     pub(crate) fn let_go(&mut self, key: &[u8]) -> Result<(), Failure<'static>> {
         self.stage(key, &LogAction::Remove, RecordGlimpse::default(), &[])
     }
 
-    /// Adds bytes at the end of a bytes record; makes one if there is none.
+    /// Appends bytes to a bytes record; creates the record if there is none.
     ///
     /// # Errors
-    /// It is a list, or becomes too long; what the disk or the log says.
+    /// The record is a list, or becomes too long; failures of the disk or the log.
     pub fn extend(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), Failure<'static>> {
         self.change(key, Asked::Extend { bytes })
     }
 
-    /// Adds values at the end of a list; makes one if there is none.
+    /// Appends values to a list; creates the list if there is none.
     ///
     /// # Errors
-    /// It is not a list, or the values are too long for one entry; what the disk or the log says.
+    /// The record is not a list, or the values are too long for one entry; failures of the disk or the log.
     pub fn append<'v>(
         &mut self,
         key: &[u8],
@@ -336,10 +337,10 @@ impl<'u, D: Disk> Unit<'u, D> {
         self.plan(key, true, |cell| operations::append::plan(cell, (values.len(), values)))
     }
 
-    /// Keeps a range of the values of a list; none of them removes it.
+    /// Keeps a range of the values of a list. If the range is empty the list is removed.
     ///
     /// # Errors
-    /// It is not a list, or what stays is too long to be written again; what the disk or the log says.
+    /// The record is not a list, or the kept values are too long to be written again; failures of the disk or the log.
     pub fn trim(&mut self, key: &[u8], keep: Range<u64>) -> Result<(), Failure<'static>> {
         if keep.is_empty() {
             return self.remove(key).map(drop);
@@ -349,10 +350,10 @@ impl<'u, D: Disk> Unit<'u, D> {
         self.change(key, Asked::Trim { keep })
     }
 
-    /// Removes a record; whether there was one.
+    /// Removes a record. Returns whether there was one.
     ///
     /// # Errors
-    /// What the disk or the log says.
+    /// Failures of the disk or the log.
     pub fn remove(&mut self, key: &[u8]) -> Result<bool, Failure<'static>> {
         self.see(key)?;
         let is_there = self.seen_shape(key).is_some();
@@ -362,10 +363,10 @@ impl<'u, D: Disk> Unit<'u, D> {
         Ok(is_there)
     }
 
-    /// Sets the deadline of a record, in milliseconds since 1970, or takes it away. Nothing, if there is no record.
+    /// Sets or clears the deadline of a record, in milliseconds since 1970. Does nothing if there is no record.
     ///
     /// # Errors
-    /// There is no room for more deadlines; what the disk or the log says.
+    /// There is no room for more deadlines; failures of the disk or the log.
     pub fn set_deadline(&mut self, key: &[u8], deadline_ms: Option<u64>) -> Result<(), Failure<'static>> {
         self.see(key)?;
         if self.seen_shape(key).is_none() {
@@ -374,11 +375,11 @@ impl<'u, D: Disk> Unit<'u, D> {
         self.change(key, Asked::Expire { expiry: deadline_ms.map_or(Expiry::Never, Expiry::AtMs) })
     }
 
-    /// Hands the committed keys of one page of the index to `each`, from a cursor on (0 begins), and returns the next
-    /// cursor. A key that is there throughout comes at least once.
+    /// Passes the committed keys of one page of the index to `each`, from a cursor on (0 is the start), and returns the next
+    /// cursor. A key that exists throughout is passed at least once.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Failures of the disk.
     pub fn scan(
         &mut self,
         cursor: u32,
@@ -396,7 +397,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         Ok(next)
     }
 
-    /// Committed records; those whose deadline has come and that were not yet removed count.
+    /// The number of committed records. Expired records that were not yet removed count.
     ///
     /// # Errors
     /// None is known.
@@ -413,8 +414,8 @@ impl<'u, D: Disk> Unit<'u, D> {
         }
     }
 
-    /// Before a record is looked at: what is staged of it goes into the log, where it can be read; and if its deadline
-    /// has come its removal is staged.
+    /// Prepares a read of a record. Its staged changes go into the log, where they can be read. If its deadline has come, its
+    /// removal is staged.
     #[inline]
     fn look_at(&mut self, key: &[u8]) -> Result<Look, Failure<'static>> {
         self.check_own(key)?;
@@ -439,7 +440,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         Ok(Look::Expired)
     }
 
-    /// Looks at a record, if that was not the last one looked at.
+    /// Reads a record, unless it was the last record read.
     #[inline]
     fn see(&mut self, key: &[u8]) -> Result<(), Failure<'static>> {
         if self.staged.seen(key).is_some() {
@@ -453,7 +454,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         Ok(())
     }
 
-    /// What was seen of it.
+    /// The shape of the record that was read last.
     fn seen_shape(&self, key: &[u8]) -> Option<&Shape> {
         self.staged.seen(key)?.shape.as_ref()
     }
@@ -475,17 +476,17 @@ impl<'u, D: Disk> Unit<'u, D> {
         self.plan(key, operations::depends_on_record(&write), |cell| operations::plan(cell, &write))
     }
 
-    /// Answers a read over what the unit has changed; `out` is empty, and holds what the answer borrows.
+    /// Answers a read over the changes of the atomic batch. `out` is empty, and stores the contents that the answer borrows.
     pub(crate) fn answer<'o>(&mut self, read: &RecordRead<'_>, out: &'o mut Vec<u8>) -> OperationAnswer<'o> {
         check_key(read.key)?;
         let shape = self.shape(read.key)?;
         operations::read(&mut self.view(), read, shape.as_ref(), out)
     }
 
-    /// Does a write, under its condition.
+    /// Executes a write under its condition.
     ///
     /// # Errors
-    /// What the disk or the log says; that the record says no is an outcome.
+    /// Failures of the disk or the log. A refusal because of the record's state is an outcome, not an error.
     pub(crate) fn write(&mut self, write: &RecordWrite<'_>) -> Result<WriteOutcome, Failure<'static>> {
         let depends_on_record = operations::depends_on_record(write);
         self.outcome_of(write.key, depends_on_record, |cell| operations::plan(cell, write))
@@ -531,7 +532,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         result
     }
 
-    /// Puts a change behind those that wait.
+    /// Adds a change behind the staged ones.
     fn stage(
         &mut self,
         key: &[u8],
@@ -554,7 +555,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         Ok(())
     }
 
-    /// Appends what is staged, which the unit goes on behind.
+    /// Appends the staged changes, with more of the atomic batch to follow.
     #[cold]
     fn append_joined(&mut self) -> Result<(), Failure<'static>> {
         let Unit { engine, group, overlay, staged, .. } = self;
@@ -577,7 +578,7 @@ impl<D> std::fmt::Debug for Unit<'_, D> {
     }
 }
 
-/// The answer to what is of another partition by the map that this one follows; what has changed in the map is not known here.
+/// The answer for a key of another partition, by the map that this partition follows. The map changes are not known here.
 pub(crate) fn wrong_owner() -> Failure<'static> {
     Failure::WrongOwner { epoch: MapEpoch(0), delta: Cow::Borrowed(&[]) }
 }

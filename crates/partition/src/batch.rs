@@ -1,4 +1,4 @@
-//! Putting the answers of a batch together, in the order of its operations.
+//! Assembles the answers of a batch, in the order of its operations.
 
 use zerohop_wire::Failure;
 use zerohop_wire::limits::BODY_BYTES_MAX;
@@ -21,13 +21,13 @@ pub(crate) struct Collector {
     pub(crate) index: u64,
     /// Operations without an answer.
     left: u32,
-    /// Answers back to back, up to the first that is missing; then, by their place, those behind.
+    /// Answers back to back, up to the first that is missing. `behind` has the later answers, by their place.
     packed: Vec<u8>,
     behind: Vec<Option<Vec<u8>>>,
-    /// How many of the first stand in `packed`.
+    /// The number of leading answers that are in `packed`.
     first: u32,
     bytes: usize,
-    /// How many of the answers are of what is held, and for how long it is at least.
+    /// How many of the answers are read-locked, and the shortest remaining time.
     held: (u32, u32),
 }
 
@@ -47,7 +47,7 @@ impl Collector {
         }
     }
 
-    /// Puts in the answer of an operation. What does not fit the body is answered `AnswerTooLong`, which always does.
+    /// Adds the answer of an operation. An answer that does not fit the body is replaced by `AnswerTooLong`, which always fits.
     pub(crate) fn put(&mut self, place: u32, index: u64, answer: &OperationAnswer<'_>) {
         self.index = self.index.max(index);
         self.left -= 1;
@@ -67,14 +67,14 @@ impl Collector {
         self.behind[at] = Some(own);
     }
 
-    /// What one of the answers tells is held for so many microseconds; 0: it is not.
+    /// The record of one answer is read-locked for so many microseconds; 0: it is not.
     pub(crate) fn note_held(&mut self, us: u32) {
         if us > 0 {
             self.held = (self.held.0 + 1, self.held.1.min(us));
         }
     }
 
-    /// For how many microseconds all that its answers tell is held; 0: not all of it is.
+    /// For how many microseconds the records of all answers are read-locked; 0: not all of them are.
     pub(crate) fn held_us(&self) -> u32 {
         if self.held.0 == self.count && self.count > 0 { self.held.1 } else { 0 }
     }

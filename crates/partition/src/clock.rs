@@ -6,31 +6,31 @@ use zerohop_wire::limits::CLOCK_AHEAD_MS_MAX;
 
 use crate::event::Now;
 
-/// Gives every entry a timestamp above all before it, above what sessions have seen, and not below the time.
+/// Assigns every entry a timestamp above all earlier ones, above all that sessions have seen, and not below the wall clock.
 ///
-/// A group of several also keeps below a ceiling that its members have synced ahead, so that whoever is promoted begins
-/// above every timestamp given. Whoever lets a request in sees to it ([`Clock::is_below`]).
+/// A group of several members also stays below a timestamp bound that its members have synced ahead. A promoted replica therefore
+/// starts above every timestamp assigned. Admission control ensures this ([`Clock::is_below`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Clock {
     last: Timestamp,
     now_ms: u64,
     elapsed_ms: u64,
-    /// Where it had to begin, ahead of the time perhaps.
+    /// Where the clock had to start, perhaps ahead of the wall clock.
     begun_ms: u64,
 }
 
-/// Room that is left below a ceiling before anything is let in: one request may take thousands of timestamps, and a
-/// millisecond has 65,536.
+/// Room that is left below a bound before a request is admitted. One request may take thousands of timestamps, and a millisecond
+/// has 65,536.
 const BELOW_CEILING_MS: u64 = 2;
 
 impl Clock {
-    /// Time goes on; it never goes back.
+    /// Advances the clock. It never runs backwards.
     pub(crate) fn advance(&mut self, now: Now) {
         self.now_ms = self.now_ms.max(now.ms.min(Timestamp::MILLIS_MAX));
         self.elapsed_ms = self.elapsed_ms.max(now.elapsed_ms);
     }
 
-    /// Milliseconds since some start, on a clock that nobody sets.
+    /// Milliseconds since some start, on the monotonic clock.
     pub(crate) fn elapsed_ms(&self) -> u64 {
         self.elapsed_ms
     }
@@ -39,7 +39,7 @@ impl Clock {
         self.now_ms
     }
 
-    /// Refuses a timestamp from too far ahead: following it would drag every version along.
+    /// Refuses a timestamp that is too far ahead. Following it would move every later version ahead too.
     pub(crate) fn check(&self, seen: Timestamp) -> Result<(), Failure<'static>> {
         let ahead_ms = seen.millis().saturating_sub(self.present_ms());
         if ahead_ms > CLOCK_AHEAD_MS_MAX {
@@ -48,28 +48,28 @@ impl Clock {
         Ok(())
     }
 
-    /// Never falls behind what a session has seen, or what stands in the log.
+    /// The clock never falls behind what a session has seen, or what is in the log.
     pub(crate) fn witness(&mut self, seen: Timestamp) {
         self.last = self.last.max(seen);
     }
 
-    /// Begins above a ceiling that others may have come close to.
+    /// Starts above a bound that others may have come close to.
     pub(crate) fn begin_above(&mut self, ceiling: Timestamp) {
         self.witness(ceiling);
         self.begun_ms = self.begun_ms.max(ceiling.millis());
     }
 
-    /// From when on what is too far ahead is counted, in milliseconds since 1970.
+    /// The time relative to which a timestamp counts as too far ahead, in milliseconds since 1970.
     pub(crate) fn present_ms(&self) -> u64 {
         self.now_ms.max(self.begun_ms)
     }
 
-    /// Whether the timestamps of one more request, which has seen this one, stay below a ceiling.
+    /// Whether the timestamps of one more request, which has seen `seen`, stay below a bound.
     pub(crate) fn is_below(&self, seen: Timestamp, ceiling: Timestamp) -> bool {
         self.last.max(seen).millis().max(self.now_ms) + BELOW_CEILING_MS < ceiling.millis()
     }
 
-    /// The newest timestamp given or seen.
+    /// The newest timestamp assigned or seen.
     pub(crate) fn newest(&self) -> Timestamp {
         self.last
     }

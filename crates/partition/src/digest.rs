@@ -1,4 +1,4 @@
-//! Digests of what members hold: equal at equal log indexes, whatever their logs look like.
+//! Digests of members' contents. They are equal at equal log indexes, however the logs are laid out.
 
 use std::collections::BTreeSet;
 
@@ -10,36 +10,36 @@ use crate::limits::DIGEST_BYTES_MAX;
 use crate::state::Deadlines;
 use crate::view::Values;
 
-/// Values of a list that are looked for at a time.
+/// Values of a list that are looked up at a time.
 const LIST_VALUES: u64 = 4096;
 
-/// Of some records.
+/// The digest of some records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RecordDigest {
-    /// How many.
+    /// The number of records.
     pub(crate) records: u64,
     /// Bytes of contents that were read.
     pub(crate) bytes: u64,
-    /// The sum over all of them: their order does not matter.
+    /// The sum over all records, in any order.
     pub(crate) sum: u64,
-    /// Not all contents were read: it would have taken too long, and others wait meanwhile.
+    /// Not all contents were read, because it would have taken too long while other requests wait.
     pub(crate) is_cut: bool,
 }
 
 /// Why there is no digest.
 #[derive(Debug)]
 pub(crate) enum DigestError {
-    /// There are more than so many, or they stand in too many pages of the index.
+    /// There are too many records, or they are in too many pages of the index.
     TooMany,
-    /// Something is corrupt, of this key if that is known.
+    /// Something is corrupt; the key if it is known.
     Corrupt(Option<Vec<u8>>),
     /// Anything else.
     Engine(EngineError),
 }
 
-/// Of the records whose hash fragments are from the first to the second: keys, kinds, lengths, versions (of a list not, which may
-/// be that of a trim that some have dropped), and what they hold if `contents`: in the order of the keys, until that comes to
-/// [`DIGEST_BYTES_MAX`], which is at the same place for all who hold the same.
+/// The digest of the records whose hash fragments are in a range: keys, kinds, lengths and versions. The version of a list is
+/// left out, since it may be that of a trim which some members have dropped. With `contents` the digest includes contents in key
+/// order, up to [`DIGEST_BYTES_MAX`]. Members with the same contents stop at the same place.
 pub(crate) fn of_slice<D: Disk>(
     engine: &mut Engine<D>,
     (handle, deadlines): (Handle, &Deadlines),
@@ -70,7 +70,7 @@ pub(crate) fn of_slice<D: Disk>(
     Ok(digested)
 }
 
-/// The hash of what a record holds; `digested` counts its bytes.
+/// The hash of a record's contents; `digested` counts its bytes.
 fn hash_of_contents<D: Disk>(
     engine: &mut Engine<D>,
     handle: Handle,
@@ -99,7 +99,7 @@ fn hash_of_chunk<D: Disk>(
     digested: &mut RecordDigest,
 ) -> Result<u64, EngineError> {
     let mut hasher = Xxh3::new();
-    // Where it lies, if it can be looked at there.
+    // Read without a copy, if that is possible.
     let at_once = engine.chunk_at_once(handle, key, 0..u64::MAX, |piece| hasher.update(piece))?;
     let state = match at_once {
         Some((state, _)) => state,
@@ -135,7 +135,7 @@ fn hash_of_list<D: Disk>(
                     digested.is_cut = true;
                     return Ok(hasher.digest());
                 }
-                // With its length before it: where one value ends counts too.
+                // Each value includes its length, so that the boundaries of values count too.
                 hasher.update(value);
                 (at, digested.bytes) = (at + 1, digested.bytes + value.len() as u64);
             }
@@ -156,7 +156,7 @@ impl DigestError {
     }
 }
 
-/// FNV-1a with a finish that spreads every bit: sums of it must not cancel.
+/// FNV-1a with a final step that spreads every bit, so that sums of hashes do not cancel.
 pub(crate) fn hash(seed: u64, bytes: &[u8]) -> u64 {
     let mut sum = 0xCBF2_9CE4_8422_2325 ^ seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     for byte in bytes.iter().chain(&(bytes.len() as u64).to_le_bytes()) {

@@ -1,8 +1,9 @@
-//! What a partition writes into a log entry beside the change of the record: the deadline that comes with it, and whose
-//! request it was with what it came to. In the same entry, so that change and outcome survive together or not at all.
+//! Entry metadata: the data that a partition writes into a log entry beside the change of the record. It is the deadline of the
+//! record, and the session and outcome of the request. Both are in the same entry, so that change and outcome survive together or
+//! not at all.
 //!
-//! A note is the trailer of an entry that changes a record ([`zerohop_engine::FLAG_TRAILER`]); where nothing changes in
-//! the engine, it is the payload of a mark:
+//! A note is the trailer of an entry that changes a record ([`zerohop_engine::FLAG_TRAILER`]). If the entry changes nothing in
+//! the engine, the note is the payload of a mark:
 //!
 //! | mark | contents |
 //! | --- | --- |
@@ -39,13 +40,13 @@ pub(crate) const MARK_EPOCH: u8 = 16;
 const MARK_FILLER: u8 = 17;
 const MARK_SPLIT_CLEANED: u8 = 18;
 pub(crate) const MARK_TRANSACTION: u8 = 19;
-/// Before the entry in a mark of transactions: what it is, and the lowest unanswered sequence.
+/// The bytes before the entry in a transaction mark: the kind of mark, and the lowest unanswered sequence.
 pub(crate) const MARK_HEAD_BYTES: usize = 9;
 pub(crate) const MARK_SNAPSHOT: u8 = 20;
 const SNAPSHOT_OPEN: u8 = 1;
 const SNAPSHOT_END: u8 = 2;
 
-/// Whose write it was, and what it came to.
+/// The session of a write, and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SessionNote {
     pub(crate) session: SessionId,
@@ -54,15 +55,15 @@ pub(crate) struct SessionNote {
     pub(crate) outcome: WriteOutcome,
 }
 
-/// See the module.
+/// The metadata of one entry; see the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Note {
-    /// In milliseconds since 1970; 0, in a mark only, takes it away.
+    /// In milliseconds since 1970; 0, in a mark only, clears the deadline.
     pub(crate) deadline: Option<u64>,
     pub(crate) session: Option<SessionNote>,
 }
 
-/// What a mark says.
+/// The contents of a mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     Note(Note),
@@ -74,7 +75,7 @@ pub(crate) enum Mark {
     Snapshot(SnapshotMark),
 }
 
-/// What an entry of the log says of a transaction, for whoever watches what replicas send each other.
+/// The transaction entry in a log entry, for observers of the messages between replicas.
 #[must_use]
 pub fn transaction_entry(logged: &LogEntry<'_>) -> Option<TransactionEntry> {
     if logged.kind != EntryKind::Mark as u8 || logged.payload.first() != Some(&MARK_TRANSACTION) {
@@ -91,12 +92,12 @@ pub(crate) fn is_filler(payload: &[u8]) -> bool {
     payload == [MARK_FILLER]
 }
 
-/// What a mark says of snapshots.
+/// The contents of a snapshot mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SnapshotMark {
-    /// What is there from the entry's timestamp on is kept.
+    /// Versions from the entry's timestamp on are kept.
     Open { id: SnapshotId, lease_ms: u32, ends_ms: u64 },
-    /// They are kept no more.
+    /// These snapshots are closed.
     End { ids: Vec<SnapshotId> },
 }
 
@@ -145,7 +146,7 @@ fn ids_of(bytes: &[u8]) -> Option<Vec<SnapshotId>> {
 }
 
 impl SessionNote {
-    /// What an entry says to the client of its transaction, who has told this lowest sequence without an answer.
+    /// The outcome that an entry has for the client of its transaction. The client has reported this lowest unanswered sequence.
     pub(crate) fn of_transaction(entry: &TransactionEntry, lowest: u64) -> Option<SessionNote> {
         let (id, outcome) = match entry {
             TransactionEntry::Commit { id, timestamp, results, .. } => {
@@ -171,7 +172,7 @@ impl Note {
         self.deadline.is_none() && self.session.is_none()
     }
 
-    /// Appends it to a payload as its trailer. `at` is the entry's timestamp.
+    /// Appends the note to a payload as its trailer. `at` is the entry's timestamp.
     pub(crate) fn push_trailer(&self, at: Timestamp, payload: &mut Vec<u8>) {
         let begin = payload.len();
         self.encode(at, payload);
@@ -180,13 +181,13 @@ impl Note {
         payload.push(bytes as u8);
     }
 
-    /// Appends it to a payload as a mark of its own.
+    /// Appends the note to a payload as a mark of its own.
     pub(crate) fn push_mark(&self, at: Timestamp, payload: &mut Vec<u8>) {
         payload.push(MARK_NOTE);
         self.encode(at, payload);
     }
 
-    /// Reads the note of an entry that changes a record; an entry without one says nothing.
+    /// Reads the note of an entry that changes a record. An entry without a trailer has an empty note.
     pub(crate) fn of_trailer(meta: &Meta, trailer: &[u8]) -> Option<Note> {
         if trailer.is_empty() {
             return Some(Note::default());
@@ -260,7 +261,7 @@ impl Mark {
         }
     }
 
-    /// Reads the payload of a mark; `None` if it is none.
+    /// Reads the payload of a mark; `None` if it is not one.
     pub(crate) fn decode(payload: &[u8], at: Timestamp) -> Option<Mark> {
         let (&kind, rest) = payload.split_first()?;
         match kind {

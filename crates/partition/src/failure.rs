@@ -1,13 +1,13 @@
-//! What the engine answers, as what a client is answered.
+//! Engine errors as the failures that a client is answered.
 
 use zerohop_engine::EngineError;
 use zerohop_engine::limits::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use zerohop_wire::Failure;
 
-/// When a client asks again where the process is out of descriptors or memory, in milliseconds.
+/// When a client retries while the process lacks descriptors or memory, in milliseconds.
 const SCARCE_RETRY_MS: u32 = 100;
 
-/// The failure that a client sees. None of these is remembered: the request may be sent again under its number.
+/// The failure that a client sees. None of these is remembered, so the request may be sent again under its number.
 pub(crate) fn failure_of(error: &EngineError) -> Failure<'static> {
     match error {
         EngineError::DiskFull { .. } => Failure::DiskFull,

@@ -1,11 +1,11 @@
-//! Which keys a partition owns: after a split it holds, for a while, what its sibling owns too.
+//! The keys that a partition owns. After a split it still has its sibling's records for a while.
 
 use zerohop_placement::{HashKind, Keyspace, PartitionCount, partition_of};
 use zerohop_transaction::KeyspaceSlice;
 use zerohop_wire::blob::routed;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
-/// A partition's slice of the hashes of its keyspace.
+/// A partition's part of the hash space of its keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
     keyspace: KeyspaceId,
@@ -17,7 +17,7 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// That of a partition of a keyspace as the map has it now.
+    /// The hash range of a partition of a keyspace, as the map has it now.
     #[must_use]
     pub fn of(id: KeyspaceId, keyspace: &Keyspace, partition: PartitionId) -> Slice {
         let config = keyspace.config();
@@ -25,7 +25,7 @@ impl Slice {
         Slice { keyspace: id, hash, seed, partitions, partition, splits: keyspace.splits() }
     }
 
-    /// All of a keyspace of one partition.
+    /// The hash range of a keyspace with one partition.
     #[cfg(test)]
     pub(crate) fn whole() -> Slice {
         let partitions = PartitionCount::new(1).expect("is a power of two");
@@ -33,7 +33,7 @@ impl Slice {
         Slice { keyspace, hash: HashKind::Xxh3, seed: 7, partitions, partition, splits: 0 }
     }
 
-    /// Whether a key is one of its own.
+    /// Whether a key belongs to the partition.
     #[must_use]
     #[inline]
     pub fn owns(&self, key: &[u8]) -> bool {
@@ -45,7 +45,7 @@ impl Slice {
         self.hash.hash(self.seed, routed(key))
     }
 
-    /// Its hashes.
+    /// The range of its hashes.
     #[must_use]
     pub fn span(&self) -> KeyspaceSlice {
         let bits = self.partitions.bits();
@@ -55,12 +55,12 @@ impl Slice {
         KeyspaceSlice { keyspace: self.keyspace, first, last }
     }
 
-    /// How often the keyspace was split until it was cut so.
+    /// The number of splits of the keyspace that have led to this hash range.
     pub(crate) fn splits(&self) -> u8 {
         self.splits
     }
 
-    /// How many such slices there are.
+    /// The number of such hash ranges in the keyspace.
     pub(crate) fn count(&self) -> u32 {
         self.partitions.get()
     }

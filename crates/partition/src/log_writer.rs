@@ -1,4 +1,5 @@
-//! What a partition's entries are committed through: itself alone, or what [`crate::replica`] has counted.
+//! The log writer: numbers and appends a partition's entries. They are committed by this copy alone, or as [`crate::replica`] has
+//! counted.
 
 use std::collections::VecDeque;
 
@@ -9,7 +10,7 @@ use zerohop_engine::{
 };
 use zerohop_wire::ids::Timestamp;
 
-/// An entry before it has its place in the log.
+/// An entry before it has a position in the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewLogEntry<'a> {
     pub(crate) kind: EntryKind,
@@ -28,8 +29,8 @@ impl<'a> NewLogEntry<'a> {
     }
 }
 
-/// Numbers entries (epoch, index) and tells up to where they are committed: what every in-sync member holds at the
-/// keyspace's durability. With others in the group, their acknowledgements are counted elsewhere, and agreed on here.
+/// Numbers entries (epoch, index) and reports the commit index: the entries that every in-sync member has at the keyspace's
+/// durability. With other members in the group their acknowledgements are counted elsewhere, and the commit index is set here.
 #[derive(Debug)]
 pub(crate) struct LogWriter {
     handle: Handle,
@@ -37,18 +38,18 @@ pub(crate) struct LogWriter {
     durability: Durability,
     /// Epoch and index of the last entry appended.
     last: (u32, u64),
-    /// Whether an entry up to this log index is joined with the next says the log alone.
+    /// Up to this log index only the log itself tells whether an entry is joined with the next.
     unsure: u64,
-    /// Of those behind it that are not committed, the log indices of all that are.
+    /// Behind that index: the log indexes of all uncommitted entries that are joined with the next.
     joined: VecDeque<u64>,
-    /// `None`: nobody else must hold an entry. Else up to where those who must do.
+    /// `None`: this is the only copy. Otherwise the log index up to which all needed members have the entries.
     agreed: Option<u64>,
-    /// Too few members have room on their disks for what is appended to be promised.
+    /// Too few members have room on their disks for entries to be acknowledged.
     lacks_room: bool,
-    /// What is appended now is let in all the same.
+    /// Entries that are appended now are admitted all the same.
     lets_in: bool,
-    /// Behind `last` the log has entries that were given up when the disk had no room even for that: they are cut off before
-    /// anything else is appended.
+    /// Behind `last` the log has undone entries, because the disk had no room even for the truncation. They are truncated before
+    /// another entry is appended.
     owes_cut: bool,
 }
 
@@ -77,37 +78,37 @@ impl LogWriter {
         self.epoch
     }
 
-    /// Entries from here on are of this epoch.
+    /// Entries from here on have this epoch.
     pub(crate) fn raise_epoch(&mut self, epoch: u32) {
         self.epoch = self.epoch.max(epoch);
     }
 
-    /// The epoch is another, and others must hold what is appended from now on, or nobody else must. Nothing agreed on
-    /// before is taken back.
+    /// The epoch has changed, and from now on other members must have the entries, or none must. Entries already committed stay
+    /// committed.
     pub(crate) fn set_members(&mut self, epoch: u32, is_alone: bool, committed: u64) {
         self.epoch = epoch;
         self.agreed = (!is_alone).then(|| self.agreed.unwrap_or(0).max(committed));
     }
 
-    /// Whether nobody else must hold an entry.
+    /// Whether this is the only copy that an entry needs.
     pub(crate) fn is_alone(&self) -> bool {
         self.agreed.is_none()
     }
 
-    /// Those who must hold entries do so up to this log index.
+    /// All needed members have the entries up to this log index.
     pub(crate) fn agree(&mut self, index: u64) {
         if let Some(agreed) = &mut self.agreed {
             *agreed = index.max(*agreed);
         }
     }
 
-    /// The log now ends with this entry: it was received, or others were cut off behind it.
+    /// The log now ends with this entry, because it was received, or because the log was truncated behind it.
     pub(crate) fn set_last(&mut self, last: (u32, u64)) {
         self.last = last;
         self.joined.truncate(self.joined.partition_point(|one| *one <= last.1));
     }
 
-    /// Entries up to this log index may be joined with the next: nobody has noted which.
+    /// Entries up to this log index may be joined with the next; which ones was not recorded.
     pub(crate) fn may_be_joined(&mut self, index: u64) {
         self.unsure = self.unsure.max(index);
     }
@@ -119,7 +120,7 @@ impl LogWriter {
         self.joined.push_back(index);
     }
 
-    /// The log has been emptied and lies elsewhere.
+    /// The log has been emptied and has a new handle.
     pub(crate) fn begin_again(&mut self, handle: Handle) {
         self.handle = handle;
         self.last = (0, 0);
@@ -141,12 +142,13 @@ impl LogWriter {
         self.durability = durability;
     }
 
-    /// Whether too few members have room for what makes their logs longer for good: it is refused as if this disk were full.
+    /// Sets whether too few members have room for entries that make their logs permanently longer. Such entries are refused as if
+    /// this disk were full.
     pub(crate) fn set_lacks_room(&mut self, lacks_room: bool) {
         self.lacks_room = lacks_room;
     }
 
-    /// Whether entries of so many bytes in all would be accepted now, as what is let in or as others.
+    /// Whether entries of so many bytes in all would be accepted now, as admitted ones or as others.
     pub(crate) fn ask_for_room<D: Disk>(
         &self,
         engine: &mut Engine<D>,
@@ -168,12 +170,12 @@ impl LogWriter {
         if self.lacks_room && !is_let_in { Err(EngineError::DiskFull { free_bytes: 0 }) } else { Ok(()) }
     }
 
-    /// Whether what is appended is committed at once: nobody else holds it, and it need not be on disk.
+    /// Whether entries are committed when they are appended, because no other member needs them and they need not be on disk.
     pub(crate) fn commits_at_once(&self) -> bool {
         self.durability != Durability::Sync && self.agreed.is_none()
     }
 
-    /// Whether anything of it outlives the process.
+    /// Whether the partition's data outlives the process.
     pub(crate) fn reaches_disk(&self) -> bool {
         self.durability != Durability::Memory
     }
@@ -187,7 +189,7 @@ impl LogWriter {
         self.append_with(engine, entry, &[])
     }
 
-    /// The same. `bytes` are a chunk's that belong behind the head in the payload, should they lie elsewhere.
+    /// The same. `bytes` are a chunk's bytes that belong behind the head in the payload, if they are in another buffer.
     pub(crate) fn append_with<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -198,7 +200,7 @@ impl LogWriter {
         let meta = Meta { kind, flags, epoch: self.epoch, index: self.last.1 + 1, timestamp: at.0 };
         self.check_room(kind)?;
         self.cut_owed(engine)?;
-        // The engine's short way numbers in the epoch of the last entry.
+        // The engine's fast path numbers in the epoch of the last entry.
         if self.commits_at_once() && self.last.0 == self.epoch {
             let index = match bytes {
                 [] => engine.write_entry(self.handle, &entry.as_new())?,
@@ -218,8 +220,8 @@ impl LogWriter {
         Ok(meta)
     }
 
-    /// Appends entries that stand or fall together, where [`LogWriter::commits_at_once`], and commits them. The log index of the
-    /// last, and the epoch of all. After a failure some may be there, uncommitted.
+    /// Appends the entries of an atomic batch, where [`LogWriter::commits_at_once`], and commits them. Returns the log index of
+    /// the last entry, and the epoch of all. After a failure some entries may be in the log, uncommitted.
     pub(crate) fn append_unit<'e, D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -259,7 +261,8 @@ impl LogWriter {
         Ok(meta)
     }
 
-    /// The last entry of the unit that begins with this one, the first that is not committed; `None` if it is behind `through`.
+    /// The last entry of the atomic batch that starts with this entry, the first uncommitted one; `None` if it is behind
+    /// `through`.
     pub(crate) fn end_of_unit<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -289,17 +292,17 @@ impl LogWriter {
         self.last
     }
 
-    /// Takes back what was appended since, which nobody has been told of.
+    /// Undoes the entries appended since `end`, of which no client was told.
     pub(crate) fn give_up<D: Disk>(&mut self, engine: &mut Engine<D>, end: (u32, u64)) -> EngineResult<()> {
         self.set_last(end);
         self.owes_cut = true;
         self.cut_owed(engine)
     }
 
-    /// Cuts off what was given up and is in the log still.
+    /// Truncates undone entries that are still in the log.
     ///
     /// # Errors
-    /// The disk has no room for that: nothing may be appended yet. Whatever else it says ends this log until the next start.
+    /// The disk has no room for that, so nothing may be appended yet. Any other error ends this log until the next start.
     pub(crate) fn cut_owed<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<()> {
         if self.owes_cut {
             engine.cut_after(self.handle, self.last.1)?;
@@ -308,7 +311,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Up to which log index entries are committed now.
+    /// The commit index now.
     pub(crate) fn committed<D: Disk>(&self, engine: &mut Engine<D>) -> EngineResult<u64> {
         if let Some(agreed) = self.agreed {
             return Ok(agreed.min(self.last.1));
@@ -330,7 +333,7 @@ mod tests {
         NewLogEntry { kind, flags: 0, at: Timestamp(1), key: b"key", payload, hint: None }
     }
 
-    /// The journal is to be told of a cut before it is made, and there may be no room for that.
+    /// The journal must record a truncation before it is made, and there may be no room for that.
     #[test]
     fn what_was_given_up_on_a_full_disk_is_cut_off_before_anything_else_is_appended() {
         let disk = SimulatedDisk::new(1);
@@ -350,7 +353,7 @@ mod tests {
         let given_up = group.give_up(&mut engine, end);
         assert!(matches!(given_up, Err(EngineError::DiskFull { .. })), "{given_up:?}");
         assert_eq!(group.end(), end, "nobody is to build on what was given up");
-        // A removal is let in however full the disk is, but not behind those.
+        // A removal is admitted however full the disk is, but not behind undone entries.
         let removed = group.append(&mut engine, &entry(EntryKind::Remove, b""));
         assert!(matches!(removed, Err(EngineError::DiskFull { .. })), "{removed:?}");
         assert_eq!(group.end(), end);
@@ -362,12 +365,12 @@ mod tests {
         assert_eq!(engine.partition_stats(handle).expect("is open").last, group.end());
         engine.commit(handle, 2).expect("commits");
         assert_eq!(engine.lookup_whole(handle, b"key"), Ok(Some(b"behind".to_vec())));
-        // It is owed once.
+        // The truncation is owed only once.
         group.cut_owed(&mut engine).expect("nothing is owed");
         assert_eq!(engine.partition_stats(handle).expect("is open").last, (1, 2));
     }
 
-    /// Half a unit would be shown else, or a commit would wait for entries that never come.
+    /// Otherwise half an atomic batch would become visible, or a commit would wait for entries that never come.
     #[test]
     fn a_unit_ends_with_the_entry_that_is_not_joined_also_behind_what_was_given_up_and_in_a_log_that_was_found()
      {
@@ -383,7 +386,7 @@ mod tests {
         for flags in [FLAG_JOINED, FLAG_JOINED, 0, 0] {
             append(&mut engine, &mut group, flags);
         }
-        // What was given up was joined, and what took its place is not.
+        // The undone entry was joined with the next, and its replacement is not.
         let end = group.end();
         append(&mut engine, &mut group, FLAG_JOINED);
         group.give_up(&mut engine, end).expect("has room");

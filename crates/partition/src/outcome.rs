@@ -33,7 +33,7 @@ use zerohop_wire::{Failure, What};
 use crate::limits::SEEN_KEPT_BYTES_MAX;
 use crate::state::reader::StateReader;
 
-/// What a write came to: done, or refused by what the record was.
+/// The outcome of a write: done, or refused because of the record's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WriteOutcome {
     Done {
@@ -60,14 +60,14 @@ pub(crate) enum WriteOutcome {
         length: u64,
         limit: u32,
     },
-    /// Of a transaction over several partitions.
+    /// The outcome of a transaction over several partitions.
     Ended(Box<Ended>),
     StaleBlob(BlobStamp),
     NeedHeader,
 }
 
 impl WriteOutcome {
-    /// As a client is answered.
+    /// The outcome as a client is answered.
     pub(crate) fn answer(&self) -> OperationAnswer<'_> {
         Err(match self {
             WriteOutcome::Done { version, number } => {
@@ -91,12 +91,12 @@ impl WriteOutcome {
             WriteOutcome::ValueTooLong { length, limit } => {
                 Failure::ValueTooLong { length: *length, limit: *limit }
             }
-            // A number that named a transaction names something else now: no client does that.
+            // The number named a transaction before and another request now. No client does that.
             WriteOutcome::Ended(_) => What::Window.into(),
         })
     }
 
-    /// As it is kept: a long value seen is not.
+    /// The outcome as it is kept, without a long value that was seen.
     pub(crate) fn kept(&self) -> WriteOutcome {
         match self {
             WriteOutcome::CompareFailed { version, seen: Some(seen) } if seen.len() > SEEN_KEPT_BYTES_MAX => {
@@ -120,7 +120,7 @@ impl WriteOutcome {
         }
     }
 
-    /// Appends it to `out`, as an entry of timestamp `at` holds it; zero where there is no entry.
+    /// Appends the outcome to `out`, as an entry of timestamp `at` stores it; zero where there is no entry.
     pub(crate) fn encode(&self, at: Timestamp, out: &mut Vec<u8>) {
         let mut put = |tag: u8, fields: &[u64]| {
             out.push(tag);
@@ -159,7 +159,7 @@ impl WriteOutcome {
         }
     }
 
-    /// Reads what [`WriteOutcome::encode`] wrote; `None` if the bytes are no outcome.
+    /// Reads the output of [`WriteOutcome::encode`]; `None` if the bytes are not an outcome.
     pub(crate) fn decode(from: &mut StateReader<'_>, at: Timestamp) -> Option<WriteOutcome> {
         Some(match from.u8()? {
             1 => WriteOutcome::Done { version: at, number: 0 },

@@ -1,6 +1,6 @@
-//! What is appended and not yet committed: how it changes records, and whose it is. Evaluation looks here first.
+//! The overlay: appended and uncommitted changes of records, and the sessions of their writes. Evaluation checks it first.
 //!
-//! Contents are not copied: a change names its entry in the log, which can be read before it is committed.
+//! Contents are not copied. A change names its entry in the log, which can be read before it is committed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -10,43 +10,43 @@ use zerohop_wire::messages::RecordType;
 
 use crate::outcome::WriteOutcome;
 
-/// What a record is and where its contents stand: the engine's record from some unit on, then entries of the log.
-/// Units are values of a list, or bytes.
+/// The type of a record and the places of its contents: the engine's record from some unit on, then entries of the log. Units are
+/// values of a list, or bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) record: RecordType,
     pub(crate) version: Timestamp,
     /// In milliseconds since 1970.
     pub(crate) deadline: Option<u64>,
-    /// Units of the engine's record that come before what counts, and how many count.
+    /// Leading units of the engine's record to skip, and how many count after them.
     pub(crate) base_skip: u64,
     pub(crate) base_units: u64,
     /// Entries behind them: log index and units.
     pub(crate) own: VecDeque<(u64, u64)>,
-    /// Units of the first of them that do not count.
+    /// Leading units of the first of these entries to skip.
     pub(crate) own_skip: u64,
-    /// What a chunk is beside.
+    /// Additional properties of a chunk.
     pub(crate) chunk: Option<ChunkShape>,
 }
 
-/// What is known of a chunk.
+/// The properties of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkShape {
-    /// Of which blob it is, and which cut it knows.
+    /// Its blob, and the newest truncation that it knows.
     pub(crate) stamp: BlobStamp,
-    /// Whether the engine's record lies under the entries of its own.
+    /// Whether the engine's record lies under the entries of `own`.
     pub(crate) has_base: bool,
-    /// Entries that it consists of, and bytes that these cover: those that are hidden may count.
+    /// The number of its entries, and the bytes that these cover. Hidden entries may count.
     pub(crate) parts: u64,
     pub(crate) covered: u64,
-    /// Behind the last byte that was written.
+    /// The end of the last byte that was written.
     pub(crate) end: u64,
 }
 
 /// A write of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkWrite {
-    /// What the chunk's stamp is with it.
+    /// The chunk's blob fence after this write.
     pub(crate) stamp: BlobStamp,
     pub(crate) offset: u32,
     pub(crate) length: u32,
@@ -67,7 +67,7 @@ pub(crate) enum RecordChange {
         units: u64,
         version: Timestamp,
     },
-    /// So many units go at the head.
+    /// So many units are removed at the head.
     Trim {
         units: u64,
         version: Timestamp,
@@ -78,7 +78,7 @@ pub(crate) enum RecordChange {
         written: ChunkWrite,
         version: Timestamp,
     },
-    /// The write lies over what the chunk was.
+    /// The write lies over the earlier contents of the chunk.
     LayChunk {
         written: ChunkWrite,
         version: Timestamp,
@@ -88,13 +88,13 @@ pub(crate) enum RecordChange {
 /// A record with uncommitted changes.
 #[derive(Debug)]
 pub(crate) struct UncommittedRecord {
-    /// By log index.
+    /// The changes by log index.
     changes: VecDeque<(u64, RecordChange)>,
-    /// The record with all of them.
+    /// The record with all changes.
     shape: Option<Shape>,
 }
 
-/// All that is uncommitted.
+/// All uncommitted changes.
 #[derive(Debug, Default)]
 pub(crate) struct Overlay {
     records: BTreeMap<Box<[u8]>, UncommittedRecord>,
@@ -102,7 +102,7 @@ pub(crate) struct Overlay {
     /// Keys of `outcomes` by log index.
     outcome_order: VecDeque<(u64, SessionId, u64)>,
     evicted: BTreeSet<SessionId>,
-    /// Log index of the last eviction, and the mark it raises.
+    /// Log index of the last eviction, and the session mark that it raises.
     eviction: (u64, Timestamp),
 }
 
@@ -127,7 +127,7 @@ impl Shape {
         self.base_units + own - self.own_skip
     }
 
-    /// A chunk that is one write.
+    /// A chunk that consists of one write.
     fn of_write(index: u64, written: ChunkWrite, version: Timestamp) -> Shape {
         let mut shape = Shape::of_base(RecordType::Chunk, version, 0, None);
         shape.own.push_back((index, u64::from(written.length)));
@@ -135,7 +135,7 @@ impl Shape {
         shape
     }
 
-    /// Takes units away at the head; some stay.
+    /// Removes units at the head; some remain.
     fn trim(&mut self, units: u64) {
         let of_base = units.min(self.base_units);
         self.base_skip += of_base;
@@ -229,7 +229,7 @@ impl Overlay {
         self.outcomes.get(&(session, sequence)).map(|(index, outcome)| (*index, outcome))
     }
 
-    /// The mark that an uncommitted eviction raises, and whether a session is among those it forgets.
+    /// The session mark that an uncommitted eviction raises, and whether the eviction forgets this session.
     pub(crate) fn eviction(&self, session: SessionId) -> (Timestamp, bool) {
         (self.eviction.1, self.evicted.contains(&session))
     }
@@ -238,7 +238,7 @@ impl Overlay {
         self.eviction.0 != 0
     }
 
-    /// Adds a change of a record, which was `before` (anything, if the change does not depend on it).
+    /// Adds a change of a record. `before` is its earlier shape; it may be anything if the change does not depend on it.
     pub(crate) fn change(&mut self, index: u64, key: &[u8], change: RecordChange, before: Option<Shape>) {
         if let Some(known) = self.records.get_mut(key) {
             known.shape = change.apply(index, known.shape.take());
@@ -266,7 +266,7 @@ impl Overlay {
         self.eviction = (index, self.eviction.1.max(mark));
     }
 
-    /// An entry of this key was committed. Whether younger changes of it are left: then [`Overlay::rebase`] must follow.
+    /// An entry of this key was committed. Returns whether newer changes of the key remain; then [`Overlay::rebase`] must follow.
     pub(crate) fn committed(&mut self, index: u64, key: &[u8]) -> bool {
         while let Some(&(first, session, sequence)) = self.outcome_order.front()
             && first <= index
@@ -294,8 +294,8 @@ impl Overlay {
         self.records.clear();
     }
 
-    /// The entries after this index were taken back. The keys of which changes are left: [`Overlay::rebase`] must follow
-    /// for each.
+    /// The entries after this index were undone. Returns the keys of which changes remain; [`Overlay::rebase`] must follow for
+    /// each.
     pub(crate) fn given_up(&mut self, after: u64) -> Vec<Box<[u8]>> {
         let mut left_over = Vec::new();
         self.records.retain(|key, known| {
@@ -311,7 +311,7 @@ impl Overlay {
         left_over
     }
 
-    /// Lays the changes that are left over what the engine now holds.
+    /// Applies the remaining changes to the engine's present record.
     pub(crate) fn rebase(&mut self, key: &[u8], base: Option<Shape>) {
         if let Some(known) = self.records.get_mut(key) {
             known.shape =
@@ -341,7 +341,7 @@ mod tests {
         overlay.change(13, b"k", append(3), None);
         assert_eq!(overlay.record(b"k").and_then(UncommittedRecord::shape).map(Shape::length), Some(4));
         assert_eq!(overlay.record(b"k").map(UncommittedRecord::newest), Some(13));
-        // Committing the first: the engine's record has it now.
+        // After the first is committed, the engine's record includes it.
         assert!(overlay.committed(11, b"k"));
         overlay.rebase(b"k", Some(Shape { base_units: 7, ..base }));
         let shape = overlay.record(b"k").and_then(UncommittedRecord::shape).expect("is there");

@@ -1,4 +1,4 @@
-//! Answers that wait until what they were evaluated over is committed.
+//! Pending replies: answers that wait for the commit of the entries that they depend on.
 
 use std::collections::VecDeque;
 
@@ -12,40 +12,41 @@ use crate::limits::{HELD_ANSWERS_MAX, HELD_BYTES_MAX};
 /// An answer that owns its bytes.
 #[derive(Debug)]
 pub(crate) enum Reply {
-    /// Without contents.
+    /// An answer without contents.
     Small(OperationAnswer<'static>),
-    /// One, as [`pack`] writes it.
+    /// A single answer, as [`pack`] writes it.
     Packed(Vec<u8>),
-    /// That of a unit, as its program wrote it.
+    /// The reply of an atomic batch, as its program wrote it.
     Raw(Vec<u8>),
-    /// A message of a transaction, to another partition: lost if it cannot be sent.
+    /// A transaction message to another partition. It is dropped if it cannot be sent.
     Transaction(Box<zerohop_transaction::Message>),
-    /// Those of a batch.
+    /// The answers of a batch.
     Batch { count: u32, packed: Vec<u8> },
 }
 
-/// The queue, in the order in which the answers were found. An answer behind another waits for that too, which is at
-/// most the rest of a batch that is flushed together.
+/// The queue, in the order of evaluation. A reply behind another also waits for the entry of that one. This is at most the rest
+/// of a batch that is flushed together.
 #[derive(Debug, Default)]
 pub(crate) struct PendingReplies {
     queue: VecDeque<(u64, Token, Reply)>,
-    /// Answers of units that may not be told yet though their time has come, or of which another primary decides.
+    /// Replies of atomic batches that may not be sent yet though their entries are committed, or whose fate another primary
+    /// decides.
     kept: VecDeque<UnsettledReply>,
-    /// Until when these are kept, in microseconds of the clock that never runs backwards.
+    /// Until when these are kept, in microseconds of the monotonic clock.
     kept_until_us: u64,
     bytes: usize,
-    /// Nothing more will be committed: what would wait for that is answered so.
+    /// Nothing more will be committed. Replies that would wait are replaced by this failure.
     failed: Option<Failure<'static>>,
 }
 
-/// See [`PendingReplies::keep`].
+/// A kept reply; see [`PendingReplies::keep`].
 #[derive(Debug)]
 struct UnsettledReply {
-    /// [`u64::MAX`]: what becomes of its entry cannot be found out here.
+    /// [`u64::MAX`]: the fate of its entry cannot be determined here.
     index: u64,
     to: Token,
     reply: Reply,
-    /// Its entry is not in the log any more.
+    /// Its entry was truncated from the log.
     is_cut: bool,
 }
 
@@ -70,8 +71,8 @@ impl Reply {
         }
     }
 
-    /// What is said instead of it, if this failure keeps it from being said. `Unavailable` promises that nothing was done; but
-    /// this was evaluated, and if it wrote, its entry is in a log and may be committed yet.
+    /// The failure that is sent instead of this reply, if `failure` prevents it. `Unavailable` promises that nothing was done.
+    /// But this request was evaluated, and if it wrote, its entry is in a log and may still be committed.
     fn in_doubt(&self, failure: &Failure<'static>) -> Failure<'static> {
         let may_write = matches!(self, Reply::Small(Ok(_)) | Reply::Raw(_) | Reply::Batch { .. });
         match failure {
@@ -86,7 +87,7 @@ impl Reply {
         }
     }
 
-    /// Sends it at once; what was read is held for so many microseconds.
+    /// Sends the reply at once; the record read is read-locked for so many microseconds.
     pub(crate) fn send_held(&self, to: Token, held_us: u32, effects: &mut dyn PartitionEffects) {
         match self {
             Reply::Batch { count, packed } if held_us > 0 => match Elements::packed(*count, packed) {
@@ -116,19 +117,19 @@ impl Reply {
     }
 }
 
-/// One answer as [`Elements::packed`] reads it back.
+/// A single answer as [`Elements::packed`] reads it back.
 pub(crate) fn packed(answer: &OperationAnswer<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     push_packed(answer, &mut out);
     out
 }
 
-/// Adds an answer behind others. One that breaks a bound of the wire is answered with that.
+/// Appends an answer behind others. An answer that exceeds a bound of the wire is replaced by that failure.
 pub(crate) fn push_packed(answer: &OperationAnswer<'_>, out: &mut Vec<u8>) {
     let begin = out.len();
     if let Err(failure) = pack(answer, out) {
         out.truncate(begin);
-        // A failure without contents breaks no bound.
+        // A failure without contents exceeds no bound.
         let failed: OperationAnswer<'_> = Err(failure);
         let packed = pack(&failed, out);
         debug_assert!(packed.is_ok());
@@ -153,7 +154,7 @@ impl PendingReplies {
         self.len() >= HELD_ANSWERS_MAX || self.bytes >= HELD_BYTES_MAX
     }
 
-    /// Sends the answers whose entries are committed.
+    /// Sends the replies whose entries are committed.
     pub(crate) fn release(&mut self, commit: u64, effects: &mut dyn PartitionEffects) {
         while let Some((index, _, _)) = self.queue.front()
             && *index <= commit
@@ -164,8 +165,9 @@ impl PendingReplies {
         }
     }
 
-    /// Keeps the answers of units until [`PendingReplies::settle`] knows of them, until then at most, and answers all others with a failure.
-    /// Who asked for one of those finds out by asking again; a unit has no number by which it could be asked for again.
+    /// Keeps the replies of atomic batches until [`PendingReplies::settle`] knows their fate, at most until `until_us`. All other
+    /// pending replies are answered with a failure. A client of those learns the outcome by a retry; an atomic batch has no
+    /// number for a retry.
     pub(crate) fn keep(
         &mut self,
         until_us: u64,
@@ -184,22 +186,23 @@ impl PendingReplies {
         self.kept_until_us = until_us;
     }
 
-    /// When what is kept must be let go; [`u64::MAX`]: nothing is.
+    /// When the kept replies must be answered; [`u64::MAX`]: there are none.
     pub(crate) fn kept_until_us(&self) -> u64 {
         if self.kept.is_empty() { u64::MAX } else { self.kept_until_us }
     }
 
-    /// The log ends here now.
+    /// The log was truncated behind this index.
     pub(crate) fn cut_after(&mut self, index: u64) {
         self.kept.iter_mut().filter(|one| one.index > index).for_each(|one| one.is_cut = true);
     }
 
-    /// The log is another.
+    /// The log was replaced by another.
     pub(crate) fn lose_track(&mut self) {
         self.kept.iter_mut().for_each(|one| one.index = u64::MAX);
     }
 
-    /// Answers what is kept up to a log index that is committed, by enough members: what was cut before can be committed nowhere.
+    /// Answers the kept replies up to a log index that is committed on enough members. Entries truncated before cannot be
+    /// committed anywhere.
     pub(crate) fn settle(&mut self, through: u64, effects: &mut dyn PartitionEffects) {
         while self.kept.front().is_some_and(|one| one.index <= through)
             && let Some(UnsettledReply { to, reply, is_cut, .. }) = self.kept.pop_front()
@@ -212,7 +215,7 @@ impl PendingReplies {
         }
     }
 
-    /// Answers all that is kept with a failure.
+    /// Answers all kept replies with a failure.
     pub(crate) fn let_kept_go(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
         for UnsettledReply { to, reply, .. } in self.kept.drain(..) {
             self.bytes -= reply.bytes();
@@ -220,7 +223,7 @@ impl PendingReplies {
         }
     }
 
-    /// Answers all that is held with a failure; what comes later is held as before.
+    /// Answers all pending replies with a failure. Later replies are pending as before.
     pub(crate) fn let_go(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
         self.let_kept_go(failure, effects);
         self.bytes = 0;
@@ -229,7 +232,7 @@ impl PendingReplies {
         }
     }
 
-    /// Answers all with a failure, these and those to come: whether their entries survive is not known.
+    /// Answers all replies with a failure, present and future ones. Whether their entries survive is not known.
     pub(crate) fn fail(&mut self, failure: Failure<'static>, effects: &mut dyn PartitionEffects) {
         self.let_kept_go(&failure, effects);
         self.bytes = 0;
@@ -247,7 +250,7 @@ mod tests {
     use super::*;
     use crate::testing::CollectedEffects;
 
-    /// What each token was told since the last look: a reply, or a failure in words.
+    /// The answers of each token since the last check: a reply, or a failure as text.
     fn told(collected: &mut CollectedEffects) -> Vec<(u64, String)> {
         let replies = std::mem::take(&mut collected.replies).into_iter();
         let replies = replies.map(|(to, bytes)| (to.request.0, format!("{bytes:?}")));
@@ -265,7 +268,7 @@ mod tests {
     const UNAVAILABLE: Failure<'static> = Failure::Unavailable { retry_after_ms: 0 };
     const IN_DOUBT: Failure<'static> = Failure::TimedOut { version: Timestamp::ZERO };
 
-    /// Holds units of these log indices, each token as its index, and one other answer behind them.
+    /// Queues replies of atomic batches at these log indexes, each token equal to its index, and one other reply behind them.
     fn kept(indices: &[u64]) -> (PendingReplies, CollectedEffects) {
         let (mut held, mut out) = (PendingReplies::default(), CollectedEffects::default());
         let token = |request| Token { connection: 1, request: RequestId(request) };

@@ -1,111 +1,111 @@
-//! Bugs that can be planted, so that a test can show that the simulator finds them. A build
-//! without debug assertions, as users have it, has none: there the checks are constants.
+//! Bugs that a test can switch on, to show that the simulator finds them. A release build without debug assertions has none; its
+//! checks are constants.
 
-/// A bug to plant.
+/// A bug to switch on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// A write that comes again is evaluated again: nobody looks into the session table.
+    /// A repeated write is evaluated again, without a look into the session table.
     SessionsNotConsulted,
-    /// A write's answer does not wait for its entry to be durable.
+    /// A write is answered before its entry is durable.
     AnswersBeforeFlush,
-    /// A write is evaluated over what is committed, and does not see what is appended.
+    /// A write is evaluated over committed data and does not see appended entries.
     OverlayNotSeen,
-    /// Reads and refused writes do not wait for what they were evaluated over.
+    /// Reads and refused writes do not wait for the entries that they depend on.
     ReadsUncommitted,
-    /// A session lets go of the outcome that it must still have.
+    /// A session drops an outcome that it must still have.
     WindowOneTooFar,
-    /// A start does not take the sessions over.
+    /// A start does not restore the sessions.
     SessionsForgottenAtStart,
-    /// Nobody looks at what waits for a record when that changes.
+    /// Waits for a record are not checked when the record changes.
     WaitsNotWoken,
-    /// A request is taken up whatever epoch it names.
+    /// A request is accepted whatever epoch it names.
     EpochNotChecked,
     /// The primary answers before the in-sync replicas have the entry.
     AcknowledgedAlone,
-    /// Reads and answers do not ask whether the leases hold.
+    /// Reads and answers do not check whether the leases are valid.
     LeaseNotChecked,
-    /// A promoted replica does not wait for what it has granted.
+    /// A promoted replica does not wait for the end of leases that it has granted.
     GrantNotWaitedOut,
-    /// A grant under a newer map than the holder's is used.
+    /// A lease granted under a newer map than the holder's is used.
     NewerGrantUsed,
-    /// A replica takes entries whose predecessor it does not have.
+    /// A replica accepts entries whose preceding entry it does not have.
     PrecedingNotMatched,
-    /// Nobody begins above the ceiling that was synced.
+    /// No clock starts above the timestamp bound that was synced.
     CeilingForgotten,
-    /// A message of an older epoch is taken up.
+    /// A message of an older epoch is accepted.
     OlderEpochAccepted,
-    /// A replica keeps its own entry where the primary's is another.
+    /// A replica keeps its own entry where the primary's differs.
     TruncationSkipped,
-    /// A promoted replica begins with an empty session table.
+    /// A promoted replica starts with an empty session table.
     SessionsForgottenAtPromotion,
-    /// Writes are taken and answered though there are too few copies.
+    /// Writes are accepted and answered although there are too few copies.
     MinInSyncIgnored,
-    /// A follower's admission is asked for before it has what is committed.
+    /// A follower's admission is requested before it has all committed entries.
     AdmittedBeforeCaughtUp,
-    /// A new primary answers before the mark of its epoch is committed.
+    /// A new primary answers before its epoch marker is committed.
     MarkNotAwaited,
-    /// While a change is asked for and undecided, only the new set counts.
+    /// While a requested change is undecided, only the new set counts.
     UndecidedIgnored,
-    /// A replica believes the commit index for what was not matched in this epoch.
+    /// A replica applies the commit index to entries that were not matched in this epoch.
     CommitNotMatched,
-    /// A grant counts from its arrival.
+    /// A lease counts from the arrival of the grant.
     GrantFromArrival,
     /// A process does not count its start as its last grant.
     StartNotCounted,
-    /// A release is believed whatever epoch it names.
+    /// A `Yield` is accepted whatever epoch it names.
     YieldOfAnyEpoch,
     /// A split gives the children no session table.
     SessionsNotSplit,
-    /// What a transaction changes is changed twice.
+    /// The changes of a transaction are applied twice.
     TransactionTwice,
-    /// A snapshot is read before nothing can be committed at its time any more.
+    /// A snapshot is read while entries may still be committed at its time.
     SnapshotNotClosed,
     /// Followers keep nothing for snapshots, and serve them all the same.
     SnapshotsNotFollowed,
-    /// Of several snapshots only what the newest can see is kept.
+    /// Of several snapshots only the versions that the newest can see are kept.
     VersionsDroppedEarly,
-    /// Snapshots that nobody renews are kept for good.
+    /// Snapshots that no client renews are kept permanently.
     LeasesNotEnded,
-    /// A member keeps snapshots of which a new primary knows nothing.
+    /// A member keeps snapshots that a new primary does not know.
     OthersNotEnded,
-    /// A keyspace is dropped whatever is under way in it.
+    /// A keyspace is dropped although transactions in it are in progress.
     DroppedAtOnce,
-    /// A chunk takes a write of a generation from before a cut that it knows.
+    /// A chunk accepts a write of a generation before a truncation that it knows.
     OldGenerationTaken,
     /// A number in a chunk is transformed twice.
     TransformTwice,
-    /// A blob that a transaction makes goes in each partition by the clock that evaluated it, not by the transaction's time.
+    /// A blob that a transaction creates is identified in each partition by the evaluation time, not by the transaction's time.
     OwnByItsOwnClock,
     /// Reads do not wait for the intents of transactions.
     IntentsIgnored,
-    /// Whoever changes a record does not wait until it is not held any more; and what has just been changed is held too.
+    /// A write does not wait for the end of a read lock, and a record that has just changed is read-locked too.
     HoldIgnored,
-    /// What was read is confirmed though somebody is about to change it.
+    /// A read is confirmed although a transaction is about to change the record.
     ConfirmIgnoresIntents,
-    /// What was prepared before a split is done in both children, also what the other owns.
+    /// Operations prepared before a split are applied in both children, including those for the other child's keys.
     SiblingsHalfDone,
-    /// A partition takes requests and units whatever keys they name, also those of its siblings.
+    /// A partition accepts requests and atomic batches for any keys, including those of its siblings.
     SliceNotChecked,
-    /// A partition shows and counts what its sibling owns until it is removed.
+    /// A partition shows and counts its sibling's records until they are removed.
     ForeignCounted,
-    /// A follower counts though entries of its log cannot be read.
+    /// A follower counts although entries of its log cannot be read.
     CorruptCounts,
-    /// Entries that are corrupt are left out of what is sent.
+    /// Corrupt entries are left out of the sent log.
     CorruptLeftOut,
-    /// Others are not asked for what is corrupt.
+    /// Corrupt entries are not requested from other members.
     CorruptionNotRepaired,
-    /// Members tell the digest of what they have applied, whatever was asked for.
+    /// Members send the digest of their applied state, whatever log index was requested.
     DigestOfAnyIndex,
-    /// The log is compacted while a state is read from it.
+    /// The log is compacted while a snapshot is read from it.
     LogNotHeld,
-    /// A page of a scan that is full leaves out the key behind it.
+    /// A full page of a scan leaves out the key behind it.
     ScanPassesOver,
-    /// A page of a scan begins with the last key of the page before.
+    /// A page of a scan starts with the last key of the previous page.
     ScanGoesBack,
 }
 
 impl Bug {
-    /// Those of a group of several.
+    /// Bugs of groups of several members.
     pub const OF_GROUPS: [Bug; 22] = [
         Bug::AcknowledgedAlone,
         Bug::LeaseNotChecked,
@@ -131,7 +131,7 @@ impl Bug {
         Bug::LogNotHeld,
     ];
 
-    /// Those of transactions over several partitions.
+    /// Bugs of transactions over several partitions.
     pub const OF_TRANSACTIONS: [Bug; 5] = [
         Bug::TransactionTwice,
         Bug::IntentsIgnored,
@@ -140,7 +140,7 @@ impl Bug {
         Bug::HoldIgnored,
     ];
 
-    /// Those of blobs and snapshots.
+    /// Bugs of blobs and snapshots.
     pub const OF_BLOBS: [Bug; 8] = [
         Bug::SnapshotNotClosed,
         Bug::SnapshotsNotFollowed,
@@ -152,13 +152,13 @@ impl Bug {
         Bug::OwnByItsOwnClock,
     ];
 
-    /// Those of splits.
+    /// Bugs of splits.
     pub const OF_SPLITS: [Bug; 3] = [Bug::SessionsNotSplit, Bug::ForeignCounted, Bug::SliceNotChecked];
 
-    /// Those of scans.
+    /// Bugs of scans.
     pub const OF_SCANS: [Bug; 2] = [Bug::ScanPassesOver, Bug::ScanGoesBack];
 
-    /// Those of a group of one.
+    /// Bugs of single-copy partitions.
     pub const ALL: [Bug; 8] = [
         Bug::SessionsNotConsulted,
         Bug::AnswersBeforeFlush,
@@ -181,7 +181,7 @@ mod chosen {
         static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
     }
 
-    /// Plants a bug in the partitions of this thread, or none.
+    /// Switches a bug on in the partitions of this thread, or none.
     pub fn plant(bug: Option<Bug>) {
         PLANTED.set(bug);
     }

@@ -1,5 +1,5 @@
-//! A bench for the tests beside the operations: a partition on a simulated disk, twice over. One commits at once, the
-//! other under `sync` durability; whatever is asked, both must answer the same.
+//! A bench for the tests beside the operations: two copies of a partition on a simulated disk. The first commits at once, the
+//! second uses `sync` durability. Both must give the same answers.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::{
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct OwnedAnswer(Vec<u8>);
 
-/// What came out of a partition.
+/// The effects of a partition.
 #[derive(Default)]
 pub(crate) struct CollectedEffects {
     pub(crate) answers: BTreeMap<Token, OwnedAnswer>,
@@ -32,7 +32,7 @@ pub(crate) struct CollectedEffects {
     pub(crate) wants_flush: bool,
 }
 
-/// One partition, its engine, and what came out of it.
+/// One partition, its engine, and its effects.
 pub(crate) struct PartitionRig {
     pub(crate) disk: SimulatedDisk,
     pub(crate) engine: Engine<SimulatedDisk>,
@@ -41,7 +41,7 @@ pub(crate) struct PartitionRig {
     pub(crate) now: Now,
 }
 
-/// See the module.
+/// Two copies of a partition; see the module.
 pub(crate) struct PartitionBench {
     pub(crate) at_once: PartitionRig,
     pub(crate) flushed: PartitionRig,
@@ -352,24 +352,24 @@ impl PartitionBench {
         self.read(key, Query::Inspect).expires_at()
     }
 
-    /// Sends a read that may not be answered yet.
+    /// Sends a read whose answer may come later.
     pub(crate) fn ask(&mut self, key: &[u8], query: Query<'_>, time_out_ms: u32) -> Token {
         self.send(time_out_ms, &Message::Read { seen: Timestamp::ZERO, read: RecordRead { key, query } })
     }
 
-    /// The answer to a request, if it has come.
+    /// The answer to a request, if it has arrived.
     pub(crate) fn answer(&mut self, token: Token) -> Option<OwnedAnswer> {
         let (one, other) = (self.at_once.answer(token), self.flushed.answer(token));
         assert_eq!(one, other, "both durabilities answer the same");
         one
     }
 
-    /// The engine's upkeep, until there is nothing to do at once.
+    /// Runs the engine's background maintenance, until there is nothing to do at once.
     pub(crate) fn maintain(&mut self) {
         self.each(|rig| while rig.engine.maintain(rig.now.ms).expect("goes on") {});
     }
 
-    /// What is dead goes.
+    /// Removes dead entries.
     pub(crate) fn compact(&mut self) {
         self.each(|rig| {
             rig.partition.checkpoint(&mut rig.engine).expect("begins");
@@ -403,13 +403,13 @@ impl PartitionBench {
         self.each(|rig| rig.step(PartitionEvent::Disconnected { connection: 1 }));
     }
 
-    /// Time passes, and is told.
+    /// Lets time pass, with a tick.
     pub(crate) fn pass_ms(&mut self, ms: u64) {
         self.skip_ms(ms);
         self.tick();
     }
 
-    /// Time passes untold until the next request.
+    /// Lets time pass without a tick until the next request.
     pub(crate) fn skip_ms(&mut self, ms: u64) {
         self.each(|rig| {
             rig.now.ms += ms;

@@ -1,11 +1,11 @@
-//! Time-outs, in the order in which they come.
+//! Time-outs, in the order in which they are due.
 //!
-//! An ordered set rather than a wheel of slots: it is bounded by what is parked, exact to the millisecond, costs nothing
-//! while nobody waits, and one insert among tens of thousands is still well below a microsecond.
+//! This is an ordered set rather than a timer wheel. It is bounded by the waiting requests, exact to the millisecond, and costs
+//! nothing while no request waits. One insert among tens of thousands is still well below a microsecond.
 
 use std::collections::BTreeSet;
 
-/// Deadlines, each with the number of what is parked.
+/// Deadlines, each with the number of the waiting request.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     set: BTreeSet<(u64, u32)>,
@@ -20,12 +20,12 @@ impl Timers {
         self.set.remove(&(deadline_ms, number));
     }
 
-    /// When the next one is due.
+    /// When the next deadline is due.
     pub(crate) fn first(&self) -> Option<u64> {
         self.set.first().map(|(deadline_ms, _)| *deadline_ms)
     }
 
-    /// Takes one out that is due.
+    /// Removes and returns a request that is due.
     pub(crate) fn pop_due(&mut self, now_ms: u64) -> Option<u32> {
         let &(deadline_ms, number) = self.set.first().filter(|(deadline_ms, _)| *deadline_ms <= now_ms)?;
         self.set.remove(&(deadline_ms, number));

@@ -1,4 +1,4 @@
-//! Records as a request sees them: the engine's, with the deadlines of the state, under the uncommitted changes.
+//! Records as a request sees them: the engine's records and the deadlines of the state, with the uncommitted changes applied.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use crate::overlay::{ChunkShape, Overlay, Shape};
 use crate::state::Deadlines;
 use crate::write_buffer::RecordGlimpse;
 
-/// See the module.
+/// The records of a partition as a request sees them; see the module.
 pub(crate) struct RecordView<'v, D> {
     pub(crate) engine: &'v mut Engine<D>,
     pub(crate) handle: Handle,
@@ -24,7 +24,7 @@ pub(crate) struct RecordView<'v, D> {
     pub(crate) deadlines: &'v Deadlines,
 }
 
-/// Units of a record that one entry holds: its log index, units of it to skip, units to take.
+/// Units of a record in one entry: its log index, units of it to skip, units to use.
 struct Piece {
     index: u64,
     skip: u64,
@@ -46,12 +46,12 @@ pub(crate) struct PackedValues {
 }
 
 impl<D: Disk> RecordView<'_, D> {
-    /// What a key's record is.
+    /// The shape of a key's record.
     pub(crate) fn shape(&mut self, key: &[u8]) -> EngineResult<Option<Shape>> {
         Ok(self.find(key)?.shape)
     }
 
-    /// The same, and where it stands.
+    /// The same, and its place.
     pub(crate) fn find(&mut self, key: &[u8]) -> EngineResult<RecordGlimpse> {
         if let Some(known) = self.overlay.and_then(|overlay| overlay.record(key)) {
             return Ok(RecordGlimpse { shape: known.shape().cloned(), hint: None });
@@ -82,8 +82,8 @@ impl<D: Disk> RecordView<'_, D> {
         Ok(RecordGlimpse { shape: Some(shape), hint: Some(hint) })
     }
 
-    /// Shows a part of a committed chunk where it lies, piece by piece, as far as it was written, if the chunk is one entry in
-    /// memory: the common case, at the cost of one look. `Ok(None)` says nothing: ask for the shape.
+    /// Shows a part of a committed chunk without a copy, piece by piece, as far as it was written, if the chunk is one entry in
+    /// memory. This is the common case, at the cost of one lookup. After `Ok(None)` the caller must get the shape.
     pub(crate) fn chunk_at_once<'s>(
         &'s mut self,
         key: &[u8],
@@ -97,7 +97,7 @@ impl<D: Disk> RecordView<'_, D> {
         self.engine.chunk_at_once(self.handle, key, begin..begin + u64::from(length), see)
     }
 
-    /// Appends a range of a chunk to `out`; what nobody wrote are zeros.
+    /// Appends a range of a chunk to `out`; unwritten bytes are zeros.
     pub(crate) fn chunk(
         &mut self,
         key: &[u8],
@@ -119,13 +119,13 @@ impl<D: Disk> RecordView<'_, D> {
         Ok(())
     }
 
-    /// The same, where it matters.
+    /// The same, if it matters.
     pub(crate) fn find_if(&mut self, matters: bool, key: &[u8]) -> EngineResult<RecordGlimpse> {
         if matters { self.find(key) } else { Ok(RecordGlimpse::default()) }
     }
 
-    /// A bytes record that one committed entry holds, with its version: the common case, at the cost of one look.
-    /// `Ok(None)` says nothing: ask for the shape.
+    /// A bytes record in one committed entry, with its version: the common case, at the cost of one lookup. After `Ok(None)` the
+    /// caller must get the shape.
     pub(crate) fn whole(&mut self, key: &[u8]) -> EngineResult<Option<WholeBytes<'_>>> {
         if self.overlay.is_some_and(|overlay| overlay.record(key).is_some()) {
             return Ok(None);
@@ -160,8 +160,8 @@ impl<D: Disk> RecordView<'_, D> {
         Ok(())
     }
 
-    /// Appends values of a list to `out`, at most so many and until so many bytes are reached; always one, if the
-    /// range has any.
+    /// Appends values of a list to `out`, at most so many and until so many bytes are reached. If the range has values, at least
+    /// one is appended.
     pub(crate) fn values(
         &mut self,
         key: &[u8],
@@ -189,7 +189,7 @@ impl<D: Disk> RecordView<'_, D> {
         Ok(packed)
     }
 
-    /// Hands a range of the values of a list to `each`.
+    /// Passes a range of the values of a list to `each`.
     pub(crate) fn each_value(
         &mut self,
         key: &[u8],
@@ -208,14 +208,14 @@ impl<D: Disk> RecordView<'_, D> {
         Ok(())
     }
 
-    /// Where a trim of so many units at the head cuts; some are left.
+    /// The place where a trim of so many units at the head cuts; some units remain.
     pub(crate) fn trim_to(&mut self, key: &[u8], shape: &Shape, units: u64) -> EngineResult<TrimTo> {
         let pieces = self.pieces(key, shape, units..units + 1)?;
         let first = pieces.first().map(|piece| TrimTo { part: piece.index, skip: piece.skip });
         Ok(first.unwrap_or(TrimTo { part: 0, skip: 0 }))
     }
 
-    /// The entries that hold a range of units.
+    /// The entries of a range of units.
     fn pieces(&mut self, key: &[u8], shape: &Shape, range: Range<u64>) -> EngineResult<Vec<Piece>> {
         let mut pieces = Vec::new();
         let mut left = range.end.saturating_sub(range.start);
@@ -248,7 +248,7 @@ impl<D: Disk> RecordView<'_, D> {
     }
 }
 
-/// The values in a part's body, each with its length before it.
+/// The values in a part's body, each after its length.
 pub(crate) struct Values<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Iterator for Values<'a> {

@@ -1,4 +1,4 @@
-//! Requests that wait for a record to become something: parked here, never in a thread.
+//! Requests that wait for a record to reach a state. They are queued here and never block a thread.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::timers::Timers;
 /// Memory of one wait beside its key and value.
 const WAIT_BYTES: usize = 200;
 
-/// What is waited for, owning its bytes.
+/// The awaited state, owning its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WaitCondition {
     Equals(Box<[u8]>),
@@ -25,7 +25,7 @@ pub(crate) enum WaitCondition {
     Changed(Timestamp),
 }
 
-/// Where the answer of a wait goes.
+/// The receiver of a wait's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitTarget {
     One(Token),
@@ -33,7 +33,7 @@ pub(crate) enum WaitTarget {
     Item(u32, u32),
 }
 
-/// A parked request.
+/// A waiting request.
 #[derive(Debug)]
 pub(crate) struct Wait {
     pub(crate) key: Box<[u8]>,
@@ -43,7 +43,7 @@ pub(crate) struct Wait {
     deadline_ms: u64,
 }
 
-/// All parked requests of a partition, and the batches that some of them are items of.
+/// All waiting requests of a partition, and the batches that some of them belong to.
 #[derive(Debug, Default)]
 pub(crate) struct WaitTable {
     parked: BTreeMap<u32, Wait>,
@@ -52,7 +52,7 @@ pub(crate) struct WaitTable {
     timers: Timers,
     batches: BTreeMap<u32, Collector>,
     next_batch: u32,
-    /// Answers to items of the batch that is being evaluated: one of its own writes has woken them.
+    /// Answers to items of the batch that is being evaluated, woken by its own writes.
     early: Vec<(u32, Vec<u8>)>,
     bytes: usize,
 }
@@ -101,10 +101,10 @@ impl WaitTable {
         self.parked.len()
     }
 
-    /// Parks a request.
+    /// Queues a request.
     ///
     /// # Errors
-    /// `Busy` at the bounds.
+    /// `Busy` at the limits.
     pub(crate) fn park(
         &mut self,
         key: &[u8],
@@ -137,12 +137,12 @@ impl WaitTable {
         Ok(())
     }
 
-    /// Whether anybody waits for this key.
+    /// Whether any request waits for this key.
     pub(crate) fn has(&self, key: &[u8]) -> bool {
         !self.by_key.is_empty() && self.by_key.contains_key(key)
     }
 
-    /// Who waits for a key, in the order of their coming.
+    /// The requests that wait for a key, in the order of arrival.
     pub(crate) fn of(&self, key: &[u8]) -> Vec<u32> {
         self.by_key.get(key).cloned().unwrap_or_default()
     }
@@ -151,7 +151,7 @@ impl WaitTable {
         self.parked.get(&number)
     }
 
-    /// Takes a request out.
+    /// Removes and returns a request.
     pub(crate) fn take(&mut self, number: u32) -> Option<Wait> {
         let wait = self.parked.remove(&number)?;
         self.bytes -= wait.bytes();
@@ -165,18 +165,18 @@ impl WaitTable {
         Some(wait)
     }
 
-    /// When the next time-out is.
+    /// When the next time-out is due.
     pub(crate) fn first_deadline(&self) -> Option<u64> {
         self.timers.first()
     }
 
-    /// Takes out a request whose time-out has passed.
+    /// Removes and returns a request whose time-out has passed.
     pub(crate) fn take_overdue(&mut self, now_ms: u64) -> Option<Wait> {
         let number = self.timers.pop_due(now_ms)?;
         self.take(number)
     }
 
-    /// Forgets what waits for a connection.
+    /// Forgets the waits of a connection.
     pub(crate) fn disconnect(&mut self, connection: u64) {
         let gone = self.parked.iter().filter(|(_, wait)| wait.connection == connection);
         for number in gone.map(|(number, _)| *number).collect::<Vec<_>>() {
@@ -200,7 +200,7 @@ impl WaitTable {
         self.next_batch = self.next_batch.wrapping_add(1);
     }
 
-    /// Puts in the answer of an item; the batch, if it was the last.
+    /// Adds the answer of an item. Returns the batch if it was the last one.
     pub(crate) fn fill_batch(
         &mut self,
         batch: u32,
@@ -215,7 +215,7 @@ impl WaitTable {
         if collector.is_open() { None } else { self.batches.remove(&batch) }
     }
 
-    /// Puts the answers that came early into their batch, which has been evaluated now.
+    /// Adds the early answers to their batch, which has been evaluated now.
     pub(crate) fn fill_early(&mut self, collector: &mut Collector) {
         for (place, packed) in self.early.drain(..) {
             if let Some(answer) =

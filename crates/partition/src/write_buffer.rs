@@ -1,4 +1,4 @@
-//! The changes of a unit that are not in the log yet, and what was seen last, in buffers that are used again and again.
+//! The write buffer of an atomic batch: its changes that are not in the log yet, and the record read last, in reusable buffers.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{
@@ -14,13 +14,13 @@ use crate::log_writer::{LogWriter, NewLogEntry};
 use crate::operations::{EntryContents, LogAction};
 use crate::overlay::{Overlay, RecordChange, Shape};
 
-/// See the module.
+/// The write buffer of an atomic batch; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct UnitWriteBuffer {
     items: Vec<BufferedChange>,
     /// Keys and payloads of the items, back to back.
     bytes: Vec<u8>,
-    /// For contents that are made by an operation.
+    /// For contents that an operation creates.
     pub(crate) made: Vec<u8>,
     seen_key: Vec<u8>,
     seen: Option<RecordGlimpse>,
@@ -34,23 +34,24 @@ struct BufferedChange {
     flags: u8,
     at: Timestamp,
     hint: Option<Hint>,
-    /// How it changes the record, which was that before; `None` of a mark that changes nothing.
+    /// How it changes the record, and the record's earlier shape; `None` for a mark that changes nothing.
     change: Option<(RecordChange, Option<Shape>)>,
-    /// Where its key begins in `bytes`, where that ends, and where its payload ends.
+    /// Where its key starts in `bytes`, where the key ends, and where its payload ends.
     place: [usize; 3],
 }
 
-/// What a look at a record has found, as long as the unit has changed nothing since.
+/// The result of reading a record, as long as the atomic batch has changed nothing since.
 #[derive(Debug, Default)]
 pub(crate) struct RecordGlimpse {
     pub(crate) shape: Option<Shape>,
     pub(crate) hint: Option<Hint>,
 }
 
-/// What the entries of a unit that is committed at once tell the partition's state: so that nothing is read again.
+/// The metadata that the entries of an atomic batch committed at once have for the partition's state, so that nothing is read
+/// again.
 #[derive(Debug, Default)]
 pub(crate) struct UnitMetadata {
-    /// Where each one's key and note end in `bytes`.
+    /// Where each entry's key and note end in `bytes`.
     entries: Vec<(Meta, usize, usize)>,
     bytes: Vec<u8>,
 }
@@ -59,7 +60,7 @@ impl UnitMetadata {
     fn push(&mut self, meta: &Meta, key: &[u8], payload: &[u8]) {
         self.bytes.extend_from_slice(key);
         let key_end = self.bytes.len();
-        // Of a payload the state reads a mark, or the trailer, which alone is a payload without contents.
+        // Of a payload the state reads only a mark, or the trailer, which itself is a payload without contents.
         let note = match meta.kind {
             EntryKind::Mark => payload,
             _ if meta.flags & FLAG_TRAILER != 0 => {
@@ -105,30 +106,30 @@ impl UnitWriteBuffer {
         self.bytes.len()
     }
 
-    /// As they go into the log, but for [`FLAG_JOINED`].
+    /// The entries as they go into the log, without [`FLAG_JOINED`].
     pub(crate) fn entries(&self) -> impl ExactSizeIterator<Item = NewLogEntry<'_>> + Clone {
         self.items.iter().map(|item| item.entry(&self.bytes))
     }
 
-    /// Whether one of them may be of this key.
+    /// Whether a change may be of this key.
     #[inline]
     pub(crate) fn may_have(&self, key: &[u8]) -> bool {
         !self.items.is_empty()
             && (self.items.len() > STAGED_LOOKED_THROUGH_MAX || self.entries().any(|entry| entry.key == key))
     }
 
-    /// What was found of this key, if nothing has changed since.
+    /// The result of reading this key, if nothing has changed since.
     #[inline]
     pub(crate) fn seen(&self, key: &[u8]) -> Option<&RecordGlimpse> {
         self.seen.as_ref().filter(|_| self.seen_key == key)
     }
 
-    /// The same, given away.
+    /// The same, moved out.
     pub(crate) fn take_seen(&mut self, key: &[u8]) -> Option<RecordGlimpse> {
         self.seen.take_if(|_| self.seen_key == key)
     }
 
-    /// This was found of a key.
+    /// Records the result of reading a key.
     #[inline]
     pub(crate) fn see(&mut self, key: &[u8], seen: RecordGlimpse) {
         self.seen_key.clear();
@@ -136,7 +137,7 @@ impl UnitWriteBuffer {
         self.seen = Some(seen);
     }
 
-    /// Adds a change of a record, found so, with contents that are perhaps in `made`.
+    /// Adds a change of a record that was read as `seen`, with contents that may be in `made`.
     pub(crate) fn push(
         &mut self,
         (at, key): (Timestamp, &[u8]),
@@ -210,15 +211,15 @@ impl UnitWriteBuffer {
         });
     }
 
-    /// Adds a mark that says nothing: the end of a unit whose last change is in the log already.
+    /// Adds an empty mark: the end of an atomic batch whose last change is already in the log.
     pub(crate) fn push_end(&mut self, at: Timestamp) {
         let mut payload = Vec::new();
         Note::default().push_mark(at, &mut payload);
         self.push_mark(at, &payload);
     }
 
-    /// Appends all of them to the log and lays them over the records. The last one is joined with what follows only if
-    /// the unit goes on.
+    /// Appends all changes to the log and to the overlay. The last one is joined with the next only if the atomic batch
+    /// continues.
     pub(crate) fn append<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -247,7 +248,7 @@ impl UnitWriteBuffer {
         Ok(())
     }
 
-    /// Empties it for the next unit, and gives back what a large change has left.
+    /// Empties the buffer for the next atomic batch, and frees the memory that a large change has left.
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.items.clear();
@@ -270,7 +271,7 @@ mod tests {
     use super::*;
     use crate::overlay::ChunkWrite;
 
-    /// The request is gone when the unit goes into the log.
+    /// The request is gone when the atomic batch goes into the log.
     #[test]
     fn bytes_that_lie_apart_are_staged_behind_the_head_of_their_entry() {
         let (mut staged, bytes) = (UnitWriteBuffer::default(), vec![7; 70_000]);

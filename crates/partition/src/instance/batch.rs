@@ -1,4 +1,4 @@
-//! What is done for a whole batch, and in between: one flush, ticks that are due, upkeep of the engine.
+//! Work at the end of a batch, and in between: one flush, due ticks, background maintenance of the engine.
 
 use zerohop_engine::EngineError;
 use zerohop_engine::disk::Disk;
@@ -11,13 +11,13 @@ use crate::limits::{
 };
 
 impl<D: Disk> Instance<D> {
-    /// All requests of a batch have been handed over, or [`Instance::next_wake_ms`] has come: flushes once for all that
-    /// want it, answers what waited for that, and does what is due.
+    /// All requests of a batch have been passed in, or [`Instance::next_wake_ms`] has come. Flushes once for all partitions that
+    /// need it, answers the requests that waited for that, and runs the work that is due.
     pub fn end_of_batch(&mut self, now: ClockReading, effects: &mut dyn InstanceEffects) {
         self.clock.advance(now);
         self.flush(effects);
         self.tick_due(effects);
-        // What has expired is durable before anybody is told.
+        // Expired records are durable before any client is answered.
         self.flush(effects);
         let is_shared_touched = self.end_of_batch_shared(effects);
         for _ in 0..TRANSIT_ROUNDS_MAX {
@@ -35,7 +35,7 @@ impl<D: Disk> Instance<D> {
         }
     }
 
-    /// When [`Instance::end_of_batch`] and [`Instance::maintain`] want to be called though nothing has come, in
+    /// When the owner must call [`Instance::end_of_batch`] and [`Instance::maintain`] though no event has arrived, in
     /// [`ClockReading::elapsed_ms`].
     pub fn next_wake_ms(&self) -> u64 {
         let tick_ms = self.table.next_wake_ms().map_or(u64::MAX, |wake_ms| self.clock.elapsed_at(wake_ms));
@@ -54,13 +54,13 @@ impl<D: Disk> Instance<D> {
         tick_ms.min(upkeep_ms).min(self.groups.next_wake_ms()).min(again_ms)
     }
 
-    /// Does a bounded piece of work that nobody waits for. `true`: there is more of it; call again after the next
-    /// batch, without sleeping before.
+    /// Does a bounded piece of background maintenance. `true`: there is more. The owner must call again after the next batch,
+    /// without sleeping before.
     pub fn maintain(&mut self, now: ClockReading) -> bool {
         self.clock.advance(now);
         let now_ms = self.clock.elapsed_ms();
         let Instance { engine, upkeep, counters, .. } = self;
-        // The engine paces itself by what was written; more calls than one a millisecond find nothing new.
+        // The engine paces itself by the bytes written. More than one call per millisecond finds nothing new.
         if !upkeep.has_more && upkeep.called_ms == Some(now_ms) {
             return false;
         }
@@ -68,7 +68,7 @@ impl<D: Disk> Instance<D> {
         upkeep.has_more = match engine.maintain(now_ms) {
             Ok(has_more) => has_more,
             Err(error) => {
-                // The partition concerned takes no more writes; what it held back is told so by the next flush.
+                // The partition accepts no more writes. The next flush answers its pending replies.
                 counters.trouble(&error);
                 false
             }
@@ -95,7 +95,7 @@ impl<D: Disk> Instance<D> {
             counters.flushes += 1;
             let event = match engine.flush() {
                 Ok(()) => PartitionEvent::Flushed,
-                // Space may be freed: tried again a little later, while new writes are refused.
+                // Space may become free, so the flush is tried again later. New writes are refused meanwhile.
                 Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => {
                     table.put_unflushed(&mut slots);
                     return;

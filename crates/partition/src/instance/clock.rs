@@ -1,52 +1,55 @@
-//! The time of an instance: the time of day while that runs forward, and its own going on when it is set back.
+//! The time of an instance: the wall clock while that runs forward, and the instance's own time after the wall clock was set
+//! back.
 
 use zerohop_wire::ids::Timestamp;
 
 use crate::event::Now;
 use crate::planted::{Bug, is_planted};
 
-/// What the owner's clocks show.
+/// A reading of the owner's clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockReading {
     /// Milliseconds since 1970. May be set back.
     pub unix_ms: u64,
-    /// Milliseconds since some start. Never runs backwards: [`crate::instance::Instance::next_wake_ms`] is told in it.
+    /// Milliseconds since some start. Never runs backwards. [`crate::instance::Instance::next_wake_ms`] uses this clock.
     pub elapsed_ms: u64,
 }
 
-/// Follows the time of day forward, and begins no earlier than the newest version that is stored, which some client may have
-/// seen, nor than its ceiling. So it may be ahead of the time of day, as it is where that is set back. Its clients take
-/// its timestamps to other instances, which refuse what is too far ahead: so it nearly stands still until the time of day has
-/// caught up. Where that would take too long, as somebody has set a clock wrong by more than [`CATCHES_UP_MS`], it goes on at nearly
-/// the pace of the other clock, so that whatever waits for a moment still meets it.
+/// The clock of an instance. It follows the wall clock forward. It starts no earlier than the newest stored version, which some
+/// client may have seen, and no earlier than its timestamp bound. It may therefore be ahead of the wall clock, as it is after the
+/// wall clock was set back. Its clients carry its timestamps to other instances, which refuse timestamps too far ahead. So it
+/// nearly stands still until the wall clock has caught up. If that would take too long, because a clock was set wrong by more
+/// than [`CATCHES_UP_MS`], it runs at nearly the pace of the monotonic clock. Requests that wait for a time then still reach it.
 ///
-/// A time of day that is set ahead while it runs is not followed by who shares partitions with others, who would refuse whatever
-/// has seen it: time goes on as it passes, until another instance's time agrees with the new one (a machine that was asleep, or
-/// whose clock was wrong before), or somebody has set it back.
+/// An instance that shares partitions with others does not follow a wall clock that is set ahead while it runs. The others would
+/// refuse every client that has seen such a time. Its time then runs with the monotonic clock until another instance's time
+/// agrees with the new wall clock, or until the wall clock is set back. The other instance agrees if the machine was asleep, or
+/// if its clock was wrong before.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct InstanceClock {
-    /// Milliseconds since 1970, as partitions are told it.
+    /// Milliseconds since 1970, as partitions see them.
     unix_ms: u64,
     elapsed_ms: u64,
     issued: Timestamp,
-    /// What the time of day was at the last look.
+    /// The wall clock that is believed, at the last reading.
     day_ms: u64,
-    /// The same as it was shown, whether or not it is believed.
+    /// The wall clock as it was read, whether or not it is believed.
     shown_ms: u64,
-    /// There are others who would be misled.
+    /// Other instances share partitions, and would be misled.
     is_shared: bool,
     /// Sixteenths of a millisecond that have passed and have not been counted yet.
     rest: u64,
 }
 
-/// A time of day that is so much further ahead than time has passed was set: well below what others refuse.
+/// The wall clock counts as set ahead if it has advanced by this much more than the monotonic clock. It is well below the lead
+/// that others refuse.
 const STEP_MS: u64 = 250;
 
-/// Of sixteen milliseconds that pass while it is ahead of the time of day, so many are counted.
+/// How many of sixteen passing milliseconds are counted while the instance is ahead of the wall clock.
 const COUNTED_AHEAD: u64 = 2;
-/// And if it is ahead by more than may be waited for.
+/// How many are counted if it is ahead by more than can be waited for.
 const COUNTED_FAR_AHEAD: u64 = 15;
-/// Further ahead than this it does not wait for the time of day.
+/// If the instance is further ahead than this, it does not wait for the wall clock.
 const CATCHES_UP_MS: u64 = 10_000;
 
 impl InstanceClock {
@@ -62,7 +65,7 @@ impl InstanceClock {
         }
     }
 
-    /// Nothing that was given before a restart is given again.
+    /// Assigns no timestamp again that was assigned before a restart.
     pub(super) fn begin_above(&mut self, ceiling: Timestamp) {
         if is_planted(Bug::CeilingForgotten) {
             return;
@@ -84,34 +87,34 @@ impl InstanceClock {
         self.unix_ms = self.day_ms.max(self.unix_ms.saturating_add(counted_ms)).min(Timestamp::MILLIS_MAX);
     }
 
-    /// Whether partitions are shared with others.
+    /// Sets whether partitions are shared with other instances.
     pub(super) fn set_shared(&mut self, is_shared: bool) {
         self.is_shared = is_shared;
     }
 
-    /// How far ahead the time of day was set that is not followed.
+    /// By how much the wall clock is ahead that is not followed.
     pub(super) fn distrusted_ms(&self) -> u64 {
         self.shown_ms.saturating_sub(self.day_ms)
     }
 
-    /// Another instance's time is about this: if the time of day that is shown is nearer to it, it is believed after all.
+    /// Another instance's time is about this. If the wall clock as read is nearer to it, it is believed after all.
     pub(super) fn heard(&mut self, other_ms: u64) {
         if other_ms.abs_diff(self.shown_ms) < other_ms.abs_diff(self.day_ms) {
             self.day_ms = self.shown_ms;
         }
     }
 
-    /// How many of sixteen milliseconds are counted if it is ahead.
+    /// How many of sixteen milliseconds are counted if the instance is ahead.
     fn counted(&self) -> u64 {
         let ahead_ms = self.unix_ms.saturating_sub(self.day_ms);
         if ahead_ms > CATCHES_UP_MS { COUNTED_FAR_AHEAD } else { COUNTED_AHEAD }
     }
 
-    /// From where its next ceiling is to be `ahead_ms` ahead. Less while it is ahead of the time of day and nearly stands still:
-    /// a start begins at the ceiling of the one before, and where each began its own a whole `ahead_ms` above that, a few
-    /// starts in a row would lead seconds away.
+    /// The base from which the next timestamp bound must be `ahead_ms` ahead. The lead is smaller while the instance is ahead of
+    /// the wall clock and nearly stands still. A start begins at the bound of the previous start. If each start added a full
+    /// `ahead_ms`, a few restarts in a row would lead seconds away.
     pub(super) fn ceiling_base_ms(&self, ahead_ms: u64) -> u64 {
-        // Twice what would pass: ceilings are not raised for every millisecond.
+        // Twice the time that would pass, since bounds are not raised for every millisecond.
         let needed_ms = (2 * ahead_ms * self.counted() / 16).min(ahead_ms);
         self.day_ms.max(self.unix_ms.saturating_sub(ahead_ms - needed_ms)).min(self.unix_ms)
     }
@@ -122,7 +125,7 @@ impl InstanceClock {
         self.issued = self.issued.max(newest);
     }
 
-    /// The newest timestamp issued or stored.
+    /// The newest timestamp that was issued or stored.
     pub(super) fn newest(&self) -> Timestamp {
         self.issued
     }
@@ -135,12 +138,12 @@ impl InstanceClock {
         self.elapsed_ms
     }
 
-    /// When a moment of the time of day comes, on the other clock.
+    /// When a time of the wall clock comes, on the monotonic clock.
     pub(super) fn elapsed_at(&self, unix_ms: u64) -> u64 {
         self.elapsed_ms.saturating_add(unix_ms.saturating_sub(self.unix_ms))
     }
 
-    /// A timestamp that was never given before.
+    /// A timestamp that was never assigned before.
     pub(super) fn issue(&mut self) -> Timestamp {
         self.issued = self.issued.next().max(Timestamp::from_millis(self.unix_ms));
         self.issued
@@ -163,7 +166,7 @@ mod tests {
         clock.advance(at(2_000, 25));
         assert_eq!(clock.now().ms, 5_000);
         clock.advance(at(2_080, 105));
-        // It nearly stands still, so that the time of day is met again.
+        // It nearly stands still, so that the wall clock catches up.
         assert_eq!(clock.now().ms, 5_010);
         for ms in 105..4_000 {
             clock.advance(at(2_000 + ms - 25, ms));
@@ -180,7 +183,7 @@ mod tests {
         for ms in 1..1_000 {
             clock.advance(at(1_000_000 + ms, ms));
         }
-        // A little is followed, as others believe it.
+        // A small step is followed, since others believe it.
         clock.advance(at(1_001_200, 1_000));
         assert_eq!((clock.now().ms, clock.distrusted_ms()), (1_001_200, 0));
         for ms in 1..1_000 {
@@ -190,16 +193,16 @@ mod tests {
         clock.heard(1_002_000);
         clock.advance(at(1_032_200, 2_000));
         assert_eq!(clock.now().ms, 1_002_200, "others go by the time that was");
-        // It is set right again.
+        // The wall clock is corrected.
         clock.advance(at(1_002_210, 2_010));
         assert_eq!((clock.now().ms, clock.distrusted_ms()), (1_002_210, 0));
-        // The machine was asleep: others have gone on.
+        // The machine was asleep, and the others have advanced.
         clock.advance(at(2_002_220, 2_020));
         assert_eq!(clock.now().ms, 1_002_220);
         clock.heard(2_002_100);
         clock.advance(at(2_002_230, 2_030));
         assert_eq!((clock.now().ms, clock.distrusted_ms()), (2_002_230, 0));
-        // Who is alone misleads nobody.
+        // A single instance misleads no other.
         clock.set_shared(false);
         clock.advance(at(3_002_230, 2_040));
         assert_eq!(clock.now().ms, 3_002_230);
@@ -223,7 +226,7 @@ mod tests {
             for ms in 0..150 {
                 clock.advance(at(begun_ms + ms, ms));
                 ceiling_ms = ceiling_ms.max(clock.ceiling_base_ms(ahead_ms) + ahead_ms);
-                // As far as time goes until it is raised the next time.
+                // At least the time that passes until the bound is raised again.
                 assert!(ceiling_ms >= clock.now().ms + ahead_ms / 8);
             }
             let led_ms = clock.now().ms - (begun_ms + 149);

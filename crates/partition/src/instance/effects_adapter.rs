@@ -1,4 +1,4 @@
-//! Passes the effects of a partition on, with what only the instance knows: where the answer comes from, and the map.
+//! Passes the effects of a partition on, and adds data that only the instance has: the origin of the answer, and the map.
 
 use std::borrow::Cow;
 
@@ -22,13 +22,13 @@ pub(super) struct Relay<'r> {
     pub(super) transit: &'r mut Transit,
     pub(super) out: &'r mut dyn InstanceEffects,
     pub(super) place: AnswerOrigin,
-    /// Who sends, to other members.
+    /// The sender of messages to other members.
     pub(super) me: Member,
     pub(super) wants_flush: bool,
 }
 
 impl Relay<'_> {
-    /// The partition is not served here, or at another epoch: tells what the client's map lacks.
+    /// The partition is not served here, or is at another epoch: sends the changes that the client's map lacks.
     pub(super) fn wrong_owner(&mut self, to: Token) {
         let since = self.history.since(self.connections.epoch(to.connection));
         self.connections.has(to.connection, since.epoch);

@@ -1,6 +1,6 @@
-//! The partitions that this instance holds together with others, the leases between the instances, and what is sent.
+//! The partitions that this instance shares with others, the leases between the instances, and the messages to them.
 //!
-//! Partitions of groups of one are in [`super::table`] and know nothing of this. One whose group grows comes over here.
+//! Single-copy partitions are in [`super::table`] and do not use this module. A partition whose group grows moves here.
 
 use zerohop_engine::EngineError;
 use zerohop_engine::disk::Disk;
@@ -23,27 +23,27 @@ use crate::replica::{
 };
 use crate::{Program, ProgramResult};
 
-/// How often leases and the ceiling are looked at while batches come: renewals are some tens of milliseconds.
+/// How often leases and the timestamp bound are checked while batches arrive. Renewals are some tens of milliseconds apart.
 const TICK_MS: u64 = 5;
 
-/// How often they are though nothing comes: a quarter of a renewal.
+/// How often they are checked though no event arrives: a quarter of a renewal period.
 const IDLE_TICK_MS: u64 = 25;
 
-/// How often the disk is asked how much room it has.
+/// How often the free space of the disk is queried.
 const ROOM_LOOK_MS: u64 = 100;
 
 type PartitionKey = (KeyspaceId, PartitionId);
 
-/// See the module.
+/// The shared partitions of an instance; see the module.
 #[derive(Debug)]
 pub(super) struct Groups {
     pub(super) by: Replicas<PartitionKey>,
     leases: Leases,
     ticked_ms: u64,
     room_ms: u64,
-    /// The ceiling that the owner was asked to sync.
+    /// The timestamp bound that the owner was asked to sync.
     asked_ceiling: Timestamp,
-    /// Those whose flush is under way.
+    /// The partitions whose flush is in progress.
     flushing: Vec<PartitionKey>,
 }
 
@@ -104,12 +104,12 @@ impl Groups {
         self.by.insert((keyspace, partition), replica);
     }
 
-    /// All partitions follow this map from now on: what was granted under older ones is waited out.
+    /// All partitions follow this map from now on. Promotions wait for the end of leases granted under older maps.
     pub(super) fn set_map(&mut self, epoch: MapEpoch) {
         self.leases.set_map(epoch);
     }
 
-    /// Which nodes are down may have changed with it.
+    /// The set of nodes that are down may have changed with the map.
     pub(super) fn set_nodes(&mut self, map: &ClusterMap) {
         let down = map.nodes().filter(|node| node.state() == NodeState::Down);
         self.leases.set_absent(down.flat_map(|node| node.instances().map(|instance| instance.id)));
@@ -119,12 +119,12 @@ impl Groups {
         if self.by.is_empty() {
             return u64::MAX;
         }
-        // Not before what a member waits for has come.
+        // Not before the event that a member waits for.
         (self.ticked_ms + IDLE_TICK_MS).min(self.by.next_wake_us().div_ceil(1_000))
     }
 
-    /// Whether somebody waits for a flush that is under way, or for the next: where the disk does not wake the owner, that asks
-    /// now and then.
+    /// Whether any partition waits for the flush in progress, or for the next. If the disk does not wake the owner, the owner
+    /// polls now and then.
     pub(super) fn awaits_flush(&self) -> bool {
         !self.flushing.is_empty() || self.by.has_unflushed()
     }
@@ -135,15 +135,15 @@ impl Groups {
     }
 }
 
-/// A member of a group as a map names it: an instance that it does not know is of no incarnation.
+/// The group of a partition as a map names it. An instance that the map does not know has incarnation 0.
 pub(super) fn view_of(map: &ClusterMap, config: &KeyspaceConfig, group: Group<'_>) -> GroupView {
     GroupView::of(group, map.epoch(), config.min_in_sync, |instance| {
         map.instance(instance).map_or(Incarnation(0), |found| found.incarnation)
     })
 }
 
-/// Whether others hold the partition too, or it may not be served by this start of the process alone: the map names an
-/// earlier one, or the group recovers.
+/// Whether other instances have the partition too, or this start of the process may not serve it alone. The latter holds if the
+/// map names an earlier start, or if the group is recovering.
 pub(super) fn is_shared(map: &ClusterMap, identity: Identity, group: Group<'_>) -> bool {
     let known = map.instance(identity.instance).map(|instance| instance.incarnation);
     group.members().count() > 1
@@ -155,13 +155,14 @@ fn member(identity: Identity) -> Member {
     Member { instance: identity.instance, incarnation: identity.incarnation }
 }
 
-/// The clock that is never set, as leases count it.
+/// The monotonic clock, in the unit of leases.
 fn micros(elapsed_ms: u64) -> u64 {
     elapsed_ms.saturating_mul(1_000)
 }
 
 impl<D: Disk> Instance<D> {
-    /// What the owner has found on its disk as the ceiling that was synced last: to be told before anything else.
+    /// Sets the timestamp bound that was synced last, as the owner has found it on its disk. The owner must call this before
+    /// anything else.
     pub fn begin_above(&mut self, now: ClockReading, ceiling: Timestamp) {
         self.groups =
             Groups { by: std::mem::take(&mut self.groups.by), ..Groups::new(self.identity, now, ceiling) };
@@ -170,24 +171,24 @@ impl<D: Disk> Instance<D> {
         self.clock.begin_above(ceiling);
     }
 
-    /// The ceiling that [`InstanceEffects::sync_ceiling`] asked for is on disk.
+    /// The timestamp bound that [`InstanceEffects::sync_ceiling`] requested is on disk.
     pub fn ceiling_synced(&mut self, ceiling: Timestamp) {
         self.groups.leases.synced(ceiling);
     }
 
-    /// How many bytes of partitions are sent in a second to instances that are to have them, for a move or after an absence; 0: as
-    /// fast as it goes without requests waiting for it.
+    /// Sets the bytes per second of snapshots sent to other instances, for a move or after an absence. 0: unlimited, as long as
+    /// requests do not wait.
     pub fn set_copy_rate(&mut self, bytes_per_s: u64) {
         self.groups.by.set_copy_rate(bytes_per_s);
     }
 
-    /// How many bytes of the logs of shared partitions are read in a second in search of corruption; 0: none. At first
+    /// Sets the bytes per second of scrubbing in the logs of shared partitions; 0: none. The initial value is
     /// [`crate::replica::limits::SCRUB_BYTES_PER_S`].
     pub fn set_scrub(&mut self, bytes_per_s: u64) {
         self.groups.by.set_scrub(bytes_per_s);
     }
 
-    /// The control group wants a follower of a partition in sync, for a move.
+    /// The control group requests the admission of a follower of a partition, for a move.
     pub fn admission_wanted(
         &mut self,
         now: ClockReading,
@@ -199,22 +200,23 @@ impl<D: Disk> Instance<D> {
         self.tell((keyspace, partition), ReplicaEvent::Asked(follower), effects);
     }
 
-    /// What is told to the control group about the logs that are here, after a start.
+    /// The log index report to the control group after a start.
     pub fn log_ends(&self) -> impl Iterator<Item = (KeyspaceId, PartitionId, crate::replica::LogEnd)> {
         self.groups.by.iter().map(|((keyspace, partition), replica)| (keyspace, partition, replica.log_end()))
     }
 
-    /// Whether it holds anything together with others, so that leases run.
+    /// Whether any partition is shared with other instances, so that leases are in use.
     pub fn shares(&self) -> bool {
         !self.groups.is_empty()
     }
 
-    /// The partitions held together with others, as they stand.
+    /// The shared partitions.
     pub fn replicas(&self) -> impl Iterator<Item = (KeyspaceId, PartitionId, &Replica)> {
         self.groups.by.iter().map(|((keyspace, partition), replica)| (keyspace, partition, replica))
     }
 
-    /// The epoch of the entry of one of them at a log index; none if it is not here, or its log does not know it any more.
+    /// The epoch of the entry at a log index of a shared partition; none if the partition is not here, or its log does not know
+    /// the entry any more.
     ///
     /// # Errors
     /// As [`zerohop_engine::Engine::epoch_at`].
@@ -227,7 +229,7 @@ impl<D: Disk> Instance<D> {
         self.engine.epoch_at(replica.handle(), index)
     }
 
-    /// The index of the last entry of one of them that survives a crash; none if it is not here.
+    /// The last log index of a shared partition that survives a crash; none if the partition is not here.
     ///
     /// # Errors
     /// As [`zerohop_engine::Engine::durable_index`].
@@ -240,7 +242,7 @@ impl<D: Disk> Instance<D> {
         self.engine.durable_index(replica.handle()).map(Some)
     }
 
-    /// The digest of one of them; none if it is not here. Reads all of it.
+    /// The digest of a shared partition; none if it is not here. Reads all its records.
     ///
     /// # Errors
     /// As [`Replica::digest`].
@@ -253,7 +255,7 @@ impl<D: Disk> Instance<D> {
         replica.digest(&mut self.engine).map(Some)
     }
 
-    /// Something that another instance says. `false`: it is not meant for this process, or is about nothing here.
+    /// Handles a message of another instance. `false`: it is not meant for this process, or concerns no partition here.
     pub(super) fn peer(
         &mut self,
         envelope: &Envelope,
@@ -262,7 +264,7 @@ impl<D: Disk> Instance<D> {
     ) -> bool {
         let me = member(self.identity);
         if let Call::Transaction(bytes) = peer.call {
-            // Late ones do no harm, not even those to an earlier start of this process.
+            // Late messages do no harm, not even those to an earlier start of this process.
             self.transaction(bytes, effects);
             return true;
         }
@@ -270,14 +272,14 @@ impl<D: Disk> Instance<D> {
             return false;
         }
         if let Call::LeaseAsk { map_epoch, .. } | Call::LeaseGrant { map_epoch, .. } = peer.call {
-            // News of the map travel with the leases: an idle partition says nothing.
+            // Lease messages also announce new maps, since an idle partition sends nothing.
             if map_epoch > self.groups.leases.map_epoch() {
                 effects.fetch_map();
             }
             if let Call::LeaseAsk { ceiling, .. } = peer.call
                 && ceiling > Timestamp::ZERO
             {
-                // So far ahead of its own time it wants to have its ceiling.
+                // This is how far ahead of its own time the other instance wants its bound.
                 self.clock.heard(ceiling.millis().saturating_sub(CEILING_AHEAD_MS));
             }
             let now_us = micros(self.clock.elapsed_ms());
@@ -292,13 +294,13 @@ impl<D: Disk> Instance<D> {
         true
     }
 
-    /// Takes up a request for a partition that is held together with others.
+    /// Handles a request for a shared partition.
     pub(super) fn request_shared(&mut self, request: RecordRequest<'_>, effects: &mut dyn InstanceEffects) {
         let key = (request.envelope.keyspace, request.envelope.partition);
         self.tell(key, ReplicaEvent::Request(request), effects);
     }
 
-    /// Runs a unit over the records of a partition that is held together with others.
+    /// Runs an atomic batch over the records of a shared partition.
     pub(super) fn run_shared<P: Program>(
         &mut self,
         key: PartitionKey,
@@ -315,7 +317,7 @@ impl<D: Disk> Instance<D> {
             .unwrap_or(Err(Failure::UnknownKeyspace { keyspace: key.0 }))
     }
 
-    /// Hands something to one partition.
+    /// Passes an event to one shared partition.
     pub(super) fn tell(
         &mut self,
         key: PartitionKey,
@@ -342,7 +344,7 @@ impl<D: Disk> Instance<D> {
         act(by, &mut context, &mut relay)
     }
 
-    /// Answers all that waits at partitions held together with others.
+    /// Answers all requests that wait in shared partitions with a failure.
     pub(super) fn release_shared(&mut self, failure: &Failure<'static>, effects: &mut dyn InstanceEffects) {
         let held: Vec<PartitionKey> = self.groups.by.iter().map(|(key, _)| key).collect();
         for key in held {
@@ -356,15 +358,15 @@ impl<D: Disk> Instance<D> {
         }
     }
 
-    /// Has a flush begun of what groups have appended.
+    /// Starts a flush of the entries that shared partitions have appended.
     pub(super) fn flush_ahead_shared(&mut self, effects: &mut dyn InstanceEffects) {
         if self.groups.by.has_unflushed() {
             self.flush_shared(effects);
         }
     }
 
-    /// The end of a batch, for groups: one flush, leases and ceiling every few milliseconds, then what is to be sent.
-    /// `true`: some were touched.
+    /// The end of a batch for shared partitions: one flush, then leases and timestamp bound every few milliseconds, then the
+    /// pending messages. `true`: an event had touched some partition.
     pub(super) fn end_of_batch_shared(&mut self, effects: &mut dyn InstanceEffects) -> bool {
         self.clock.set_shared(!self.groups.is_empty());
         if self.groups.is_empty() {
@@ -372,7 +374,7 @@ impl<D: Disk> Instance<D> {
         }
         self.flush_shared(effects);
         self.look_after_leases(effects);
-        // What was appended in this batch is sent with its end, gathered by the owner for each peer.
+        // Entries appended in this batch are sent at its end. The owner gathers them for each peer.
         let mut troubles = Vec::new();
         let any = self.with_groups(effects, |by, context, relay| {
             by.settle(context, relay, |_, error| troubles.push(error))
@@ -381,8 +383,9 @@ impl<D: Disk> Instance<D> {
         any
     }
 
-    /// Tells those whose flush has ended, and begins the next for all that want one. It goes on while others are served: what they
-    /// append meanwhile is of the next, and goes out to other members at once, so that all flush at the same time.
+    /// Notifies the partitions whose flush has ended, and starts the next flush for all that need one. A flush runs while
+    /// requests are served. Entries appended meanwhile belong to the next flush. They go to other members at once, so that all
+    /// members flush at the same time.
     fn flush_shared(&mut self, effects: &mut dyn InstanceEffects) {
         for _ in 0..FLUSH_ROUNDS_MAX {
             if !self.groups.awaits_flush() || !self.end_flush(effects) || !self.groups.by.has_unflushed() {
@@ -406,7 +409,7 @@ impl<D: Disk> Instance<D> {
         }
     }
 
-    /// Waits for the flush that is under way, and tells whom it concerns.
+    /// Waits for the flush in progress, and notifies its partitions.
     pub(super) fn wait_flush_shared(&mut self, effects: &mut dyn InstanceEffects) {
         if !self.groups.flushing.is_empty() {
             let told =
@@ -415,7 +418,7 @@ impl<D: Disk> Instance<D> {
         }
     }
 
-    /// Whether no flush is under way any more.
+    /// Whether no flush is in progress any more.
     fn end_flush(&mut self, effects: &mut dyn InstanceEffects) -> bool {
         match self.engine.flush_done() {
             Ok(false) => return false,
@@ -458,7 +461,7 @@ impl<D: Disk> Instance<D> {
         }
     }
 
-    /// Opens a partition that the map gives to this instance and to others.
+    /// Opens a partition that the map assigns to this instance and to others.
     pub(super) fn open_shared(
         &mut self,
         keyspace: KeyspaceId,
@@ -481,7 +484,7 @@ impl<D: Disk> Instance<D> {
         Ok(())
     }
 
-    /// A partition of a group of one gets company.
+    /// A single-copy partition gets more members.
     pub(super) fn share(
         &mut self,
         (keyspace, id): PartitionKey,

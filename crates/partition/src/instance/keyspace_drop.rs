@@ -1,9 +1,9 @@
-//! Keyspaces that are being dropped: nothing begins in them any more, and the control group is told once nothing is under way.
+//! Keyspaces that are being dropped. No new work starts in them, and the control group is notified once nothing is in progress.
 //!
-//! Whoever asks for anything in such a keyspace is told that there is none, as after the drop; only a transaction that comes
-//! again hears what became of it. What others say of transactions that run is heard, and what is decided goes on to its end;
-//! nobody prepares anything new. So what has once been drained remains so while the same primary has its partition, and
-//! another is asked again.
+//! Requests for such a keyspace are answered that it does not exist, as after the drop. Only a repeated transaction still gets
+//! its outcome. Messages of other partitions about running transactions are handled, and decided transactions are completed. No
+//! partition prepares a new transaction. A drained partition therefore remains drained while the same primary has it, and a new
+//! primary is queried again.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ use super::{Instance, InstanceEffects};
 use crate::limits::{DRAINED_AGAIN_MS, DRAINED_AGAIN_MS_MAX, DRAINED_LOOK_MS, DRAINED_LOOK_MS_MAX};
 use crate::planted::{Bug, is_planted};
 
-/// See the module.
+/// The keyspaces that are being dropped; see the module.
 #[derive(Debug, Default)]
 pub(super) struct DroppingKeyspaces {
     keyspaces: BTreeMap<KeyspaceId, NextLook>,
 }
 
-/// When to look at a keyspace next, on the clock that is never set, and how long after that again: while something is under way, and
-/// once it was said that nothing is.
+/// When to check a keyspace next, on the monotonic clock. The other fields are the pauses until the check after that: `look_ms`
+/// while work is in progress, `again_ms` once it was reported that none is.
 #[derive(Clone, Copy, Debug)]
 struct NextLook {
     at_ms: u64,
@@ -38,7 +38,7 @@ impl DroppingKeyspaces {
         closing
     }
 
-    /// The map has changed, and with it these keyspaces: what was said of them may not count any more.
+    /// The map has changed these keyspaces, so earlier reports about them may not hold any more.
     pub(super) fn follow(&mut self, map: &ClusterMap, touched: &[KeyspaceId]) {
         let before = std::mem::take(&mut self.keyspaces);
         let now = NextLook { at_ms: 0, look_ms: DRAINED_LOOK_MS, again_ms: DRAINED_AGAIN_MS };
@@ -48,7 +48,7 @@ impl DroppingKeyspaces {
         }
     }
 
-    /// Whether a keyspace is being dropped: one look at an empty map but for the moments in which one is.
+    /// Whether a keyspace is being dropped. Usually this checks an empty map.
     #[inline]
     pub(super) fn has(&self, keyspace: KeyspaceId) -> bool {
         !self.keyspaces.is_empty() && self.keyspaces.contains_key(&keyspace)
@@ -60,7 +60,7 @@ impl DroppingKeyspaces {
 }
 
 impl<D: Disk> Instance<D> {
-    /// Says of which keyspaces nothing is under way here; at the end of each batch.
+    /// Reports the keyspaces in which nothing is in progress here, at the end of each batch.
     pub(super) fn tell_drained(&mut self, effects: &mut dyn InstanceEffects) {
         let elapsed_ms = self.clock.elapsed_ms();
         let is_due = |due: &NextLook| due.at_ms <= elapsed_ms;
@@ -86,19 +86,19 @@ impl<D: Disk> Instance<D> {
         }
     }
 
-    /// Keyspaces that are being dropped, by the map as it is here, and of which nothing is under way here.
+    /// The keyspaces that are being dropped according to the map here, and in which nothing is in progress here.
     pub(super) fn drained(&self) -> Vec<KeyspaceId> {
         self.closing.keyspaces.keys().copied().filter(|keyspace| self.is_drained(*keyspace)).collect()
     }
 
-    /// Whether nothing is under way in any partition of which this is the primary.
+    /// Whether nothing is in progress in any partition whose primary this instance is.
     fn is_drained(&self, keyspace: KeyspaceId) -> bool {
         self.primary_of(keyspace).all(|(id, group)| {
             match self.table.find(keyspace, id) {
                 PartitionLookup::Here(slot, epoch) => {
                     epoch == group.epoch && self.table.partition(slot).is_drained()
                 }
-                // What waits for a split, or could not be opened, is not known to be drained.
+                // A partition that waits for a split, or that could not be opened, is not known to be drained.
                 PartitionLookup::NotHere | PartitionLookup::NoKeyspace => self
                     .groups
                     .replica(keyspace, id)
@@ -107,7 +107,7 @@ impl<D: Disk> Instance<D> {
         })
     }
 
-    /// The partitions of a keyspace of which this is the primary.
+    /// The partitions of a keyspace whose primary this instance is.
     fn primary_of(&self, keyspace: KeyspaceId) -> impl Iterator<Item = (PartitionId, Group<'_>)> {
         let me = self.identity.instance;
         let groups = self.map().keyspace(keyspace).into_iter().flat_map(|found| found.groups());

@@ -1,4 +1,4 @@
-//! A new map: partitions come, change and go.
+//! A new map: partitions are added, changed and removed.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,7 +18,7 @@ use super::{Instance, InstanceEffects, relay};
 use crate::limits::FOLLOW_AGAIN_MS;
 use crate::replica::ReplicaEvent;
 
-/// Keyspaces that could not be followed to the map, and when they are tried again, on the clock that is never set.
+/// Keyspaces whose change could not be carried out, and when the instance tries again, on the monotonic clock.
 #[derive(Debug, Default)]
 pub(super) struct MapBacklog {
     keyspaces: BTreeSet<KeyspaceId>,
@@ -34,9 +34,9 @@ impl MapBacklog {
 /// Why an instance could not follow a change of the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MapChangeError {
-    /// The change does not follow the map that it has: nothing was done; send the whole map.
+    /// The change does not follow the instance's map. Nothing was done; send the complete map.
     Map(MapError),
-    /// The map was changed, but a partition could not be opened, altered or removed; it is not served.
+    /// The map was changed, but a partition could not be opened, altered or removed. It is not served.
     Partition(InstanceOpenError),
 }
 
@@ -58,8 +58,8 @@ impl From<EngineError> for MapChangeError {
 }
 
 impl<D: Disk> Instance<D> {
-    /// Follows a change of the map: takes up the partitions that it now holds, applies what was altered, gives away and
-    /// removes what it no longer holds. What fails is tried again.
+    /// Follows a change of the map: opens the partitions that are newly assigned, applies altered settings, and passes on and
+    /// removes the partitions that are no longer assigned. Failed steps are tried again.
     ///
     /// # Errors
     /// See [`MapChangeError`].
@@ -70,7 +70,7 @@ impl<D: Disk> Instance<D> {
         effects: &mut dyn InstanceEffects,
     ) -> Result<(), MapChangeError> {
         self.clock.advance(now);
-        // What is held back is answered under the map that it came under.
+        // Pending replies are sent under the map under which their requests came.
         self.end_of_batch(now, effects);
         let before = self.map().clone();
         self.history.push(delta).map_err(MapChangeError::Map)?;
@@ -83,7 +83,7 @@ impl<D: Disk> Instance<D> {
         let mut result = Ok(());
         let mut keyspaces = touched(delta);
         if delta.is_whole() {
-            // Those that it does not tell of are gone.
+            // Keyspaces that the change does not mention are gone.
             keyspaces.extend(self.table.keyspaces());
             keyspaces.extend(self.groups.keyspaces());
             keyspaces.sort_unstable();
@@ -91,15 +91,14 @@ impl<D: Disk> Instance<D> {
         }
         self.closing.follow(self.history.map(), &keyspaces);
         for keyspace in keyspaces {
-            // One keyspace in trouble must not keep the others from their change.
+            // A failure in one keyspace must not keep the others from their change.
             let followed = self.follow(keyspace, effects);
             result = result.and(self.note_unfollowed(keyspace, followed));
         }
         result
     }
 
-    /// A keyspace that could not be followed is tried again, now and then. That there was no room is no reason to be asked
-    /// for another map.
+    /// A keyspace whose change failed is tried again, now and then. A full disk is no reason to request another map.
     fn note_unfollowed(
         &mut self,
         keyspace: KeyspaceId,
@@ -119,7 +118,7 @@ impl<D: Disk> Instance<D> {
         }
     }
 
-    /// Tries again what could not be followed; at the end of each batch.
+    /// Tries the failed changes again, at the end of each batch.
     pub(super) fn follow_again(&mut self, effects: &mut dyn InstanceEffects) {
         if self.unfollowed.keyspaces.is_empty() || self.clock.elapsed_ms() < self.unfollowed.again_ms {
             return;
@@ -132,21 +131,21 @@ impl<D: Disk> Instance<D> {
         }
     }
 
-    /// A partition could not be opened: its keyspace is followed again.
+    /// A partition could not be opened, so the change of its keyspace is tried again.
     pub(super) fn follow_later(&mut self, keyspace: KeyspaceId, error: &MapChangeError) {
         self.unfollowed.keyspaces.insert(keyspace);
         self.unfollowed.again_ms = self.clock.elapsed_ms() + FOLLOW_AGAIN_MS;
         self.counters.trouble_text(error.to_string());
     }
 
-    /// Lets go of what the map does not give to this instance any more. The engine removes its files later: whoever asks here in the
-    /// meantime is not to wait for that.
+    /// Drops a partition that the map does not assign to this instance any more. The engine removes its files later, so that
+    /// requests do not wait for that.
     fn drop_files(&mut self, keyspace: KeyspaceId, id: PartitionId) -> Result<(), MapChangeError> {
         let id = engine_id(keyspace, self.splits.level(keyspace), id);
         self.engine.drop_partition_later(id).map_err(MapChangeError::from)
     }
 
-    /// Brings what is held of one keyspace in line with the map.
+    /// Brings the partitions of one keyspace in line with the map.
     fn follow(
         &mut self,
         keyspace: KeyspaceId,
@@ -191,7 +190,7 @@ impl<D: Disk> Instance<D> {
         }
     }
 
-    /// The same for a partition that others hold too, or did.
+    /// The same for a partition that other instances have too, or had.
     fn follow_shared(
         &mut self,
         (keyspace, id): (KeyspaceId, PartitionId),
@@ -211,12 +210,13 @@ impl<D: Disk> Instance<D> {
         if is_member { Ok(()) } else { self.drop_shared(keyspace, id) }
     }
 
-    /// The map names others: what is here is needed no more.
+    /// The map names other instances, so the copy here is no longer needed.
     fn drop_shared(&mut self, keyspace: KeyspaceId, id: PartitionId) -> Result<(), MapChangeError> {
         if self.groups.remove(keyspace, id) { self.drop_files(keyspace, id) } else { Ok(()) }
     }
 
-    /// Opens, at a start, what the map gives to this instance and others. It is in no group before one names this start.
+    /// At a start, opens the partitions that the map assigns to this instance and others. They are in no group before a map names
+    /// this start.
     pub(super) fn open_all_shared(
         &mut self,
         all: &[(KeyspaceId, PartitionId)],
@@ -233,7 +233,7 @@ impl<D: Disk> Instance<D> {
         Ok(())
     }
 
-    /// Who the group is now; and, if that is to be admitted, its target.
+    /// Passes the current group to the replica, and the follower to be admitted, if there is one.
     fn tell_group(
         &mut self,
         key: (KeyspaceId, PartitionId),
@@ -276,7 +276,7 @@ impl<D: Disk> Instance<D> {
         Ok(())
     }
 
-    /// The keyspace is gone, and all that is in it.
+    /// The keyspace and all its partitions are gone.
     fn give_up(
         &mut self,
         keyspace: KeyspaceId,
@@ -294,7 +294,7 @@ impl<D: Disk> Instance<D> {
         result.and(self.forget_splits(keyspace).map_err(MapChangeError::from))
     }
 
-    /// Serves a partition no more, and removes its files: the map names others, or nobody.
+    /// Stops serving a partition and removes its files, because the map assigns it to other instances, or to none.
     fn drop_partition(
         &mut self,
         keyspace: KeyspaceId,
@@ -313,13 +313,13 @@ impl<D: Disk> Instance<D> {
     }
 }
 
-/// Whether nodes may be down, or up again, that were not.
+/// Whether nodes may have gone down, or come up again.
 fn tells_of_nodes(delta: &MapDelta) -> bool {
     let of_node = |change: &MapChange| matches!(change, MapChange::PutNode(_) | MapChange::RemoveNode(_));
     delta.is_whole() || delta.changes.iter().any(of_node)
 }
 
-/// The keyspaces that a change tells of, each once.
+/// The keyspaces that a change mentions, each once.
 fn touched(delta: &MapDelta) -> Vec<KeyspaceId> {
     let of = |change: &MapChange| match change {
         MapChange::CreateKeyspace { id, .. }

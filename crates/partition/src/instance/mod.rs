@@ -1,17 +1,17 @@
-//! One instance without its sockets and its clock: an engine, the partitions it holds, and the map it knows.
+//! One instance without its sockets and its clock: an engine, its partitions, and the map that it knows.
 //!
 //! ```text
 //!   request ──> map, partition table ──> Partition::step ──┬─> answer at once
-//!                                                          └─> wants a flush
-//!   end_of_batch ──> one Engine::flush for all that want it ──> Flushed ──> the answers that waited
-//!                ──> partitions whose time has come: Tick
-//!   maintain     ──> upkeep of the engine, in small steps
-//!   apply_map    ──> partitions come, change and go
+//!                                                          └─> needs a flush
+//!   end_of_batch ──> one Engine::flush for all that need it ──> Flushed ──> pending replies
+//!                ──> partitions whose wake time has come: Tick
+//!   maintain     ──> background maintenance of the engine, in small steps
+//!   apply_map    ──> partitions are added, changed and removed
 //! ```
 //!
-//! A pure state machine like the partitions below it: the owner tells it what came and when it is, and carries out its
-//! [`InstanceEffects`] at once. `node` puts it on a reactor, `sim` on a simulated network. One thread owns it (ARCHITECTURE.md,
-//! "Rules that carry the structure"); nothing in it is shared.
+//! An instance is a pure state machine like its partitions. The owner passes in events and the time, and carries out the
+//! [`InstanceEffects`] at once. `node` runs it on a reactor, `sim` on a simulated network. One thread owns it (ARCHITECTURE.md,
+//! "Rules that carry the structure"); no part of it is shared.
 
 mod batch;
 mod clock;
@@ -59,7 +59,7 @@ use stats::RequestCounters;
 use table::Table;
 use transactions::Transit;
 
-/// Who this is, in answers to `Hello`.
+/// The identity of the instance, for answers to `Hello`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The cluster.
@@ -70,51 +70,51 @@ pub struct Identity {
     pub incarnation: Incarnation,
 }
 
-/// What an answer says about where it comes from.
+/// The origin of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AnswerOrigin {
     /// The keyspace that the request named.
     pub keyspace: KeyspaceId,
     /// The partition that the request named.
     pub partition: PartitionId,
-    /// The epoch of the group that answers; zero if none does.
+    /// The epoch of the group that answers; zero if no group does.
     pub epoch: PartitionEpoch,
-    /// For how many microseconds, from when it was asked for, nobody changes what was read; 0: anybody may.
+    /// For how many microseconds, from the time of the request, the record is read-locked; 0: it is not.
     pub held_us: u32,
 }
 
-/// What an instance asks of its owner, to be done at once and in order.
+/// The effects that an instance requests from its owner, to be carried out at once and in order.
 pub trait InstanceEffects {
     /// Sends an answer.
     fn answer(&mut self, to: Token, place: AnswerOrigin, message: &Message<'_>);
 
-    /// Sends the reply of a unit that was answered [`crate::ProgramResult::Later`].
+    /// Sends the reply of an atomic batch that was answered [`crate::ProgramResult::Later`].
     fn reply(&mut self, to: Token, bytes: &[u8]);
 
-    /// Lets a request go without an answer: its asker has it already.
+    /// Drops a request without an answer: its client already has it.
     fn let_go(&mut self, to: Token);
 
-    /// Sends a message to another instance, gathered with others for it until the batch has ended. Lost or sent twice it
-    /// does no harm; so an owner without other nodes lets it lie.
+    /// Sends a message to another instance, gathered with others for it until the batch has ended. A lost or repeated message
+    /// does no harm. An owner without other nodes may therefore drop it.
     fn send(&mut self, _to: Member, _envelope: &Envelope, _message: &Message<'_>) {}
 
-    /// Asks the control group for a change of the group at this place, if its epoch is still this one. Repeated until the
-    /// map has another.
+    /// Requests a change of the group at this place from the control group, if its epoch is still this one. The request is
+    /// repeated until the map has another epoch.
     fn ask_control(&mut self, _place: AnswerOrigin, _change: crate::replica::GroupChange) {}
 
     /// Fetches the map: another instance has a newer one.
     fn fetch_map(&mut self) {}
 
-    /// Writes this ceiling to disk, in place of the last one, and syncs it; then [`Instance::ceiling_synced`]. Until then
-    /// writes of shared partitions may have to wait. A start tells it to [`Instance::begin_above`].
+    /// Writes this timestamp bound to disk in place of the last one, syncs it, and then calls [`Instance::ceiling_synced`]. Until
+    /// then writes of shared partitions may have to wait. After a start the owner passes the bound to [`Instance::begin_above`].
     fn sync_ceiling(&mut self, _ceiling: Timestamp) {}
 
-    /// Tells the control group that nothing of a transaction is under way in a keyspace that is being dropped, in any partition
-    /// of which this instance is the primary by the map of this epoch. Told again and again, until the keyspace is gone.
+    /// Reports to the control group that no transaction is in progress in a keyspace that is being dropped. The report covers all
+    /// partitions whose primary this instance is by the map of this epoch. It is repeated until the keyspace is gone.
     fn drained(&mut self, _keyspace: KeyspaceId, _map: MapEpoch) {}
 }
 
-/// See the module.
+/// One instance; see the module.
 pub struct Instance<D: Disk> {
     identity: Identity,
     engine: Engine<D>,
@@ -124,8 +124,8 @@ pub struct Instance<D: Disk> {
     unfollowed: mapping::MapBacklog,
     closing: keyspace_drop::DroppingKeyspaces,
     history: MapHistory,
-    /// The newest keyspace of any map that it has known: one of an id above is still to come, one below that the map
-    /// does not have is gone.
+    /// The newest keyspace of any map that it has known. A keyspace with a higher id is still to come. A keyspace with a lower id
+    /// that the map does not have is gone.
     newest_keyspace: KeyspaceId,
     connections: Connections,
     clock: InstanceClock,
@@ -135,21 +135,21 @@ pub struct Instance<D: Disk> {
     holding: read_locks::ReadLocks,
 }
 
-/// When the engine's upkeep is due.
+/// The schedule of the engine's background maintenance.
 #[derive(Clone, Copy, Debug, Default)]
 struct Upkeep {
     /// The engine has more to do at once.
     has_more: bool,
     /// The millisecond of the last call.
     called_ms: Option<u64>,
-    /// Until then something is under way that must not wait: syncs, checkpoints.
+    /// Until this time some work is in progress that must not wait: syncs, checkpoints.
     busy_until_ms: u64,
-    /// When partitions whose dead space waits for a checkpoint were ticked for it last.
+    /// When partitions whose dead space waits for a checkpoint were last ticked for it.
     pressed_ms: u64,
 }
 
 impl<D: Disk> Instance<D> {
-    /// A connection has closed: nobody waits for what it asked.
+    /// A connection has closed: its requests need no answers.
     pub fn disconnected(&mut self, connection: u64) {
         self.connections.forget(connection);
         self.disconnected_shared(connection);
@@ -166,8 +166,7 @@ impl<D: Disk> Instance<D> {
         }
     }
 
-    /// Answers all that waits for something to happen: nothing more will. Requests that come later are answered the
-    /// same.
+    /// Answers all waiting requests, because nothing more will happen. Later requests are answered the same way.
     pub fn stop(&mut self, now: ClockReading, effects: &mut dyn InstanceEffects) {
         self.end_of_batch(now, effects);
         self.wait_flush_shared(effects);
@@ -179,11 +178,11 @@ impl<D: Disk> Instance<D> {
         self.release_shared(&failure, effects);
     }
 
-    /// Ends in order: everything synced, and a checkpoint of every partition that changed, so that the next start reads
-    /// no log; on a full disk without what there is no room for, and everything durable all the same.
+    /// Shuts down in order: syncs everything and writes a checkpoint of every changed partition, so that the next start reads no
+    /// log. On a full disk it skips checkpoints without room; everything is durable all the same.
     ///
     /// # Errors
-    /// As [`Engine::close`]. Nothing that was acknowledged as durable is lost by it.
+    /// As [`Engine::close`]. No write that was acknowledged as durable is lost.
     pub fn close(self) -> EngineResult<D> {
         let Instance { mut engine, mut table, .. } = self;
         let mut checkpoints = || {
@@ -191,19 +190,19 @@ impl<D: Disk> Instance<D> {
             table.slots().into_iter().try_for_each(|slot| table.checkpoint(slot, &mut engine))
         };
         match checkpoints() {
-            // Whether what was accepted survives is told by what follows, which needs less room.
+            // The following steps, which need less room, tell whether the accepted writes survive.
             Ok(()) | Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => engine.close(),
             Err(error) => Err(error),
         }
     }
 
-    /// The newest timestamp that is stored here, as of the start, or was issued since.
+    /// The newest timestamp that was stored here at the start, or issued since.
     pub fn newest(&self) -> Timestamp {
         self.clock.newest()
     }
 
-    /// Another instance of the node has stored this: its clients come here with it, and must not be refused as ahead of
-    /// the time where the node's clock was set back while it was down.
+    /// Another instance of the node has stored this timestamp. Its clients bring it here, and must not be refused as too far
+    /// ahead if the node's clock was set back while it was down.
     pub fn not_before(&mut self, newest: Timestamp) {
         self.clock.not_before(newest);
     }
@@ -213,7 +212,7 @@ impl<D: Disk> Instance<D> {
         self.history.map()
     }
 
-    /// Who it is.
+    /// Its identity.
     pub fn identity(&self) -> Identity {
         self.identity
     }
@@ -243,7 +242,7 @@ fn relay<'r>(
     Relay { history, connections, counters, transit, out, place, me, wants_flush: false }
 }
 
-/// For events that bring no answers.
+/// For events that have no answers.
 struct DiscardAnswers;
 
 impl InstanceEffects for DiscardAnswers {

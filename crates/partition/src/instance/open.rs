@@ -1,4 +1,4 @@
-//! Opening an instance: its engine, and every partition that the map gives it.
+//! Opens an instance: its engine, and every partition that the map assigns to it.
 
 use std::fmt;
 
@@ -23,33 +23,32 @@ use crate::partition::open as partition;
 /// Options of an instance.
 #[derive(Clone, Copy, Debug)]
 pub struct InstanceOptions {
-    /// Who it is.
+    /// The identity of the instance.
     pub identity: Identity,
-    /// Of its engine. Checkpoints never begin alone here, whatever this says.
+    /// Options of its engine. Checkpoints never start alone here, whatever these say.
     pub engine: EngineOptions,
 }
 
-/// What opening found.
+/// The result of opening an instance.
 #[derive(Clone, Debug, Default)]
 pub struct OpenReport {
-    /// By the engine.
+    /// The engine's report.
     pub engine: RecoveryReport,
-    /// Partitions held.
+    /// Partitions that were opened.
     pub partitions: usize,
-    /// Partitions whose sessions and deadlines could not all be read: sessions are expired, so that nothing is done
-    /// twice.
+    /// Partitions whose sessions and deadlines could not all be read. Their sessions are expired, so that no write is done twice.
     pub states_lost: Vec<(KeyspaceId, PartitionId)>,
-    /// Partitions found on disk that are not to be there: the map does not give them to this instance (their keyspace was
-    /// dropped), or holds them in memory (their keyspace was altered). Removed.
+    /// Stored partitions that were removed, because the map does not assign them to this instance (their keyspace was dropped),
+    /// or has them in memory (their keyspace was altered).
     pub removed: usize,
 }
 
 /// Why an instance cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InstanceOpenError {
-    /// The engine says why.
+    /// The engine has failed.
     Engine(EngineError),
-    /// A partition says why.
+    /// A partition has failed to open.
     Partition {
         /// Its keyspace.
         keyspace: KeyspaceId,
@@ -93,9 +92,9 @@ impl From<EngineError> for InstanceOpenError {
 }
 
 impl<D: Disk> Instance<D> {
-    /// Opens what is on `disk`, and every partition of which the map names this instance as the primary. What the map does
-    /// not give to this instance is removed, so it must not be older than this start: partitions that have come since would
-    /// go. An empty map says nothing about what is here.
+    /// Opens the storage on `disk`, and every partition whose primary is this instance according to the map. Partitions that the
+    /// map does not assign to this instance are removed. The map must therefore not be older than this start, or newer partitions
+    /// would be removed. An empty map says nothing about the stored partitions.
     ///
     /// # Errors
     /// See [`InstanceOpenError`].
@@ -112,7 +111,7 @@ impl<D: Disk> Instance<D> {
         let splits = split_stored(&mut engine, history.map(), identity.instance)?;
         opened.removed = remove_strangers(&mut engine, &history, identity.instance, &splits)?;
         let mut table = Table::default();
-        // What the process before this one held: it has held nothing since.
+        // The previous process may have granted read locks; it has granted none since.
         let holding = ReadLocks::begun_at(now.elapsed_ms);
         let mut newest = Timestamp::ZERO;
         let mut shared = Vec::new();
@@ -174,7 +173,7 @@ pub(super) fn open_partition<D: Disk>(
     }
 }
 
-/// How a partition of a keyspace is opened.
+/// The options with which a partition of a keyspace is opened.
 pub(super) fn options_of(
     found: &Keyspace,
     id: PartitionId,
@@ -183,14 +182,14 @@ pub(super) fn options_of(
     let config = found.config();
     partition::MemberOptions {
         durability: durability(config),
-        // Partitions of one keyspace share no pattern of collisions; those that were one do, so that a cursor of a scan
-        // leads on in each, and each member has the same.
+        // Partitions of one keyspace share no pattern of collisions. Children of one partition do share it, so that a scan cursor
+        // remains valid in each child. All members of a group have the same seed.
         index_seed: config.seed ^ u64::from(id.0 >> found.splits()).wrapping_mul(0x9E37_79B9_7F4A_7C15),
         epoch,
     }
 }
 
-/// When a keyspace's entries survive a crash, in the engine's words.
+/// When a keyspace's entries survive a crash, as the engine's type.
 pub(super) fn durability(config: &KeyspaceConfig) -> zerohop_engine::Durability {
     match config.durability {
         zerohop_placement::Durability::Memory => zerohop_engine::Durability::Memory,
@@ -199,12 +198,12 @@ pub(super) fn durability(config: &KeyspaceConfig) -> zerohop_engine::Durability 
     }
 }
 
-/// The keyspace of a map that was created last: ids rise.
+/// The keyspace of a map that was created last; ids rise.
 pub(super) fn newest_keyspace(map: &ClusterMap) -> KeyspaceId {
     map.keyspaces().last().map_or(KeyspaceId::NONE, |(id, _)| id)
 }
 
-/// Removes a partition at a start. On a full disk the engine goes on with it once there is room.
+/// Removes a partition at a start. On a full disk the engine continues once there is room.
 pub(super) fn drop_stored<D: Disk>(
     engine: &mut Engine<D>,
     id: zerohop_engine::PartitionId,
@@ -215,8 +214,8 @@ pub(super) fn drop_stored<D: Disk>(
     }
 }
 
-/// Removes what a drop that a crash interrupted has left behind (keyspace ids are never used again), and what was on disk
-/// of a keyspace that became one in memory, which begins empty.
+/// Removes partitions left behind by a drop that a crash has interrupted; keyspace ids are never used again. Also removes stored
+/// partitions of a keyspace that was changed to memory, which starts empty.
 fn remove_strangers<D: Disk>(
     engine: &mut Engine<D>,
     history: &MapHistory,
@@ -232,7 +231,7 @@ fn remove_strangers<D: Disk>(
             return false;
         }
         let found = history.map().keyspace(keyspace);
-        // Of a map that is newer than this one: it is on its way here.
+        // The partition belongs to a newer map, which is on its way here.
         if found.is_some_and(|found| level > found.splits()) {
             return false;
         }

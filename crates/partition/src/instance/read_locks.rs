@@ -1,5 +1,5 @@
-//! Holds for readers of several records ([`crate::Partition`] gives them), as far as the instance has to see to them: that the time which
-//! comes with a request is not from before it came, and that partitions which are opened know of what others have held.
+//! The instance's part in read locks with a time limit, which [`crate::Partition`] grants. The time that accompanies a request
+//! must not be from before its arrival, and newly opened partitions must know of read locks granted by others.
 
 use zerohop_engine::disk::Disk;
 use zerohop_wire::Envelope;
@@ -7,31 +7,31 @@ use zerohop_wire::Envelope;
 use super::Instance;
 use crate::limits::{HOLD_MS, TIMELY_MS};
 
-/// See the module. Times are of the clock that nobody sets, in milliseconds.
+/// The state of read locks; see the module. Times are on the monotonic clock, in milliseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReadLocks {
-    /// When all is over that was held by partitions which are no more, and by the process before this one.
+    /// When all read locks have ended that were granted by former partitions here and by the previous process.
     pub(super) ends_ms: u64,
-    /// From when, and until when, the owner looks at its clock for everything that comes.
+    /// From when, and until when, the owner reads its clock for everything that arrives.
     timely_ms: (u64, u64),
 }
 
 impl ReadLocks {
-    /// Of a process that has just begun.
+    /// The state of a process that has just started.
     pub(super) fn begun_at(now_ms: u64) -> ReadLocks {
         ReadLocks { ends_ms: now_ms + HOLD_MS, ..ReadLocks::default() }
     }
 }
 
 impl<D: Disk> Instance<D> {
-    /// Whether the time that comes with something must not be earlier than when that came.
+    /// Whether the time that accompanies an event must not be earlier than its arrival.
     #[must_use]
     pub fn time_matters(&self) -> bool {
         self.shares() || self.clock.elapsed_ms() < self.holding.timely_ms.1
     }
 
-    /// What a request asks, without what cannot be granted as long as the time may be from before it was sent: it would be held for
-    /// less than its asker believes.
+    /// The request's envelope, without the wish for a read lock while its time may be from before it was sent. Such a read lock
+    /// would be shorter than the client believes.
     pub(super) fn timely(&mut self, envelope: &Envelope) -> Envelope {
         if !envelope.hold {
             return *envelope;
@@ -40,7 +40,7 @@ impl<D: Disk> Instance<D> {
         let (since_ms, until_ms) = self.holding.timely_ms;
         let since_ms = if now_ms < until_ms { since_ms } else { now_ms };
         self.holding.timely_ms = (since_ms, now_ms + TIMELY_MS);
-        // What was read in this very millisecond may have been read before the owner knew.
+        // A read of this very millisecond may have arrived before the owner knew.
         Envelope { hold: self.shares() || now_ms > since_ms, ..*envelope }
     }
 }

@@ -1,4 +1,4 @@
-//! What comes in frames.
+//! Requests that arrive in frames.
 
 use std::borrow::Cow;
 
@@ -17,10 +17,10 @@ use crate::event::{RecordRequest, Token};
 use crate::limits::{SESSION_IDLE_MS, UNAVAILABLE_RETRY_MS};
 
 impl<D: Disk> Instance<D> {
-    /// A client introduces itself. Version, features and the proof are the owner's to fill in.
+    /// Answers a client's greeting. The owner fills in version, features and the proof.
     ///
     /// # Errors
-    /// It means another cluster.
+    /// The client means another cluster.
     pub fn hello(
         &mut self,
         connection: u64,
@@ -43,7 +43,7 @@ impl<D: Disk> Instance<D> {
         })
     }
 
-    /// Takes up a request. What must be durable before it is answered waits for [`Instance::end_of_batch`].
+    /// Handles a request. An answer that needs durability waits for [`Instance::end_of_batch`].
     #[inline]
     pub fn request(
         &mut self,
@@ -70,12 +70,12 @@ impl<D: Disk> Instance<D> {
         if !kind.is_for_partition() {
             return self.about_cluster(to, message, effects, relay_place(envelope));
         }
-        // A transaction may have begun before, and hears what became of it; one that has not is refused as misplaced.
+        // A transaction that started before the drop still gets its outcome. A new one is refused as misplaced.
         if self.closing.has(keyspace) && kind != Kind::Transact {
             return relay.fail(to, Failure::UnknownKeyspace { keyspace });
         }
         match table.find(keyspace, partition) {
-            // The asker has heard of a change that has not come here yet.
+            // The client has learned of a change that has not arrived here yet.
             PartitionLookup::Here(_, epoch) if partition_epoch > epoch => unavailable(&mut relay, to),
             PartitionLookup::Here(slot, _) => {
                 let request = RecordRequest { token: to, envelope: *envelope, message };
@@ -92,7 +92,7 @@ impl<D: Disk> Instance<D> {
                     }
                     Some(found) if partition.0 < found.config().partitions.get() => relay.wrong_owner(to),
                     Some(_) => relay.fail(to, What::NoSuchPartition.into()),
-                    // Its client may know a newer map than this.
+                    // The client may know a newer map than this instance.
                     None if partition_epoch.0 != 0 && keyspace > *newest_keyspace => {
                         unavailable(&mut relay, to)
                     }
@@ -102,12 +102,12 @@ impl<D: Disk> Instance<D> {
         }
     }
 
-    /// Runs a program over the records of a partition as one unit, whatever epoch the partition is of: for protocols whose
-    /// clients know none. See [`crate::Partition::run`]. What must be durable before it is answered waits for
+    /// Runs a program over the records of a partition as one atomic batch, whatever the partition's epoch, for protocols whose
+    /// clients know no epochs. See [`crate::Partition::run`]. An answer that needs durability waits for
     /// [`Instance::end_of_batch`].
     ///
     /// # Errors
-    /// As there; `WrongOwner`, without what has changed in the map, if the partition is not here.
+    /// As there; `WrongOwner`, without the map changes, if the partition is not here.
     #[inline]
     pub fn run<P: Program>(
         &mut self,
@@ -179,7 +179,7 @@ impl<D: Disk> Instance<D> {
         }
     }
 
-    /// What sets sessions apart that are issued at one time by different instances, or by two starts of one.
+    /// Distinguishes sessions that different instances, or two starts of one instance, issue at the same time.
     fn nonce(&self) -> u64 {
         self.identity.incarnation.0 ^ u64::from(self.identity.instance.0).rotate_left(32)
     }
@@ -193,7 +193,7 @@ fn unavailable(relay: &mut Relay<'_>, to: Token) {
     relay.fail(to, Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS });
 }
 
-/// Whether a request was routed by the map as it is: another is told what has changed.
+/// Whether a request was routed by the current map. Otherwise its client is sent the changes.
 fn is_of_now(found: &Keyspace, envelope: &Envelope) -> bool {
     let Envelope { partition, partition_epoch, .. } = *envelope;
     found.group(partition).is_some_and(|group| partition_epoch.0 == 0 || group.epoch == partition_epoch)

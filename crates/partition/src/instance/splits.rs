@@ -1,16 +1,16 @@
-//! Partitions that are split by the next bit of the hashes, as the map says: each becomes two (or more, of an instance that was
-//! away), on the same members.
+//! Splits: the map splits partitions by the next bit of the hashes. Each becomes two on the same members, or more if the instance
+//! was away.
 //!
 //! ```text
-//!   map: keyspace split ──> parents serve no more, whoever waits asks again ──> begun, a few a batch
+//!   map: keyspace split ──> parents stop serving, their clients retry ──> splits start, a few in each batch
 //!        (at a start: found in the engine, of an older level)                      │ segments ahead, then the rest
 //!                                                                                  v
 //!                                children open, each with the parent's log, records, sessions and deadlines
 //! ```
 //!
-//! The engine knows a partition by keyspace, how often that was split, and number: so a child is never taken for the
-//! older partition of its number. What is split is never dropped before its children are there; until then requests for them are
-//! `Unavailable`, and their clients ask again.
+//! The engine names a partition by keyspace, number of splits, and partition number. A child is therefore never confused with the
+//! older partition of its number. A parent is never dropped before its children exist. Until then requests for them are answered
+//! `Unavailable`, and their clients retry.
 
 use std::collections::BTreeMap;
 
@@ -27,11 +27,12 @@ use crate::limits::{SPLIT_AGAIN_MS, SPLIT_STEPS_PER_BATCH, UNAVAILABLE_RETRY_MS}
 use crate::planted::{Bug, is_planted};
 use crate::replica::{Context, InheritedState};
 
-/// Bits of the engine's name of a partition that hold its number; above them stands how often its keyspace was split.
+/// Bits of the engine's partition name that contain the partition number; above them is the number of splits of its keyspace.
 const NUMBER_BITS: u32 = 24;
 const _: () = assert!(zerohop_placement::limits::PARTITIONS_MAX <= 1 << NUMBER_BITS);
 
-/// The engine's name for a partition of a keyspace that was split so often. Of one that never was: as before there were splits.
+/// The engine's name for a partition of a keyspace that was split so often. For a keyspace without splits it is the same as
+/// before splits existed.
 pub(super) fn engine_id(
     keyspace: KeyspaceId,
     splits: u8,
@@ -41,21 +42,21 @@ pub(super) fn engine_id(
     zerohop_engine::PartitionId(u64::from(keyspace.0) << 32 | number)
 }
 
-/// Keyspace, splits and number of a partition by the engine's name.
+/// Keyspace, splits and number of a partition from the engine's name.
 pub(super) fn named(id: zerohop_engine::PartitionId) -> (KeyspaceId, u8, PartitionId) {
     let number = id.0 as u32;
     let partition = PartitionId(number & ((1 << NUMBER_BITS) - 1));
     (KeyspaceId((id.0 >> 32) as u32), (number >> NUMBER_BITS) as u8, partition)
 }
 
-/// What is being split.
+/// The splits in progress.
 #[derive(Debug, Default)]
 pub(super) struct Splits {
-    /// How often the keyspaces were split of which something may be held; 0 of those that are not here.
+    /// The number of splits of each keyspace of which something may be stored; 0 for keyspaces that are not here.
     levels: BTreeMap<KeyspaceId, u8>,
-    /// Parents that serve no more, by keyspace, its splits at that time, and number.
+    /// Parents that no longer serve, by keyspace, its splits at that time, and number.
     pending: BTreeMap<(KeyspaceId, u8, PartitionId), Parent>,
-    /// Of children that are to be opened: what their parents, which others held too, hand down.
+    /// For children to be opened: the state that their parents, which other members had too, pass on.
     inherited_states: BTreeMap<(KeyspaceId, PartitionId), InheritedState>,
     again_ms: u64,
     completed: u64,
@@ -64,7 +65,7 @@ pub(super) struct Splits {
 /// A parent that waits for its split.
 #[derive(Debug)]
 struct Parent {
-    /// The log index that its state is as of, and the state; `None`: it was not open, and its log has it.
+    /// The log index of its state, and the state; `None`: it was not open, and its log contains the state.
     state: Option<(u64, Vec<u8>)>,
     inherited: Option<InheritedState>,
 }
@@ -86,13 +87,13 @@ impl Splits {
         self.pending.contains_key(&name)
     }
 
-    /// Whether a partition is among those that have yet to be made.
+    /// Whether a partition is a child that must still be created.
     pub(super) fn awaits(&self, keyspace: KeyspaceId, partition: PartitionId) -> bool {
         if self.pending.is_empty() {
             return false;
         }
         let now = self.level(keyspace);
-        // By levels, not through all that wait: there may be tens of thousands.
+        // This searches by levels and not through all waiting parents, which may be tens of thousands.
         (0..now).any(|splits| {
             let parent = PartitionId(partition.0 >> (now - splits));
             self.pending.contains_key(&(keyspace, splits, parent))
@@ -112,13 +113,13 @@ impl Splits {
         self.inherited_states.remove(&(keyspace, partition));
     }
 
-    /// When there is something to do, on the clock that is never set.
+    /// When there is something to do, on the monotonic clock.
     pub(super) fn next_wake_ms(&self, elapsed_ms: u64) -> u64 {
         if self.pending.is_empty() { u64::MAX } else { self.again_ms.max(elapsed_ms + 1) }
     }
 }
 
-/// Whether a change says of this keyspace no more than that it is split, once.
+/// Whether the only change to this keyspace is a single split.
 fn is_split_alone(delta: &MapDelta, keyspace: KeyspaceId) -> bool {
     let about = |change: &&MapChange| match change {
         MapChange::CreateKeyspace { id, .. }
@@ -135,7 +136,7 @@ fn is_split_alone(delta: &MapDelta, keyspace: KeyspaceId) -> bool {
     delta.changes.iter().filter(about).count() == 1
 }
 
-/// The partitions that this one has become and that this instance is to hold.
+/// The children of this partition that this instance must have.
 fn children_of(found: &Keyspace, me: InstanceId, (splits, parent): (u8, PartitionId)) -> Vec<PartitionId> {
     let Some(further) = found.splits().checked_sub(splits) else { return Vec::new() };
     let first = parent.0 << further;
@@ -144,7 +145,7 @@ fn children_of(found: &Keyspace, me: InstanceId, (splits, parent): (u8, Partitio
         .collect()
 }
 
-/// Splits, at a start, what was stored before its keyspace was split. For which there is no room on the disk, that waits.
+/// At a start, splits stored partitions whose keyspace was split since. Splits for which the disk has no room wait.
 pub(super) fn split_stored<D: Disk>(
     engine: &mut Engine<D>,
     map: &ClusterMap,
@@ -165,8 +166,8 @@ pub(super) fn split_stored<D: Disk>(
         let children: Vec<_> =
             children.into_iter().map(|child| engine_id(keyspace, found.splits(), child)).collect();
         if engine.partition_stats(handle)?.last.1 == 0 {
-            // There is nothing to hand down. It was split and is what is left of a folder that a crash kept from going, with
-            // children that may have taken entries since, or it was never written.
+            // There is nothing to pass on. Either the partition was already split and a crash has interrupted the removal of its
+            // folder, while its children may have accepted entries since. Or it was never written.
             drop_stored(engine, id)?;
         } else if !children.is_empty() {
             drop_empty(engine, &children)?;
@@ -182,7 +183,7 @@ pub(super) fn split_stored<D: Disk>(
     Ok(splits)
 }
 
-/// An attempt that failed may have left folders without entries.
+/// A failed attempt may have left folders without entries.
 fn drop_empty<D: Disk>(engine: &mut Engine<D>, children: &[zerohop_engine::PartitionId]) -> EngineResult<()> {
     for (id, handle) in engine.partitions().filter(|(id, _)| children.contains(id)).collect::<Vec<_>>() {
         if engine.partition_stats(handle)?.last.1 == 0 {
@@ -193,7 +194,7 @@ fn drop_empty<D: Disk>(engine: &mut Engine<D>, children: &[zerohop_engine::Parti
 }
 
 impl<D: Disk> Instance<D> {
-    /// The map has split keyspaces: what is held of them serves no more, and waits for its split.
+    /// The map has split keyspaces. Their partitions here stop serving and wait for their split.
     pub(super) fn begin_splits(
         &mut self,
         before: &ClusterMap,
@@ -237,7 +238,7 @@ impl<D: Disk> Instance<D> {
         }
     }
 
-    /// What is stored of a keyspace and could not be opened is split as well: its children begin with what it holds.
+    /// Stored partitions of a keyspace that could not be opened are split as well. Their children start with the stored data.
     fn split_unopened(&mut self, keyspace: KeyspaceId, splits: u8) {
         for (id, _) in self.engine.partitions() {
             let (of, level, partition) = named(id);
@@ -267,7 +268,7 @@ impl<D: Disk> Instance<D> {
         Some(replica.pass_on(&mut context, &unavailable(), &mut relay))
     }
 
-    /// Does a bounded piece of what is to be split; at the end of each batch.
+    /// Does a bounded part of the waiting splits, at the end of each batch.
     pub(super) fn step_splits(&mut self, effects: &mut dyn InstanceEffects) {
         let elapsed_ms = self.clock.elapsed_ms();
         for _ in 0..SPLIT_STEPS_PER_BATCH {
@@ -276,7 +277,7 @@ impl<D: Disk> Instance<D> {
             }
             let Some(&name) = self.splits.pending.keys().next() else { return };
             if let Err(error) = self.step_split(name, effects) {
-                // A full disk may have room again; after other failures the next start goes on.
+                // A full disk may have room again; after other failures the next start continues.
                 self.splits.again_ms = elapsed_ms + SPLIT_AGAIN_MS;
                 self.counters.trouble(&error);
             }
@@ -320,7 +321,7 @@ impl<D: Disk> Instance<D> {
             if let Some(inherited) = &inherited {
                 self.splits.inherited_states.insert((keyspace, child), inherited.clone());
             }
-            // One that cannot be opened must not keep its sibling from it.
+            // A child that cannot be opened must not prevent its sibling from opening.
             if let Err(error) = self.follow_one((keyspace, child), found, effects) {
                 self.follow_later(keyspace, &error);
             }
@@ -328,7 +329,7 @@ impl<D: Disk> Instance<D> {
         Ok(())
     }
 
-    /// Splits all that waits for it, however long that takes: for an owner that has nobody to serve meanwhile.
+    /// Carries out all waiting splits, however long that takes, for an owner that serves no requests meanwhile.
     pub fn split_all(&mut self, now: ClockReading, effects: &mut dyn InstanceEffects) {
         self.clock.advance(now);
         while !self.splits.pending.is_empty() && self.splits.again_ms <= self.clock.elapsed_ms() {
@@ -336,19 +337,19 @@ impl<D: Disk> Instance<D> {
         }
     }
 
-    /// How many partitions were split since the start.
+    /// The number of partitions that were split since the start.
     #[must_use]
     pub fn splits_completed(&self) -> u64 {
         self.splits.completed
     }
 
-    /// How many partitions wait for their split.
+    /// The number of partitions that wait for their split.
     #[must_use]
     pub fn splits_pending(&self) -> usize {
         self.splits.pending.len()
     }
 
-    /// The keyspace is gone: what of it was to be split goes too.
+    /// The keyspace is gone, and so are its waiting splits.
     pub(super) fn forget_splits(&mut self, keyspace: KeyspaceId) -> EngineResult<()> {
         let mut result = Ok(());
         let names: Vec<_> = self.splits.pending.keys().filter(|name| name.0 == keyspace).copied().collect();

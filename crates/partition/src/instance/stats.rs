@@ -1,4 +1,4 @@
-//! What an instance counts, and how it stands.
+//! Counters and figures of an instance.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{EngineError, EngineStats, PartitionStats};
@@ -9,39 +9,38 @@ use super::Instance;
 use crate::limits::{DAMAGED_TOLD_MAX, TROUBLES_MAX};
 use crate::replica::{CopyDamage, Replica};
 
-/// How an instance stands. Counts begin at its start.
+/// Figures of an instance. Counters start at its start.
 #[derive(Clone, Debug, Default)]
 pub struct InstanceStats {
-    /// Requests by kind; kinds that were never asked are left out. The operations of a batch are not counted one by one.
+    /// Requests by kind; kinds without requests are left out. The operations of a batch are not counted separately.
     pub requests: Vec<(Kind, u64)>,
-    /// Failures answered, by error code.
+    /// Answered failures, by error code.
     pub failures: Vec<(u16, u64)>,
-    /// Requests let go because their asker has the answer.
+    /// Requests dropped because their client already has the answer.
     pub let_go: u64,
-    /// Units run for other protocols.
+    /// Atomic batches run for other protocols.
     pub units: u64,
     /// Flushes for `sync` partitions; each answers a whole batch.
     pub flushes: u64,
-    /// Partitions held.
+    /// Partitions here.
     pub partitions: u64,
-    /// Those of the engine.
+    /// Figures of the engine.
     pub engine: EngineStats,
-    /// All partitions together: sizes and counts are sums. While partitions that were split let go of what went to their
-    /// siblings, their records are an estimate.
+    /// All partitions together: sizes and counts are sums. During post-split cleanup the records are an estimate.
     pub records: u64,
-    /// Pieces staged for transactions to come, and their bytes.
+    /// Pieces staged for future transactions.
     pub staged: u64,
-    /// See `staged`.
+    /// Bytes of the staged pieces.
     pub staged_bytes: u64,
-    /// Snapshots that partitions keep for, each counted in every member of every partition.
+    /// Snapshots that partitions keep, each counted in every member of every partition.
     pub snapshots: u64,
-    /// Keyspaces that are being dropped, as it knows, and in which nothing is under way where it is primary.
+    /// Keyspaces that are being dropped, and in which nothing is in progress where this instance is primary.
     pub drained: Vec<KeyspaceId>,
     /// Older versions kept.
     pub versions: u64,
     /// Bytes of all logs.
     pub log_bytes: u64,
-    /// Bytes of them that are still needed.
+    /// Bytes of the logs that are still needed.
     pub live_bytes: u64,
     /// Segment files.
     pub segments: u64,
@@ -49,32 +48,31 @@ pub struct InstanceStats {
     pub checkpoint_bytes: u64,
     /// Memory of indexes and tables, in bytes.
     pub overhead_bytes: u64,
-    /// Copies of partitions that are being sent whole to other instances, and the bytes that these are yet to have, about.
+    /// Snapshots of partitions that are being sent to other instances.
     pub copies: u64,
-    /// See `copies`.
+    /// The approximate bytes of these snapshots that are still to be sent.
     pub copies_left_bytes: u64,
     /// Sessions remembered, over all partitions.
     pub sessions: u64,
-    /// Requests that wait for a record to become something.
+    /// Requests that wait for a record to reach a state.
     pub waits: u64,
-    /// The disk has no room for new entries, as far as the last look told; and how many bytes are free on it now.
+    /// The disk had no room for new entries at the last check.
     pub is_full: bool,
-    /// By how many milliseconds the time of day was set ahead that it does not follow, as no other instance's agrees.
+    /// By how many milliseconds the wall clock was set ahead that is not followed, because no other instance's time agrees.
     pub clock_distrusted_ms: u64,
-    /// See `is_full`; [`u64::MAX`]: it does not say.
+    /// The bytes that are free on the disk now; [`u64::MAX`]: the disk does not report it.
     pub free_bytes: u64,
-    /// Partitions of which the only copy that counts is here and was found damaged by the start: nobody is served there. Of the first
-    /// of them what was found.
+    /// Partitions whose only in-sync copy is here and was found damaged at the start. They serve no requests.
     pub damaged: u64,
-    /// See `damaged`.
+    /// What was found in the first of the damaged partitions.
     pub damaged_told: Vec<(KeyspaceId, PartitionId, CopyDamage)>,
-    /// Those that have gone on without what was found damaged, on an operator's word, since the start; the first of them.
+    /// The first of the partitions that have continued without their damaged part, on an operator's command, since the start.
     pub given_up: Vec<(KeyspaceId, PartitionId, CopyDamage)>,
-    /// What went wrong where no request was at fault, the newest last: syncs that failed, writes that stopped.
+    /// Failures that no request has caused, the newest last: syncs that failed, writes that stopped.
     pub troubles: Vec<String>,
 }
 
-/// Counts of requests and failures: two additions for each.
+/// Counters of requests and failures, at two additions for each.
 #[derive(Debug)]
 pub(super) struct RequestCounters {
     requests: [u64; KINDS],
@@ -85,9 +83,9 @@ pub(super) struct RequestCounters {
     troubles: Vec<String>,
 }
 
-/// Numbers of each class of requests (the second byte of a kind): those of blobs begin at 32.
+/// Numbers of each class of requests (the second byte of a kind); those of blobs start at 32.
 const KINDS_OF_CLASS: usize = 64;
-/// Requests are of four classes.
+/// There are four classes of requests.
 const KINDS: usize = 4 * KINDS_OF_CLASS;
 /// Error codes are below this.
 const CODES: usize = 512;
@@ -119,12 +117,12 @@ impl RequestCounters {
         }
     }
 
-    /// Takes note of a failure that is no request's fault, once if it repeats.
+    /// Records a failure that no request has caused, once if it repeats.
     pub(super) fn trouble(&mut self, error: &EngineError) {
         self.trouble_text(error.to_string());
     }
 
-    /// The same in words.
+    /// The same for a text.
     pub(super) fn trouble_text(&mut self, text: String) {
         if !self.troubles.contains(&text) {
             if self.troubles.len() == TROUBLES_MAX {
@@ -146,7 +144,7 @@ impl<D: Disk> Instance<D> {
         self.engine.has_room()
     }
 
-    /// How it stands. Walks over all partitions: for reports, not for every request.
+    /// The figures of the instance. Walks over all partitions, so it is for reports, not for every request.
     pub fn stats(&mut self) -> InstanceStats {
         let drained = self.drained();
         let Instance { engine, table, groups, counters, clock, .. } = self;
@@ -192,10 +190,10 @@ impl<D: Disk> Instance<D> {
             stats.snapshots += own.snapshots as u64;
             stats.staged += own.staged;
             stats.staged_bytes += own.staged_bytes;
-            // A partition that is held is open in the engine.
+            // Every partition here is open in the engine.
             let PartitionStats { records, versions, log, checkpoint_bytes, overhead_bytes, .. } =
                 engine.partition_stats(handle).unwrap_or_default();
-            // Pieces are records of the partition's own.
+            // Staged pieces are internal records of the partition.
             stats.records += own.own_of(records.saturating_sub(own.staged));
             stats.versions += versions;
             stats.log_bytes += log.bytes;

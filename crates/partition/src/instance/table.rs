@@ -1,4 +1,4 @@
-//! The partitions of an instance: found by keyspace and number, and told when their time has come.
+//! The single-copy partitions of an instance, by keyspace and number, with their wake times.
 
 use std::collections::BTreeSet;
 
@@ -14,24 +14,24 @@ use crate::event::{Now, PartitionEvent, RecordRequest, Token};
 use crate::limits::TOUCHED_TICK_MS;
 use crate::partition::Partition;
 
-/// A partition's place in the table.
+/// A partition's slot in the table.
 pub(super) type SlotId = u32;
 
-/// No partition of this number is held here.
+/// No partition of this number is here.
 const ELSEWHERE: SlotId = SlotId::MAX;
 
-/// All partitions held here.
+/// All single-copy partitions of the instance.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     slots: Vec<Option<TableSlot>>,
     free: Vec<SlotId>,
-    /// By id; of each the slots of all its partitions, [`ELSEWHERE`] for those that others hold.
+    /// By id: the slots of all partitions of each keyspace, with [`ELSEWHERE`] for those of other instances.
     keyspaces: Vec<(KeyspaceId, Box<[SlotId]>)>,
-    /// When partitions want a tick, in milliseconds since 1970.
+    /// When partitions need a tick, in milliseconds since 1970.
     wakes: BTreeSet<(u64, SlotId)>,
-    /// Those that have appended what is answered once durable.
+    /// The partitions that have appended entries whose answers wait for durability.
     unflushed: Vec<SlotId>,
-    /// Those that took a request since they were last looked at.
+    /// The partitions that have had a request since the last check.
     touched: Vec<SlotId>,
 }
 
@@ -39,27 +39,27 @@ pub(super) struct Table {
 struct TableSlot {
     partition: Partition,
     place: AnswerOrigin,
-    /// What stands in `wakes`; [`u64::MAX`]: nothing.
+    /// The time under which the partition is in `wakes`; [`u64::MAX`]: it is not there.
     wake_ms: u64,
     is_unflushed: bool,
     is_touched: bool,
 }
 
-/// What is known of a partition that a request names.
+/// The result of looking up a partition that a request names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PartitionLookup {
-    /// It is held here.
+    /// The partition is here.
     Here(SlotId, PartitionEpoch),
-    /// Others hold it, or there is none of this number.
+    /// The partition is at other instances, or does not exist.
     NotHere,
-    /// Nothing of this keyspace is held here.
+    /// No partition of this keyspace is here.
     NoKeyspace,
 }
 
 impl Table {
     #[inline]
     pub(super) fn find(&self, keyspace: KeyspaceId, partition: PartitionId) -> PartitionLookup {
-        // A few keyspaces at most: a search through them is as fast as any table.
+        // There are only a few keyspaces, so a search through them is as fast as any table.
         let Some((_, slots)) = self.keyspaces.iter().find(|(id, _)| *id == keyspace) else {
             return PartitionLookup::NoKeyspace;
         };
@@ -69,7 +69,7 @@ impl Table {
         }
     }
 
-    /// Adds a partition of a keyspace that has so many.
+    /// Adds a partition of a keyspace with this number of partitions.
     pub(super) fn add(
         &mut self,
         keyspace: KeyspaceId,
@@ -95,11 +95,11 @@ impl Table {
             self.keyspaces.len() - 1
         });
         self.keyspaces[known].1[id.0 as usize] = at;
-        // Deadlines that it found in its log are looked at soon.
+        // Deadlines that it has found in its log are checked soon.
         self.touch(at);
     }
 
-    /// Takes a partition out. What it held for an answer must have been released.
+    /// Removes a partition. Its pending replies must have been released.
     pub(super) fn remove(&mut self, at: SlotId) -> Option<(AnswerOrigin, Partition)> {
         let slot = self.slots.get_mut(at as usize)?.take()?;
         self.free.push(at);
@@ -121,18 +121,18 @@ impl Table {
         (0..self.slots.len() as SlotId).filter(|at| self.slots[*at as usize].is_some()).collect()
     }
 
-    /// Those of one keyspace.
+    /// The partitions of one keyspace.
     pub(super) fn of(&self, keyspace: KeyspaceId) -> Vec<SlotId> {
         let found = self.keyspaces.iter().find(|(id, _)| *id == keyspace);
         found.map_or(Vec::new(), |(_, slots)| slots.iter().copied().filter(|at| *at != ELSEWHERE).collect())
     }
 
-    /// The keyspaces of which something is held.
+    /// The keyspaces that have partitions here.
     pub(super) fn keyspaces(&self) -> impl Iterator<Item = KeyspaceId> {
         self.keyspaces.iter().map(|(id, _)| *id)
     }
 
-    /// Those with something parked for a connection that may have gone.
+    /// The partitions in which requests of a connection wait that may have closed.
     pub(super) fn with_waits(&self) -> Vec<SlotId> {
         let waits = |at: &SlotId| self.slots[*at as usize].as_ref().is_some_and(|s| s.partition.has_waits());
         (0..self.slots.len() as SlotId).filter(waits).collect()
@@ -150,7 +150,7 @@ impl Table {
         self.slot(at).place
     }
 
-    /// Hands a request to a partition.
+    /// Passes a request to a partition.
     #[inline]
     pub(super) fn request<D: Disk>(
         &mut self,
@@ -163,7 +163,7 @@ impl Table {
         self.touch(at);
     }
 
-    /// Runs a program as one unit of a partition.
+    /// Runs a program as one atomic batch of a partition.
     #[inline]
     pub(super) fn run<D: Disk, P: Program>(
         &mut self,
@@ -184,7 +184,7 @@ impl Table {
         result
     }
 
-    /// Hands an event to a partition.
+    /// Passes an event to a partition.
     #[inline]
     pub(super) fn step<D: Disk>(
         &mut self,
@@ -229,7 +229,7 @@ impl Table {
         }
     }
 
-    /// Answers all that a partition holds back with a failure.
+    /// Answers all pending replies of a partition with a failure.
     pub(super) fn release(&mut self, at: SlotId, failure: &Failure<'static>, relay: &mut Relay<'_>) {
         let slot = self.slot_mut(at);
         relay.place = slot.place;
@@ -240,7 +240,7 @@ impl Table {
         self.slot_mut(at).partition.checkpoint(engine)
     }
 
-    /// Those that wait for a flush; they wait no longer.
+    /// Removes and returns the partitions that wait for a flush.
     pub(super) fn take_unflushed(&mut self, into: &mut Vec<SlotId>) {
         for at in self.unflushed.drain(..) {
             if let Some(slot) = self.slots[at as usize].as_mut() {
@@ -250,7 +250,7 @@ impl Table {
         }
     }
 
-    /// They wait for the next flush after all.
+    /// These partitions wait for the next flush after all.
     pub(super) fn put_unflushed(&mut self, slots: &mut Vec<SlotId>) {
         for at in slots.drain(..) {
             if !std::mem::replace(&mut self.slot_mut(at).is_unflushed, true) {
@@ -269,7 +269,7 @@ impl Table {
         }
     }
 
-    /// Has those ticked soon whose dead space waits for a checkpoint.
+    /// Schedules a tick soon for the partitions whose dead space waits for a checkpoint.
     pub(super) fn touch_pressed<D: Disk>(&mut self, engine: &Engine<D>) {
         let is_pressed = |slot: &Option<TableSlot>| {
             slot.as_ref().is_some_and(|slot| engine.is_pressed(slot.partition.handle()))
@@ -279,14 +279,14 @@ impl Table {
         pressed.into_iter().for_each(|at| self.touch(at));
     }
 
-    /// Sets the time of the next tick of those that took a request. `true`: there were some.
+    /// Sets the time of the next tick of the partitions that have had a request. `true`: there were some.
     pub(super) fn settle_touched(&mut self, now: Now) -> bool {
         let mut touched = std::mem::take(&mut self.touched);
         let any = !touched.is_empty();
         for at in touched.drain(..) {
             let Some(slot) = self.slots[at as usize].as_mut() else { continue };
             slot.is_touched = false;
-            // Whether a checkpoint is due, sessions are to be forgotten: neither is urgent.
+            // Neither check is urgent: whether a checkpoint is due, and whether sessions must be forgotten.
             let soon = slot.wake_ms.min(now.ms + TOUCHED_TICK_MS);
             let wake_ms = slot.partition.next_wake_ms().map_or(soon, |wake_ms| wake_ms.min(soon));
             self.wake_at(at, wake_ms);
@@ -295,7 +295,7 @@ impl Table {
         any
     }
 
-    /// Takes the partitions whose time has come.
+    /// Removes and returns the partitions whose wake time has come.
     pub(super) fn take_due(&mut self, now: Now, into: &mut Vec<SlotId>) {
         while let Some(&(wake_ms, at)) = self.wakes.first()
             && wake_ms <= now.ms
@@ -306,15 +306,15 @@ impl Table {
         }
     }
 
-    /// Sets the time of the next tick after one.
+    /// Sets the time of the next tick after a tick.
     pub(super) fn ticked(&mut self, at: SlotId, now: Now) {
         if let Some(wake_ms) = self.slot(at).partition.next_upkeep_ms() {
-            // What could not be done just now (a full disk) is not tried without pause.
+            // Work that was not possible just now, as on a full disk, is not tried without a pause.
             self.wake_at(at, wake_ms.max(now.ms + 1));
         }
     }
 
-    /// When the next partition wants a tick, in milliseconds since 1970.
+    /// When the next partition needs a tick, in milliseconds since 1970.
     pub(super) fn next_wake_ms(&self) -> Option<u64> {
         self.wakes.first().map(|(wake_ms, _)| *wake_ms)
     }

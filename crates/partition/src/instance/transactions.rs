@@ -1,6 +1,6 @@
-//! Messages of transactions on their way from partition to partition: to one that is held here without a frame, to others
-//! through the owner. Whom a message is for says the map, by its place; where that has changed, or nobody is reached, the
-//! message is let lie, and comes again.
+//! The path of transaction messages between partitions: directly to a partition here, and through the owner to others. The map
+//! tells the receiver of a message by its routing key. If the map has changed or the receiver is not reached, the message is
+//! dropped, and its sender repeats it.
 
 use std::collections::VecDeque;
 
@@ -17,14 +17,14 @@ use crate::event::PartitionEvent;
 use crate::limits::{TRANSIT_MAX, TRANSIT_PER_BATCH_MAX};
 use crate::replica::ReplicaEvent as ToMember;
 
-/// Messages that have yet to be passed on.
+/// Messages that must still be passed on.
 #[derive(Debug, Default)]
 pub(super) struct Transit {
     queue: VecDeque<Told>,
 }
 
 impl Transit {
-    /// Takes one up; without room it is let lie.
+    /// Queues a message. Without room the message is dropped.
     pub(super) fn push(&mut self, message: Told) {
         if self.queue.len() < TRANSIT_MAX {
             self.queue.push_back(message);
@@ -36,7 +36,7 @@ impl Transit {
     }
 }
 
-/// The first of these parts that a map does not have so.
+/// The first of these parts for which the map differs.
 pub(super) fn misplaced(map: &ClusterMap, parts: &[TransactionPart]) -> Option<u32> {
     let is_so = |part: &TransactionPart| {
         map.keyspace(part.place.keyspace).filter(|found| !found.is_closing()).is_some_and(|found| {
@@ -52,7 +52,7 @@ pub(super) fn misplaced(map: &ClusterMap, parts: &[TransactionPart]) -> Option<u
 }
 
 impl<D: Disk> Instance<D> {
-    /// Passes on what partitions have said, and what those that are held here say to it. `true`: there was something.
+    /// Passes on the messages of partitions, and the responses of partitions here. `true`: there was something.
     pub(super) fn pass_on(&mut self, effects: &mut dyn InstanceEffects) -> bool {
         let any = !self.transit.is_empty();
         for _ in 0..TRANSIT_PER_BATCH_MAX {
@@ -62,7 +62,7 @@ impl<D: Disk> Instance<D> {
         any
     }
 
-    /// Whether no partition has anything under way of transactions, so that time changes nothing.
+    /// Whether no partition has a transaction in progress, so that the passing of time changes nothing.
     #[cfg(test)]
     pub(super) fn transactions_are_idle(&self) -> bool {
         let alone = self.table.slots().into_iter().map(|slot| self.table.partition(slot));
@@ -70,7 +70,7 @@ impl<D: Disk> Instance<D> {
         self.transit.is_empty() && alone.chain(shared).all(|one| one.next_transactions_ms().is_none())
     }
 
-    /// Begins a checkpoint of all that is held alone.
+    /// Starts a checkpoint of all single-copy partitions.
     #[cfg(test)]
     pub(super) fn checkpoint_all(&mut self) {
         for slot in self.table.slots() {
@@ -97,7 +97,7 @@ impl<D: Disk> Instance<D> {
         effects.send(to, &envelope, &Message::Peer(PeerMessage { from, to, call }));
     }
 
-    /// Hands a message to a partition that is held here.
+    /// Passes a message to a partition that is here.
     fn deliver(&mut self, id: PartitionId, message: &Told, effects: &mut dyn InstanceEffects) {
         let keyspace = message.to.keyspace;
         if let PartitionLookup::Here(slot, _) = self.table.find(keyspace, id) {
@@ -110,12 +110,12 @@ impl<D: Disk> Instance<D> {
         }
     }
 
-    /// A message has come from another instance.
+    /// A message has arrived from another instance.
     pub(super) fn transaction(&mut self, bytes: &[u8], effects: &mut dyn InstanceEffects) {
         let Ok(message) = Told::decode(bytes) else { return };
         let found = self.map().keyspace(message.to.keyspace);
         let Some(partitions) = found.map(|found| found.config().partitions) else { return };
-        // Whoever sent it may know an older map: passed on by this one, it could go round in a circle.
+        // The sender may know an older map. If this instance passed the message on, it could go round in a circle.
         self.deliver(partition_of(message.to.point, partitions), &message, effects);
     }
 }

@@ -1,4 +1,4 @@
-//! `append`: values at the end of a list, in a log entry of their own; what is there is not touched.
+//! `append`: values at the end of a list, in a log entry of their own. The earlier values are not touched.
 
 use zerohop_engine::disk::Disk;
 use zerohop_wire::messages::RecordType;
@@ -16,10 +16,10 @@ pub(crate) fn plan<'a, 'v, D: Disk>(
         Err(wrong) => return Ok(WritePlan::leave(wrong)),
     };
     if count == 0 {
-        // A list has a value at least: none is made of nothing.
+        // A list has at least one value, so an empty append creates none.
         return Ok(WritePlan::leave(cell.unchanged(length)));
     }
-    // A part of a list: how many values, then each with its length.
+    // A part of a list: the number of values, then each with its length.
     cell.buffer.extend_from_slice(&(count as u32).to_le_bytes());
     for value in values {
         cell.buffer.extend_from_slice(&(value.len() as u32).to_le_bytes());

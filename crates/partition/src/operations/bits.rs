@@ -1,4 +1,4 @@
-//! Bits of a bytes record: the most significant of byte 0 is the first. Bits that are not there are 0.
+//! Bits of a bytes record. The first is the most significant bit of byte 0. Bits behind the record's end are 0.
 
 use zerohop_engine::disk::Disk;
 use zerohop_wire::Failure;
@@ -8,7 +8,7 @@ use super::{Cell, EngineResultExt, EntryContents, LogAction, PlanResult, WritePl
 use crate::overlay::Shape;
 use crate::view::RecordView;
 
-/// `set_bit`. It writes the whole record again: many bits of large records belong into blobs.
+/// `set_bit`. It writes the complete record again; many bits belong into blobs.
 pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, offset: u64, on: bool) -> PlanResult<'a> {
     if let Err(wrong) = cell.of_type(RecordType::Bytes) {
         return Ok(WritePlan::leave(wrong));

@@ -1,4 +1,4 @@
-//! Headers of blobs: bytes records that these writes understand. Those of chunks go to [`super::chunk`].
+//! Headers of blobs: bytes records whose contents these writes interpret. Writes of chunks go to [`super::chunk`].
 
 use zerohop_engine::disk::Disk;
 use zerohop_wire::blob::{BlobHeader, BlobStamp, FillState, bytes_max, is_of_blob, name_of_header};
@@ -10,7 +10,7 @@ use crate::outcome::WriteOutcome;
 
 pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> PlanResult<'a> {
     let is_header = name_of_header(cell.key).is_some();
-    // Only a transaction that makes a blob can say which is its own: it has put an id there.
+    // Only a transaction that creates a blob can refer to its own blob, and it has replaced the reference by an id.
     check_key(change.stamp().id != BlobStamp::OWN)?;
     match *change {
         BlobChange::WriteChunk { stamp, offset, length, bytes, makes } => {
@@ -49,7 +49,7 @@ fn header<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> P
             let (version, found) = (shape.version, Some(shape.record));
             return Ok(WritePlan::leave(WriteOutcome::ConditionFailed { version, found }));
         }
-        // Of one name, a later blob has a greater id: timestamps of a partition never repeat.
+        // Of one name, a later blob has a greater id, since timestamps of a partition never repeat.
         let stamp = BlobStamp { id: cell.at.0, generation: 0 };
         return put(
             cell,
@@ -80,14 +80,14 @@ fn header<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> P
             let size = size.max(found.size);
             (BlobHeader { size, ..found }, size)
         }
-        // What is being filled is cut off with the rest: its writer must not publish it.
+        // A staged append is truncated with the rest, so its writer must not publish it.
         BlobChange::Cut { size, .. } if size < found.size || is_filling => {
             let uncut = found.uncut.max(found.size);
             let filling = if found.filling == FillState::Not { FillState::Not } else { FillState::CutOff };
             (BlobHeader { size, stamp: next, uncut, filling, ..found }, next.generation)
         }
         BlobChange::Cut { .. } if found.uncut > 0 => {
-            // Made larger, it would have bytes again that were cut off.
+            // A larger size would bring truncated bytes back.
             return Ok(WritePlan::leave(WriteOutcome::StaleBlob(found.stamp)));
         }
         BlobChange::Cut { size, .. } => (BlobHeader { size, ..found }, found.stamp.generation),
@@ -116,7 +116,7 @@ fn header<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> P
     if new == found {
         return Ok(WritePlan::leave(cell.unchanged(number)));
     }
-    // Up to there somebody has to look for chunks one day.
+    // A later operation must search for chunks up to there.
     let reach = |header: &BlobHeader<'_>| header.size.max(header.uncut);
     if reach(&new) > reach(&found).max(bytes_max(found.chunk_bits)) {
         let (length, limit) = (reach(&new), bytes_max(found.chunk_bits).min(u32::MAX.into()) as u32);

@@ -1,7 +1,7 @@
-//! Chunks of blobs: writes at offsets, each a log entry of its own that lies over those before it.
+//! Chunks of blobs: writes at offsets. Each is a log entry of its own that lies over the earlier ones.
 //!
-//! A chunk's stamp tells of which blob it is and which cut it knows. Writes leave the generation as it is, so that a cut
-//! that comes to a chunk finds out whether it was there before: one that knows the generation is left alone.
+//! A chunk's blob fence names its blob and the newest truncation that it knows. Writes do not change the generation. A truncation
+//! that reaches a chunk therefore knows whether it was applied before: a chunk that knows the generation is left as it is.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{CHUNK_HEAD_BYTES, ChunkHead};
@@ -19,12 +19,12 @@ use crate::overlay::{ChunkShape, ChunkWrite, Shape};
 use crate::planted::{Bug, is_planted};
 use crate::view::RecordView;
 
-/// What is written into a chunk: none stands for zeros.
+/// The bytes of a chunk write; empty bytes represent zeros.
 #[derive(Clone, Copy)]
 enum Bytes<'a, 'm> {
-    /// As they came: they stay until the entry is in the log.
+    /// As they arrived. They are kept until the entry is in the log.
     Given(&'a [u8]),
-    /// Made by the operation.
+    /// Created by the operation.
     Made(&'m [u8]),
 }
 
@@ -38,9 +38,9 @@ impl Bytes<'_, '_> {
     }
 }
 
-/// What a write of this blob finds.
+/// The chunk that a write of this blob finds.
 enum ChunkLookup {
-    /// Nothing that counts: the write makes the chunk.
+    /// Nothing that counts, so the write creates the chunk.
     Nothing,
     Chunk(ChunkShape),
 }
@@ -105,7 +105,7 @@ pub(super) fn cut<'a, D: Disk>(
         Some(chunk) if chunk.stamp.id > stamp.id => {
             return Ok(WritePlan::leave(WriteOutcome::StaleBlob(chunk.stamp)));
         }
-        // What is left of an older blob nobody reads.
+        // The rest of an older blob is never read.
         Some(chunk) if chunk.stamp.id == stamp.id => chunk,
         _ if marks => return Ok(put(cell, ChunkWrite { stamp, offset: 0, length: 0 }, Bytes::NONE, 1)),
         _ => return Ok(WritePlan::leave(cell.unchanged(0))),
@@ -121,7 +121,7 @@ pub(super) fn cut<'a, D: Disk>(
     Ok(made(cell, ChunkWrite { stamp, offset: keep, length }, Bytes::NONE, 1, LogAction::LayChunk))
 }
 
-/// With its blob: whoever comes late with a write of it reads the header first, and finds that there is none.
+/// Removes the chunk with its blob. A late writer reads the header first, and finds that there is none.
 pub(super) fn remove<'a, D>(cell: &Cell<'_, '_, D>, stamp: BlobStamp) -> PlanResult<'a> {
     if let Err(wrong) = cell.of_type(RecordType::Chunk) {
         return Ok(WritePlan::leave(wrong));
@@ -135,7 +135,7 @@ pub(super) fn remove<'a, D>(cell: &Cell<'_, '_, D>, stamp: BlobStamp) -> PlanRes
     }
 }
 
-/// Answers a read of a part of a chunk: as much of it as was written.
+/// Answers a read of a part of a chunk, as far as it was written.
 pub(super) fn answer<'o, D: Disk>(
     view: &mut RecordView<'_, D>,
     key: &[u8],
@@ -151,7 +151,7 @@ pub(super) fn answer<'o, D: Disk>(
     Ok(Brought::Chunk { version: shape.version, stamp: chunk.stamp, bytes: out })
 }
 
-/// Whether a write may be done, and over what.
+/// Whether a write is admissible, and the chunk that it changes.
 fn admit<D>(cell: &Cell<'_, '_, D>, (stamp, makes): (BlobStamp, bool)) -> Result<ChunkLookup, WriteOutcome> {
     cell.of_type(RecordType::Chunk)?;
     let chunk = cell.shape.as_ref().and_then(|shape| shape.chunk);
@@ -180,7 +180,8 @@ fn lay<'a, D: Disk>(
     };
     let written = ChunkWrite { stamp: chunk.stamp, offset, length };
     if offset == 0 && u64::from(length) >= chunk.end {
-        // Nothing of it stays: as a part it would keep what it hides until compaction has read that.
+        // Nothing of the chunk remains visible. As a part, this write would retain the hidden ones until compaction has read
+        // them.
         return Ok(put(cell, written, bytes, number));
     }
     let end = chunk.end.max(u64::from(offset) + u64::from(length));
@@ -189,7 +190,7 @@ fn lay<'a, D: Disk>(
     if !is_worn {
         return Ok(made(cell, written, bytes, number, LogAction::LayChunk));
     }
-    // Written again as a whole: what is hidden becomes dead space, and reads go to one entry again.
+    // The complete chunk is written again: hidden writes become dead space, and reads need only one entry.
     let whole = ChunkWrite { offset: 0, length: end as u32, ..written };
     cell.buffer.clear();
     cell.buffer.extend_from_slice(&head_of(whole));
@@ -205,7 +206,7 @@ fn lay<'a, D: Disk>(
     Ok(WritePlan { action: LogAction::PutChunk(whole, &[]), outcome: cell.done(number) })
 }
 
-/// Writes that a chunk of so many bytes may consist of.
+/// The most writes that a chunk of so many bytes may consist of.
 fn parts_max(bytes: u64) -> u64 {
     CHUNK_PARTS_MAX.max(bytes / CHUNK_PART_BYTES_MIN)
 }
@@ -227,12 +228,12 @@ fn made<'a, D>(
     action: fn(ChunkWrite, &'a [u8]) -> LogAction<'a>,
 ) -> WritePlan<'a> {
     let (bytes, apart): (&[u8], &'a [u8]) = match bytes {
-        // From where they lie into the log.
+        // The bytes go into the log without a copy.
         Bytes::Given(bytes) if bytes.len() >= APART_BYTES_MIN => (&[], bytes),
         ref bytes => (bytes.as_slice(), &[]),
     };
     cell.buffer.clear();
-    // With room for a trailer, so that it is not moved for that.
+    // With room for a trailer, so that it causes no reallocation.
     cell.buffer.reserve(CHUNK_HEAD_BYTES + bytes.len() + TRAILER_BYTES_MAX);
     cell.buffer.extend_from_slice(&head_of(written));
     cell.buffer.extend_from_slice(bytes);

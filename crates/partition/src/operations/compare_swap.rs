@@ -1,4 +1,4 @@
-//! `compare_swap`: the record becomes another if it is the one expected, and is answered if not.
+//! `compare_swap`: replaces the record if it equals the expected one, and otherwise answers with the record.
 
 use zerohop_engine::disk::Disk;
 use zerohop_wire::ids::Timestamp;

@@ -1,8 +1,9 @@
-//! `confirm`: whether a record is still what was read of it.
+//! `confirm`: whether a record is still as it was read.
 //!
-//! An absence has no version: a record that came and went again between the two looks leaves none behind, so that of a record
-//! an absence is never confirmed. Whoever has read one reads in a transaction, whose intents hold it still. Of a blob's chunk
-//! it is: chunks go only with a cut, which its header's stamp tells, and whoever confirms chunks looks at that again.
+//! An absence has no version. A record that was created and removed between the two reads leaves none behind, so an absent record
+//! is never confirmed. A client that has read an absence uses a transaction, whose intents protect it. An absent chunk of a blob
+//! is confirmed: chunks are removed only with a truncation, which changes the blob fence in the header, and a client that
+//! confirms chunks reads the header again.
 
 use zerohop_wire::blob::is_of_blob;
 use zerohop_wire::ids::Timestamp;

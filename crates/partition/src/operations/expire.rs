@@ -1,4 +1,4 @@
-//! `expire`: when a record ceases to be. It writes no contents, so the record's version stays.
+//! `expire`: sets when a record expires. It writes no contents, so the record's version stays.
 
 use zerohop_wire::messages::Expiry;
 

@@ -1,4 +1,4 @@
-//! `increment`: adds to the decimal number that a bytes record holds.
+//! `increment`: adds to the decimal number in a bytes record.
 
 use std::io::Write as _;
 
@@ -34,7 +34,7 @@ pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, delta: i64) -> PlanR
     Ok(WritePlan { action, outcome: WriteOutcome::Counter { version: cell.at, value } })
 }
 
-/// The number that bytes spell, in the one way of spelling it.
+/// The number that the bytes represent in canonical decimal form.
 fn number(bytes: &[u8]) -> Option<i64> {
     let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
     let is_plain = match digits {

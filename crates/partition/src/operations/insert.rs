@@ -1,4 +1,4 @@
-//! `insert`: the record becomes these bytes, whatever it was.
+//! `insert`: sets the record to these bytes, whatever it was.
 
 use zerohop_wire::messages::{Expiry, RecordType};
 

@@ -1,4 +1,4 @@
-//! `inspect`: all but a record's contents.
+//! `inspect`: the properties of a record without its contents.
 
 use zerohop_wire::Failure;
 use zerohop_wire::messages::{OperationAnswer, Outcome as Brought};

@@ -1,4 +1,4 @@
-//! `lookup`, whole or in part: bytes as they are, lists page by page.
+//! `lookup`, of a complete record or a part: bytes as they are, lists page by page.
 
 use zerohop_engine::disk::Disk;
 use zerohop_wire::limits::{LIST_PAGE_VALUES_MAX, PAGE_BYTES_MAX};

@@ -1,4 +1,4 @@
-//! What each operation does: from a record as it is seen to a plan, or to an answer. One file for each group of them.
+//! The operations: each turns a record into a plan for a write, or into an answer. Each group of them has its own file.
 
 pub(crate) mod append;
 mod bits;
@@ -34,29 +34,29 @@ use crate::outcome::WriteOutcome;
 use crate::overlay::{ChunkWrite, Shape};
 use crate::view::RecordView;
 
-/// A record about to be written, and what its evaluation may use.
+/// A record about to be written, and the environment of its evaluation.
 pub(crate) struct Cell<'c, 'v, D> {
     pub(crate) view: RecordView<'v, D>,
     pub(crate) key: &'c [u8],
-    /// The record as it is; not looked up for a write that does not depend on it.
+    /// The present record. It is not looked up for a write that does not depend on it.
     pub(crate) shape: Option<Shape>,
-    /// The entry's timestamp: the record's version if this changes it.
+    /// The entry's timestamp: the record's version if this write changes it.
     pub(crate) at: Timestamp,
     pub(crate) now_ms: u64,
-    /// Empty; for contents that are made here.
+    /// Empty; for contents that are created here.
     pub(crate) buffer: &'c mut Vec<u8>,
 }
 
 /// Contents of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryContents<'a> {
-    /// As they came.
+    /// As they arrived.
     Given(&'a [u8]),
     /// In the cell's buffer.
     Made,
 }
 
-/// What to write into the log.
+/// The change to write into the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogAction<'a> {
     Put {
@@ -76,26 +76,26 @@ pub(crate) enum LogAction<'a> {
         units: u64,
     },
     Deadline(Option<u64>),
-    /// The chunk becomes this one write, whose entry is in the cell's buffer, but for bytes that stay where they came.
+    /// The chunk becomes this one write. Its entry is in the cell's buffer, except for the separate bytes.
     PutChunk(ChunkWrite, &'a [u8]),
-    /// The write, whose entry is in the cell's buffer, but for bytes that stay where they came, lies over what the chunk was.
+    /// The write lies over the earlier contents of the chunk. Its entry is in the cell's buffer, except for the separate bytes.
     LayChunk(ChunkWrite, &'a [u8]),
     /// The record stays as it is.
     Nothing,
 }
 
-/// What a write does and what is answered once that is committed.
+/// The change of a write, and the outcome to answer once it is committed.
 #[derive(Debug)]
 pub(crate) struct WritePlan<'a> {
     pub(crate) action: LogAction<'a>,
     pub(crate) outcome: WriteOutcome,
 }
 
-/// A plan, or why none could be made: such a failure is not an outcome, and the write may be sent again.
+/// A plan, or the reason why none is possible. Such a failure is not an outcome, so the write may be sent again.
 pub(crate) type PlanResult<'a> = Result<WritePlan<'a>, Failure<'static>>;
 
 impl LogAction<'_> {
-    /// Bytes of a chunk that are not in the cell's buffer: they belong behind the head that is.
+    /// Bytes of a chunk that are not in the cell's buffer. They belong behind the head in the buffer.
     pub(crate) fn bytes_apart(&self) -> &[u8] {
         match self {
             LogAction::PutChunk(_, bytes) | LogAction::LayChunk(_, bytes) => bytes,
@@ -103,7 +103,7 @@ impl LogAction<'_> {
         }
     }
 
-    /// The deadline that its entry tells; zero takes one away.
+    /// The deadline to store in the entry; zero clears a deadline.
     pub(crate) fn noted_deadline(&self) -> Option<u64> {
         match self {
             LogAction::Put { deadline, .. } => *deadline,
@@ -114,7 +114,7 @@ impl LogAction<'_> {
 }
 
 impl WritePlan<'_> {
-    /// The record stays as it is: it says no, or there is nothing to do.
+    /// The record stays as it is: the write is refused, or there is nothing to do.
     fn leave(outcome: WriteOutcome) -> WritePlan<'static> {
         WritePlan { action: LogAction::Nothing, outcome }
     }
@@ -134,7 +134,7 @@ impl<D> Cell<'_, '_, D> {
         WriteOutcome::Done { version: self.at, number }
     }
 
-    /// The outcome of one that found it as it should be, or not there.
+    /// The outcome of a write that found the record as wanted, or absent.
     fn unchanged(&self, number: u64) -> WriteOutcome {
         WriteOutcome::Done { version: self.version(), number }
     }
@@ -147,7 +147,7 @@ impl<D> Cell<'_, '_, D> {
         }
     }
 
-    /// The deadline that a request asks for.
+    /// The deadline of a request.
     fn deadline_of(&self, expiry: Expiry) -> Result<Option<u64>, Failure<'static>> {
         let deadline = match expiry {
             Expiry::Never => None,
@@ -158,13 +158,13 @@ impl<D> Cell<'_, '_, D> {
         if deadline.is_some() && self.view.deadlines.bytes() >= DEADLINE_BYTES_MAX {
             return Err(Failure::MemoryFull);
         }
-        // Zero stands for none where deadlines are written; it has passed as surely as the first millisecond.
+        // Zero means no deadline in log entries. A deadline of zero has passed just as one of the first millisecond has.
         Ok(deadline.map(|ms| ms.clamp(1, Timestamp::MILLIS_MAX)))
     }
 }
 
 impl<D: Disk> Cell<'_, '_, D> {
-    /// Puts the bytes of the record, if there is one, into the buffer.
+    /// Loads the bytes of the record, if there is one, into the buffer.
     fn load(&mut self) -> Result<(), Failure<'static>> {
         if let Some(shape) = &self.shape {
             let all = 0..shape.length();
@@ -186,7 +186,7 @@ pub(crate) fn depends_on_record(write: &RecordWrite<'_>) -> bool {
     )
 }
 
-/// Finds out what a write does.
+/// Plans a write.
 pub(crate) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, write: &RecordWrite<'a>) -> PlanResult<'a> {
     check_reserved(write)?;
     let (version, found) = (cell.version(), cell.shape.as_ref().map(|shape| shape.record));
@@ -214,8 +214,8 @@ pub(crate) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, write: &RecordWrite<
     }
 }
 
-/// Headers and chunks of blobs are written by the operations of blobs, and removed by whoever knows the version; what is staged
-/// is the partition's own.
+/// Headers and chunks of blobs are written by blob operations, and removed by writes conditional on the version. Staged pieces
+/// are internal records of the partition.
 #[inline]
 pub(crate) fn check_reserved(write: &RecordWrite<'_>) -> Result<(), Failure<'static>> {
     let is_of_blobs = matches!(write.change, Asked::Blob(_))
@@ -227,7 +227,7 @@ pub(crate) fn check_reserved(write: &RecordWrite<'_>) -> Result<(), Failure<'sta
     }
 }
 
-/// Answers a read of a record that is seen so. `out` is empty, and holds what the answer borrows.
+/// Answers a read of a record of this shape. `out` is empty, and stores the contents that the answer borrows.
 pub(crate) fn read<'o, D: Disk>(
     view: &mut RecordView<'_, D>,
     read: &RecordRead<'_>,

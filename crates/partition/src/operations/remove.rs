@@ -1,4 +1,4 @@
-//! `remove`: there is no record.
+//! `remove`: removes the record.
 
 use zerohop_wire::ids::Timestamp;
 

@@ -1,8 +1,8 @@
-//! `scan`: the keys of a partition, page by page, as they are committed.
+//! `scan`: the committed keys of a partition, page by page.
 //!
-//! The order is by the part of the key's hash that the index walks by, then by the key itself. Neither changes while a
-//! key is there, whatever pages of the index split meanwhile, so a cursor that names the last key of a page is enough
-//! for each key to come exactly once. A cursor is the fragment (4) and the key.
+//! The order is by the part of the key's hash that the index uses, then by the key itself. Neither changes while a key exists,
+//! even if pages of the index split meanwhile. A cursor that names the last key of a page therefore suffices for each key to come
+//! exactly once. A cursor is the fragment (4) and the key.
 
 use zerohop_engine::disk::Disk;
 use zerohop_wire::blob::{header_key, is_of_blob};
@@ -20,19 +20,19 @@ use crate::view::RecordView;
 /// Bytes of a key on a page beside the key.
 const ITEM_BYTES: usize = 16;
 
-/// Fragments and keys of a page of the index, and the fragment that the next one begins with.
+/// Fragments and keys of a page of the index, and the first fragment of the next page.
 pub(crate) type IndexPage = (Vec<(u32, Vec<u8>)>, Option<u32>);
 
-/// What a scan goes through.
+/// The source of keys of a scan.
 pub(crate) trait KeySource {
-    /// Keys of the index page that holds a fragment, in any order, and where the next page begins.
+    /// Keys of the index page of a fragment, in any order, and where the next page starts.
     fn page(&mut self, from: u32) -> Result<IndexPage, Failure<'static>>;
 
-    /// What a key's record is; `None`: it does not come.
+    /// The type and version of a key's record; `None`: the scan leaves it out.
     fn look(&mut self, key: &[u8]) -> Result<Option<(RecordType, Timestamp)>, Failure<'static>>;
 }
 
-/// Those that are there now.
+/// The present keys.
 struct CurrentKeys<'p, 'v, D> {
     view: &'p mut RecordView<'v, D>,
     now_ms: u64,
@@ -56,7 +56,8 @@ impl<D: Disk> KeySource for CurrentKeys<'_, '_, D> {
     }
 }
 
-/// Answers with a page; of a partition that may hold what others own, only what is in its slice. `out` and `next` are empty, and hold what the answer borrows.
+/// Answers with a page. If the partition may have records of siblings, the page has only keys of its own hash range. `out` and
+/// `next` are empty, and store the contents that the answer borrows.
 pub(crate) fn answer<'o, D: Disk>(
     view: &mut RecordView<'_, D>,
     scan: &Scan<'_>,
@@ -66,7 +67,7 @@ pub(crate) fn answer<'o, D: Disk>(
     keys(&mut CurrentKeys { view, now_ms }, scan, foreign, out)
 }
 
-/// The same of whatever there is to go through.
+/// The same for any source of keys.
 pub(crate) fn keys<'o>(
     all: &mut impl KeySource,
     scan: &Scan<'_>,
@@ -82,7 +83,7 @@ pub(crate) fn keys<'o>(
     'pages: for _ in 0..SCAN_INDEX_PAGES_MAX {
         let (mut keys, next_page) = all.page(from)?;
         keys.sort_unstable();
-        // A page of one key would be the same for ever.
+        // A page of one key would be the same forever.
         let goes_back = is_planted(Bug::ScanGoesBack) && scan.keys_max > 1;
         keys.retain(|(fragment, key)| {
             let place = (*fragment, Some(&key[..]));
@@ -121,8 +122,8 @@ pub(crate) fn keys<'o>(
     Ok(Brought::Page { next, keys: Elements::packed(count, out)? })
 }
 
-/// Answers with a page of these names of blobs, which are in order and behind the cursor. Its cost is that of what it returns.
-/// `look` tells what a name's header is, if there is one.
+/// Answers with a page of these names of blobs, which are in order and behind the cursor. Its cost is that of its result. `look`
+/// returns the header of a name, if there is one.
 pub(crate) fn names<'o, 'n>(
     names: impl Iterator<Item = &'n [u8]>,
     scan: &Scan<'_>,
@@ -176,7 +177,7 @@ mod tests {
             let (keys, next) = bench.scan(&cursor, b"", 37);
             assert!(keys.len() <= 37);
             seen.extend(keys);
-            // Enough of them for pages of the index to split under the scan.
+            // There are enough keys for pages of the index to split during the scan.
             let come = 3_000 + pages * 25..3_000 + (pages + 1) * 25;
             come.for_each(|n| drop(bench.write(&key(n), insert(b"v"))));
             pages += 1;

@@ -1,11 +1,11 @@
-//! `transform`: arithmetic and logic on one number inside a bytes record. Bytes that are not there are zeros.
+//! `transform`: arithmetic and logic on one number in a bytes record. Bytes behind the record's end are zeros.
 
 use zerohop_engine::disk::Disk;
 use zerohop_wire::messages::{Brings, RecordType, Transform};
 
 use super::{Cell, EntryContents, LogAction, PlanResult, WritePlan};
 
-/// It writes the whole record again: numbers of large records belong into blobs.
+/// It writes the complete record again; numbers of large records belong into blobs.
 pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, transform: Transform) -> PlanResult<'a> {
     if let Err(wrong) = cell.of_type(RecordType::Bytes) {
         return Ok(WritePlan::leave(wrong));

@@ -1,7 +1,7 @@
-//! `trim`: a part of a list stays.
+//! `trim`: keeps a part of a list.
 //!
-//! Dropping a list's head is a small entry. Dropping its tail writes what is kept again, and so is refused where that
-//! does not fit one entry.
+//! Dropping a list's head is a small entry. Dropping its tail writes the kept values again, and is refused if they do not fit
+//! into one entry.
 
 use zerohop_engine::disk::Disk;
 use zerohop_wire::ids::Timestamp;

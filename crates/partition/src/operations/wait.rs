@@ -1,4 +1,4 @@
-//! `wait`: whether a record is as somebody waits for it to be.
+//! `wait`: whether a record is in the state that a client waits for.
 
 use zerohop_engine::disk::Disk;
 use zerohop_wire::Failure;
@@ -9,7 +9,7 @@ use super::EngineResultExt;
 use crate::overlay::Shape;
 use crate::view::RecordView;
 
-/// Whether it is. `out` is empty, and is used.
+/// Whether the record is in that state. `out` is empty, and is used as a buffer.
 pub(crate) fn holds<D: Disk>(
     view: &mut RecordView<'_, D>,
     key: &[u8],

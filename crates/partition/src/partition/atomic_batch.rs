@@ -1,4 +1,4 @@
-//! Running a program as one unit: its changes are appended, committed together and answered then, or are taken back.
+//! Runs a program as one atomic batch: its changes are appended, committed together and then answered, or are undone.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineResult, FLAG_JOINED, Meta};
@@ -17,13 +17,14 @@ use crate::planted::{Bug, is_planted};
 use crate::write_buffer::UnitWriteBuffer;
 
 impl Partition {
-    /// Runs a program over the records. After [`ProgramResult::Now`] its reply stands at the end of `reply`; after [`ProgramResult::Later`]
-    /// it comes as [`PartitionEffects::reply`], or as an answer with a failure if its changes cannot be committed.
+    /// Runs a program over the records. After [`ProgramResult::Now`] its reply is at the end of `reply`. After
+    /// [`ProgramResult::Later`] it comes as [`PartitionEffects::reply`], or as an answer with a failure if its changes cannot be
+    /// committed.
     ///
     /// # Errors
-    /// `WrongOwner`, without what has changed in the map, if the program names a key that is not the partition's own: whoever
-    /// routed it knew another map. What the program or the partition says: nothing has changed (after `DiskFailed`: perhaps), nothing was appended to
-    /// `reply`, and nothing comes later.
+    /// `WrongOwner`, without the map changes, if the program names a key that is not the partition's own, because the caller has
+    /// routed it by another map. Failures of the program or the partition: nothing has changed (after `DiskFailed` perhaps),
+    /// nothing was appended to `reply`, and nothing follows later.
     pub fn run<D: Disk, P: Program>(
         &mut self,
         engine: &mut Engine<D>,
@@ -50,7 +51,7 @@ impl Partition {
             unit
         };
         let mut ran = program.run(&mut unit, reply);
-        // Whatever the program makes of it.
+        // This holds whatever the program returns.
         if unit.is_misrouted {
             ran = Err(wrong_owner());
         } else if unit.is_blocked {
@@ -73,7 +74,7 @@ impl Partition {
                     Err(error) => self.take_back(engine, end).and(Err(failure_of(&error))),
                 }
             }
-            // What it has seen of others must be committed before it is told.
+            // Other requests' entries that it has seen must be committed before it is answered.
             Ok(false) => self.take_back(engine, end).map(|()| newest.min(end.1)),
             Err(failure) => self.take_back(engine, end).and(Err(failure)),
         };
@@ -95,7 +96,7 @@ impl Partition {
         }
     }
 
-    /// Nothing of a unit is in the log, and what is appended is committed at once: in one call.
+    /// Writes an atomic batch without earlier log entries in one call, where appended entries are committed at once.
     pub(super) fn write_at_once<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -116,13 +117,13 @@ impl Partition {
             }
         }
         if !self.waits.is_empty() {
-            // A unit is seen as a whole.
+            // The changes of an atomic batch become visible together.
             staged.entries().for_each(|entry| self.wake_if_waited_for(engine, entry.key, effects));
         }
         Ok(self.group.last())
     }
 
-    /// All of a unit is in the log: it is committed now, or lies over the records until it is.
+    /// All entries of an atomic batch are in the log. They are committed now, or stay in the overlay until they are.
     pub(super) fn end_unit<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -134,12 +135,12 @@ impl Partition {
             effects.flush_wanted();
             return Ok(last);
         }
-        // What fails here is the disk, and the partition takes nothing more.
+        // A failure here is one of the disk, and the partition accepts no more writes.
         engine.commit(self.handle(), last)?;
         for (meta, key, note) in staged.noted.iter() {
             self.apply(meta, key, note);
         }
-        // Where all is committed at once, nothing else is in it.
+        // Where all entries are committed at once, the overlay has nothing else.
         self.overlay.clear_records();
         if !self.waits.is_empty() {
             staged.noted.iter().for_each(|(_, key, _)| self.wake_if_waited_for(engine, key, effects));
@@ -158,7 +159,7 @@ impl Partition {
         }
     }
 
-    /// Takes back what was appended after `end`.
+    /// Undoes the entries that were appended after `end`.
     fn take_back<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,

@@ -1,4 +1,4 @@
-//! The commit index moves: entries are applied, waits looked at, answers sent.
+//! The commit index moves: entries are applied, waits are checked, answers are sent.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineResult, EntryKind, Meta};
@@ -11,7 +11,7 @@ use crate::state::TransactionEvent;
 use crate::view::RecordView;
 
 impl Partition {
-    /// Commits what the group holds.
+    /// Commits the entries that the log writer reports as committed.
     pub(super) fn commit<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -38,7 +38,7 @@ impl Partition {
         while self.state.applied < through {
             let begin = self.state.applied + 1;
             let Some(end) = self.group.end_of_unit(engine, begin, through)? else { break };
-            // One by one while somebody waits, so that each state of a record is seen.
+            // If any request waits, entries are committed one by one, so that each state of a record is seen.
             engine.commit(handle, if self.waits.is_empty() { through } else { end })?;
             let (mut keys_to_wake, mut snapshots) = (Vec::new(), Vec::new());
             for index in self.state.applied + 1..=end {
@@ -59,7 +59,7 @@ impl Partition {
             for (meta, payload) in snapshots {
                 self.snapshot_committed(engine, &meta, &payload)?;
             }
-            // A unit is seen as a whole.
+            // The changes of an atomic batch become visible together.
             for key in keys_to_wake {
                 self.wake(engine, &key, effects);
             }
@@ -72,10 +72,10 @@ impl Partition {
         Ok(())
     }
 
-    /// Applies a committed entry to the state, and keeps what it says to transactions for [`Partition::tell_committed`].
+    /// Applies a committed entry to the state, and keeps its transaction event for [`Partition::tell_committed`].
     ///
     /// # Panics
-    /// If it is not one that this program writes: what it says would be lost.
+    /// If this program cannot have written the entry: its contents would be lost.
     pub(super) fn apply(&mut self, meta: &Meta, key: &[u8], payload: &[u8]) {
         assert_eq!(meta.index, self.state.applied + 1, "entries are applied in order");
         let before = match self.snapshots {

@@ -1,4 +1,4 @@
-//! `compare` where there is nobody to compare with: the only copy reads a slice of what it holds.
+//! `compare` without other members: the only copy reads a slice of its own contents.
 
 use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;

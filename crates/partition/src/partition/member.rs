@@ -1,5 +1,5 @@
-//! A partition as [`crate::replica`] moves it: entries come from a primary or go to others, commit by agreement, are cut,
-//! or arrive as a whole state.
+//! A partition as [`crate::replica`] drives it: entries arrive from a primary or go to other members, are committed by agreement,
+//! are truncated, or are replaced by a snapshot install.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Durability, Engine, EngineError, EngineResult, EntryKind, Meta, PartitionId};
@@ -17,12 +17,13 @@ use crate::planted::{Bug, is_planted};
 use crate::state::{PartitionState, StateError};
 
 impl Partition {
-    /// Acts in this epoch from now on. Alone it commits by itself; what is appended must be committed by then.
+    /// Adopts this epoch. A single-copy partition commits by itself; all appended entries must be committed before it becomes
+    /// one.
     pub(crate) fn set_members(&mut self, epoch: u32, is_alone: bool) {
         self.group.set_members(epoch, is_alone, self.state.applied);
     }
 
-    /// Up to this log index everybody holds it who must: commits it.
+    /// All needed members have the log up to this index. Commits it.
     pub(crate) fn agree<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -33,8 +34,8 @@ impl Partition {
         if self.group.committed(engine)? > self.state.applied { self.commit(engine, effects) } else { Ok(()) }
     }
 
-    /// Logs that a new primary begins here. Returns the log index. A unit that the log has only the beginning of, and
-    /// which nobody was told of, goes: what would end it never comes.
+    /// Appends the epoch marker of a new primary. Returns its log index. If the log ends with an incomplete atomic batch, which
+    /// was never acknowledged, its entries are truncated, because the rest never arrives.
     pub(crate) fn append_mark<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<u64> {
         let last = self.group.last();
         let mut whole = last;
@@ -53,7 +54,7 @@ impl Partition {
         Ok(self.group.append(engine, &entry)?.index)
     }
 
-    /// Takes an entry that the primary has numbered: the next one.
+    /// Appends the next entry, which the primary has numbered.
     pub(crate) fn receive<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -80,12 +81,12 @@ impl Partition {
         if meta.is_joined() {
             self.group.is_joined();
         }
-        // Never behind what stands in the log: it may be promoted.
+        // The clock is never behind the log, because this member may be promoted.
         self.clock.witness(Timestamp(meta.timestamp));
         Ok(())
     }
 
-    /// Cuts the uncommitted entries after a log index off.
+    /// Truncates the uncommitted entries after a log index.
     pub(crate) fn cut_after<D: Disk>(&mut self, engine: &mut Engine<D>, index: u64) -> EngineResult<()> {
         engine.cut_after(self.handle(), index)?;
         self.held.cut_after(index);
@@ -95,14 +96,14 @@ impl Partition {
         Ok(())
     }
 
-    /// It is primary no more: whoever waits is told so, and what was evaluated and is not committed is forgotten; the
-    /// entries stay in the log until a primary says otherwise.
+    /// The member is primary no more. All waiting requests are answered with this failure, and evaluated changes that are not
+    /// committed are forgotten. The entries stay in the log until a primary decides on them.
     pub(crate) fn stand_down(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
         self.let_go(failure, effects);
         self.forget_work(failure, effects);
     }
 
-    /// The same of a member that goes on in its group: units wait until then for what becomes of their entries.
+    /// The same for a member that stays in its group. Atomic batches wait until `until_us` for the fate of their entries.
     pub(crate) fn stand_by(
         &mut self,
         until_us: u64,
@@ -119,26 +120,27 @@ impl Partition {
         }
         self.overlay = Overlay::default();
         self.forget_transactions(failure, effects);
-        // Whoever is primary next begins with a mark, behind all that is on its way.
+        // The next primary starts with an epoch marker behind all entries in flight.
         self.transactions_after = 0;
     }
 
-    /// Whether enough hold what is written for it to be promised.
+    /// Sets whether enough members have copies for writes to be acknowledged.
     pub(crate) fn set_has_copies(&mut self, has_copies: bool) {
         self.has_copies = has_copies;
     }
 
-    /// Whether too few members have room on their disks for what is written to be promised.
+    /// Sets whether too few members have room on their disks for writes to be acknowledged.
     pub(crate) fn set_lacks_room(&mut self, lacks_room: bool) {
         self.group.set_lacks_room(lacks_room);
     }
 
-    /// Answers what is held with a failure: the writes may have happened and are not known to be safe.
+    /// Answers all pending replies with a failure: the writes may have happened and are not known to be safe.
     pub(crate) fn let_go(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
         self.held.let_go(failure, effects);
     }
 
-    /// Answers what is held with a failure, but for units, whose answers wait until then for [`Partition::settle_kept`].
+    /// Answers all pending replies with a failure, except those of atomic batches. These wait until `until_us` for
+    /// [`Partition::settle_kept`].
     pub(crate) fn keep_units(
         &mut self,
         until_us: u64,
@@ -148,54 +150,54 @@ impl Partition {
         self.held.keep(until_us, failure, effects);
     }
 
-    /// Enough members hold the log up to this index, and it is committed.
+    /// Enough members have the log up to this index, and it is committed.
     pub(crate) fn settle_kept(&mut self, index: u64, effects: &mut dyn PartitionEffects) {
         self.held.settle(index.min(self.state.applied), effects);
     }
 
-    /// Answers what is kept with a failure.
+    /// Answers the kept replies with a failure.
     pub(crate) fn let_kept_go(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
         self.held.let_kept_go(failure, effects);
     }
 
-    /// When answers that are kept must be let go, in microseconds; [`u64::MAX`]: none are.
+    /// When the kept replies must be answered, in microseconds; [`u64::MAX`]: there are none.
     pub(crate) fn kept_until_us(&self) -> u64 {
         self.held.kept_until_us()
     }
 
-    /// Time goes on though nothing happens.
+    /// Advances the clock without an event.
     pub(crate) fn advance_clock(&mut self, now: Now) {
         self.clock.advance(now);
     }
 
-    /// Gives no timestamp at or below this one any more.
+    /// Assigns no timestamp at or below this bound any more.
     pub(crate) fn begin_above(&mut self, ceiling: Timestamp) {
         if !is_planted(Bug::CeilingForgotten) {
             self.clock.begin_above(ceiling);
         }
     }
 
-    /// From when on what is too far ahead is counted, in milliseconds since 1970.
+    /// The time relative to which a timestamp counts as too far ahead, in milliseconds since 1970.
     pub(crate) fn present_ms(&self) -> u64 {
         self.clock.present_ms()
     }
 
-    /// Whether the timestamps of one more request, which has seen this one, stay below a ceiling.
+    /// Whether the timestamps of one more request, which has seen `seen`, stay below the bound.
     pub(crate) fn is_below(&self, seen: Timestamp, ceiling: Timestamp) -> bool {
         self.clock.is_below(seen, ceiling)
     }
 
-    /// The log index that the state is as of.
+    /// The log index of the state.
     pub(crate) fn applied(&self) -> u64 {
         self.state.applied
     }
 
-    /// Whether nobody else must hold an entry.
+    /// Whether this is the only copy that an entry needs.
     pub(crate) fn is_alone(&self) -> bool {
         self.group.is_alone()
     }
 
-    /// Whether anything of it outlives the process.
+    /// Whether the partition's data outlives the process.
     pub(crate) fn reaches_disk(&self) -> bool {
         self.group.reaches_disk()
     }
@@ -213,12 +215,12 @@ impl Partition {
         &self.state
     }
 
-    /// The session table goes, as a promotion must never have it.
+    /// Planted bug: forgets the session table, which a promotion must never do.
     pub(crate) fn forget_sessions(&mut self) {
         self.state.sessions.forget_all(Timestamp::ZERO);
     }
 
-    /// Drops everything it holds and begins with an empty log.
+    /// Drops all data and starts with an empty log.
     pub(crate) fn wipe<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -238,12 +240,12 @@ impl Partition {
         Ok(())
     }
 
-    /// The empty log takes another member's, run by run.
+    /// The empty log starts to receive another member's log, in segment runs.
     pub(crate) fn begin_taking<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<()> {
         engine.begin_taking(self.handle())
     }
 
-    /// Takes a run of the other member's log.
+    /// Installs a run of the other member's log.
     pub(crate) fn take_run<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -255,14 +257,14 @@ impl Partition {
         Ok(())
     }
 
-    /// All of it is there, up to this entry.
+    /// All runs have arrived, up to this entry.
     pub(crate) fn taken<D: Disk>(&mut self, engine: &mut Engine<D>, last: (u32, u64)) -> EngineResult<()> {
         engine.taken(self.handle(), last)?;
         self.group.set_last(last);
         Ok(())
     }
 
-    /// The log is as whoever sent it has it up to its end, and this is the state there.
+    /// Installs the state that belongs to the end of the log that was received.
     pub(crate) fn install<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,

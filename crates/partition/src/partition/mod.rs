@@ -1,4 +1,4 @@
-//! The partition itself: events in, effects out.
+//! The partition: events in, effects out.
 
 mod atomic_batch;
 mod commit;
@@ -37,14 +37,14 @@ use read_locks::ReadLockRequest;
 
 pub(crate) use transactions::Intents;
 
-/// One partition of a keyspace, of which this is the primary.
+/// One partition of a keyspace, whose primary this instance is.
 #[derive(Debug)]
 pub struct Partition {
     group: LogWriter,
     clock: Clock,
-    /// As of the last committed entry.
+    /// The state as of the last committed entry.
     state: PartitionState,
-    /// What is appended behind it.
+    /// The entries that are appended and not yet committed.
     overlay: Overlay,
     held: PendingReplies,
     waits: WaitTable,
@@ -53,32 +53,32 @@ pub struct Partition {
     staged_expired: u64,
     horizons_moved: u64,
     split_cleanup: split_cleanup::SplitCleanup,
-    /// As primary, of transactions over several partitions; `None` until one comes.
+    /// As primary: the transactions over several partitions; `None` until the first arrives.
     transacting: Option<Box<transactions::PrimaryTransactions>>,
-    /// They are not taken up before this log index is committed.
+    /// Transactions are not resumed before this log index is committed.
     transactions_after: u64,
-    /// When all that was ever held for readers may be changed.
+    /// When the last read lock that was granted here ends.
     holds_end_ms: u64,
-    /// When that of which nothing is known may be.
+    /// When the last read lock ends that this partition does not know.
     unknown_holds_end_ms: u64,
-    /// What readers of the past need; `None` while there are none.
+    /// What readers of the past need; `None` while there are no snapshots.
     snapshots: Option<Box<crate::snapshots::Snapshots>>,
-    /// Enough hold what is written for it to be promised.
+    /// Enough members have copies for writes to be acknowledged.
     has_copies: bool,
     buffers: Buffers,
 }
 
-/// Memory that is used again from request to request.
+/// Memory that requests use again.
 #[derive(Debug, Default)]
 struct Buffers {
     contents: Vec<u8>,
     cursor: Vec<u8>,
     batch: Vec<u8>,
-    /// Away while a unit runs.
+    /// `None` while an atomic batch runs.
     staged: Option<Box<UnitWriteBuffer>>,
 }
 
-/// How a partition stands.
+/// Figures of a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartitionFigures {
     /// Sessions remembered.
@@ -87,42 +87,43 @@ pub struct PartitionFigures {
     pub session_bytes: usize,
     /// Records that will expire.
     pub deadlines: usize,
-    /// Requests parked.
+    /// Waiting requests.
     pub waits: usize,
-    /// Answers held until they may be sent.
+    /// Pending replies.
     pub held: usize,
     /// Log index of the last entry appended.
     pub last: u64,
     /// Log index of the last entry committed.
     pub commit: u64,
-    /// Records removed as its sibling's since it was opened, as long as there may be more; see [`PartitionFigures::own_of`].
+    /// Records of siblings that were removed since the partition was opened, as long as there may be more; see
+    /// [`PartitionFigures::own_of`].
     pub removed_of_siblings: Option<u64>,
-    /// Writes that came again since it was opened, and were answered with their first outcome.
+    /// Repeated writes since the partition was opened that were answered with their first outcome.
     pub answered_again: u64,
-    /// Pieces staged for transactions that have expired since it was opened, as its primary.
+    /// Staged pieces that have expired since the partition was opened, as primary.
     pub staged_expired: u64,
-    /// Pieces that are staged for transactions to come.
+    /// Pieces that are staged for future transactions.
     pub staged: u64,
-    /// Bytes of them.
+    /// Bytes of the staged pieces.
     pub staged_bytes: u64,
-    /// Transactions that are prepared, or decided and not heard of by all.
+    /// Transactions that are prepared, or decided while some participant has not been notified.
     pub unfinished: u64,
-    /// Snapshots that this member keeps for, and those that it is about to.
+    /// Snapshots that are open here, and those about to be opened.
     pub snapshots: usize,
-    /// Marks since the start that have ended snapshots which this member kept for.
+    /// Epoch markers since the start that have ended snapshots which this member kept.
     pub horizons_moved: u64,
 }
 
 impl PartitionFigures {
-    /// Records of its own, of so many that it holds: while a sibling's are being removed an estimate, which of siblings together
-    /// is right for what was there at the split.
+    /// The partition's own records, of `held` records in all. While a sibling's records are being removed this is an estimate.
+    /// The sum over the siblings is right for the records at the split.
     #[must_use]
     pub fn own_of(&self, held: u64) -> u64 {
         self.removed_of_siblings.map_or(held, |removed| (held + removed) / 2)
     }
 }
 
-/// Where an answer goes.
+/// Where an answer is sent.
 enum AnswerTarget<'t> {
     One(Token),
     /// An operation of a batch, by its place.
@@ -139,10 +140,10 @@ impl AnswerTarget<'_> {
 }
 
 impl Partition {
-    /// Takes an event. What is to be done about it goes to `effects`, in order.
+    /// Handles an event and passes the resulting actions to `effects`, in order.
     ///
     /// # Errors
-    /// What the engine answers where no request is at fault: to be logged. Whoever asked has been answered.
+    /// Engine errors that no request has caused. The caller logs them. The client has been answered.
     pub fn step<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -188,45 +189,45 @@ impl Partition {
             .min()
     }
 
-    /// The engine's name for it.
+    /// The engine's handle of the partition.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.group.handle()
     }
 
-    /// The epoch that it serves.
+    /// The epoch in which the partition serves.
     #[must_use]
     pub fn epoch(&self) -> PartitionEpoch {
         PartitionEpoch(u64::from(self.group.epoch()))
     }
 
-    /// The map has raised the epoch of its group. Of a group of one that changes nothing but the number: nobody else
-    /// could have appended.
+    /// Adopts the epoch to which the map has raised the group. In a group of one member only the number changes, because no other
+    /// member could have appended.
     pub fn raise_epoch(&mut self, epoch: PartitionEpoch) {
         self.group.raise_epoch(u32::try_from(epoch.0).unwrap_or(u32::MAX));
     }
 
-    /// The newest timestamp that it has given or seen: no clock of its clients is behind it.
+    /// The newest timestamp that the partition has assigned or seen. No client's clock is behind it because of this partition.
     #[must_use]
     pub fn newest(&self) -> Timestamp {
         self.clock.newest()
     }
 
-    /// Whether requests are parked in it, so that [`PartitionEvent::Disconnected`] has something to do.
+    /// Whether requests wait in the partition, so that [`PartitionEvent::Disconnected`] has something to do.
     #[must_use]
     pub fn has_waits(&self) -> bool {
         !self.waits.is_empty() || self.has_parked()
     }
 
-    /// When [`PartitionEvent::Tick`] has something to do though no request comes: a deadline, or sessions to be forgotten.
+    /// When [`PartitionEvent::Tick`] has something to do though no request arrives: a deadline, or sessions to be forgotten.
     #[must_use]
     pub fn next_upkeep_ms(&self) -> Option<u64> {
         let sweep = (self.state.sessions.len() > 0).then_some(self.sweep_at_ms);
         [self.next_wake_ms(), sweep, self.next_split_cleanup_ms()].into_iter().flatten().min()
     }
 
-    /// Answers everything that is held back or parked with a failure: it will not be answered otherwise. The partition
-    /// takes requests still, and answers those alike that would be held.
+    /// Answers all pending replies and waiting requests with a failure, because they will not be answered otherwise. The
+    /// partition still accepts requests, and answers with the same failure those that would have to wait.
     pub fn release(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
         self.held.fail(failure.clone(), effects);
         self.forget_transactions(failure, effects);
@@ -235,7 +236,7 @@ impl Partition {
         }
     }
 
-    /// How it stands.
+    /// The figures of the partition.
     #[must_use]
     pub fn stats(&self) -> PartitionFigures {
         let (staged, staged_bytes) = self.state.transacted.as_ref().map_or((0, 0), |one| one.state.staged());
@@ -258,8 +259,8 @@ impl Partition {
         }
     }
 
-    /// Changes when entries survive a crash, and answers what was only waiting for that. One that was in memory gets its
-    /// checkpoint at once: its log has not kept what sessions and deadlines need.
+    /// Changes when entries survive a crash, and answers requests that only waited for that. A partition that was in memory gets
+    /// a checkpoint at once, because its log has not kept the data that sessions and deadlines need.
     ///
     /// # Errors
     /// As [`Engine::set_durability`] and [`Engine::checkpoint_begin`].
@@ -310,7 +311,7 @@ impl Partition {
         self.take_up(engine, request, effects);
     }
 
-    /// Evaluates a request in whose way nothing stands.
+    /// Evaluates a request that no intent blocks.
     fn take_up<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -320,7 +321,7 @@ impl Partition {
         let RecordRequest { token, envelope, message } = *request;
         let mut to = AnswerTarget::One(token);
         let wish = self.wish(&envelope);
-        // Hundreds of partitions with a long buffer each would fill memory beside all budgets, and no cache would hold them.
+        // With hundreds of partitions, a long buffer in each would exceed the memory budgets and every cache.
         std::mem::swap(&mut self.buffers.contents, engine.scratch());
         match message {
             Message::Read { read, .. } => {
@@ -353,7 +354,7 @@ impl Partition {
         self.buffers.shrink();
     }
 
-    /// Refuses what is too early, and what there is no room for.
+    /// Refuses a request whose timestamp is too far ahead, or for which there is no room.
     fn admit(&mut self, message: &Message<'_>) -> Result<(), Failure<'static>> {
         let (seen, issued) = match message {
             Message::Read { seen, .. } => (*seen, Timestamp::ZERO),
@@ -435,7 +436,7 @@ impl Partition {
         deliver(&mut self.held, self.state.applied, to, index, answer, effects);
     }
 
-    /// Sends the answer of a wait, which is committed.
+    /// Sends the answer of a wait. The answer is committed.
     fn deliver_wait(
         &mut self,
         asker: WaitTarget,
@@ -470,7 +471,7 @@ fn deliver(
     deliver_held(held, commit, to, (index, 0), answer, effects);
 }
 
-/// The same of what was read, and is held for so many microseconds.
+/// The same for an answer to a read whose record is read-locked for so many microseconds.
 fn deliver_held(
     held: &mut PendingReplies,
     commit: u64,
@@ -490,7 +491,7 @@ fn deliver_held(
 }
 
 impl Buffers {
-    /// Gives back what a large request has left.
+    /// Frees the memory that a large request has left.
     fn shrink(&mut self) {
         for buffer in [&mut self.contents, &mut self.batch] {
             if buffer.capacity() > BUFFER_KEPT_BYTES {

@@ -1,4 +1,4 @@
-//! Opening a partition: its state from the engine's checkpoint, and from the entries behind it.
+//! Opens a partition: its state comes from the engine's checkpoint, and from the entries behind it.
 
 use std::fmt;
 
@@ -23,39 +23,39 @@ pub struct MemberOptions {
     pub durability: Durability,
     /// Seed of the engine's index.
     pub index_seed: u64,
-    /// The epoch of its replica group; at least 1. Entries found in the log may not be of a higher one.
+    /// The epoch of its replica group; at least 1. The log must not have entries of a higher epoch.
     pub epoch: PartitionEpoch,
 }
 
-/// What opening found.
+/// The result of opening a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RestoreReport {
-    /// Log index that the checkpoint's state was as of; 0 without one.
+    /// Log index of the checkpoint's state; 0 without a checkpoint.
     pub from_checkpoint: u64,
     /// Entries read behind it.
     pub from_log: u64,
-    /// Whether entries that tell of sessions or deadlines are missing or corrupt. Then all sessions are expired, so that
-    /// nothing is done twice, and records may have lost their deadlines.
+    /// Whether entries that contain sessions or deadlines are missing or corrupt. In that case all sessions are expired, so that
+    /// no write is done twice, and records may have lost their deadlines.
     pub is_state_lost: bool,
 }
 
 /// Why a partition cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartitionOpenError {
-    /// The engine says why.
+    /// The engine has failed.
     Engine(EngineError),
     /// The state in its checkpoint cannot be read.
     State(StateError),
-    /// An entry of the log is of a kind that is not known here.
+    /// The log has an entry of an unknown kind.
     Entry {
         /// Its log index.
         index: u64,
     },
-    /// The log holds entries of a higher epoch than the one given.
+    /// The log has entries of a higher epoch than the given one.
     Epoch {
-        /// The log's.
+        /// The epoch in the log.
         found: u32,
-        /// The one given.
+        /// The given epoch.
         given: PartitionEpoch,
     },
 }
@@ -86,9 +86,9 @@ impl From<EngineError> for PartitionOpenError {
 }
 
 impl Partition {
-    /// Opens a partition as its only member: everything in its log counts. The engine is told to keep entries until
-    /// checkpoints cover them; it must not begin checkpoints alone
-    /// ([`zerohop_engine::EngineOptions::checkpoints_begin_alone`]), since they would lack the state.
+    /// Opens a partition as its only member: all entries in its log count. The engine keeps entries until checkpoints cover them.
+    /// It must not start checkpoints alone ([`zerohop_engine::EngineOptions::checkpoints_begin_alone`]), since they would lack
+    /// the state.
     ///
     /// # Errors
     /// See [`PartitionOpenError`].
@@ -104,8 +104,8 @@ impl Partition {
         Partition::restore(engine, id, options, u64::MAX)
     }
 
-    /// Opens a partition as one of several that may be members: only what is known to be committed counts, and the epoch
-    /// comes with the group.
+    /// Opens a partition that may have other members. Only entries known to be committed count, and the epoch comes with the
+    /// group.
     pub(crate) fn open_as_member<D: Disk>(
         engine: &mut Engine<D>,
         id: PartitionId,
@@ -125,12 +125,13 @@ impl Partition {
         let MemberOptions { durability, index_seed, .. } = options;
         let handle = engine.partition(id, PartitionOptions { durability, index_seed })?;
         engine.hold_state_in_log(handle)?;
-        // Nobody knows of snapshots here any more: what a parent of this partition kept for them goes.
+        // No snapshot is known here after a start, so versions that a parent of this partition kept for snapshots are dropped.
         engine.move_horizon(handle, None)?;
         Ok((handle, engine.partition_stats(handle)?.last))
     }
 
-    /// Takes state and clock from checkpoint and log, up to what is committed: known to be, or by this call.
+    /// Restores state and clock from checkpoint and log, up to the last entry that is known to be committed, or that this call
+    /// commits.
     fn restore<D: Disk>(
         engine: &mut Engine<D>,
         id: PartitionId,
@@ -146,7 +147,7 @@ impl Partition {
         let mut state = PartitionState::default();
         if let Some((commit, extra)) = engine.recovered_extra(handle)? {
             state = PartitionState::decode(&extra).map_err(PartitionOpenError::State)?;
-            // A checkpoint says itself what it is as of.
+            // The checkpoint itself states its log index.
             (state.applied, restored.from_checkpoint) = (commit, commit);
         }
         let mut unknown = None;

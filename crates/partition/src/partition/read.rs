@@ -1,4 +1,4 @@
-//! Reads: answered from the engine and the overlay; waits are parked if they do not hold.
+//! Reads: answered from the engine and the overlay. A wait whose condition does not hold is queued.
 
 use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
@@ -20,7 +20,7 @@ use crate::planted::{Bug, is_planted};
 use crate::view::{RecordView, WholeBytes};
 use crate::waits::{Wait, WaitTarget};
 
-/// The key is empty, which none is: reads are told so as writes are.
+/// The failure for an empty key, which no record has. Reads get it as writes do.
 pub(super) fn no_key() -> Failure<'static> {
     Failure::KeyTooLong { length: 0, limit: KEY_BYTES_MAX as u32 }
 }
@@ -41,7 +41,7 @@ impl Partition {
             && !is_planted(Bug::ConfirmIgnoresIntents)
             && (self.has_intent(read.key) || self.is_due(read.key) && !self.may_expire(read.key))
         {
-            // Whatever it is, somebody is about to make it something else.
+            // A transaction is about to change the record, so it cannot be confirmed.
             let answer = Ok(Brought::Done { version: Timestamp::ZERO, number: 0 });
             self.deliver(to, 0, &answer, effects);
             return;
@@ -64,7 +64,7 @@ impl Partition {
             })
         };
         let mut view = RecordView { engine, handle, overlay: Some(overlay), deadlines: &state.deadlines };
-        // One entry that holds all of it, committed: answered from where it lies.
+        // A committed record in a single entry is answered without a copy.
         if let Query::Lookup | Query::LookupRange { .. } = read.query
             && let Ok(Some(WholeBytes { version, bytes: whole, .. })) = view.whole(read.key)
         {
@@ -146,8 +146,7 @@ impl Partition {
         }
     }
 
-    /// Answers those who wait for a record that has just been committed, by what is committed alone: a wait sees every
-    /// state that a record is in.
+    /// Answers the waits for a record that has just been committed, by committed data alone. A wait sees every state of a record.
     pub(super) fn wake<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -188,8 +187,8 @@ impl Partition {
         }
     }
 
-    /// Answers a wait whose time-out has passed, by what is committed: what it looked at when it came was perhaps a change that
-    /// is not committed yet, and the record may be as asked as long as it is not.
+    /// Answers a wait whose time-out has passed, by committed data. The change that it has seen on arrival may be uncommitted.
+    /// Until that change is committed, the record may still be as requested.
     pub(super) fn time_out<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,

@@ -1,12 +1,13 @@
-//! Records that nobody changes for a moment, so that whoever reads several of them need not ask whether they are still so.
+//! Read locks with a time limit: a record does not change for a moment, so that a reader of several records needs no confirming
+//! round.
 //!
 //! ```text
-//!   a read that asks for it ──> quiet record? ──yes──> shared intent that lapses after HOLD_MS ──> the answer says: held for HELD_US
-//!                                   └──no──> answered as ever, and confirmed by its client
-//!   whoever would change it ──> waits for that intent, as for a transaction's, and is before any hold to come
+//!   a read that requests it ──> quiet record? ──yes──> shared intent that expires after HOLD_MS ──> the answer: locked for HELD_US
+//!                                   └──no──> answered as usual; its client confirms it
+//!   a writer of the record ──> waits for that intent, as for a transaction's; later read locks wait for the writer
 //! ```
 //!
-//! Why it is right, and what it needs of clocks: `docs/decisions/0008-held-reads.md`.
+//! `docs/decisions/0008-held-reads.md` explains why this is correct, and what it requires of clocks.
 
 use zerohop_wire::Envelope;
 use zerohop_wire::ids::Timestamp;
@@ -20,23 +21,24 @@ use crate::overlay::Overlay;
 use crate::planted::{Bug, is_planted};
 use crate::state::PartitionState;
 
-/// What a read asks for that is to be held.
+/// The read lock that a read requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadLockRequest {
     slice: Slice,
-    /// On the clock that nobody sets.
+    /// On the monotonic clock.
     until_ms: u64,
 }
 
 impl ReadLockRequest {
-    /// Has a record held that was found at this version. For how long its reader may count on that; 0: it is not held.
+    /// Locks a record that was found at this version. Returns for how long its reader may rely on that; 0: it is not locked.
     pub(super) fn grant(
         self,
         transacting: Option<&mut PrimaryTransactions>,
         (overlay, state, clock): (&Overlay, &PartitionState, &Clock),
         (key, version): (&[u8], Timestamp),
     ) -> u32 {
-        // Writers of what is written often would wait often; an absence is not confirmed either; what expires changes by itself.
+        // Often written records are not locked, since their writers would often wait. An absence is not confirmed either, and an
+        // expiring record changes by itself.
         let quiet_ms = if is_planted(Bug::HoldIgnored) { 0 } else { HOLD_QUIET_MS };
         let is_quiet = version != Timestamp::ZERO
             && clock.now_ms() >= version.millis() + quiet_ms
@@ -44,7 +46,7 @@ impl ReadLockRequest {
             && state.deadlines.get(key).is_none();
         let Some(transacting) = transacting.filter(|_| is_quiet) else { return 0 };
         match transacting.hold(self.slice.hash(key), self.until_ms) {
-            // So long that others come in between more often than once in some hundred seeds.
+            // Long enough that other writes come in between more often than once in some hundred seeds.
             true if is_planted(Bug::HoldIgnored) => 10 * HELD_US,
             true => HELD_US,
             false => 0,
@@ -53,7 +55,7 @@ impl ReadLockRequest {
 }
 
 impl Partition {
-    /// What a request may be granted that asks to be held; `None`: nothing.
+    /// The read lock that a request may be granted; `None`: none.
     pub(super) fn wish(&mut self, envelope: &Envelope) -> Option<ReadLockRequest> {
         if !envelope.hold {
             return None;
@@ -68,38 +70,37 @@ impl Partition {
         Some(ReadLockRequest { slice, until_ms })
     }
 
-    /// On the clock that nobody sets, when all that was ever held here may be changed.
+    /// When the last read lock that was granted here ends, on the monotonic clock.
     pub(crate) fn holds_end_ms(&self) -> u64 {
         self.holds_end_ms
     }
 
-    /// Something may be held until then of which this partition knows nothing: by the process before this one, or by what this
-    /// was split off from.
+    /// Records that unknown read locks may last until then: those granted by the previous process, or by the parent of a split.
     pub(crate) fn await_holds(&mut self, until_ms: u64) {
-        // Whoever has nothing has held nothing.
+        // A partition without data has granted no read lock.
         if self.group.last() > 0 {
             self.holds_end_ms = self.holds_end_ms.max(until_ms);
             self.unknown_holds_end_ms = self.holds_end_ms;
         }
     }
 
-    /// What is held is forgotten: nothing is changed until that has lapsed.
+    /// The read locks are forgotten. No record is changed until they have expired.
     pub(super) fn lose_holds(&mut self) {
         self.unknown_holds_end_ms = self.holds_end_ms;
     }
 
-    /// Whether something may be held, and nobody knows what: nothing is changed then.
+    /// Whether unknown read locks may exist. In that case no record is changed.
     #[inline]
     pub(super) fn has_unknown_holds(&self) -> bool {
         self.clock.elapsed_ms() < self.unknown_holds_end_ms
     }
 
-    /// Whether anything may be held.
+    /// Whether any read lock may exist.
     pub(super) fn may_hold(&self) -> bool {
         self.clock.elapsed_ms() < self.holds_end_ms
     }
 
-    /// Lets go of what holds have needed, if that is all there was.
+    /// Frees the memory of read locks, if nothing else needs it.
     pub(super) fn forget_holds(&mut self) {
         let is_over = self.transacting.as_deref().is_some_and(PrimaryTransactions::is_over);
         if is_over && self.state.transacted.is_none() && !self.may_hold() {

@@ -1,5 +1,5 @@
-//! Requests about snapshots, and what becomes of those that nobody renews. `docs/protocols/snapshots.md` says why each promise
-//! holds.
+//! Requests about snapshots, and the end of snapshots that no client renews. `docs/protocols/snapshots.md` explains why each
+//! promise holds.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineError, EngineResult, EntryKind, Meta};
@@ -107,7 +107,7 @@ impl Partition {
         Ok((index, Timestamp::ZERO))
     }
 
-    /// Logs a mark. What is opened by it is kept from before it is in the log.
+    /// Logs a snapshot mark. A snapshot that it opens is kept from before the mark is in the log.
     fn append_snapshot_mark<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -146,7 +146,7 @@ impl Partition {
         engine.move_horizon(self.handle(), horizon.map(|at| at.0))
     }
 
-    /// A primary's entry is about to be appended here: what comes behind a mark that opens a snapshot is kept.
+    /// An entry of the primary is about to be appended here. Versions behind a mark that opens a snapshot are kept.
     pub(super) fn snapshot_received<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -164,8 +164,8 @@ impl Partition {
         Ok(())
     }
 
-    /// A mark is committed: snapshots are open from now on, or are no more. One of a new primary ends those that it does not
-    /// keep, as nobody else would.
+    /// A mark is committed: it opens or ends snapshots. The epoch marker of a new primary ends the snapshots that this primary
+    /// does not keep, because no other entry would end them.
     pub(super) fn snapshot_committed<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -197,7 +197,7 @@ impl Partition {
         self.follow_horizon(engine)
     }
 
-    /// The log was cut behind this index, or what was to come there could not be appended.
+    /// The log was truncated behind this index, or the next entry could not be appended.
     pub(super) fn cut_snapshots_after<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -211,7 +211,7 @@ impl Partition {
         self.follow_horizon(engine)
     }
 
-    /// Keeps what of the state an entry has ended. `before`: what the deadline of its key was.
+    /// Keeps the state that an entry has ended. `before`: the previous deadline of its key.
     pub(super) fn keep_past(&mut self, before: Option<u64>, meta: &Meta, key: &[u8]) {
         let Some(snapshots) = self.snapshots.as_deref_mut() else { return };
         let (at, past) = (Timestamp(meta.timestamp), snapshots.past_mut());
@@ -225,7 +225,7 @@ impl Partition {
         }
     }
 
-    /// Lets go of what nobody has renewed, and of the oldest where too much is kept.
+    /// Ends snapshots that no client has renewed, and the oldest snapshot where too much is kept.
     pub(super) fn tick_snapshots<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -244,13 +244,13 @@ impl Partition {
             return Ok(());
         }
         match self.close_snapshots(engine, &overdue, effects) {
-            // A full disk has room for the mark later. A second one, while the first is on its way, does no harm.
+            // On a full disk the mark is appended later. A second mark while the first is in flight does no harm.
             Ok(_) | Err(Failure::DiskFull | Failure::MemoryFull | Failure::Busy { .. }) => Ok(()),
             Err(failure) => Err(EngineError::Stopped { reason: failure.to_string() }),
         }
     }
 
-    /// When that has something to do.
+    /// When [`Partition::tick_snapshots`] has something to do.
     pub(super) fn next_snapshots_ms(&self) -> Option<u64> {
         self.snapshots.as_ref()?.next_ms().filter(|_| !is_planted(Bug::LeasesNotEnded))
     }
@@ -265,7 +265,7 @@ impl Partition {
         if at < kept.floor {
             return Err(Failure::SnapshotExpired);
         }
-        // No timestamp is given at or below it any more.
+        // The clock assigns no timestamp at or below it any more.
         self.clock.check(at)?;
         self.clock.witness(at);
         if snapshots.is_closed(at) || is_planted(Bug::SnapshotNotClosed) {
@@ -336,13 +336,13 @@ impl Partition {
         Some(PastView { engine, handle, state, past, at })
     }
 
-    /// Those that it keeps as a new primary: what the mark of its epoch says. One that is ended by what is in its log and not
-    /// committed may be among them, and is no more once the mark is committed.
+    /// The snapshots that it keeps as a new primary, for its epoch marker. An uncommitted entry in its log may end some of them.
+    /// They end once that entry is committed.
     pub(super) fn snapshots_kept(&self) -> Vec<SnapshotId> {
         self.snapshots.as_ref().map_or_else(Vec::new, |snapshots| snapshots.kept())
     }
 
-    /// It is primary from now on.
+    /// The member becomes primary.
     pub(super) fn lead_snapshots(&mut self) {
         let now_ms = self.clock.now_ms();
         if let Some(snapshots) = self.snapshots.as_deref_mut() {
@@ -351,7 +351,7 @@ impl Partition {
     }
 }
 
-/// What an entry says of snapshots: one look at all but those.
+/// The snapshot mark in an entry. All other entries cost only one check.
 fn mark_of(meta: &Meta, payload: &[u8]) -> Option<Mark> {
     let is_one = matches!(payload.first(), Some(&MARK_SNAPSHOT | &MARK_EPOCH));
     (meta.kind == EntryKind::Mark && is_one).then(|| Mark::decode(payload, Timestamp(meta.timestamp)))?

@@ -1,10 +1,10 @@
-//! Letting go of what a sibling owns: after a split a partition holds the records of both, and removes those that are not its
-//! own, a page of the index at a time, while it serves.
+//! Post-split cleanup: after a split a partition has the records of both siblings. It removes the records that are not its own,
+//! one page of the index at a time, while it serves.
 //!
-//! The primary logs each removal, and a mark at the end, so that all members hold the same at the same log index, whoever
-//! is primary meanwhile, and a crash costs no more than beginning the walk again. Until then nobody is shown the others:
-//! scans pass over them, counts leave them out, and requests that name their keys are refused. What was staged
-//! before the split is of both, and goes with its transaction.
+//! The primary logs each removal, and a mark at the end. All members therefore have the same records at the same log index,
+//! whichever member is primary. After a crash only the walk starts again. Until the end clients do not see foreign records: scans
+//! and counts skip them, and requests that name their keys are refused. Data staged before the split belongs to both siblings,
+//! and is removed with its transaction.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineError, EngineResult, EntryKind};
@@ -20,18 +20,18 @@ use crate::limits::{SPLIT_CLEANUP_AHEAD_MAX, SPLIT_CLEANUP_PARTITIONS_PER_MS};
 use crate::log_writer::NewLogEntry;
 use crate::planted::{Bug, is_planted};
 
-/// How far it has come.
+/// The progress of the cleanup.
 #[derive(Debug, Default)]
 pub(super) struct SplitCleanup {
-    /// `None`: whoever opened it did not say; all keys are its own.
+    /// `None`: the caller that opened the partition did not set it, so all keys are its own.
     slice: Option<Slice>,
-    /// Where the walk goes on.
+    /// Where the walk continues.
     cursor: u32,
-    /// No step before then.
+    /// The time of the next step.
     at_ms: u64,
     /// The mark of the end is in the log.
     is_told: bool,
-    /// Records removed since it was opened.
+    /// Records removed since the partition was opened.
     removed: u64,
 }
 
@@ -42,29 +42,29 @@ impl SplitCleanup {
 }
 
 impl Partition {
-    /// What its children must know beside its log, and the log index that is as of.
+    /// What its children must know beside its log, and the log index of that state.
     pub(crate) fn pass_on(&self) -> (u64, Vec<u8>) {
         (self.state.applied, self.state.encode())
     }
 
-    /// Says which keys are its own.
+    /// Sets the hash range whose keys are its own.
     pub fn set_slice(&mut self, slice: Slice) {
         self.split_cleanup = SplitCleanup::new(slice);
     }
 
-    /// Its slice, if whoever opened it has said.
+    /// Its hash range, if the caller that opened it has set one.
     pub(super) fn slice(&self) -> Option<Slice> {
         self.split_cleanup.slice
     }
 
-    /// Whether all keys that a request names are its own: whoever routed it may have known another map, by whatever road it has
-    /// come and however long that took. The items of a transaction are looked at when it is prepared.
+    /// Whether all keys that a request names are its own. The sender may have routed it by another map, on any path and with any
+    /// delay. The items of a transaction are checked when it is prepared.
     #[inline]
     pub(super) fn owns_keys_of(&self, message: &Message<'_>) -> bool {
         let Some(slice) = self.split_cleanup.slice.filter(|_| !is_planted(Bug::SliceNotChecked)) else {
             return true;
         };
-        // Keys of staged pieces, which are where their transaction is, are nobody's to name: they are refused as such.
+        // Keys of staged pieces are stored with their transaction. No request may name them; they are refused elsewhere.
         let is_own = |key: &[u8]| slice.owns(key) || is_staged(key);
         match message {
             Message::Read { read, .. } => is_own(read.key),
@@ -77,7 +77,7 @@ impl Partition {
         }
     }
 
-    /// Its slice, as long as it may hold records of others.
+    /// Its hash range, as long as it may have foreign records.
     #[must_use]
     pub fn foreign(&self) -> Option<Slice> {
         let slice = self.split_cleanup.slice.filter(|_| !is_planted(Bug::ForeignCounted));
@@ -94,8 +94,8 @@ impl Partition {
         self.foreign().filter(|_| !self.split_cleanup.is_told).map(|_| self.split_cleanup.at_ms)
     }
 
-    /// Removes what is not its own of one page of the index, if it is time. For the primary, once all that came before it is
-    /// committed.
+    /// Removes the foreign records of one page of the index, if it is time. Only for a primary that has committed all earlier
+    /// entries.
     pub(super) fn clean_up_split<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -106,13 +106,13 @@ impl Partition {
         if self.split_cleanup.is_told || now_ms < self.split_cleanup.at_ms || is_behind {
             return Ok(());
         }
-        // All partitions of a keyspace are split at once: each goes the slower the more there are.
+        // All partitions of a keyspace are split at once. The more there are, the slower each proceeds.
         self.split_cleanup.at_ms = now_ms + u64::from(slice.count() / SPLIT_CLEANUP_PARTITIONS_PER_MS).max(1);
         let (keys, next) = engine.scan(self.handle(), self.split_cleanup.cursor)?;
         for key in keys.iter().filter(|key| !slice.owns(key) && !is_staged(key)) {
             match self.remove_foreign(engine, key, effects) {
                 Ok(()) => self.split_cleanup.removed += 1,
-                // It is tried again; nobody is shown it meanwhile.
+                // The removal is tried again. Clients do not see the record meanwhile.
                 Err(Failure::DiskFull | Failure::MemoryFull | Failure::Busy { .. }) => return Ok(()),
                 Err(failure) => return Err(EngineError::Stopped { reason: failure.to_string() }),
             }
@@ -124,7 +124,7 @@ impl Partition {
         Ok(())
     }
 
-    /// From now on all that it holds is its own.
+    /// From now on all records are its own.
     fn end_split_cleanup<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -151,7 +151,7 @@ impl Partition {
         Ok(())
     }
 
-    /// How many records it holds of its own: a walk through all while there may be others.
+    /// The number of its own records. While there may be foreign records this walks through all of them.
     pub(crate) fn count_own<D: Disk>(
         engine: &mut Engine<D>,
         handle: zerohop_engine::Handle,
@@ -164,7 +164,7 @@ impl Partition {
         while let Some(at) = cursor {
             let (keys, next) = engine.scan(handle, at)?;
             for key in keys.iter().filter(|key| slice.owns(key)) {
-                // A page may repeat some of lower fragments.
+                // A page may repeat some keys of lower fragments.
                 count += u64::from(engine.fragment_of(handle, key)? >= at);
             }
             cursor = next;

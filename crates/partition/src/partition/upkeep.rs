@@ -1,4 +1,4 @@
-//! What time brings: time-outs, expiry, forgotten sessions, checkpoints.
+//! Work that depends on time: time-outs, expiry, forgotten sessions, checkpoints.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineError, EngineResult, EntryKind};
@@ -36,9 +36,9 @@ impl Partition {
         Ok(())
     }
 
-    /// Begins a checkpoint of the engine that carries the state, if it reaches a disk. Alone it waits until everything
-    /// appended is committed, so that the next start reads no log; a group of several always has entries on their way,
-    /// and state and engine are as of the commit index. The caller goes on with [`Engine::maintain`].
+    /// Starts a checkpoint of the engine that carries the state, if the partition reaches a disk. A single-copy partition waits
+    /// until all entries are committed, so that the next start reads no log. A group of several members always has entries in
+    /// flight, so its state and engine are as of the commit index. The caller continues with [`Engine::maintain`].
     ///
     /// # Errors
     /// As [`Engine::checkpoint_begin`].
@@ -64,7 +64,7 @@ impl Partition {
         for key in due {
             match self.expire_if_due(engine, &key, effects) {
                 Ok(_) => {}
-                // It stays where it is, and is asked for again: nobody is shown it meanwhile.
+                // The record stays, and its removal is tried again. Clients do not see it meanwhile.
                 Err(Failure::DiskFull | Failure::MemoryFull | Failure::Busy { .. }) => break,
                 Err(failure) => return Err(EngineError::Stopped { reason: failure.to_string() }),
             }
@@ -72,7 +72,7 @@ impl Partition {
         Ok(())
     }
 
-    /// Forgets sessions that nobody has used for long, by a log entry that raises the mark.
+    /// Forgets sessions that were not used for long, by a log entry that raises the session mark.
     fn evict_idle<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -89,8 +89,8 @@ impl Partition {
         self.append_eviction(engine, (sessions, mark), effects)
     }
 
-    /// Appends an entry without effect where the engine needs a later log index for its next checkpoint, without which it cannot
-    /// give back dead space: an eviction of no session.
+    /// Appends an entry without effect, an eviction of no session. The engine needs a later log index for its next checkpoint,
+    /// without which it cannot free dead space.
     fn append_if_pressed<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -100,7 +100,7 @@ impl Partition {
             return Ok(());
         }
         match self.append_eviction(engine, (Vec::new(), Timestamp::default()), effects) {
-            // Tried again with a later tick.
+            // A later tick tries again.
             Err(
                 EngineError::DiskFull { .. } | EngineError::Scarce { .. } | EngineError::MemoryFull { .. },
             ) => Ok(()),

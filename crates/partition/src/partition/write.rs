@@ -1,4 +1,5 @@
-//! Writes: recognised if they come again, else evaluated, logged with their outcome, and answered once committed.
+//! Writes: a repeated write gets its first outcome. Otherwise it is evaluated, logged with its outcome, and answered once
+//! committed.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineResult, EntryKind, FLAG_CHUNK, FLAG_LIST, FLAG_TRAILER, Hint, Meta};
@@ -19,7 +20,7 @@ use crate::planted::{Bug, is_planted};
 use crate::write_buffer::RecordGlimpse;
 
 impl Partition {
-    /// Whether the session has told that it has the answer of this request already.
+    /// Whether the session has reported that it already has the answer of this request.
     pub(super) fn is_answered(&self, stamp: &Stamp) -> bool {
         stamp.session.is_some()
             && !is_planted(Bug::SessionsNotConsulted)
@@ -52,7 +53,7 @@ impl Partition {
         }
     }
 
-    /// What a write came to that was done before, and the index of its entry.
+    /// The outcome of a write that was done before, and the index of its entry.
     pub(super) fn first_outcome(&self, session: SessionId, sequence: u64) -> Option<(u64, WriteOutcome)> {
         if self.overlay.eviction(session).1 || is_planted(Bug::SessionsNotConsulted) {
             return None;
@@ -63,7 +64,7 @@ impl Partition {
         Some((0, self.state.sessions.get(session)?.outcome(sequence)?.clone()))
     }
 
-    /// Whether a session may have a new outcome.
+    /// Whether a session may gain a new outcome.
     pub(super) fn admit_session(&self, stamp: &Stamp, sequence: u64) -> Result<(), Failure<'static>> {
         let sessions = &self.state.sessions;
         let (rising_mark, is_evicted) = self.overlay.eviction(stamp.session);
@@ -72,7 +73,7 @@ impl Partition {
         let is_full = sessions.bytes() >= SESSION_BYTES_MAX;
         match sessions.get(stamp.session) {
             _ if is_evicted => Err(Failure::SessionExpired { mark }),
-            // A batch whose first write is not answered, and a later one is: no client sends that.
+            // In this batch the first write is unanswered and a later one is answered. No client sends that.
             Some(session) if sequence < session.lowest => Err(What::Window.into()),
             Some(session) if is_full && !session.would_free(stamp.lowest_unanswered.0) => busy,
             Some(_) => Ok(()),
@@ -82,7 +83,7 @@ impl Partition {
         }
     }
 
-    /// Evaluates a write and logs what it does. Returns the index of the newest entry that its outcome rests on.
+    /// Evaluates a write and logs its effect. Returns the index of the newest entry that its outcome depends on.
     fn evaluate<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -121,7 +122,7 @@ impl Partition {
             let what = (at, write.key, hint.as_ref());
             let index = self.log(engine, (stamp, sequence), what, &action, &outcome, &mut buffer);
             match index.map_err(|error| failure_of(&error))? {
-                // Not logged: it rests on what the record was.
+                // It is not logged; its outcome depends on the record as it was.
                 None if is_planted(Bug::ReadsUncommitted) => Ok((0, outcome)),
                 None => {
                     let newest = self.overlay.record(write.key).map_or(0, |known| known.newest());
@@ -140,7 +141,7 @@ impl Partition {
         result
     }
 
-    /// Writes the entry of an action and its outcome, if there is anything to write.
+    /// Appends the entry of an action and its outcome, if there is anything to write.
     fn log<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -180,7 +181,7 @@ impl Partition {
         };
         let has_trailer = kind != EntryKind::Mark && !note.is_empty();
         let payload = match contents {
-            // From where it lies.
+            // The bytes are appended without a copy.
             EntryContents::Given(bytes) if !has_trailer => bytes,
             EntryContents::Given(bytes) => {
                 buffer.clear();
@@ -206,7 +207,7 @@ impl Partition {
         Ok(Some(meta))
     }
 
-    /// Has an outcome found by a retry that comes before its entry is committed.
+    /// Makes an outcome available to a retry that arrives before its entry is committed.
     fn note_outcome(
         &mut self,
         meta: &Meta,
@@ -219,7 +220,7 @@ impl Partition {
         }
     }
 
-    /// An entry was appended: it is committed now, or lies over the records until it is.
+    /// Handles an appended entry: it is committed now, or stays in the overlay until it is.
     fn logged<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -262,7 +263,7 @@ impl Partition {
         deadline.is_some_and(|deadline| deadline <= self.clock.now_ms())
     }
 
-    /// Removes a record whose deadline has come, before anything is evaluated over it.
+    /// Removes a record whose deadline has come, before a request is evaluated over it.
     pub(super) fn expire_if_due<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -276,14 +277,14 @@ impl Partition {
         Ok(true)
     }
 
-    /// Removes a record that its sibling owns. Nobody can have asked for anything of it since the split.
+    /// Removes a record that a sibling owns. No client can have received a result about it here since the split.
     pub(super) fn remove_foreign<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
         key: &[u8],
         effects: &mut dyn PartitionEffects,
     ) -> Result<(), Failure<'static>> {
-        // Gone by an entry that is not committed yet.
+        // An uncommitted entry has already removed it.
         let is_gone = self.overlay.record(key).is_some_and(|known| known.shape().is_none());
         if is_gone { Ok(()) } else { self.remove_unasked(engine, key, effects) }
     }

@@ -1,4 +1,4 @@
-//! Whether a primary may answer: if not, requests wait here, outside the partition, and are not evaluated.
+//! Admission control: whether a primary may answer. If not, requests wait here, outside the partition, and are not evaluated.
 
 use zerohop_engine::EngineResult;
 use zerohop_engine::disk::Disk;
@@ -25,7 +25,7 @@ impl Replica {
     ) -> EngineResult<()> {
         let named = request.envelope.partition_epoch;
         if named > self.view.epoch {
-            // Whoever asks has heard of a change that has not come here yet.
+            // The client has learned of a change of the group that has not arrived here yet.
             effects.fetch_map(named);
             effects.answer(request.token, &failed(unavailable()));
             return Ok(());
@@ -35,7 +35,7 @@ impl Replica {
             return Ok(());
         }
         if self.is_damaged_alone() {
-            // Nobody can repair it, and nothing but an operator's word ends that: who waits here waits for nothing.
+            // No member can repair the log, and only an operator's command ends that state. Queued requests would wait in vain.
             effects.answer(request.token, &failed(Failure::DataCorrupt));
             return Ok(());
         }
@@ -43,7 +43,7 @@ impl Replica {
             return self.take_compare(context, request, *compare, effects);
         }
         let is_write = writes(request.message);
-        // One that waits is not overtaken by others of its kind.
+        // A request that waits is not overtaken by later requests of its kind.
         let seen = seen(request.message, self.partition.present_ms());
         let may = self.may_answer(context)
             && self.is_below(context, seen)
@@ -58,8 +58,8 @@ impl Replica {
         self.evaluate(context, request, None, effects)
     }
 
-    /// Has a request evaluated. One that only reads waits if what it reads is corrupt and another member may have it, until
-    /// this time if it has waited before.
+    /// Evaluates a request. If a request only reads and its data is corrupt, it waits until another member may have supplied the
+    /// data. It waits at most until `until_us` if it has waited before.
     fn evaluate<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -86,7 +86,8 @@ impl Replica {
         self.partition.step(context.engine, context.now, PartitionEvent::Request(*request), effects)
     }
 
-    /// Takes up what another partition says about a transaction, if it may answer, and may write; it comes again else.
+    /// Handles a transaction message of another partition, if the primary may answer and write. Otherwise the message is dropped,
+    /// and its sender repeats it.
     pub(super) fn transaction<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -99,12 +100,12 @@ impl Replica {
         self.partition.step(context.engine, context.now, PartitionEvent::Transaction(message), effects)
     }
 
-    /// Runs a unit ([`crate::Partition::run`]), which cannot be parked: what cannot be answered now is refused. One that only
-    /// reads needs no copies.
+    /// Runs an atomic batch ([`crate::Partition::run`]). It cannot be queued, so the primary refuses it if it cannot answer now.
+    /// An atomic batch that only reads needs no copies.
     ///
     /// # Errors
-    /// As there; `Unavailable` while this primary may not answer, `Corrupt` if it is the only copy and damaged, `WrongOwner` without
-    /// what has changed from others.
+    /// As there. `Unavailable` while this primary may not answer; `Corrupt` if it is the only copy and damaged; `WrongOwner`,
+    /// without the map changes, if this replica is not the primary.
     pub fn run<D: Disk, P: Program>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -126,7 +127,8 @@ impl Replica {
         self.partition.run(context.engine, context.now, token, (program, reply), effects)
     }
 
-    /// All whose copies and grants count: those of the group, and those whom a request that may have been granted adds.
+    /// All members whose copies and leases the primary needs: the in-sync replicas, and the members that a pending request may
+    /// already have admitted.
     pub(super) fn needed(&self) -> impl Iterator<Item = Member> + '_ {
         let drops = |member: &&Member| is_planted(Bug::UndecidedIgnored) && self.removing.contains(member);
         let kept = self.view.in_sync.iter().filter(move |member| !drops(member));
@@ -134,19 +136,19 @@ impl Replica {
         kept.chain(admitting.filter(|member| !self.view.in_sync.contains(member))).copied()
     }
 
-    /// Nobody may act on a grant of this member's any more that it gave before it was primary.
+    /// Whether every lease that this member granted before its promotion has ended.
     pub(super) fn has_waited(&self, now_us: u64) -> bool {
         is_planted(Bug::GrantNotWaitedOut)
             || now_us >= self.wait_us && self.waits.values().all(|until_us| now_us >= *until_us)
     }
 
-    /// Everybody whom it needs has granted it that nobody else is primary.
+    /// Whether all needed members have granted this primary a valid lease, so that no other primary can be active.
     pub(super) fn has_leases<D: Disk>(&self, context: &Context<'_, D>) -> bool {
         is_planted(Bug::LeaseNotChecked)
             || self.needed().all(|member| context.leases.holds(context.now_us, member))
     }
 
-    /// Whether nobody else can be primary before what is held now may be changed.
+    /// Whether no other primary can become active before a read lock that is granted now has ended.
     fn may_hold<D: Disk>(&self, context: &Context<'_, D>) -> bool {
         let until_us = context.now_us + HOLD_MS * 1_000;
         self.needed().all(|member| context.leases.holds(until_us, member))
@@ -161,7 +163,7 @@ impl Replica {
         self.view.copies() >= usize::from(self.view.min_in_sync) || is_planted(Bug::MinInSyncIgnored)
     }
 
-    /// Whether anything at all may be answered now.
+    /// Whether the primary may answer any request now.
     pub(super) fn may_answer<D: Disk>(&self, context: &Context<'_, D>) -> bool {
         self.role == Role::Primary
             && self.has_started(context.now_us)
@@ -169,13 +171,13 @@ impl Replica {
             && self.is_below(context, Timestamp::ZERO)
     }
 
-    /// Whether the timestamps of a request that has seen this one stay below the ceiling: the clock will follow it.
+    /// Whether the timestamps of a request that has seen `seen` stay below the timestamp bound. The clock will advance to `seen`.
     fn is_below<D: Disk>(&self, context: &Context<'_, D>, seen: Timestamp) -> bool {
         is_planted(Bug::LeaseNotChecked)
             || self.partition.is_below(seen, context.leases.ceiling(self.needed()))
     }
 
-    /// Lets in what may be let in, and answers those who have waited too long.
+    /// Evaluates queued requests that are admissible now, and answers those whose time-out has passed.
     pub(super) fn open_gate<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -206,7 +208,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Nobody who waits here is answered anywhere.
+    /// Answers all queued requests with a failure, because no member will serve them.
     pub(super) fn refuse_all(&mut self, failure: &Failure<'static>, effects: &mut dyn ReplicaEffects) {
         let mut refuse = |token| effects.answer(token, &failed(failure.clone()));
         while let Some(one) = self.parked.take_first(|_| true) {
@@ -215,7 +217,7 @@ impl Replica {
         self.audit.wanted.drain(..).for_each(|one| refuse(one.token));
     }
 
-    /// Nobody who waits here is answered here.
+    /// Sends all queued requests back to their clients, because another member may serve them.
     pub(super) fn turn_away(&mut self, effects: &mut dyn ReplicaEffects) {
         while let Some(one) = self.parked.take_first(|_| true) {
             effects.wrong_owner(one.token);
@@ -223,7 +225,8 @@ impl Replica {
     }
 }
 
-/// The highest timestamp that a request's session has seen; none if it is refused for being too far ahead.
+/// The highest timestamp that a request's session has seen; zero if the request is refused because that timestamp is too far
+/// ahead.
 fn seen(message: &Message<'_>, now_ms: u64) -> Timestamp {
     let seen = match message {
         Message::Read { seen, .. } => *seen,

@@ -1,15 +1,15 @@
-//! Members compare what they hold, a few records at a time.
+//! Anti-entropy: the members of a group compare their contents, a few records at a time.
 //!
 //! ```text
 //!   primary:  a slice, as of the end of its log ──DigestAsk──> members
-//!             once that is committed: its own digest
-//!   member:   once exactly that is applied: its digest ──DigestTold──> primary
-//!   primary:  another than its own ──DigestDiffers──> member: takes a whole state, as damaged
+//!             once that entry is committed: its own digest
+//!   member:   once exactly that entry is applied: its digest ──DigestTold──> primary
+//!   primary:  a digest other than its own ──DigestDiffers──> member: installs a snapshot, as if damaged
 //! ```
 //!
-//! All are of one moment of the log, so there is no doubt about what differs. Whoever has applied more by the time that it is
-//! asked says nothing; the slice comes up again. By itself a primary compares what records are, with each piece of its log that it
-//! reads in search of corruption; whoever asks for it has it compare what they hold ([`ComparisonRequest`]).
+//! All digests are of one position of the log, so a difference is certain. A member that has applied more by the time of the
+//! request does not answer; the slice is compared again later. The primary compares record metadata by itself, with each piece of
+//! its log that it scrubs. On request of a client it also compares contents ([`ComparisonRequest`]).
 
 use std::collections::VecDeque;
 
@@ -26,27 +26,27 @@ use crate::digest::{DigestError, RecordDigest, hash};
 use crate::limits::COMPARED_RECORDS;
 use crate::planted::{Bug, is_planted};
 
-/// Records, and their digest.
+/// Number of records, and their digest.
 type CountAndDigest = (u64, u64);
 
-/// Told instead of them by a member that cannot be compared: its log is of another hash seed.
+/// The answer of a member that cannot be compared, because its log uses another hash seed.
 const INCOMPARABLE: CountAndDigest = (u64::MAX, 0);
 
 fn found_of(digested: &RecordDigest) -> CountAndDigest {
     (digested.records, digested.sum)
 }
 
-/// What is being compared.
+/// The comparisons of a replica.
 #[derive(Debug, Default)]
 pub(super) struct Audit {
-    /// As primary: where the next slice begins.
+    /// As primary: where the next slice starts.
     from: u32,
     pub(super) round: Option<Round>,
-    /// What clients want compared, the first now.
+    /// Comparisons that clients have requested. The first is in progress.
     pub(super) wanted: VecDeque<ComparisonRequest>,
-    /// As another member: what it is to answer once that is applied.
+    /// As another member: the slice to answer once its entry is applied.
     asked: Option<Slice>,
-    /// And what it has answered last.
+    /// As another member: the slice that it has answered last.
     told: Option<Slice>,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Round {
 }
 
 impl Audit {
-    /// The next step ends at this log index, if it would pass it: a digest is wanted as of there.
+    /// Limits the next commit step to the log index for which a digest is wanted.
     pub(super) fn stop(&self, applied: u64, through: u64) -> u64 {
         let own = self.round.as_ref().filter(|round| round.own.is_none()).map(|round| round.slice);
         let stop = own.or(self.asked).map_or(u64::MAX, |slice| slice.as_of.index.0);
@@ -68,7 +68,7 @@ impl Audit {
 }
 
 impl Replica {
-    /// Compares a few records with the other members, if it is the primary and they are there.
+    /// Compares a few records with the other members, if this replica is the primary and the previous round has ended.
     pub(super) fn begin_audit<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -94,7 +94,7 @@ impl Replica {
             && !self.has_corruption
     }
 
-    /// Asks all members for the digest of these hash fragments, itself too.
+    /// Requests the digest of these hash fragments from all members, including this one.
     pub(super) fn begin_round<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -113,7 +113,7 @@ impl Replica {
         self.audit_own(context, effects)
     }
 
-    /// The primary's own digest, if it has just come to where it is wanted.
+    /// Computes the primary's own digest, if it has just reached the log index of the round.
     pub(super) fn audit_own<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -137,7 +137,7 @@ impl Replica {
         Ok(())
     }
 
-    /// The primary wants a digest.
+    /// Handles the primary's request for a digest.
     pub(super) fn take_digest_ask<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -148,7 +148,7 @@ impl Replica {
         self.audit_asked(context, effects)
     }
 
-    /// Answers what the primary wants to know, if what that is as of has just been applied.
+    /// Answers the primary's request, if the entry that it names has just been applied.
     pub(super) fn audit_asked<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -162,7 +162,7 @@ impl Replica {
         }
         self.audit.asked = None;
         let is_as_of = name_at(context.engine, self.partition.handle(), applied)? == Some(slice.as_of);
-        // What it has is the primary's log up to there, in this epoch: else it is not what is compared.
+        // The log must equal the primary's up to there, in this epoch. Otherwise its contents must not be compared.
         let is_matched = self.matched.is_some_and(|matched| matched >= index.0);
         let is_comparable = self.has_common_seed(context.engine)?;
         if !is_whole || !is_matched || !is_as_of && !is_planted(Bug::DigestOfAnyIndex) {
@@ -171,7 +171,7 @@ impl Replica {
         let found = if is_comparable { self.digest_of(context.engine, slice)? } else { None };
         let (records, digest) = match found.as_ref().map(found_of) {
             Some(found) => found,
-            // Somebody waits for this one, and need not.
+            // A client waits for this digest, so the member reports at once that it has none.
             None if slice.contents && self.repair.is_idle() => INCOMPARABLE,
             None => return Ok(()),
         };
@@ -196,7 +196,7 @@ impl Replica {
         }
     }
 
-    /// The primary says that the digest that was told is another than its own.
+    /// The primary reports that the digest of this member differs from its own.
     pub(super) fn take_digest_differs(&mut self, slice: Slice) {
         if self.audit.told.take() == Some(slice) {
             self.counts.differed += 1;
@@ -204,8 +204,8 @@ impl Replica {
         }
     }
 
-    /// Once all are there: whoever differs is told so. If all others agree with each other, and are two at least, it is the
-    /// primary that differs, and another is to be it.
+    /// Ends the round once all digests have arrived. A member that differs is notified. If at least two other members agree with
+    /// each other and not with the primary, the primary differs, and another member must become primary.
     fn compare(&mut self, now_us: u64, effects: &mut dyn ReplicaEffects) {
         let Some(Round { own: Some(_), others, slice, .. }) = &self.audit.round else { return };
         let is_there = |member: Member| others.iter().any(|(other, _)| *other == member);
@@ -215,8 +215,8 @@ impl Replica {
         }
     }
 
-    /// Whether a digest is to be waited for. Somebody waits for one with contents, and whose log does not get on will hardly have one:
-    /// its disk is full, or it takes the whole state, or nothing comes from it.
+    /// Whether the round waits for a digest. A client waits for a round with contents. A member without log progress will hardly
+    /// send a digest: its disk is full, it is installing a snapshot, or it is silent.
     fn comes_soon(&self, stream: &Stream, slice: &Slice, now_us: u64) -> bool {
         let gets_on = stream.sending.is_none() && now_us < stream.grew_us + AUDIT_ROUND_US;
         !slice.contents
@@ -225,7 +225,7 @@ impl Replica {
             || gets_on && !self.has_told_full(stream.member, now_us)
     }
 
-    /// Compares those that are there.
+    /// Compares the digests that have arrived.
     pub(super) fn end_round(&mut self, effects: &mut dyn ReplicaEffects) {
         let Some(Round { slice, own: Some(digested), others, .. }) = self.audit.round.take() else { return };
         if self.looks_closer(&slice, &digested) {
@@ -257,12 +257,12 @@ impl Replica {
         }
     }
 
-    /// Whether its keys have the hash fragments that those of the other members have.
+    /// Whether this member uses the same hash fragments of keys as the other members.
     pub(super) fn has_common_seed<D: Disk>(&self, engine: &mut Engine<D>) -> EngineResult<bool> {
         Ok(engine.index_seed(self.partition.handle())? == self.options.index_seed)
     }
 
-    /// What is held of a slice; `None` if that are too many records to be looked at in one step, or some are corrupt.
+    /// The digest of a slice; `None` if the slice has too many records for one step, or some of them are corrupt.
     fn digest_of<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -285,13 +285,13 @@ impl Replica {
         }
     }
 
-    /// A new group: nothing that was asked before counts.
+    /// Forgets all earlier requests, because the group is new.
     pub(super) fn forget_audit(&mut self, effects: &mut dyn ReplicaEffects) {
         (self.audit.round, self.audit.asked, self.audit.told) = (None, None, None);
         self.audit.wanted.drain(..).for_each(|one| effects.wrong_owner(one.token));
     }
 
-    /// Commits as agreed, stopping where a digest is wanted.
+    /// Commits up to this index, and stops in between at the index for which a digest is wanted.
     pub(super) fn agree_in_steps<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,

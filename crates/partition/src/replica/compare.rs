@@ -1,10 +1,10 @@
-//! `compare`: a client has the members of a group compare what they hold, one slice for each request.
+//! `compare`: a client has the members of a group compare their contents, one slice for each request.
 //!
 //! ```text
 //!   Compare ──> wanted ──> a round of digests ──all there──────────────────────> Compared
-//!                 ^             │ └── a second: somebody says nothing; again ──┐
+//!                 ^             │ └── 1 s: a member is silent; again ──────────┐
 //!                 │             └── too much for one step: a smaller slice ────┤
-//!                 └──────────────────────────────────────────────────────────┘   5 s: with those that are there
+//!                 └──────────────────────────────────────────────────────────┘   5 s: with the digests that have arrived
 //! ```
 
 use zerohop_engine::EngineResult;
@@ -19,20 +19,20 @@ use crate::digest::RecordDigest;
 use crate::event::{PartitionEvent, RecordRequest, Token};
 use crate::limits::{BUSY_RETRY_MS, COMPARED_BYTES, COMPARED_RECORDS};
 
-/// A slice that somebody wants compared.
+/// A client's request to compare a slice.
 #[derive(Debug)]
 pub(super) struct ComparisonRequest {
     pub(super) token: Token,
     from: u32,
-    /// Records of a slice at most: fewer if those were too much for one step.
+    /// Most records of a slice. The number is reduced if the slice was too much for one step.
     records: usize,
-    /// When it is to be begun again, if it is not under way.
+    /// When the comparison is started again, if it is not in progress.
     next_us: u64,
     until_us: u64,
 }
 
 impl Replica {
-    /// Somebody wants a slice compared, of a group that this is the primary of.
+    /// Handles a client's request to compare a slice, as the primary of the group.
     pub(super) fn take_compare<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -67,7 +67,7 @@ impl Replica {
         self.compare_on(context, effects)
     }
 
-    /// Begins what is wanted next, and ends what has waited for too long.
+    /// Starts the next requested comparison, and ends comparisons that have waited too long.
     pub(super) fn compare_on<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -86,7 +86,7 @@ impl Replica {
                 if is_own && self.may_answer(context) {
                     self.end_round(effects);
                 }
-                // Unless it has been answered so.
+                // Unless the round has just answered it.
                 if self.audit.wanted.front().is_some_and(|one| one.token == token) {
                     self.audit.wanted.pop_front();
                     effects.answer(token, &failed(unavailable()));
@@ -111,13 +111,14 @@ impl Replica {
         Ok(())
     }
 
-    /// What it tells if it cannot read what it holds, nor have it repaired: another takes over, if there is one.
+    /// The failure to answer if the replica can neither read its contents nor have them repaired. If there is another member, it
+    /// takes over.
     fn cannot_compare(&self) -> Option<Failure<'static>> {
         let is_alone = self.view.others().next().is_none();
         self.has_corruption.then(|| if is_alone { Failure::DataCorrupt } else { unavailable() })
     }
 
-    /// Only what this member holds: the others' logs are of another hash seed.
+    /// Compares nothing and reports only this member's contents, because the other logs use another hash seed.
     fn compare_alone<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -129,7 +130,7 @@ impl Replica {
         self.partition.step(context.engine, context.now, PartitionEvent::Request(request), effects)
     }
 
-    /// Whether the slice of a round was too much for one step: then a smaller one is begun instead.
+    /// Whether the slice of a round was too much for one step. In that case a smaller slice is compared instead.
     pub(super) fn looks_closer(&mut self, slice: &Slice, digested: &RecordDigest) -> bool {
         let Some(one) = self.audit.wanted.front_mut().filter(|one| one.from == slice.from) else {
             return false;
@@ -141,7 +142,7 @@ impl Replica {
         does
     }
 
-    /// Answers who wanted the slice of a round compared.
+    /// Answers the client that has requested the slice of a round.
     pub(super) fn tell_compared(
         &mut self,
         slice: &Slice,
@@ -164,7 +165,7 @@ impl Replica {
         effects.answer(one.token, &Message::Answer(Ok(Outcome::Compared(compared))));
     }
 
-    /// When it wants a tick for what is to be compared.
+    /// When the next tick for requested comparisons is due.
     pub(super) fn compare_wake_us(&self) -> u64 {
         let round_us = self.audit.round.as_ref().map_or(0, |round| round.begun_us + AUDIT_ROUND_US);
         let soonest = |one: &ComparisonRequest| one.until_us.min(one.next_us.max(round_us));

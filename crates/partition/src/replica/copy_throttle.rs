@@ -1,21 +1,22 @@
-//! How fast an instance sends copies of partitions to others: a rate that the operator sets, and less where requests wait.
+//! The bulk copy throttle: the rate at which an instance sends snapshots. The operator sets it; it is lower while requests wait.
 
 use super::limits::{COPY_BURST_US, COPY_LATE_US, COPY_STEP_BYTES_MIN, STATE_STEP_BYTES};
 
-/// Of one instance, over all copies that it sends.
+/// The throttle of one instance, over all snapshots that it sends.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// 0: as fast as it goes.
+    /// 0: unlimited.
     bytes_per_s: u64,
-    /// What the rate allows now; below 0 what was sent ahead of it.
+    /// The bytes that the rate allows now; negative if more was sent.
     credit: i64,
     refilled_us: u64,
-    /// What one turn of the instance may send. Halved whenever turns come late, as then others wait; else it grows again.
+    /// The bytes that one turn of the instance may send. It is halved whenever turns come late, since then requests wait.
+    /// Otherwise it grows.
     turn_bytes: u64,
-    /// What is left of that in this turn.
+    /// The rest of `turn_bytes` in this turn.
     left: u64,
     turn_us: u64,
-    /// It sent something in this turn.
+    /// Something was sent in this turn.
     is_used: bool,
 }
 
@@ -32,7 +33,7 @@ impl Pace {
         }
     }
 
-    /// An instance begins a turn.
+    /// The instance starts a turn.
     pub(super) fn begin_turn(&mut self, now_us: u64) {
         let since_us = now_us.saturating_sub(self.turn_us);
         if std::mem::take(&mut self.is_used) {
@@ -54,7 +55,7 @@ impl Pace {
         if self.bytes_per_s == 0 { self.left } else { self.left.min(u64::try_from(self.credit).unwrap_or(0)) }
     }
 
-    /// So many were sent.
+    /// Records that this many bytes were sent.
     pub(super) fn spend(&mut self, bytes: u64) {
         self.is_used |= bytes > 0;
         self.left = self.left.saturating_sub(bytes);
@@ -62,7 +63,7 @@ impl Pace {
     }
 }
 
-/// What a turn sends at most: of one member what one step does.
+/// The most that a turn sends: as much as one step sends to one member.
 const TURN_BYTES_MAX: u64 = STATE_STEP_BYTES as u64;
 
 #[cfg(test)]
@@ -75,7 +76,7 @@ mod tests {
         let mut sent = 0;
         for turn in 0..1000 {
             pace.begin_turn(turn * 1_000);
-            // A part at a time, and the last may pass the room.
+            // Parts are sent one at a time, and the last may exceed the room.
             while pace.room() > 0 {
                 pace.spend(64 << 10);
                 sent += 64 << 10;

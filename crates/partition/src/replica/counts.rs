@@ -1,30 +1,30 @@
-//! What has happened in a replica, by which tests judge a run.
+//! Counters of the events in a replica, by which tests judge a run.
 
-/// Things that happened, by which tests judge a run.
+/// Counters of the events in a replica, by which tests judge a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaCounts {
-    /// It became primary.
+    /// Promotions to primary.
     pub promotions: u64,
-    /// It cut entries off.
+    /// Truncations of the log.
     pub truncations: u64,
-    /// It took a whole state.
+    /// Snapshots installed.
     pub states_taken: u64,
-    /// It stopped answering because a lease had lapsed.
+    /// Times at which the primary stopped answering because a lease had expired.
     pub lapses: u64,
-    /// As primary it asked that another take over, as its disk had no room.
+    /// Requests of the primary that another member take over, because its disk was full.
     pub hand_overs: u64,
-    /// It told its primary that its disk has no room.
+    /// Reports to the primary that the disk is full.
     pub told_full: u64,
-    /// Requests that waited.
+    /// Requests that were queued.
     pub parked: u64,
     /// Bytes of its log that were read in search of corruption.
     pub scrubbed_bytes: u64,
-    /// Entries, or places in its files, that were found corrupt so.
+    /// Corrupt entries, or unreadable places in files, that scrubbing has found.
     pub corruption_found: u64,
-    /// Entries that were repaired with what another member had.
+    /// Entries that were repaired with another member's copy.
     pub repaired: u64,
-    /// Slices that it has compared, as primary, with what all others hold.
+    /// Slices that it has compared, as primary, with all other members.
     pub audits: u64,
-    /// Times that it was found to hold something else than the others.
+    /// Times at which its contents were found to differ from those of the others.
     pub differed: u64,
 }

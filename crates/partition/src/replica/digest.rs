@@ -1,4 +1,4 @@
-//! A digest of a partition's contents: equal at equal log indexes on all members, whatever their logs look like.
+//! A digest of a partition's contents. It is equal at equal log indexes on all members, however their logs are laid out.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineResult};
@@ -6,26 +6,23 @@ use zerohop_engine::{Engine, EngineResult};
 use super::Replica;
 use crate::digest::hash;
 
-/// What a member holds as of a log index.
+/// The digest of a member as of a log index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digest {
-    /// The last entry applied.
+    /// The last applied entry.
     pub index: u64,
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// Of keys, versions and contents; the order does not matter.
+    /// Digest of keys, versions and contents, in any order.
     pub contents: u64,
-    /// Of sessions and deadlines.
+    /// Digest of sessions and deadlines.
     pub state: u64,
-    /// By which its keys are hashed: the order in which a scan goes through them.
+    /// The hash seed of its keys. It determines the order of scans.
     pub seed: u64,
 }
 
 impl Replica {
-    /// The digest of what is committed here. Reads all of it: for tests, and for an operator who asks.
-    ///
-    /// # Errors
-    /// [`zerohop_engine::EngineError::Corrupt`] if a record cannot be read.
+    /// The digest of the committed state. It reads all records, so it is for tests and for operators.
     pub fn digest<D: Disk>(&self, engine: &mut Engine<D>) -> EngineResult<Digest> {
         let handle = self.partition.handle();
         let state = hash(0, &self.partition.state().encode());
@@ -35,7 +32,7 @@ impl Replica {
         while let Some(at) = cursor {
             let (keys, next) = engine.scan(handle, at)?;
             for key in keys {
-                // A page may repeat some of lower fragments.
+                // A page may repeat some keys of lower fragments.
                 if engine.fragment_of(handle, &key)? < at {
                     continue;
                 }

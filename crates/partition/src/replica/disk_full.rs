@@ -1,6 +1,6 @@
-//! Disks without room. A primary that cannot write hands over to a replica that can, and a member that cannot take entries says so
-//! and is put out of sync, as long as enough members are left that have room. If not, nobody is moved about for it: new writes
-//! are answered `DiskFull`, and what makes room is let in everywhere.
+//! Full disks. A primary that cannot write hands over to an in-sync replica that can. A member that cannot accept entries reports
+//! that and is removed from the in-sync set, as long as enough members with free space remain. Otherwise no member is moved. New
+//! writes are then answered with `DiskFull`, and requests that free space are admitted everywhere.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Durability, Engine};
@@ -10,13 +10,13 @@ use super::limits::{NO_ROOM_AGAIN_US, NO_ROOM_SURE_US};
 use super::{Context, GroupChange, Replica, ReplicaEffects, Role};
 
 impl Replica {
-    /// Whether what is written goes to a disk, and this one's has no room.
+    /// Whether the partition is written to a disk, and this disk is full.
     pub(super) fn is_full<D: Disk>(&self, engine: &Engine<D>) -> bool {
         self.partition.durability() != Durability::Memory && !engine.has_room()
     }
 
-    /// Takes note of how this disk stands; a member that is not primary says that it is full, again and again: so the primary that
-    /// hears nothing of it any more knows that there is room.
+    /// Checks this disk. A member other than the primary reports a full disk repeatedly. When the reports stop, the primary knows
+    /// that the member has room again.
     pub(super) fn look_at_room<D: Disk>(
         &mut self,
         context: &Context<'_, D>,
@@ -37,43 +37,43 @@ impl Replica {
         }
     }
 
-    /// When it has something to say of its disk, or to do, though nothing comes.
+    /// When it must next report or check a full disk, even if no event arrives.
     pub(super) fn room_wake_us(&self, now_us: u64) -> u64 {
         let Some(since_us) = self.full_since_us else { return u64::MAX };
         match self.role {
             Role::Primary if now_us < self.sure_us(since_us) => self.sure_us(since_us),
-            // That those who have said that they are full have room again comes by their silence.
+            // When members that have reported full disks have room again, their reports stop.
             Role::Primary => now_us + NO_ROOM_AGAIN_US,
             Role::InSync | Role::Follower => self.told_full_us + NO_ROOM_AGAIN_US,
             Role::Removed => u64::MAX,
         }
     }
 
-    /// From when on others whose disks are full have said so, to this primary of this epoch.
+    /// The time by which other members with full disks have reported them to this primary in this epoch.
     fn sure_us(&self, full_since_us: u64) -> u64 {
         full_since_us.max(self.settled_us) + NO_ROOM_SURE_US
     }
 
-    /// Whether another member has said that its disk is full.
+    /// Whether another member has reported that its disk is full.
     pub(super) fn has_told_full(&self, member: Member, now_us: u64) -> bool {
         self.streams.iter().any(|stream| stream.member == member && now_us < stream.full_until_us)
     }
 
-    /// Whether enough members have room for as many copies as a write must have.
+    /// Whether enough members have room for as many copies as a write needs.
     pub(super) fn enough_have_room<D: Disk>(&self, context: &Context<'_, D>) -> bool {
         let own = usize::from(!self.is_full(context.engine));
         let others = self.view.others().filter(|one| !self.has_told_full(*one, context.now_us));
         own + others.count() >= usize::from(self.view.min_in_sync)
     }
 
-    /// Has what cannot be promised refused, instead of waiting for those who will not take it.
+    /// Makes the partition refuse writes that cannot get enough copies, instead of letting them wait for full members.
     pub(super) fn refuse_without_room<D: Disk>(&mut self, context: &Context<'_, D>) {
         let lacks_room = self.role == Role::Primary && !self.enough_have_room(context);
         self.partition.set_lacks_room(lacks_room);
     }
 
-    /// Whom this group is to do without because of a full disk: an in-sync replica, or this primary itself, for which one takes
-    /// over that has room.
+    /// The member that this group must remove because of a full disk. It is an in-sync replica, or this primary itself if a
+    /// member with room can take over.
     pub(super) fn change_for_room<D: Disk>(&self, context: &Context<'_, D>) -> Option<GroupChange> {
         if !self.enough_have_room(context) {
             return None;
@@ -83,14 +83,14 @@ impl Replica {
             let full = self.view.in_sync.iter().copied().find(|one| self.has_told_full(*one, now_us));
             return full.map(GroupChange::Remove);
         }
-        // Others that have become full at the same moment, of one disk perhaps, have said so by then.
+        // By then members whose disks became full at the same moment, perhaps because they share a disk, have reported that.
         let is_sure = self.full_since_us.is_some_and(|since_us| now_us >= self.sure_us(since_us));
         let has_heir = self.view.in_sync.iter().any(|one| !self.has_told_full(*one, now_us));
         (is_sure && has_heir).then_some(GroupChange::Remove(self.me))
     }
 
-    /// Whether a member is to be let alone until its disk has room: it could not keep what it were sent. If this one has none
-    /// either, what makes room must come to all.
+    /// Whether a member is sent no entries until its disk has room, because it could not store them. If this disk is full too,
+    /// entries are sent, because all members need those that free space.
     pub(super) fn waits_for_room<D: Disk>(&self, context: &Context<'_, D>, full_until_us: u64) -> bool {
         context.now_us < full_until_us && !self.is_full(context.engine)
     }

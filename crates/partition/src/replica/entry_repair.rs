@@ -1,9 +1,9 @@
-//! Single entries that are corrupt: fetched from other members and repaired, while whoever reads them waits.
+//! Entry repair: corrupt entries are fetched from other members and written again, while requests that read them wait.
 //!
 //! ```text
 //!   a read, a stream, a scrub, the start ──> corrupt ──EntryGet──> a member ──EntryGot──> Engine::repair
-//!                                               │                    └──EntryLost, silence──> the next one
-//!                                               └── nobody has it: the whole state, or another primary
+//!                                               │                    └──EntryLost, silence──> the next member
+//!                                               └── no member has it: a snapshot install, or another primary
 //! ```
 
 use std::collections::BTreeMap;
@@ -21,32 +21,32 @@ use super::{Context, Replica, ReplicaEffects, Role};
 use crate::event::{RecordRequest, Token};
 use crate::planted::{Bug, is_planted};
 
-/// What is corrupt here and is being repaired.
+/// The corrupt entries that are being repaired.
 #[derive(Debug, Default)]
 pub(super) struct EntryRepair {
-    /// By log index.
+    /// The entries by log index.
     entries: BTreeMap<u64, RepairRequest>,
-    /// How many damages the engine told of at the last look.
+    /// The number of damages that the engine reported at the last check.
     damages: usize,
-    /// Where a scrub of the log goes on.
+    /// Where the scrub of the log continues.
     scrub: ScrubFrom,
-    /// Something is corrupt, and is not known: everything is read.
+    /// Something is corrupt and its place is not known, so the complete log is read.
     is_urgent: bool,
-    /// And a record cannot be read because of it.
+    /// A record cannot be read because of such corruption.
     is_blind: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct RepairRequest {
     epoch: u32,
-    /// Members asked, one after the other and round again.
+    /// The number of requests so far. The members are asked in turn.
     asked: u32,
-    /// When the next one is.
+    /// When the next request is due.
     next_us: u64,
 }
 
 impl EntryRepair {
-    /// Of a partition whose log was found damaged; `None` if single entries do not repair it.
+    /// The repair of a partition whose log was found damaged; `None` if repairing single entries is not enough.
     pub(super) fn of_start<D: Disk>(
         engine: &mut Engine<D>,
         handle: zerohop_engine::Handle,
@@ -58,7 +58,7 @@ impl EntryRepair {
         let Some(indexes) = indexes.collect::<Option<Vec<u64>>>() else { return Ok(None) };
         let mut repair = EntryRepair { damages: indexes.len(), ..EntryRepair::default() };
         for index in indexes {
-            // Not the end of it all if the way to it cannot be read: the whole state then.
+            // If the way to an entry cannot be read, start-up does not fail. A snapshot install is needed instead.
             match engine.epoch_at(handle, index) {
                 Ok(Some(epoch)) => repair.want(CorruptEntry { epoch, index }),
                 Ok(None) => {}
@@ -85,7 +85,7 @@ impl EntryRepair {
         self.is_idle() && self.scrub == ScrubFrom::default()
     }
 
-    /// A whole state comes instead, or others are asked from now on.
+    /// Restarts the requests to other members. `forgets`: drops all entries, because a snapshot is installed instead.
     pub(super) fn begin_again(&mut self, forgets: bool) {
         if forgets {
             *self = EntryRepair::default();
@@ -95,7 +95,7 @@ impl EntryRepair {
 }
 
 impl Replica {
-    /// These are corrupt.
+    /// Records these corrupt entries for repair.
     pub(super) fn note_corruption(&mut self, corrupt: impl IntoIterator<Item = CorruptEntry>) {
         for one in corrupt {
             self.repair.want(one);
@@ -105,7 +105,7 @@ impl Replica {
         }
     }
 
-    /// Something could not be read, and it is not known what.
+    /// Records that a read has failed because of corruption whose place is not known.
     pub(super) fn suspect_corruption(&mut self, is_blind: bool) {
         self.repair.is_blind |= is_blind;
         if !std::mem::replace(&mut self.repair.is_urgent, true) {
@@ -113,18 +113,18 @@ impl Replica {
         }
     }
 
-    /// Whether it may count as holding its log: one that was found damaged must be repaired before.
+    /// Whether the replica may report its log. A follower whose log was found damaged must repair it first.
     pub(super) fn may_count(&self) -> bool {
         self.repair.is_empty() || self.role != Role::Follower || is_planted(Bug::CorruptCounts)
     }
 
-    /// No other member has what is corrupt here.
+    /// No other member has the corrupt entries.
     pub(super) fn give_up_repair(&mut self) {
         self.repair.begin_again(true);
         self.has_corruption = true;
     }
 
-    /// Asks for what is corrupt, and reads on where that is urgent.
+    /// Requests corrupt entries from other members, and continues an urgent scrub.
     pub(super) fn repair_on<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -165,7 +165,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Who may have it, those first that surely had.
+    /// The members that may have the entries, starting with those that certainly had them.
     fn repair_asks(&self) -> impl Iterator<Item = Member> + '_ {
         let members = std::iter::once(self.view.primary).chain(self.view.others());
         members.filter(|member| *member != self.me)
@@ -184,7 +184,7 @@ impl Replica {
         due.min().unwrap_or(u64::MAX)
     }
 
-    /// Reads on through the log and checks it. `true`: all of it has been read.
+    /// Continues to read and check the log. `true`: all of it has been read.
     pub(super) fn scrub<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -200,7 +200,7 @@ impl Replica {
         let found = scrubbed.corrupt.iter().filter(is_new).count() as u64;
         self.counts.corruption_found += found + u64::from(scrubbed.is_unreadable);
         if scrubbed.is_unreadable {
-            // What stood there is not known: nobody can be asked for it.
+            // The name of the unreadable entry is not known, so no member can be asked for it.
             self.give_up_repair();
             return Ok(true);
         }
@@ -211,14 +211,14 @@ impl Replica {
         if is_done && std::mem::take(&mut self.repair.is_urgent) {
             let is_blind = std::mem::take(&mut self.repair.is_blind);
             if is_blind && self.repair.entries.is_empty() && !self.view.in_sync.is_empty() {
-                // It cannot be read, and nobody can tell what is to be repaired: another that has all of it takes over.
+                // A record cannot be read, and no entry to repair is known. Another member with a complete copy takes over.
                 self.give_up_repair();
             }
         }
         Ok(is_done)
     }
 
-    /// Another member asks for an entry.
+    /// Answers another member's request for an entry.
     pub(super) fn take_entry_get<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -251,7 +251,7 @@ impl Replica {
         }
     }
 
-    /// Another member has sent an entry.
+    /// Handles an entry that another member has sent.
     pub(super) fn take_entry_got<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -274,7 +274,7 @@ impl Replica {
         if self.role == Role::Primary { self.open_gate(context, effects) } else { Ok(()) }
     }
 
-    /// A member does not have an entry: the next one is asked at once, unless all have been asked often enough.
+    /// A member does not have an entry. The next member is asked at once, unless all were asked often enough.
     pub(super) fn take_entry_lost(&mut self, name: EntryName) {
         let rounds = self.repair_asks_max();
         if let Some(wanted) = self.repair.entries.get_mut(&name.index.0)
@@ -285,19 +285,19 @@ impl Replica {
         }
     }
 
-    /// Who was asked so often in vain need not be asked in haste any more.
+    /// The number of requests after which the members are asked only slowly.
     fn repair_asks_max(&self) -> u32 {
         REPAIR_ROUNDS * self.repair_asks().count() as u32
     }
 
-    /// Whether everybody has been asked for something that is corrupt, and nobody has it.
+    /// Whether all members were asked often enough for some corrupt entry, and none has it.
     pub(super) fn lacks_what_nobody_has(&self) -> bool {
         let rounds = self.repair_asks_max();
         self.repair.entries.values().any(|wanted| wanted.asked > rounds)
     }
 
-    /// A request was answered with `Corrupt`, or would have been: what of its records is corrupt is repaired. `true`: it may
-    /// wait for that.
+    /// A request was answered with `Corrupt`, or would have been. Records the corrupt entries of its records for repair. `true`:
+    /// the request may wait for the repair.
     pub(super) fn corruption_met<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -323,22 +323,22 @@ impl Replica {
         for key in keys {
             match context.engine.corrupt_of(handle, key) {
                 Ok(corrupt) => self.note_corruption(corrupt),
-                // Not even whose it is: another that has all of it takes over.
+                // Even the owner of the corrupt entry cannot be read. Another member with a complete copy takes over.
                 Err(EngineError::Corrupt { .. }) => self.suspect_corruption(true),
                 Err(error) => return Err(error),
             }
         }
-        // What this has added is known.
+        // The damages added by these checks are known.
         self.repair.damages = context.engine.damage(handle)?.len();
         Ok(!self.repair.is_idle())
     }
 }
 
-/// Passes the answers of one request on, and sees where one says that something is corrupt.
+/// An effects adapter that passes the answers of one request on, and notes answers that report corruption.
 pub(super) struct Catch<'e> {
     pub(super) inner: &'e mut dyn crate::PartitionEffects,
     pub(super) token: Token,
-    /// Such an answer goes no further.
+    /// Such answers are not passed on.
     pub(super) holds_back: bool,
     pub(super) is_caught: bool,
 }

@@ -1,4 +1,4 @@
-//! A replica or follower: takes what the primary of its epoch sends, and says what it holds.
+//! An in-sync replica or follower: appends the entries that the primary of its epoch sends, and reports its log.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{EngineError, EngineResult, EntryKind, Meta};
@@ -12,7 +12,7 @@ use super::{Context, Replica, ReplicaEffects, Role};
 use crate::planted::{Bug, is_planted};
 
 impl Replica {
-    /// Entries of the primary, behind `preceding`.
+    /// Handles entries of the primary that follow `preceding`.
     pub(super) fn take_entries<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -30,7 +30,7 @@ impl Replica {
             return Ok(());
         }
         if !self.may_count() {
-            // It says nothing until what it was found with is repaired: it must not be admitted.
+            // The follower stays silent until the damage found at its start is repaired, because it must not be admitted before.
             return Ok(());
         }
         let handle = self.partition.handle();
@@ -39,7 +39,7 @@ impl Replica {
         if own != Some(preceding) && !is_planted(Bug::PrecedingNotMatched) {
             let applied = self.partition.applied();
             if own.is_some() && index <= applied {
-                // What is committed here is not in the primary's log: an operator has accepted its loss.
+                // The primary's log lacks an entry that is committed here: an operator has accepted its loss.
                 self.needs_state = true;
                 effects.send(from, epoch, &Call::ReplicateAck(FollowerReport::NeedsState));
                 return Ok(());
@@ -55,7 +55,7 @@ impl Replica {
         for entry in entries.iter() {
             match self.take_entry(context, &entry) {
                 Ok(true) => matched = entry.name.index.0,
-                // It is whole no more, or has no room: what it has until here counts.
+                // The log is no longer complete, or the disk is full. The entries accepted so far count.
                 Ok(false) => break,
                 Err(
                     EngineError::DiskFull { .. }
@@ -83,7 +83,7 @@ impl Replica {
         if self.is_sync() { Ok(()) } else { self.acknowledge_to(context, (from, epoch), effects) }
     }
 
-    /// Takes one entry. `false`: no more can be taken.
+    /// Accepts one entry. `false`: no more entries can be accepted.
     fn take_entry<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -94,7 +94,7 @@ impl Replica {
         if index <= self.last() {
             match name_at(context.engine, self.partition.handle(), index)? {
                 Some(own) if own == name => return Ok(true),
-                // Committed, and dropped since: what precedes it is matched, and so is it.
+                // The entry was committed and dropped since. Its preceding entry matches, so the entry matches too.
                 None => return Ok(index <= self.partition.applied()),
                 Some(_) if is_planted(Bug::TruncationSkipped) => return Ok(true),
                 Some(_) if index <= self.partition.applied() => {
@@ -116,7 +116,7 @@ impl Replica {
         Ok(true)
     }
 
-    /// Applies what is committed, as far as its log is known to be the primary's.
+    /// Applies committed entries, up to the index where the log is known to equal the primary's.
     pub(super) fn follow_commit<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -137,13 +137,13 @@ impl Replica {
         Ok(())
     }
 
-    /// Whether it must take a whole state, and does not yet.
+    /// Whether the replica needs a snapshot and no snapshot install is in progress.
     pub(super) fn wants_state(&self) -> bool {
         (self.needs_state || self.has_corruption) && self.taking.is_none()
     }
 
-    /// Tells the primary what is held, if there is something new to say; or that a state is needed: nobody asks a
-    /// member of which it is known that it holds everything.
+    /// Reports to the primary what the log has, if that is news, or that a snapshot is needed. The replica must report
+    /// unprompted, because the primary sends nothing to a member that is known to have everything.
     pub(super) fn acknowledge<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -166,7 +166,7 @@ impl Replica {
         self.acknowledge_to(context, to, effects)
     }
 
-    /// Whether the primary is to hear of a flush that is yet to come: under an interval nobody is admitted before.
+    /// Whether the primary must still be notified of a flush. Under interval durability no follower is admitted before its flush.
     pub(super) fn has_to_flush(&self) -> bool {
         let is_flushed = self.matched.is_none_or(|matched| self.told_durable >= matched);
         self.role == Role::Follower && self.is_interval() && !is_flushed
@@ -182,13 +182,13 @@ impl Replica {
             return Ok(());
         };
         let durable = context.engine.durable_index(self.partition.handle())?.min(matched);
-        // Under `sync` a flush is under way of what is not durable: it is told when that has ended.
+        // Under `sync` a flush of the remaining entries is in progress. The report waits for its end.
         let awaits_flush = self.is_sync() && durable < matched;
         if (!self.ack_due || awaits_flush) && durable <= self.told_durable {
             return Ok(());
         }
         self.told_durable = durable;
-        // The rest is told once the flush has ended.
+        // The rest is reported once the flush has ended.
         self.ack_due = self.is_sync() && durable < matched;
         let applied = LogIndex(self.partition.applied());
         let report =
@@ -197,7 +197,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Keeps a message of an epoch whose map is not here yet. What finds no room comes again.
+    /// Keeps a message of an epoch whose map has not arrived. A message that finds no room is dropped; its sender repeats it.
     pub(super) fn hold_early(&mut self, from: Member, epoch: PartitionEpoch, call: &Call<'_>) {
         let mut frame = Vec::new();
         let envelope = Envelope { partition_epoch: epoch, ..Envelope::default() };
@@ -213,7 +213,7 @@ impl Replica {
         self.early.push_back(frame);
     }
 
-    /// The map is here: what was held is looked at again.
+    /// The map has arrived: handles the kept messages again.
     pub(super) fn take_early<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,

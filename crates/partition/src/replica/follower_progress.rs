@@ -1,4 +1,4 @@
-//! What a primary has sent to one member, and what that holds.
+//! The progress of one member, as its primary knows it: what was sent, and what the member has.
 
 use zerohop_wire::messages::Member;
 
@@ -7,39 +7,39 @@ use super::limits::{
 };
 use super::snapshot_send::SnapshotSend;
 
-/// See the module. Indexes are of the primary's log.
+/// The progress of one member; see the module. Indexes refer to the primary's log.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) member: Member,
     /// The next entry to be sent.
     pub(super) next: u64,
-    /// The member has said that the entry before is its own too, or where its log differs.
+    /// The member has reported that it has the preceding entry, or where its log differs.
     pub(super) is_found: bool,
-    /// It holds so much, matched in this epoch; 0 before it has said so.
+    /// The log index up to which the member's log matches in this epoch; 0 before its first report.
     pub(super) matched: u64,
-    /// And so much of that durably.
+    /// The log index up to which the member has the matched entries durably.
     pub(super) durable: u64,
     pub(super) sent_us: u64,
     pub(super) told_commit: u64,
-    /// What it may be sent later is sent then, with that of other partitions; 0: nothing waits so.
+    /// When entries that may be delayed are sent together with those of other partitions; 0: no entries are delayed.
     pub(super) gathered_us: u64,
-    /// It has said that it has applied so much.
+    /// The applied index that the member has reported.
     pub(super) applied: u64,
-    /// Times that it was told how things stand and has said nothing.
+    /// Heartbeats that the member has not answered.
     pub(super) unanswered: u32,
-    /// When it last went back to send again.
+    /// When the primary last stepped back to send entries again.
     pub(super) rewound_us: u64,
-    /// When `matched` last grew, or there was nothing to wait for.
+    /// When `matched` last grew, or nothing was in flight.
     pub(super) grew_us: u64,
-    /// By when it must hold `target` not to lag.
+    /// The log index `target` that the member must have, and the time `target_us` from which its delay counts.
     pub(super) target: u64,
     pub(super) target_us: u64,
-    /// The log's end when it was found to keep up, as it has done since.
+    /// The log's end at the time when the member was found to keep up, which it has done since.
     pub(super) kept_up_from: Option<u64>,
     pub(super) sending: Option<SnapshotSend>,
-    /// It has said that its log cannot be brought up.
+    /// The member has reported that the log cannot bring it up to date.
     pub(super) is_damaged: bool,
-    /// It has said that its disk is full: until then nothing else is believed of it.
+    /// The member has reported that its disk is full, and counts as full until this time.
     pub(super) full_until_us: u64,
 }
 
@@ -67,7 +67,7 @@ impl Stream {
         }
     }
 
-    /// When what was sent and is not acknowledged is sent again; [`u64::MAX`]: nothing is under way.
+    /// When unacknowledged entries are sent again; [`u64::MAX`]: nothing is in flight.
     pub(super) fn resend_due_us(&self, is_there: bool) -> u64 {
         if !self.is_found || self.matched + 1 >= self.next {
             return u64::MAX;
@@ -75,8 +75,8 @@ impl Stream {
         self.grew_us.max(self.rewound_us) + if is_there { RESEND_US } else { IDLE_US }
     }
 
-    /// Whether what it lacks is left to be sent with what other partitions have for it. The moments are the same for all
-    /// partitions of an instance, so that one message to the system, and one awakening of the other, serves them all.
+    /// Whether entries wait to be sent together with those of other partitions. The times are the same for all partitions of an
+    /// instance, so that one system call, and one wake-up of the receiver, serves all of them.
     pub(super) fn waits_to_gather(&mut self, last: u64, now_us: u64) -> bool {
         if self.next > last || last - self.next >= GATHER_ENTRIES_MAX {
             self.gathered_us = 0;
@@ -92,12 +92,12 @@ impl Stream {
         false
     }
 
-    /// How long it is left alone between two words on how things stand.
+    /// The pause between two heartbeats.
     pub(super) fn pause_us(&self, is_there: bool) -> u64 {
         if is_there { (HEARTBEAT_US << self.unanswered.min(BEATS_DOUBLED_MAX)).min(IDLE_US) } else { IDLE_US }
     }
 
-    /// Sees how far behind the log's end it is.
+    /// Checks how far the member is behind the log's end.
     pub(super) fn look(&mut self, is_sync: bool, last: u64, now_us: u64) {
         if self.holds(is_sync) >= self.target {
             (self.target, self.target_us) = (last, now_us);
@@ -109,17 +109,17 @@ impl Stream {
         }
     }
 
-    /// Whether it has flushed whatever it was sent later than it would have been as one in sync.
+    /// Whether the member has flushed all entries that it received later than an in-sync replica would have.
     pub(super) fn has_flushed(&self) -> bool {
         self.kept_up_from.is_some_and(|from| self.durable >= from)
     }
 
-    /// What it holds at the durability that an acknowledgement needs.
+    /// The log index up to which the member counts, at the durability that an acknowledgement needs.
     pub(super) fn holds(&self, is_sync: bool) -> u64 {
         if is_sync { self.durable.min(self.matched) } else { self.matched }
     }
 
-    /// It has said that it holds so much.
+    /// Handles the member's report of what it has.
     pub(super) fn held(&mut self, matched: u64, durable: u64, now_us: u64) {
         if matched > self.matched {
             self.matched = matched;

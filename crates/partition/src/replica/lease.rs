@@ -1,7 +1,8 @@
-//! Leases, one per pair of instances, and the ceiling of an instance's timestamps, which travels with them.
+//! Leases, one per pair of instances, and the timestamp bound of an instance, which the same messages carry.
 //!
-//! A *holder* asks, a *granter* grants: for so long from when it was asked, it will not act as the primary of anything
-//! that it is not the primary of under the map epoch named. The holder uses the grant for every partition that both have.
+//! A *holder* requests, a *granter* grants. The grant is a promise, valid for a fixed time from the moment of the request. Until
+//! then the granter will not act as primary of any partition, except those whose primary it is under the named map epoch. The
+//! holder uses the grant for every partition that both instances share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,12 +12,12 @@ use zerohop_wire::messages::{Call, Member};
 use super::limits::{CEILING_AHEAD_MS, CEILING_STEP_MS, LEASE_RENEW_US, LEASE_US, LEASE_WAIT_US, ON_TIME_US};
 use crate::planted::{Bug, is_planted};
 
-/// The grants of one instance. Times are microseconds of its own clock, which never runs backwards.
+/// The grants of one instance. Times are microseconds of its own monotonic clock.
 #[derive(Debug)]
 pub struct Leases {
     me: Member,
     started_us: u64,
-    /// When it last looked what was to be asked, and since when it has done so without a pause.
+    /// When the instance last checked its leases, and since when it has done so without a pause.
     looked_us: u64,
     on_time_us: u64,
     map_epoch: MapEpoch,
@@ -45,7 +46,7 @@ struct LastGrant {
 }
 
 impl Leases {
-    /// Of a process that has just started, with the ceiling that it finds on its disk.
+    /// The leases of a process that has just started, with the timestamp bound that it finds on its disk.
     #[must_use]
     pub fn new(me: Member, now_us: u64, ceiling: Timestamp) -> Leases {
         Leases {
@@ -63,24 +64,24 @@ impl Leases {
         }
     }
 
-    /// A newer map is applied: by every partition of the instance, before anything else is done.
+    /// A newer map is applied. All partitions of the instance apply it before anything else is done.
     pub fn set_map(&mut self, map_epoch: MapEpoch) {
         self.map_epoch = self.map_epoch.max(map_epoch);
     }
 
-    /// Which instances are on nodes that are down in the map that is applied. Their grants are not used, though they may still
-    /// answer: a node that ends in order does for a while, and nobody would have it admitted.
+    /// Sets the instances whose nodes are down in the applied map. Their grants are not used, even if they still answer. A node
+    /// that shuts down in order still answers for a while, but none of its replicas must be admitted.
     pub fn set_absent(&mut self, absent: impl IntoIterator<Item = InstanceId>) {
         self.absent = absent.into_iter().collect();
     }
 
-    /// The map that is applied.
+    /// The epoch of the applied map.
     #[must_use]
     pub fn map_epoch(&self) -> MapEpoch {
         self.map_epoch
     }
 
-    /// What is to be asked of these now; to be called often.
+    /// The lease requests to send to these members now. The caller calls this often.
     pub fn ask(&mut self, now_us: u64, of: impl IntoIterator<Item = Member>) -> Vec<(Member, Call<'static>)> {
         self.on_time_us = self.on_time_since_us(now_us);
         self.looked_us = now_us;
@@ -96,7 +97,7 @@ impl Leases {
         calls
     }
 
-    /// Takes what another instance says about leases. What is to be answered.
+    /// Handles a lease message of another instance. Returns the answer to send.
     pub fn take(&mut self, now_us: u64, from: Member, call: &Call<'_>) -> Option<Call<'static>> {
         match *call {
             Call::LeaseAsk { sent_us, ceiling, .. } => {
@@ -107,7 +108,8 @@ impl Leases {
             }
             Call::LeaseGrant { sent_us, map_epoch, ceiling } => {
                 let since_us = if is_planted(Bug::GrantFromArrival) { now_us } else { sent_us };
-                // Nobody grants what was not asked yet: it was asked by an earlier start of this process.
+                // No granter answers a request before it is sent. This grant answers a request of an earlier start of this
+                // process.
                 if sent_us < self.started_us || sent_us > now_us {
                     return None;
                 }
@@ -138,20 +140,20 @@ impl Leases {
         held.from == of && now_us < held.until_us && is_known_map && is_there
     }
 
-    /// Since when this instance has looked after its leases without a pause of more than [`ON_TIME_US`]; now, if it is
-    /// late. What others did before that it cannot judge: their answers may have waited here.
+    /// Since when this instance has checked its leases without a pause of more than [`ON_TIME_US`]; now, if it is late. The
+    /// instance cannot judge the behaviour of others before that time, because their answers may have waited here.
     #[must_use]
     pub fn on_time_since_us(&self, now_us: u64) -> u64 {
         if now_us.saturating_sub(self.looked_us) > ON_TIME_US { now_us } else { self.on_time_us }
     }
 
-    /// When that was asked for which a member has granted last; 0: nothing yet.
+    /// When the request was sent that a member has granted last; 0: it has granted nothing yet.
     pub(crate) fn granted_us(&self, of: Member) -> u64 {
         let held = self.held.get(&of.instance).filter(|held| held.from == of);
         held.map_or(0, |held| held.until_us.saturating_sub(LEASE_US))
     }
 
-    /// Below which this instance's timestamps must stay where these members must be able to take over.
+    /// The bound below which this instance's timestamps must stay, so that each of these members can take over.
     pub fn ceiling(&self, of: impl IntoIterator<Item = Member>) -> Timestamp {
         of.into_iter().fold(self.synced, |ceiling, member| match self.held.get(&member.instance) {
             Some(held) if held.from == member => ceiling.min(held.ceiling),
@@ -159,7 +161,7 @@ impl Leases {
         })
     }
 
-    /// When the last grant to a holder under a map older than this one has surely ended.
+    /// When the last grant to a holder under a map older than this has certainly ended.
     pub(crate) fn ended_us(&self, holder: InstanceId, map_epoch: MapEpoch) -> u64 {
         let given = self.given.get(&holder).into_iter().flatten();
         let given = given.filter(|one| one.map_epoch < map_epoch).map(|one| one.at_us).max().unwrap_or(0);
@@ -167,20 +169,21 @@ impl Leases {
         given.max(start) + LEASE_WAIT_US
     }
 
-    /// Who was ever granted anything by this process.
+    /// All holders to which this process has ever granted a lease.
     pub(crate) fn holders(&self) -> impl Iterator<Item = InstanceId> + '_ {
         self.given.keys().copied()
     }
 
-    /// When what an earlier start of this process has granted has surely ended.
+    /// When all grants of an earlier start of this process have certainly ended.
     pub(crate) fn start_ended_us(&self) -> u64 {
         if is_planted(Bug::StartNotCounted) { 0 } else { self.started_us + LEASE_WAIT_US }
     }
 
-    /// Its clock shows so much, and its newest timestamp is this: the ceiling must be above.
+    /// Raises the wanted timestamp bound above the clock's time and the newest timestamp of the instance.
     pub fn want_ceiling(&mut self, now_ms: u64, newest: Timestamp) {
         let ahead_ms = (now_ms + CEILING_AHEAD_MS).max(newest.millis() + CEILING_STEP_MS);
-        // Rewritten once an eighth is used, not for every millisecond: with a quarter, who had seen a clock that is ahead waited too long.
+        // The bound is rewritten once an eighth is used, and not every millisecond. With a quarter, clients that had seen a clock
+        // that is ahead waited too long.
         if ahead_ms > self.wanted.millis() + CEILING_AHEAD_MS / 8
             || self.wanted.millis() < newest.millis() + 5
         {
@@ -188,24 +191,24 @@ impl Leases {
         }
     }
 
-    /// The ceiling that its owner is to put on disk, with a sync, and then to tell [`Leases::synced`].
+    /// The bound that the owner must write to disk with a sync, and then pass to [`Leases::synced`].
     #[must_use]
     pub fn to_sync(&self) -> Option<Timestamp> {
         (self.wanted > self.synced).then_some(self.wanted)
     }
 
-    /// This ceiling is on disk.
+    /// Records that this bound is on disk.
     pub fn synced(&mut self, ceiling: Timestamp) {
         self.synced = self.synced.max(ceiling);
     }
 
-    /// The highest ceiling on its disk, its own or another's: whoever takes over here begins above it.
+    /// The highest bound on its disk, its own or another's. A replica that is promoted here starts above it.
     #[must_use]
     pub fn begin_above(&self) -> Timestamp {
         self.synced
     }
 
-    /// Who this is.
+    /// The instance that this process is.
     #[must_use]
     pub fn me(&self) -> Member {
         self.me
@@ -221,7 +224,7 @@ pub(super) mod tests {
         Member { instance: InstanceId(instance), incarnation: Incarnation(incarnation) }
     }
 
-    /// A asks B at `sent`, B answers at `granted` by its own clock.
+    /// A sends a request to B at `sent_us`. B answers at `granted_us` of its own clock.
     fn exchange(a: &mut Leases, b: &mut Leases, sent_us: u64, granted_us: u64, arrives_us: u64) {
         let (me, other) = (a.me(), b.me());
         for (_, call) in a.ask(sent_us, [other]) {
@@ -265,7 +268,7 @@ pub(super) mod tests {
         let (mut a, mut b) = pair();
         exchange(&mut a, &mut b, 2_000, 2_000, 2_000);
         assert!(!a.holds(3_000, member(2, 8)));
-        // And one that this start never asked for is let lie.
+        // A grant that this start never requested is ignored.
         let old = Call::LeaseGrant { sent_us: 500, map_epoch: MapEpoch(0), ceiling: Timestamp::ZERO };
         let (mut a, b) = pair();
         a.take(2_000, b.me(), &old);

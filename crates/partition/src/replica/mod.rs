@@ -1,17 +1,17 @@
-//! One partition as a member of its replica group: primary, in-sync replica, follower, or none of them.
+//! One partition as a member of its replica group: primary, in-sync replica, follower, or removed.
 //!
 //! ```text
-//!   Request ──> gate: primary? mark committed? leases? copies? ceiling? ──yes──> Partition ──> log
-//!                 │ no: parked, with a time-out                                              │
-//!   ack ──> stream: what each member holds ──> what all hold who must ──> Partition::agree   │
+//!   Request ──> admission: primary? marker committed? leases? copies? bound? ──yes──> Partition ──> log
+//!                 │ no: queued, with a time-out                                              │
+//!   ack ──> stream: log index of each member ──> lowest of all needed ──> Partition::agree   │
 //!                                                                                            │
-//!   Replicate ──> matched? cut? append ──> ack once durable          <──── streams ─────────┘
-//!   Group ──> role, streams, what waits: settled again
+//!   Replicate ──> matched? truncate? append ──> ack once durable     <──── streams ──────────┘
+//!   Group ──> role, streams and wait queue are set again
 //! ```
 //!
-//! Primary-backup replication in the manner of PacificA (Lin and others, 2008): only the control group changes a group, by
-//! compare-and-set on its epoch. `docs/protocols/replication.md` tells every rule and what is lost without it. Pure: an
-//! event and a time go in, [`ReplicaEffects`] come out.
+//! Replication is primary-backup in the manner of PacificA (Lin and others, 2008): only the control group changes a group, by
+//! compare-and-set on its epoch. `docs/protocols/replication.md` states every rule and what is lost without it. This module is
+//! pure: an event and a time go in, [`ReplicaEffects`] come out.
 
 mod admission;
 mod anti_entropy;
@@ -69,87 +69,90 @@ use follower_progress::Stream;
 use snapshot_install::SnapshotInstall;
 use wait_queue::WaitQueue;
 
-/// What a step is taken with.
+/// The environment of a step.
 #[expect(missing_debug_implementations, reason = "an engine has none")]
 pub struct Context<'c, D: Disk> {
     /// The instance's storage.
     pub engine: &'c mut Engine<D>,
-    /// The instance's time of day.
+    /// The instance's wall clock.
     pub now: Now,
-    /// The instance's other clock in microseconds, which is never set.
+    /// The instance's monotonic clock in microseconds.
     pub now_us: u64,
     /// The instance's leases.
     pub leases: &'c Leases,
 }
 
-/// What a member is told.
+/// An input of [`Replica::step`].
 #[derive(Clone, Debug)]
 pub enum ReplicaEvent<'a> {
-    /// A client asks for something.
+    /// A request of a client.
     Request(RecordRequest<'a>),
-    /// Another member says something about this partition.
+    /// A message of another member about this partition.
     Peer {
-        /// Who. That it is meant for this process was looked at.
+        /// The sender. The caller has checked that the message is meant for this process.
         from: Member,
-        /// The epoch that it acts in.
+        /// The epoch in which the sender acts.
         epoch: PartitionEpoch,
-        /// What.
+        /// The message.
         call: &'a Call<'a>,
     },
-    /// Another partition says something about a transaction.
+    /// A message of another partition about a transaction.
     Transaction(&'a zerohop_transaction::Message),
-    /// The map names this group.
+    /// The group according to a new map.
     Group(GroupView),
-    /// The control group wants a follower in sync once it has caught up, beyond the copies needed: for a move.
+    /// The control group requests that this follower be admitted once it has caught up, beyond the copies needed, because a
+    /// partition is being moved.
     Asked(Member),
     /// See [`PartitionEvent::Flushed`].
     Flushed,
     /// See [`PartitionEvent::FlushFailed`].
     FlushFailed,
-    /// The partition will not be here any more: whoever waits is answered so.
+    /// The partition leaves this instance. The replica answers all waiting requests with this failure.
     Gone(Failure<'static>),
-    /// Time has passed, or a batch of events has ended in which it was told something.
+    /// Time has passed, or a batch of events has ended that included an event for this replica.
     Tick,
-    /// There is time to read about so many bytes of its log in search of corruption, and to compare a few records with others.
+    /// The replica may read about this many bytes of its log in search of corruption, and compare a few records with other
+    /// members.
     Scrub {
-        /// One entry may be more.
+        /// A single entry may exceed it.
         bytes: usize,
     },
     /// See [`PartitionEvent::Disconnected`].
     Disconnected {
-        /// Which.
+        /// The connection that was closed.
         connection: u64,
     },
 }
 
-/// What a member asks its owner to do, beside what its partition does. All may be done at once, lost, or done twice.
+/// The effects that a replica requests from its owner, beside those of its partition. The owner may perform them at once, lose
+/// them, or perform them twice.
 pub trait ReplicaEffects: crate::PartitionEffects {
     /// Send a message about this partition, in this epoch.
     fn send(&mut self, to: Member, epoch: PartitionEpoch, call: &Call<'_>);
 
-    /// Ask the control group for a change of this group, if its epoch is still this one.
+    /// Request a change of this group from the control group. It applies only if the group's epoch is still this one.
     fn ask(&mut self, epoch: PartitionEpoch, change: GroupChange);
 
-    /// This member holds something else than the others, as of one entry: for whoever looks after the cluster. It takes a
-    /// whole state, or another becomes primary; that is seen to.
+    /// The contents of this member differ from those of the others, as of one entry. The report is for the operator of the
+    /// cluster. The replicas already handle the difference: the member installs a snapshot, or another member becomes primary.
     fn differs(&mut self, who: Member, slice: Slice);
 
-    /// Fetch the map: somebody acts in this epoch of the partition.
+    /// Fetch the map, because another member or a client has named this epoch of the partition.
     fn fetch_map(&mut self, epoch: PartitionEpoch);
 }
 
-/// What a member has, for the control group that decides who may be primary after a restart.
+/// The state of a member's log, for the control group, which decides which member may be primary after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEnd {
     /// The last entry of its log.
     pub last: EntryName,
-    /// Everything that it ever acknowledged under `sync` durability is there, as far as it can tell.
+    /// Whether the log has everything that this member ever acknowledged under `sync` durability, as far as the member can tell.
     pub is_intact: bool,
-    /// Its log stands for a whole state: it may be primary at all.
+    /// Whether the log represents a complete state. Only such a member may be primary.
     pub is_whole: bool,
 }
 
-/// See the module.
+/// One partition as a member of its replica group; see the module.
 #[derive(Debug)]
 pub struct Replica {
     me: Member,
@@ -159,19 +162,19 @@ pub struct Replica {
     view: GroupView,
     role: Role,
     counts: ReplicaCounts,
-    /// Its log does not stand for a state: it must take a whole one.
+    /// The log does not represent a complete state, so the replica must install a snapshot.
     needs_state: bool,
-    /// Its log was found without damage.
+    /// The log was found without damage.
     is_intact: bool,
-    /// It has met an entry that is corrupt, and that nobody can repair.
+    /// The replica has found a corrupt entry that no member can repair.
     has_corruption: bool,
-    /// What is corrupt and is being repaired.
+    /// The corrupt entries that are being repaired.
     repair: EntryRepair,
     damage: Damage,
     audit: Audit,
-    /// Compaction of its log waits.
+    /// Compaction of the log is on hold.
     holds_log: bool,
-    /// The number of the last copy that it began to send.
+    /// The number of the last snapshot that the replica has started to send.
     attempts: u64,
     /// See [`Replica::set_copy_room`] and [`Replica::take_copied`].
     copy_room: u64,
@@ -179,50 +182,50 @@ pub struct Replica {
 
     // As primary.
     streams: Vec<Stream>,
-    /// It answers once this log index is committed.
+    /// The log index of the epoch marker. The primary answers once it is committed.
     mark: u64,
-    /// Until when grants to older primaries may be in use, by instance.
+    /// For each instance, the time until which grants to it as an older primary may be in use.
     waits: BTreeMap<InstanceId, u64>,
-    /// The same for whom it may not know.
+    /// The same time for older primaries that this replica may not know.
     wait_us: u64,
     asked: Option<PendingChange>,
-    /// All whom requests of this epoch ask to admit: they may be in sync already.
+    /// All members that requests of this epoch ask to admit. They may be in sync already.
     admitting: Vec<Member>,
-    /// Whom those of this epoch ask to remove.
+    /// All members that requests of this epoch ask to remove.
     removing: Vec<Member>,
     wished: Option<Member>,
     parked: WaitQueue,
     is_lapsed: bool,
     settled_us: u64,
-    /// It was primary, and has not said yet that it yields: readers may count on what it holds.
+    /// The replica was primary and has not sent its `Yield` yet, because readers may rely on its read locks.
     owes_yield: bool,
 
     // As replica or follower.
-    /// Up to where its log is the primary's, in this epoch.
+    /// The log index up to which its log equals the primary's, in this epoch.
     matched: Option<u64>,
-    /// The commit index that it was told of.
+    /// The newest commit index that the primary has reported.
     told_commit: u64,
     ack_due: bool,
-    /// What it has told the primary that it holds durably.
+    /// The durable index that was last reported to the primary.
     told_durable: u64,
-    /// When it last said that it needs a whole state.
+    /// When the replica last reported that it needs a snapshot.
     reported_us: u64,
     taking: Option<SnapshotInstall>,
-    /// Since when its disk has no room.
+    /// Since when its disk has been full.
     full_since_us: Option<u64>,
-    /// When it last told the primary that; 0: this one has not heard it.
+    /// When the replica last reported that to the primary; 0: it has not reported it to this primary.
     told_full_us: u64,
-    /// Primaries of epochs that may not be settled yet.
+    /// Primaries of epochs that may still be in use.
     former: BTreeSet<InstanceId>,
-    /// There may be others that it has not heard of.
+    /// There may be older primaries that this replica does not know.
     has_unknown_former: bool,
-    /// The newest epoch that others have said they act in, as primaries of older ones.
+    /// By instance, the newest epoch in which a former primary has said that it acts.
     yielded: BTreeMap<InstanceId, PartitionEpoch>,
-    /// Messages of an epoch whose map it does not have.
+    /// Messages of an epoch whose map has not arrived.
     early: VecDeque<Vec<u8>>,
 }
 
-/// A change that was asked for and is not known to be decided.
+/// A change that was requested and whose decision is not known.
 #[derive(Clone, Copy, Debug)]
 struct PendingChange {
     change: GroupChange,
@@ -231,10 +234,7 @@ struct PendingChange {
 }
 
 impl Replica {
-    /// Opens a partition of an instance that has just started: it is in no group until the map says so.
-    ///
-    /// # Errors
-    /// See [`PartitionOpenError`].
+    /// Opens a partition of an instance that has just started. The replica is in no group until a map names it.
     pub fn open<D: Disk>(
         engine: &mut Engine<D>,
         me: Member,
@@ -252,7 +252,7 @@ impl Replica {
         Ok(Replica { needs_state, is_intact, has_corruption, repair, damage, ..replica })
     }
 
-    /// Takes over a partition of which this is the only member, as `alone` says, because others are to join.
+    /// Converts a single-copy partition into a replica, because other members are to join. `alone` is its group so far.
     pub fn adopt(partition: Partition, alone: GroupView, id: PartitionId, options: MemberOptions) -> Replica {
         let replica = Replica::new(partition, alone.primary, id, options);
         Replica { view: alone, role: Role::Primary, has_unknown_former: false, ..replica }
@@ -304,10 +304,10 @@ impl Replica {
         }
     }
 
-    /// Takes an event. What is to be done about it goes to `effects`.
+    /// Handles an event and passes the resulting actions to `effects`.
     ///
     /// # Errors
-    /// What the engine answers where nobody who asked is at fault: to be logged.
+    /// Engine errors that no request has caused. The caller logs them.
     pub fn step<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -317,7 +317,7 @@ impl Replica {
         self.partition.advance_clock(context.now);
         let result = self.take(context, told, effects);
         if let Err(EngineError::Corrupt { .. }) = result {
-            // What was to be committed, or looked at by its own: which entry it is is not known.
+            // The corrupt entry was to be committed, or was read by the replica itself. Its index is not known.
             self.suspect_corruption(true);
         }
         let held = self.hold_log(context.engine);
@@ -396,7 +396,7 @@ impl Replica {
         self.say_yield(context.now_us, effects);
         self.repair_on(context, effects)?;
         self.cover_damage(context)?;
-        // Of one that lacks something a checkpoint would say that it does not.
+        // A checkpoint of an incomplete log would claim that the log is complete.
         let is_whole = self.role != Role::Primary && !self.needs_state;
         if is_whole && context.engine.checkpoint_is_due(self.partition.handle())? {
             self.partition.checkpoint(context.engine)?;
@@ -426,7 +426,7 @@ impl Replica {
         }
         let is_older = epoch < self.view.epoch;
         if is_older && !is_planted(Bug::OlderEpochAccepted) {
-            // Its sender does not know; whoever only answers will hear by the map.
+            // The sender does not know the newer epoch. Members that only send answers will learn it from the map.
             if matches!(call, Call::Replicate { .. } | Call::StatePart { .. }) {
                 effects.send(from, self.view.epoch, &Call::Stale);
             }
@@ -465,19 +465,19 @@ impl Replica {
         }
     }
 
-    /// The group that it acts in.
+    /// The group in which the replica acts.
     #[must_use]
     pub fn view(&self) -> &GroupView {
         &self.view
     }
 
-    /// What it is in its group.
+    /// The role of the replica in its group.
     #[must_use]
     pub fn role(&self) -> Role {
         self.role
     }
 
-    /// Whether it is primary, has begun its epoch, and nothing of a transaction is under way.
+    /// Whether the replica is primary, has started its epoch, and has no transaction in progress.
     pub(crate) fn is_drained(&self) -> bool {
         self.role == Role::Primary
             && self.mark != role_change::NO_MARK
@@ -485,19 +485,19 @@ impl Replica {
             && self.partition.is_drained()
     }
 
-    /// The log index up to which it has applied what is committed.
+    /// The log index up to which committed entries are applied.
     #[must_use]
     pub fn applied(&self) -> u64 {
         self.partition.applied()
     }
 
-    /// What has happened to it.
+    /// Counters of the events in this replica.
     #[must_use]
     pub fn counts(&self) -> ReplicaCounts {
         self.counts
     }
 
-    /// How its partition stands.
+    /// The figures of its partition.
     #[must_use]
     pub fn stats(&self) -> PartitionFigures {
         self.partition.stats()
@@ -508,18 +508,19 @@ impl Replica {
         &self.partition
     }
 
-    /// Where the engine has it.
+    /// The engine's handle of the partition.
     pub(crate) fn handle(&self) -> zerohop_engine::Handle {
         self.partition.handle()
     }
 
-    /// The newest timestamp that it has given or seen, or that waits to be let in: the ceiling must be above.
+    /// The newest timestamp that the replica has assigned or seen, or that a queued request has seen. The timestamp bound must be
+    /// above it.
     #[must_use]
     pub fn newest(&self) -> Timestamp {
         self.partition.newest().max(self.parked.seen())
     }
 
-    /// What it has in its log.
+    /// The state of its log.
     #[must_use]
     pub fn log_end(&self) -> LogEnd {
         let (epoch, index) = self.partition.last_name();
@@ -530,25 +531,25 @@ impl Replica {
         }
     }
 
-    /// Whether something of its log is corrupt and is being looked for or repaired.
+    /// Whether the replica is searching for or repairing corruption in its log.
     #[must_use]
     pub fn is_repair(&self) -> bool {
         !self.repair.is_idle()
     }
 
-    /// Whether all of its log has been read in search of corruption since that was begun, and nothing is being repaired.
+    /// Whether the current scrub has read the complete log, and nothing is being repaired.
     #[must_use]
     pub fn is_between_scrubs(&self) -> bool {
         self.repair.is_between_scrubs()
     }
 
-    /// Whether requests wait in it, so that [`ReplicaEvent::Disconnected`] has something to do.
+    /// Whether requests wait in the replica, so that [`ReplicaEvent::Disconnected`] has something to do.
     #[must_use]
     pub fn has_waits(&self) -> bool {
         self.parked.len() > 0 || !self.audit.wanted.is_empty() || self.partition.has_waits()
     }
 
-    /// The members whose leases it needs, or will: those of its group, if it is the primary.
+    /// The members whose leases this replica needs or will need: those of its group, if it is the primary.
     pub fn lease_wanted_of(&self) -> impl Iterator<Item = Member> + '_ {
         let is_primary = self.role == Role::Primary;
         self.view.others().filter(move |_| is_primary)

@@ -1,4 +1,4 @@
-//! The primary: streams its log to the others, counts what they hold, and asks for changes of its group.
+//! The primary: sends its log to the other members, counts the copies of each entry, and requests changes of its group.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{CorruptEntry, Engine, EngineError, EngineResult, EntryKind, Handle};
@@ -17,7 +17,7 @@ use crate::entry_metadata::is_filler;
 use crate::event::PartitionEvent;
 use crate::planted::{Bug, is_planted};
 
-/// Consecutive entries as one message carries them.
+/// Consecutive entries, encoded as one message carries them.
 pub(super) struct PackedEntries {
     pub(super) count: u32,
     pub(super) bytes: Vec<u8>,
@@ -25,20 +25,21 @@ pub(super) struct PackedEntries {
 
 /// Why entries cannot be sent.
 pub(super) enum UnsendableEntry {
-    /// The log does not have them any more, or never had: fillers stand in their place.
+    /// The log has dropped them or never had them. Filler entries are in their place.
     Gap,
     /// They are corrupt.
     Corruption,
 }
 
 impl Replica {
-    /// What a primary does again and again: after every batch of events, and as time passes.
+    /// The recurring work of a primary, after every batch of events and as time passes.
     pub(super) fn lead<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        // What fails here, on a disk that is full, keeps nobody from sending what is there, and from asking for who can go on.
+        // A failure here, for example on a full disk, must not stop the primary from sending existing entries and from requesting
+        // a successor.
         let marked = self.log_mark(context, effects);
         let mut result = marked.and(self.advance(context, effects));
         self.partition.set_has_copies(self.has_copies());
@@ -56,7 +57,7 @@ impl Replica {
         result
     }
 
-    /// Commits what all hold who must, if it may answer those who wait for it.
+    /// Commits the entries that all needed members have, if the primary may answer the requests that wait for them.
     pub(super) fn advance<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -85,7 +86,7 @@ impl Replica {
         self.open_gate(context, effects)
     }
 
-    /// Up to where everybody holds it who must, at the durability asked for.
+    /// The commit index: the highest log index that all needed members have, at the configured durability.
     fn agreed<D: Disk>(&self, engine: &mut Engine<D>) -> EngineResult<u64> {
         let own = if self.is_sync() {
             engine.durable_index(self.partition.handle())?.min(self.last())
@@ -114,7 +115,7 @@ impl Replica {
         let mut stream = self.streams.swap_remove(at);
         stream.unanswered = 0;
         let result = match report {
-            // Nobody holds in this epoch what this log does not have.
+            // In this epoch no member can have entries that the primary's log does not have.
             FollowerReport::Holds { matched, .. } if matched.0 > last => Ok(()),
             FollowerReport::Holds { matched, durable, applied } => {
                 stream.held(matched.0, durable.0.min(matched.0), context.now_us);
@@ -122,7 +123,7 @@ impl Replica {
                 Ok(())
             }
             FollowerReport::Differs { at } => self.step_back_to(context, &mut stream, at),
-            // One that counts must not drop what it has before the map says that it counts no more.
+            // An in-sync replica must not drop its contents before the map has removed it from the in-sync set.
             FollowerReport::NeedsState if self.view.in_sync.contains(&from) => {
                 stream.is_damaged = true;
                 Ok(())
@@ -143,7 +144,7 @@ impl Replica {
         self.advance(context, effects)
     }
 
-    /// A member's log differs before what it was sent; this it has.
+    /// The member's log differs before the entries that it was sent. `at` is an entry that the member has.
     fn step_back_to<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -176,7 +177,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Sends a member what it lacks, as far as its window goes; else tells it now and then how things stand.
+    /// Sends a member the entries that it lacks, as far as its window allows. Otherwise sends a heartbeat when it is due.
     fn send_on<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -234,7 +235,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Whether nobody waits for what a member holds: a follower that is not about to be admitted.
+    /// Whether no request waits for this member's copy: it is a follower that is not about to be admitted.
     pub(super) fn may_gather(&self, stream: &Stream) -> bool {
         stream.is_found
             && stream.sending.is_none()
@@ -244,14 +245,14 @@ impl Replica {
             && self.view.followers.contains(&stream.member)
     }
 
-    /// When a member is to hear how things stand; [`u64::MAX`]: it has said that it has everything.
+    /// When the next heartbeat to a member is due; [`u64::MAX`]: the member has reported that it has everything.
     pub(super) fn beat_due_us(&self, stream: &Stream, is_there: bool) -> u64 {
         let (last, commit) = (self.last(), self.partition.applied());
         let has_all = stream.is_found
             && stream.next == last + 1
             && stream.holds(self.is_sync()) >= last
             && stream.applied >= commit;
-        // Its word that it has flushed comes by itself, once: if it is lost, the follower is not admitted.
+        // The follower reports its flush unprompted and only once. If the report is lost, the follower is never admitted.
         let owes_flush =
             self.is_interval() && stream.durable < last && self.view.followers.contains(&stream.member);
         match stream.sent_us {
@@ -271,7 +272,7 @@ impl Replica {
     ) -> EngineResult<()> {
         match unsent {
             UnsendableEntry::Gap => self.begin_state(context, stream),
-            // It is sent once it is repaired, never before, and never left out.
+            // The entry is sent once it is repaired. It is never sent before and never skipped.
             UnsendableEntry::Corruption => match context.engine.epoch_at(self.partition.handle(), index) {
                 Ok(Some(epoch)) => self.note_corruption([CorruptEntry { epoch, index }]),
                 Ok(None) | Err(EngineError::Corrupt { .. }) => self.has_corruption = true,
@@ -281,7 +282,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Sends entries behind what stands before them. `false`: that is not known any more.
+    /// Sends entries together with the name of the preceding entry. `false`: the log does not know that entry any more.
     fn replicate<D: Disk>(
         &self,
         engine: &mut Engine<D>,
@@ -299,7 +300,7 @@ impl Replica {
         Ok(true)
     }
 
-    /// Entries from this log index on, as many as one message takes.
+    /// Entries from this log index on, as many as one message may carry.
     fn pack<D: Disk>(
         &self,
         engine: &mut Engine<D>,
@@ -338,8 +339,8 @@ impl Replica {
             }
             self.asked = Some(PendingChange { change, since_us: now_us, sent_us: 0 });
             if self.needed().next().is_some() && self.partition.is_alone() {
-                // From the moment it asks, and not from the next time it looks: what is appended before that would be
-                // committed by itself alone.
+                // The partition must leave single-copy mode now, and not at the next step. Otherwise it would commit the entries
+                // appended until then by itself alone.
                 self.partition.set_members(self.view.entry_epoch(), false);
             }
         }
@@ -352,7 +353,7 @@ impl Replica {
         }
     }
 
-    /// What this group needs now; `None` leaves what is asked for as it is.
+    /// The change that this group needs now; `None` leaves the pending request as it is.
     fn change_wanted<D: Disk>(&self, context: &Context<'_, D>) -> Option<GroupChange> {
         let now_us = context.now_us;
         if self.has_corruption && !self.view.in_sync.is_empty() {
@@ -360,7 +361,7 @@ impl Replica {
         }
         let for_room = self.change_for_room(context);
         if let Some(PendingChange { change: GroupChange::Remove(member), .. }) = self.asked {
-            // There is room again: it was asked for, and perhaps decided, so that only another epoch settles it.
+            // The disk has room again. The removal was requested and perhaps decided, so only another epoch settles it.
             return (member == self.me && for_room.is_none()).then_some(GroupChange::Keep);
         }
         if for_room.is_some() {
@@ -374,7 +375,7 @@ impl Replica {
             return Some(GroupChange::Remove(laggard.member));
         }
         if let Some(asked) = self.asked {
-            // Whom it asked to admit has gone, or the control group will not have it.
+            // The member to be admitted has left, or the control group refuses it.
             let is_stuck = now_us >= asked.since_us + LAG_US;
             return is_stuck.then_some(GroupChange::Keep);
         }
@@ -393,9 +394,9 @@ impl Replica {
         candidate.map(|stream| GroupChange::Admit(stream.member))
     }
 
-    /// When an in-sync replica is to be reported, as things stand: once it has granted nothing that was asked for within
-    /// [`LAG_US`], or has not held for so long what it was to hold; but not by a primary that was late itself meanwhile, and
-    /// has not heard it in time. [`u64::MAX`]: there is nothing to blame it for.
+    /// When an in-sync replica is to be reported, according to the present state. A replica is reported if for [`LAG_US`] it has
+    /// granted no requested lease, or has lacked entries that it should have. A primary that was itself late during that time
+    /// does not report it, because it may have missed the answers. [`u64::MAX`]: there is no reason to report it.
     pub(super) fn blame_due_us<D: Disk>(&self, context: &Context<'_, D>, stream: &Stream) -> u64 {
         let mut since_us = u64::MAX;
         if !context.leases.holds(context.now_us, stream.member) {
@@ -411,8 +412,8 @@ impl Replica {
         since_us.max(on_time_us).saturating_add(LAG_US).min(since_us.saturating_add(LAG_SURE_US))
     }
 
-    /// Whether a follower has all that is committed, and nearly all that is not; under an interval also on its disk, except for
-    /// what any in-sync replica may lose: it may be the only one soon.
+    /// Whether a follower has all committed entries and nearly all others. Under interval durability its disk must also have
+    /// them, except for those that any in-sync replica may lose, because the follower may soon be the only copy.
     fn is_caught_up(&self, stream: &Stream) -> bool {
         let held = stream.holds(self.is_sync());
         let has_all = held >= self.partition.applied() && held + ADMIT_LAG_ENTRIES >= self.last();
@@ -421,7 +422,7 @@ impl Replica {
     }
 }
 
-/// Adds the entry of a log index to a message.
+/// Appends the entry at a log index to a message.
 pub(super) fn push_entry<D: Disk>(
     engine: &mut Engine<D>,
     handle: Handle,
@@ -432,7 +433,7 @@ pub(super) fn push_entry<D: Disk>(
         Ok(entry) => {
             let meta = entry.head.meta;
             if meta.kind == EntryKind::Mark && is_filler(entry.payload) {
-                // It stands for what only the state has that was taken with it.
+                // The filler represents entries of a snapshot install that only the state contains.
                 return Ok(Err(UnsendableEntry::Gap));
             }
             let entry = LogEntry {
@@ -451,7 +452,7 @@ pub(super) fn push_entry<D: Disk>(
         Err(EngineError::Corrupt { .. }) => {}
         Err(error) => return Err(error),
     }
-    // The engine says the same of what is corrupt and of what it dropped.
+    // The engine reports the same error for corrupt entries and for dropped ones.
     match engine.holds_entry(handle, index) {
         Ok(false) => Ok(Err(UnsendableEntry::Gap)),
         Ok(true) | Err(EngineError::Corrupt { .. }) if is_planted(Bug::CorruptLeftOut) => {
@@ -475,8 +476,9 @@ pub(super) fn name_at<D: Disk>(
     Ok(epoch.map(|epoch| EntryName { epoch, index: LogIndex(index) }))
 }
 
-/// The last entry from `lowest` to `highest` whose epoch is at most `epoch`: epochs rise with indexes. `None` if the
-/// search meets one that the log does not know any more. The lowest one, whatever its epoch, if there is no other.
+/// The last entry from `lowest` to `highest` whose epoch is at most `epoch`; epochs rise with indexes. `None` if the search
+/// reaches an entry that the log does not know any more. If no entry qualifies, the result is the entry at `lowest`, whatever its
+/// epoch.
 pub(super) fn last_up_to<D: Disk>(
     engine: &mut Engine<D>,
     handle: Handle,

@@ -1,13 +1,13 @@
-//! All members of one instance, each stepped only when it has something to do.
+//! All replicas of one instance. Each is stepped only when it has something to do.
 //!
 //! ```text
 //!   request, message, map ──> step ──> touched ──┐
-//!   a grant begins or ends ──> its primaries ────┤
-//!   a wake time has come ────────────────────────┴─> settle: Tick ──> when it next wants one
+//!   a lease starts or ends ──> its primaries ────┤
+//!   a wake time has come ────────────────────────┴─> settle: Tick ──> when the next tick is due
 //! ```
 //!
-//! A partition that nobody touches, and whose members all hold the same, is in none of these lists: however many there
-//! are, a batch costs what it touches.
+//! A partition without events whose members are all up to date is in none of these lists. A batch therefore costs only as much as
+//! the partitions that it touches, however many there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,54 +23,54 @@ use super::{Context, GroupChange, Replica, ReplicaEffects, ReplicaEvent, Role};
 use crate::event::Token;
 use crate::{Program, ProgramResult};
 
-/// Effects of many members: told which one's follow.
+/// Effects of many replicas: the caller announces the replica whose effects follow.
 pub trait EffectsOf<K>: ReplicaEffects {
-    /// What follows comes from this member, in this epoch.
+    /// The following effects are those of this replica, in this epoch.
     fn of(&mut self, key: K, epoch: PartitionEpoch);
 }
 
-/// How much was done, for whoever looks whether idle partitions cost anything.
+/// Counters of steps, which show whether idle partitions cost anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
     /// Ticks.
     pub ticks: u64,
-    /// Pieces of logs that were read in search of corruption: of one partition after the other, however many there are.
+    /// Pieces of logs that were scrubbed: one partition after the other, however many there are.
     pub scrubs: u64,
-    /// Everything else that members were told.
+    /// All other events.
     pub others: u64,
 }
 
-/// See the module.
+/// All replicas of one instance; see the module.
 #[derive(Debug)]
 pub struct Replicas<K> {
     by: BTreeMap<K, ReplicaSlot>,
-    /// When members want a tick, in microseconds of the clock that never runs backwards.
+    /// When replicas need a tick, in microseconds of the monotonic clock.
     wakes: BTreeSet<(u64, K)>,
     touched: Vec<K>,
-    /// Others have taken or acknowledged entries since the last look: what they took is to be synced.
+    /// Followers here have accepted or acknowledged entries since the last check. These entries must be synced.
     is_used: bool,
-    /// Those that want a flush.
+    /// The replicas that need a flush.
     unflushed: Vec<K>,
-    /// Whose grants are wanted, and whether they held at the last look.
+    /// The members whose leases are needed, and whether the leases were valid at the last check.
     wanted: BTreeMap<Member, bool>,
-    /// Groups have changed since that was gathered.
+    /// Groups have changed since `wanted` was computed.
     is_wanted_old: bool,
     newest: Timestamp,
     steps: Steps,
-    /// Between two steps of reading logs in search of corruption, microseconds; [`u64::MAX`]: never.
+    /// Microseconds between two scrub steps; [`u64::MAX`]: never.
     scrub_every_us: u64,
     scrub_at_us: u64,
-    /// Whose log is being read.
+    /// The replica whose log is being scrubbed.
     scrubbed: Option<K>,
     pace: Pace,
-    /// The disk had no room at the last look.
+    /// The disk was full at the last check.
     was_full: bool,
 }
 
 #[derive(Debug)]
 struct ReplicaSlot {
     replica: Replica,
-    /// What stands in `wakes`; [`u64::MAX`]: nothing.
+    /// The time under which the replica is in `wakes`; [`u64::MAX`]: it is not there.
     wake_us: u64,
     is_touched: bool,
     is_unflushed: bool,
@@ -102,7 +102,7 @@ fn scrub_every_us(bytes_per_s: u64) -> u64 {
 }
 
 impl<K: Copy + Ord> Replicas<K> {
-    /// Adds a member, in place of one of the same key.
+    /// Adds a replica. It replaces a replica with the same key.
     pub fn insert(&mut self, key: K, replica: Replica) {
         self.remove(key);
         self.newest = self.newest.max(replica.newest());
@@ -112,7 +112,7 @@ impl<K: Copy + Ord> Replicas<K> {
         self.touch(key);
     }
 
-    /// Takes a member out.
+    /// Removes a replica.
     pub fn remove(&mut self, key: K) -> Option<Replica> {
         let slot = self.by.remove(&key)?;
         self.wakes.remove(&(slot.wake_us, key));
@@ -122,42 +122,43 @@ impl<K: Copy + Ord> Replicas<K> {
         Some(slot.replica)
     }
 
-    /// A member.
+    /// A replica.
     #[must_use]
     pub fn get(&self, key: K) -> Option<&Replica> {
         self.by.get(&key).map(|slot| &slot.replica)
     }
 
-    /// All members, in the order of their keys.
+    /// All replicas, in the order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = (K, &Replica)> {
         self.by.iter().map(|(key, slot)| (*key, &slot.replica))
     }
 
-    /// How many there are.
+    /// The number of replicas.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no replicas.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by.is_empty()
     }
 
-    /// What was done so far.
+    /// The counters of steps so far.
     #[must_use]
     pub fn steps(&self) -> Steps {
         self.steps
     }
 
-    /// The newest timestamp that any has given or seen, or that waited to be let in: the ceiling must be above.
+    /// The newest timestamp that any replica has assigned or seen, or that a queued request has seen. The timestamp bound must be
+    /// above it.
     #[must_use]
     pub fn newest(&self) -> Timestamp {
         self.newest
     }
 
-    /// The members whose leases are wanted.
+    /// The members whose leases are needed.
     pub fn lease_wanted_of(&mut self) -> impl Iterator<Item = Member> + '_ {
         if std::mem::take(&mut self.is_wanted_old) {
             let before = std::mem::take(&mut self.wanted);
@@ -169,7 +170,7 @@ impl<K: Copy + Ord> Replicas<K> {
         self.wanted.keys().copied()
     }
 
-    /// Hands something to one member; [`Replicas::settle`] is to follow.
+    /// Passes an event to one replica. The caller must call [`Replicas::settle`] afterwards.
     ///
     /// # Errors
     /// As [`Replica::step`].
@@ -214,7 +215,7 @@ impl<K: Copy + Ord> Replicas<K> {
         result
     }
 
-    /// Has a member ticked a little later, unless it is before that.
+    /// Schedules a tick for a replica a little later, unless an earlier tick is scheduled.
     fn look_later(&mut self, key: K, now_us: u64) {
         let Some(slot) = self.by.get_mut(&key).filter(|slot| !slot.is_touched) else { return };
         let wake_us = now_us + SETTLE_US;
@@ -225,10 +226,11 @@ impl<K: Copy + Ord> Replicas<K> {
         }
     }
 
-    /// Runs a unit over the records of one member: [`Replica::run`]; [`Replicas::settle`] is to follow.
+    /// Runs an atomic batch over the records of one replica ([`Replica::run`]). The caller must call [`Replicas::settle`]
+    /// afterwards.
     ///
     /// # Errors
-    /// As there; `None`: there is no such member.
+    /// As there; `None`: there is no such replica.
     pub fn run<D: Disk, P: Program>(
         &mut self,
         key: K,
@@ -250,7 +252,7 @@ impl<K: Copy + Ord> Replicas<K> {
         Some(result)
     }
 
-    /// Those that want a flush; they are to be told of it.
+    /// Removes and returns the replicas that need a flush. The caller must notify them of it.
     pub fn take_unflushed(&mut self) -> Vec<K> {
         let unflushed = std::mem::take(&mut self.unflushed);
         for key in &unflushed {
@@ -261,7 +263,7 @@ impl<K: Copy + Ord> Replicas<K> {
         unflushed
     }
 
-    /// There was no room for the flush: they want the next one.
+    /// There was no room for the flush, so these replicas need the next one.
     pub fn put_unflushed(&mut self, keys: Vec<K>) {
         for key in keys {
             if let Some(slot) = self.by.get_mut(&key)
@@ -272,20 +274,20 @@ impl<K: Copy + Ord> Replicas<K> {
         }
     }
 
-    /// Whether anybody wants a flush.
+    /// Whether any replica needs a flush.
     #[must_use]
     pub fn has_unflushed(&self) -> bool {
         !self.unflushed.is_empty()
     }
 
-    /// Those that hold something for a connection, perhaps for this one.
+    /// The replicas in which requests of some connection wait.
     #[must_use]
     pub fn with_waits(&self) -> Vec<K> {
         self.by.iter().filter(|(_, slot)| slot.replica.has_waits()).map(|(key, _)| *key).collect()
     }
 
-    /// The end of a batch: ticks those that were touched, those whose time has come, and those that a grant concerns
-    /// which has begun or ended. `true`: something had touched one. What fails goes to `trouble`.
+    /// The end of a batch: ticks the replicas that were touched, those whose wake time has come, and those whose leases have
+    /// started or ended. `true`: an event had touched a replica. Failures go to `trouble`.
     pub fn settle<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -303,7 +305,7 @@ impl<K: Copy + Ord> Replicas<K> {
         for key in std::mem::take(&mut self.touched) {
             let Some(slot) = self.by.get_mut(&key) else { continue };
             slot.is_touched = false;
-            // What is not urgent is looked at a little later: whether a checkpoint is due.
+            // Checks that are not urgent come a little later: whether a checkpoint is due.
             let soon = slot.wake_us.min(now_us + SETTLE_US);
             if let Err(error) = self.step(key, context, ReplicaEvent::Tick, effects) {
                 trouble(effects, error);
@@ -325,7 +327,7 @@ impl<K: Copy + Ord> Replicas<K> {
         any
     }
 
-    /// When [`Replicas::settle`] has something to do though nothing comes; 0: at once.
+    /// When [`Replicas::settle`] has something to do though no event arrives; 0: at once.
     #[must_use]
     pub fn next_wake_us(&self) -> u64 {
         if !self.touched.is_empty() || !self.unflushed.is_empty() {
@@ -334,18 +336,18 @@ impl<K: Copy + Ord> Replicas<K> {
         self.wakes.first().map_or(u64::MAX, |(wake_us, _)| *wake_us)
     }
 
-    /// How many bytes of partitions are sent in a second to members that have nothing, or are too far behind, over all members; 0: as
-    /// fast as it goes without requests waiting for it.
+    /// Sets the bytes per second of snapshots that are sent to members without data or too far behind, over all of them. 0:
+    /// unlimited, as long as requests do not wait.
     pub fn set_copy_rate(&mut self, bytes_per_s: u64) {
         self.pace = Pace::new(bytes_per_s);
     }
 
-    /// How many bytes of logs are read in a second in search of corruption, over all members; 0: none.
+    /// Sets the bytes per second of logs that are scrubbed, over all replicas; 0: none.
     pub fn set_scrub(&mut self, bytes_per_s: u64) {
         self.scrub_every_us = scrub_every_us(bytes_per_s);
     }
 
-    /// Reads a piece of one log, if it is time to: of one member to its end, then of the next.
+    /// Scrubs a piece of one log if it is time. It reads the log of one replica to its end, then the next.
     fn scrub<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -365,7 +367,7 @@ impl<K: Copy + Ord> Replicas<K> {
         self.step(key, context, ReplicaEvent::Scrub { bytes: SCRUB_BYTES }, effects)
     }
 
-    /// A primary must hear when a grant that it needs begins or ends: these are few, and events, not time, bring them.
+    /// Ticks a primary when a lease that it needs starts or ends. Such changes are few, and come with events and not with time.
     fn look_at_leases<D: Disk>(&mut self, context: &Context<'_, D>) {
         drop(self.lease_wanted_of());
         let mut changed = Vec::new();
@@ -387,7 +389,7 @@ impl<K: Copy + Ord> Replicas<K> {
         }
     }
 
-    /// All must hear when the disk becomes full, or has room again.
+    /// Ticks all replicas when the disk becomes full, or has room again.
     fn look_at_room<D: Disk>(&mut self, context: &Context<'_, D>) {
         let is_full = !context.engine.has_room();
         if std::mem::replace(&mut self.was_full, is_full) != is_full {
@@ -397,7 +399,7 @@ impl<K: Copy + Ord> Replicas<K> {
         }
     }
 
-    /// Has those ticked with the next batch whose dead space waits for a checkpoint.
+    /// Schedules a tick in the next batch for the replicas whose dead space waits for a checkpoint.
     pub fn touch_pressed<D: Disk>(&mut self, engine: &Engine<D>) {
         let pressed = self.by.iter().filter(|(_, slot)| engine.is_pressed(slot.replica.handle()));
         for key in pressed.map(|(key, _)| *key).collect::<Vec<_>>() {
@@ -415,7 +417,7 @@ impl<K: Copy + Ord> Replicas<K> {
 
     fn sleep<D: Disk>(&mut self, key: K, context: &mut Context<'_, D>, until_us: u64) {
         let Some(slot) = self.by.get_mut(&key) else { return };
-        // Never at once: what cannot be done now is not tried without pause.
+        // Never at once, so that work that is not possible now is not tried without a pause.
         let wake_us = slot.replica.next_wake_us(context).min(until_us).max(context.now_us + NAP_US);
         if wake_us != slot.wake_us {
             self.wakes.remove(&(slot.wake_us, key));
@@ -427,8 +429,8 @@ impl<K: Copy + Ord> Replicas<K> {
     }
 }
 
-/// Whether nothing is left to be done once a member whose group is well has been told this: entries were taken and acknowledged, or
-/// an acknowledgement was counted.
+/// Whether a member of a healthy group has nothing left to do after this event: it has appended and acknowledged entries, or
+/// counted an acknowledgement.
 fn is_routine(told: &ReplicaEvent<'_>) -> bool {
     matches!(
         told,
@@ -439,7 +441,7 @@ fn is_routine(told: &ReplicaEvent<'_>) -> bool {
     )
 }
 
-/// Passes effects on, and notes that a flush is wanted.
+/// An effects adapter that notes that a flush is wanted.
 struct FlushWatch<'e> {
     inner: &'e mut dyn ReplicaEffects,
     wants_flush: bool,

@@ -1,4 +1,5 @@
-//! A new group: who it is now, what it must wait for, and what it can no longer answer.
+//! The replica enters a new group: its role, the older primaries that it must wait for, and the requests that it can no longer
+//! answer.
 
 use zerohop_engine::EngineResult;
 use zerohop_engine::disk::Disk;
@@ -10,7 +11,7 @@ use super::limits::KEPT_US;
 use super::{Context, GroupView, Replica, ReplicaEffects, Role, unavailable};
 use crate::planted::{Bug, is_planted};
 
-/// The mark of the epoch is not in the log yet.
+/// The epoch marker is not in the log yet.
 pub(super) const NO_MARK: u64 = u64::MAX;
 
 impl Replica {
@@ -33,7 +34,7 @@ impl Replica {
         self.role = is;
         self.hear_of_word(was_damaged_alone);
         self.asked = None;
-        // Whoever is to be admitted in this epoch is told behind it.
+        // The control group names the member to be admitted in this epoch in an event that follows this one.
         self.wished = None;
         self.admitting.clear();
         self.removing.clear();
@@ -60,7 +61,8 @@ impl Replica {
             self.partition.set_members(self.view.entry_epoch(), false);
             self.partition.set_has_copies(self.has_copies());
             if !self.has_copies() {
-                // Committed they will be, so that reads go on; but nobody is told that they are safe before enough have them.
+                // The entries will be committed, so reads continue. But no client is answered that they are safe before enough
+                // members have them.
                 self.partition.keep_units(context.now_us + KEPT_US, &unavailable(), effects);
             }
             let last = self.last();
@@ -74,21 +76,22 @@ impl Replica {
         Ok(())
     }
 
-    /// Whether nobody else can have been primary between the group before and this one.
+    /// Whether no other member can have been primary between the previous group and this one.
     fn knows_all_since(&self, before: &GroupView) -> bool {
-        // Whom nobody has asked to admit is not in sync, and who was not in sync is not promoted.
+        // A member that this replica has not asked to admit is not in sync, and only in-sync replicas are promoted.
         let was_alone = before.in_sync.is_empty() && self.admitting.is_empty();
         was_alone || self.view.epoch == before.epoch.next()
     }
 
-    /// Remembers who may still believe to be primary, until a later one is known to have waited for them.
+    /// Remembers the members that may still believe to be primary, until a later primary is known to have waited for them.
     fn note_former(&mut self, before: &GroupView, was: Role, now_us: u64) {
         if was == Role::Primary {
             if self.mark <= self.partition.applied() && self.has_waited(now_us) {
                 self.former.clear();
                 self.has_unknown_former = false;
             } else {
-                // Whom it has not waited out yet it must wait for when it is promoted again.
+                // This replica must wait again for the older primaries that it has not waited for completely, when it is promoted
+                // again.
                 let waited_for: Vec<_> = self.unwaited(now_us).collect();
                 self.former.extend(waited_for);
             }
@@ -98,12 +101,12 @@ impl Replica {
         self.has_unknown_former |= before.epoch.0 == 0 || self.view.epoch != before.epoch.next();
     }
 
-    /// Older primaries that it waits for as a promoted one: what it granted them may still be in use.
+    /// Older primaries that this replica waits for after its promotion: their leases from it may still be in use.
     pub(super) fn unwaited(&self, now_us: u64) -> impl Iterator<Item = InstanceId> + '_ {
         self.waits.iter().filter(move |(_, until_us)| now_us < **until_us).map(|(instance, _)| *instance)
     }
 
-    /// The primary of this epoch answers: it has waited for all before it, and so has nobody else to.
+    /// The primary of this epoch answers, so it has waited for all older primaries. No other member needs to wait for them again.
     pub(super) fn primary_has_started(&mut self) {
         self.former.clear();
         self.has_unknown_former = false;
@@ -136,7 +139,7 @@ impl Replica {
         self.owes_yield = false;
     }
 
-    /// Logs the mark of the epoch, as soon as there is room for it.
+    /// Appends the epoch marker as soon as there is room for it.
     pub(super) fn log_mark<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -152,31 +155,32 @@ impl Replica {
     fn depose(&mut self, now_us: u64, effects: &mut dyn ReplicaEffects) {
         match self.role {
             Role::Removed => self.partition.stand_down(&unavailable(), effects),
-            // It hears what of its log goes on.
+            // As a member of the group this replica will learn which entries of its log remain.
             _ => self.partition.stand_by(now_us + KEPT_US, &unavailable(), effects),
         }
         self.turn_away(effects);
         self.streams.clear();
         self.waits.clear();
         if self.has_corruption {
-            // What it cannot read it must not pass on, and it takes all of it again.
+            // The replica must not pass on entries that it cannot read. It installs a snapshot instead.
             self.needs_state = true;
         }
         self.owes_yield = true;
         self.say_yield(now_us, effects);
     }
 
-    /// When all that it ever held for readers may be changed, in milliseconds.
+    /// When the last read lock that this replica has granted ends, in milliseconds.
     pub(crate) fn holds_end_ms(&self) -> u64 {
         self.partition.holds_end_ms()
     }
 
-    /// Something may be held until then of which its partition knows nothing.
+    /// Records that a read lock unknown to the partition may last until then.
     pub(crate) fn await_holds(&mut self, until_ms: u64) {
         self.partition.await_holds(until_ms);
     }
 
-    /// Answers those that wait for what becomes of an older epoch's end, as far as that is known up to this index, or lets them go.
+    /// Answers the kept requests that wait for the fate of an older epoch's last entries, as far as it is known up to this index.
+    /// Refuses them when their time has ended.
     pub(super) fn settle_kept(&mut self, index: u64, now_us: u64, effects: &mut dyn ReplicaEffects) {
         if self.has_copies() {
             self.partition.settle_kept(index, effects);
@@ -186,7 +190,7 @@ impl Replica {
         }
     }
 
-    /// The new primary need not wait for what this one was granted, nor for what it has held for readers.
+    /// Tells the new primary that it need not wait for the leases and read locks of this former primary.
     pub(super) fn say_yield(&mut self, now_us: u64, effects: &mut dyn ReplicaEffects) {
         if self.owes_yield && now_us >= self.yield_us() {
             self.owes_yield = false;
@@ -194,12 +198,12 @@ impl Replica {
         }
     }
 
-    /// When it may say so.
+    /// When the former primary may send `Yield`.
     pub(super) fn yield_us(&self) -> u64 {
         if is_planted(Bug::HoldIgnored) { 0 } else { self.holds_end_ms().saturating_mul(1_000) }
     }
 
-    /// An older primary acts in this epoch, or a later one: it uses no grant for an older one.
+    /// A former primary acts in this epoch or a later one, so it uses no lease of an older epoch.
     pub(super) fn take_yield(&mut self, from: Member, epoch: PartitionEpoch) {
         let known = self.yielded.entry(from.instance).or_default();
         *known = epoch.max(*known);

@@ -1,5 +1,5 @@
-//! Taking a whole state: the primary's log as it stands there, then what the partition knows beside. Parts are taken in their order,
-//! and what was taken counts once all of it is durable.
+//! Snapshot install: first the primary's log segments, then the state beside its records. Parts are accepted in order. The
+//! installed state counts once all of it is durable.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{EngineError, EngineResult};
@@ -8,33 +8,33 @@ use zerohop_wire::messages::{Call, EntryName, FollowerReport, StatePart};
 use super::limits::{NAP_US, STATE_BYTES_MAX, TAKING_US};
 use super::{Context, Replica, ReplicaEffects, Role};
 
-/// What is being taken.
+/// A snapshot install in progress.
 #[derive(Debug)]
 pub(super) struct SnapshotInstall {
     as_of: EntryName,
     attempt: u64,
-    /// Parts held.
+    /// Parts accepted so far.
     parts: u32,
     state: Vec<u8>,
     is_installed: bool,
-    /// When a part was taken last.
+    /// When the last part was accepted.
     grew_us: u64,
 }
 
 impl SnapshotInstall {
-    /// When it is given up, unless all is there.
+    /// When the install is given up, unless all parts have arrived.
     pub(super) fn ends_us(&self) -> u64 {
         if self.is_installed { u64::MAX } else { self.grew_us + TAKING_US }
     }
 
-    /// When it has something to do by itself.
+    /// When it needs a step without a message.
     pub(super) fn wake_us(&self, now_us: u64) -> u64 {
         if self.is_installed { now_us + NAP_US } else { self.ends_us() }
     }
 }
 
 impl Replica {
-    /// A part of the primary's whole state.
+    /// Handles a part of the primary's snapshot.
     pub(super) fn take_part<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -47,7 +47,7 @@ impl Replica {
         }
         let has_it = self.matched.is_some_and(|matched| matched >= as_of.index.0);
         if self.taking.is_none() && !self.needs_state && !self.has_corruption && has_it {
-            // The answer to the last part was lost, or this is an old copy.
+            // The acknowledgement of the last part was lost, or the part belongs to an old snapshot.
             self.say_held((as_of, attempt), part + 1, effects);
             return Ok(());
         }
@@ -56,14 +56,14 @@ impl Replica {
             return Ok(());
         }
         if self.role == Role::InSync {
-            // What it has may be all that there is of something acknowledged: first it must count no more.
+            // Its log may be the only copy of acknowledged entries. It must be removed from the in-sync set first.
             effects.send(self.view.primary, self.view.epoch, &Call::ReplicateAck(FollowerReport::NeedsState));
             return Ok(());
         }
         let known = self.taking.as_ref().map(|taking| (taking.as_of, taking.attempt, taking.parts));
         match known {
             Some((of, this, parts)) if (of, this, parts) == (as_of, attempt, part) => {}
-            // Of another attempt only the beginning of a later one.
+            // Of another attempt only the first part of a later attempt is accepted.
             Some((_, this, _)) if this >= attempt || part > 0 => {
                 return self.answer_part(context, (as_of, attempt), effects);
             }
@@ -71,7 +71,7 @@ impl Replica {
         }
         match self.take_bytes(context, as_of, holds) {
             Ok(()) => {}
-            // It comes again, and may find room then.
+            // The primary sends the part again, and there may be room then.
             Err(
                 EngineError::DiskFull { .. } | EngineError::Scarce { .. } | EngineError::MemoryFull { .. },
             ) => return Ok(()),
@@ -119,7 +119,8 @@ impl Replica {
                 if taking.state.len() + bytes.len() > STATE_BYTES_MAX {
                     return Err(EngineError::Limit { what: "bytes of a partition's state (64 MiB)" });
                 }
-                // The last part comes again if there was no room for the checkpoint: what came before it is installed.
+                // If there was no room for the checkpoint, the last part is sent again. The parts before it are already
+                // installed.
                 if !taking.is_installed {
                     let held = taking.state.len();
                     taking.state.extend_from_slice(bytes);
@@ -144,7 +145,8 @@ impl Replica {
         }
     }
 
-    /// Says what it has of a state. The last part only once the state survives a restart: the log does not have it.
+    /// Acknowledges the accepted parts. The last part is acknowledged only once the state survives a restart, because the log
+    /// does not contain the state.
     fn answer_part<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -161,7 +163,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Looks whether what was taken is durable by now; then it counts, and the primary is told.
+    /// Checks whether the installed state is durable. If so, it counts, and the primary is notified.
     pub(super) fn end_taking<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -169,7 +171,7 @@ impl Replica {
     ) -> EngineResult<()> {
         let Some(taking) = self.taking.as_ref().filter(|taking| taking.is_installed) else { return Ok(()) };
         let (as_of, attempt, parts) = (taking.as_of, taking.attempt, taking.parts);
-        // There is no checkpoint of nothing, and none is needed: an empty log is the whole of it.
+        // An empty log has no checkpoint and needs none, because it is already complete.
         let reaches_disk = self.partition.reaches_disk() && as_of.index.0 > 0;
         if reaches_disk && context.engine.partition_stats(self.partition.handle())?.checkpoint_bytes == 0 {
             return self.partition.checkpoint(context.engine);

@@ -1,13 +1,13 @@
-//! A whole state for a member that the log cannot bring up, or that has nothing: the log as it stands in this one's segments, then
-//! what the partition knows beside.
+//! Sends a snapshot to a member that the log cannot bring up to date, or that has no data: first the segments of this log, then
+//! the state beside the records.
 //!
 //! ```text
 //!   acked            next
-//!     |─ under way ───|── not sent: read when there is room ──|─ state ─|
+//!     |─ in flight ────|── not sent: read when there is room ──|─ state ─|
 //!     └ back to here, if nothing is acknowledged for RESEND_STATE_US
 //! ```
 //!
-//! Parts are many at a time under way, and read again if they must be sent again: nothing is kept but where each begins.
+//! Many parts are in flight at a time. A part that must be sent again is read again: only the start of each part is kept.
 
 use std::collections::VecDeque;
 
@@ -23,29 +23,29 @@ use super::primary::{UnsendableEntry, name_at};
 use super::{Context, Replica, ReplicaEffects};
 use crate::planted::{Bug, is_planted};
 
-/// What is being sent to one member.
+/// The snapshot that is being sent to one member.
 #[derive(Debug)]
 pub(super) struct SnapshotSend {
     as_of: EntryName,
-    /// Which of this process's attempts: the receiver must not put parts of two of them together.
+    /// The number of this attempt in this process. The receiver must not combine parts of two attempts.
     attempt: u64,
     at: SendPosition,
-    /// The number of the next part to be sent, and how many are acknowledged.
+    /// The number of the next part to send, and the number of acknowledged parts.
     next: u32,
     acked: u32,
     under_way: VecDeque<UnacknowledgedPart>,
     under_way_bytes: usize,
     state: Vec<u8>,
-    /// When parts were last sent again for want of an answer.
+    /// When parts were last sent again because an acknowledgement was missing.
     rewound_us: u64,
-    /// When a part was acknowledged last.
+    /// When the last part was acknowledged.
     grew_us: u64,
     sent_bytes: u64,
     total_bytes: u64,
     buffer: Vec<u8>,
 }
 
-/// Where the next part begins.
+/// Where the next part starts.
 #[derive(Clone, Copy, Debug, Default)]
 struct SendPosition {
     log: RunPlace,
@@ -60,14 +60,14 @@ struct UnacknowledgedPart {
     bytes: usize,
 }
 
-/// How far a copy has come.
+/// The progress of a snapshot that is being sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyProgress {
-    /// Whom it is for.
+    /// The receiver.
     pub to: Member,
     /// Bytes that were sent and acknowledged.
     pub done_bytes: u64,
-    /// Of so many, about.
+    /// The approximate total.
     pub total_bytes: u64,
 }
 
@@ -81,7 +81,7 @@ impl SnapshotSend {
         !self.at.is_all_sent && self.under_way_bytes < STATE_WINDOW_BYTES
     }
 
-    /// Goes back to what is not acknowledged.
+    /// Steps back to the first unacknowledged part.
     fn rewind(&mut self, now_us: u64) {
         if let Some(first) = self.under_way.front() {
             self.at = first.begins;
@@ -92,7 +92,7 @@ impl SnapshotSend {
         self.rewound_us = now_us;
     }
 
-    /// All before this part are held.
+    /// The receiver has all parts before this number.
     fn acknowledged(&mut self, parts: u32, now_us: u64) {
         while self.acked < parts {
             let Some(part) = self.under_way.pop_front() else { return };
@@ -130,7 +130,7 @@ impl Replica {
         });
     }
 
-    /// Whether a member that has nothing is better sent the log as it stands than entry by entry: if that has files that are whole.
+    /// Whether a member without data is better sent segments than single entries: the log has enough complete segments.
     pub(super) fn is_bulk<D: Disk>(&self, context: &mut Context<'_, D>, member: Member) -> bool {
         let stats = context.engine.partition_stats(self.partition.handle());
         self.partition.applied() > 0
@@ -138,7 +138,7 @@ impl Replica {
             && stats.is_ok_and(|stats| stats.log.segments >= BULK_SEGMENTS)
     }
 
-    /// Sends parts for as long as there is room for them on the way.
+    /// Sends parts as long as the window has room.
     pub(super) fn send_state<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -148,7 +148,7 @@ impl Replica {
         let Some(sending) = &mut stream.sending else { return Ok(()) };
         let now_us = context.now_us;
         if now_us >= sending.grew_us + SENDING_US {
-            // Whoever takes it has gone. It says so itself when it is back.
+            // The receiver has gone. It reports by itself when it is back.
             stream.sending = None;
             return Ok(());
         }
@@ -186,7 +186,7 @@ impl Replica {
         Ok(())
     }
 
-    /// The next part; what is being sent stands behind it then.
+    /// Reads the next part and advances the position behind it.
     fn read_part<'s, D: Disk>(
         &self,
         engine: &mut Engine<D>,
@@ -244,8 +244,8 @@ impl Replica {
         result
     }
 
-    /// While a state is sent, nothing of the log goes: an entry that is sent, and what removed it and is not sent yet, would go
-    /// together, and the receiver would be left with the one.
+    /// Holds compaction while a snapshot is sent. Otherwise compaction could drop an entry already sent together with the entry
+    /// that removed it. The receiver would keep the first without the second.
     pub(super) fn hold_log<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<()> {
         let holds = self.streams.iter().any(|stream| stream.sending.is_some());
         if holds != self.holds_log && !is_planted(Bug::LogNotHeld) {
@@ -255,7 +255,7 @@ impl Replica {
         Ok(())
     }
 
-    /// The copies that it sends to others.
+    /// The snapshots that it is sending.
     pub fn copies(&self) -> impl Iterator<Item = CopyProgress> + '_ {
         self.streams.iter().filter_map(|stream| {
             let sending = stream.sending.as_ref()?;
@@ -264,12 +264,13 @@ impl Replica {
         })
     }
 
-    /// Bytes of copies that it may send until this is called again: whoever has several members divides what there is.
+    /// Sets the snapshot bytes that the replica may send until the next call. The owner of several replicas divides the total
+    /// among them.
     pub(super) fn set_copy_room(&mut self, bytes: u64) {
         self.copy_room = bytes;
     }
 
-    /// Bytes of copies that were sent since this was called last.
+    /// The snapshot bytes that were sent since the last call.
     pub(super) fn take_copied(&mut self) -> u64 {
         std::mem::take(&mut self.copied_bytes)
     }
@@ -282,6 +283,6 @@ enum PartError {
     Corrupt {
         index: u64,
     },
-    /// What was being read is not there any more: all begins again.
+    /// The segment that was being read is gone, so the snapshot starts again.
     Replaced,
 }

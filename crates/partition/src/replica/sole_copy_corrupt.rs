@@ -1,14 +1,15 @@
-//! The only copy that counts, found damaged as its process started, beyond what single entries repair: nobody may give it a whole
-//! state, and what it lacks may have been acknowledged. It says so to whoever asks, and goes on with what is whole of it on an
-//! operator's word only.
+//! The only in-sync copy was found damaged at the start of its process, beyond the repair of single entries. No member can send
+//! it a snapshot, and the missing entries may have been acknowledged. The replica reports this to every client, and continues
+//! with the readable part of its log only on an operator's command.
 //!
 //! ```text
-//!   primary alone, damaged ──the operator's word: the group recovers──> tells where its log ends
+//!   primary alone, damaged ──operator's command: the group recovers──> reports where its log ends
 //!        ^      every request: Corrupt                                      │
-//!        └──a start before its next checkpoint──  goes on, as a primary <──┴──> follows another, and takes all again
+//!        └──a start before its next checkpoint──  continues as primary  <───┴──> follows another, installs a snapshot
 //! ```
 //!
-//! The group of a process that runs recovers on an operator's word alone: so who was damaged, saw that, and is chosen all the same has it.
+//! While a process runs, its group starts to recover only on an operator's command. A primary that was damaged alone, saw that
+//! recovery and is chosen again therefore has that command.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineResult};
@@ -20,21 +21,21 @@ use super::{Context, Replica, Role};
 /// What a copy lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CopyDamage {
-    /// What was found, and where: the first of them, in words.
+    /// Descriptions of the first damages that were found, with their places.
     pub named: Vec<String>,
-    /// How many were found in all; 0: its log ends before what its disk is known to have held, or has a gap.
+    /// The number of all damages found; 0: the log ends before the end that its disk is known to have had, or has a gap.
     pub found: u64,
 }
 
-/// What is known of the damage that a start has found.
+/// The state of damage that a start has found.
 #[derive(Debug, Default)]
 pub(super) struct Damage {
     found: Option<Box<CopyDamage>>,
-    /// It was damaged alone when its group began to recover.
+    /// The replica was damaged alone when its group started to recover.
     awaits_word: bool,
-    /// It went on without what it lacks.
+    /// The replica has continued without the missing entries.
     is_given_up: bool,
-    /// Until then the next start finds the same.
+    /// The replica still needs a checkpoint. Until then the next start finds the same damage.
     owes_checkpoint: bool,
 }
 
@@ -49,22 +50,22 @@ impl Damage {
         Ok(Damage { found, ..Damage::default() })
     }
 
-    /// When it is to be looked at again.
+    /// When it must be checked again.
     pub(super) fn wake_us(&self, now_us: u64) -> u64 {
         if self.owes_checkpoint { now_us + POLL_US } else { u64::MAX }
     }
 }
 
 impl Replica {
-    /// Whether it is the only copy that counts, and its log was found damaged as it started beyond what single entries repair: it
-    /// cannot serve, and nobody may give it a whole state.
+    /// Whether this is the only in-sync copy, and its log was found damaged at the start beyond the repair of single entries.
+    /// Such a replica cannot serve, and no member can send it a snapshot.
     #[must_use]
     pub fn is_damaged_alone(&self) -> bool {
         self.role == Role::Primary && self.needs_state && self.view.in_sync.is_empty()
     }
 
-    /// Whether it is the only copy that counts, and cannot read all of its log: what it serves may be all that was acknowledged, but
-    /// nobody else can be given it.
+    /// Whether this is the only in-sync copy, and cannot read all of its log. The part that it serves may be all that was
+    /// acknowledged, but it cannot be copied to another member.
     #[must_use]
     pub fn is_corrupt_alone(&self) -> bool {
         let is_corrupt = self.needs_state || self.has_corruption || self.lacks_what_nobody_has();
@@ -77,13 +78,14 @@ impl Replica {
         self.is_damaged_alone().then(|| self.damage.found.as_deref().cloned().unwrap_or_default())
     }
 
-    /// What it lacked when it went on without on an operator's word, in this process.
+    /// What it lacked when, in this process, it continued on an operator's command.
     #[must_use]
     pub fn given_up(&self) -> Option<&CopyDamage> {
         self.damage.found.as_deref().filter(|_| self.damage.is_given_up)
     }
 
-    /// It is in another group than the one in which it was damaged alone, or was not. Chosen by an operator's word it goes on.
+    /// Handles a new group after the one in which the replica was, or was not, damaged alone. If an operator's command has chosen
+    /// the replica, it continues.
     pub(super) fn hear_of_word(&mut self, was_alone: bool) {
         let is_recovering = self.view.primary.incarnation == Incarnation(0)
             && self.view.primary.instance == self.me.instance
@@ -98,18 +100,19 @@ impl Replica {
         }
     }
 
-    /// Has a checkpoint say from where on the log is to be read, once what it goes on with is committed.
+    /// Writes a checkpoint from which the next start reads the log, once the entries with which the replica continues are
+    /// committed.
     pub(super) fn cover_damage<D: Disk>(&mut self, context: &mut Context<'_, D>) -> EngineResult<()> {
         if self.damage.owes_checkpoint && self.role == Role::Primary && self.partition.applied() >= self.mark
         {
-            // One that waits for what is not committed yet is begun later.
+            // A checkpoint that waits for uncommitted entries is started later.
             self.damage.owes_checkpoint = self.partition.applied() != self.last();
             self.partition.checkpoint(context.engine)?;
         }
         Ok(())
     }
 
-    /// It takes a whole state, and lacks nothing then.
+    /// The replica has installed a snapshot, and lacks nothing any more.
     pub(super) fn forget_damage(&mut self) {
         self.damage = Damage::default();
     }

@@ -1,4 +1,4 @@
-//! What a member of a group that is split hands down: each child is a member of a group of its own, with the same log.
+//! What a member of a group passes on in a split: each child is a member of its own group, with the same log.
 
 use std::collections::BTreeSet;
 
@@ -11,14 +11,14 @@ use super::{Context, GroupView, Replica, ReplicaEffects, Role, failed};
 /// What children must know beside their log.
 #[derive(Debug, Clone)]
 pub(crate) struct InheritedState {
-    /// The log index that the state is as of, and the state.
+    /// The log index of the state, and the state.
     pub(crate) applied: u64,
     pub(crate) state: Vec<u8>,
-    /// The log does not stand for the state, is damaged, has corruption.
+    /// Whether the log does not represent the state, is intact, or has corruption.
     needs_state: bool,
     is_intact: bool,
     has_corruption: bool,
-    /// The group that it was in.
+    /// The parent's group.
     view: GroupView,
     former: BTreeSet<InstanceId>,
     has_unknown_former: bool,
@@ -27,20 +27,21 @@ pub(crate) struct InheritedState {
 }
 
 impl InheritedState {
-    /// The split is the very next change of the group that was told: no primary in between is unknown. Children begin in this
-    /// epoch; whoever is opened in a later one has missed some.
+    /// The split is the very next change of the group that this member knows, so no primary in between is unknown. Children start
+    /// in this epoch. A child that is opened in a later epoch has missed some changes.
     pub(crate) fn follows_at_once(&mut self, children: PartitionEpoch) {
         self.born_in = Some(children);
     }
 
-    /// The epoch of the group that it was in.
+    /// The epoch of the parent's group.
     pub(crate) fn epoch(&self) -> PartitionEpoch {
         self.view.epoch
     }
 }
 
 impl Replica {
-    /// Ends as a partition that is split: whoever waits is answered so, and asks the children.
+    /// Ends as a partition that is split. Waiting requests are answered with this failure, and their clients turn to the
+    /// children.
     pub(crate) fn pass_on<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -58,7 +59,7 @@ impl Replica {
         if has_settled {
             former.clear();
         }
-        // Promoted, it was still waiting for these: so must whoever takes over from it.
+        // If this replica was promoted and still waits for these older primaries, its successor must wait for them too.
         former.extend(self.unwaited(context.now_us));
         InheritedState {
             applied: self.partition.applied(),
@@ -73,20 +74,21 @@ impl Replica {
         }
     }
 
-    /// Takes over what the parent handed down, before the map's group is told.
+    /// Adopts the parent's inherited state, before the map's group is set.
     pub(crate) fn inherit(&mut self, inherited: &InheritedState, epoch: PartitionEpoch) {
         self.needs_state |= inherited.needs_state;
         self.is_intact &= inherited.is_intact;
         self.has_corruption |= inherited.has_corruption;
         if inherited.born_in == Some(epoch) && inherited.view.epoch.0 != 0 {
-            // As if the group before had been this partition's: its primary, unless it is this member, may not know yet.
+            // The parent's group counts as this partition's previous group. Its primary, unless it is this member, may not know
+            // of the split yet.
             self.former.clone_from(&inherited.former);
             self.has_unknown_former = inherited.has_unknown_former;
             self.view = GroupView { epoch: PartitionEpoch(epoch.0 - 1), ..inherited.view.clone() };
         }
     }
 
-    /// Says which keys are the partition's own.
+    /// Sets the hash range whose keys belong to the partition.
     pub(crate) fn set_slice(&mut self, slice: crate::Slice) {
         self.partition.set_slice(slice);
     }

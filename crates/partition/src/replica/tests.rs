@@ -1,4 +1,4 @@
-//! Rules of which each has its own test: members on simulated disks, moved by hand.
+//! Tests of single rules: members on simulated disks, driven manually.
 
 mod admission;
 mod audit;
@@ -29,10 +29,10 @@ use super::{Context, GroupChange, GroupView, Leases, Replica, ReplicaEffects, Re
 use crate::event::{Now, RecordRequest, Token};
 use crate::partition::open::MemberOptions;
 
-/// Synced by all, once they are promoted.
+/// All members have synced it before their promotion.
 const CEILING: Timestamp = Timestamp::from_millis(1 << 40);
 
-/// What came out of a member.
+/// The outputs of a member.
 #[derive(Default)]
 struct MemberOutput {
     sent: Vec<(Member, PartitionEpoch, Vec<u8>)>,
@@ -45,7 +45,7 @@ struct MemberOutput {
     compared: Vec<ComparisonAnswer>,
 }
 
-/// What a comparison was answered.
+/// The answer to a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ComparisonAnswer {
     next: u32,
@@ -207,7 +207,7 @@ impl TestNode {
         self.replica.step(&mut context, told, &mut self.out).expect("goes on");
     }
 
-    /// When it wants a tick though nothing comes.
+    /// When it needs a tick though no event arrives.
     fn wake_us(&mut self) -> u64 {
         let mut context = Context {
             engine: &mut self.engine,
@@ -233,7 +233,7 @@ impl TestNode {
         self.hear(from, epoch, &Call::Replicate { preceding, commit, entries });
     }
 
-    /// Another instance grants it at once whatever it asks.
+    /// Another instance grants its lease request at once.
     fn granted_by(&mut self, other: u32) {
         let (map_epoch, ceiling) = (self.leases.map_epoch(), CEILING);
         let call = Call::LeaseGrant { sent_us: self.now_us, map_epoch, ceiling };
@@ -257,7 +257,7 @@ impl TestNode {
         self.ask(request, &Message::Write { stamp: Stamp::default(), write });
     }
 
-    /// What it has said to others since the last look.
+    /// The messages that it has sent since the last check.
     fn said(&mut self) -> Vec<String> {
         let mut said = Vec::new();
         self.each_sent(|call| {
@@ -300,7 +300,7 @@ fn a_gap_is_refused_with_a_hint_and_a_conflict_cuts_but_an_empty_append_does_not
     b.said();
     b.entries(1, 1, (name(1, 4), 0), &[entry(1, 5)]);
     assert_eq!(b.said(), [format!("{:?}", FollowerReport::Differs { at: name(1, 3) })]);
-    // A new primary whose log ends at 1: its empty append cuts nothing, its own entry 2 does.
+    // A new primary whose log ends at 1: its empty append truncates nothing, its own entry 2 does.
     b.tell(ReplicaEvent::Group(view(2, 3, &[2], &[])));
     b.entries(3, 2, (name(1, 1), 0), &[]);
     assert_eq!(b.replica.log_end().last, name(1, 3));
@@ -346,7 +346,7 @@ fn a_new_primary_answers_nothing_before_its_mark_is_committed_and_its_lease_is_t
     assert!(b.out.answered.is_empty(), "neither the mark nor what stands before it is committed");
     b.hear(3, 2, &holds(2));
     assert_eq!(b.out.answered, [(1, true)], "the entry of the old primary counts now");
-    // Without the lease, nothing is answered, until those who wait have waited too long.
+    // Without the lease the primary answers nothing, until queued requests have timed out.
     b.now_us += 450_000;
     b.read(2);
     b.tell(ReplicaEvent::Tick);
@@ -373,7 +373,7 @@ fn a_release_counts_for_the_epoch_that_it_names() {
     }
 }
 
-/// B, in sync with A as the primary of epoch 1, which has started; it grants A under the map of this epoch.
+/// B, in sync with A as the primary of epoch 1, which has started. B grants A under the map of this epoch.
 fn replica_that_granted_its_primary_in(epoch: u64) -> TestNode {
     let mut b = TestNode::new(2);
     b.tell(ReplicaEvent::Group(view(1, 1, &[2, 3], &[])));
@@ -426,11 +426,11 @@ fn whom_it_asks_to_admit_counts_until_the_epoch_is_another() {
     a.hear(2, 1, &holds(last));
     a.tell(ReplicaEvent::Tick);
     assert_eq!(a.out.asked, [GroupChange::Admit(member(2))]);
-    // It may be in sync already, and primary soon: reads need it too.
+    // The member may be in sync already, and primary soon, so reads need its lease too.
     a.now_us += 450_000;
     a.read(2);
     assert!(a.out.answered.is_empty());
-    // Nothing comes of it: the group is settled by a change that leaves it as it is.
+    // The request is not decided. A change that leaves the group as it is settles it.
     a.now_us += LAG_US;
     a.tell(ReplicaEvent::Tick);
     assert_eq!(a.out.asked.last(), Some(&GroupChange::Keep));
@@ -454,7 +454,7 @@ fn a_primary_alone_commits_nothing_alone_once_it_has_asked_to_admit_another() {
     a.write(1, b"key", b"value");
     a.tell(ReplicaEvent::Tick);
     assert_eq!(a.out.answered, [(1, true)], "nobody else must hold it");
-    // A move: the follower has caught up, and may be in sync and primary before the answer is here.
+    // A move: the follower has caught up, and may be in sync and primary before the answer arrives.
     a.tell(ReplicaEvent::Asked(member(2)));
     a.granted_by(2);
     let last = a.replica.log_end().last.index.0;

@@ -1,5 +1,5 @@
-//! When a member wants a tick though nothing comes. What it waits for otherwise is brought by messages, flushes, a new
-//! group, or a grant that begins or ends.
+//! When a replica needs a tick though no event arrives. All its other waits end with messages, flushes, a new group, or a lease
+//! that starts or ends.
 
 use zerohop_engine::disk::Disk;
 
@@ -9,7 +9,7 @@ use super::role_change::NO_MARK;
 use super::{Context, GroupChange, PendingChange, Replica, Role};
 
 impl Replica {
-    /// In microseconds of the clock that never runs backwards; [`u64::MAX`]: it waits for something to come.
+    /// The time of the next tick in microseconds of the monotonic clock; [`u64::MAX`]: the replica only waits for events.
     pub(super) fn next_wake_us<D: Disk>(&self, context: &mut Context<'_, D>) -> u64 {
         let now_us = context.now_us;
         let mut wake_us = match self.role {
@@ -25,14 +25,14 @@ impl Replica {
             wake_us = wake_us.min(self.yield_us());
         }
         wake_us = wake_us.min(self.taking.as_ref().map_or(u64::MAX, |taking| taking.wake_us(now_us)));
-        // It may be that others are being written, or that entries are not committed yet.
+        // Other partitions may be writing checkpoints, or entries may not be committed yet.
         if context.engine.checkpoint_is_wanted(self.partition.handle()) == Ok(true) {
             wake_us = wake_us.min(now_us + SETTLE_US);
         }
         wake_us
     }
 
-    /// Whether its group is well, and it waits for nothing but what comes next: it need not be ticked after every message.
+    /// Whether its group is healthy and the replica only waits for the next event. Then it needs no tick after every message.
     pub(super) fn is_steady(&self) -> bool {
         let is_well =
             !self.needs_state && !self.has_corruption && self.repair.is_idle() && self.taking.is_none();
@@ -64,7 +64,7 @@ impl Replica {
             at(self.waits.values().copied().fold(self.wait_us, u64::max));
         }
         if let Some(wake_ms) = self.partition.next_upkeep_ms() {
-            // Nothing is timed out or expired by who may not answer; the grant that it lacks wakes it.
+            // A primary that may not answer neither times out waits nor expires records. The lease that it lacks wakes it.
             let soonest_us = if self.may_answer(context) { 0 } else { now_us + SETTLE_US };
             at((now_us + wake_ms.saturating_sub(context.now.ms) * 1_000).max(soonest_us));
         }

@@ -1,4 +1,4 @@
-//! The replica group as the map names it, and what a member asks to be changed in it.
+//! The replica group as the map names it, and the changes that a member may request.
 
 use zerohop_placement::{Group, GroupState};
 use zerohop_wire::ids::{Incarnation, InstanceId, MapEpoch, PartitionEpoch};
@@ -7,24 +7,24 @@ pub use zerohop_wire::messages::Member;
 /// A group in one epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupView {
-    /// Of the partition; 0 before any map is known.
+    /// The epoch of the partition; 0 before any map is known.
     pub epoch: PartitionEpoch,
-    /// Of the map that says so.
+    /// The epoch of the map that names this group.
     pub map_epoch: MapEpoch,
-    /// Who orders writes and answers.
+    /// The member that orders writes and answers requests.
     pub primary: Member,
-    /// The others that hold everything that was acknowledged.
+    /// The other members that have everything that was acknowledged.
     pub in_sync: Vec<Member>,
-    /// Those that follow behind.
+    /// The members that receive the log and do not count for acknowledgements.
     pub followers: Vec<Member>,
-    /// Copies that must hold a write before it is acknowledged; the group is brought to so many.
+    /// Copies that must exist before a write is acknowledged. The group is extended to that number.
     pub min_in_sync: u8,
 }
 
-/// What a member is in a group.
+/// The role of a member in a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
-    /// Not in it, or with another incarnation.
+    /// The instance is not a member, or is a member under another incarnation.
     #[default]
     Removed,
     /// See [`GroupView::followers`].
@@ -35,20 +35,20 @@ pub enum Role {
     Primary,
 }
 
-/// A change of a group that its primary asks for. The control group makes it only if the epoch is still the one named.
+/// A change of a group that its primary requests. The control group makes it only if the epoch is still the named epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupChange {
-    /// This follower is in sync.
+    /// Add this follower to the in-sync set.
     Admit(Member),
-    /// This in-sync replica is one no more; it may follow, if it can.
+    /// Remove this member from the in-sync set. It may be a follower if it is able to.
     Remove(Member),
-    /// The same group under a higher epoch: settles what an earlier request of this epoch has left open.
+    /// The same group under a higher epoch. This settles requests of this epoch that are still open.
     Keep,
 }
 
 impl GroupView {
-    /// The group of a map. `incarnation` tells that of an instance in this map; the map names it for each node. While the
-    /// group recovers nobody is a member: nobody serves, and no log changes before one is chosen.
+    /// The group of a map. `incarnation` returns the incarnation of an instance in this map, which the map states for each node.
+    /// While the group is recovering it has no members: no replica serves, and no log changes before a primary is chosen.
     pub fn of(
         group: Group<'_>,
         map_epoch: MapEpoch,
@@ -70,7 +70,7 @@ impl GroupView {
         }
     }
 
-    /// What a member is in it.
+    /// The role of a member in this group.
     pub fn role(&self, member: Member) -> Role {
         if self.primary == member {
             Role::Primary
@@ -88,14 +88,14 @@ impl GroupView {
         self.in_sync.iter().chain(&self.followers).copied()
     }
 
-    /// Copies that hold everything that was acknowledged.
+    /// The number of copies that have everything that was acknowledged.
     pub fn copies(&self) -> usize {
         1 + self.in_sync.len()
     }
 
-    /// The epoch as entries carry it.
+    /// The epoch in the width that log entries use.
     pub(crate) fn entry_epoch(&self) -> u32 {
-        // Raised by one for each change of one group: 2^32 of them outlast the machine.
+        // Each change of a group adds one. 2^32 changes outlast the machine.
         u32::try_from(self.epoch.0).unwrap_or(u32::MAX)
     }
 }

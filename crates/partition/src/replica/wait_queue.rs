@@ -1,4 +1,4 @@
-//! Requests that wait until their partition may answer: bounded, and each with a time-out.
+//! The wait queue: requests that wait until their partition may answer. It is bounded, and each request has a time-out.
 
 use std::collections::VecDeque;
 
@@ -8,13 +8,13 @@ use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Features, Message};
 use super::limits::{PARKED_BYTES_MAX, PARKED_MAX, PARKED_US};
 use crate::event::{RecordRequest, Token};
 
-/// In the order in which they came.
+/// The requests in order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct WaitQueue {
     queue: VecDeque<QueuedRequest>,
     bytes: usize,
     writes: usize,
-    /// The highest timestamp that any has seen since the queue was empty.
+    /// The highest timestamp that any queued request has seen since the queue was empty.
     seen: Timestamp,
 }
 
@@ -25,14 +25,14 @@ pub(super) struct QueuedRequest {
     pub(super) envelope: Envelope,
     pub(super) is_write: bool,
     pub(super) seen: Timestamp,
-    /// It waits for something corrupt to be repaired.
+    /// The request waits for the repair of corrupt entries.
     pub(super) repairs: bool,
     pub(super) until_us: u64,
     frame: Vec<u8>,
 }
 
 impl WaitQueue {
-    /// Keeps a request. `false`: there is no room.
+    /// Queues a request. `false`: there is no room.
     pub(super) fn push(
         &mut self,
         request: &RecordRequest<'_>,
@@ -47,7 +47,7 @@ impl WaitQueue {
         self.push_until(request, (is_write, false), seen, now_us + time_out_us)
     }
 
-    /// Keeps a request that only reads until what it reads is repaired.
+    /// Queues a request that only reads until its data is repaired.
     pub(super) fn push_to_repair(&mut self, request: &RecordRequest<'_>, until_us: u64) -> bool {
         self.push_until(request, (false, true), Timestamp::ZERO, until_us)
     }
@@ -78,7 +78,7 @@ impl WaitQueue {
         self.queue.len()
     }
 
-    /// A timestamp that none of them has seen more than.
+    /// A timestamp at or above all that queued requests have seen.
     pub(super) fn seen(&self) -> Timestamp {
         self.seen
     }
@@ -87,13 +87,13 @@ impl WaitQueue {
         self.writes > 0
     }
 
-    /// Takes out the first that may be let in.
+    /// Removes and returns the first request that is admissible.
     pub(super) fn take_first(&mut self, may: impl Fn(&QueuedRequest) -> bool) -> Option<QueuedRequest> {
         let at = self.queue.iter().position(may)?;
         self.take_at(at)
     }
 
-    /// Takes out one whose time is up.
+    /// Removes and returns a request whose time-out has passed.
     pub(super) fn take_overdue(&mut self, now_us: u64) -> Option<QueuedRequest> {
         let at = self.queue.iter().position(|one| one.until_us <= now_us)?;
         self.take_at(at)
@@ -117,7 +117,7 @@ impl WaitQueue {
 }
 
 impl QueuedRequest {
-    /// Hands the request over again.
+    /// Passes the decoded request to a function.
     pub(super) fn with<T>(&self, take: impl FnOnce(&RecordRequest<'_>) -> T) -> Option<T> {
         let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
         let DecodeResult::Frame { frame, .. } = decoder.decode(&self.frame) else { return None };

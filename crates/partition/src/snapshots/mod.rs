@@ -1,14 +1,14 @@
-//! What a partition keeps for readers of its past: which snapshots are open, and what its state was beside its records.
+//! The data that a partition keeps for readers of its past: the open snapshots, and its past state beside its records.
 //!
 //! ```text
-//!   open ──> mark in the log ──> every member keeps what changes from there on: the engine older versions, this deadlines and names
-//!   read at a time ──> closed? nothing can be committed at or below it any more ──> what was there then
-//!   close, lease over, too much kept ──> mark in the log ──> every member lets go
+//!   open ──> mark in the log ──> every member keeps later changes: the engine older versions, this module deadlines and names
+//!   read at a time ──> closed? nothing can be committed at or below it any more ──> the state at that time
+//!   close, lease over, too much kept ──> mark in the log ──> every member drops the data
 //! ```
 //!
-//! The marks are the log's word for how far back can be read: nobody lets go of anything before the mark that says so is
-//! committed, and a member that has followed the log since a snapshot was opened can serve it as the next primary. What is
-//! kept is in memory only: whoever starts again, or takes a state over, knows of no snapshot, and says so.
+//! The marks in the log define how far back clients can read. No member drops data before the mark that allows it is committed. A
+//! member that has followed the log since a snapshot was opened can serve it as the next primary. The kept data is in memory
+//! only. A member that restarts, or installs a snapshot of the partition, knows no open snapshot, and reports that.
 
 mod past;
 pub(crate) mod view;
@@ -22,18 +22,19 @@ use crate::planted::{Bug, is_planted};
 
 pub(crate) use past::PastVersions;
 
-/// See the module.
+/// The snapshots of a partition; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
-    /// Those whose marks are appended here and not committed, by log index.
+    /// Snapshots whose marks are appended here and not committed, by log index.
     appended: BTreeMap<u64, (SnapshotId, SnapshotRetention)>,
     open: BTreeMap<SnapshotId, SnapshotRetention>,
     past: PastVersions,
-    /// When the lease of each is over, in milliseconds since 1970, as far as this member knows: only a primary acts on it.
+    /// When the lease of each snapshot is over, in milliseconds since 1970, as far as this member knows. Only a primary acts on
+    /// it.
     leases: BTreeMap<SnapshotId, u64>,
-    /// As primary: nothing is committed at or below this any more that readers do not see.
+    /// As primary: at or below this time nothing is committed any more that readers do not see.
     closed: Timestamp,
-    /// As primary: times that are closed once so much of the log is committed.
+    /// As primary: times that are closed once this log index is committed.
     closing: BTreeMap<Timestamp, u64>,
 }
 
@@ -42,21 +43,21 @@ pub(crate) struct Snapshots {
 pub(crate) struct SnapshotRetention {
     /// Any time from here on can be read.
     pub(crate) floor: Timestamp,
-    /// What its client has asked for.
+    /// The lease that its client has requested.
     pub(crate) lease_ms: u32,
-    /// When it goes in any case, in milliseconds since 1970.
+    /// When it is closed in any case, in milliseconds since 1970.
     pub(crate) ends_ms: u64,
 }
 
 impl Snapshots {
-    /// The earliest time that anybody can ask for: what has ended before is of no use.
+    /// The earliest time that a client can read. Versions that ended before it are not needed.
     pub(crate) fn horizon(&self) -> Option<Timestamp> {
         let appended = self.appended.values().map(|(_, kept)| kept.floor);
         let floors = self.open.values().map(|kept| kept.floor).chain(appended);
         if is_planted(Bug::VersionsDroppedEarly) { floors.max() } else { floors.min() }
     }
 
-    /// Those that are open, and those that are about to be.
+    /// The number of open snapshots and of those about to be opened.
     pub(crate) fn len(&self) -> usize {
         self.open.len() + self.appended.len()
     }
@@ -75,20 +76,20 @@ impl Snapshots {
         self.appended.insert(index, (id, kept));
     }
 
-    /// Marks behind this log index are gone.
+    /// Marks behind this log index were truncated.
     pub(crate) fn cut_after(&mut self, index: u64) {
         self.appended.retain(|at, _| *at <= index);
     }
 
-    /// The mark of this log index is committed. One that was not seen when it was appended opens nothing: what has changed
-    /// since may not have been kept.
+    /// The mark of this log index is committed. If the mark was not seen when it was appended, it opens nothing, since later
+    /// changes may not have been kept.
     pub(crate) fn opened(&mut self, index: u64) {
         if let Some((id, kept)) = self.appended.remove(&index) {
             self.open.insert(id, kept);
         }
     }
 
-    /// These are closed: the log says so.
+    /// The log closes these snapshots.
     pub(crate) fn ended(&mut self, ids: &[SnapshotId]) {
         for id in ids {
             self.open.remove(id);
@@ -97,17 +98,17 @@ impl Snapshots {
         self.past.forget(self.horizon());
     }
 
-    /// All of them, and those that are about to be open.
+    /// All open snapshots, and those about to be opened.
     pub(crate) fn kept(&self) -> Vec<SnapshotId> {
         self.open.keys().copied().chain(self.appended.values().map(|(id, _)| *id)).collect()
     }
 
-    /// Those that are open and not among these.
+    /// The open snapshots that are not in this list.
     pub(crate) fn others(&self, kept: &[SnapshotId]) -> Vec<SnapshotId> {
         self.open.keys().filter(|id| !kept.contains(id)).copied().collect()
     }
 
-    /// It is read for so long from now, or as long as its client has asked for.
+    /// Renews the lease of a snapshot from now, by its current length or a new one.
     pub(crate) fn renew(&mut self, id: SnapshotId, now_ms: u64, lease_ms: Option<u32>) {
         if let Some(kept) = self.open.get_mut(&id) {
             kept.lease_ms = lease_ms.unwrap_or(kept.lease_ms);
@@ -115,13 +116,13 @@ impl Snapshots {
         }
     }
 
-    /// Those that are open for too long, by their leases or at all.
+    /// Snapshots that are open for too long, by their leases or their limit.
     pub(crate) fn overdue(&self, now_ms: u64) -> Vec<SnapshotId> {
         let ends = self.open.iter().map(|(id, kept)| (*id, self.ends_ms(*id, kept)));
         ends.filter(|(_, ends_ms)| now_ms >= *ends_ms).map(|(id, _)| id).collect()
     }
 
-    /// When the next is.
+    /// When the next snapshot is overdue.
     pub(crate) fn next_ms(&self) -> Option<u64> {
         self.open.iter().map(|(id, kept)| self.ends_ms(*id, kept)).min()
     }
@@ -130,7 +131,7 @@ impl Snapshots {
         self.leases.get(&id).map_or(kept.ends_ms, |until_ms| kept.ends_ms.min(*until_ms))
     }
 
-    /// The one that keeps the most.
+    /// The snapshot that keeps the most.
     pub(crate) fn oldest(&self) -> Option<SnapshotId> {
         self.open.iter().min_by_key(|(_, kept)| kept.floor).map(|(id, _)| *id)
     }
@@ -143,7 +144,7 @@ impl Snapshots {
         &mut self.past
     }
 
-    /// It is primary from now on: what is closed is to be found out, and every lease begins again.
+    /// The member becomes primary: closed times must be determined again, and every lease starts again.
     pub(crate) fn lead(&mut self, now_ms: u64) {
         (self.closed, self.closing) = (Timestamp::ZERO, BTreeMap::new());
         let Snapshots { open, leases, .. } = self;
@@ -155,8 +156,8 @@ impl Snapshots {
         at <= self.closed
     }
 
-    /// No transaction can commit at or below this time any more, nor is a timestamp given there, and the log ends with this
-    /// entry: it is closed once that is committed. `false`: too many are being closed.
+    /// No transaction can commit at or below this time any more, and no timestamp is assigned there. The log ends with this
+    /// entry, so the time is closed once the entry is committed. `false`: too many times are being closed.
     pub(crate) fn close_behind(&mut self, at: Timestamp, last: u64, applied: u64) -> bool {
         let has_room = self.closing.len() < SNAPSHOTS_CLOSING_MAX || self.closing.contains_key(&at);
         let behind = match has_room {

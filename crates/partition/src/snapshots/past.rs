@@ -1,5 +1,5 @@
-//! What the state was that is not in the engine: deadlines of records, and names of blobs that are gone. In memory only, as
-//! the engine's older versions are.
+//! Past state that is not in the engine: deadlines of records, and names of removed blobs. It is in memory only, as the engine's
+//! older versions are.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -8,10 +8,10 @@ use zerohop_wire::ids::Timestamp;
 
 use crate::state::PartitionState;
 
-/// Deadlines of one key: until when which.
+/// Deadlines of one key, each with the time until which it applied.
 type DeadlineHistory = Vec<(Timestamp, Option<u64>)>;
 
-/// See the module.
+/// The past state of a partition; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct PastVersions {
     deadlines: BTreeMap<Box<[u8]>, DeadlineHistory>,
@@ -21,13 +21,13 @@ pub(crate) struct PastVersions {
 }
 
 impl PastVersions {
-    /// The deadline of a key is no longer what it was.
+    /// The deadline of a key has changed.
     pub(crate) fn deadline_ended(&mut self, key: &[u8], was: Option<u64>, until: Timestamp) {
         self.deadlines.entry(key.into()).or_default().push((until, was));
         self.kept += 1;
     }
 
-    /// There is no blob of this name any more.
+    /// The blob of this name was removed.
     pub(crate) fn name_ended(&mut self, name: &[u8], until: Timestamp) {
         if self.names.insert(name.into(), until).is_none() {
             self.kept += 1;
@@ -43,7 +43,7 @@ impl PastVersions {
         }
     }
 
-    /// Names that begin with `prefix`, come behind `after` (empty: all) and have been removed after a time, in order.
+    /// Names that begin with `prefix`, come behind `after` (empty: all) and were removed after a time, in order.
     pub(crate) fn names<'n>(
         &'n self,
         prefix: &'n [u8],
@@ -59,7 +59,7 @@ impl PastVersions {
         names.filter(move |(_, until)| **until > at).map(|(name, _)| &**name)
     }
 
-    /// Nobody asks for anything before the horizon; without one, for nothing at all.
+    /// Drops the state that ended before the horizon; without a horizon, all of it.
     pub(crate) fn forget(&mut self, horizon: Option<Timestamp>) {
         let Some(horizon) = horizon else {
             *self = PastVersions::default();
@@ -73,7 +73,7 @@ impl PastVersions {
         self.kept = self.names.len() + self.deadlines.values().map(Vec::len).sum::<usize>();
     }
 
-    /// How many are kept.
+    /// The number of kept entries.
     pub(crate) fn len(&self) -> usize {
         self.kept
     }

@@ -1,5 +1,5 @@
-//! Records as they were at a time: the engine's older versions, with the deadlines that they had. Only what is committed is
-//! looked at, and only at times that are closed.
+//! Records as they were at a time: the engine's older versions, with their deadlines. Only committed data is read, and only at
+//! times that are closed.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use crate::operations::scan::{IndexPage, KeySource};
 use crate::state::PartitionState;
 use crate::view::Values;
 
-/// See the module.
+/// The records of a partition at a time; see the module.
 pub(crate) struct PastView<'v, D> {
     pub(crate) engine: &'v mut Engine<D>,
     pub(crate) handle: Handle,
@@ -26,14 +26,14 @@ pub(crate) struct PastView<'v, D> {
     pub(crate) at: Timestamp,
 }
 
-/// A record without its contents, or with them if they are one entry's.
+/// A record without its contents, or with them if they are in one entry.
 enum RecordState {
     Whole(Vec<u8>),
     Parts(Parts),
 }
 
 impl<D: Disk> PastView<'_, D> {
-    /// Answers a read. `out` is empty, and holds what the answer borrows.
+    /// Answers a read. `out` is empty, and stores the contents that the answer borrows.
     pub(crate) fn answer<'o>(&mut self, read: &RecordRead<'_>, out: &'o mut Vec<u8>) -> OperationAnswer<'o> {
         let found = self.engine.lookup_at(self.handle, read.key, self.at.0).or_fail()?;
         let Some(record) = found else { return Err(Failure::NotFound) };
@@ -113,7 +113,7 @@ impl<D: Disk> PastView<'_, D> {
         }
     }
 
-    /// A part of a chunk: what its writes have laid over one another, in their order.
+    /// A part of a chunk: its writes laid over one another, in order.
     fn chunk<'o>(
         &mut self,
         was: &RecordState,
@@ -143,7 +143,7 @@ impl<D: Disk> PastView<'_, D> {
         Ok(end)
     }
 
-    /// Hands over the body of each part, and how much of its beginning does not count.
+    /// Passes the body of each part, and the number of leading bytes to skip.
     fn each_part(
         &mut self,
         was: &RecordState,
@@ -163,7 +163,7 @@ impl<D: Disk> PastView<'_, D> {
         Ok(())
     }
 
-    /// Names of blobs that may have been there: those that are, and those that have gone since, in order.
+    /// Names of blobs that may have existed: the present ones, and those removed since, in order.
     pub(crate) fn names(&self, prefix: &[u8], after: &[u8]) -> Vec<Vec<u8>> {
         let now = self.state.names.behind(prefix, after);
         let gone = self.past.names(prefix, after, self.at);
@@ -171,7 +171,7 @@ impl<D: Disk> PastView<'_, D> {
         all.into_iter().map(<[u8]>::to_vec).collect()
     }
 
-    /// What the header of a blob was.
+    /// The header that a blob had.
     pub(crate) fn header(
         &mut self,
         name: &[u8],

@@ -1,4 +1,4 @@
-//! The state as bytes, as a checkpoint of the engine carries it. `docs/formats/partition-state.md` has the layout.
+//! The encoding of the state, as a checkpoint of the engine carries it. `docs/formats/partition-state.md` has the layout.
 
 use std::fmt;
 
@@ -9,24 +9,24 @@ use super::reader::StateReader;
 use super::{Outcomes, PartitionState, ReplicatedTransactions, SessionRecord};
 use crate::outcome::WriteOutcome;
 
-/// Bytes say the lowest version that can say it.
+/// The encoding has the lowest version that can represent the state.
 const VERSION: u32 = 1;
-/// Of a keyspace that was split, once what went to others is gone.
+/// For a keyspace that was split, once the records of siblings are removed.
 const VERSION_SPLIT_CLEANED: u32 = 2;
 /// With transactions over several partitions, or outcomes of them.
 const VERSION_TRANSACTED: u32 = 3;
-/// With blobs: their names.
+/// With the names of blobs.
 const VERSION_NAMES: u32 = 4;
 
-/// Why bytes are no state.
+/// Why bytes are not a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateError {
-    /// A version that is not known here.
+    /// An unknown version.
     Version {
-        /// Which.
+        /// The version found.
         found: u32,
     },
-    /// The bytes end too soon, go on too long, or contradict each other.
+    /// The bytes end too soon, are too long, or contradict each other.
     Damaged,
 }
 
@@ -45,12 +45,12 @@ impl fmt::Display for StateError {
 impl std::error::Error for StateError {}
 
 impl PartitionState {
-    /// The state as bytes.
+    /// Encodes the state.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out =
             Vec::with_capacity(64 + self.sessions.bytes() + self.deadlines.bytes() + self.names.bytes());
-        // Set at the end, when it is known what the bytes say.
+        // The version is set at the end, when the contents are known.
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&(self.sessions.len() as u32).to_le_bytes());
         for field in [self.applied, self.newest.0, self.sessions.mark().0, self.deadlines.len() as u64] {
@@ -98,7 +98,7 @@ impl PartitionState {
         out
     }
 
-    /// Reads a state. Never panics, and allocates no more than a small multiple of what it is given.
+    /// Decodes a state. Never panics, and allocates no more than a small multiple of its input.
     ///
     /// # Errors
     /// See [`StateError`].
@@ -167,7 +167,7 @@ fn read_names(from: &mut StateReader<'_>, state: &mut PartitionState) -> Option<
 fn read_session(from: &mut StateReader<'_>) -> Option<SessionRecord> {
     let (lowest, last_used_ms) = (from.u64()?, from.u64()?);
     let count = from.u32()? as usize;
-    // Nothing is believed that the bytes cannot hold: an outcome takes nine at least.
+    // A count that the bytes cannot contain is refused; an outcome takes nine bytes at least.
     if count > from.left() / 9 {
         return None;
     }
@@ -295,7 +295,7 @@ mod tests {
             result: Bytes::from_static(b"result"),
         };
         transacted.apply(9, &prepare);
-        // Whoever reads it back takes it to be as of the last entry applied.
+        // The decoder sets it to the last applied entry.
         let mut state = PartitionState { applied: 9, ..PartitionState::default() };
         let outcome =
             WriteOutcome::Ended(Box::new(Ended::Committed { timestamp: Timestamp(5), results: Vec::new() }));

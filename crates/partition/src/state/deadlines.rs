@@ -32,7 +32,7 @@ impl Deadlines {
         }
     }
 
-    /// The earliest, and whose it is.
+    /// The earliest deadline.
     pub(crate) fn first(&self) -> Option<u64> {
         self.by_time.first().map(|(deadline, _)| *deadline)
     }
@@ -50,7 +50,7 @@ impl Deadlines {
         self.by_key.len()
     }
 
-    /// Memory it takes.
+    /// The memory of the table in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

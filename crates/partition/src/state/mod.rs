@@ -1,5 +1,5 @@
-//! What a partition knows beside its records: deadlines, sessions, names of blobs, the highest timestamp. It changes only by committed
-//! entries, through one function for all who apply them: the primary, replicas, and whoever starts again.
+//! The state of a partition beside its records: deadlines, sessions, names of blobs, the highest timestamp. It changes only by
+//! committed entries, through one function. The primary, the other members, and a member that restarts all use it.
 
 mod codec;
 mod deadlines;
@@ -32,9 +32,9 @@ pub struct PartitionState {
     pub(crate) sessions: Sessions,
     pub(crate) deadlines: Deadlines,
     pub(crate) names: HeaderNames,
-    /// Up to so many splits of the keyspace, it holds no records that went to others.
+    /// As of this number of splits of the keyspace, the partition has no records of siblings.
     pub(crate) cleaned_splits: u8,
-    /// `None` of a partition that no transaction over several concerns.
+    /// `None` for a partition without transactions over several partitions.
     pub(crate) transacted: Option<Box<ReplicatedTransactions>>,
 }
 
@@ -42,7 +42,7 @@ pub struct PartitionState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownEntry;
 
-/// What an entry says to whoever has transactions under way.
+/// The event that an entry has for the transactions in progress.
 #[derive(Debug)]
 pub(crate) enum TransactionEvent {
     Nothing,
@@ -51,8 +51,8 @@ pub(crate) enum TransactionEvent {
 }
 
 impl PartitionState {
-    /// Applies a committed entry, the one after the last. Applying one again changes nothing but what a later one says
-    /// again.
+    /// Applies a committed entry, which follows the last one. Applying an entry twice changes nothing that a later entry does not
+    /// set again.
     ///
     /// # Errors
     /// Its note cannot be read; nothing has changed.
@@ -60,7 +60,7 @@ impl PartitionState {
         self.apply_telling(meta, key, payload).map(drop)
     }
 
-    /// [`PartitionState::apply`], and what the entry says to transactions.
+    /// [`PartitionState::apply`], and the transaction event of the entry.
     pub(crate) fn apply_telling(
         &mut self,
         meta: &Meta,
@@ -99,7 +99,7 @@ impl PartitionState {
                     told = TransactionEvent::Transaction(entry);
                     Note { session, ..Note::default() }
                 }
-                // What is kept for snapshots is no part of the state: it does not outlive the process.
+                // Data kept for snapshots is not part of the state: it does not outlive the process.
                 Mark::Epoch { .. } | Mark::Filler | Mark::Snapshot(_) => Note::default(),
             },
             kind => {
@@ -118,7 +118,7 @@ impl PartitionState {
                             self.names.remove(name);
                         }
                     }
-                    // They leave a record's deadline as it is.
+                    // Other kinds leave a record's deadline as it is.
                     _ => {}
                 }
                 note

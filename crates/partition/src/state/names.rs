@@ -1,4 +1,4 @@
-//! The names of the blobs of a partition, in order: what a listing goes through.
+//! The names of the blobs of a partition, in order, for listings.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -6,7 +6,7 @@ use std::ops::Bound;
 /// Memory of one name beside its bytes: the tree's entry and its share of a node.
 const ENTRY_BYTES: usize = 32;
 
-/// The names of those headers that are committed.
+/// The names of the committed headers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HeaderNames {
     names: BTreeSet<Box<[u8]>>,
@@ -14,7 +14,7 @@ pub(crate) struct HeaderNames {
 }
 
 impl HeaderNames {
-    /// There is a blob of this name now.
+    /// Adds the name of a new blob.
     pub(crate) fn add(&mut self, name: &[u8]) -> bool {
         let is_new = !self.names.contains(name) && self.names.insert(name.into());
         if is_new {
@@ -23,14 +23,14 @@ impl HeaderNames {
         is_new
     }
 
-    /// There is none any more.
+    /// Removes the name of a blob.
     pub(crate) fn remove(&mut self, name: &[u8]) {
         if self.names.remove(name) {
             self.bytes -= name.len() + ENTRY_BYTES;
         }
     }
 
-    /// Those that begin with `prefix` and come behind `after` (empty: all), in order.
+    /// Names that begin with `prefix` and come behind `after` (empty: all), in order.
     pub(crate) fn behind<'n>(&'n self, prefix: &'n [u8], after: &[u8]) -> impl Iterator<Item = &'n [u8]> {
         let begin = match after >= prefix && !after.is_empty() {
             true => Bound::Excluded(after),
@@ -48,7 +48,7 @@ impl HeaderNames {
         self.names.len()
     }
 
-    /// Memory it takes.
+    /// The memory of the table in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

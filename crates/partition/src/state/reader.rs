@@ -1,8 +1,8 @@
-//! Taking fields off the front of bytes that may be anything.
+//! Reads fields from the front of untrusted bytes.
 
 use zerohop_wire::ids::{SessionId, Timestamp};
 
-/// Fields are little-endian; each is `None` where the bytes end too soon.
+/// A reader of little-endian fields. Each is `None` if the bytes end too soon.
 pub(crate) struct StateReader<'a> {
     bytes: &'a [u8],
 }

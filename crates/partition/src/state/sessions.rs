@@ -1,4 +1,4 @@
-//! Which writes of which session are done, and what they came to.
+//! The session table: the writes of each session that are done, and their outcomes.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
@@ -13,22 +13,22 @@ use crate::planted::{Bug, is_planted};
 const SESSION_BYTES: usize = 112;
 const OUTCOME_BYTES: usize = size_of::<(u64, WriteOutcome)>();
 
-/// What is remembered of one session.
+/// The record of one session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SessionRecord {
-    /// Its client has the answers of all below.
+    /// Its client has the answers of all lower sequences.
     pub(crate) lowest: u64,
     pub(crate) last_used_ms: u64,
-    /// None below the lowest.
+    /// Outcomes; none is below `lowest`.
     pub(crate) outcomes: Outcomes,
 }
 
-/// Outcomes by sequence. The newest is held in place: with one write under way at a time it is the only one, and looking
-/// for it touches no other memory.
+/// Outcomes by sequence. The newest is stored in place. With one write in flight at a time it is the only one, and finding it
+/// touches no other memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcomes {
     newest: Option<(u64, WriteOutcome)>,
-    /// All of lower sequences, in order.
+    /// The outcomes of all lower sequences, in order.
     older: VecDeque<(u64, WriteOutcome)>,
 }
 
@@ -38,8 +38,7 @@ pub(crate) struct Sessions {
     by_id: BTreeMap<SessionId, u32>,
     slots: Vec<Option<(SessionId, SessionRecord)>>,
     free: Vec<u32>,
-    /// The slot found last: one write asks for its session several times, and each search would go through memory that is
-    /// in no cache.
+    /// The slot found last. One write looks up its session several times, and each search would read memory that is in no cache.
     recent: Cell<u32>,
     mark: Timestamp,
     bytes: usize,
@@ -61,7 +60,7 @@ impl Outcomes {
         self.older.len() + usize::from(self.newest.is_some())
     }
 
-    /// In the order of their sequences.
+    /// The outcomes in the order of their sequences.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &(u64, WriteOutcome)> {
         self.older.iter().chain(&self.newest)
     }
@@ -70,7 +69,7 @@ impl Outcomes {
         self.iter().next().map(|(sequence, _)| *sequence)
     }
 
-    /// Adds an outcome; one that is there stays. Whether it was added.
+    /// Adds an outcome, unless there is one. Returns whether it was added.
     pub(crate) fn add(&mut self, sequence: u64, outcome: WriteOutcome) -> bool {
         match &self.newest {
             Some((newest, _)) if *newest == sequence => false,
@@ -88,7 +87,7 @@ impl Outcomes {
         }
     }
 
-    /// Takes the first out if it is below `lowest`.
+    /// Removes and returns the first outcome if it is below `lowest`.
     fn take_below(&mut self, lowest: u64) -> Option<WriteOutcome> {
         if self.first()? >= lowest {
             return None;
@@ -102,7 +101,7 @@ impl SessionRecord {
         self.outcomes.get(sequence)
     }
 
-    /// Whether raising the lowest unanswered sequence would let go of an outcome.
+    /// Whether raising the lowest unanswered sequence would free an outcome.
     pub(crate) fn would_free(&self, lowest: u64) -> bool {
         self.outcomes.first().is_some_and(|first| first < lowest)
     }
@@ -133,7 +132,7 @@ impl Sessions {
         self.slots[slot as usize].as_ref().map(|(_, session)| session)
     }
 
-    /// Sessions issued before this are forgotten, unless they are here.
+    /// Sessions issued before this session mark are forgotten, unless they are in the table.
     pub(crate) fn mark(&self) -> Timestamp {
         self.mark
     }
@@ -142,18 +141,18 @@ impl Sessions {
         self.by_id.len()
     }
 
-    /// Memory it takes.
+    /// The memory of the table in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// By id.
+    /// All sessions by id.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&SessionId, &SessionRecord)> {
         let slot = |slot: &u32| self.slots[*slot as usize].as_ref();
         self.by_id.values().filter_map(slot).map(|(id, session)| (id, session))
     }
 
-    /// Takes in what a committed entry says.
+    /// Records the outcome in a committed entry.
     pub(crate) fn record(&mut self, note: SessionNote, at_ms: u64) {
         let SessionNote { session: id, sequence, lowest, outcome } = note;
         if self.get(id).is_none() {
@@ -173,7 +172,7 @@ impl Sessions {
         }
     }
 
-    /// Puts a session in as a checkpoint had it. Whether it was not there.
+    /// Restores a session from a checkpoint. Returns whether it was not in the table.
     pub(crate) fn restore(&mut self, id: SessionId, session: SessionRecord) -> bool {
         let is_new = !self.by_id.contains_key(&id);
         if is_new {
@@ -182,7 +181,7 @@ impl Sessions {
         is_new
     }
 
-    /// Forgets sessions and raises the mark.
+    /// Forgets sessions and raises the session mark.
     pub(crate) fn evict(&mut self, sessions: &[SessionId], mark: Timestamp) {
         for id in sessions {
             let Some(slot) = self.by_id.remove(id) else { continue };
@@ -194,12 +193,12 @@ impl Sessions {
         self.mark = self.mark.max(mark);
     }
 
-    /// Forgets all, because what the log says of them has a gap.
+    /// Forgets all sessions, because the log has a gap in their entries.
     pub(crate) fn forget_all(&mut self, mark: Timestamp) {
         *self = Sessions { mark: self.mark.max(mark), ..Sessions::default() };
     }
 
-    /// Sessions not used since a time, and the mark that evicting them needs.
+    /// Sessions not used since a time, and the session mark that evicting them needs.
     pub(crate) fn idle(&self, since_ms: u64, most: usize) -> (Vec<SessionId>, Timestamp) {
         let idle = self.iter().filter(|(_, session)| session.last_used_ms < since_ms);
         let ids: Vec<SessionId> = idle.map(|(id, _)| *id).take(most).collect();
@@ -207,14 +206,14 @@ impl Sessions {
         (ids, mark)
     }
 
-    /// Adds a session that is not there.
+    /// Adds a session that is not in the table.
     fn put(&mut self, id: SessionId, session: SessionRecord) {
         self.bytes += session.bytes();
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => {
                 self.slots.push(None);
-                // Bounded far below by `SESSIONS_MAX`.
+                // The number is bounded far below by `SESSIONS_MAX`.
                 (self.slots.len() - 1) as u32
             }
         };

@@ -1,8 +1,8 @@
-//! What the committed log says of transactions over several partitions, and the bytes that were staged for some to come.
+//! The committed state of transactions over several partitions, and the bytes staged for future ones.
 //!
-//! In the state's bytes, behind everything else: number of entries (4), then each: log index (8), length (4), and an entry
-//! of `zerohop_transaction`; staged pieces come first. Of them the state is made again. Of a piece that is a record it has the
-//! name and the length only; those that earlier versions have staged are here with their bytes.
+//! Encoding, behind everything else of the state: number of entries (4), then each: log index (8), length (4), and an entry of
+//! `zerohop_transaction`; staged pieces come first. The state is rebuilt from these entries. For a piece that is a record the
+//! entry has only the name and the length. Pieces that earlier versions have staged are here with their bytes.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use zerohop_wire::ids::LogIndex;
 
 use super::reader::StateReader;
 
-/// See the module.
+/// The replicated transactions of a partition; see the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReplicatedTransactions {
     pub(crate) state: ParticipantState,
-    /// The bytes of what the state says is staged and no record.
+    /// The bytes of staged pieces that are not records.
     staged: BTreeMap<StageId, Bytes>,
 }
 
@@ -24,7 +24,7 @@ impl ReplicatedTransactions {
     /// Applies a committed entry.
     pub(crate) fn apply(&mut self, index: u64, entry: &TransactionEntry) {
         let installed = self.state.apply(LogIndex(index), entry);
-        // What records become stands in the log behind the entry.
+        // The new contents of records are in the log behind the entry.
         for id in installed.iter().flat_map(|install| &install.pinned) {
             self.staged.remove(id);
         }
@@ -39,18 +39,18 @@ impl ReplicatedTransactions {
         }
     }
 
-    /// Whether nothing is remembered.
+    /// Whether there is nothing to remember.
     pub(crate) fn is_empty(&self) -> bool {
         self.state.is_empty()
     }
 
-    /// What was staged.
+    /// The bytes of a staged piece.
     pub(crate) fn staged(&self, id: &StageId) -> Option<Bytes> {
         self.staged.get(id).cloned()
     }
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        // Pieces without a pin first: entries that pin them follow.
+        // Pieces without a pin come first; entries that pin them follow.
         let pieces = self
             .staged
             .iter()
@@ -65,7 +65,7 @@ impl ReplicatedTransactions {
         }
     }
 
-    /// Reads what [`ReplicatedTransactions::encode`] wrote, of a state as of this log index; `None` if it is damaged.
+    /// Reads the output of [`ReplicatedTransactions::encode`], for a state as of this log index; `None` if it is damaged.
     pub(super) fn decode(from: &mut StateReader<'_>, applied: u64) -> Option<ReplicatedTransactions> {
         let count = from.u32()?;
         let mut entries = Vec::new();

@@ -1,26 +1,27 @@
-//! What must hold of the histories that clients see.
+//! Checks of the histories that clients see.
 //!
-//! Keys are of three sorts. *Lists* get values that are all different, and are read: all reads are prefixes of one list, in
-//! real time, and have what was acknowledged before them once. *Counters* are incremented: every outcome is another number,
-//! and they rise in real time. *Locks* are inserted if absent: once, and never gone after anybody was told of them.
+//! Keys are of three sorts. *Lists* get values that are all different, and are read. All reads are prefixes of one list, in real
+//! time, and have each value acknowledged before them once. *Counters* are incremented. Every outcome is a different number, and
+//! the numbers rise in real time. *Locks* are inserted if absent. Each is inserted once, and is never absent after a client has
+//! learned of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use zerohop_wire::ids::{PartitionEpoch, Timestamp};
 
-/// What was seen of one key.
+/// The history of one key.
 #[derive(Debug, Default)]
 struct KeyHistory {
-    /// Values by when they were acknowledged; the last time counts.
+    /// Values by acknowledgement; the last time counts.
     acknowledged: BTreeMap<u64, u64>,
     /// When each value was first sent.
     sent: BTreeMap<u64, u64>,
     /// The longest list seen, and when each of its places was first seen.
     longest: Vec<u64>,
     seen_at: Vec<u64>,
-    /// Of counters: outcome by time of the answer, and their requests.
+    /// For counters: outcomes by the time of the answer, and their requests.
     counted: Vec<(u64, u64, i64)>,
-    /// Of locks: who was told that it was there first, and when anybody was.
+    /// For locks: the client that was first told that it has the lock, and when a client first learned of the lock.
     holder: Option<u64>,
     there_since: Option<u64>,
     versions: BTreeMap<Timestamp, Vec<u64>>,
@@ -29,11 +30,11 @@ struct KeyHistory {
 #[derive(Debug, Default)]
 pub struct Checker {
     keys: BTreeMap<(usize, String), KeyHistory>,
-    /// Of each partition, the newest epoch that has answered, and by whom.
+    /// For each partition: the newest epoch that has answered, and the instance.
     answered: BTreeMap<usize, (PartitionEpoch, u32)>,
-    /// When something of a partition may have been lost.
+    /// When writes of a partition may have been lost.
     lost_at: BTreeMap<usize, u64>,
-    /// Of each partition, the highest version that was answered, by when.
+    /// For each partition: the highest version that was answered, by time.
     versions: BTreeMap<usize, BTreeMap<u64, Timestamp>>,
     pub violations: Vec<String>,
     pub operations: u64,
@@ -50,7 +51,8 @@ impl Checker {
         self.keys.entry((partition, key.to_owned())).or_default()
     }
 
-    /// Up to an interval of this partition may be missing from now on; or all of it, with what its disks knew of ceilings.
+    /// From now on up to an interval of this partition may be missing, or all of it, together with the timestamp bounds on its
+    /// disks.
     pub fn may_lose(&mut self, partition: usize, now: u64, is_all_gone: bool) {
         if is_all_gone {
             self.versions.remove(&partition);
@@ -83,7 +85,7 @@ impl Checker {
         }
     }
 
-    /// A write got this version: above all that were answered before it was sent, whatever was lost since.
+    /// A write got this version. It must be above all versions that were answered before it was sent, whatever was lost since.
     pub fn wrote(&mut self, partition: usize, version: Timestamp, (begun, now): (u64, u64)) {
         if self.is_before_loss(partition, begun) {
             return;
@@ -141,7 +143,7 @@ impl Checker {
             if list[..common] != key.longest[..common] {
                 wrong.push(format!("I2: not one list: {:?}", key.longest));
             }
-            // What anybody had seen before this began must be there.
+            // Values that a client had seen before this read started must be present.
             if key.seen_at.get(list.len()).is_some_and(|at| *at < begun) {
                 wrong.push(format!("I2: an old list; {} values were seen before", key.longest.len()));
             }
@@ -170,7 +172,7 @@ impl Checker {
         }
     }
 
-    /// Somebody was told that a lock is there: `by` if it was taken by this request.
+    /// A client has learned that a lock exists; `by` if this request has inserted it.
     pub fn lock_there(&mut self, partition: usize, name: &str, by: Option<u64>, (begun, now): (u64, u64)) {
         if self.is_before_loss(partition, begun) {
             return;

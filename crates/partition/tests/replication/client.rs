@@ -1,4 +1,4 @@
-//! A client with one request at a time, sent again under its number until it is answered.
+//! A client with one request at a time, which it repeats under the same number until it is answered.
 
 use zerohop_engine::random::Random;
 use zerohop_partition::Token;
@@ -43,7 +43,7 @@ pub struct SimulatedClient {
 
 impl SimulatedClient {
     pub fn new(number: u64, random: Random, map: Map) -> SimulatedClient {
-        // Issued long before anything happens.
+        // Issued long before the run starts.
         let session = SessionId { issued: Timestamp::from_millis(1_600_000_000_000 + number), nonce: number };
         SimulatedClient {
             number,
@@ -63,7 +63,7 @@ impl SimulatedClient {
         }
     }
 
-    /// One is patient, so that others have taken over when it asks again.
+    /// One client is patient, so that a failover is complete when it retries.
     fn time_out_us(&self) -> u64 {
         if self.number == 3 { 7 * TIME_OUT_US } else { TIME_OUT_US }
     }
@@ -72,21 +72,21 @@ impl SimulatedClient {
         self.doing.is_none()
     }
 
-    /// What is to be sent now, if anything: to whom, and the frame.
+    /// The frame to send now, if any, and its receiver.
     pub fn poll(&mut self, now: u64, map: &Map, check: &mut Checker) -> Option<(InstanceId, Token, Vec<u8>)> {
         if self.doing.is_none() {
             if self.is_stopping || now < self.next_at {
                 return None;
             }
             self.begin(now, check);
-            // Some know of a change at once, others follow an old map.
+            // Some clients learn of a change at once, others follow an old map.
             if self.number <= 2 && self.random.chance(1, 4) {
                 self.map = map.clone();
             }
         } else if now < self.sent + self.time_out_us() {
             return None;
         } else {
-            // Whoever does not answer may not be the one to ask.
+            // The silent instance may not be the primary.
             self.map = map.clone();
         }
         self.send(now)
@@ -95,10 +95,10 @@ impl SimulatedClient {
     fn begin(&mut self, now: u64, check: &mut Checker) {
         let partition = self.random.below(self.sequences.len() as u64) as usize;
         let key = |sort: &str, n: u64| format!("{sort}{n}");
-        // Fresh keys come up as time goes on; what was written before is read for a while.
+        // Fresh keys are used as time goes on; older keys are read for a while.
         let of_late = now.saturating_sub(self.random.below(3) * 900_000);
         let n = of_late / 3_000_000 * 3 + self.random.below(3);
-        // The last one only reads, and so never hears that its map is old while anybody answers.
+        // The last client only reads, so it never learns that its map is old while any instance answers.
         let sort = if self.number == 4 { 3 + 6 * self.random.below(2) } else { self.random.below(10) };
         let doing = match sort {
             0..=2 => {
@@ -133,7 +133,7 @@ impl SimulatedClient {
         let values: [&[u8]; 1];
         let message = match doing {
             ClientOperation::Append { key, value } => {
-                // Long enough for segments to fill.
+                // Long enough to fill segments.
                 text = format!("{value:>100}");
                 values = [text.as_bytes()];
                 let change = WriteChange::Append { values: Elements::given(&values) };
@@ -157,7 +157,7 @@ impl SimulatedClient {
         Some((group.primary.instance, token, frame))
     }
 
-    /// The one that was asked does not serve the partition: asks again soon, with a new map.
+    /// The instance does not serve the partition. The client retries soon, with a new map.
     pub fn refused(&mut self, now: u64, token: Token) {
         if token.request.0 == self.attempt {
             self.sent = now.saturating_sub(self.time_out_us()) + 5_000;
@@ -230,7 +230,7 @@ impl SimulatedClient {
             (ClientOperation::ReadLock { key }, Err(Failure::NotFound)) => {
                 check.lock_absent(partition, key, span)
             }
-            // After a loss that an operator was told of, what a session has done may be forgotten.
+            // After a loss that an operator has accepted, the outcomes of a session may be forgotten.
             (_, Err(Failure::SessionExpired { .. })) => self.session.issued = self.seen.next(),
             (doing, answer) => panic!("client {}: {answer:?} to {doing:?}", self.number),
         }

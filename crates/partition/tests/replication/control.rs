@@ -1,4 +1,5 @@
-//! A control group that never fails: groups change by compare-and-set on their epoch, by the rules of `docs/protocols/control.md`.
+//! A control group that never fails. Groups change by compare-and-set on their epoch, by the rules of
+//! `docs/protocols/control.md`.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ pub struct Map {
 /// Bugs of a control group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlBug {
-    /// Whoever restarts is put back in its place, whatever its durability.
+    /// A restarted instance gets its place back, whatever its durability.
     ReadmitsRestarted,
     /// Any member is promoted.
     PromotesFollowers,
@@ -27,11 +28,11 @@ pub enum ControlBug {
 struct KnownInstance {
     incarnation: Incarnation,
     heard_us: u64,
-    /// Of each partition, and the first start that the disk has lived through.
+    /// For each partition: the log end, and the first start that the disk has survived.
     ends: Vec<(LogEnd, u64)>,
 }
 
-/// A partition on its way to another instance.
+/// A partition that is being moved to another instance.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplicaMove {
     pub partition: usize,
@@ -55,7 +56,7 @@ pub struct ControlModel {
     pub bug: Option<ControlBug>,
     pub moving: Option<ReplicaMove>,
     pub counts: ControlCounts,
-    /// Partitions of which up to an interval may be missing since the last look, or all, as the disks are gone.
+    /// Partitions of which up to an interval may be missing since the last check, or everything, since the disks are gone.
     pub losses: Vec<(usize, bool)>,
     known: BTreeMap<InstanceId, KnownInstance>,
 }
@@ -92,7 +93,7 @@ impl ControlModel {
         }
     }
 
-    /// A primary asks for a change of its group.
+    /// A primary requests a change of its group.
     pub fn asked(&mut self, partition: usize, from: Member, epoch: PartitionEpoch, change: GroupChange) {
         let group = &self.map.groups[partition];
         if group.epoch != epoch || group.primary != from {
@@ -132,7 +133,7 @@ impl ControlModel {
         self.map.groups[partition] = group;
     }
 
-    /// The process that the group names has gone, and another is there.
+    /// The process that the group names is gone, and another runs in its place.
     fn is_stale(&self, member: Member) -> bool {
         self.known.get(&member.instance).is_some_and(|known| known.incarnation != member.incarnation)
     }
@@ -147,7 +148,7 @@ impl ControlModel {
         Some((Member { instance, incarnation: known.incarnation }, known))
     }
 
-    /// Looks at one partition, and makes at most one change of its group. Returns who is to be admitted for a move.
+    /// Checks one partition, and makes at most one change of its group. Returns the follower to be admitted for a move.
     pub fn look(&mut self, now_us: u64, partition: usize) -> Option<Member> {
         if let Some(group) = self.restarted(now_us, partition) {
             self.set(partition, group);
@@ -171,7 +172,7 @@ impl ControlModel {
         self.rebuild(now_us, partition, group)
     }
 
-    /// A group that names a process which has gone, though its instance is there again.
+    /// A group that names a process that is gone, while its instance runs again.
     fn restarted(&mut self, now_us: u64, partition: usize) -> Option<GroupView> {
         let mut group = self.map.groups[partition].clone();
         let members = std::iter::once(group.primary).chain(group.others()).collect::<Vec<_>>();
@@ -181,14 +182,14 @@ impl ControlModel {
                 continue;
             }
             let (end, disk_since) = known.ends[partition];
-            // The log of the process that the group names, and not one that began on an empty disk since.
+            // The log belongs to the process that the group names, and was not started on an empty disk since.
             let is_its_own = end.is_intact && end.is_whole && disk_since <= member.incarnation.0;
             let readmits = self.bug == Some(ControlBug::ReadmitsRestarted);
             let replace = |list: &mut Vec<Member>| {
                 list.iter_mut().filter(|one| **one == member).for_each(|one| *one = present);
             };
             if (self.is_sync && is_its_own || readmits) && group.role(member) != Role::Follower {
-                // It holds all that it ever acknowledged, and nothing was committed without it since.
+                // The log has everything that the member ever acknowledged, and nothing was committed without it since.
                 if group.primary == member {
                     group.primary = present;
                 }
@@ -231,7 +232,7 @@ impl ControlModel {
         group.in_sync.iter().any(|one| *one != but && self.is_alive(now_us, *one))
     }
 
-    /// All who held everything have restarted: the highest log is what there is.
+    /// All members that had everything have restarted; the highest log is used.
     fn restart_of_all(&mut self, now_us: u64, partition: usize, group: &GroupView) -> Option<GroupView> {
         let holders = std::iter::once(group.primary).chain(group.in_sync.iter().copied());
         let mut best: Option<(LogEnd, bool, Member)> = None;
@@ -250,7 +251,7 @@ impl ControlModel {
         }
         let (_, is_its_own, primary) = best?;
         if !self.is_sync || !is_its_own {
-            // Up to an interval; or an operator has accepted that all disks are gone.
+            // Up to an interval may be lost; or an operator has accepted that all disks are gone.
             self.losses.push((partition, !is_its_own));
         }
         let mut group = group.clone();
@@ -262,7 +263,7 @@ impl ControlModel {
         Some(group)
     }
 
-    /// Brings a group to full strength, or a move on.
+    /// Brings a group to full strength, or continues a move.
     fn rebuild(&mut self, now_us: u64, partition: usize, mut group: GroupView) -> Option<Member> {
         let count = 1 + group.others().count();
         if let Some(ReplicaMove { to, .. }) = self.moving.filter(|moving| moving.partition == partition) {
@@ -289,7 +290,7 @@ impl ControlModel {
             return None;
         }
         if count > COPIES {
-            // The dead first, then whoever is not needed.
+            // Dead members are removed first, then members that are not needed.
             let dead = group.followers.iter().position(|one| !self.is_alive(now_us, *one));
             if group.followers.is_empty() {
                 group.in_sync.pop();

@@ -1,4 +1,4 @@
-//! One instance: its disk, its clocks, its engine, its replicas, its leases.
+//! One instance: its disk, clocks, engine, replicas and leases.
 
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::disk::{Disk, DiskResult, OpenMode};
@@ -14,20 +14,20 @@ use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Features, Message};
 
 use super::control::Map;
 
-/// Simulated time begins here, so that clocks may be set back.
+/// Simulated time starts here, so that clocks may be set back.
 const UNIX_BASE_MS: u64 = 1_700_000_000_000;
 const CEILING: &str = "ceiling";
 
-/// What leaves an instance.
+/// An output of an instance.
 #[derive(Debug)]
 pub enum HostOutput {
     Peer(Member, Vec<u8>),
-    /// An answer, with the epoch of the group that gives it, and whether that has the copies it must have.
+    /// An answer, with the epoch of the group that answers, and whether the group has the copies that it must have.
     Answer(Token, usize, (PartitionEpoch, bool), Vec<u8>),
     WrongOwner(Token),
     Ask(usize, PartitionEpoch, GroupChange),
     FetchMap,
-    /// A member holds something else than the others.
+    /// The contents of a member differ from those of the others.
     Differs(usize, Member),
 }
 
@@ -39,9 +39,9 @@ pub struct SimulatedHost {
     /// Parts per million by which its clock is fast.
     pub rate_ppm: i64,
     pub offset_ms: i64,
-    /// Its disk has failed: the process is to be ended.
+    /// Its disk has failed, so the process must end.
     pub has_failed: bool,
-    /// So little memory for blocks that most is read from the disk.
+    /// Its block memory is so small that most blocks are read from the disk.
     pub is_short_of_memory: bool,
     durability: Durability,
     partitions: usize,
@@ -53,7 +53,7 @@ pub struct LiveHost {
     pub leases: Leases,
     pub map: Map,
     unix_ms: u64,
-    /// The first start of this instance that its disk has lived through: an empty disk is not an intact one.
+    /// The first start of this instance that its disk has survived. An empty disk is not an intact one.
     disk_since: u64,
 }
 
@@ -176,7 +176,7 @@ impl SimulatedHost {
         }
     }
 
-    /// Its clock that is never set, in microseconds.
+    /// Its monotonic clock, in microseconds.
     pub fn clock_us(&self, now_us: u64) -> u64 {
         (i128::from(now_us) * (1_000_000 + i128::from(self.rate_ppm)) / 1_000_000) as u64 + 1_000_000
     }
@@ -191,13 +191,13 @@ impl SimulatedHost {
         let options = EngineOptions {
             disk_reserve_bytes: 0,
             checkpoints_begin_alone: false,
-            // Whole blocks of 64 KiB may be given back, and must be read again. Of the others there are so many that members who
-            // have nothing are sent them as they stand.
+            // Blocks of 64 KiB may be freed, and must then be read again. The other instances have so many segments that members
+            // without data are sent snapshots of them.
             segment_bytes: if self.is_short_of_memory { 256 << 10 } else { 8 << 10 },
             checkpoint_tail_bytes: 64 << 10,
             collect_every_ms: 500,
             memory_bytes: if self.is_short_of_memory { 128 << 10 } else { 64 << 20 },
-            // Segments are synced, and so may become corrupt, when the journal is cut.
+            // Segments are synced, and may then become corrupt, when the journal is cut.
             journal_file_bytes: if self.is_short_of_memory { 16 << 10 } else { 16 << 20 },
             ..EngineOptions::default()
         };
@@ -224,13 +224,13 @@ impl SimulatedHost {
         self.has_failed = false;
     }
 
-    /// What it tells the control group about its logs.
+    /// Its log index report to the control group.
     pub fn log_ends(&self) -> Vec<(LogEnd, u64)> {
         let Some(live) = &self.live else { return Vec::new() };
         live.replicas.iter().map(|(_, replica)| (replica.log_end(), live.disk_since)).collect()
     }
 
-    /// A map that the control group has sent.
+    /// The control group has sent a map.
     pub fn apply_map(&mut self, now_us: u64, map: &Map, out: &mut Vec<HostOutput>) {
         let Some(live) = &mut self.live else { return };
         if map.epoch <= live.map.epoch {
@@ -245,7 +245,7 @@ impl SimulatedHost {
         self.end_of_batch(now_us, out);
     }
 
-    /// A frame of another instance.
+    /// Handles a frame of another instance.
     pub fn take_frame(&mut self, now_us: u64, bytes: &[u8], out: &mut Vec<HostOutput>) {
         let clock_us = self.clock_us(now_us);
         let me = self.me;
@@ -271,7 +271,7 @@ impl SimulatedHost {
         self.end_of_batch(now_us, out);
     }
 
-    /// A client's request.
+    /// Handles a client's request.
     pub fn take_request(&mut self, now_us: u64, token: Token, bytes: &[u8], out: &mut Vec<HostOutput>) {
         with_frame(bytes, |envelope, message| {
             let request = RecordRequest { token, envelope, message };
@@ -280,7 +280,7 @@ impl SimulatedHost {
         self.end_of_batch(now_us, out);
     }
 
-    /// The control group wants a follower in sync.
+    /// The control group requests the admission of a follower.
     pub fn take_wish(&mut self, now_us: u64, partition: usize, member: Member, out: &mut Vec<HostOutput>) {
         self.step(now_us, partition, ReplicaEvent::Asked(member), out);
     }
@@ -293,7 +293,7 @@ impl SimulatedHost {
         live.unix_ms = live.unix_ms.max(day_ms);
         live.leases.want_ceiling(live.unix_ms, live.replicas.newest());
         if let Some(ceiling) = live.leases.to_sync() {
-            // A full disk, or one that fails: tried again.
+            // With a full or failing disk the write is tried again.
             if write_ceiling(live.engine.disk(), ceiling, live.disk_since).is_ok() {
                 live.leases.synced(ceiling);
             }
@@ -346,7 +346,7 @@ impl SimulatedHost {
         }
     }
 
-    /// Corruption is repaired, and room comes back; after anything else nothing more can be made durable.
+    /// Corruption is repaired, and space becomes free. After any other error nothing more can be made durable.
     fn went_wrong(&mut self, error: &EngineError) {
         self.has_failed |= !matches!(error, EngineError::Corrupt { .. } | EngineError::DiskFull { .. });
     }

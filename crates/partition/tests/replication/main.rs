@@ -1,5 +1,5 @@
-//! A partition's replication in a small simulation: instances with real engines on simulated disks, a control group that
-//! changes groups by compare-and-set, clients, and faults. `ZEROHOP_SEED=N` plays one seed and tells what happened.
+//! A small simulation of a partition's replication: instances with real engines on simulated disks, a control group that changes
+//! groups by compare-and-set, clients, and faults. `ZEROHOP_SEED=N` plays one seed and prints its events.
 #![allow(
     missing_docs,
     unreachable_pub,
@@ -23,7 +23,7 @@ use world::{ReplicationScenario, ReplicationWorld};
 const FAULTS_US: u64 = 12_000_000;
 const HEAL_US: u64 = 20_000_000;
 
-/// What a run came to.
+/// The result of a run.
 pub struct RunResult {
     pub violations: Vec<String>,
     pub totals: Totals,

@@ -1,11 +1,11 @@
-//! Every planted bug is found within so many seeds; without one, the same seeds are clean.
+//! Every planted bug is found within so many seeds. Without a bug the same seeds are clean.
 
 use zerohop_partition::planted::{Bug, plant};
 
 use super::control::ControlBug;
 use super::play;
 
-/// Those that the simulation is to find. Of the others each has a test of its own beside the code.
+/// The bugs that the simulation must find. Each of the others has its own test beside the code.
 const FOUND: [Bug; 13] = [
     Bug::AcknowledgedAlone,
     Bug::LeaseNotChecked,
@@ -22,13 +22,13 @@ const FOUND: [Bug; 13] = [
     Bug::DigestOfAnyIndex,
 ];
 
-/// Within so many seeds each is found.
+/// The number of seeds within which each bug is found.
 const SEEDS: u64 = 80;
 
-/// The first seed that finds it.
+/// The first seed that finds the bug.
 fn found(bug: Option<Bug>, control: Option<ControlBug>, seeds: u64) -> Option<(u64, String)> {
     plant(bug);
-    // What panics is found as well; where, nobody needs to read.
+    // A panic counts as found; its place is not printed.
     std::panic::set_hook(Box::new(|_| {}));
     let found = (1..=seeds).find_map(|seed| {
         let run = std::panic::catch_unwind(|| play(seed, control));

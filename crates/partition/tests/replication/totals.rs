@@ -1,6 +1,6 @@
-//! What happened in a run, for whoever looks whether enough did.
+//! Counters of a run, to check that enough has happened.
 
-/// What happened in a run.
+/// Counters of the events in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     pub operations: u64,

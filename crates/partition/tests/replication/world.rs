@@ -1,4 +1,4 @@
-//! Four instances, a control group, clients, and a network between them that loses, repeats, delays and cuts.
+//! Four instances, a control group, clients, and a network between them that loses, repeats, delays and cuts messages.
 
 mod faults;
 
@@ -18,14 +18,14 @@ use super::control::{ControlBug, ControlModel, Map};
 use super::host::{HostOutput, SimulatedHost, with_frame};
 use super::totals::Totals;
 
-/// Events that wait at most: what sound members have under way is far less.
+/// The most waiting events. Correct members have far fewer in flight.
 const QUEUE_MAX: usize = 100_000;
 pub const HOSTS: usize = 4;
 const CLIENTS: u64 = 4;
 const TICK_US: u64 = 5_000;
 const CONTROL_US: u64 = 50_000;
 
-/// What a run is made of.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplicationScenario {
     pub seed: u64,
@@ -40,11 +40,11 @@ enum WorldEvent {
     Fault,
     ClientPoll,
     Start(usize),
-    /// A process is killed, and is back at once.
+    /// A process is killed, and restarts at once.
     Restart(usize),
-    /// These two hear nothing of each other until the network is whole again.
+    /// These two hear nothing of each other until the network is repaired.
     Cut(usize, usize),
-    /// The network is whole again.
+    /// The network is repaired.
     Repair,
     /// A disk has room again.
     Room(usize),
@@ -89,7 +89,7 @@ enum WorldEvent {
     },
 }
 
-/// Which faults a seed has.
+/// The faults of a seed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Kinds {
     loss: bool,
@@ -127,11 +127,11 @@ pub struct ReplicationWorld {
     is_healed: bool,
     cut: BTreeSet<(usize, usize)>,
     faults_end: u64,
-    /// Whose disk becomes corrupt, in this run.
+    /// The host whose disk becomes corrupt in this run.
     rots_at: Option<usize>,
     partitions: usize,
     pub totals: Totals,
-    /// Counts of replicas that have gone with their process.
+    /// Counters of replicas whose process has ended.
     past: Totals,
 }
 
@@ -141,10 +141,10 @@ impl ReplicationWorld {
         let mut draw = random.fork(1);
         let rots = scenario.seed % 5 == 3;
         let partitions = if scenario.seed % 5 == 4 { 16 } else { 2 };
-        // What becomes corrupt must be held by another: whatever was acknowledged is on two disks.
+        // Another member must have the data that becomes corrupt: everything acknowledged is on two disks.
         let is_sync = draw.chance(1, 2) | rots;
         let mut on = || draw.chance(1, 2);
-        // Most of what may go wrong with leases takes a cut.
+        // Most lease faults need a cut network.
         let cuts = !scenario.seed.is_multiple_of(4);
         let kinds = Kinds {
             loss: on(),
@@ -215,7 +215,7 @@ impl ReplicationWorld {
         self.queue.insert((self.now + after, self.next), event);
     }
 
-    /// Puts something on the way. The control group counts as host 4, clients have no faults of their own.
+    /// Sends an event. The control group counts as host 4; clients have no faults of their own.
     fn send(&mut self, from: usize, to: usize, event: impl Fn() -> WorldEvent) {
         let is_cut = self.cut.contains(&(from, to));
         let Kinds { loss, repeats, delays, .. } = self.kinds;
@@ -234,7 +234,7 @@ impl ReplicationWorld {
         }
     }
 
-    /// Plays until this time, or until something is wrong.
+    /// Plays until this time, or until a check fails.
     pub fn run_until(&mut self, end: u64, mut stop: impl FnMut(&ReplicationWorld) -> bool) {
         while let Some((&(at, _), _)) = self.queue.first_key_value()
             && at <= end
@@ -281,7 +281,7 @@ impl ReplicationWorld {
                     self.hosts[host].tick(now, &mut out);
                     self.carry_out(host, out);
                     if self.hosts[host].has_failed && self.hosts[host].live.is_some() {
-                        // Its disk is in an unknown state: it ends, and reads what there is.
+                        // The state of its disk is unknown. The process ends, and its next start reads what the disk has.
                         self.stop(host, true);
                         self.past.disk_failures += 1;
                         self.at(50_000, WorldEvent::Start(host));
@@ -380,7 +380,7 @@ impl ReplicationWorld {
         }
     }
 
-    /// Keeps what comes to a process that stands still until that goes on.
+    /// Keeps an event for a paused process until the process continues.
     fn put_off(&mut self, host: usize, event: impl FnOnce() -> WorldEvent) -> bool {
         let until = self.hosts[host].paused_until_us;
         let is_paused = self.now < until && self.hosts[host].live.is_some();
@@ -478,12 +478,12 @@ impl ReplicationWorld {
             self.hosts[host].disk.power_off_clean()
         }
         if (self.kinds.rates || self.kinds.all_at_once) && self.faults.chance(1, 2) {
-            // Set while it was off.
+            // The clock was set while the process was down.
             self.hosts[host].offset_ms = self.faults.below(6_000) as i64 - 4_000;
         }
     }
 
-    /// Whether every group is whole, and all its members hold the same.
+    /// Whether every group is complete, and all its members have equal contents.
     pub fn is_converged(&mut self) -> bool {
         for partition in 0..self.partitions {
             let group = self.control.map.groups[partition].clone();
@@ -499,7 +499,7 @@ impl ReplicationWorld {
                 if replica.role() == Role::Removed || replica.view().epoch != group.epoch {
                     return false;
                 }
-                // What is corrupt is on its way to be repaired.
+                // Corrupt entries are being repaired.
                 let Ok(digest) = replica.digest(&mut live.engine) else { return false };
                 digests.push(digest);
             }
@@ -537,7 +537,7 @@ impl ReplicationWorld {
     }
 }
 
-/// Whether a failure tells something about a record.
+/// Whether a failure says something about a record.
 fn is_outcome(failure: &zerohop_wire::Failure<'_>) -> bool {
     use zerohop_wire::Failure;
     !matches!(
@@ -549,7 +549,7 @@ fn is_outcome(failure: &zerohop_wire::Failure<'_>) -> bool {
             | Failure::DataCorrupt
             | Failure::DiskFull
             | Failure::DiskFailed
-            // Nobody waits for a change here: a write may have happened, or not.
+            // No wait is used here, so this means that a write may or may not have happened.
             | Failure::TimedOut { .. }
     )
 }

@@ -1,4 +1,4 @@
-//! An instance on a simulated disk, and what it answered.
+//! An instance on a simulated disk, and its answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,12 +26,12 @@ use crate::limits::HOLD_MS;
 
 pub(super) const CLUSTER: ClusterId = ClusterId([7; 16]);
 
-/// What came out of an instance.
+/// The outputs of an instance.
 #[derive(Default)]
 pub(super) struct BenchOutput {
-    /// Of answers to records: the value, or a word for what it was.
+    /// Answers about records: the value, or a word for another outcome.
     pub(super) answers: BTreeMap<u64, (AnswerOrigin, Result<String, Failure<'static>>)>,
-    /// The versions that some of them told.
+    /// The versions in some of these answers.
     pub(super) versions: BTreeMap<u64, Timestamp>,
     pub(super) maps: Vec<(u64, u64, Vec<u8>)>,
     pub(super) sessions: Vec<zerohop_wire::ids::SessionId>,
@@ -139,12 +139,12 @@ pub(super) fn options() -> InstanceOptions {
     }
 }
 
-/// A delta that makes a keyspace of four partitions.
+/// A delta that creates a keyspace of four partitions.
 pub(super) fn create(map: &ClusterMap, id: u32, name: &str, durability: Durability) -> MapDelta {
     create_of(map, (id, name), durability, 4)
 }
 
-/// The same of so many.
+/// The same with another number of partitions.
 pub(super) fn create_of(
     map: &ClusterMap,
     (id, name): (u32, &str),
@@ -190,7 +190,7 @@ impl InstanceBench {
         InstanceBench::reserving(0, instance, disk, map, now)
     }
 
-    /// The same, with so much of the disk kept free.
+    /// The same, with this much of the disk kept free.
     pub(super) fn reserving(
         disk_reserve_bytes: u64,
         instance: u32,
@@ -203,7 +203,7 @@ impl InstanceBench {
         let engine = EngineOptions { disk_reserve_bytes, ..options().engine };
         let options = InstanceOptions { identity, engine };
         let (instance, opened) = Instance::open(disk.clone(), options, history, now).expect("opens");
-        // What the process before it has held is changed from then on.
+        // From then on records can be changed that the previous process has read-locked.
         let now = ClockReading { unix_ms: now.unix_ms + HOLD_MS, elapsed_ms: now.elapsed_ms + HOLD_MS };
         (InstanceBench { disk, instance, sent: BenchOutput::default(), now, next: 0 }, opened)
     }
@@ -221,7 +221,7 @@ impl InstanceBench {
         self.instance.apply_map(self.now, delta, &mut self.sent).expect("follows");
     }
 
-    /// Hands a request over; its answer comes at once or at the end of the batch.
+    /// Passes a request in; its answer arrives at once or at the end of the batch.
     pub(super) fn ask(&mut self, envelope: Envelope, message: &Message<'_>) -> u64 {
         self.next += 1;
         let to = Token { connection: 1, request: RequestId(self.next) };
@@ -276,7 +276,7 @@ impl InstanceBench {
         self.ask(envelope, &Message::Read { seen: Timestamp::ZERO, read })
     }
 
-    /// Puts, ends the batch, and wants it done.
+    /// Writes a record, ends the batch, and expects success.
     pub(super) fn store(&mut self, keyspace: u32, key: &str, value: &str) {
         let request = self.put(keyspace, key, value);
         self.end();
@@ -297,5 +297,5 @@ impl InstanceBench {
     }
 }
 
-/// The keyspace that is there from the start.
+/// The keyspace that exists from the start.
 pub(super) const DEFAULT: u32 = DEFAULT_KEYSPACE.0;

@@ -1,4 +1,4 @@
-//! Two instances that hold partitions together.
+//! Two instances that share partitions.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::bench::{InstanceBench, create, create_of, first_map, next, node};
 use crate::event::Token;
 use crate::replica::LogEnd;
 
-/// Time goes on, batches end, and what the two say to each other arrives. Returns what was said beside leases.
+/// Time passes, batches end, and the messages between the two instances arrive. Returns the messages other than lease messages.
 fn play(benches: &mut [InstanceBench; 2], ms: u64) -> Vec<(PartitionId, Kind)> {
     let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
     let mut said = Vec::new();
@@ -62,7 +62,7 @@ fn a_partition_gets_company_is_written_by_both_and_handed_over() {
             ReplicaGroup { in_sync: vec![other], ..ReplicaGroup::of_one(PartitionEpoch(epoch), primary) };
         vec![MapChange::SetGroup { keyspace: KeyspaceId(9), partition, group }]
     };
-    // Its only member until now, whichever that is, with a record.
+    // Its only member so far, whichever that is, with a record.
     let first = benches[0].instance.map().route(KeyspaceId(9), b"k").expect("is there").instance;
     let first = if first == InstanceId(1) { 0 } else { 1 };
     benches[first].store(9, "k", "alone");
@@ -74,7 +74,7 @@ fn a_partition_gets_company_is_written_by_both_and_handed_over() {
     assert_eq!(benches[first].answer(request), None, "the other must have it");
     play(&mut benches, 200);
     assert_eq!(benches[first].answer(request), Some(Ok("done".to_owned())));
-    // The other takes over; the first yields, and sends clients on.
+    // The other instance takes over. The first yields, and redirects clients.
     apply(&mut benches, group(3, 2 - first as u32));
     let second = 1 - first;
     let request = benches[second].get(9, "k");
@@ -97,7 +97,7 @@ fn the_target_of_a_move_is_asked_for_as_long_as_the_map_wants_it_and_no_other_fo
     let partition = benches[0].envelope(9, "k").partition;
     let first = benches[0].instance.map().route(KeyspaceId(9), b"k").expect("is there").instance;
     let follower = InstanceId(3 - first.get());
-    // One copy is enough, so a follower is not wanted in sync but for a move.
+    // One copy is enough, so a follower is admitted only for a move.
     let group = |epoch, state| {
         let group =
             ReplicaGroup { followers: vec![follower], ..ReplicaGroup::of_one(PartitionEpoch(epoch), first) };
@@ -124,8 +124,8 @@ fn the_target_of_a_move_is_asked_for_as_long_as_the_map_wants_it_and_no_other_fo
     assert_eq!(asks(&mut benches, 1_500), []);
 }
 
-/// Removing takes a little room as well: a member that has gone has gone without, and one that comes back begins again once
-/// there is room, though no other map is told.
+/// Removal takes a little room as well. A member that was removed without room is removed all the same. A member that returns
+/// starts again once there is room, without another map.
 #[test]
 fn a_full_disk_keeps_nobody_from_leaving_a_group_nor_for_ever_from_coming_back() {
     let now = ClockReading { unix_ms: 1_000_000, elapsed_ms: 10_000 };
@@ -166,7 +166,7 @@ fn nobody_serves_while_a_group_recovers_nor_a_process_that_the_map_does_not_name
     bench.store(2, "a", "1");
     let partition = bench.envelope(2, "a").partition;
     let map = ClusterMap::clone(bench.instance.map());
-    // Control has decided that another start of this process is there, and that its groups recover.
+    // The control group has decided that another start of this process is running, and that its groups recover.
     for (incarnation, state) in [(11, GroupState::Recovering), (10, GroupState::Settled)] {
         let map = map.apply(&restarted(&map, incarnation, state)).expect("follows");
         let InstanceBench { disk, instance, now, .. } = bench;
@@ -176,7 +176,7 @@ fn nobody_serves_while_a_group_recovers_nor_a_process_that_the_map_does_not_name
         let request = other.get(2, "a");
         other.end();
         assert!(matches!(other.answer(request), Some(Err(Failure::WrongOwner { .. }))));
-        // It can be told how much of the log is there, and serves it once it is chosen.
+        // The instance can report the end of the log, and serves it once it is chosen.
         let ends = |end: &(KeyspaceId, _, LogEnd)| (end.0, end.1) == (KeyspaceId(2), partition);
         let ends: Vec<_> = other.instance.log_ends().filter(ends).collect();
         assert!(ends.len() == 1 && ends[0].2.last.index.0 > 0, "{ends:?}");
@@ -192,7 +192,7 @@ fn nobody_serves_while_a_group_recovers_nor_a_process_that_the_map_does_not_name
     }
 }
 
-/// The node has another incarnation, and all its groups another epoch.
+/// The node has another incarnation, and all its groups have another epoch.
 fn restarted(map: &ClusterMap, incarnation: u64, state: GroupState) -> MapDelta {
     let groups = map.partitions_of(InstanceId(1)).map(|(keyspace, partition, group)| {
         let group = ReplicaGroup { epoch: group.epoch.next(), state, ..group.to_group() };
@@ -225,7 +225,7 @@ fn idle_shared_partitions_cost_no_step_and_no_message_and_a_write_steps_only_its
     let one =
         |instance| InstanceBench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
     let mut benches = [one(1), one(2)];
-    // Looking for corruption goes on at its own pace, over one partition after the other.
+    // Scrubbing continues at its own pace, over one partition after the other.
     benches.iter_mut().for_each(|bench| bench.instance.set_scrub(0));
     let delta =
         create_of(benches[0].instance.map(), (9, "shared"), Durability::Interval { ms: 50 }, PARTITIONS);
@@ -245,7 +245,7 @@ fn idle_shared_partitions_cost_no_step_and_no_message_and_a_write_steps_only_its
     let before = steps(&benches);
     let said = play(&mut benches, 5_000);
     assert_eq!((said, steps(&benches)), (Vec::new(), before), "1,000 batches in which nothing happens");
-    // One write: the partition's own members are stepped for it, some times each, and nobody else.
+    // For one write only the partition's own members are stepped, some times each.
     let partition = benches[0].envelope(9, "k").partition;
     let first = (partition.0 % 2) as usize;
     let request = benches[first].put(9, "k", "v");
@@ -257,7 +257,7 @@ fn idle_shared_partitions_cost_no_step_and_no_message_and_a_write_steps_only_its
     let after = steps(&benches);
     let spent = after.0 - before.0 + after.1 - before.1;
     assert!(spent <= 16, "{spent} steps for one write");
-    // Whoever is not there any more is missed though nothing is asked of it.
+    // The loss of a member is noticed although no request needs it.
     assert!(benches[0].sent.asked.is_empty());
     for _ in 0..200 {
         benches[0].pass_ms(5);

@@ -1,4 +1,4 @@
-//! Keyspaces come, change and go under an instance that serves.
+//! Keyspaces are created, changed and dropped while an instance serves.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
@@ -180,7 +180,7 @@ fn what_a_drop_left_behind_is_removed_at_the_next_start() {
     let InstanceBench { disk, instance, now, .. } = bench;
     drop(instance);
     disk.crash();
-    // The map was changed and written down; then the process died before its instance heard of it.
+    // The map was changed and stored. Then the process died before its instance received it.
     let dropped = map.apply(&delta).expect("follows");
     let dropped =
         dropped.apply(&next(&dropped, vec![MapChange::DropKeyspace(KeyspaceId(2))])).expect("follows");

@@ -1,4 +1,4 @@
-//! What an instance does with requests, time, maps and failures.
+//! Tests of an instance: requests, time, maps and failures.
 
 mod bench;
 mod groups;

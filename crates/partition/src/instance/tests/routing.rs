@@ -1,4 +1,4 @@
-//! What was routed by an older map reaches a partition that has become another: it is refused, and nothing of it is done.
+//! Requests routed by an older map reach a partition that has been split. They are refused, and none of their effects happens.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
@@ -20,7 +20,7 @@ use crate::{Program, ProgramResult, Unit};
 
 const PAPERS: KeyspaceId = KeyspaceId(2);
 
-/// Keys that are in partition 0 of four, and are in partition 0, and in 1, once there are eight.
+/// Keys in partition 0 of four that are in partitions 0 and 1 of eight.
 fn torn(bench: &InstanceBench) -> [String; 2] {
     let map = split_of(bench);
     let found = |wanted: u32| {
@@ -37,7 +37,7 @@ fn split_of(bench: &InstanceBench) -> zerohop_placement::ClusterMap {
     bench.instance.map().apply(&split(bench.instance.map())).expect("applies")
 }
 
-/// Counts how often it ran for each key, as a client's `INCR` does, after it has looked at others.
+/// Counts its runs for each key, as a client's `INCR` does, after it has read other keys.
 struct Count<'k> {
     looks: &'k [&'k str],
     key: &'k str,
@@ -50,7 +50,7 @@ impl Program for Count<'_> {
         reply: &mut Vec<u8>,
     ) -> Result<bool, Failure<'static>> {
         for key in self.looks {
-            // Whatever a program makes of what it is told.
+            // The program ignores the result.
             drop(unit.inspect(key.as_bytes()));
         }
         drop(unit.extend(self.key.as_bytes(), b"+"));
@@ -59,7 +59,7 @@ impl Program for Count<'_> {
     }
 }
 
-/// Puts without a look at what was there.
+/// Writes without reading the earlier record.
 struct BlindPut<'k>(&'k str);
 
 impl Program for BlindPut<'_> {
@@ -85,7 +85,7 @@ fn is_refused<T: std::fmt::Debug>(result: Result<T, Failure<'static>>) {
     assert!(matches!(result, Err(Failure::WrongOwner { .. })), "{result:?}");
 }
 
-/// Units and requests, of which the keys of the latter have left the partition that the former were routed to.
+/// Atomic batches and requests; the latter's keys have left the partition to which the former were routed.
 fn nothing_of_the_other_half_is_done(bench: &mut InstanceBench, [stays, leaves]: &[String; 2]) {
     let first = PartitionId(0);
     is_refused(run(bench, first, &mut Count { looks: &[], key: leaves }));

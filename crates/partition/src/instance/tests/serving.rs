@@ -89,7 +89,7 @@ fn what_is_not_served_here_is_told_what_the_asker_lacks() {
         }
         other => panic!("{other:?}"),
     }
-    // It has been told: once is enough.
+    // The client already has the change; it is sent only once.
     match bench.answer(second) {
         Some(Err(Failure::WrongOwner { delta, .. })) => assert!(delta.is_empty()),
         other => panic!("{other:?}"),
@@ -107,7 +107,7 @@ fn names_of_nothing_are_answered_so() {
     let beyond = Envelope { partition: PartitionId(256), ..envelope };
     let request = bench.read_at(beyond, "a", Query::Lookup);
     assert_eq!(bench.answer(request), Some(Err(What::NoSuchPartition.into())));
-    // A map that is still on its way here: not a keyspace that does not exist.
+    // The keyspace of a map that has not arrived here, and not a keyspace that does not exist.
     let newer = Envelope { keyspace: KeyspaceId(9), partition_epoch: PartitionEpoch(1), ..envelope };
     let request = bench.read_at(newer, "a", Query::Lookup);
     assert!(matches!(bench.answer(request), Some(Err(Failure::Unavailable { .. }))));

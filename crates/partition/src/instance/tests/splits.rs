@@ -1,4 +1,4 @@
-//! Keyspaces are split under an instance that serves, that starts, and that was away.
+//! Keyspaces are split while an instance serves, while it starts, and while it is away.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ pub(super) fn split(map: &ClusterMap) -> MapDelta {
     next(map, vec![MapChange::SplitKeyspace(KeyspaceId(2))])
 }
 
-/// A keyspace of four partitions with some records, half of which are lists' worth of overwrites.
+/// A keyspace of four partitions with some records, half of which were overwritten many times.
 fn filled(durability: Durability) -> InstanceBench {
     let mut bench = InstanceBench::new();
     let delta = create(bench.instance.map(), 2, "papers", durability);
@@ -49,7 +49,7 @@ fn all_are_there(bench: &mut InstanceBench) {
     }
 }
 
-/// Walks through a partition, and counts it.
+/// Walks through a partition, and counts its records.
 #[derive(Default)]
 struct Walk {
     keys: Vec<String>,
@@ -71,7 +71,7 @@ impl Program for Walk {
     }
 }
 
-/// The keys that walks through all partitions bring; counts and scans by request say the same.
+/// The keys that a walk through all partitions returns. Counts and scans by request must agree.
 fn scanned(bench: &mut InstanceBench) -> Vec<String> {
     let partitions = bench.instance.map().keyspace(KeyspaceId(2)).expect("is there").config().partitions;
     let mut walk = Walk::default();
@@ -166,7 +166,7 @@ fn a_crash_before_any_partition_was_split_has_the_start_do_it() {
             map = map.apply(&split(&map)).expect("follows");
         }
         if splits == 1 {
-            // It has heard of it, and done nothing yet.
+            // The instance has the new map, and has split nothing yet.
             let delta = split(bench.instance.map());
             bench.apply(&delta);
         }
@@ -281,7 +281,7 @@ fn a_start_on_a_full_disk_puts_the_split_off_until_there_is_room() {
     }
 }
 
-/// What a start or a change of the map could not open has a log all the same, and its children begin with that: not empty.
+/// A partition that a start or a map change could not open still has a log. Its children start with that log, and not empty.
 #[test]
 fn what_is_stored_and_not_open_is_split_as_well() {
     let mut bench = filled(Durability::Sync);
@@ -302,13 +302,13 @@ fn a_keyspace_dropped_while_it_is_split_leaves_nothing() {
     let drop = next(bench.instance.map(), vec![MapChange::DropKeyspace(KeyspaceId(2))]);
     bench.apply(&drop);
     assert_eq!(bench.instance.splits_pending(), 0);
-    // Their files go bit by bit.
+    // Their files are removed in small steps.
     (0..50).for_each(|_| bench.pass_ms(50));
     let names = bench.disk.list("").expect("lists");
     assert!(!names.iter().any(|name| name.name.starts_with("p-00000002")), "{names:?}");
 }
 
-/// Time goes on, batches end, and what the two say to each other arrives.
+/// Time passes, batches end, and the messages between the two instances arrive.
 pub(super) fn play(benches: &mut [InstanceBench; 2], ms: u64) {
     let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
     for _ in 0..ms / 5 {
@@ -364,7 +364,7 @@ fn partitions_that_two_hold_are_split_and_the_second_takes_over() {
         assert_eq!(benches[at].answer(asked), Some(Ok("done".to_owned())), "{n}");
     };
     (0..60).for_each(|n| put(&mut benches, 0, n));
-    // Evaluated, and not yet with the other when both are told of the split.
+    // Evaluated, and not yet on the other instance when both receive the split.
     let doubtful: Vec<u64> = (60..80).map(|n| benches[0].put(2, &key(n), &format!("value {n}"))).collect();
     apply(&mut benches, vec![MapChange::SplitKeyspace(KeyspaceId(2))]);
     for asked in doubtful {

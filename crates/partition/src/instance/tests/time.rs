@@ -1,4 +1,4 @@
-//! Deadlines, clocks, and upkeep.
+//! Deadlines, clocks, and background maintenance.
 
 use zerohop_placement::Durability;
 use zerohop_wire::ids::Timestamp;
@@ -34,7 +34,7 @@ fn a_wait_ends_in_time_also_when_the_day_is_set_back() {
     let wait = bench.wait(DEFAULT, "a", 700);
     bench.end();
     bench.now.unix_ms -= 900_000;
-    // Time goes on a sixteenth slower until it is the time of day again.
+    // The clock runs at a sixteenth less than real time until the wall clock has caught up.
     bench.pass_ms(750);
     assert!(matches!(bench.answer(wait), Some(Err(Failure::TimedOut { .. }))));
 }
@@ -110,7 +110,7 @@ fn versions_rise_over_a_restart_though_the_day_was_set_back() {
 #[test]
 fn what_a_sibling_has_stored_is_no_time_to_come_once_that_is_told() {
     let mut bench = InstanceBench::new();
-    // The node's clock was set back by an hour while it was down; the other instance has stored what came before.
+    // The node's clock was set back by an hour while it was down. The other instance has stored earlier versions.
     let newest = Timestamp::from_millis(bench.now.unix_ms + 3_600_000);
     let read = |bench: &mut InstanceBench| {
         let envelope = bench.envelope(DEFAULT, "a");

@@ -1,4 +1,4 @@
-//! Transactions over partitions of several instances, which say to each other what they have to.
+//! Transactions over partitions of several instances, which exchange messages.
 
 mod gone;
 mod holds;
@@ -33,14 +33,14 @@ use crate::limits::INTENT_WAIT_MS;
 use crate::{Program, ProgramResult, Unit};
 
 const KEYSPACE: u32 = 9;
-/// After so long, with nothing lost, all that was done is forgotten.
+/// After this time, with no message lost, all completed transactions are forgotten.
 const FORGOTTEN_MS: u64 = zerohop_transaction::limits::FORGET_ASK_US / 1_000 + 2_000;
 const SESSION: SessionId = SessionId { issued: Timestamp(1_000_000 << 16), nonce: 5 };
 
-/// Instances, and what is on its way between them.
+/// Instances, and the messages in flight between them.
 struct InstanceNetwork {
     benches: Vec<InstanceBench>,
-    /// Messages between transactions are lost if this says so of sender and receiver.
+    /// Transaction messages are lost if this returns `true` for sender and receiver.
     loses: Box<dyn FnMut(usize, usize) -> bool>,
 }
 
@@ -57,7 +57,7 @@ impl InstanceNetwork {
         InstanceNetwork::reserving(0, instances, durability)
     }
 
-    /// With so much of every disk kept free.
+    /// With this much of every disk kept free.
     fn reserving(disk_reserve_bytes: u64, instances: u16, durability: Durability) -> InstanceNetwork {
         let now = ClockReading { unix_ms: 1_000_000, elapsed_ms: 10_000 };
         let one = |n: u16| {
@@ -75,7 +75,7 @@ impl InstanceNetwork {
         self.benches[0].instance.map()
     }
 
-    /// A key of each partition, in the order of partitions.
+    /// One key of each partition, in the order of partitions.
     fn keys(&self) -> Vec<String> {
         let key = |partition: u32| {
             let mut keys = (0..).map(|n| format!("key-{n}"));
@@ -134,7 +134,7 @@ impl InstanceNetwork {
         }
     }
 
-    /// Asks the coordinator's primary; where, and under which number it answers.
+    /// Sends a transaction to the coordinator's primary. Returns the instance and the request number.
     fn transact(&mut self, sequence: u64, parts: &[TransactionPart]) -> (usize, u64) {
         let encoded = encode_parts(parts);
         let coordinator = parts.last().expect("has one").place;
@@ -159,7 +159,7 @@ impl InstanceNetwork {
         self.benches[instance].answer(number)
     }
 
-    /// Time goes on, batches end, and what is said arrives.
+    /// Time passes, batches end, and messages arrive.
     fn play(&mut self, ms: u64) {
         let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
         for _ in 0..ms.div_ceil(5) {
@@ -207,7 +207,7 @@ impl InstanceNetwork {
         assert_eq!(self.value(key), Some(Ok(value.to_owned())), "of {key}");
     }
 
-    /// The same after all have crashed.
+    /// The same after all instances have crashed.
     fn crash(self) -> InstanceNetwork {
         let map = ClusterMap::clone(self.map());
         let crash = |(n, bench): (usize, InstanceBench)| {
@@ -241,12 +241,12 @@ fn a_transaction_over_partitions_of_two_instances_is_done_at_one_version() {
         world.value_is(&keys[0], "a");
         world.value_is(&keys[3], "b");
         world.value_is(&keys[1], "5");
-        // The same request again is answered the same, and nothing is done twice.
+        // The same request again gets the same answer, and nothing is done twice.
         let again = world.transact(1, &parts);
         world.play(100);
         assert_eq!(world.answer(again), Some(Ok(told)));
         world.value_is(&keys[1], "5");
-        // All is finished and forgotten: nothing ticks any more.
+        // All is finished and forgotten, so no partition needs a tick any more.
         world.play(FORGOTTEN_MS);
         for bench in &world.benches {
             assert!(bench.instance.transactions_are_idle());
@@ -289,7 +289,7 @@ fn a_read_waits_for_the_intents_that_stand_and_confirming_sees_them() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     let keys = world.keys();
     let other = keys.iter().find(|key| world.holder(key) != world.holder(&keys[3])).expect("is one").clone();
-    // What the participant answers is lost: it is prepared, and does not hear of the decision.
+    // The participant's answers are lost: it is prepared, and does not learn of the decision.
     world.loses = Box::new(|from, _| from == 0);
     let (coordinator, participant) = (world.holder(&keys[3]), world.holder(&other));
     assert_eq!((coordinator, participant), (1, 0));
@@ -364,7 +364,7 @@ fn a_participant_that_restarts_while_prepared_hears_of_the_decision() {
         let other = keys[0].clone();
         assert_eq!((world.holder(&other), world.holder(&keys[3])), (0, 1));
         let parts = world.parts(Asked::Sync, &[add(&other, 7), add(&keys[3], 7)]);
-        // The participant is prepared, and what it says is lost.
+        // The participant is prepared, and its messages are lost.
         world.loses = Box::new(|from, _| from == 0);
         let asked = world.transact(1, &parts);
         world.play(50);
@@ -378,7 +378,7 @@ fn a_participant_that_restarts_while_prepared_hears_of_the_decision() {
         world.play(100);
         assert_eq!(world.answer(read), None, "what is prepared stands after a restart");
         world.loses = Box::new(|_, _| false);
-        // The coordinator knows nothing of it any more; its client asks again.
+        // The coordinator does not know the transaction any more; its client retries.
         let asked = world.transact(1, &parts);
         world.play(2_000);
         let told = world.answer(asked).expect("is answered");
@@ -399,7 +399,7 @@ fn a_decision_survives_its_coordinator_and_is_told_after_a_restart() {
         let keys = world.keys();
         let parts = world.parts(Asked::Sync, &[add(&keys[0], 7), add(&keys[3], 7)]);
         let asked = world.transact(1, &parts);
-        // Decided and answered in the second round; nobody has heard of it.
+        // Decided and answered in the second round; no participant has been notified.
         while world.benches[1].sent.answers.is_empty() {
             world.play(5);
         }
@@ -436,7 +436,7 @@ fn what_has_begun_is_not_called_misplaced_when_its_keyspace_is_altered_meanwhile
     config.durability = Durability::Interval { ms: 100 };
     let delta = next(world.map(), vec![MapChange::AlterKeyspace { id, config }]);
     world.benches.iter_mut().for_each(|bench| bench.apply(&delta));
-    // Its client asks again, by the map that it was planned by; and another one begins by that.
+    // Its client retries by the map under which it was planned, and another transaction starts by that map.
     let again = world.transact(1, &parts);
     let other = world.transact(2, &parts);
     world.play(50);
@@ -479,7 +479,7 @@ fn transforms_stand_side_by_side_and_all_count() {
     world.value_is(&keys[0], &text);
 }
 
-/// A unit that writes one record, whatever it is told.
+/// An atomic batch that writes one record, whatever the result.
 struct OneRecordUnit<'k>(&'k str);
 
 impl Program for OneRecordUnit<'_> {
@@ -488,7 +488,7 @@ impl Program for OneRecordUnit<'_> {
         unit: &mut Unit<'_, D>,
         reply: &mut Vec<u8>,
     ) -> Result<bool, Failure<'static>> {
-        // As a protocol does that makes text of failures.
+        // As in a protocol that turns failures into text.
         let put = unit.put(self.0.as_bytes(), b"of a unit", Expiry::Never);
         reply.extend_from_slice(format!("{put:?}").as_bytes());
         Ok(true)
@@ -504,7 +504,7 @@ impl InstanceNetwork {
         instance.run(*now, to, (KeyspaceId(KEYSPACE), partition), (&mut OneRecordUnit(key), &mut reply), sent)
     }
 
-    /// All that is open gets a checkpoint, which is written.
+    /// All open partitions get a checkpoint, which is written.
     fn checkpoint(&mut self) {
         for bench in &mut self.benches {
             bench.instance.checkpoint_all();
@@ -533,7 +533,7 @@ impl InstanceNetwork {
 
 #[test]
 fn coordinator_and_participants_may_fail_over_at_any_moment_with_three_copies() {
-    // After so many milliseconds, which of the two groups changes its primary.
+    // The milliseconds until a group changes its primary, and the group.
     for (after_ms, fails) in (0..60).step_by(5).flat_map(|ms| [(ms, 0u32), (ms, 3)]) {
         let mut world = InstanceNetwork::new(3, Durability::Sync);
         let keys = world.keys();
@@ -566,7 +566,7 @@ fn coordinator_and_participants_may_fail_over_at_any_moment_with_three_copies() 
                 assert!(told.starts_with("transacted 2"), "{told}");
                 Ok("7".to_owned())
             }
-            // The participant has asked for what the new coordinator did not know.
+            // The participant has queried the new coordinator, which did not know the transaction.
             Err(failure) => {
                 assert!(
                     matches!(failure, Failure::Aborted { reason: AbortReason::Unknown, .. }),

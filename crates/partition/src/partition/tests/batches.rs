@@ -1,4 +1,4 @@
-//! Batches: in order, each operation by itself, answered together.
+//! Batches: operations run in order and independently, and are answered together.
 
 use zerohop_engine::Durability;
 use zerohop_wire::ids::Timestamp;

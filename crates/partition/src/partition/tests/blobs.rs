@@ -1,4 +1,4 @@
-//! Headers and chunks of blobs, beside a plain model, committed at once or waiting, through crashes.
+//! Headers and chunks of blobs, compared with a plain model, committed at once or waiting, through crashes.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ fn write(stamp: BlobStamp, offset: u32, bytes: &[u8], makes: bool) -> WriteChang
     blob(BlobChange::WriteChunk { stamp, offset, length: bytes.len() as u32, bytes, makes })
 }
 
-/// The stamp and the bytes of a chunk.
+/// The blob fence and the bytes of a chunk.
 fn chunk_of(answered: &OwnedAnswer) -> Result<(BlobStamp, Vec<u8>), Failure<'static>> {
     answered.with(|answer| match answer {
         Ok(Outcome::Chunk { stamp, bytes, .. }) => Ok((stamp, bytes.to_vec())),
@@ -66,12 +66,12 @@ fn a_header_grows_is_cut_and_described_by_whoever_knows_its_generation() {
     let known = BlobStamp { generation: 1, ..stamp };
     let stale = Err(Failure::StaleBlob { known });
     assert_eq!(bench.write(&key, blob(BlobChange::Grow { stamp, size: 1_000 })).number(), stale);
-    // Not while the cut is under way either.
+    // Not while the truncation is pending either.
     assert_eq!(bench.write(&key, blob(BlobChange::Grow { stamp: known, size: 1_000 })).number(), stale);
     assert_eq!(header_of(&mut bench, NAME), Some((known, 300, 900, b"blue".to_vec())));
     assert_eq!(bench.write(&key, blob(BlobChange::Settle { stamp: known })).number(), Ok(0));
     assert_eq!(bench.write(&key, blob(BlobChange::Grow { stamp: known, size: 1_000 })).number(), Ok(1_000));
-    // Attributes may be set by who knows an older generation, and not by who means another blob.
+    // A client that knows an older generation may set attributes. A client that means another blob may not.
     assert_eq!(bench.write(&key, blob(BlobChange::Describe { stamp, attributes: b"red" })).number(), Ok(0));
     let other = BlobStamp { id: stamp.id + 1, ..stamp };
     assert_eq!(
@@ -94,13 +94,13 @@ fn a_chunk_is_made_by_who_has_read_the_header_and_refuses_what_is_older() {
     assert_eq!(bench.write(&key, write(stamp, 12, b"XY", false)).number(), Ok(0));
     let read = Query::ReadChunk { offset: 9, length: 100 };
     assert_eq!(chunk_of(&bench.read(&key, read)), Ok((stamp, b"\0abXY".to_vec())));
-    // A single write has no blob of its own.
+    // A single write outside a transaction has no blob of its own.
     let own = BlobStamp { id: BlobStamp::OWN, generation: 0 };
     assert_eq!(bench.write(&key, write(own, 0, b"no", true)).number(), Err(What::Chunk.into()));
     let older = BlobStamp { generation: 1, ..stamp };
     let stale = Err(Failure::StaleBlob { known: stamp });
     assert_eq!(bench.write(&key, write(older, 0, b"no", true)).number(), stale);
-    // A later generation writes without having cut: the chunk still knows the older cut only.
+    // A later generation writes without a truncation: the chunk still knows only the older truncation.
     let later = BlobStamp { generation: 5, ..stamp };
     assert_eq!(bench.write(&key, write(later, 0, b"later", false)).number(), Ok(0));
     assert_eq!(chunk_of(&bench.read(&key, read)).map(|(stamp, _)| stamp), Ok(stamp));
@@ -108,7 +108,7 @@ fn a_chunk_is_made_by_who_has_read_the_header_and_refuses_what_is_older() {
     assert_eq!(bench.write(&key, cut(later, 11)).number(), Ok(1));
     let whole = Query::ReadChunk { offset: 0, length: 4096 };
     assert_eq!(chunk_of(&bench.read(&key, whole)), Ok((later, b"later\0\0\0\0\0a\0\0\0".to_vec())));
-    // The cut again, behind a write that knew it: nothing goes.
+    // The same truncation again, after a write that knew it, removes nothing.
     assert_eq!(bench.write(&key, write(later, 20, b"!", false)).number(), Ok(0));
     assert_eq!(bench.write(&key, cut(later, 0)).number(), Ok(1));
     assert_eq!(chunk_of(&bench.read(&key, whole)).map(|(_, bytes)| bytes.len()), Ok(21));
@@ -116,7 +116,7 @@ fn a_chunk_is_made_by_who_has_read_the_header_and_refuses_what_is_older() {
     assert_eq!(bench.write(&key, cut(last, 0)).number(), Ok(1));
     assert_eq!(chunk_of(&bench.read(&key, whole)), Ok((last, Vec::new())));
     assert_eq!(bench.write(&key, write(last, 0, b"x", false)).number(), Err(Failure::NeedHeader));
-    // Another blob of the name has nothing of it.
+    // Another blob of the same name has none of these bytes.
     let other = BlobStamp { id: 51, generation: 0 };
     assert_eq!(bench.write(&key, write(other, 1, b"new", false)).number(), Err(Failure::NeedHeader));
     assert_eq!(bench.write(&key, write(other, 1, b"new", true)).number(), Ok(0));
@@ -167,7 +167,7 @@ fn what_is_of_a_blob_is_written_to_by_operations_of_blobs_only() {
     }
     assert_eq!((header_of(&mut bench, NAME), bench.bytes(&header)), before);
     remove(&mut bench, &header);
-    // A key that only begins so is none of a blob's.
+    // A key that only starts like this does not belong to a blob.
     assert_eq!(bench.write(b"\xFFzhb12345678\x01", insert(b"v")).number(), Ok(0));
 }
 
@@ -179,7 +179,7 @@ fn what_is_filled_is_published_by_who_began_unless_another_cuts_it_off() {
     assert_eq!(bench.write(&key, blob(BlobChange::Fill { stamp, until: 9_000 })).number(), Ok(1));
     let filled = BlobStamp { generation: 1, ..stamp };
     let stale = Err(Failure::StaleBlob { known: filled });
-    // Whoever knew it before must look again; who looks finds that it is being filled.
+    // A client that knew the blob before must read the header again, which shows the staged append.
     assert_eq!(bench.write(&key, blob(BlobChange::Grow { stamp, size: 5 })).number(), stale);
     assert_eq!(bench.write(&key, blob(BlobChange::Grow { stamp: filled, size: 5 })).number(), stale);
     assert_eq!(bench.write(&key, blob(BlobChange::Settle { stamp: filled })).number(), stale);
@@ -198,7 +198,7 @@ fn what_is_filled_is_published_by_who_began_unless_another_cuts_it_off() {
     let late = bench.write(&key, blob(BlobChange::Publish { stamp: again, size: 30_000 }));
     assert_eq!(late.number(), Err(Failure::StaleBlob { known: cut }));
     assert_eq!(header_of(&mut bench, NAME), Some((cut, 12_345, 30_000, b"blue".to_vec())));
-    // A chunk that was not there is marked: what is late does not make it.
+    // A chunk that did not exist is marked, so a late write does not create it.
     let chunk = chunk_key(NAME, 5).expect("a name");
     let mark = BlobChange::CutChunk { stamp: cut, keep: 0, marks: true };
     assert_eq!(bench.write(&chunk, blob(mark)).number(), Ok(1));
@@ -208,7 +208,7 @@ fn what_is_filled_is_published_by_who_began_unless_another_cuts_it_off() {
     assert_eq!(bench.write(&chunk, write(cut, 0, b"new", true)).number(), Ok(0));
 }
 
-/// As one entry again: where a part hides all the others, what is hidden would be looked through by compaction, byte by byte.
+/// The chunk becomes one entry again. If a part hid all others, compaction would search the hidden bytes one by one.
 #[test]
 fn a_chunk_that_is_written_over_as_a_whole_is_one_entry_and_what_it_was_is_dead() {
     let mut bench = PartitionBench::new();
@@ -228,7 +228,7 @@ fn a_chunk_that_is_written_over_as_a_whole_is_one_entry_and_what_it_was_is_dead(
     assert_eq!(chunk_of(&bench.read(&key, whole)), Ok((stamp, [&[6; 4999][..], &[5]].concat())));
 }
 
-/// They go into the log from where they lie in the request, whoever commits them, and into a unit.
+/// The bytes go from the request into the log without a copy, for both ways of commit and for an atomic batch.
 #[test]
 fn long_writes_are_as_they_came_at_once_and_after_others_and_through_a_crash() {
     let lengths = [1, APART_BYTES_MIN - 1, APART_BYTES_MIN, 65_600, 300_000];
@@ -267,7 +267,7 @@ fn long_writes_are_as_they_came_at_once_and_after_others_and_through_a_crash() {
     }
 }
 
-/// An instance has hundreds of partitions, and none of them is told when another one is read.
+/// An instance has hundreds of partitions, and none of them is notified when another one is read.
 #[test]
 fn a_partition_keeps_no_buffer_of_what_was_read_of_it() {
     let mut rig = PartitionRig::new(Durability::Interval { ms: 10 });
@@ -275,7 +275,7 @@ fn a_partition_keeps_no_buffer_of_what_was_read_of_it() {
     let bytes = vec![7; 6 << 20];
     let stamp = BlobStamp { id: 5, generation: 0 };
     rig.write(token(1), Stamp::default(), &key, write(stamp, 0, &bytes, true));
-    // Of two entries, which are put together.
+    // Of two entries, which are joined.
     let second = Stamp { sequence: zerohop_wire::ids::Sequence(2), ..Stamp::default() };
     rig.write(token(5), second, &key, write(stamp, 0, &bytes[..10], true));
     for (number, length, kept) in [(2, 1 << 20, 1 << 20), (3, 4 << 20, 4 << 20), (4, 6 << 20, 0)] {
@@ -291,8 +291,8 @@ fn a_partition_keeps_no_buffer_of_what_was_read_of_it() {
     }
 }
 
-/// Ten thousand small writes into one chunk: it reads from one entry and those since it was written again, and what they have
-/// hidden is dead, so that compaction gives it back.
+/// Ten thousand small writes into one chunk. It is read from one entry and those since it was last written completely. Hidden
+/// entries are dead, so compaction frees them.
 #[test]
 fn a_chunk_overwritten_ten_thousand_times_keeps_few_entries_and_few_bytes() {
     const CHUNK: usize = 1 << 16;
@@ -316,7 +316,7 @@ fn a_chunk_overwritten_ten_thousand_times_keeps_few_entries_and_few_bytes() {
     assert!(state.covered <= 2 * CHUNK as u64, "{state:?}");
 }
 
-/// Whoever cuts or removes it goes through all places where a chunk may be, which has to end.
+/// A truncation or removal visits all places where a chunk may be, so their number must be bounded.
 #[test]
 fn a_blob_of_more_chunks_than_there_may_be_is_made_by_nobody() {
     let mut bench = PartitionBench::new();
@@ -363,7 +363,7 @@ fn names_come_in_order_page_by_page_and_through_a_crash() {
     }
     let wanted: Vec<Vec<u8>> = (5..30).map(|n| format!("a/{n:02}").into_bytes()).collect();
     assert_eq!(names, wanted);
-    // The state keeps them, and comes back as it was.
+    // The state contains the names, and decodes to the same state.
     let state = bench.at_once.partition.state().encode();
     assert_eq!(crate::state::PartitionState::decode(&state).as_ref(), Ok(bench.at_once.partition.state()));
     let crate::testing::PartitionBench { flushed, .. } = bench;
@@ -380,7 +380,7 @@ fn a_chunk_of_many_small_writes_is_written_again_now_and_then() {
     bench.write(&key, write(stamp, 0, &wanted, true)).number().expect("is done");
     let before = bench.log_bytes();
     for n in 0..2 * CHUNK_PARTS_MAX as u32 {
-        // Every third byte, so that none hides another.
+        // Every third byte is written, so that no write hides another.
         let (at, byte) = (3 * n % 4096, [n as u8]);
         wanted[at as usize] = byte[0];
         bench.write(&key, write(stamp, at, &byte, false)).number().expect("is done");
@@ -395,7 +395,7 @@ fn a_chunk_of_many_small_writes_is_written_again_now_and_then() {
     assert!(bench.log_bytes() - before < 1024 * 100 + 3 * 4200, "a small write costs little");
 }
 
-/// Those of which nothing shows are parts no more, so a long chunk does not come to many: it is not copied, whatever is written.
+/// Hidden writes are no longer parts, so a long chunk has few parts. It is never copied, whatever is written.
 #[test]
 fn a_long_chunk_is_never_written_again_for_writes_of_4_kib() {
     const CHUNK: usize = 1 << 20;
@@ -419,7 +419,7 @@ fn a_long_chunk_is_never_written_again_for_writes_of_4_kib() {
     assert!(grown < WRITES * (4096 + 200), "{grown} bytes for {WRITES} writes");
 }
 
-/// What the model knows of a chunk.
+/// The model of a chunk.
 #[derive(Clone, Debug, Default)]
 struct ChunkModel {
     stamp: BlobStamp,
@@ -435,7 +435,7 @@ impl ChunkModel {
     }
 }
 
-/// Writes, transforms, cuts and reads of a few chunks, of which some wait to be committed, beside the model.
+/// Writes, transforms, truncations and reads of a few chunks, some of them uncommitted, compared with the model.
 #[test]
 fn random_histories_of_chunks_are_as_the_model_says() {
     for seed in 0..60 {
@@ -543,7 +543,7 @@ fn check(answered: &OwnedAnswer, wanted: ExpectedChunk, seed: u64) {
             let (got_stamp, got) = chunk_of(answered).expect("is there");
             let all: Vec<u8> = bytes.iter().skip(offset).take(500).copied().collect();
             assert_eq!(got_stamp, stamp, "seed {seed}");
-            // What follows the bytes that came are zeros.
+            // The bytes behind the returned ones are zeros.
             let short = got.len().min(all.len());
             assert_eq!(got[..short], all[..short], "seed {seed}");
             assert!(got[short..].iter().chain(&all[short..]).all(|byte| *byte == 0), "seed {seed}");

@@ -1,4 +1,4 @@
-//! The partition as a whole: what waits for what, what is recognised, what survives.
+//! The partition as a whole: which requests wait, which are recognised as repeated, what survives a crash.
 
 mod batches;
 mod blobs;

@@ -1,5 +1,5 @@
-//! A plain model of a partition: maps, no log, no engine. It says what each request must be answered, at which log
-//! index that rests, and what is there after a crash that left the log at some index.
+//! A plain model of a partition: maps, no log, no engine. It computes the answer of each request, the log index that the answer
+//! depends on, and the state after a crash that leaves the log at some index.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ pub(super) struct ModelHistory {
     at: BTreeMap<u64, PartitionModel>,
 }
 
-/// What a request must be answered, and the entry that this rests on.
+/// The expected answer of a request, and the entry that it depends on.
 pub(super) struct ExpectedAnswer {
     pub(super) answer: OwnedAnswer,
     pub(super) index: u64,
@@ -131,19 +131,19 @@ impl ModelHistory {
         self.at.insert(self.now.last, self.now.clone());
     }
 
-    /// As it was when the log ended there.
+    /// The model as it was when the log ended there.
     pub(super) fn at(&self, index: u64) -> PartitionModel {
         self.at.get(&index).cloned().unwrap_or_default()
     }
 
-    /// A crash has left the log so long.
+    /// A crash has shortened the log to this index.
     pub(super) fn cut(&mut self, index: u64) {
         self.now = self.at(index);
         self.at.split_off(&(index + 1));
         self.clock = self.now.newest;
     }
 
-    /// What lies below is not asked for again.
+    /// Earlier states are not needed again.
     pub(super) fn forget_below(&mut self, index: u64) {
         self.at = self.at.split_off(&index);
     }
@@ -162,7 +162,7 @@ impl ModelHistory {
         }
     }
 
-    /// Expires what is due, earliest first.
+    /// Expires due records, earliest first.
     pub(super) fn tick(&mut self) {
         let mut due: Vec<(u64, Vec<u8>)> = Vec::new();
         for (key, record) in &self.now.records {
@@ -176,7 +176,7 @@ impl ModelHistory {
         self.at.get(&self.commit)?.sessions.get(&stamp.session)
     }
 
-    /// Whether the session has said that it has the answer.
+    /// Whether the session has reported that it has the answer.
     pub(super) fn is_answered(&self, stamp: &Stamp) -> bool {
         self.committed(stamp).is_some_and(|(lowest, _)| stamp.sequence.0 < *lowest)
     }
@@ -185,7 +185,7 @@ impl ModelHistory {
         self.now.touched.get(key).copied().unwrap_or(0)
     }
 
-    /// A read but a wait that does not hold.
+    /// A read, except a wait whose condition does not hold.
     pub(super) fn read(&mut self, read: &RecordRead<'_>) -> Option<ExpectedAnswer> {
         let key = read.key;
         self.expire_if_due(key);
@@ -228,7 +228,7 @@ impl ModelHistory {
         Some(ExpectedAnswer { answer, index: self.rests_on(key) })
     }
 
-    /// A write; `None` if its session has the answer already.
+    /// A write; `None` if its session already has the answer.
     pub(super) fn write(
         &mut self,
         stamp: &Stamp,
@@ -237,7 +237,7 @@ impl ModelHistory {
     ) -> Option<ExpectedAnswer> {
         let has_session = stamp.session.is_some();
         if has_session {
-            // What is let go of is let go of once that is committed.
+            // Outcomes are dropped only once the entry that allows it is committed.
             if self.is_answered(stamp) {
                 return None;
             }
@@ -287,7 +287,7 @@ fn bit(record: &RecordModel, offset: u64) -> u64 {
     u64::from(byte >> (7 - offset % 8) & 1)
 }
 
-/// What a write does to a record, in the plainest words.
+/// The effect of a write on a record, in its simplest form.
 fn evaluate(
     slot: &mut Option<RecordModel>,
     write: &RecordWrite<'_>,

@@ -1,4 +1,4 @@
-//! Random requests, retries, flushes, crashes, checked against the model step by step. A seed replays.
+//! Random requests, retries, flushes and crashes, checked against the model step by step. A seed replays its run.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use super::requests::{BatchItem, ClientWrite, OwnedUntil, WriteOp, with_write};
 use crate::testing::{OwnedAnswer, PartitionRig, token};
 use crate::{Now, PartitionEvent, Token};
 
-/// A client: its writes by sequence, and which have been answered.
+/// A client: its writes by sequence, and which of them are answered.
 struct WritingClient {
     session: SessionId,
     sent: BTreeMap<u64, ClientWrite>,
@@ -37,9 +37,9 @@ struct RandomRun {
     history: ModelHistory,
     clients: Vec<WritingClient>,
     next_token: u64,
-    /// Answers that must come once the log is committed that far.
+    /// Answers that must arrive once the log is committed up to their index.
     due: BTreeMap<Token, Vec<(u64, OwnedAnswer)>>,
-    /// Whose answers acknowledge which writes of which client.
+    /// For each token: the writes of clients that its answer acknowledges.
     acknowledges: BTreeMap<Token, Vec<(usize, u64)>>,
     parked: BTreeMap<Token, ParkedWait>,
 }
@@ -188,7 +188,7 @@ impl RandomRun {
         }
     }
 
-    /// A request has been stepped: what must be there is, what must wait is not.
+    /// A request was stepped. The answers that are due have arrived, and the others have not.
     fn expect(&mut self, token: Token, due: Vec<ExpectedAnswer>) {
         assert_eq!(
             self.rig.partition.stats().last,
@@ -203,7 +203,7 @@ impl RandomRun {
         self.collect();
     }
 
-    /// The log is committed so far: wakes in the model whom each entry wakes.
+    /// The log is committed up to this index: wakes the waits in the model that each entry wakes.
     fn commit_through(&mut self, through: u64) {
         for index in self.history.commit + 1..=through {
             let model = self.history.at(index);
@@ -219,7 +219,7 @@ impl RandomRun {
         self.history.commit = self.history.commit.max(through);
     }
 
-    /// Takes the answers that have come: exactly those that must have.
+    /// Collects the answers that have arrived, which must be exactly those that are due.
     fn collect(&mut self) {
         let ready: Vec<Token> = self
             .due
@@ -252,7 +252,7 @@ impl RandomRun {
         self.expect(token, vec![due.expect("has no session to drop it for")]);
     }
 
-    /// A new write of a client, or one that it has sent before.
+    /// A new write of a client, or a repeated one.
     fn send_write(&mut self) {
         let client = self.random.below(3) as usize;
         let next = self.clients[client].next();
@@ -307,7 +307,7 @@ impl RandomRun {
         match self.history.read(&read) {
             Some(due) => self.expect(token, vec![due]),
             None => {
-                // Its key may have expired: that entry is committed before the wait is parked, or wakes it later.
+                // The key of the wait may have expired. That entry is committed before the wait is queued, or wakes it later.
                 if self.durability != Durability::Sync {
                     self.commit_through(self.history.now.last);
                 }
@@ -318,7 +318,7 @@ impl RandomRun {
         }
     }
 
-    /// A batch of reads and of a client's writes, new or again.
+    /// A batch of reads and of a client's writes, new or repeated.
     fn send_batch(&mut self) {
         let client = self.random.below(3) as usize;
         let next = self.clients[client].next();
@@ -393,7 +393,7 @@ impl RandomRun {
             self.rig.disk.cut_power_after(self.random.below(4));
         }
         match self.rig.engine.flush() {
-            // Durable, though nobody was told.
+            // The entries are durable, though no client was answered.
             Ok(()) if loses_power => {
                 self.history.commit = self.history.now.last;
                 self.crash();
@@ -417,7 +417,7 @@ impl RandomRun {
         self.rig.now.ms += self.random.below(40);
         self.history.now_ms = self.rig.now.ms;
         if self.random.chance(1, 2) {
-            // What is uncommitted may be due and is not looked at: the model need not know.
+            // Uncommitted deadlines may be due and are not checked; the model does not cover that.
             self.flush();
             self.history.now_ms = self.rig.now.ms;
             let commit = self.history.at(self.history.commit);
@@ -469,7 +469,7 @@ impl RandomRun {
         self.history.commit = last;
         (self.due, self.acknowledges, self.parked) = Default::default();
         if self.durability != Durability::Sync {
-            // What was acknowledged may be lost, and is not sent again by anybody.
+            // Acknowledged writes may be lost, and no client repeats them.
             for client in &mut self.clients {
                 client.answered.values_mut().for_each(|answered| *answered = true);
                 client.session.nonce += 10;
@@ -480,7 +480,7 @@ impl RandomRun {
         self.check();
     }
 
-    /// Everything is as the model has it.
+    /// All records must equal those of the model.
     fn check(&mut self) {
         for key in [b"a", b"b", b"c", b"d", b"e"] {
             let token = self.token();
@@ -516,7 +516,7 @@ impl RandomRun {
         self.history.forget_below(self.history.commit.min(self.rig.durable()));
     }
 
-    /// A client sends everything again that it has no answer to.
+    /// A client repeats every request without an answer.
     fn retry_all(&mut self) {
         for client in 0..self.clients.len() {
             let open = self.clients[client].answered.iter().filter(|(_, answered)| !**answered);

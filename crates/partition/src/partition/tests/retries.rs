@@ -1,4 +1,4 @@
-//! A write that comes again gets its first outcome, whatever has happened since.
+//! Retries: a repeated write gets its first outcome, whatever has happened since.
 
 use zerohop_engine::Durability;
 use zerohop_wire::ids::{SessionId, Timestamp};

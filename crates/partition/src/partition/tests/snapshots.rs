@@ -1,5 +1,5 @@
-//! Snapshots: what was answered when one was opened is answered for as long as it is open, whatever comes; and not one
-//! moment longer.
+//! Snapshots: reads of an open snapshot give the answers of the time when it was opened, whatever is written later, until it is
+//! closed.
 
 use zerohop_engine::Durability;
 use zerohop_engine::random::Random;
@@ -40,7 +40,7 @@ fn bytes_at(bench: &mut PartitionBench, of: (u128, Timestamp), key: &[u8]) -> Op
     read_at(bench, of, key, Query::Lookup).bytes()
 }
 
-/// All keys, or names of blobs, as they come page by page.
+/// All keys, or names of blobs, in the order of the pages.
 fn walk_at(bench: &mut PartitionBench, (id, at): (u128, Timestamp), blobs: bool) -> Vec<Vec<u8>> {
     let (mut cursor, mut all) = (Vec::new(), Vec::new());
     loop {
@@ -85,7 +85,7 @@ const QUERIES: [Query<'static>; 4] = [
     Query::ReadChunk { offset: 2, length: 40 },
 ];
 
-/// One that is open, and what was answered then.
+/// An open snapshot, and the answers at the time of its opening.
 struct OpenSnapshot {
     id: u128,
     at: Timestamp,
@@ -136,7 +136,7 @@ fn what_was_answered_when_a_snapshot_was_opened_is_answered_as_long_as_it_is_ope
                     drop(bench.write(key, WriteChange::Blob(change)));
                 }
                 13 if open_ones.len() < 4 => {
-                    // What is due is gone for whoever reads, and goes with the next tick.
+                    // Readers do not see expired records, which the next tick removes.
                     bench.tick();
                     let at = open(&mut bench, next);
                     let (answers, keys) = (answers(&mut bench, &all), walk(&mut bench, false));
@@ -223,7 +223,7 @@ fn a_time_before_the_snapshot_and_one_in_the_future_are_refused() {
     let ahead = Timestamp::from_millis(bench.now_ms() + 501);
     let ahead = read_at(&mut bench, (1, ahead), b"k", Query::Lookup);
     assert!(matches!(ahead.number(), Err(Failure::ClockAhead { .. })));
-    // A time a little ahead is closed: what is written now is above it.
+    // A time a little ahead is closed: later writes are above it.
     let soon = Timestamp::from_millis(bench.now_ms() + 400);
     assert_eq!(bytes_at(&mut bench, (1, soon), b"k").as_deref(), Some(&b"v"[..]));
     assert!(bench.write(b"k", insert(b"later")).version() > soon);

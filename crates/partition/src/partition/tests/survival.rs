@@ -1,4 +1,4 @@
-//! What a crash leaves: records, deadlines, outcomes, marks, and timestamps that rise above all before.
+//! The state after a crash: records, deadlines, outcomes, marks, and timestamps that rise above all earlier ones.
 
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::disk::{Disk, OpenMode};
@@ -12,7 +12,7 @@ use crate::state::PartitionState;
 use crate::testing::{PartitionRig, append, insert, token};
 use crate::{MemberOptions, Partition, PartitionEvent, PartitionOpenError};
 
-/// Upkeep until a checkpoint begun is done.
+/// Runs background maintenance until a started checkpoint is complete.
 fn checkpoint(rig: &mut PartitionRig) {
     rig.partition.checkpoint(&mut rig.engine).expect("begins");
     for ms in 0..500 {
@@ -112,7 +112,7 @@ fn where_entries_are_missing_all_sessions_are_expired() {
     assert_eq!(counter(&mut rig, 2, stamp(2, 1)), Some(Ok(2)));
     rig.engine.sync().expect("syncs");
     drop(rig);
-    // The value of the first write becomes corrupt: its outcome stood beside it.
+    // The value of the first write becomes corrupt; its outcome was beside it.
     let path = format!("p-{:016x}/{:016x}-{:08x}.seg", 1, 1, 0);
     let mut reader = disk.clone();
     let file = reader.open(&path, OpenMode::Existing).expect("is there");

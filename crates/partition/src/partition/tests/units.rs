@@ -1,4 +1,4 @@
-//! Units: what a program sees, that all of its changes happen or none, also through a crash, and when it is answered.
+//! Atomic batches: what a program sees, that all or none of its changes happen, also after a crash, and when it is answered.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use zerohop_wire::messages::{Expiry, Query, RecordRead, RecordType, WaitUntil};
 use crate::testing::{PartitionRig, insert, token};
 use crate::{PartitionEvent, Program, ProgramResult, Unit};
 
-/// A record as the model has it: its value or values, and its deadline.
+/// A record of the model: its value or values, and its deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct UnitValue {
     list: Option<Vec<Vec<u8>>>,
@@ -32,7 +32,7 @@ enum UnitOp {
     Look(Vec<u8>),
 }
 
-/// Does its operations, compares what it sees with the model, and ends as it is told.
+/// Runs its operations, compares the results with the model, and ends as configured.
 struct Script<'s> {
     operations: &'s [UnitOp],
     model: UnitModel,
@@ -187,7 +187,7 @@ fn run(
     ran
 }
 
-/// What all keys hold, compared by a program of its own.
+/// The contents of all keys, compared by a program of its own.
 fn check(rig: &mut PartitionRig, number: u64, model: &UnitModel) -> bool {
     struct ReadAll(UnitModel);
     impl Program for ReadAll {
@@ -207,7 +207,7 @@ fn check(rig: &mut PartitionRig, number: u64, model: &UnitModel) -> bool {
     let ran =
         rig.partition.run(&mut rig.engine, rig.now, token(number), (&mut all, &mut Vec::new()), &mut rig.out);
     if ran.expect("runs") == ProgramResult::Later {
-        // It has removed what had expired.
+        // The program has removed expired records.
         rig.flush();
         rig.out.replies.remove(&token(number));
     }
@@ -222,7 +222,7 @@ fn play(seed: u64) {
     let durability = [Durability::Sync, Durability::Interval { ms: 20 }, Durability::Memory];
     let durability = durability[random.below(3) as usize];
     let mut rig = PartitionRig::new(durability);
-    // What every unit so far has made of the records, from the last that is known to be durable on.
+    // The states of the records after each atomic batch, from the last one that is known to be durable.
     let mut states = vec![UnitModel::new()];
     let (mut number, mut due) = (0, Vec::new());
     for _ in 0..150 {

@@ -1,4 +1,4 @@
-//! Every answer waits until what it was evaluated over is committed, at the keyspace's durability.
+//! Every answer waits until the entries that it depends on are committed, at the keyspace's durability.
 
 use zerohop_engine::Durability;
 use zerohop_engine::disk::simulated::DiskOperation;
@@ -71,7 +71,7 @@ fn a_failed_condition_and_an_absence_wait_too() {
     assert_eq!(rig.answer(token(5)).map(|a| a.number()), Some(Err(Failure::NotFound)));
 }
 
-/// A removal is on its way and does not arrive; whoever waits for what stands there is not told that it does not.
+/// A removal is in flight and is never committed. A client that waits for the record must not be told that it is absent.
 #[test]
 fn a_wait_that_has_seen_what_is_not_committed_ends_with_what_is() {
     let mut rig = PartitionRig::new(Durability::Sync);

@@ -1,6 +1,6 @@
-//! What the items of a transaction do and return. They are evaluated when it is prepared, and what they change is kept as
-//! operations, which are done again when it is decided: over the same records, at the same time by the clock, so that they come
-//! to the same; but for transforms beside others, which come to what the others have left.
+//! Evaluation of the items of a transaction. Items are evaluated when the transaction is prepared. Their changes are kept as
+//! operations, which are executed again when it is decided. They run over the same records and at the same clock time, so the
+//! results are the same. The exception are transforms beside other transforms, which depend on the values that those have left.
 //!
 //! | bytes of an effect | field |
 //! | ---: | --- |
@@ -36,8 +36,8 @@ use crate::state::reader::StateReader;
 use crate::state::{Deadlines, PartitionState};
 use crate::view::RecordView;
 
-/// How often bytes of a transaction go into the log, at most: when it is prepared, and when it is done; and the heads of its entries
-/// beside.
+/// How often bytes of a transaction go into the log at most: when it is prepared, when it is done, and for the heads of its
+/// entries.
 const LOGGED_TIMES: u64 = 3;
 
 /// The operation of an item, as bytes.
@@ -58,7 +58,7 @@ fn operation(bytes: &[u8]) -> Option<RecordOperation<'_>> {
     Elements::<RecordOperation<'_>>::packed(1, bytes).ok()?.iter().next()
 }
 
-/// The version of what an operation names, over what is appended too; zero if there is none, or its deadline has come.
+/// The version of the record that an operation names, with appended changes; zero if there is none, or its deadline has come.
 pub(super) fn version<D: Disk>(
     inner: &mut Inner<'_, D>,
     state: &PartitionState,
@@ -78,7 +78,7 @@ pub(super) fn version<D: Disk>(
     Some(living.map_or(Timestamp::ZERO, |shape| shape.version))
 }
 
-/// Evaluates items one after the other, each over what those before have changed, and takes all of it back.
+/// Evaluates items in order, each over the changes of the earlier items, and undoes all changes afterwards.
 pub(super) fn items<D: Disk>(
     inner: &mut Inner<'_, D>,
     (state, slice): (&PartitionState, Slice),
@@ -103,7 +103,7 @@ fn run<D: Disk>(
 ) -> Result<EvaluatedPart, Refusal> {
     let (mut effect, mut result, mut out) = (BytesMut::new(), Vec::new(), Vec::new());
     effect.put_u64_le(unit.now_ms());
-    // No record has it: it stands for the version that the transaction will have.
+    // No record has this timestamp. It represents the version that the transaction will have.
     let at = unit.at();
     let (handle, mut staged_bytes) = (unit.group.handle(), 0);
     for (number, item) in (0u32..).zip(items) {
@@ -135,7 +135,7 @@ fn run<D: Disk>(
             RecordOperation::Write(write) => {
                 let write = resolved(write, at);
                 let outcome = unit.write(&write).map_err(|failure| refuse(reason_of(&failure)))?;
-                // The chunks of a write are one with their header: all of them are as they should be, or none is written.
+                // The chunks of a write belong to their header: either all conditions hold, or nothing is written.
                 let is_of_blob = matches!(write.change, WriteChange::Blob(_));
                 let is_declared = matches!(
                     outcome,
@@ -146,7 +146,7 @@ fn run<D: Disk>(
                 }
                 let is_beside_others = matches!(item.access, Access::Transform(_));
                 match outcome.answer() {
-                    // What they find, and so what they leave, is not known yet.
+                    // The value that they find, and therefore their result, is not known yet.
                     Ok(Brought::Done { .. }) if is_beside_others => {
                         let answer = Ok(Brought::Done { version: at, number: 0 });
                         push_answer(&answer, at, &mut result, refuse)?;
@@ -166,15 +166,16 @@ fn run<D: Disk>(
             return Err(refuse(Reason::TooLong));
         }
     }
-    // What is decided has to find room in the log: it is refused here, where that is an answer.
+    // A decided transaction needs room in the log. It is refused here, where a refusal is still possible.
     let bytes = LOGGED_TIMES * (unit.staged.bytes() + effect.len() + result.len()) as u64;
     let room = unit.group.ask_for_room(unit.engine, bytes, makes_room(&effect));
     room.map_err(|error| reason_of(&failure_of(&error)))?;
     Ok(EvaluatedPart { effect: effect.freeze(), result: result.into() })
 }
 
-/// What a transaction calls its own, a blob that it makes or a version that it leaves, by the timestamp that it has here. Where a
-/// chunk knows a later blob than the one that this proposal would make, it is refused: what is decided is not below the proposal.
+/// Replaces a transaction's references to itself, a blob that it creates or a version that it leaves, by the timestamp that it
+/// has here. If a chunk knows a later blob than the one that this proposal would create, the write is refused: the decision is
+/// not below the proposal.
 fn resolved(mut write: RecordWrite<'_>, at: Timestamp) -> RecordWrite<'_> {
     if let WriteChange::Blob(change) = write.change {
         write.change = WriteChange::Blob(change.of_own(at.0));
@@ -185,14 +186,14 @@ fn resolved(mut write: RecordWrite<'_>, at: Timestamp) -> RecordWrite<'_> {
     write
 }
 
-/// Whether an effect removes, or changes nothing at all: it is let in on a full disk, as every removal is.
+/// Whether an effect only removes, or changes nothing. Such an effect is admitted on a full disk, as every removal is.
 pub(super) fn makes_room(effect: &[u8]) -> bool {
     let mut from = StateReader::new(effect);
     if from.u64().is_none() {
         return true;
     }
     while !from.is_at_end() {
-        // What is staged is no removal: those are short.
+        // A staged operation is no removal, since removals are short.
         let Some((INLINE, length)) = from.u8().zip(from.u32()) else { return false };
         let Some(RecordOperation::Write(write)) = from.bytes(length as usize).and_then(operation) else {
             return false;
@@ -263,11 +264,12 @@ fn push_body(body: &ItemBody, effect: &mut BytesMut) {
     }
 }
 
-/// Does what was evaluated, in a unit whose timestamp is the transaction's; of what was evaluated before a split, its own half.
+/// Applies the evaluated effect in an atomic batch whose timestamp is the transaction's. Of an effect that was evaluated before a
+/// split, a child applies its own half.
 ///
 /// # Errors
-/// What the disk or the log says, and that the effect cannot be read, or refers to what is not staged, which a log that is whole
-/// does not do.
+/// Failures of the disk or the log. Also an effect that cannot be read, or that refers to data that is not staged; an intact log
+/// has neither.
 pub(super) fn redo<D: Disk>(
     unit: &mut Unit<'_, D>,
     (state, slice): (&PartitionState, Option<Slice>),
@@ -278,13 +280,13 @@ pub(super) fn redo<D: Disk>(
         return if effect.is_empty() { Ok(()) } else { Err(Failure::DataCorrupt) };
     };
     unit.set_time(at, now_ms);
-    // All partitions know a blob that it makes by one time.
+    // All partitions identify a blob that the transaction creates by the same time.
     let own = if is_planted(Bug::OwnByItsOwnClock) { Timestamp::from_millis(now_ms) } else { at };
     while !from.is_at_end() {
         let bytes =
             next_body(&mut from, (unit.engine, unit.group.handle()), state).ok_or(Failure::DataCorrupt)?;
         let Some(RecordOperation::Write(write)) = operation(&bytes) else { return Err(Failure::DataCorrupt) };
-        // A sibling does hers. Here it would come behind the walk that removes what is hers, and stay.
+        // The sibling applies its own operations. Here they would come behind the walk that removes foreign records, and stay.
         if slice.is_none_or(|slice| slice.owns(write.key)) || is_planted(Bug::SiblingsHalfDone) {
             unit.write(&resolved(write, own))?;
         }
@@ -310,7 +312,7 @@ fn next_body<D: Disk>(
     }
 }
 
-/// Takes back what was appended after `end`, of which nobody has been told.
+/// Undoes the entries that were appended after `end`, which no client was told of.
 pub(in crate::partition) fn take_back<D: Disk>(
     engine: &mut Engine<D>,
     (group, overlay, deadlines): (&mut LogWriter, &mut Overlay, &Deadlines),
@@ -319,8 +321,8 @@ pub(in crate::partition) fn take_back<D: Disk>(
     if group.end() == end {
         return Ok(());
     }
-    // If the disk fails here the engine takes nothing more for this log, and its next start cuts it; if it has no room, the cut comes
-    // before the next entry.
+    // If the disk fails here, the engine accepts no more entries for this log, and its next start truncates it. If there is no
+    // room, the log is truncated before the next entry.
     let cut = group.give_up(engine, end);
     for key in overlay.given_up(end.1) {
         let mut view = RecordView { engine, handle: group.handle(), overlay: None, deadlines };

@@ -1,4 +1,4 @@
-//! What the partition lends its transactions: records, clock, session table.
+//! What the partition provides to its transactions: records, clock, session table.
 
 use std::cell::RefCell;
 
@@ -20,9 +20,9 @@ use crate::overlay::Overlay;
 use crate::state::PartitionState;
 use crate::write_buffer::UnitWriteBuffer;
 
-/// See the module.
+/// The partition's side of its transactions; see the module.
 pub(super) struct HostRecords<'r, D> {
-    /// Looking at a record may read from the disk, which changes what the engine holds in memory.
+    /// A lookup may read from the disk, which changes the engine's memory.
     inner: RefCell<Inner<'r, D>>,
     state: &'r PartitionState,
     slice: Option<Slice>,
@@ -63,7 +63,7 @@ impl<D: Disk> PartitionHost for HostRecords<'_, D> {
     fn version(&self, item: &TransactionItem) -> Timestamp {
         let inner = &mut *self.inner.borrow_mut();
         let bytes = evaluate::body(inner.engine, inner.group.handle(), self.state, item);
-        // What cannot be read is not what anybody has seen.
+        // A record that cannot be read does not match any version that a client has seen.
         bytes.and_then(|bytes| evaluate::version(inner, self.state, &bytes)).unwrap_or(Timestamp::MAX)
     }
 
@@ -72,7 +72,7 @@ impl<D: Disk> PartitionHost for HostRecords<'_, D> {
         evaluate::items(&mut self.inner.borrow_mut(), (self.state, slice), items)
     }
 
-    /// Records have changed already: what they become stands in the log behind the entry, as one unit with it.
+    /// The records have already changed. Their new contents are in the log behind the entry, in one atomic batch with it.
     fn install(&mut self, _install: &Install) {}
 
     fn staged(&self, id: &StageId) -> Option<Bytes> {

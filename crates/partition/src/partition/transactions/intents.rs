@@ -1,5 +1,6 @@
-//! What requests about single records wait for: reads for the intents that stood when they came, writes, and what else may
-//! change a record, behind all who are there. Whoever waits is kept as a frame, and looked at again.
+//! How requests for single records wait for intents. A read waits for the intents that existed when it arrived. A write, or
+//! another request that may change a record, waits behind all earlier ones. A waiting request is kept as a frame, and evaluated
+//! again.
 
 use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
@@ -19,7 +20,7 @@ pub(super) struct ParkedRequest {
     token: Token,
     envelope: Envelope,
     frame: Vec<u8>,
-    /// How many of its keys have been waited for; of a scan, which has none, 1 once it has waited.
+    /// How many of its keys it has waited for; for a scan, which has no keys, 1 once it has waited.
     passed: usize,
     until_ms: u64,
 }
@@ -38,7 +39,7 @@ impl ParkedRequest {
     }
 }
 
-/// What a unit asks about before it looks at a record, or changes it.
+/// What an atomic batch checks before it reads or changes a record.
 #[derive(Clone, Copy)]
 pub(crate) struct Intents<'i> {
     transactions: &'i Transactions,
@@ -54,7 +55,7 @@ impl<'i> Intents<'i> {
         Some(Intents { transactions: &transacting.transactions, slice: slice? })
     }
 
-    /// Whether somebody is about to change a record.
+    /// Whether a transaction is about to change a record.
     pub(crate) fn stand(&self, key: &[u8]) -> bool {
         self.transactions.stands(self.slice.hash(key))
     }
@@ -65,7 +66,7 @@ impl<'i> Intents<'i> {
     }
 }
 
-/// The records that a request is about, and whether it may change any; `None`: it waits for nobody.
+/// The records of a request, and whether it may change any; `None`: it never waits for intents.
 fn keys_of<'m>(message: &Message<'m>) -> Option<(Vec<&'m [u8]>, bool)> {
     let waits = |query: &Query<'_>| !matches!(query, Query::Confirm { .. });
     match message {
@@ -90,12 +91,12 @@ impl Partition {
         Intents::of(self.transacting.as_deref(), self.slice())
     }
 
-    /// Whether units may run: not while it is not known what stands in their way.
+    /// Whether atomic batches may run. They may not while the intents are not known.
     pub(in crate::partition) fn knows_intents(&mut self) -> bool {
         !self.has_transactions() || self.open_transactions()
     }
 
-    /// Whether a request may change a record that can be held; one whose deadline has come was never.
+    /// Whether a request may change a record that can be read-locked. An expired record was never read-locked.
     pub(in crate::partition) fn may_change(message: &Message<'_>) -> bool {
         keys_of(message).is_some_and(|(_, changes)| changes) || matches!(message, Message::Transact(_))
     }
@@ -108,7 +109,7 @@ impl Partition {
         }
     }
 
-    /// Whether somebody is about to change a record.
+    /// Whether a transaction is about to change a record.
     pub(in crate::partition) fn has_intent(&self, key: &[u8]) -> bool {
         match &self.transacting {
             Some(_) => self.intents().is_some_and(|intents| intents.stand(key)),
@@ -116,7 +117,8 @@ impl Partition {
         }
     }
 
-    /// Parks a request that must wait, of whose keys so many were waited for. `true`: it waits, or is answered.
+    /// Queues a request that must wait. `passed`: the number of its keys that it has waited for. `true`: it waits, or is
+    /// answered.
     pub(in crate::partition) fn waits_for_intents(
         &mut self,
         request: &RecordRequest<'_>,
@@ -139,7 +141,7 @@ impl Partition {
         }
         let Some(slice) = self.slice() else { return false };
         let is_due = |key: &&[u8]| self.is_due(key);
-        // Whoever meets a record whose deadline has come removes it.
+        // A request that finds an expired record removes it.
         let changes = changes || keys.iter().any(is_due);
         let now_ms = self.clock.now_ms();
         let Some(transacting) = self.transacting.as_deref_mut() else { return false };
@@ -173,7 +175,7 @@ impl Partition {
             && transacting.parked_bytes < INTENT_WAIT_BYTES_MAX
             && Encoder::default().encode(&envelope, message, &mut frame).is_ok();
         if !has_room {
-            // Its place in the queue stays, and is left when its turn comes.
+            // Its place in the lock queue remains, and is skipped when its turn comes.
             effects.answer(token, &busy);
             return true;
         }
@@ -194,7 +196,7 @@ impl Partition {
         Some(parked)
     }
 
-    /// The intents that a read waited for have gone.
+    /// The intents that a read waited for are gone.
     pub(super) fn read_now<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -209,7 +211,7 @@ impl Partition {
         });
     }
 
-    /// A write holds what it asked for.
+    /// A write has the locks that it requested.
     pub(super) fn write_now<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -218,14 +220,14 @@ impl Partition {
     ) {
         let Some(parked) = self.take_parked(ticket) else { return };
         if !self.has_copies {
-            // Copies have gone while it waited: it is not begun, or it would be acknowledged with too few.
+            // Copies were lost while it waited. It is not started, since it would be acknowledged with too few copies.
             let retry_after_ms = crate::limits::UNAVAILABLE_RETRY_MS;
             return parked.fail(&Failure::Unavailable { retry_after_ms }, effects);
         }
         parked.with(|request| self.take_up(engine, request, effects));
     }
 
-    /// Answers those who have waited too long: nothing was done for them.
+    /// Answers requests that have waited too long. Nothing was done for them.
     pub(super) fn time_out_parked(&mut self, effects: &mut dyn PartitionEffects) {
         let now_ms = self.clock.now_ms();
         let Some(transacting) = self.transacting.as_deref_mut() else { return };
@@ -238,7 +240,7 @@ impl Partition {
         }
     }
 
-    /// A connection has closed: nobody waits for its answers.
+    /// A connection has closed: its requests need no answers.
     pub(in crate::partition) fn disconnect_transactions(&mut self, connection: u64) {
         let Some(transacting) = self.transacting.as_deref_mut() else { return };
         transacting.clients.retain(|_, client| client.token.connection != connection);
@@ -246,7 +248,7 @@ impl Partition {
         transacting.parked_bytes = transacting.parked.values().map(|parked| parked.frame.len()).sum();
     }
 
-    /// Whether something is parked for a connection.
+    /// Whether a request of some connection waits here.
     pub(in crate::partition) fn has_parked(&self) -> bool {
         self.transacting.as_ref().is_some_and(|one| !one.parked.is_empty() || !one.clients.is_empty())
     }

@@ -1,4 +1,4 @@
-//! Entries of transactions in the log: a mark each, and joined with it, as one unit, what records become by it.
+//! Log entries of transactions: a mark each and, in one atomic batch with it, the resulting changes of records.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EntryKind, Meta};
@@ -17,7 +17,8 @@ use crate::operations::EngineResultExt;
 use crate::partition::Partition;
 use crate::planted::{Bug, is_planted};
 
-/// Whether an entry is let in on a full disk: what removes, and what was decided elsewhere, as records stay locked until it is done.
+/// Whether an entry is admitted on a full disk: removals, and decisions made elsewhere, since records stay locked until they are
+/// applied.
 fn is_let_in(entry: &Logged) -> bool {
     match entry {
         Logged::Prepare { effect, .. } | Logged::Commit { effect, .. } => makes_room(effect),
@@ -26,7 +27,7 @@ fn is_let_in(entry: &Logged) -> bool {
     }
 }
 
-/// The same of one that a primary has let in.
+/// The same for an entry that a primary has admitted.
 pub(in crate::partition) fn is_let_in_mark(meta: &Meta, payload: &[u8]) -> bool {
     let entry =
         (meta.kind == EntryKind::Mark).then(|| Mark::decode(payload, Timestamp(meta.timestamp))).flatten();
@@ -34,11 +35,11 @@ pub(in crate::partition) fn is_let_in_mark(meta: &Meta, payload: &[u8]) -> bool 
 }
 
 impl Partition {
-    /// Appends an entry, which is committed now or once all hold it who must. What it changes in the records is evaluated here,
-    /// and stands behind it.
+    /// Appends an entry. It is committed now, or once all needed members have it. Its changes of records are evaluated here, and
+    /// follow it in the log.
     ///
     /// # Errors
-    /// What the engine says: nothing is appended.
+    /// Failures of the engine; nothing is appended.
     pub(super) fn log_transaction<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,

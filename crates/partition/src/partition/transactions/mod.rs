@@ -1,15 +1,15 @@
-//! Transactions over several partitions, as this partition takes part in them: the protocol is `zerohop_transaction`'s, which
-//! this lends records, clock, log and session table, and whose effects this carries out.
+//! Transactions over several partitions, as this partition takes part in them. The protocol is implemented in
+//! `zerohop_transaction`. This module provides records, clock, log and session table to it, and carries out its effects.
 //!
 //! ```text
-//!   Transact, Stage ──> requests ──┐                            ┌── Append ──> log: one mark, with what records become
-//!   Transaction (a message) ───────┼──> Transactions ──effects──┼── Send ──> at once, or held until all is committed
-//!   Tick ──────────────────────────┤        ▲                   └── Read, Write ──> intents: what was parked goes on
+//!   Transact, Stage ──> requests ──┐                            ┌── Append ──> log: one mark, with the changes of records
+//!   Transaction (a message) ───────┼──> Transactions ──effects──┼── Send ──> at once, or pending until all is committed
+//!   Tick ──────────────────────────┤        ▲                   └── Read, Write ──> intents: queued requests continue
 //!   commit index moves ────────────┘        └── host: evaluation over engine and overlay
 //! ```
 //!
-//! A partition that no transaction concerns holds a null pointer for all this. What stands in the log is in the state, as
-//! of the commit index, on all members; what is under way is the primary's alone, and is lost with it.
+//! A partition without transactions has only a null pointer for all this. What the log contains is in the state, as of the commit
+//! index, on all members. What is in progress is known to the primary alone, and is lost with it.
 
 mod evaluate;
 mod host;
@@ -43,26 +43,27 @@ pub(super) use evaluate::take_back;
 pub(crate) use intents::Intents;
 pub(super) use log::is_let_in_mark;
 
-/// What the primary has under way.
+/// The transactions in progress on the primary.
 #[derive(Debug)]
 pub(super) struct PrimaryTransactions {
     transactions: Transactions,
-    /// Entries that are committed, and that it has not been told of.
+    /// Committed entries of which the protocol has not been notified.
     committed: VecDeque<(u64, TransactionEntry)>,
-    /// Clients that wait for the end of their transaction, with its parts' places.
+    /// Clients that wait for the end of their transaction, with the routing keys of its parts.
     clients: BTreeMap<Ticket, WaitingClient>,
     /// Requests that wait for intents.
     parked: BTreeMap<Ticket, ParkedRequest>,
     parked_bytes: usize,
     tickets: u64,
-    /// Of requests that are not in the log: the lowest sequence without an answer that their client has told, and whom to answer.
+    /// For requests that are not in the log: the lowest unanswered sequence that their client has reported, and the ticket to
+    /// answer.
     asked: BTreeMap<(SessionId, Sequence), (u64, Ticket)>,
     tick_at_ms: u64,
-    /// Nothing but holds for readers has been in it.
+    /// It has only ever contained read locks.
     pub(super) has_holds_alone: bool,
 }
 
-/// Who is to be answered.
+/// The client to be answered.
 #[derive(Debug)]
 struct WaitingClient {
     token: Token,
@@ -75,35 +76,36 @@ impl PrimaryTransactions {
         Ticket(self.tickets)
     }
 
-    /// Whether time changes nothing.
+    /// Whether the passing of time changes nothing.
     fn is_idle(&self) -> bool {
         self.transactions.is_idle() && self.parked.is_empty()
     }
 
-    /// Holds a cell for readers until then, unless somebody may change it.
+    /// Read-locks a lock key until then, unless a request may change its record.
     pub(super) fn hold(&mut self, cell: u64, until_ms: u64) -> bool {
         is_planted(Bug::HoldIgnored) || self.transactions.hold(cell, until_ms)
     }
 
-    /// Until when the first hold lasts.
+    /// When the first read lock ends.
     pub(super) fn first_lapse(&self) -> Option<u64> {
         self.transactions.first_lapse()
     }
 
-    /// Whether nothing but holds has been in it, and none is.
+    /// Whether it has only ever contained read locks, and none is left.
     pub(super) fn is_over(&self) -> bool {
         self.has_holds_alone && self.is_idle() && self.clients.is_empty() && self.asked.is_empty()
     }
 }
 
 impl Partition {
-    /// Whether transactions may concern what is asked: one look, of all that comes.
+    /// Whether transactions may affect requests. Every request makes this check.
     #[inline]
     pub(super) fn has_transactions(&self) -> bool {
         self.transacting.is_some() || self.state.transacted.is_some()
     }
 
-    /// Takes up what the log says, if that was not done. `false`: not yet, as entries are on their way that it may say more in.
+    /// Resumes the transactions that the log contains, if that was not done. `false`: not yet, since entries in flight may
+    /// contain more.
     pub(super) fn open_transactions(&mut self) -> bool {
         if self.transacting.is_some() {
             return true;
@@ -116,7 +118,8 @@ impl Partition {
             None => ParticipantState::restore(LogIndex(self.state.applied), []),
         };
         self.clock.witness(state.newest());
-        // Attempts are numbered under it: above those of any primary before, also of this epoch, before a restart.
+        // Attempts are numbered under this value. It is above those of all earlier primaries, also of this epoch before a
+        // restart.
         let epoch = PartitionEpoch(self.clock.next().0);
         let transactions = Transactions::new(self.transactions_now(), slice.span(), epoch, state);
         self.transacting = Some(Box::new(PrimaryTransactions {
@@ -133,8 +136,8 @@ impl Partition {
         true
     }
 
-    /// Whether nothing of a transaction is under way here, nor may be in what is not committed yet. Where the keyspace is being
-    /// dropped it remains so, whoever is primary.
+    /// Whether no transaction is in progress here, nor may be in uncommitted entries. While the keyspace is being dropped this
+    /// remains so, whichever member is primary.
     pub(crate) fn is_drained(&self) -> bool {
         !self.may_hold()
             && self.group.last() == self.state.applied
@@ -142,7 +145,7 @@ impl Partition {
             && self.transacting.as_ref().is_none_or(|one| one.transactions.is_drained())
     }
 
-    /// Whether a transaction may yet change something here at or below a time; none that begins later does.
+    /// Whether a transaction may still change a record here at or below a time. No transaction that starts later does.
     pub(super) fn may_commit_by(&mut self, at: Timestamp) -> bool {
         if !self.has_transactions() {
             return false;
@@ -155,7 +158,7 @@ impl Partition {
         Time(self.clock.now_ms().saturating_mul(1_000))
     }
 
-    /// Another partition says something about a transaction. It is let lie where it cannot be taken up: it comes again.
+    /// Handles a transaction message of another partition. If that is not possible now it is dropped, and its sender repeats it.
     pub(super) fn transaction<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -163,7 +166,7 @@ impl Partition {
         effects: &mut dyn PartitionEffects,
     ) {
         let is_ours = self.slice().is_some_and(|slice| slice.span().has(message.to));
-        // Whoever has prepared was in the way of every hold.
+        // A prepared transaction has blocked every read lock.
         let may_be_held =
             self.has_unknown_holds() && matches!(message.what, TransactionMessage::Prepare { .. });
         if is_ours && !may_be_held && !self.held.is_full() && self.open_transactions() {
@@ -180,7 +183,7 @@ impl Partition {
         }
     }
 
-    /// What is overdue is sent again, asked, given up.
+    /// Repeats overdue messages and queries, and aborts overdue transactions.
     pub(super) fn tick_transactions<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -204,11 +207,11 @@ impl Partition {
         });
     }
 
-    /// When that has something to do.
+    /// When [`Partition::tick_transactions`] has something to do.
     pub(crate) fn next_transactions_ms(&self) -> Option<u64> {
         match &self.transacting {
             Some(transacting) => {
-                // Nobody is woken for a hold that nobody waits for.
+                // No tick is needed for a read lock that no request waits for.
                 let lapse = transacting.first_lapse().filter(|_| transacting.transactions.has_queue());
                 let left = lapse.map(|until_ms| until_ms.saturating_sub(self.clock.elapsed_ms()));
                 let tick_at_ms = (!transacting.is_idle()).then_some(transacting.tick_at_ms);
@@ -218,7 +221,7 @@ impl Partition {
         }
     }
 
-    /// Asks the transactions something, and does what they want done.
+    /// Passes an input to the transactions, and carries out the resulting effects.
     fn act<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -251,7 +254,7 @@ impl Partition {
         wanted
     }
 
-    /// Whoever waits for holds that have lapsed goes on.
+    /// Requests that wait for read locks which have expired continue.
     pub(super) fn lapse<D: Disk>(&mut self, engine: &mut Engine<D>, effects: &mut dyn PartitionEffects) {
         let now_ms = self.clock.elapsed_ms();
         let first = self.transacting.as_deref().and_then(PrimaryTransactions::first_lapse);
@@ -262,7 +265,7 @@ impl Partition {
         }
     }
 
-    /// Tells the transactions which of their entries are committed.
+    /// Notifies the transactions of their committed entries.
     pub(super) fn tell_committed<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -276,7 +279,7 @@ impl Partition {
         }
     }
 
-    /// An entry is committed that says something to transactions.
+    /// A committed entry has an event for transactions.
     pub(super) fn note_committed(&mut self, index: u64, told: CommittedTold) {
         let Some(transacting) = self.transacting.as_deref_mut() else { return };
         match told {
@@ -291,7 +294,7 @@ impl Partition {
         }
     }
 
-    /// Does what the transactions want done, in this order.
+    /// Carries out the effects of the transactions, in this order.
     fn carry_out<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -300,7 +303,7 @@ impl Partition {
     ) {
         for effect in wanted {
             if self.transacting.is_none() {
-                // An entry could not be appended: all that was under way is forgotten, and what the log says taken up again.
+                // An entry could not be appended. All transactions in progress were forgotten, and those in the log are resumed.
                 return;
             }
             match effect {
@@ -326,9 +329,9 @@ impl Partition {
         }
     }
 
-    /// What asks, and decisions, which are committed, leave at once; answers rest on all that is appended.
+    /// Queries, and decisions, which are committed, are sent at once. Answers depend on all appended entries.
     fn send_transaction(&mut self, message: Told, effects: &mut dyn PartitionEffects) {
-        // Whoever has too few copies promises nothing: it is asked again.
+        // A primary with too few copies promises nothing; the sender asks again.
         if !self.has_copies {
             return;
         }
@@ -358,13 +361,13 @@ impl Partition {
         if self.has_copies {
             requests::answer_ended(token, outcome, &places, effects);
         } else {
-            // Too few hold it to say so. It is in the log: whoever asks again may be told then.
+            // Too few members have the entry to report the end. It is in the log, and a client that asks again may get it then.
             effects.answer(token, &requests::in_doubt());
         }
     }
 
-    /// What is under way is forgotten: it is primary no more, or could not write down what had to be. What the log says, and is
-    /// still on its way to being committed, is taken up again once that is.
+    /// Forgets the transactions in progress, because the member is primary no more, or could not log an entry that it had to.
+    /// Transactions in the log, even uncommitted ones, are resumed once their entries are committed.
     pub(super) fn forget_transactions(
         &mut self,
         failure: &Failure<'static>,

@@ -1,4 +1,4 @@
-//! What clients ask of transactions: to do one, and to stage what one will refer to.
+//! Requests of clients about transactions: to run a transaction, and to stage data for a later one.
 
 use bytes::Bytes;
 use zerohop_engine::Engine;
@@ -18,10 +18,10 @@ use crate::limits::{BUSY_RETRY_MS, TRANSACTED_BYTES_MAX};
 use crate::outcome::WriteOutcome;
 use crate::partition::{AnswerTarget, Partition};
 
-/// What the marks of a transaction take that comes to nothing, and more.
+/// An upper bound of the bytes that the marks of an aborted transaction take.
 const MARKS_BYTES: u64 = 8 << 10;
 
-/// It may have been done, or may yet be: whoever asks again hears.
+/// The transaction may have committed, or may still commit. A client that asks again learns the outcome.
 pub(super) fn in_doubt() -> Message<'static> {
     Message::Answer(Err(Failure::TimedOut { version: Default::default() }))
 }
@@ -62,7 +62,7 @@ pub(super) fn answer_ended(
 }
 
 impl Partition {
-    /// Whether a stamped request begins here and now; else it is answered: with what it came to before, or why not.
+    /// Whether a numbered request is new and may start now. Otherwise the result is its earlier outcome, or a failure.
     fn is_new<'s>(&self, stamp: &Stamp) -> Result<(), Result<(u64, WriteOutcome), Failure<'s>>> {
         if !stamp.session.is_some() {
             return Err(Err(aborted(Reason::Malformed)));
@@ -109,14 +109,15 @@ impl Partition {
         let Some(transacting) = self.transacting.as_deref_mut() else { return };
         transacting.has_holds_alone = false;
         let id = TransactionId { coordinator, session: stamp.session, sequence: stamp.sequence };
-        // One that has begun goes on, whatever the map has become since: who hears that it was misplaced takes it for not begun.
+        // A transaction that has started continues, whatever the map has become since. A client that hears `Misplaced` assumes
+        // that it has not started.
         if !transacting.transactions.runs(&id)
             && let Some(part) = effects.misplaced(&parts)
         {
             let (reason, item) = (AbortReason::Misplaced, AbortReason::NONE);
             return fail(Failure::Aborted { reason, part, item }, effects);
         }
-        // Not even that it was refused could be written down: nothing is begun.
+        // There is no room even to log a refusal, so nothing is started.
         if !transacting.transactions.runs(&id)
             && let Err(error) = self.group.ask_for_room(engine, MARKS_BYTES, true)
         {
@@ -128,7 +129,7 @@ impl Partition {
         let overtaken = before.and_then(|(_, ticket)| transacting.clients.remove(&ticket));
         transacting.clients.insert(ticket, WaitingClient { token, places });
         if let Some(overtaken) = overtaken {
-            // The same request has come again: only the newest is answered.
+            // The same request has arrived again. Only the newest is answered.
             effects.dropped(overtaken.token);
         }
         let request = TransactionRequest { id, parts };
@@ -142,7 +143,7 @@ impl Partition {
             transacting.asked.remove(&(stamp.session, stamp.sequence));
         }
         match reason {
-            // Nothing was begun, nor logged: the same may be asked again.
+            // Nothing was started or logged, so the client may send the same request again.
             Reason::Overloaded => fail(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }, effects),
             other => fail(aborted(other), effects),
         }
@@ -202,7 +203,7 @@ impl Partition {
             TransactionEffect::Append { entry, .. } => Some(entry),
             _ => None,
         });
-        // What has no room is refused, and nothing else suffers.
+        // A piece without room is refused, and nothing else is affected.
         let logged = entry.map_or(Err(busy), |entry| self.log_transaction(engine, entry, effects));
         if let Some(transacting) = self.transacting.as_deref_mut() {
             transacting.asked.remove(&(stamp.session, stamp.sequence));

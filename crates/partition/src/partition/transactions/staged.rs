@@ -1,5 +1,5 @@
-//! Staged pieces as records: written, replicated, given back and found again after a crash as all records are, under keys that no
-//! request reaches. What the log says of one, and the record, are one unit, so that neither is there without the other.
+//! Staged pieces as records. They are written, replicated, removed and recovered as all records are, under keys that no request
+//! can name. The log entry of a piece and its record are one atomic batch, so neither exists without the other.
 //!
 //! | entry | beside it |
 //! | --- | --- |
@@ -17,19 +17,19 @@ use zerohop_wire::blob::staged_key;
 use crate::atomic_batch::Unit;
 use crate::state::PartitionState;
 
-/// What stands in the log beside an entry of transactions.
+/// The changes of records that accompany a transaction's log entry.
 #[derive(Debug, Default)]
 pub(super) struct EntryAttachment {
-    /// Operations to be done.
+    /// Operations to be executed.
     pub(super) effect: Option<Bytes>,
     /// A piece that is staged.
     pub(super) holds: Option<(StageId, Bytes)>,
-    /// Pieces that are let go of.
+    /// Pieces that are removed.
     pub(super) lets_go: Vec<StageId>,
 }
 
 impl EntryAttachment {
-    /// That of an entry, which becomes the one that goes into the log.
+    /// The attachment of an entry. The entry becomes the form that goes into the log.
     pub(super) fn of(entry: &mut Logged, state: &PartitionState) -> EntryAttachment {
         let transacted = state.transacted.as_ref().map(|one| &one.state);
         let records = |ids: &[StageId]| {
@@ -55,7 +55,7 @@ impl EntryAttachment {
             }
             _ => {}
         }
-        // A clock, and no operation: it only reads.
+        // The effect has a clock and no operation: the transaction only reads here.
         beside.effect = beside.effect.filter(|effect| effect.len() > size_of::<u64>());
         beside
     }
@@ -64,7 +64,7 @@ impl EntryAttachment {
         self.effect.is_none() && self.holds.is_none() && self.lets_go.is_empty()
     }
 
-    /// Adds records, and takes them away: behind the operations, which read them.
+    /// Adds records and removes them, behind the operations, which read them.
     pub(super) fn settle<D: Disk>(&self, unit: &mut Unit<'_, D>) -> Result<(), Failure<'static>> {
         if let Some((id, bytes)) = &self.holds {
             unit.hold(&staged_key(id.session, id.sequence), bytes)?;
@@ -73,7 +73,7 @@ impl EntryAttachment {
     }
 }
 
-/// The bytes of a piece that is staged, and committed; `None`: it is not there, or cannot be read.
+/// The bytes of a piece that is staged and committed; `None`: it does not exist, or cannot be read.
 pub(super) fn piece<D: Disk>(
     engine: &mut Engine<D>,
     handle: Handle,

@@ -1,4 +1,5 @@
-//! Under an interval, who is admitted may soon be all that is left: it must have flushed what the others have.
+//! Under interval durability an admitted member may soon be the only copy, so it must have flushed the entries that the others
+//! have.
 
 use super::*;
 
@@ -7,7 +8,7 @@ fn holds_of(matched: u64, durable: u64) -> Call<'static> {
     Call::ReplicateAck(FollowerReport::Holds { matched, durable, applied: LogIndex(0) })
 }
 
-/// A, alone, with one write; a move begins, and the follower is there.
+/// A, alone, with one write. A move starts, and the follower is reachable.
 fn primary_alone_that_is_to_admit() -> (TestNode, u64) {
     let mut a = TestNode::new(1);
     a.tell(ReplicaEvent::Group(view(1, 1, &[], &[2])));
@@ -27,7 +28,7 @@ fn a_follower_is_admitted_once_it_has_flushed_what_the_log_had_when_it_had_caugh
     a.hear(2, 1, &holds_of(last, 0));
     a.tell(ReplicaEvent::Tick);
     assert!(a.out.asked.is_empty(), "it would lose all that was flushed here long ago");
-    // What comes meanwhile it need not have flushed: its own interval counts from when that came.
+    // The follower need not have flushed later entries: its own interval counts from their arrival.
     a.write(2, b"key", b"other");
     a.tell(ReplicaEvent::Tick);
     a.hear(2, 1, &holds_of(last + 1, last));

@@ -1,8 +1,8 @@
-//! Members that compare what they hold.
+//! Members that compare their contents.
 
 use super::*;
 
-/// What the primary has sent, given to the other, and the other way round, until nobody says anything.
+/// Delivers the messages of both members until neither sends any.
 pub(super) fn exchange(a: &mut TestNode, b: &mut TestNode) {
     let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
     for _ in 0..20 {
@@ -44,7 +44,7 @@ pub(super) fn pair() -> (TestNode, TestNode) {
 pub(super) fn those_that_hold_the_same_find_it_so_though_more_is_written_meanwhile() {
     let (mut a, mut b) = pair();
     for n in 100..120u64 {
-        // The slice is of what is not committed yet, and more comes before it is.
+        // The slice is of an uncommitted entry, and more entries follow before its commit.
         a.write(n, format!("key{}", n % 10).as_bytes(), &[n as u8; 30]);
         a.tell(ReplicaEvent::Scrub { bytes: 0 });
         a.write(n + 100, format!("key{}", n % 10).as_bytes(), &[n as u8; 40]);
@@ -57,7 +57,7 @@ pub(super) fn those_that_hold_the_same_find_it_so_though_more_is_written_meanwhi
 #[test]
 fn who_holds_something_else_is_told_counts_no_more_and_takes_it_again() {
     let (mut a, mut b) = pair();
-    // One record is another there, though the log is the same: as a bug would have it.
+    // One record differs there although the log is equal, as after a bug.
     let handle = b.replica.partition.handle();
     let last = b.replica.log_end().last;
     let other = LogEntry { name: name(1, last.index.0 + 1), key: b"key7", ..entry(1, 1) };

@@ -1,12 +1,12 @@
-//! Whom a primary reports: who is late, and not who seems so because the primary was away itself.
+//! A primary reports members that are late, and not members that seem late because the primary was away itself.
 
 use super::*;
 use crate::replica::limits::{LAG_SURE_US, LEASE_RENEW_US, LEASE_US};
 
-/// As often as an instance looks after its leases while nothing happens.
+/// How often an instance checks its leases while nothing happens.
 const LOOK_US: u64 = 25_000;
 
-/// A, primary with B and C in sync, and looks after its leases; C does all that it should.
+/// A, primary with B and C in sync, which checks its leases. C never fails.
 struct Pair {
     a: TestNode,
     grants: bool,
@@ -40,7 +40,7 @@ impl Pair {
         self.a.tell(ReplicaEvent::Tick);
     }
 
-    /// So long A is on time.
+    /// A is on time for so long.
     fn pass(&mut self, us: u64) {
         for _ in 0..us.div_ceil(LOOK_US) {
             self.a.now_us += LOOK_US;
@@ -48,7 +48,7 @@ impl Pair {
         }
     }
 
-    /// How long it takes until B is to be removed, at most so long.
+    /// The time until A requests the removal of B, if that is at most `us`.
     fn blames_within(&mut self, us: u64) -> Option<u64> {
         let from_us = self.a.now_us;
         while self.a.out.asked.is_empty() && self.a.now_us < from_us + us {
@@ -98,13 +98,13 @@ fn a_primary_that_was_away_blames_nobody_for_what_it_has_not_heard() {
         pair.a.write(1, b"key", b"value");
         pair.a.tell(ReplicaEvent::Tick);
         pair.a.now_us += 5 * LAG_US;
-        // The first that it is given is not what waited for it.
+        // The first event after the pause is a tick, and not one of the waiting messages.
         pair.a.tell(ReplicaEvent::Tick);
         assert_eq!(pair.a.out.asked, [], "it was away");
         pair.grants = false;
         pair.pass(LAG_US / 2);
         assert_eq!(pair.a.out.asked, [], "it is back for half a second");
-        // What waited comes late, and is there.
+        // The waiting messages arrive late.
         (pair.grants, pair.acknowledges) = (true, true);
         assert_eq!(pair.blames_within(3 * LAG_US), None);
     }
@@ -130,7 +130,7 @@ fn a_primary_wakes_when_somebody_is_to_be_reported_and_not_all_the_time_before()
     pair.pass(LAG_US / 2);
     let wake_us = pair.wake_us();
     assert!(wake_us > pair.a.now_us && wake_us <= pair.a.now_us + LAG_US / 2 + LOOK_US, "{wake_us}");
-    // It is away for longer than that: there is nothing to be done at once when it is back.
+    // A is away for longer than that. It has nothing to do at once on its return.
     pair.a.now_us += 3 * LAG_US;
     pair.look();
     assert_eq!(pair.a.out.asked, []);

@@ -1,4 +1,4 @@
-//! When others hear of what is committed.
+//! When other members learn the commit index.
 
 use super::*;
 use crate::replica::limits::COMMIT_US;
@@ -9,7 +9,7 @@ fn what_is_committed_is_told_with_the_next_entry_or_a_little_later_by_itself() {
     a.tell(ReplicaEvent::Group(view(1, 1, &[2], &[])));
     a.granted_by(2);
     a.tell(ReplicaEvent::Tick);
-    // Its mark.
+    // Its epoch marker.
     a.hear(2, 1, &holds(0));
     a.hear(2, 1, &holds(1));
     a.now_us += COMMIT_US;

@@ -1,4 +1,4 @@
-//! Members that are asked to compare what they hold.
+//! Members that compare their contents on request.
 
 use zerohop_wire::messages::Compare;
 
@@ -10,7 +10,7 @@ fn compare(from: u32) -> Message<'static> {
     Message::Compare(Compare { from })
 }
 
-/// Has all slices compared; `meanwhile` comes before each.
+/// Has all slices compared; `meanwhile` is called before each.
 fn all(
     a: &mut TestNode,
     b: &mut TestNode,
@@ -42,7 +42,7 @@ fn every_record_is_read_once_in_every_copy_though_more_is_written_meanwhile() {
         a.write(n, format!("more{n}").as_bytes(), &[n as u8; 100]);
     }
     exchange(&mut a, &mut b);
-    // The same keys with values of the same length, so that it is known what is to be found.
+    // The same keys with values of the same length, so that the expected result is known.
     let again = |a: &mut TestNode, n: u64| a.write(n, format!("more{}", n % 7).as_bytes(), &[n as u8; 100]);
     let found = all(&mut a, &mut b, again);
     assert!(found.len() >= 4, "{found:?}");
@@ -116,7 +116,7 @@ fn who_says_nothing_is_waited_for_and_then_left_out() {
     assert!(a.out.differing.is_empty());
 }
 
-/// Of a partition there may be one slice, and of partitions hundreds: five seconds for each would be many minutes.
+/// A partition may have one slice, and there are hundreds of partitions: five seconds for each would be many minutes.
 #[test]
 fn a_follower_that_does_not_get_on_is_not_waited_for() {
     let (mut a, mut b) = pair();

@@ -1,9 +1,10 @@
-//! The only copy that counts, found damaged by a start.
+//! The only in-sync copy, found damaged at a start.
 
 use super::repair::{VALUE, corruption};
 use super::*;
 
-/// A primary alone with some followers, which ended in order. Its first value is corrupt since, and nothing but its log has it.
+/// A primary alone with some followers, which was shut down in order. Its first value has become corrupt since, and only its log
+/// has it.
 fn corrupt_disk() -> SimulatedDisk {
     let mut a = TestNode::new(1);
     a.tell(ReplicaEvent::Group(view(1, 1, &[], &[3])));
@@ -19,7 +20,7 @@ fn corrupt_disk() -> SimulatedDisk {
     a.disk
 }
 
-/// Started again, and told to be the primary alone; it needs to wait for nobody any more.
+/// Restarted as the only in-sync copy; it needs to wait for no older primary any more.
 fn started_again(disk: &SimulatedDisk, epoch: u64) -> TestNode {
     let mut a = TestNode::with(1, disk.clone(), 64 << 20);
     a.tell(ReplicaEvent::Group(view(epoch, 1, &[], &[3])));
@@ -28,7 +29,7 @@ fn started_again(disk: &SimulatedDisk, epoch: u64) -> TestNode {
     a
 }
 
-/// The group as it is told while it recovers.
+/// The group during recovery.
 fn recovering(epoch: u64) -> GroupView {
     let primary = Member { incarnation: Incarnation(0), ..member(1) };
     GroupView { primary, ..view(epoch, 1, &[], &[]) }
@@ -49,7 +50,7 @@ fn the_only_copy_found_damaged_says_so_at_once_and_does_not_serve() {
     assert_eq!(lookup(&mut a, 500, b"other7"), Some(false));
     a.write(501, b"new", b"value");
     assert_eq!(a.out.answered.last(), Some(&(501, false)));
-    // Whatever time passes, and whatever other epochs it is told of.
+    // This holds whatever time passes, and whatever other epochs follow.
     a.tell(ReplicaEvent::Group(view(4, 1, &[], &[])));
     a.now_us += LEASE_WAIT_US;
     a.tell(ReplicaEvent::Tick);
@@ -68,7 +69,7 @@ fn on_an_operators_word_what_is_whole_of_a_damaged_copy_goes_on_and_the_next_sta
     a.tell(ReplicaEvent::Tick);
     assert_eq!(a.replica.given_up().map(|given_up| given_up.found), Some(1));
     assert_eq!(lookup(&mut a, 500, b"other7"), Some(true));
-    // What is lost is told to be corrupt, until it is written again.
+    // Lost records are answered as corrupt, until they are written again.
     assert_eq!(lookup(&mut a, 501, b"key"), Some(false));
     a.write(502, b"new", b"value");
     assert_eq!(a.out.answered.last(), Some(&(502, true)));
@@ -86,12 +87,12 @@ fn on_an_operators_word_what_is_whole_of_a_damaged_copy_goes_on_and_the_next_sta
 #[test]
 fn a_damaged_copy_goes_on_by_no_other_way_than_an_operators_word() {
     let disk = corrupt_disk();
-    // Chosen by a recovery that its start has begun: nobody has said anything.
+    // The recovery that its start has begun chose it; no operator has given a command.
     let mut a = TestNode::with(1, disk.clone(), 64 << 20);
     a.tell(ReplicaEvent::Group(recovering(3)));
     a.tell(ReplicaEvent::Group(view(4, 1, &[], &[])));
     assert!(a.replica.damaged_alone().is_some());
-    // Another was chosen, and it was primary again later: it has never taken what it lacks.
+    // Another member was chosen, and this one became primary again later. It never received the entries that it lacks.
     a.tell(ReplicaEvent::Group(recovering(5)));
     a.tell(ReplicaEvent::Group(view(6, 3, &[], &[1])));
     assert!(a.replica.damaged_alone().is_none());

@@ -1,13 +1,14 @@
-//! What goes to a follower that nobody waits for goes together, and late; to one that is to be admitted at once.
+//! Entries for a follower that no request waits for are sent together and late. For a follower that is to be admitted they are
+//! sent at once.
 
 use super::*;
 use crate::replica::limits::{GATHER_ENTRIES_MAX, GATHER_US};
 
-/// A, which has started, with B in sync and C following; C holds what there is.
+/// A, which has started, with B in sync and C following; C has the complete log.
 fn primary() -> TestNode {
     let mut a = TestNode::new(1);
     a.tell(ReplicaEvent::Group(view(1, 1, &[2], &[3])));
-    // A moment that all partitions of an instance share.
+    // A time that all partitions of an instance share.
     a.now_us = 1_000 * GATHER_US;
     [2, 3].into_iter().for_each(|other| a.granted_by(other));
     a.tell(ReplicaEvent::Tick);
@@ -22,7 +23,7 @@ fn primary() -> TestNode {
     a
 }
 
-/// Entries of one message each, to this member, since the last look.
+/// The number of entries in each message to this member since the last check.
 fn entries_to(a: &mut TestNode, to: u32) -> Vec<usize> {
     let (of_it, others) =
         std::mem::take(&mut a.out.sent).into_iter().partition(|(one, ..)| *one == member(to));
@@ -53,7 +54,7 @@ fn a_follower_gets_several_entries_in_one_message_where_one_in_sync_gets_each_at
     }
     assert_eq!(entries_to(&mut a, 2), [1, 1, 1]);
     assert_eq!(entries_to(&mut a, 3), [0; 0], "others may have something for it too");
-    // At the next such moment, wherever in between the first of them came.
+    // At the next such time, whenever the first of the entries was appended.
     let due_us = 1_002 * GATHER_US;
     assert_eq!(wake_us(&mut a), due_us, "it wakes for it by itself");
     a.now_us = due_us;
@@ -83,7 +84,7 @@ fn one_that_is_to_be_admitted_is_sent_everything_at_once() {
     a.write(1, b"key", b"value");
     a.tell(ReplicaEvent::Tick);
     assert_eq!(entries_to(&mut a, 3), [1]);
-    // And whoever can make up for copies that are missing.
+    // A follower that can replace missing copies.
     let mut a = primary();
     a.write(1, b"key", b"value");
     a.tell(ReplicaEvent::Tick);

@@ -1,8 +1,8 @@
-//! A state that is read from a log while that is compacted.
+//! A snapshot that is read from a log during compaction.
 
 use super::*;
 
-/// Time passes in an engine; its checkpoints are begun by ticks.
+/// Time passes in an engine; ticks start its checkpoints.
 fn maintain(node: &mut TestNode, ms: &mut u64) {
     for _ in 0..600 {
         *ms += 20;
@@ -25,7 +25,7 @@ pub(super) fn what_is_removed_stays_removed_though_the_log_is_compacted_while_it
             a.ask(2, &Message::Write { stamp: Stamp::default(), write });
         }
     }
-    // Only what two checkpoints cover may go.
+    // Only entries that two checkpoints cover may be removed.
     let handle = a.replica.partition.handle();
     for round in 0..2 {
         a.replica.partition.checkpoint(&mut a.engine).expect("begins");
@@ -46,7 +46,7 @@ pub(super) fn what_is_removed_stays_removed_though_the_log_is_compacted_while_it
             sender.tell(ReplicaEvent::Tick);
             for (_, epoch, bytes) in std::mem::take(&mut sender.out.sent) {
                 let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
-                // All that is not the beginning is lost at first, and read once more when time has passed.
+                // All parts except the first are lost at first, and are read again later.
                 let mut buffer = Vec::new();
                 let Ok(Message::Peer(PeerMessage { call, .. })) = frame.message(&mut buffer) else {
                     continue;

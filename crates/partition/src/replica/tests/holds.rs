@@ -1,10 +1,10 @@
-//! What a primary holds for readers no other primary changes.
+//! A record that a primary has read-locked is not changed by another primary.
 
 use super::*;
 use crate::limits::{HOLD_MS, HOLD_QUIET_MS};
 use crate::replica::limits::LEASE_US;
 
-/// A primary of two that has its lease, with a record that nobody has changed of late.
+/// A primary of two members that has its lease, with a record that was not changed recently.
 fn primary() -> TestNode {
     let mut node = TestNode::new(1);
     node.replica.set_slice(crate::Slice::whole());
@@ -58,7 +58,7 @@ pub(super) fn who_is_deposed_yields_once_what_it_has_held_may_be_changed() {
     node.tell(ReplicaEvent::Tick);
     assert_eq!(node.said(), [""; 0], "once");
 
-    // Who has held nothing does so at once.
+    // A primary that has granted no read lock yields at once.
     let mut node = primary();
     node.out.sent.clear();
     node.tell(ReplicaEvent::Group(view(2, 2, &[1], &[])));
@@ -72,7 +72,7 @@ fn who_is_primary_again_before_its_holds_have_lapsed_changes_nothing() {
     node.tell(ReplicaEvent::Group(view(2, 2, &[1], &[])));
     node.hear(2, 3, &Call::Yield);
     node.tell(ReplicaEvent::Group(view(3, 1, &[2], &[])));
-    // Beyond the ceiling at which it begins.
+    // Beyond the timestamp bound at which it starts.
     let (ceiling, map_epoch) = (Timestamp::from_millis(1 << 41), node.leases.map_epoch());
     node.now_us += 1_000;
     node.leases.synced(ceiling);

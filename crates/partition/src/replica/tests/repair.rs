@@ -1,4 +1,4 @@
-//! Entries that are corrupt.
+//! Repair of corrupt entries.
 
 use zerohop_engine::disk::{Disk, OpenMode};
 
@@ -6,7 +6,7 @@ use super::*;
 
 pub(super) const VALUE: [u8; 200] = [0xA5; 200];
 
-/// An entry as another member has it.
+/// An entry of another member.
 struct PeerEntry {
     meta: zerohop_engine::Meta,
     key: Vec<u8>,
@@ -32,7 +32,7 @@ impl PeerEntry {
     }
 }
 
-/// A primary with an in-sync replica, which holds everything; its first record is only on the disk, and corrupt there.
+/// A primary with an in-sync replica that has everything. The primary's first record is only on disk, and is corrupt there.
 fn corrupt_primary() -> (TestNode, PeerEntry) {
     let mut a = TestNode::with(1, SimulatedDisk::new(1), 128 << 10);
     a.tell(ReplicaEvent::Group(view(1, 1, &[2], &[])));
@@ -85,7 +85,7 @@ pub(super) fn a_read_waits_until_another_member_has_sent_what_is_corrupt() {
     assert!(a.out.answered.is_empty(), "{:?}", a.out.answered);
     let asked = format!("{:?}", Call::EntryGet(name(1, 2)));
     assert_eq!(a.said().iter().filter(|said| **said == asked).count(), 1);
-    // What is not the entry is not taken for it, and then it is asked for again.
+    // A different entry is not accepted, and the right one is requested again.
     let wrong = LogEntry { payload: &[0xA6; 200], ..kept.as_sent() };
     a.hear(2, 1, &Call::EntryGot(wrong));
     a.tell(ReplicaEvent::Tick);
@@ -96,8 +96,8 @@ pub(super) fn a_read_waits_until_another_member_has_sent_what_is_corrupt() {
     assert_eq!(a.replica.counts().repaired, 1);
 }
 
-/// Whoever else has it may be gone by the next start: a primary alone that finds it corrupt then can bring nobody up, and nobody else may
-/// be primary.
+/// The other member that has the entry may be gone at the next start. A primary alone that finds it corrupt then could bring up
+/// no other member, and no other member could become primary.
 #[test]
 fn what_was_repaired_stays_so_across_a_kill_though_nothing_more_is_written() {
     let (mut a, kept) = corrupt_primary();
@@ -134,7 +134,7 @@ fn what_nobody_has_is_corrupt_and_another_is_to_be_primary() {
     assert_eq!(a.out.answered, [(5_000, false)]);
 }
 
-/// Nobody else may be primary, so it goes on asking, but not as fast as it is answered.
+/// No other member may be primary, so it continues to ask, but only slowly.
 #[test]
 fn who_is_alone_with_what_is_corrupt_asks_once_a_second_in_the_end() {
     let (mut a, kept) = corrupt_primary();

@@ -1,4 +1,5 @@
-//! A disk without room: who hands over, who is put out of sync, and who is left where it is as nobody has more.
+//! Full disks: which primary hands over, which member is removed from the in-sync set, and which stays because no member has more
+//! room.
 
 use super::*;
 use crate::replica::limits::{NO_ROOM_AGAIN_US, NO_ROOM_SURE_US, NO_ROOM_US};
@@ -22,7 +23,7 @@ impl TestNode {
         assert!(self.engine.has_room());
     }
 
-    /// So much later, with all grants.
+    /// Lets this time pass, with all leases granted.
     fn later(&mut self, us: u64) {
         self.now_us += us;
         [2, 3].into_iter().for_each(|other| self.granted_by(other));
@@ -97,7 +98,7 @@ fn a_replica_whose_disk_is_full_says_so_at_once_and_again_until_there_is_room() 
     assert!(b.wakes_within(NO_ROOM_AGAIN_US));
     b.later(NO_ROOM_AGAIN_US);
     assert_eq!(said(&mut b), 1);
-    // A new primary has not heard it.
+    // A new primary has not received the report.
     b.tell(two_of_three(2, 3, &[2], &[1]));
     b.tell(ReplicaEvent::Tick);
     assert_eq!(said(&mut b), 1);
@@ -123,7 +124,8 @@ fn a_replica_that_has_no_room_is_put_out_of_sync_at_once_and_admitted_when_it_sa
     a.hear(2, 1, &NO_ROOM);
     a.later(1_000);
     assert_eq!(a.out.asked, [GroupChange::Remove(member(2))]);
-    // Alone, with two followers: the one that has room is admitted; the other is sent nothing that it cannot keep.
+    // The primary alone with two followers: the follower with room is admitted. The other is sent no entries that it cannot
+    // store.
     a.tell(two_of_three(2, 1, &[], &[2, 3]));
     let last = a.replica.log_end().last.index.0;
     a.out.asked.clear();
@@ -166,7 +168,7 @@ fn where_too_few_have_room_nobody_is_moved_and_writes_are_refused_but_not_what_m
     let last = a.replica.log_end().last.index.0;
     a.hear(2, 1, &holds(last));
     assert_eq!(a.out.answered.last(), Some(&(3, true)));
-    // The same where its own is full too.
+    // The same if the primary's disk is full too.
     a.fill();
     a.later(NO_ROOM_SURE_US);
     a.later(NO_ROOM_SURE_US);

@@ -1,9 +1,9 @@
-//! What a child of a split takes over about those who may still believe to be primary.
+//! What a child of a split inherits about members that may still believe to be primary.
 
 use super::*;
 use crate::replica::InheritedState;
 
-/// A member of two groups of three in a row, which has granted the first's primary and is the second's.
+/// A member of two successive groups of three. It has granted the first group's primary, and is the second group's primary.
 fn promoted() -> TestNode {
     let mut node = settled();
     grant(&mut node, 1);
@@ -11,7 +11,7 @@ fn promoted() -> TestNode {
     node
 }
 
-/// One in sync with a primary that has waited for all before it.
+/// A member in sync with a primary that has waited for all older primaries.
 fn settled() -> TestNode {
     let mut node = TestNode::new(2);
     node.tell(ReplicaEvent::Group(view(1, 1, &[2, 3], &[])));
@@ -38,7 +38,7 @@ fn pass_on(node: &mut TestNode, born_in: u64) -> InheritedState {
     inherited
 }
 
-/// The child stands in the place of its parent, and is told its group.
+/// The child takes the place of its parent, and gets its group.
 fn begin(node: &mut TestNode, inherited: &InheritedState, view: GroupView) {
     let options = MemberOptions {
         durability: Durability::Interval { ms: 50 },
@@ -51,8 +51,8 @@ fn begin(node: &mut TestNode, inherited: &InheritedState, view: GroupView) {
     node.tell(ReplicaEvent::Group(view));
 }
 
-/// A, cut off, is primary of epoch 1, with a grant of B's. B is promoted in epoch 2, and would have to wait for that; before it
-/// has, the keyspace is split, and B is primary of the children.
+/// A, cut off, is primary of epoch 1, with a lease of B. B is promoted in epoch 2, and would have to wait for that lease. Before
+/// it has waited, the keyspace is split, and B is primary of the children.
 #[test]
 fn a_child_waits_for_whom_its_parent_was_waiting_for() {
     let mut node = promoted();
@@ -75,8 +75,8 @@ fn a_child_of_a_primary_that_has_waited_waits_no_more() {
     assert!(node.replica.has_waited(node.now_us));
 }
 
-/// B is slow: while it copies its parent, C is primary of the child in epoch 3, with a grant of B's, and B then in epoch 4.
-/// B has never heard of C: it waits for all whom it has granted anything.
+/// B is slow. While it copies its parent, C is primary of the child in epoch 3, with a lease of B. Then B is primary in epoch 4.
+/// B has never heard of C, so it waits for all instances that it has granted a lease.
 #[test]
 fn a_child_that_is_opened_late_waits_for_all_whom_it_has_granted() {
     let mut node = settled();

@@ -1,4 +1,4 @@
-//! A member whose group is well is not ticked for every message, and yet looked after.
+//! A member of a healthy group is not ticked for every message, and is still looked after.
 
 use super::*;
 use crate::replica::limits::SETTLE_US;
@@ -37,7 +37,7 @@ fn entries_that_are_taken_and_acknowledged_need_no_tick_at_once() {
     assert_eq!(at(&mut members, now_us, Some(&call)), (true, 0), "what it took is to be synced");
     assert!((now_us + 1..=now_us + SETTLE_US).contains(&members.next_wake_us()));
     assert_eq!(at(&mut members, now_us + SETTLE_US, None).1, 1, "whether a checkpoint is due");
-    // One that differs needs more than that.
+    // A member that differs needs more than that.
     let call = Call::Replicate { preceding: name(1, 9), commit: LogIndex(1), entries: Elements::given(&[]) };
     members.remove(1).expect("is there");
     let mut c = TestNode::new(3);

@@ -1,4 +1,4 @@
-//! A whole state for a member that the log cannot bring up.
+//! A snapshot install for a member that the log cannot bring up to date.
 
 use zerohop_engine::{EntryKind, Meta};
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::entry_metadata::Mark;
 use crate::replica::limits::GATHER_US;
 
-/// Adds fillers up to a log index, as members before the first release did for entries that a whole state came without.
+/// Adds fillers up to a log index, as members before the first release did for entries that a snapshot lacked.
 fn fill(node: &mut TestNode, through: u64) {
     let mut payload = Vec::new();
     Mark::Filler.encode(Timestamp::ZERO, &mut payload);
@@ -16,8 +16,8 @@ fn fill(node: &mut TestNode, through: u64) {
     }
 }
 
-/// A took a whole state from B, with fillers in place of the entries that B had no more. C comes with an empty log: what A has in
-/// their place is no log, and C would have neither the sessions nor the deadlines that the entries told of.
+/// A installed a snapshot from B, with fillers for entries that B no longer had. C comes with an empty log. The fillers in A's
+/// log contain no entries, so C would lack the sessions and deadlines of those entries.
 #[test]
 fn fillers_are_never_passed_on_as_what_they_stand_for() {
     let mut node = TestNode::new(1);
@@ -35,7 +35,7 @@ fn fillers_are_never_passed_on_as_what_they_stand_for() {
     assert!(!said.iter().any(|one| one.starts_with("after 0")), "{said:?}");
 }
 
-/// A, alone, with a log of several segments, and B, which has nothing and has said so.
+/// A, alone, with a log of several segments, and B, which has no data and has reported that.
 fn primary_and_newcomer() -> (TestNode, TestNode) {
     let mut a = TestNode::new(1);
     a.tell(ReplicaEvent::Group(view(1, 1, &[], &[2])));
@@ -55,7 +55,7 @@ fn primary_and_newcomer() -> (TestNode, TestNode) {
     (a, b)
 }
 
-/// What a node has sent since the last look.
+/// The messages that a node has sent since the last check.
 fn frames(node: &mut TestNode) -> Vec<Vec<u8>> {
     std::mem::take(&mut node.out.sent).into_iter().map(|(_, _, frame)| frame).collect()
 }
@@ -70,7 +70,7 @@ fn deliver(frame: &[u8], from: u32, to: &mut TestNode) {
     to.hear(from, 1, &call);
 }
 
-/// Those of a node's frames that are parts of a state.
+/// Those messages of a node that are parts of a snapshot.
 fn parts(node: &mut TestNode) -> Vec<Vec<u8>> {
     let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
     let is_part = |frame: &Vec<u8>| {
@@ -82,7 +82,7 @@ fn parts(node: &mut TestNode) -> Vec<Vec<u8>> {
     frames(node).into_iter().filter(is_part).collect()
 }
 
-/// Everything goes both ways until B has all of A's log.
+/// Delivers all messages both ways until B has all of A's log.
 fn play_until_whole(a: &mut TestNode, b: &mut TestNode) {
     for round in 0..200 {
         frames(a).iter().for_each(|frame| deliver(frame, 1, b));
@@ -144,14 +144,14 @@ fn parts_that_are_lost_are_read_and_sent_again() {
     assert_same(&mut a, &mut b);
 }
 
-/// A has given up and begun again as of the same entry, and its log may have been compacted in between.
+/// A has given up and started again as of the same entry, and its log may have been compacted in between.
 #[test]
 fn parts_of_two_attempts_are_never_put_together() {
     let (mut a, mut b) = primary_and_newcomer();
     let first = parts(&mut a);
     deliver(&first[0], 1, &mut b);
     let answer = frames(&mut b);
-    // Its answer is late: A knows of nothing, and gives up.
+    // B's answer is late: A does not receive it, and gives up.
     a.now_us += super::super::limits::SENDING_US;
     a.granted_by(2);
     a.tell(ReplicaEvent::Tick);
@@ -161,14 +161,14 @@ fn parts_of_two_attempts_are_never_put_together() {
     answer.iter().for_each(|frame| deliver(frame, 2, &mut a));
     let copying = a.replica.copies().next().expect("is sent");
     assert_eq!(copying.done_bytes, 0, "what is held of the first attempt counts for nothing in the second");
-    // Part 1 of the second attempt comes before part 0 of it.
+    // Part 1 of the second attempt arrives before its part 0.
     deliver(&second[1], 1, &mut b);
     let said = b.said();
     assert!(said.is_empty(), "{said:?}");
     deliver(&second[0], 1, &mut b);
     let said = b.said();
     assert!(said.len() == 1 && said[0].contains("parts: 1"), "{said:?}");
-    // And what is left of the first comes last.
+    // The rest of the first attempt arrives last.
     first.iter().for_each(|frame| deliver(frame, 1, &mut b));
     let said = b.said();
     assert!(said.is_empty(), "{said:?}");

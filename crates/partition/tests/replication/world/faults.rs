@@ -1,4 +1,4 @@
-//! What goes wrong in a run, and how it ends.
+//! The faults of a run, and how they end.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::{DiskOperation, SimulatedDisk};
@@ -75,7 +75,7 @@ impl ReplicationWorld {
                     }
                 }
             }
-            // A primary that nobody but the control group misses, and an heir that has just restarted.
+            // A primary that only the control group cannot reach, and a successor that has just restarted.
             6 if kinds.cuts && kinds.kills && !kinds.corruption && self.cut.is_empty() => {
                 let group = &self.control.map.groups[self.faults.below(self.partitions as u64) as usize];
                 let primary = group.primary.instance.0 as usize;
@@ -87,8 +87,8 @@ impl ReplicationWorld {
                     self.at(after, WorldEvent::Restart(heir));
                 }
             }
-            // A primary that the control group misses, and whose heir hears nothing of it just when it is promoted: the last
-            // grant is used to its end.
+            // A primary that the control group cannot reach, and a successor that is cut off from it when it is promoted. The
+            // last lease is used to its end.
             8 if kinds.cuts && self.cut.is_empty() => {
                 let group = &self.control.map.groups[self.faults.below(self.partitions as u64) as usize];
                 let primary = group.primary.instance.0 as usize;
@@ -109,7 +109,7 @@ impl ReplicationWorld {
         }
     }
 
-    /// Some bytes of the one disk that becomes corrupt in this run.
+    /// Changes some bytes of the one disk that becomes corrupt in this run.
     fn corruption(&mut self) {
         let host = *self.rots_at.get_or_insert(self.faults.below(HOSTS as u64) as usize);
         let partition = self.faults.below(self.partitions as u64);
@@ -122,14 +122,14 @@ impl ReplicationWorld {
             return;
         }
         let name = &names[self.faults.below(names.len() as u64) as usize];
-        // What is not durable yet does not become corrupt.
+        // Data that is not durable yet does not become corrupt.
         let (offset, mask) = (self.faults.below(name.bytes), 1 + self.faults.below(255) as u8);
         if disk.corrupt_at(&format!("{folder}/{}", name.name), offset, mask).is_ok() {
             self.past.rots += 1;
         }
     }
 
-    /// Whether what a host cannot read after a restart is surely held by another that can be primary.
+    /// Whether another member that can be primary certainly has the data that a host may be unable to read after a restart.
     fn may_restart(&self, host: usize) -> bool {
         self.control.map.groups.iter().all(|group| {
             let members = std::iter::once(&group.primary).chain(&group.in_sync);
@@ -138,7 +138,7 @@ impl ReplicationWorld {
         })
     }
 
-    /// All faults end, and what is down comes up.
+    /// All faults end, and stopped processes start.
     pub fn heal(&mut self) {
         self.is_healed = true;
         self.cut.clear();
@@ -153,7 +153,7 @@ impl ReplicationWorld {
     }
 }
 
-/// What its files take.
+/// The bytes that its files use.
 fn used_bytes(disk: &SimulatedDisk) -> u64 {
     disk.set_capacity(u64::MAX / 2);
     u64::MAX / 2 - disk.clone().free_bytes().unwrap_or(0)

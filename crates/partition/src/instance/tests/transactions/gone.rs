@@ -1,4 +1,4 @@
-//! Keyspaces that are dropped while transactions stand between them and others.
+//! Keyspaces that are dropped while transactions between them and others are in progress.
 
 use super::*;
 
@@ -15,7 +15,7 @@ impl InstanceNetwork {
         self.benches.iter_mut().for_each(|bench| bench.apply(&delta));
     }
 
-    /// Whether all instances have said of the map as it is that nothing is under way in a keyspace.
+    /// Whether all instances have reported for the present map that nothing is in progress in a keyspace.
     fn is_drained(&mut self, id: u32) -> bool {
         let epoch = self.map().epoch();
         self.benches.iter_mut().all(|bench| bench.sent.drained.contains(&(KeyspaceId(id), epoch)))
@@ -26,7 +26,7 @@ impl InstanceNetwork {
         self.benches.iter_mut().for_each(|bench| bench.apply(&delta));
     }
 
-    /// A transaction over the first partition of one keyspace, and the last of another, which decides.
+    /// A transaction over the first partition of one keyspace, and the last of another, which is the coordinator.
     fn transact_over_both(&mut self, sequence: u64, other: u32) -> (usize, u64) {
         let keys = self.keys();
         let mut parts = self.parts(Asked::Sync, &[insert(&keys[0], "new"), insert(&keys[3], "new")]);
@@ -37,7 +37,7 @@ impl InstanceNetwork {
             lowest_unanswered: Sequence(1),
             seen: Timestamp::ZERO,
         };
-        // Keyspaces of one seed hash alike, and lie alike.
+        // Keyspaces of one seed hash alike, and have the same placement.
         let holder = self.holder(&keys[3]);
         let envelope = self.benches[holder].envelope(other, &keys[3]);
         let message = Message::Transact(Transact { stamp, parts: &encode_parts(&parts) });
@@ -115,7 +115,7 @@ fn a_keyspace_that_is_closed_is_drained_once_its_decisions_are_heard_and_nothing
     let holder = world.holder(&keys[3]);
     let put = (holder, world.benches[holder].put(OTHER, &keys[3], "later"));
     let again = world.transact_over_both(2, OTHER);
-    // Who asks again for what was done before hears that it was.
+    // A client that repeats a completed transaction gets its outcome.
     let repeated = world.transact_over_both(1, OTHER);
     world.play(100);
     assert_eq!(world.answer(put), gone);
@@ -136,7 +136,7 @@ fn a_keyspace_that_is_closed_is_drained_once_its_decisions_are_heard_and_nothing
 fn a_part_of_a_closed_keyspace_is_refused_and_what_is_prepared_there_is_waited_for() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     world.create_other(OTHER);
-    // What the participant answers is lost: it is prepared, and nothing is decided.
+    // The participant's answers are lost: it is prepared, and nothing is decided.
     world.loses = Box::new(|from, _| from == 0);
     let asked = world.transact_over_both(1, OTHER);
     world.play(100);
@@ -186,7 +186,7 @@ fn that_nothing_is_under_way_is_said_again_ever_more_rarely_until_the_keyspace_c
     world.play(10_000);
     let epoch = world.map().epoch();
     assert_eq!(said(&mut world), vec![(KeyspaceId(OTHER), epoch); 5], "at 0, 0.5, 1.5, 3.5 and 7.5 s");
-    // What changes elsewhere makes no word void.
+    // Changes elsewhere invalidate no report.
     world.drop_keyspace(KEYSPACE);
     world.play(1_000);
     assert_eq!(said(&mut world), vec![]);
@@ -197,7 +197,7 @@ fn that_nothing_is_under_way_is_said_again_ever_more_rarely_until_the_keyspace_c
     assert_eq!(world.benches[0].instance.stats().drained, [KeyspaceId(OTHER)]);
 }
 
-/// Of all copies of the coordinator's partition none has heard that the other keyspace is being dropped.
+/// No copy of the coordinator's partition knows that the other keyspace is being dropped.
 #[test]
 fn what_is_drained_stays_so_with_several_copies_though_no_copy_of_the_coordinator_knows_of_the_drop() {
     for copies in [1u32, 2] {

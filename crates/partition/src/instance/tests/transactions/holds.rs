@@ -1,12 +1,12 @@
-//! What is read to be held is changed by nobody for a moment, whoever would; and what is written often is not held.
+//! A read-locked record is not changed for a moment by any request, and an often written record is not read-locked.
 
 use zerohop_placement::{Durability, MapDelta};
 
 use super::*;
 use crate::limits::{HELD_US, HOLD_MS, HOLD_QUIET_MS};
 
-/// A world of one instance whose owner looks at the clock for everything that comes, with a record in each partition that has been
-/// left alone for long enough.
+/// One instance whose owner reads the clock for everything that arrives, with a record in each partition that was not changed for
+/// long enough.
 fn quiet() -> (InstanceNetwork, Vec<String>) {
     let mut world = InstanceNetwork::new(1, Durability::Interval { ms: 100 });
     let keys = world.keys();
@@ -25,7 +25,7 @@ fn pass(world: &mut InstanceNetwork, ms: u64) {
     }
 }
 
-/// Reads a record that is to be held. For how long it is.
+/// Reads a record with a read lock. Returns for how long it is locked.
 fn hold(world: &mut InstanceNetwork, key: &str) -> u32 {
     let bench = &mut world.benches[0];
     let envelope = Envelope { hold: true, ..bench.envelope(KEYSPACE, key) };
@@ -41,7 +41,7 @@ fn write(world: &mut InstanceNetwork, key: &str, change: WriteChange<'_>) -> u64
     bench.ask(envelope, &Message::Write { stamp: Stamp::default(), write })
 }
 
-/// What was asked is not done before the hold has lapsed, and then at once.
+/// The request is not executed before the read lock has expired, and then at once.
 fn waits_for_it(world: &mut InstanceNetwork, request: u64) {
     for _ in 0..HOLD_MS {
         world.benches[0].end();
@@ -65,7 +65,7 @@ pub(super) fn whoever_writes_a_record_waits_until_it_is_not_held() {
     for change in changes {
         let (mut world, keys) = quiet();
         assert!(hold(&mut world, &keys[0]) > 0);
-        // What is beside it is written at once.
+        // Another record is written at once.
         let beside = write(&mut world, &keys[1], change);
         let request = write(&mut world, &keys[0], change);
         assert_eq!(hold(&mut world, &keys[0]), 0, "somebody waits to change it");
@@ -107,7 +107,7 @@ fn transactions_that_only_read_do_not_wait_and_what_a_transaction_is_about_to_ch
     let (_, request) = world.transact(1, &parts);
     world.benches[0].end();
     assert!(world.benches[0].answer(request).expect("is answered").is_ok());
-    // It is confirmed while it is held.
+    // The record is confirmed while it is read-locked.
     let envelope = world.benches[0].envelope(KEYSPACE, &keys[0]);
     let inspected = world.benches[0].read_at(envelope, &keys[0], Query::Lookup);
     assert!(world.benches[0].answer(inspected).is_some());
@@ -127,7 +127,7 @@ fn transactions_that_only_read_do_not_wait_and_what_a_transaction_is_about_to_ch
     };
     asks(&mut world);
     world.play(5);
-    // The coordinator's word is lost: the participant has prepared.
+    // The coordinator's decision is lost: the participant is prepared.
     let other = world.holder(&keys[3]);
     world.loses = Box::new(move |from, _| from == other);
     assert_ne!(holder, other);

@@ -1,6 +1,6 @@
-//! Clients that append their numbers to several records at once, while messages are lost, all crash, and groups change their
-//! primaries. In the end each number stands once in each of its records, or, of an aborted transaction, in none; all
-//! records have them in one order; and whoever read after an answer saw what was answered.
+//! Clients append their numbers to several records at once, while messages are lost, all instances crash, and groups change their
+//! primaries. In the end each number is once in each of its records, or, of an aborted transaction, in none. All records have the
+//! numbers in one order. A read after an answer saw what was answered.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ struct CounterPlay {
     keys: Vec<String>,
     clients: Vec<CounterClient>,
     readings: Vec<CounterRead>,
-    /// What each transaction came to, and its keys.
+    /// The outcome of each transaction, and its keys.
     done: BTreeMap<u64, (bool, Vec<usize>)>,
     sequence: u64,
     now_ms: u64,
@@ -156,7 +156,7 @@ impl CounterPlay {
                 );
                 self.world = world.crash();
                 self.readings.clear();
-                // Nobody will answer; numbers begin again.
+                // No answer will arrive; numbers start again.
                 self.clients.iter_mut().for_each(|client| client.asked = (0, u64::MAX));
             }
             2..4 => {
@@ -228,7 +228,7 @@ fn play(seeds: std::ops::Range<u64>, copies: u32) {
     assert!(done > 50 && aborted < done, "{done} done, {aborted} aborted: hardly anything was tried");
 }
 
-/// `ZEROHOP_SEEDS` plays more.
+/// `ZEROHOP_SEEDS` sets a larger number of seeds.
 fn seeds() -> std::ops::Range<u64> {
     let more = std::env::var("ZEROHOP_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
     0..more.unwrap_or(6)

@@ -1,16 +1,17 @@
-//! Transactions on a full disk: what only removes is done, as a removal is that comes alone, and what needs room is refused, with
-//! nothing of it left behind.
+//! Transactions on a full disk. Those that only remove are executed, as a single removal is. Those that need room are refused,
+//! and leave nothing behind.
 
 use super::*;
 
 const RESERVE_BYTES: u64 = 8 << 20;
 const PLENTY_BYTES: u64 = 1 << 40;
 
-/// As long as makes a mark of a removal longer than what is let in anyhow.
+/// Long enough for the mark of a removal to be longer than entries that are always admitted.
 const KEY_BYTES: usize = 3000;
 
 impl InstanceNetwork {
-    /// Leaves so much room on every disk, and has it noticed: the disk is asked again once so much was written.
+    /// Leaves this much room on every disk, and makes the engines notice it: they query the disk again once a certain amount was
+    /// written.
     fn fill(&mut self, left_bytes: u64) {
         for bench in &mut self.benches {
             bench.end();
@@ -69,7 +70,7 @@ fn on_a_full_disk_what_only_removes_is_done_and_what_needs_room_refused() {
             world.value_is(key, "old");
         }
 
-        // What else it does is refused with it, however short.
+        // The removal in the same transaction is refused with the write, however short.
         let mixed = [insert(&keys[0], "short"), (keys[7].clone(), WriteChange::Remove)];
         let parts = world.parts(asked, &mixed);
         let answer = world.transact(2, &parts);
@@ -114,7 +115,7 @@ fn what_cannot_even_be_refused_in_the_log_is_not_begun() {
     for key in &keys {
         world.value_is(key, "old");
     }
-    // There is room again: the same may be asked once more.
+    // There is room again, so the same request may be repeated.
     world.free();
     let answer = world.transact(1, &parts);
     world.play(200);

@@ -1,11 +1,11 @@
-//! Pages of scans, which wait for those who may change what they show.
+//! Pages of scans, which wait for transactions that may change the keys that they show.
 
 use zerohop_wire::messages::Scan;
 
 use super::*;
 
 impl InstanceNetwork {
-    /// Asks for the first page of the partition that holds a key.
+    /// Requests the first page of the partition of a key.
     fn scan(&mut self, key: &str, blobs: bool) -> (usize, u64) {
         let holder = self.holder(key);
         let envelope = self.benches[holder].envelope(KEYSPACE, key);
@@ -13,7 +13,7 @@ impl InstanceNetwork {
         (holder, self.benches[holder].ask(envelope, &Message::Scan(scan)))
     }
 
-    /// Of what the second instance says, what comes behind the first question is lost.
+    /// The messages of the second instance after its first query are lost.
     pub(super) fn lose_decisions(&mut self) {
         let mut said = 0;
         self.loses = Box::new(move |from, _| {
@@ -22,7 +22,7 @@ impl InstanceNetwork {
         });
     }
 
-    /// The keys of the first page of the partition that holds a key.
+    /// The keys of the first page of the partition of a key.
     fn page(&mut self, asked: (usize, u64)) -> Option<Result<Vec<String>, Failure<'static>>> {
         let keys = self.keys();
         let name = |key: &str| format!("{:?}", key.as_bytes());
@@ -30,7 +30,8 @@ impl InstanceNetwork {
         self.answer(asked).map(|answer| answer.map(shown))
     }
 
-    /// A transaction over the first and the last partition is decided and told, and the first has not heard of it.
+    /// A transaction over the first and the last partition is decided and answered, and the first partition has not been
+    /// notified.
     fn half_told(&mut self) -> Vec<String> {
         let keys = self.keys();
         assert_eq!((self.holder(&keys[0]), self.holder(&keys[3])), (0, 1));
@@ -51,7 +52,7 @@ fn a_scan_behind_a_transaction_shows_what_it_has_done_in_every_partition() {
     let keys = world.half_told();
     let scan = world.scan(&keys[0], false);
     let listing = world.scan(&keys[0], true);
-    // What nobody is about to change is shown at once.
+    // Records that no transaction is about to change are shown at once.
     let elsewhere = world.scan(&keys[1], false);
     world.play(50);
     assert_eq!(world.answer(scan), None, "it is not applied there yet");
@@ -73,7 +74,7 @@ fn a_scan_waits_for_no_transaction_longer_than_a_bound_and_for_none_that_comes_l
     assert!(matches!(failure, Failure::Unavailable { .. }), "{failure:?}");
     let scan = world.scan(&keys[0], false);
     world.play(5);
-    // One that comes behind it, over another record, and stands on as nobody hears of its part.
+    // A later transaction over another record, which stays prepared because messages about its part are lost.
     world.loses = Box::new(|from, _| from == 0);
     let mut other = (0..).map(|n| format!("other-{n}"));
     let other = other.find(|key| world.partition(key) == PartitionId(0)).expect("there is one");

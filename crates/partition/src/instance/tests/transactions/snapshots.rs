@@ -1,5 +1,5 @@
-//! Transfers between accounts of several partitions, as transactions, while messages are lost and groups change their
-//! primaries; and readers of snapshots, each of which must find as much money as there is, whenever it reads.
+//! Transfers between accounts of several partitions, as transactions, while messages are lost and groups change their primaries.
+//! Readers of snapshots must each find the full amount of money, whenever they read.
 
 use std::collections::BTreeMap;
 
@@ -102,7 +102,7 @@ impl TransferPlay {
         }
     }
 
-    /// Asks the primary of a key's partition until it answers; the world goes on meanwhile.
+    /// Sends a request to the primary of a key's partition until it answers; time passes meanwhile.
     fn ask(
         &mut self,
         key: &str,
@@ -169,7 +169,7 @@ impl TransferPlay {
     }
 }
 
-/// All three keep; instance 2 starts again, knows nothing of what was opened before, and is primary in the end.
+/// All three members keep the snapshot. Instance 2 restarts, does not know the earlier snapshot, and is primary in the end.
 #[test]
 fn members_let_go_of_a_snapshot_of_which_the_next_primary_knows_nothing() {
     let mut world = InstanceNetwork::new(3, Durability::Sync);
@@ -242,7 +242,7 @@ fn play(seeds: std::ops::Range<u64>) {
     assert!(done > 100, "{done} transfers done: hardly anything was tried");
 }
 
-/// `ZEROHOP_SEEDS` plays more.
+/// `ZEROHOP_SEEDS` sets a larger number of seeds.
 #[test]
 fn every_snapshot_has_all_the_money_whatever_is_transferred_and_whoever_is_primary() {
     let more = std::env::var("ZEROHOP_SEEDS").ok().and_then(|seeds| seeds.parse().ok());

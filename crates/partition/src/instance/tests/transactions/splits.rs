@@ -1,10 +1,9 @@
-//! Keyspaces are split while transactions run over them: what was prepared over both halves of a partition is done, or not
-//! done, in both.
+//! Keyspaces are split while transactions run over them. A transaction prepared over both halves of a partition is applied in
+//! both, or in neither.
 
 use super::*;
 
-/// Two keys of one partition that a split takes apart, the lower first, and one of a partition behind it that another instance
-/// holds.
+/// Two keys of one partition that a split separates, the lower first, and one key of a later partition on another instance.
 fn torn(world: &InstanceNetwork) -> [String; 3] {
     let bit = |key: &str| world.hash(key) >> 61 & 1;
     let keys: Vec<String> = (0..200).map(|n| format!("torn-{n}")).collect();
@@ -34,7 +33,7 @@ fn world_of_three() -> InstanceNetwork {
 }
 
 impl InstanceNetwork {
-    /// All records that are stored of the keyspace, shown or not.
+    /// All stored records of the keyspace, visible or not.
     fn records(&mut self) -> u64 {
         let of = |bench: &mut InstanceBench| -> u64 {
             let engine = &mut bench.instance.engine;
@@ -57,7 +56,7 @@ fn what_was_prepared_over_both_halves_is_done_in_both_children() {
         let (participant, coordinator) = (world.holder(&lower), world.holder(&other));
         assert_ne!(participant, coordinator);
         let parts = world.parts(Asked::Sync, &[add(&lower, 7), add(&upper, 8), add(&other, 9)]);
-        // The decision is answered; that it was made does not get through to the participant.
+        // The decision is answered, but does not reach the participant.
         let mut lost = 0;
         world.loses = Box::new(move |from, to| {
             lost += usize::from((from, to) == (coordinator, participant));
@@ -68,7 +67,7 @@ fn what_was_prepared_over_both_halves_is_done_in_both_children() {
         let told = world.answer(asked).expect("is answered").expect("is done");
         assert!(told.starts_with("transacted 3"), "{told}");
         world.split();
-        // Long enough for each child to have let go of what is the other's.
+        // Long enough for each child to have removed the other's records.
         world.play(1_500);
         let reads = [world.read(&lower), world.read(&upper)];
         world.play(50);
@@ -105,7 +104,8 @@ fn what_was_prepared_and_not_answered_before_a_split_is_not_done_at_all() {
     let again = world.transact(1, &parts);
     world.play(1_000);
     let told = world.answer(again).expect("is answered").expect_err("its part has been taken apart");
-    // By whoever comes first: the client, or a participant that asks the coordinator's child, which knows nothing of it.
+    // By the client, or by a participant that queries the coordinator's child, which does not know the transaction, whichever
+    // comes first.
     let Failure::Aborted { reason, .. } = told else { panic!("{told:?}") };
     assert!([AbortReason::Misplaced, AbortReason::Unknown].contains(&reason), "{reason:?}");
     for key in [&lower, &upper, &other] {

@@ -1,5 +1,5 @@
-//! Bytes that come before their transaction: they are records of the partition's own, which are done, or expire, whoever fails
-//! meanwhile, and leave nothing.
+//! Data staged before its transaction. Staged pieces are internal records of the partition. They are applied or expire, whichever
+//! member fails meanwhile, and leave nothing behind.
 
 use zerohop_transaction::StageId;
 use zerohop_transaction::limits::STAGED_US_MAX;
@@ -37,14 +37,14 @@ impl InstanceNetwork {
         (holder, self.benches[holder].ask(envelope, &Message::Stage(StageBytes { stamp, piece: &packed })))
     }
 
-    /// The same, once it is answered.
+    /// The same, and waits for the answer.
     fn staged(&mut self, sequence: u64, key: &str, value: &[u8]) {
         let asked = self.stage(sequence, key, value);
         self.play(60);
         assert_eq!(self.answer(asked), Some(Ok("done 0".to_owned())), "{key} is staged");
     }
 
-    /// Parts that insert what is staged under these numbers.
+    /// Parts that insert the data staged under these numbers.
     fn staged_parts(&self, pieces: &[(u64, &str)]) -> Vec<TransactionPart> {
         let changes: Vec<_> = pieces.iter().map(|(_, key)| insert(key, "")).collect();
         let mut parts = self.parts(Asked::Sync, &changes);
@@ -58,7 +58,7 @@ impl InstanceNetwork {
         parts
     }
 
-    /// Pieces and bytes that are staged, over all members.
+    /// Staged pieces and bytes, over all members.
     fn all_staged(&mut self) -> (u64, u64) {
         let of = |bench: &mut InstanceBench| {
             let stats = bench.instance.stats();
@@ -67,7 +67,7 @@ impl InstanceNetwork {
         self.benches.iter_mut().map(of).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
-    /// As long as nobody stages any more.
+    /// Lets time pass while nothing is staged.
     fn pass(&mut self, us: u64) {
         for bench in &mut self.benches {
             bench.now.unix_ms += us / 1_000;
@@ -84,7 +84,7 @@ impl InstanceNetwork {
         }
     }
 
-    /// All records of the engines, shown or not.
+    /// All records of the engines, visible or not.
     fn records_held(&mut self) -> u64 {
         let of = |bench: &mut InstanceBench| -> u64 {
             let engine = &mut bench.instance.engine;
@@ -105,7 +105,7 @@ fn what_is_staged_outlives_a_crash_and_is_done_once() {
     assert!(staged.0 == 2 && staged.1 > 2 * PIECE_BYTES as u64);
     assert_eq!(world.value(&keys[0]), Some(Err(Failure::NotFound)), "nobody sees it");
     for has_checkpoints in [false, true] {
-        // These have the names of pieces and not their bytes.
+        // These checkpoints have the names of pieces and not their bytes.
         if has_checkpoints {
             world.benches.iter_mut().for_each(|bench| bench.instance.checkpoint_all());
             world.play(200);
@@ -125,7 +125,7 @@ fn what_is_staged_outlives_a_crash_and_is_done_once() {
     }
     world.play(FORGOTTEN_MS);
     world.is_clean(2);
-    // What was staged goes with its transaction: another finds it gone.
+    // Staged data is removed with its transaction, so another transaction finds it gone.
     let parts = world.staged_parts(&[(1, &keys[0])]);
     let asked = world.transact(4, &parts);
     world.play(100);
@@ -143,7 +143,7 @@ fn what_a_client_staged_that_never_came_back_goes_after_the_published_time() {
         }
         assert_eq!(world.all_staged().0, 30);
         world.pass(STAGED_US_MAX / 2);
-        // Another piece keeps those of the session in its partition.
+        // Another piece prolongs those of its session in its partition.
         world.staged(31, &keys[0], piece(b'b'));
         world.pass(STAGED_US_MAX * 3 / 4);
         assert_eq!(world.all_staged().0, 8, "those beside which nothing came are gone");
@@ -190,7 +190,7 @@ fn what_was_staged_before_a_split_is_done_in_the_child_that_has_its_key_and_leav
     world.staged(2, &keys[3], piece(b'b'));
     world.staged(3, &keys[1], piece(b'c'));
     world.split();
-    // Long enough for each child to have let go of what is the other's.
+    // Long enough for each child to have removed the other's records.
     world.play(2_000);
     let parts = world.staged_parts(&[(1, &keys[0]), (2, &keys[3])]);
     let asked = world.transact(4, &parts);
@@ -213,14 +213,14 @@ fn one_piece_is_for_one_transaction_and_nobody_writes_over_it() {
     let parts = world.staged_parts(&[(1, &keys[0])]);
     let other = world.parts(Asked::Sync, &[insert(&keys[3], "x")]);
     let both: Vec<TransactionPart> = parts.iter().chain(&other).cloned().collect();
-    // Prepared, and not heard: it holds its piece.
+    // Prepared, and without the decision: the participant retains its piece.
     let (first, coordinator) = (world.holder(&keys[0]), world.holder(&keys[3]));
     assert_ne!(first, coordinator);
     world.loses = Box::new(move |from, _| from == first);
     let held = world.transact(2, &both);
     world.play(100);
     assert_eq!(world.answer(held), None);
-    // Nobody writes there, not even as to a chunk.
+    // No client may write there, not even with chunk operations.
     let key = staged_key(SESSION, Sequence(1));
     let stamp = zerohop_wire::blob::BlobStamp { id: u64::MAX, generation: 0 };
     let cut = zerohop_wire::messages::BlobChange::CutChunk { stamp, keep: 0, marks: true };
@@ -260,7 +260,7 @@ fn more_than_memory_and_checkpoints_hold_is_staged_in_the_log() {
     assert!(checkpoints < 1 << 20, "the bytes are in no checkpoint: {checkpoints}");
     world.pass(STAGED_US_MAX);
     world.is_clean(0);
-    // Removed records are dead space, which compaction gives back.
+    // Removed records are dead space, which compaction frees.
     world.play(5_000);
     let stats = world.benches[0].instance.stats();
     assert!(stats.log_bytes < 16 << 20, "{} bytes of log", stats.log_bytes);
