@@ -1,4 +1,4 @@
-//! The first map of a node without a cluster, and the placement of a keyspace on it.
+//! The first map of a standalone node, and the placement of a keyspace on it.
 
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, PartitionEpoch};
 
@@ -10,7 +10,7 @@ use crate::keyspace::KeyspaceConfig;
 pub const DEFAULT_KEYSPACE: KeyspaceId = KeyspaceId(1);
 
 impl ClusterMap {
-    /// The first map of a node without a cluster: the node itself and the keyspace `default`, with the given seed, spread over its instances.
+    /// The first map of a standalone node: the node itself and the keyspace `default`, with the given seed, spread over its instances.
     pub fn of_one_node(node: Node, seed: u64) -> Result<ClusterMap, MapError> {
         let config = KeyspaceConfig::default_keyspace(seed).fitted_to(1);
         let groups = ReplicaGroup::spread(&config, &node).into();

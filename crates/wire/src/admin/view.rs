@@ -18,7 +18,7 @@ pub struct NodeView {
     /// Whether the control group has a quorum, as far as the node knows.
     #[prost(bool, tag = "4")]
     pub quorum: bool,
-    /// Number of members of the control group; 0: the node is not part of a cluster.
+    /// Number of members of the control group; 0: the node is standalone.
     #[prost(uint32, tag = "5")]
     pub managers: u32,
     /// Number of these that answer the node, itself included.
