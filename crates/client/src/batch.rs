@@ -1,4 +1,4 @@
-//! Several records as they all were at one moment.
+//! //! Consistent reads of several records.
 
 use zerohop_session::{CompositeItem, Reply, SessionError as Reason, SessionRequest};
 use zerohop_wire::messages::{Query, RecordOperation, RecordRead};
@@ -9,11 +9,11 @@ use crate::keyspace::Keyspace;
 use crate::operation::{Record, record};
 
 impl Client {
-    /// Reads records of any keyspaces and partitions, in the order given, as they all were at one moment: first all at once,
-    /// then a round that confirms that nothing has changed. Of a long list the first page.
+    /// Reads records of any keyspaces and partitions at one moment and returns them in the order of the keys. The client first reads all records in
+    /// parallel; a second round confirms that no version has changed. For a long list the result has only its first page.
     ///
     /// # Errors
-    /// Too many are asked for, or one of them cannot be read within the client's deadline.
+    /// The call names too many records, or a record cannot be read within the client's deadline.
     pub async fn read_many<K: AsRef<[u8]>>(
         &self,
         records: &[(&Keyspace, K)],
@@ -37,10 +37,10 @@ impl Client {
 }
 
 impl Keyspace {
-    /// As [`Client::read_many`], of records of this keyspace.
+    /// Same as [`Client::read_many`], for records of this keyspace.
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`Client::read_many`].
     pub async fn read_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Record>>, Error> {
         let records: Vec<(&Keyspace, &[u8])> = keys.iter().map(|key| (self, key.as_ref())).collect();
         self.client().read_many(&records).await

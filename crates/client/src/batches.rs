@@ -1,4 +1,4 @@
-//! Operations whose results are wanted together: kept until all have ended, and handed over at once.
+//! Batches of operations: the driver keeps the results of a batch until all its operations have ended, and then delivers them together.
 
 use std::iter;
 
@@ -7,20 +7,20 @@ use zerohop_session::{Reply, SessionError};
 
 type BatchResult = Result<Reply, SessionError>;
 
-/// Where the results of a batch go, in the order of its operations.
+/// The channel that receives the results of a batch, in the order of its operations.
 pub(crate) type BatchSender = oneshot::Sender<Vec<BatchResult>>;
 
-/// An operation's place in a batch.
+/// The position of an operation in a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BatchSlot {
     batch: usize,
     place: usize,
 }
 
-/// The batches that are under way.
+/// The batches in progress.
 #[derive(Default)]
 pub(crate) struct Batches {
-    /// Places are used again: there are as many as were ever under way at once.
+    /// Positions are reused: the vector is as long as the highest number of batches that were in progress at the same time.
     batches: Vec<Option<PendingBatch>>,
     free: Vec<usize>,
 }
@@ -32,7 +32,7 @@ struct PendingBatch {
 }
 
 impl Batches {
-    /// Begins a batch of so many operations, one at least; each place is to get its result once.
+    /// Starts a batch of `count` operations, at least one; each returned slot must receive its result exactly once.
     pub(crate) fn begin(
         &mut self,
         count: usize,
@@ -47,7 +47,7 @@ impl Batches {
         (0..count).map(move |place| BatchSlot { batch, place })
     }
 
-    /// Takes a result. With the last one whoever wanted them is told.
+    /// Stores a result. The last result of a batch completes it and sends all results to the caller.
     pub(crate) fn put(&mut self, BatchSlot { batch, place }: BatchSlot, outcome: BatchResult) {
         let Some(kept) = self.batches[batch].as_mut() else { return };
         let before = kept.outcomes[place].replace(outcome);
@@ -57,7 +57,7 @@ impl Batches {
             && let Some(PendingBatch { outcomes, whole, .. }) = self.batches[batch].take()
         {
             self.free.push(batch);
-            // Whoever asked may have gone; then nobody wants to know.
+            // The caller may have dropped its receiver; the results are then discarded.
             let _ = whole.send(outcomes.into_iter().flatten().collect());
         }
     }

@@ -1,5 +1,5 @@
-//! The same client for programs without a runtime: the thread that waits for an operation drives the connections
-//! meanwhile, so that an answer wakes no second thread.
+//! A blocking client for programs without a runtime. The thread that waits for an operation also drives the connections, so that a reply does not
+//! have to wake a second thread.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -13,31 +13,31 @@ use crate::keyspace::Keyspace;
 use crate::operation::{Operation, Record};
 use crate::transaction::{Attempts, CommittedTransaction, Transaction};
 
-/// A client whose calls block the thread that makes them. Clones share it.
+/// A client whose calls block the calling thread. Clones share it.
 #[derive(Clone, Debug)]
 pub struct BlockingClient {
     client: Client,
     runtime: Arc<OwnedRuntime>,
 }
 
-/// A keyspace of a blocking client: [`Keyspace`]'s operations, each ended by [`Blocking::wait_for`].
+/// A keyspace of a blocking client: the operations of [`Keyspace`]; [`Blocking::wait_for`] runs each of them to its end.
 #[derive(Clone, Debug)]
 pub struct BlockingKeyspace {
     keyspace: Keyspace,
     runtime: Arc<OwnedRuntime>,
 }
 
-/// A transaction of a blocking client: [`Transaction`]'s operations, those that wait for a server blocking, or ended by
-/// [`Blocking::wait_for`], as `read_many` and what blobs do.
+/// A transaction of a blocking client: the operations of [`Transaction`]. Methods that wait for a server block here; [`Blocking::wait_for`] runs
+/// the others, such as `read_many` and blob operations.
 #[derive(Clone, Debug)]
 pub struct BlockingTransaction {
     transaction: Transaction,
     runtime: Arc<OwnedRuntime>,
 }
 
-/// What can run an operation of its keyspace, or of its transaction, to the end.
+/// A handle that can run an operation of its keyspace or of its transaction to its end.
 pub trait Blocking {
-    /// Blocks until the operation has ended. Errors: its own, or [`Error::InsideRuntime`].
+    /// Blocks until the operation has ended. Errors: those of the operation, or [`Error::InsideRuntime`].
     fn wait_for<R>(&self, operation: impl IntoFuture<Output = Result<R, Error>>) -> Result<R, Error>;
 }
 
@@ -45,12 +45,12 @@ pub trait Blocking {
 struct OwnedRuntime(Option<Runtime>);
 
 impl BlockingClient {
-    /// As [`Client::connect`].
+    /// Same as [`Client::connect`].
     pub fn connect(endpoint: &str) -> Result<Self, Error> {
         Self::connect_with(&[endpoint], ClientOptions::default())
     }
 
-    /// As [`Client::connect_with`].
+    /// Same as [`Client::connect_with`].
     pub fn connect_with(endpoints: &[&str], options: ClientOptions) -> Result<Self, Error> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|why| Error::Runtime { why: why.to_string().into() })?;
@@ -59,7 +59,7 @@ impl BlockingClient {
         Ok(Self { client, runtime })
     }
 
-    /// As [`Client::keyspace`].
+    /// Same as [`Client::keyspace`].
     pub fn keyspace(&self, name: &str) -> Result<BlockingKeyspace, Error> {
         let keyspace = self.runtime.block_on(self.client.keyspace(name))?;
         Ok(BlockingKeyspace { keyspace, runtime: Arc::clone(&self.runtime) })
@@ -67,16 +67,16 @@ impl BlockingClient {
 }
 
 impl BlockingClient {
-    /// As [`Client::begin`].
+    /// Same as [`Client::begin`].
     #[must_use]
     pub fn begin(&self) -> BlockingTransaction {
         BlockingTransaction { transaction: self.client.begin(), runtime: Arc::clone(&self.runtime) }
     }
 
-    /// As [`Client::transaction`].
+    /// Same as [`Client::transaction`].
     ///
     /// # Errors
-    /// As there, or [`Error::InsideRuntime`].
+    /// Those of [`Client::transaction`], or [`Error::InsideRuntime`].
     pub fn transaction<R>(
         &self,
         mut work: impl FnMut(&BlockingTransaction) -> Result<R, Error>,
@@ -99,10 +99,10 @@ impl BlockingClient {
         }
     }
 
-    /// As [`Client::read_many`].
+    /// Same as [`Client::read_many`].
     ///
     /// # Errors
-    /// As there, or [`Error::InsideRuntime`].
+    /// Those of [`Client::read_many`], or [`Error::InsideRuntime`].
     pub fn read_many<K: AsRef<[u8]>>(
         &self,
         records: &[(&Keyspace, K)],
@@ -112,18 +112,18 @@ impl BlockingClient {
 }
 
 impl BlockingTransaction {
-    /// As [`Transaction::read`].
+    /// Same as [`Transaction::read`].
     ///
     /// # Errors
-    /// As there, or [`Error::InsideRuntime`].
+    /// Those of [`Transaction::read`], or [`Error::InsideRuntime`].
     pub fn read<R>(&self, operation: Operation<'_, R>) -> Result<R, Error> {
         self.runtime.block_on(self.transaction.read(operation))
     }
 
-    /// As [`Transaction::get`].
+    /// Same as [`Transaction::get`].
     ///
     /// # Errors
-    /// As there, or [`Error::InsideRuntime`].
+    /// Those of [`Transaction::get`], or [`Error::InsideRuntime`].
     pub fn get(
         &self,
         keyspace: &Keyspace,
@@ -132,21 +132,21 @@ impl BlockingTransaction {
         self.runtime.block_on(self.transaction.get(keyspace, key))
     }
 
-    /// As [`Transaction::commit`].
+    /// Same as [`Transaction::commit`].
     ///
     /// # Errors
-    /// As there, or [`Error::InsideRuntime`].
+    /// Those of [`Transaction::commit`], or [`Error::InsideRuntime`].
     pub fn commit(self) -> Result<CommittedTransaction, Error> {
         self.runtime.block_on(self.transaction.clone().commit())
     }
 
-    /// As [`Transaction::abort`].
+    /// Same as [`Transaction::abort`].
     pub fn abort(self) {
         self.transaction.abort();
     }
 }
 
-/// `write`, `insert` and `remove`, which wait for nobody.
+/// Gives access to `write`, `insert` and `remove`, which need no server and therefore do not block.
 impl std::ops::Deref for BlockingTransaction {
     type Target = Transaction;
 
@@ -189,7 +189,7 @@ impl OwnedRuntime {
 
 impl Drop for OwnedRuntime {
     fn drop(&mut self) {
-        // A runtime must not be dropped, waiting for its thread, inside another.
+        // Tokio panics if a runtime is dropped inside another runtime, because the drop waits for its threads.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }

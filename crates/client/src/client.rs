@@ -1,4 +1,4 @@
-//! A client of a cluster.
+//! The client of a cluster.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,28 +19,28 @@ use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::secret::nonces;
 
-/// How a client behaves.
+/// Options of a client.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// How long an operation is tried; each may say otherwise. 10 s by default.
+    /// Time limit of each operation; an operation may set its own. Default: 10 s.
     pub deadline: Duration,
-    /// How long the first answer of the cluster is awaited, when connecting. 10 s by default.
+    /// Time limit for the cluster's first reply while the client connects. Default: 10 s.
     pub connect_deadline: Duration,
-    /// Which manager control requests go to, `host:port`. By default to whichever is up.
+    /// Address of the manager that receives control requests, `host:port`. Default: any manager that is up.
     pub manager: Option<String>,
-    /// Whether operations wait for others, to travel together. By default as the keyspace is configured.
+    /// Whether operations wait a short time for others, so that they share a frame. Default: the keyspace's setting.
     pub collecting: Coalescing,
-    /// Bodies of at least so many bytes are compressed, if the server agrees. By default none are.
+    /// Bodies of at least this many bytes are compressed if the server agrees. Default: no compression.
     pub compress_from_bytes: Option<usize>,
-    /// What the client calls itself in the servers' logs.
+    /// Name of the client in the servers' logs.
     pub name: String,
-    /// The cluster's secret, which client and servers prove to each other that they know. None by default; then no server
-    /// is asked for a proof.
+    /// The cluster's secret. Client and servers prove to each other that they know it. Default: none; the client then requires no proof from a
+    /// server.
     pub secret: Option<Secret>,
-    /// A token of the cluster, for a client that is not to know its secret. It goes before the secret. None by default.
+    /// A token of the cluster, for a client that must not know the cluster's secret. If both are set, the client uses the token. Default: none.
     pub token: Option<auth::Token>,
-    /// The CAs of which the servers' certificates must be, for TLS on every connection. None by default; then what is said is
-    /// not encrypted.
+    /// The CAs that must have issued the servers' certificates; setting them enables TLS on every connection. Default: none, and the traffic is not
+    /// encrypted.
     pub tls: Option<ClientTls>,
 }
 
@@ -62,8 +62,8 @@ impl Default for ClientOptions {
     }
 }
 
-/// A client of a cluster: a handle to the task that drives its connections. Clones share it; the task ends once all
-/// are gone and every operation has ended.
+/// A client of a cluster: a handle to the task that drives its connections. Clones share the task. It ends when all handles are dropped and every
+/// operation has ended.
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<ClientShared>,
@@ -73,14 +73,16 @@ pub struct Client {
 struct ClientShared {
     commands: mpsc::UnboundedSender<DriverCommand>,
     options: ClientOptions,
-    /// The newest map that a manager has told of: what this client has had done is in it.
+    /// The newest epoch of the map that a manager has reported. Changes that this client has requested are in the map of that epoch.
     newest: AtomicU64,
 }
 
 impl Client {
-    /// A client of the cluster of which a manager or instance listens at `endpoint`, `host:port`. It runs on the
-    /// present runtime, which needs I/O and time enabled. Errors: the endpoint is no address, nobody answers there
-    /// within the options' `connect_deadline`, or does not talk to this client, as for want of the cluster's secret.
+    /// Connects to the cluster of the manager or instance that listens at `endpoint`, in the form `host:port`. The client runs on the current
+    /// runtime, which must have I/O and time enabled.
+    ///
+    /// Errors: `endpoint` is not an address, no server replies within the `connect_deadline` of the options, or the server refuses this client, for
+    /// example because the client has no secret.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -88,7 +90,7 @@ impl Client {
         Self::connect_with(&[endpoint], ClientOptions::default()).await
     }
 
-    /// As [`Client::connect`], with several endpoints of the same cluster, tried in turn.
+    /// Same as [`Client::connect`], with several endpoints of the same cluster, which the client tries in turn.
     pub async fn connect_with(endpoints: &[&str], options: ClientOptions) -> Result<Self, Error> {
         let address =
             |text: &&str| Address::new(text).map_err(|why| Error::Endpoint { why: why.to_string().into() });
@@ -109,10 +111,10 @@ impl Client {
         let (commands, received) = mpsc::unbounded_channel();
         tokio::spawn(Driver::new(settings, options.tls.clone(), received));
         let client = Self { shared: Arc::new(ClientShared { commands, options, newest: AtomicU64::new(0) }) };
-        // The keyspace that exists from the start: its being found says that the map is there.
+        // This keyspace always exists: when the client finds it, the client has a map.
         let limit_us = micros(client.options().connect_deadline);
         match client.ask(SessionRequest::keyspace("default", MapEpoch(0), limit_us)).await {
-            // Without a map, as of a node that has not joined, nothing can be asked.
+            // Without a map, for example from a node that has not joined a cluster, the client cannot send any request.
             Err(Error::Operation { reason, .. }) if !matches!(&*reason, Reason::NoKeyspace { epoch, .. } if *epoch > MapEpoch(0)) => {
                 Err(Error::Operation { key: None, reason })
             }
@@ -120,7 +122,7 @@ impl Client {
         }
     }
 
-    /// A keyspace by its name. Errors: the newest map has none of this name.
+    /// Opens a keyspace by its name. Errors: the newest map has no keyspace of this name.
     pub async fn keyspace(&self, name: &str) -> Result<Keyspace, Error> {
         let least = MapEpoch(self.shared.newest.load(Ordering::Acquire));
         match self.ask(SessionRequest::keyspace(name, least, self.limit_us())).await? {
@@ -129,7 +131,7 @@ impl Client {
         }
     }
 
-    /// Sends a control request to a manager: Protocol Buffers both ways.
+    /// Sends a control request to a manager. Request and reply are encoded as Protocol Buffers.
     pub async fn admin(&self, encoded: Bytes) -> Result<Bytes, Error> {
         self.admin_within(encoded, self.limit_us()).await
     }
@@ -145,7 +147,7 @@ impl Client {
         }
     }
 
-    /// How it behaves.
+    /// The client's options.
     #[must_use]
     pub fn options(&self) -> &ClientOptions {
         &self.shared.options
@@ -157,7 +159,7 @@ impl Client {
 
     pub(crate) fn submit(&self, request: SessionRequest) -> oneshot::Receiver<Result<Reply, Reason>> {
         let (token, result) = oneshot::channel();
-        // A driver that is gone drops the token, and so ends the operation.
+        // If the driver has ended, it drops the token, and the operation ends with an error.
         let _ = self.shared.commands.send(DriverCommand::One(request, token));
         result
     }
@@ -166,7 +168,7 @@ impl Client {
         let _ = self.shared.commands.send(DriverCommand::Many(requests));
     }
 
-    /// Sends several, of which nobody waits for one before the others. What is no request ends as that.
+    /// Submits several operations; the caller receives all results together. An operation that is not a valid request gets its failure as result.
     pub(crate) async fn submit_batch(
         &self,
         requests: Vec<Result<SessionRequest, Failure<'static>>>,
@@ -177,7 +179,7 @@ impl Client {
         }
         let (whole, results) = oneshot::channel();
         let _ = self.shared.commands.send(DriverCommand::Batch(requests, whole));
-        // A driver that is gone has dropped it.
+        // The driver has ended and has dropped the sender.
         results.await.unwrap_or_else(|_| (0..count).map(|_| Err(Reason::Closed)).collect())
     }
 
@@ -190,7 +192,7 @@ pub(crate) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Another number for every client, so that clients that lost one server do not come back together.
+/// A different seed for every client, so that clients that lost one server do not all reconnect at the same time.
 pub(crate) fn seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     #[expect(clippy::disallowed_methods, reason = "the shell is where randomness comes from")]

@@ -1,4 +1,4 @@
-//! The task that carries a session's effects out: takes all that has happened, asks for one turn, writes once a socket.
+//! The task that executes the effects of a session: each round it collects all events, calls `turn` once, and writes to each socket once.
 
 use std::future::Future;
 use std::io;
@@ -23,34 +23,35 @@ use crate::batches::{BatchSender, BatchSlot, Batches};
 use crate::socket::Socket;
 use crate::wakers::ReadyPlaces;
 
-/// Where an operation's result goes.
+/// The channel that receives the result of an operation.
 pub(crate) type Token = oneshot::Sender<Result<Reply, SessionError>>;
 
-/// One operation, or several that were asked for together.
+/// One operation, or several that the caller has submitted together.
 pub(crate) enum DriverCommand {
     One(SessionRequest, Token),
     Many(Vec<(SessionRequest, Token)>),
-    /// Those whose results are wanted once all have ended; what is no request ends as that.
+    /// Operations whose results the caller receives together, when all have ended. An operation that is not a valid request gets its failure as
+    /// result.
     Batch(Vec<Result<SessionRequest, Failure<'static>>>, BatchSender),
 }
 
-/// Whom the end of an operation is told.
+/// The receiver of an operation's result.
 enum ResultTarget {
     Caller(Token),
     Batch(BatchSlot),
 }
 
-/// Most commands taken before the sockets get their turn.
+/// Maximum number of commands that the driver accepts before it serves the sockets.
 const COMMANDS_MAX: usize = 1024;
 
-/// Reads of one socket before the others get their turn.
+/// Maximum number of reads from one socket before the driver serves the others.
 const READS_MAX: usize = 8;
 
 pub(crate) struct Driver {
     session: Session<ResultTarget>,
     batches: Batches,
     commands: mpsc::UnboundedReceiver<DriverCommand>,
-    /// No more commands will come.
+    /// All handles are dropped: no more commands will arrive.
     ending: bool,
     sockets: Vec<Option<Socket>>,
     ready: Arc<ReadyPlaces>,
@@ -60,7 +61,7 @@ pub(crate) struct Driver {
     start: Instant,
     tls: Option<ClientTls>,
     looking: BusyPoll,
-    /// Since when there has been nothing to do but wait for answers, and whether it sleeps meanwhile.
+    /// The time since which the driver has only been waiting for replies, and whether it sleeps instead of busy-polling.
     waiting: Option<(Instant, bool)>,
 }
 
@@ -92,9 +93,9 @@ impl Driver {
         Time(u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX))
     }
 
-    /// Whether there may be more.
+    /// Returns whether more commands may be waiting.
     fn take_commands(&mut self, cx: &mut Context<'_>) -> bool {
-        // One time for all of them: to ask the clock for each costs as much as some of what is done for one.
+        // All commands of the round share one timestamp: reading the clock for each would cost about as much as other steps of the operation.
         let now = self.now();
         for _ in 0..COMMANDS_MAX {
             let is_alone = self.session.outstanding() == 0;
@@ -127,7 +128,7 @@ impl Driver {
         true
     }
 
-    /// Whether there may be more to read.
+    /// Returns whether the socket may have more bytes to read.
     fn serve(&mut self, place: usize) -> bool {
         match self.advance(place) {
             Ok(more) => more,
@@ -167,14 +168,14 @@ impl Driver {
         }
     }
 
-    /// What was waited for has come.
+    /// Ends the wait for a socket and records how long it took.
     fn end_waiting(&mut self) {
         if let Some((since, sleeps)) = self.waiting.take() {
             self.looking.waited(since.elapsed(), sleeps);
         }
     }
 
-    /// Has another round come at once, in which sockets are looked at, as long as that is worth it.
+    /// Schedules another round with a poll of the sockets, for as long as busy-polling is worth it.
     fn look(&mut self, cx: &mut Context<'_>) {
         if self.session.outstanding() == 0 {
             self.waiting = None;
@@ -189,7 +190,7 @@ impl Driver {
         if *sleeps {
             self.looking.looked(looked);
         } else {
-            // Wakes this task behind a look at the sockets, where waking it by itself would come before.
+            // `yield_now` wakes this task after the runtime has polled the sockets; a direct wake would run the task before that.
             let _ = pin!(yield_now()).poll(cx);
         }
     }
@@ -201,11 +202,11 @@ impl Driver {
                 SessionEffect::Connect { connection, address } => {
                     let place = connection.place();
                     if place >= self.sockets.len() {
-                        // Places are bounded by the session's `connections_max`.
+                        // The session's `connections_max` limits the number of positions.
                         self.sockets.resize_with(place + 1, || None);
                     }
                     let waker = self.ready.waker(place);
-                    // Looked at at once, and from then on when it wakes.
+                    // The driver polls a new socket at once, and later whenever its waker fires.
                     waker.wake_by_ref();
                     self.sockets[place] = Some(Socket::open(connection, address, self.tls.as_ref(), waker));
                 }
@@ -221,7 +222,7 @@ impl Driver {
                         self.sockets[connection.place()] = None;
                     }
                 }
-                // Whoever asked may have gone; then nobody wants to know.
+                // The caller may have dropped its receiver; the result is then discarded.
                 SessionEffect::Complete { token: ResultTarget::Caller(token), result } => {
                     drop(token.send(result))
                 }
@@ -231,7 +232,7 @@ impl Driver {
             }
         }
         self.effects = effects;
-        // Every effect has been heard: now each socket writes once all that it was given.
+        // All effects are executed: each socket now writes once everything that it has queued.
         let mut places = std::mem::take(&mut self.places);
         places.sort_unstable();
         places.dedup();
@@ -278,15 +279,15 @@ impl Future for Driver {
             return Poll::Ready(());
         }
         for place in again {
-            // More may be there to read: after the others.
+            // The socket may have more bytes: the driver reads them after it has served the other sockets.
             this.ready.waker(place).wake();
             more = true;
         }
-        // What a lost connection or a full socket brought about is seen to in another round.
+        // Another round handles the consequences of a lost connection or of a full socket.
         more |= acted;
         if let Some(at) = this.session.wake_at() {
             let at = this.start + Duration::from_micros(at.0);
-            // One that wakes too soon is set again then, rather than by every operation.
+            // A timer that fires too early is set again at that time. This is cheaper than a reset for every operation.
             if at < this.sleep.deadline() || this.sleep.is_elapsed() {
                 this.sleep.as_mut().reset(at);
             }

@@ -1,4 +1,4 @@
-//! The drop of a keyspace, which goes on whether or not anybody waits for it.
+//! The drop of a keyspace. It continues in the cluster even if no client waits for it.
 
 use std::time::Duration;
 
@@ -14,30 +14,33 @@ use crate::client::{Client, micros};
 use crate::error::Error;
 use crate::limits::{DROP_ANSWER_MAX, DROP_NOT_NOW_MAX, DROP_PAUSE};
 
-/// How a keyspace is dropped.
+/// Options for the drop of a keyspace.
 #[derive(Clone, Copy, Debug)]
 pub struct DropOptions {
-    /// Whatever is under way there. Transactions over it and others may be undone in the others, though they were acknowledged.
+    /// Drop the keyspace without waiting for pending work. Transactions over it and other keyspaces may be undone in the others, even if they were
+    /// acknowledged.
     pub at_once: bool,
-    /// How long to wait until it is gone.
+    /// How long the call waits until the keyspace is gone.
     pub wait: Duration,
 }
 
 impl Client {
-    /// Drops a keyspace with all that is in it, and waits until it is gone, until the client's deadline: first the transactions over
-    /// it that are under way end.
+    /// Drops a keyspace with all its contents, and waits until it is gone, up to the client's deadline. The cluster first lets the pending
+    /// transactions over the keyspace finish.
     ///
     /// # Errors
-    /// [`Error::UnderWay`] if it is not gone by then: the drop goes on. [`Error::Refused`] if there is none of this name.
+    /// [`Error::UnderWay`] if the keyspace is not gone within the deadline; the drop continues. [`Error::Refused`] if there is no keyspace of this
+    /// name.
     pub async fn drop_keyspace(&self, name: &str) -> Result<(), Error> {
         let options = DropOptions { at_once: false, wait: self.options().deadline };
         self.drop_keyspace_with(name, options, |_| ()).await.map(drop)
     }
 
-    /// The same, waiting so long. Says what it was, and meanwhile, whenever that changes, what the drop waits for.
+    /// Same as [`Client::drop_keyspace`], with options. Returns what the keyspace was. Whenever the reason for the wait changes, the client reports
+    /// it to the caller.
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`Client::drop_keyspace`].
     pub async fn drop_keyspace_with(
         &self,
         name: &str,
@@ -52,7 +55,7 @@ impl Client {
             let ask = KeyspaceDrop {
                 name: name.to_owned(),
                 at_once: options.at_once,
-                // Another that has the name by now is not meant.
+                // The id makes sure that the request does not drop a newer keyspace of the same name.
                 id: begun.as_ref().map_or(0, |begun| begun.id),
                 wait_ms: Some(u32::try_from(left.as_millis()).unwrap_or(u32::MAX)),
             };
@@ -65,16 +68,16 @@ impl Client {
                         }
                         begun = Some(StartedDrop { id: keyspace, waits_for: reason });
                     }
-                    // It went between two questions.
+                    // The drop was completed between two requests.
                     REFUSED_UNKNOWN if begun.is_some() => {
                         return Ok(KeyspaceStatus { name: name.to_owned(), ..KeyspaceStatus::default() });
                     }
-                    // A node that has just been started still reads its data.
+                    // A node that has just been started is still reading its data.
                     REFUSED_FAILED if Instant::now() < not_now => sleep(DROP_PAUSE).await,
                     _ => return Err(Error::Refused { code: code.into(), reason: reason.into() }),
                 },
                 Ok(_) => return Err(Error::Unexpected),
-                // Whom it has asked is away, and the drop goes on without them.
+                // The manager is unreachable, but the drop continues without it.
                 Err(error) => match &begun {
                     Some(_) if may_pass(&error) => sleep(DROP_PAUSE).await,
                     _ => return Err(error),
@@ -89,9 +92,9 @@ impl Client {
         }
     }
 
-    /// Asks a manager once, who answers when it is done or when so much time has passed.
+    /// Sends one request to a manager. The manager replies when the drop is complete or when the given time is over.
     async fn ask_for_drop(&self, ask: KeyspaceDrop, left: Duration) -> Result<AdminReply, Error> {
-        // At once everybody has to follow before it is answered.
+        // A drop without waiting is answered only once every node follows it.
         let longest = if ask.at_once { Duration::MAX } else { left + DROP_ANSWER_MAX };
         let limit = self.options().deadline.min(longest);
         let request = Bytes::from(AdminRequest::of(AdminQuestion::DropKeyspace(ask)).to_bytes());
@@ -101,14 +104,14 @@ impl Client {
     }
 }
 
-/// A drop of which a manager has said that it is under way.
+/// A drop that a manager has reported as in progress.
 #[derive(Debug)]
 struct StartedDrop {
     id: u32,
     waits_for: String,
 }
 
-/// Whether somebody else, or the same later, may answer.
+/// Whether another manager, or the same manager later, may reply.
 fn may_pass(error: &Error) -> bool {
     matches!(error.reason(), Some(Reason::Deadline { .. } | Reason::Unknown { .. }))
 }

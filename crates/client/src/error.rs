@@ -1,4 +1,4 @@
-//! Errors that say what happened, to which key, and what to do.
+//! Errors of the client: each says what happened, to which key, and what the user can do.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,24 +7,24 @@ use zerohop_session::SessionError as Reason;
 use zerohop_wire::contents::shown_name;
 use zerohop_wire::{AbortReason, Advice, Failure};
 
-/// Longest part of a key that an error repeats.
+/// Maximum number of bytes of a key that an error shows.
 const KEY_BYTES_SHOWN: usize = 64;
 
-/// Why an operation was not done.
+/// The reason why an operation was not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// It was taken up, and ended otherwise than done.
+    /// The client accepted the operation, and it failed.
     Operation {
-        /// The beginning of the key, if it is about one.
+        /// The first bytes of the key, if the operation has one.
         key: Option<Box<[u8]>>,
-        /// How it ended. Only [`Reason::Unknown`] leaves open whether a write was done.
+        /// How the operation ended. Only [`Reason::Unknown`] leaves open whether a write was done.
         reason: Box<Reason>,
     },
-    /// A blob is not as it has to be for this.
+    /// The state of a blob does not allow the operation.
     Blob {
-        /// The beginning of its name.
+        /// The first bytes of the blob's name.
         name: Box<[u8]>,
-        /// What is in the way.
+        /// The reason.
         why: BlobTrouble,
     },
     /// The endpoint is not an address.
@@ -32,66 +32,67 @@ pub enum Error {
         /// What is wrong with it.
         why: Box<str>,
     },
-    /// A blocking call from within an asynchronous runtime, which it would stop: use [`crate::Client`] there.
+    /// A blocking call inside an asynchronous runtime, which the call would block: use [`crate::Client`] there.
     InsideRuntime,
     /// The runtime of a blocking client could not be started.
     Runtime {
-        /// What the system says.
+        /// The message of the operating system.
         why: Box<str>,
     },
-    /// The transaction has been committed or aborted.
+    /// The transaction has already been committed or aborted.
     Ended,
-    /// What a transaction has written cannot be read back before it is committed: what becomes of the record only its primary
-    /// can tell.
+    /// The transaction cannot read this record before it commits: only the record's primary can compute the result of the transaction's own writes
+    /// to it.
     NotReadBack {
-        /// The beginning of the key.
+        /// The first bytes of the key.
         key: Box<[u8]>,
     },
-    /// A manager refused it.
+    /// A manager refused the request.
     Refused {
-        /// For programs: one of the `REFUSED_` constants of the wire.
+        /// For programs: one of the `REFUSED_` constants of `zerohop-wire`.
         code: Box<str>,
-        /// For people: what happened and what to do.
+        /// For people: what happened and what the user can do.
         reason: Box<str>,
     },
-    /// A keyspace is being dropped, which nobody has to wait for: see [`crate::Client::drop_keyspace`].
+    /// The drop of a keyspace is still in progress and continues by itself: see [`crate::Client::drop_keyspace`].
     UnderWay {
         /// Its name.
         keyspace: Box<str>,
-        /// For how long it was waited for.
+        /// How long the client waited.
         waited: Duration,
         /// What the drop waits for.
         reason: Box<str>,
     },
-    /// The server's answer is not one to this operation: client and server do not fit together.
+    /// The server's reply does not belong to this operation: the versions of client and server are not compatible.
     Unexpected,
 }
 
-/// Why an operation on a blob was not done.
+/// The reason why an operation on a blob was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlobTrouble {
-    /// There is none of this name: [`Error::failure`] says `NotFound`.
+    /// There is no blob of this name: [`Error::failure`] returns `NotFound`.
     Absent,
-    /// More bytes than are written, or read, as one.
+    /// The call reads or writes more bytes than one call may.
     TooLong {
-        /// How many may be.
+        /// Maximum number of bytes.
         limit: u64,
     },
-    /// It would have more chunks than a blob has.
+    /// The blob would have more chunks than a blob may have.
     Beyond {
-        /// Most bytes of one with such chunks; if it is not known yet how large they are, with the largest.
+        /// Maximum length in bytes of a blob with chunks of this size; if the chunk size is not known yet, with the largest chunks.
         limit: u64,
     },
-    /// Others cut, write or append to it so often that this did not get its turn; or, while it was being filled, at all.
+    /// Other clients truncated, wrote or appended to the blob so often that this operation did not get its turn. During a staged append, any such
+    /// change by another client has this result.
     Contended,
-    /// The attributes do not fit beside what the header of a blob that was replaced says itself.
+    /// The attributes do not fit into the header of a blob that was replaced, beside the header's own fields.
     Attributes {
-        /// How many bytes do.
+        /// Maximum number of bytes of the attributes.
         limit: u64,
     },
-    /// It is being put, or was until its writer ended: it is not complete.
+    /// A put of the blob is in progress, or its writer ended before the end: the blob is not complete.
     Unfinished,
-    /// It was written to or replaced while it was streamed out: what has come of it is not one version.
+    /// Another client wrote to the blob or replaced it while the stream read it: the bytes read are not one version.
     ChangedMeanwhile,
 }
 
@@ -140,7 +141,7 @@ impl Error {
         Self::Operation { key: None, reason: Box::new(reason) }
     }
 
-    /// How many partitions the keyspace has by now, if a scan counted by fewer.
+    /// The number of partitions that the keyspace has now, if a scan used a smaller number.
     pub(crate) fn split_into(&self) -> Option<zerohop_placement::PartitionCount> {
         match self {
             Self::Operation { reason, .. } => match **reason {
@@ -151,7 +152,7 @@ impl Error {
         }
     }
 
-    /// What the server answered, if that is the reason.
+    /// The failure that the server reported, if that is the reason.
     #[must_use]
     pub fn failure(&self) -> Option<&Failure<'static>> {
         match self {
@@ -164,7 +165,7 @@ impl Error {
         }
     }
 
-    /// Whether a transaction was in others' way, or they in its: nothing of it was done, and it may be begun again.
+    /// Whether a transaction conflicted with others: nothing of it was done, and the caller may begin it again.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         match self {
@@ -176,8 +177,8 @@ impl Error {
         }
     }
 
-    /// Whether the same, begun again later, may well succeed: something is on its way, overloaded or out of reach. `false`: it would fail
-    /// again, as a bound is passed, or what it asks for is not there. Not of an error that leaves open what was done
+    /// Whether the same call may succeed later, because a part of the cluster is moving, overloaded or unreachable. `false`: it would fail again,
+    /// because it exceeds a limit or because its object does not exist. Also `false` for an error that leaves open what was done
     /// ([`Error::is_unknown`]).
     #[must_use]
     pub fn is_temporary(&self) -> bool {
@@ -214,7 +215,7 @@ impl Error {
         }
     }
 
-    /// Whether the secret or the token does not permit it: it is wrong, unknown, revoked, or lacks a permission. Trying again does not help.
+    /// Whether the secret or the token does not permit the operation: it is wrong, unknown, revoked, or lacks a permission. A retry does not help.
     #[must_use]
     pub fn is_access(&self) -> bool {
         let failure = match self.reason() {
@@ -224,7 +225,7 @@ impl Error {
         matches!(failure, Failure::AuthRequired | Failure::AuthFailed { .. } | Failure::Forbidden { .. })
     }
 
-    /// Whether a write may have been done all the same.
+    /// Whether a write may have been done despite the error.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         match self {
@@ -233,7 +234,7 @@ impl Error {
         }
     }
 
-    /// Whether something that was read has changed since.
+    /// Whether a record that was read has changed since.
     pub(crate) fn is_changed_read(&self) -> bool {
         matches!(self.reason(), Some(Reason::Aborted { reason: AbortReason::ReadChanged, .. }))
     }

@@ -40,20 +40,20 @@ impl Keyspace {
         self.found.id
     }
 
-    /// What it was asked to be, when it was opened.
+    /// The configuration of the keyspace at the time it was opened.
     #[must_use]
     pub fn config(&self) -> &KeyspaceConfig {
         &self.found.config
     }
 
-    /// The hash by which a key is placed, and in which of the partitions that the keyspace had when it was opened.
+    /// Returns the hash that places a key, and the partition of that hash among those that the keyspace had when it was opened.
     pub(crate) fn cell(&self, key: &[u8]) -> (u64, PartitionId) {
         let config = self.config();
         let cell = config.hash.hash(config.seed, routed(key));
         (cell, partition_of(cell, config.partitions))
     }
 
-    /// Makes the record these bytes, whatever it was; it does not expire. Brings its version.
+    /// Sets the record to these bytes, whatever it was before, without expiry. Returns its version.
     pub fn insert<'a>(
         &'a self,
         key: &'a (impl AsRef<[u8]> + ?Sized),
@@ -62,7 +62,7 @@ impl Keyspace {
         self.insert_until(key, value, Expiry::Never)
     }
 
-    /// As [`Keyspace::insert`], and says when the record expires.
+    /// Same as [`Keyspace::insert`], with an expiry.
     pub fn insert_until<'a>(
         &'a self,
         key: &'a (impl AsRef<[u8]> + ?Sized),
@@ -72,12 +72,12 @@ impl Keyspace {
         self.write(key.as_ref(), WriteChange::Insert { value: value.as_ref(), expiry }, operation::version)
     }
 
-    /// Removes the record. Brings whether there was one.
+    /// Removes the record. Returns whether it existed.
     pub fn remove<'a>(&'a self, key: &'a (impl AsRef<[u8]> + ?Sized)) -> Operation<'a, bool> {
         self.write(key.as_ref(), WriteChange::Remove, operation::removed)
     }
 
-    /// Adds values to the end of a list, making it if there is no record. Brings its length.
+    /// Appends values to the end of a list, which it creates if the record is absent. Returns the length of the list, in values.
     pub fn append<'a>(
         &'a self,
         key: &'a (impl AsRef<[u8]> + ?Sized),
@@ -87,7 +87,7 @@ impl Keyspace {
         Operation::new(self, what, operation::number)
     }
 
-    /// Adds bytes to the end of a bytes record, making it if there is none. Brings its length.
+    /// Appends bytes to the end of a bytes record, which it creates if it is absent. Returns its length in bytes.
     pub fn extend<'a>(
         &'a self,
         key: &'a (impl AsRef<[u8]> + ?Sized),
@@ -96,8 +96,8 @@ impl Keyspace {
         self.write(key.as_ref(), WriteChange::Extend { bytes: bytes.as_ref() }, operation::number)
     }
 
-    /// Replaces the value if it is the expected one; `None` stands for "no record" on either side. Ends with
-    /// `CompareFailed`, which holds the value seen, if it is not.
+    /// Replaces the value if it equals the expected one; `None` means "no record" on either side. If it is not equal, the operation ends with
+    /// `CompareFailed`, which has the current value.
     pub fn compare_swap<'a>(
         &'a self,
         key: &'a (impl AsRef<[u8]> + ?Sized),
@@ -107,13 +107,12 @@ impl Keyspace {
         self.write(key.as_ref(), WriteChange::CompareSwap { expected, new }, operation::version)
     }
 
-    /// Adds to the decimal number that the record holds, 0 if there is none. Brings the sum.
+    /// Adds to the decimal number in the record, or to 0 if the record is absent. Returns the sum.
     pub fn increment<'a>(&'a self, key: &'a (impl AsRef<[u8]> + ?Sized), delta: i64) -> Operation<'a, i64> {
         self.write(key.as_ref(), WriteChange::Increment { delta }, operation::counter)
     }
 
-    /// Changes a number inside a bytes record, where the record is; bytes that it does not have are zeros. Brings what the
-    /// number is now.
+    /// Changes a number inside a bytes record, on the server. Bytes that the record does not have count as zeros. Returns the new number.
     pub fn transform<'a, N: Number>(
         &'a self,
         key: &'a (impl AsRef<[u8]> + ?Sized),
@@ -122,8 +121,8 @@ impl Keyspace {
         self.write(key.as_ref(), transform.change(messages::Brings::New), operation::transformed)
     }
 
-    /// As [`Keyspace::transform`], and brings only the version. In transactions those of one kind on one number do not wait for
-    /// each other, as those that bring the number do.
+    /// Same as [`Keyspace::transform`], but returns only the version. In transactions, transforms of one kind on the same number do not wait for
+    /// each other; those that return the number do.
     pub fn transform_silently<'a, N: Number>(
         &'a self,
         key: &'a (impl AsRef<[u8]> + ?Sized),
@@ -132,7 +131,7 @@ impl Keyspace {
         self.write(key.as_ref(), transform.change(messages::Brings::Nothing), operation::version)
     }
 
-    /// As [`Keyspace::transform`], and brings what the number was.
+    /// Same as [`Keyspace::transform`], but returns the previous number.
     pub fn transform_and_get_old<'a, N: Number>(
         &'a self,
         key: &'a (impl AsRef<[u8]> + ?Sized),
@@ -141,43 +140,43 @@ impl Keyspace {
         self.write(key.as_ref(), transform.change(messages::Brings::Old), operation::transformed)
     }
 
-    /// Keeps a part of a list and drops the rest. Brings the length left.
+    /// Keeps a part of a list and drops the rest. Returns the remaining length, in values.
     pub fn trim<'a>(&'a self, key: &'a (impl AsRef<[u8]> + ?Sized), keep: Range) -> Operation<'a, u64> {
         self.write(key.as_ref(), WriteChange::Trim { keep }, operation::number)
     }
 
-    /// Changes when the record expires. Brings whether there is one.
+    /// Changes the time at which the record expires. Returns whether the record exists.
     pub fn expire<'a>(&'a self, key: &'a (impl AsRef<[u8]> + ?Sized), expiry: Expiry) -> Operation<'a, bool> {
         self.write(key.as_ref(), WriteChange::Expire { expiry }, operation::found)
     }
 
-    /// Takes an expiry away. Brings whether there is a record.
+    /// Removes the expiry of the record. Returns whether the record exists.
     pub fn persist<'a>(&'a self, key: &'a (impl AsRef<[u8]> + ?Sized)) -> Operation<'a, bool> {
         self.expire(key, Expiry::Never)
     }
 
-    /// When the record expires.
+    /// Reads the time at which the record expires.
     pub fn ttl<'a>(&'a self, key: &'a (impl AsRef<[u8]> + ?Sized)) -> Operation<'a, Ttl> {
         self.read(key.as_ref(), Query::Inspect, operation::ttl)
     }
 
-    /// All but the record's contents, if there is one.
+    /// Reads the record's metadata without its contents; `None` if the record is absent.
     pub fn inspect<'a>(&'a self, key: &'a (impl AsRef<[u8]> + ?Sized)) -> Operation<'a, Option<Info>> {
         self.read(key.as_ref(), Query::Inspect, operation::info)
     }
 
-    /// The record, if there is one; of a long list the first page.
+    /// Reads the record; `None` if it is absent. For a long list the result has only the first page.
     pub fn lookup<'a>(&'a self, key: &'a (impl AsRef<[u8]> + ?Sized)) -> Operation<'a, Option<Record>> {
         self.read(key.as_ref(), Query::Lookup, operation::record)
     }
 
-    /// The bytes of the record, if there is one. Ends with `WrongType` if it is a list.
+    /// Reads the bytes of the record; `None` if it is absent. Ends with `WrongType` if the record is a list.
     pub fn lookup_bytes<'a>(&'a self, key: &'a (impl AsRef<[u8]> + ?Sized)) -> Operation<'a, Option<Bytes>> {
         self.read(key.as_ref(), Query::Lookup, operation::bytes)
     }
 
-    /// A part of the record: of bytes in bytes, of a list in values, and then perhaps only its first page; the next
-    /// begins at `first` and the number of values.
+    /// Reads a part of the record. The range counts bytes of a bytes record and values of a list. For a list the result may be only the first page;
+    /// the next page begins at `first` plus the number of values.
     pub fn lookup_range<'a>(
         &'a self,
         key: &'a (impl AsRef<[u8]> + ?Sized),
@@ -186,7 +185,7 @@ impl Keyspace {
         self.read(key.as_ref(), Query::LookupRange { range }, operation::record)
     }
 
-    /// Waits on the server until the record is as asked, and brings it; ends with `TimedOut` at the deadline.
+    /// Waits on the server until the record fulfils the condition, and returns the record. Ends with `TimedOut` at the deadline.
     pub fn wait<'a>(
         &'a self,
         key: &'a (impl AsRef<[u8]> + ?Sized),
@@ -195,18 +194,18 @@ impl Keyspace {
         self.read(key.as_ref(), Query::Wait { until }, operation::record)
     }
 
-    /// Pages through the keys that begin with `prefix`, in an order of the servers' choosing.
+    /// Lists the keys that begin with `prefix`, in pages, in an order that the servers choose.
     pub fn scan(&self, prefix: impl Into<Bytes>) -> Scan {
         Scan::new(self.clone(), prefix.into())
     }
 
-    /// Has the members of every partition read all that they hold and compare it with each other.
+    /// Has the members of every partition read all their data and compare it with each other.
     pub fn compare(&self) -> Comparison {
         Comparison::new(self.clone())
     }
 
-    /// Sends several operations together, those for one instance in one frame if they are short. Not a transaction: each has
-    /// its own outcome, in the order given.
+    /// Submits several operations together; short operations for the same instance share a frame. The batch is not a transaction: each operation
+    /// has its own result. The results are in the order of the operations.
     pub async fn batch(&self, operations: &[WireOperation<'_>]) -> Vec<Result<Reply, Error>> {
         let together = Coalescing::Within(Collect { delay_us: 0, bytes: BODY_BYTES_MAX as u32 });
         let requests = SessionRequest::records(self.id(), operations, self.client.limit_us(), together);

@@ -1,4 +1,4 @@
-//! The client of a zerohop cluster: connections, clock and randomness around `zerohop-session`, which decides.
+//! The client of a zerohop cluster: connections, clock and random numbers around `zerohop-session`, which makes the decisions.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), zerohop_client::Error> {
@@ -10,8 +10,8 @@
 //! # }
 //! ```
 //!
-//! One task drives all connections of a client: operations reach it through one channel, and it makes one write for
-//! each connection that has something to send, however many operations that is. `docs/guide/client.md` is the guide.
+//! One task drives all connections of a client. Operations reach it through one channel. In each round it makes one write to each connection that
+//! has data to send, however many operations the write contains. The guide is `docs/guide/client.md`.
 
 mod batch;
 mod batches;

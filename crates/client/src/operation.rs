@@ -1,4 +1,4 @@
-//! Operations on records: chosen by a call, refined by methods, sent when awaited.
+//! Operations on records: a call creates an operation, methods refine it, and `await` sends it.
 
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
@@ -19,12 +19,12 @@ use crate::client::micros;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 
-/// How a reply becomes what the operation brings. `None`: the server answered something else.
+/// Converts a reply into the operation's return value. `None`: the reply does not belong to the operation.
 pub(crate) type ReplyReader<R> = fn(Result<Reply, Failure<'static>>) -> Option<Result<R, Failure<'static>>>;
 
 /// An operation that has not been sent: `await` sends it.
 ///
-/// Once sent it goes on though the future is dropped; a write may then be done without anybody being told.
+/// A sent operation continues even if its future is dropped. A write may then be done without a report to the caller.
 #[must_use = "an operation does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct Operation<'a, R> {
@@ -38,7 +38,7 @@ pub struct Operation<'a, R> {
 #[derive(Debug)]
 pub(crate) enum OperationKind<'a> {
     Wire(WireOperation<'a>),
-    /// An append of one value, whose list is made when it is packed.
+    /// An append of one value; the list is built when the operation is encoded.
     Append {
         key: &'a [u8],
         values: &'a [&'a [u8]],
@@ -52,19 +52,19 @@ impl<'a, R> Operation<'a, R> {
         Self { keyspace, what, read, limit: None, collecting }
     }
 
-    /// Tries for so long, instead of as long as the client does.
+    /// Sets the time limit of this operation, in place of the client's deadline.
     pub fn deadline(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
         self
     }
 
-    /// Chooses whether it waits for others to the same instance, to travel together.
+    /// Chooses whether the operation waits a short time for others to the same instance, so that they share a frame.
     pub fn collecting(mut self, collecting: Coalescing) -> Self {
         self.collecting = collecting;
         self
     }
 
-    /// Does it only if this holds of the record; else it ends with `ConditionFailed`. Says nothing to a read.
+    /// Makes a write conditional: it ends with `ConditionFailed` unless the record fulfils the condition. Has no effect on a read.
     pub fn condition(mut self, wanted: Condition) -> Self {
         match &mut self.what {
             OperationKind::Wire(WireOperation::Write(write)) => write.condition = wanted,
@@ -82,7 +82,7 @@ impl<'a, R> Operation<'a, R> {
         self.read
     }
 
-    /// The operation as one of a transaction.
+    /// Converts the operation into an item of a transaction.
     pub(crate) fn item(&self, seen: Option<Timestamp>) -> Result<CompositeItem, InvalidTransaction> {
         match self.what {
             OperationKind::Wire(operation) => CompositeItem::new(self.keyspace.id(), &operation, seen),
@@ -171,47 +171,47 @@ impl<R> Future for PendingOperation<'_, R> {
 pub enum Record {
     /// One value.
     Bytes {
-        /// When it was last written.
+        /// When the record was last written.
         version: Timestamp,
-        /// Bytes in the whole record.
+        /// Length of the complete record, in bytes.
         length: u64,
         /// The bytes.
         bytes: Bytes,
     },
-    /// Values in the order in which they were appended; a page of them if there are many.
+    /// Values in the order in which they were appended; only a page of them if there are many.
     List {
-        /// When it was last written.
+        /// When the record was last written.
         version: Timestamp,
-        /// Values in the whole list.
+        /// Length of the complete list, in values.
         length: u64,
-        /// The place of the first value of this page, from zero.
+        /// The index of the first value of this page, from zero.
         first: u64,
         /// The values.
         values: Vec<Bytes>,
     },
 }
 
-/// All but a record's contents.
+/// The metadata of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
-    /// When it was last written.
+    /// When the record was last written.
     pub version: Timestamp,
-    /// What it is.
+    /// The type of the record.
     pub record: RecordType,
-    /// Bytes of bytes, values of a list.
+    /// Length: bytes of a bytes record, values of a list.
     pub length: u64,
-    /// When it ceases to be, in milliseconds since 1970 by the server's clock.
+    /// When the record expires, in milliseconds since 1970 by the server's clock.
     pub expires_at_ms: Option<u64>,
 }
 
-/// How long a record has.
+/// The remaining life of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ttl {
     /// There is no record.
     Absent,
-    /// It does not expire.
+    /// The record does not expire.
     Never,
-    /// It expires then, in milliseconds since 1970 by the server's clock.
+    /// The record expires at this time, in milliseconds since 1970 by the server's clock.
     AtMs(u64),
 }
 
@@ -234,7 +234,7 @@ pub(crate) fn number(answer: OperationReply) -> OperationResult<u64> {
     }
 }
 
-/// The number that a transform brings.
+/// The number that a transform returns.
 pub(crate) fn transformed<N: Number>(answer: OperationReply) -> OperationResult<N> {
     Some(number(answer)?.map(N::from_bits))
 }

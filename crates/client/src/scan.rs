@@ -1,4 +1,4 @@
-//! Going through the keys of a keyspace, partition after partition, page by page.
+//! Scans: a scan lists the keys of a keyspace, partition after partition, page by page.
 
 use std::collections::VecDeque;
 
@@ -11,14 +11,14 @@ use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 
-/// A scan. A key that is there all the while comes exactly once.
+/// A scan. A key that exists during the complete scan is listed exactly once.
 #[derive(Debug)]
 pub struct Scan {
     keyspace: Keyspace,
     prefix: Bytes,
     page_keys: u32,
     partitions: PartitionCount,
-    /// What is still to be gone through, the next first: partitions, and where in each.
+    /// The remaining partitions with the scan cursor in each; the front is the next.
     left: VecDeque<(PartitionId, Bytes)>,
 }
 
@@ -29,14 +29,14 @@ impl Scan {
         Self { keyspace, prefix, page_keys: SCAN_PAGE_KEYS_MAX, partitions, left }
     }
 
-    /// Asks for at most so many keys at once, 1 to 4,096.
+    /// Sets the maximum number of keys of one page, 1 to 4,096.
     #[must_use]
     pub fn page_keys(mut self, keys: u32) -> Self {
         self.page_keys = keys.clamp(1, SCAN_PAGE_KEYS_MAX);
         self
     }
 
-    /// The next keys; `None` at the end. After an error the same page can be asked for again.
+    /// Returns the next keys; `None` at the end. After an error the caller can request the same page again.
     pub async fn next_page(&mut self) -> Result<Option<Vec<ListedKey>>, Error> {
         while let Some((partition, cursor)) = self.left.front() {
             let (cursor, prefix) = (cursor.clone(), self.prefix.clone());
@@ -65,7 +65,7 @@ impl Scan {
         Ok(None)
     }
 
-    /// The keyspace was split: each partition has become several, which go through their keys in the order that it had.
+    /// The keyspace was split. Each partition has become several, and each of these lists its keys in the order of the old partition.
     fn go_on_in(&mut self, partitions: PartitionCount) {
         let each = partitions.get() / self.partitions.get();
         let children = |(partition, cursor): (PartitionId, Bytes)| {

@@ -1,4 +1,4 @@
-//! The file of the cluster's secret, and the random numbers of proofs.
+//! Files with the cluster's secret, tokens and private keys, and the random numbers of proofs.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -10,48 +10,48 @@ use zerohop_tls::limits::PEM_BYTES_MAX;
 use zerohop_wire::auth::{Nonces, NotAToken, Secret, SecretError, Token};
 use zerohop_wire::limits::SECRET_BYTES_MAX;
 
-/// Rights that nobody but the owner may have.
+/// File permissions that only the owner may have.
 const OTHERS: u32 = 0o077;
 
-/// Why there is no secret in a file. None of them repeats anything that is in it.
+/// The reason why a secret could not be read from a file. No variant shows any content of the file.
 #[derive(Debug)]
 pub enum SecretFileError {
-    /// The system refuses.
+    /// The operating system reports an error.
     System {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
-        /// What it says.
+        /// The error of the operating system.
         error: io::Error,
     },
-    /// Others than its owner may read or change it.
+    /// Users other than the owner may read or change the file.
     Open {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Its rights.
+        /// Its permissions.
         mode: u32,
     },
-    /// It is a folder, or something else that is no file.
+    /// The path is a folder or something else that is not a regular file.
     NotAFile {
-        /// Which.
+        /// The path.
         path: PathBuf,
     },
-    /// What is in it is no token.
+    /// The content of the file is not a token.
     Token {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
-    /// What is in it is no secret.
+    /// The content of the file is not a secret.
     Text {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         error: SecretError,
     },
 }
 
-/// Reads a secret from a file, which nobody but its owner may read.
+/// Reads a secret from a file that only its owner may read.
 ///
 /// # Errors
 /// [`SecretFileError`].
@@ -60,7 +60,7 @@ pub fn read_secret(path: &Path) -> Result<Secret, SecretFileError> {
     Secret::from_chosen(&text).map_err(|error| SecretFileError::Text { path: path.to_owned(), error })
 }
 
-/// Reads a token from a file, which nobody but its owner may read.
+/// Reads a token from a file that only its owner may read.
 ///
 /// # Errors
 /// [`SecretFileError`].
@@ -69,11 +69,11 @@ pub fn read_token(path: &Path) -> Result<Token, SecretFileError> {
     Token::from_text(&text).map_err(|_| SecretFileError::Token { path: path.to_owned() })
 }
 
-/// Draws the number of a new token and makes a file with it, which nobody but its owner may read. The cluster knows the token
-/// only once it has been told of its number.
+/// Draws the number of a new token and writes the token to a new file that only its owner may read. The cluster accepts the token only after its
+/// number has been registered.
 ///
 /// # Errors
-/// As [`write_new_secret`].
+/// Same as [`write_new_secret`].
 pub fn write_new_token(path: &Path, secret: &Secret) -> Result<Token, SecretFileError> {
     let error =
         |error| SecretFileError::System { path: path.to_owned(), operation: "drawing random bytes", error };
@@ -83,10 +83,10 @@ pub fn write_new_token(path: &Path, secret: &Secret) -> Result<Token, SecretFile
     Ok(token)
 }
 
-/// Makes a file with a new secret, which nobody but its owner may read.
+/// Writes a new secret to a new file that only its owner may read.
 ///
 /// # Errors
-/// [`SecretFileError::System`]; also if there is a file already, which is left as it is.
+/// [`SecretFileError::System`]; also if the file already exists, which the call does not change.
 pub fn write_new_secret(path: &Path) -> Result<(), SecretFileError> {
     let failed = |operation| {
         move |error: io::Error| SecretFileError::System { path: path.to_owned(), operation, error }
@@ -95,7 +95,7 @@ pub fn write_new_secret(path: &Path) -> Result<(), SecretFileError> {
     write_private(path, Secret::new_text(random).as_bytes())
 }
 
-/// The private key of a certificate, as PEM, from a file that nobody but its owner may read.
+/// Reads the private key of a certificate, as PEM, from a file that only its owner may read.
 ///
 /// # Errors
 /// [`SecretFileError`].
@@ -103,15 +103,15 @@ pub fn read_key(path: &Path) -> Result<Vec<u8>, SecretFileError> {
     read_private(path, PEM_BYTES_MAX)
 }
 
-/// Makes a file with a private key, which nobody but its owner may read.
+/// Writes a private key to a new file that only its owner may read.
 ///
 /// # Errors
-/// [`SecretFileError::System`]; also if there is a file already, which is left as it is.
+/// [`SecretFileError::System`]; also if the file already exists, which the call does not change.
 pub fn write_key(path: &Path, pem: &[u8]) -> Result<(), SecretFileError> {
     write_private(path, pem)
 }
 
-/// Makes a file that nobody but its owner may read.
+/// Creates a file that only its owner may read.
 fn write_private(path: &Path, bytes: &[u8]) -> Result<(), SecretFileError> {
     let failed = |operation| {
         move |error: io::Error| SecretFileError::System { path: path.to_owned(), operation, error }
@@ -123,12 +123,12 @@ fn write_private(path: &Path, bytes: &[u8]) -> Result<(), SecretFileError> {
     file.sync_all().map_err(failed("syncing"))
 }
 
-/// At most so many bytes of a file that nobody but its owner may read.
+/// Reads at most this many bytes of a file that only its owner may read.
 fn read_private(path: &Path, bytes_max: usize) -> Result<Vec<u8>, SecretFileError> {
     let failed = |operation| {
         move |error: io::Error| SecretFileError::System { path: path.to_owned(), operation, error }
     };
-    // Not waiting, should it be a pipe that nobody writes.
+    // Non-blocking, because the path may be a pipe without a writer.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = rustix::fs::open(path, flags, Mode::empty());
     let file = std::fs::File::from(file.map_err(|errno| failed("opening")(errno.into()))?);
@@ -144,7 +144,7 @@ fn read_private(path: &Path, bytes_max: usize) -> Result<Vec<u8>, SecretFileErro
     Ok(bytes)
 }
 
-/// Nonces from a seed that the system gives.
+/// A source of nonces with a seed from the operating system.
 pub(crate) fn nonces() -> io::Result<Nonces> {
     random_bytes().map(Nonces::new)
 }

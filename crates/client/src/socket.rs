@@ -1,4 +1,4 @@
-//! One socket: opening, then bytes both ways without waiting; through TLS, if the client was told to.
+//! One non-blocking socket: it connects, then transfers bytes in both directions, through TLS if the client is configured so.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -13,16 +13,16 @@ use tokio::net::TcpStream;
 use zerohop_session::ConnectionId;
 use zerohop_tls::{ClientTls, Tls, host_of};
 
-/// Room made for each read.
+/// Buffer space reserved for each read, in bytes.
 const READ_BYTES: usize = 64 << 10;
 
-/// Most pieces of one write.
+/// Maximum number of buffers of one write.
 const PIECES_MAX: usize = 64;
 
 pub(crate) struct Socket {
     pub(crate) id: ConnectionId,
     pub(crate) input: BytesMut,
-    /// Bytes that the next frame needs in all.
+    /// Total number of bytes that the next frame needs.
     pub(crate) need: usize,
     output: VecDeque<Bytes>,
     state: SocketState,
@@ -39,8 +39,8 @@ struct OpenSocket {
     tls: Option<Box<Tls>>,
 }
 
-/// Bytes to make room for where so many have come of a frame that needs `need`. Of a large one no more than its end: room for what
-/// follows would move all of it.
+/// Returns the buffer space to reserve when `come` bytes of a frame of `need` bytes have arrived. For a large frame it is no more than the rest of
+/// the frame: space for later frames would move all its bytes.
 fn room(need: usize, come: usize) -> usize {
     match need.saturating_sub(come) {
         left if need > READ_BYTES && left > 0 => left,
@@ -48,12 +48,12 @@ fn room(need: usize, come: usize) -> usize {
     }
 }
 
-/// A stream as one that does not wait.
+/// A stream as a non-blocking reader and writer.
 struct NoWait<'a>(&'a TcpStream);
 
 impl Socket {
     pub(crate) fn open(id: ConnectionId, address: Arc<str>, tls: Option<&ClientTls>, waker: Waker) -> Self {
-        // Before it is opened, so that what is wrong with the address does not look like what is wrong with the server.
+        // This comes before the connection attempt, so that an error in the address does not look like an error of the server.
         let tls = tls.map(|config| Tls::client(config, host_of(&address)).map(Box::new)).transpose();
         let opening = async move {
             let tls = tls?;
@@ -65,7 +65,7 @@ impl Socket {
         Self { id, input: BytesMut::new(), need: 0, output: VecDeque::new(), state, waker }
     }
 
-    /// Goes on opening. `Ready(Ok)` once, when it is open.
+    /// Continues to connect. Returns `Ready(Ok)` once, when the connection is open.
     pub(crate) fn poll_open(&mut self) -> Poll<io::Result<()>> {
         let SocketState::Opening(opening) = &mut self.state else { return Poll::Pending };
         match opening.as_mut().poll(&mut Context::from_waker(&self.waker)) {
@@ -78,19 +78,19 @@ impl Socket {
         }
     }
 
-    /// Reads what is there, at most about [`READ_BYTES`] or the frame that is needed. `Ready(Ok(0))`: the end.
+    /// Reads available bytes, at most about [`READ_BYTES`] or the frame that is needed. `Ready(Ok(0))` means end of stream.
     pub(crate) fn poll_read(&mut self) -> Poll<io::Result<usize>> {
         let SocketState::Open(open) = &mut self.state else { return Poll::Pending };
         let room = room(self.need, self.input.len());
         self.input.reserve(room);
         loop {
-            // What was decrypted already is told by no readiness.
+            // Readiness of the socket says nothing about bytes that TLS has already decrypted.
             let has_more = open.tls.as_mut().is_some_and(|tls| tls.has_more());
             if !has_more && open.stream.poll_read_ready(&mut Context::from_waker(&self.waker))?.is_pending() {
                 return Poll::Pending;
             }
             let read = match &mut open.tls {
-                // One that brings less than there is room for has taken all: it asks the system only once.
+                // A read that returns less than the reserved space has emptied the socket: one system call is enough.
                 None => {
                     let read = pin!(open.stream.read_buf(&mut self.input));
                     match read.poll(&mut Context::from_waker(&self.waker)) {
@@ -116,7 +116,7 @@ impl Socket {
         }
     }
 
-    /// Writes what the socket takes; the waker tells when it takes more.
+    /// Writes as much as the socket accepts; the waker fires when it accepts more.
     pub(crate) fn write(&mut self) -> io::Result<()> {
         let SocketState::Open(open) = &mut self.state else { return Ok(()) };
         while !self.output.is_empty() {
@@ -147,7 +147,7 @@ impl Socket {
                 }
             }
         }
-        // What is encrypted and was not taken, which may also be of the handshake.
+        // Encrypted bytes that the socket has not accepted yet; they may also belong to the handshake.
         if let Some(tls) = &mut open.tls {
             while !tls.flush(&mut NoWait(&open.stream))? {
                 if open.stream.poll_write_ready(&mut Context::from_waker(&self.waker))?.is_pending() {

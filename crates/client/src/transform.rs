@@ -1,4 +1,4 @@
-//! Transforms: what is to become of a number inside a record.
+//! Transforms: changes of a number inside a record.
 
 use zerohop_wire::messages::{Brings, Number, Operator, Transform as Wire, WriteChange};
 
@@ -18,7 +18,7 @@ pub struct Transform<N> {
 }
 
 impl<N: Number> Transform<N> {
-    /// Any operator. Bits of floats cannot be combined: that ends with `BadRequest`.
+    /// A transform with any operator. Bit operators on floats end with `BadRequest`.
     pub fn new(operator: Operator, operand: N) -> Self {
         Self { operator, operand, offset: 0 }
     }
@@ -58,13 +58,13 @@ impl<N: Number> Transform<N> {
         Self::new(Operator::Xor, operand)
     }
 
-    /// Where in the record the number begins, in bytes; 0 unless this says otherwise.
+    /// Sets the offset of the number in the record, in bytes. Default: 0.
     #[must_use]
     pub fn at(self, offset: u64) -> Self {
         Self { offset, ..self }
     }
 
-    /// Where the number begins, and the transform as it travels.
+    /// The offset of the number, and the transform as it is encoded.
     pub(crate) fn parts(self, brings: Brings) -> (u64, Wire) {
         let Self { operator, operand, offset } = self;
         (offset, Wire { operator, number: N::TYPE, operand: operand.bits(), offset: 0, brings })

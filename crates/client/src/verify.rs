@@ -1,4 +1,4 @@
-//! Having the members of all partitions of a keyspace compare what they hold, slice by slice.
+//! Comparison of the members of all partitions of a keyspace, one hash range at a time.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,21 +11,21 @@ use crate::client::micros;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 
-/// Partitions that are asked at a time.
+/// Number of partitions that are compared at the same time.
 const PARTITIONS_AT_ONCE: usize = 16;
 
-/// Beyond the client's deadline: so long a primary itself waits for members that say nothing.
+/// Time beyond the client's deadline: a primary itself waits this long for members that do not reply.
 const WAIT: Duration = Duration::from_secs(6);
 
-/// A comparison: every member of every partition reads all that it holds, once. What is written meanwhile may or may not be
-/// compared; if a keyspace is split, its new partitions are compared from their beginning.
+/// A comparison: every member of every partition reads all its data once. Writes that happen during the comparison may or may not be compared. If
+/// the keyspace is split, the comparison of the new partitions starts from their beginning.
 #[derive(Debug)]
 pub struct Comparison {
     keyspace: Keyspace,
     partitions: PartitionCount,
-    /// What is still to be compared, and from which hash fragment on.
+    /// The partitions that remain, each with the hash fragment from which to continue.
     left: VecDeque<(PartitionId, u32)>,
-    /// Of the last round: told behind what the others brought.
+    /// The error of the last round, which the call reports after the results of the other partitions.
     failed: Option<Error>,
 }
 
@@ -35,11 +35,12 @@ impl Comparison {
         Self { keyspace, partitions, left: partitions.ids().map(|id| (id, 0)).collect(), failed: None }
     }
 
-    /// The next slices, of several partitions; `None` at the end. Who differs is taking everything again by then.
+    /// Compares the next hash ranges, of several partitions; `None` at the end. A member that differs has by then already started to install a new
+    /// copy of all data.
     ///
     /// # Errors
-    /// As any read; [`Failure::DataCorrupt`](crate::Failure::DataCorrupt) if a primary holds what neither it nor anybody else can read. It can
-    /// be asked again, which goes on where it was.
+    /// Those of any read; [`Failure::DataCorrupt`](crate::Failure::DataCorrupt) if a primary stores an entry that neither it nor any other member
+    /// can read. After an error the caller can call again; the comparison continues where it was.
     pub async fn next_slices(&mut self) -> Result<Option<Vec<ComparedSlice>>, Error> {
         loop {
             if let Some(error) = self.failed.take() {
@@ -84,7 +85,7 @@ impl Comparison {
         }
     }
 
-    /// The keyspace was split: each partition that is left has become several.
+    /// The keyspace was split: each remaining partition has become several.
     fn begin_again(&mut self, partitions: PartitionCount) {
         let each = partitions.get() / self.partitions.get();
         let children = |(partition, _): (PartitionId, u32)| {

@@ -1,9 +1,9 @@
-//! Which sockets have something to do: each has a waker of its own, which notes its place and wakes the driver.
+//! Wakers of the sockets: each socket has its own waker, which records its position and wakes the driver.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
-/// Places to look at, and whom to wake for it.
+/// The positions of the sockets that are ready, and the waker of the driver.
 #[derive(Debug, Default)]
 pub(crate) struct ReadyPlaces(Mutex<ReadyState>);
 
@@ -14,12 +14,12 @@ struct ReadyState {
 }
 
 impl ReadyPlaces {
-    /// The waker of the socket in this place.
+    /// The waker of the socket at this position.
     pub(crate) fn waker(self: &Arc<Self>, place: usize) -> Waker {
         Arc::new(PlaceWaker { ready: Arc::clone(self), place }).into()
     }
 
-    /// Swaps the places noted so far for an empty list, and names whom to wake for the next.
+    /// Moves the recorded positions into `into`, and sets the waker that the next event wakes.
     pub(crate) fn take(&self, driver: &Waker, into: &mut Vec<usize>) {
         into.clear();
         let mut noted = self.lock();

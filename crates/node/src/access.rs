@@ -1,6 +1,5 @@
-//! What a connection may do: everything, or what the map grants its token. Looked up in the map at each request, so that a
-//! token that was revoked or has expired is of no use from the next change of the map on; of a connection that may do everything nothing is looked
-//! up.
+//! Permissions of connections: everything, or what the map grants to its token. Each request looks up the token in the map, so that a revoked or
+//! expired token is useless from the next change of the map on. For a connection that may do everything there is no lookup.
 
 use zerohop_placement::ClusterMap;
 use zerohop_transaction::codec::decode_parts;
@@ -10,10 +9,10 @@ use zerohop_wire::ids::KeyspaceId;
 use zerohop_wire::messages::{RecordOperation, RecordWrite, Transact, WriteChange};
 use zerohop_wire::{Elements, Failure, Message, Permission};
 
-/// Whether this is permitted in a keyspace; of none: in all.
+/// Checks a permission in a keyspace; for no keyspace: in all of them.
 ///
 /// # Errors
-/// It is not, or the token is not good any more.
+/// The permission is missing, or the token is no longer valid.
 pub(crate) fn permits(
     map: &ClusterMap,
     access: Access,
@@ -28,8 +27,8 @@ pub(crate) fn permits(
     }
 }
 
-/// Whether a request about records is permitted. Whoever is let in may ask for what is about the connection and the map, as
-/// long as the token is good; control requests are looked at by the manager.
+/// Checks whether a request about records is permitted. Requests about the connection and the map need only a valid token. The manager checks
+/// control requests.
 ///
 /// # Errors
 /// As [`permits`].
@@ -41,7 +40,7 @@ pub(crate) fn permits_request(
 ) -> Result<(), Failure<'static>> {
     let Access::Token(id) = access else { return Ok(()) };
     let may = |permission| permits(map, access, keyspace, permission);
-    // One that fails is answered with the whole record.
+    // If the condition fails, the answer has the complete record.
     let may_write = |write: &RecordWrite<'_>| match write.change {
         WriteChange::CompareSwap { .. } => may(Permission::Write).and_then(|()| may(Permission::Read)),
         _ => may(Permission::Write),
@@ -63,18 +62,18 @@ pub(crate) fn permits_request(
         | Message::Admin(_) => map.token(id).map(|_| ()).map_err(|fault| Failure::AuthFailed { fault }),
         Message::Stage(_) => may(Permission::Write),
         Message::Transact(transact) => permits_transaction(map, access, transact),
-        // Whatever comes later needs to be thought about first.
+        // Kinds that are added later must be considered first.
         _ => may(Permission::Admin),
     }
 }
 
-/// Each item needs what it would need alone. Of what is staged only the partition knows what it is: it needs both.
+/// Checks the permission of each item. Only the partition knows the kind of a staged item: it needs both permissions.
 fn permits_transaction(
     map: &ClusterMap,
     access: Access,
     transact: &Transact<'_>,
 ) -> Result<(), Failure<'static>> {
-    // What cannot be read is refused by whoever is to do it, whoever asks.
+    // The executing partition refuses invalid parts, whatever the permissions.
     let Ok(parts) = decode_parts(transact.parts) else { return Ok(()) };
     for part in &parts {
         let keyspace = part.place.keyspace;
@@ -99,7 +98,7 @@ fn permits_transaction(
                 | None => both()?,
                 Some(RecordOperation::Write(_)) => may(Permission::Write)?,
             }
-            // The version that a record has is told by whether the transaction is done.
+            // The outcome of the transaction reveals the version of the record.
             if item.seen.is_some() {
                 may(Permission::Read)?;
             }

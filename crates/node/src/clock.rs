@@ -1,4 +1,4 @@
-//! The clock's home: everything below is told the time by what stands here.
+//! The clocks of the process: all other modules get the time from here.
 
 #![expect(clippy::disallowed_methods, reason = "the one place that asks the system for the time")]
 
@@ -8,15 +8,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use zerohop_wire::ids::Timestamp;
 
-/// A hybrid logical clock (Kulkarni and others, 2014): milliseconds since 1970 and a counter, never the same and
-/// never backwards, whatever the system's clock does while this one lives.
+/// A hybrid logical clock (Kulkarni and others, 2014): milliseconds since 1970 and a counter. Its timestamps are unique and increasing while it
+/// lives, whatever the system's clock does.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HybridClock {
     last: Timestamp,
 }
 
 impl HybridClock {
-    /// A timestamp above all that this clock has given.
+    /// A timestamp above all earlier ones of this clock.
     pub fn tick(&mut self) -> Timestamp {
         self.next_at(unix_ms())
     }
@@ -27,7 +27,7 @@ impl HybridClock {
     }
 }
 
-/// Measures how long something takes. It never runs backwards.
+/// Measures durations with a monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch {
     started: Instant,
@@ -40,21 +40,21 @@ impl Stopwatch {
         Stopwatch { started: Instant::now() }
     }
 
-    /// Time since it was started.
+    /// The time since the start.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// Whole milliseconds since it was started.
+    /// Complete milliseconds since the start.
     #[must_use]
     pub fn elapsed_ms(&self) -> u64 {
-        // 64 bits of milliseconds last longer than the machine.
+        // 64 bits of milliseconds never overflow.
         self.elapsed().as_millis() as u64
     }
 }
 
-/// Milliseconds since 1970; 0 if the system's clock stands before that.
+/// Milliseconds since 1970; 0 if the system's clock is earlier.
 #[must_use]
 pub fn unix_ms() -> u64 {
     let ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);

@@ -1,9 +1,8 @@
-//! How the descriptors of the process are shared out, so that connections never take those that data needs.
+//! The division of the process's descriptors, so that connections never use those that data needs.
 //!
-//! The system gives each new descriptor the lowest free number. A socket whose number is not below
-//! [`Descriptors::sockets_end`] therefore says that all but the last few are in use: it is closed at once, and what is left goes
-//! to data files, journals, checkpoints and the control log. A quarter of all is for files; a disk that would open more closes
-//! the file that was used longest ago.
+//! The system assigns the lowest free number to each new descriptor. If a socket's number is not below [`Descriptors::sockets_end`], all but the
+//! last few are in use. Such a socket is closed at once, and the rest remains for data files, journals, checkpoints and the control log. A quarter
+//! of all descriptors is for files; a disk that would open more closes the least recently used file.
 
 use std::fmt;
 use std::os::fd::{AsRawFd, RawFd};
@@ -11,85 +10,84 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors beside data files and connections: listeners, event queues, pipes, the control log, small files that are
-/// replaced as a whole.
+/// Descriptors other than data files and connections: listeners, event queues, pipes, the control log, small files that are replaced atomically.
 const OTHERS: u64 = 32;
 
-/// The same of each instance.
+/// The same for each instance.
 const OTHERS_PER_INSTANCE: u64 = 8;
 
-/// Files are given so many of all descriptors: one of this number.
+/// The share of files: one of this many descriptors.
 const FILES_ONE_OF: u64 = 4;
 
-/// Files that a disk keeps open at least: a log, a journal, a checkpoint, a compaction, and what is opened to be synced.
+/// Minimum number of files that a disk keeps open: a log, a journal, a checkpoint, a compaction, and a file that is opened for a sync.
 const DISK_MIN: u64 = 8;
 
-/// Files that a disk keeps open at most, however many the process may have.
+/// Maximum number of files that a disk keeps open, however many the process may have.
 const DISK_MAX: u64 = 4096;
 
-/// Of this process. The limit is the process's, too.
+/// Number of instances of this process. The limit belongs to the process, too.
 static INSTANCES: AtomicU64 = AtomicU64::new(1);
 
-/// What each use of descriptors may take.
+/// The number of descriptors for each use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptors {
-    /// How many the process may have; `None`: no limit.
+    /// The process's limit; `None`: no limit.
     limit: Option<u64>,
     instances: u64,
 }
 
 impl Descriptors {
-    /// Of a process that may have so many, with so many instances and their disks.
+    /// The division for a process with this limit, and this many instances with their disks.
     #[must_use]
     pub const fn new(limit: Option<u64>, instances: u64) -> Self {
         Descriptors { limit, instances }
     }
 
-    /// Has this process share its descriptors among so many instances, and raises its limit to the highest that it may have: the
-    /// usual one is meant for programs that wait on few.
+    /// Divides this process's descriptors among its instances, and raises its limit to the permitted maximum: the usual limit is meant for programs
+    /// that need few.
     pub fn share_among(instances: usize) -> Self {
         INSTANCES.fetch_max(instances as u64, Ordering::Relaxed);
         Self::here()
     }
 
-    /// As this process shares them.
+    /// The division in this process.
     #[must_use]
     pub fn here() -> Self {
         let instances = INSTANCES.load(Ordering::Relaxed);
         let limit = getrlimit(Resource::Nofile);
         let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-        // If it is refused, the old limit holds.
+        // If the system refuses, the old limit stays.
         let allowed = if setrlimit(Resource::Nofile, raised).is_ok() { limit.maximum } else { limit.current };
         Self::new(allowed, instances)
     }
 
-    /// How many the process may have; `None`: no limit.
+    /// The process's limit; `None`: no limit.
     #[must_use]
     pub const fn limit(self) -> Option<u64> {
         self.limit
     }
 
-    /// Files that each disk keeps open at most.
+    /// Maximum number of files that each disk keeps open.
     #[must_use]
     pub fn of_disk(self) -> usize {
         let share = self.limit.map_or(DISK_MAX, |limit| limit / FILES_ONE_OF / self.instances.max(1));
         usize::try_from(share.clamp(DISK_MIN, DISK_MAX)).unwrap_or(usize::MAX)
     }
 
-    /// Descriptors that connections never take.
+    /// Number of descriptors that connections never use.
     #[must_use]
     pub fn reserved(self) -> u64 {
         self.of_disk() as u64 * self.instances + OTHERS_PER_INSTANCE * self.instances + OTHERS
     }
 
-    /// Sockets from this number on are closed.
+    /// Sockets with at least this number are closed.
     #[must_use]
     pub fn sockets_end(self) -> RawFd {
         let end = self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.reserved()));
         RawFd::try_from(end).unwrap_or(RawFd::MAX)
     }
 
-    /// Whether a socket takes a descriptor that is kept for data.
+    /// Whether a socket uses a descriptor that is reserved for data.
     #[must_use]
     pub fn refuses(self, socket: &impl AsRawFd) -> bool {
         socket.as_raw_fd() >= self.sockets_end()

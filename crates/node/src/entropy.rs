@@ -1,11 +1,11 @@
-//! Randomness has its home here: ids and nonces come from the system.
+//! The source of randomness of the process: ids and nonces come from the system.
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
 /// Random bytes.
 ///
 /// # Errors
-/// In words, if the system gives none.
+/// In words, if the system provides none.
 pub(crate) fn random_bytes<const N: usize>() -> Result<[u8; N], String> {
     let mut bytes = [0; N];
     match getrandom(&mut bytes, GetRandomFlags::empty()) {

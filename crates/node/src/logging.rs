@@ -1,4 +1,4 @@
-//! Where the structured log goes. The library only emits events; the program that runs it installs this once.
+//! The structured log. The library only emits events; the program that runs it installs the log once.
 
 use std::fmt;
 use std::io::{IsTerminal, stderr};
@@ -6,29 +6,29 @@ use std::str::FromStr;
 
 pub use tracing::level_filters::LevelFilter;
 
-/// How log lines are written, to standard error.
+/// The format of log lines, on standard error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people: a line for each event.
+    /// For people: one line for each event.
     #[default]
     Text,
-    /// For programs: a JSON object on a line for each event.
+    /// For programs: one JSON object in a line for each event.
     Json,
 }
 
-/// Why no log can be installed.
+/// The reason why no log can be installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogError {
-    /// No such format.
+    /// The format is unknown.
     Format {
-        /// What was asked for.
+        /// The requested format.
         asked: String,
     },
     /// This process has a log already.
     Installed,
 }
 
-/// Sends events of at least this level to standard error.
+/// Writes events of at least this level to standard error.
 ///
 /// # Errors
 /// [`LogError::Installed`].
@@ -43,7 +43,7 @@ pub fn init(format: LogFormat, level: LevelFilter) -> Result<(), LogError> {
     installed.map_err(|_| LogError::Installed)
 }
 
-/// Says as the last event why the process ends.
+/// Logs the reason why the process ends, as the last event.
 pub fn fatal(why: &str) {
     tracing::error!("{why}");
 }
@@ -52,7 +52,7 @@ impl LogFormat {
     /// Every format.
     pub const ALL: [LogFormat; 2] = [LogFormat::Text, LogFormat::Json];
 
-    /// What it is called.
+    /// The name of the format.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,5 +1,5 @@
-//! A process that was killed a moment ago holds its folder and its ports until the system has taken it apart, which takes the longer
-//! the more memory it had. Whoever starts in its place waits for that, and not for one that serves.
+//! A process that was just killed keeps its folder and its ports until the system has released its resources, which takes longer the more memory it
+//! had. A process that starts in its place waits for that, but not for a process that serves.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use tracing::info;
 
 use crate::clock::Stopwatch;
 
-/// As long as a process of some tens of gigabytes takes to go.
+/// Time in which a process of some tens of gigabytes is released.
 pub(crate) const GOES_WITHIN: Duration = Duration::from_secs(3);
 
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Takes what a predecessor may still hold, as soon as it does not, and within [`GOES_WITHIN`]. `what` it is, for people.
+/// Acquires a resource that a predecessor may still have, as soon as it is free, within [`GOES_WITHIN`]. `what` names it for people.
 ///
 /// # Errors
-/// Those of the last try.
+/// Those of the last attempt.
 pub(crate) fn outlive<T, E>(
     what: &dyn std::fmt::Display,
     is_held: impl Fn(&E) -> bool,

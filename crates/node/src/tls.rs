@@ -1,15 +1,14 @@
-//! Whether a node speaks TLS, and with whom.
+//! The TLS settings of a node.
 
 use zerohop_tls::{ClientTls, ServerTls};
 
-/// How a node speaks TLS. Beside that it serves who connects without, unless it is told otherwise: what a connection is, its
-/// first byte tells.
+/// The TLS settings of a node. The node also serves connections without TLS, unless `only` is set: the first byte shows which kind a connection is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// What it shows to those who connect.
+    /// The certificate for clients.
     pub server: ServerTls,
-    /// Of whom the other nodes' certificates must be: then it speaks TLS with all of them. `None`: with none.
+    /// The CAs of the other nodes' certificates: the node then uses TLS with all of them. `None`: with none.
     pub client: Option<ClientTls>,
-    /// Who connects from another machine without TLS is told so, and not served.
+    /// Connections from other machines without TLS get an error, and are not served.
     pub only: bool,
 }

@@ -1,9 +1,9 @@
-//! Connections that have proved nothing yet: whose place a newer connection gets when no place is free.
+//! Unauthenticated connections, whose places newer connections get when no place is free.
 //!
-//! A connection counts as a stranger from its accept until its greeting, and in a cluster with a secret until its proof. Strangers
-//! have bounds of their own: over all addresses, and for each remote address. At a bound the oldest stranger is closed and the
-//! newcomer is served, so that a client with a credential needs one round trip of luck, and never waits for strangers to give up.
-//! Connections from addresses of the cluster's nodes have a share of their own, so that links of nodes do not compete with others.
+//! A connection is unauthenticated from its accept until its greeting, and in a cluster with a secret until its proof. Such connections have limits
+//! of their own: over all addresses, and for each remote address. At a limit the oldest of them is closed and the new one is served. A client with
+//! a credential therefore only needs one undisturbed round trip, and never waits for other connections to time out. Connections from addresses of
+//! the cluster's nodes have a separate limit, so that links of nodes do not compete with others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -11,36 +11,36 @@ use std::net::{IpAddr, SocketAddr};
 use zerohop_placement::ClusterMap;
 use zerohop_wire::ids::MapEpoch;
 
-/// Where a connection comes from, as far as bounds care.
+/// The origin of a connection for these limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Origin {
     /// A node of the cluster has this address.
     is_node: bool,
-    /// An IPv4 address; of an IPv6 address its network, as a host may use all addresses of its network.
+    /// An IPv4 address; for an IPv6 address its network, because a host may use all addresses of its network.
     network: u128,
 }
 
-/// How many strangers there may be.
+/// The limits of unauthenticated connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnprovenBounds {
-    /// From addresses of no node, together; and as many from addresses of nodes.
+    /// Total from addresses of no node; the same number applies to addresses of nodes.
     pub(crate) all_max: usize,
     /// From one address.
     pub(crate) origin_max: usize,
 }
 
-/// See the module. `K` names a connection.
+/// The unauthenticated connections; see the module. `K` identifies a connection.
 #[derive(Debug)]
 pub(crate) struct UnprovenConnections<K> {
     bounds: UnprovenBounds,
-    /// The number of the next one: an older connection has a lower number.
+    /// The number of the next connection: an older connection has a lower number.
     next: u64,
     /// From addresses of no node, and of nodes; by age.
     by_age: [BTreeMap<u64, (K, Origin)>; 2],
     by_origin: BTreeMap<Origin, BTreeSet<u64>>,
 }
 
-/// The place of one stranger.
+/// The place of one unauthenticated connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnprovenSlot {
     number: u64,
@@ -48,19 +48,19 @@ pub(crate) struct UnprovenSlot {
 }
 
 impl Origin {
-    /// Of a peer at this address; `None`: it is not known, as of one that has gone meanwhile.
+    /// The origin of a peer at this address; `None`: the address is unknown, for example because the peer has gone.
     pub(crate) fn of(address: Option<IpAddr>, is_node: bool) -> Origin {
         let network = match address.map(|address| address.to_canonical()) {
             None => 0,
             Some(IpAddr::V4(address)) => u128::from(address.to_bits()),
-            // No IPv4 address is as high: the first bits of a unicast address are not all zero.
+            // No IPv4 address has such a high value: the first bits of a unicast address are not all zero.
             Some(IpAddr::V6(address)) => address.to_bits() >> 64 << 64 | 1 << 63,
         };
         Origin { is_node, network }
     }
 }
 
-/// Addresses of the nodes of a map, kept until the map is another.
+/// The addresses of the nodes of a map, cached until the map changes.
 #[derive(Debug, Default)]
 pub(crate) struct NodeAddresses {
     of: MapEpoch,
@@ -86,12 +86,12 @@ impl<K: Copy> UnprovenConnections<K> {
         UnprovenConnections { bounds, next: 0, by_age: Default::default(), by_origin: BTreeMap::new() }
     }
 
-    /// How many there are.
+    /// The number of connections.
     pub(crate) fn len(&self) -> usize {
         self.by_age.iter().map(BTreeMap::len).sum()
     }
 
-    /// The stranger that is to be closed before another one from this origin enters.
+    /// The unauthenticated connection to close before another one from this origin enters.
     pub(crate) fn gives_way(&self, to: Origin) -> Option<K> {
         let of_class = &self.by_age[usize::from(to.is_node)];
         let of_origin = self.by_origin.get(&to).filter(|all| all.len() >= self.bounds.origin_max);
@@ -108,7 +108,7 @@ impl<K: Copy> UnprovenConnections<K> {
         self.by_age.iter().flat_map(BTreeMap::values).next().map(|(key, _)| *key)
     }
 
-    /// Takes up a stranger.
+    /// Adds an unauthenticated connection.
     pub(crate) fn enter(&mut self, key: K, origin: Origin) -> UnprovenSlot {
         let place = UnprovenSlot { number: self.next, is_node: origin.is_node };
         self.next += 1;
@@ -117,7 +117,7 @@ impl<K: Copy> UnprovenConnections<K> {
         place
     }
 
-    /// It is closed, or no stranger any more.
+    /// Removes a connection that is closed or authenticated.
     pub(crate) fn leave(&mut self, UnprovenSlot { number, is_node }: UnprovenSlot) {
         let Some((_, origin)) = self.by_age[usize::from(is_node)].remove(&number) else { return };
         if let Some(of_origin) = self.by_origin.get_mut(&origin) {

@@ -1,5 +1,5 @@
-//! Where a key lives: hash functions, partitions, keyspaces and the cluster map. Shared by client and server, so
-//! that both reach the same answer without asking anybody.
+//! Placement of keys: hash functions, partitions, keyspaces and the cluster map. Client and server share this crate, so that both compute the same
+//! placement without a request.
 //!
 //! ```text
 //!   key ──HashKind::hash(seed)──> 64-bit hash ──partition_of (top bits)──> partition
@@ -7,8 +7,8 @@
 //!   ClusterMap ──MapDelta (from epoch, to epoch)──> next ClusterMap
 //! ```
 //!
-//! Pure: no clock, no I/O, no randomness of its own. A [`ClusterMap`] is immutable; [`ClusterMap::apply`] makes the
-//! next one, and only maps that keep every rule can be made. `docs/formats/cluster-map.md` gives the bytes.
+//! Pure: no clock, no I/O, no random numbers of its own. A [`ClusterMap`] is immutable; [`ClusterMap::apply`] creates the next one, and only maps
+//! that satisfy every rule can be created. `docs/formats/cluster-map.md` specifies the bytes.
 
 mod codec;
 pub mod hash;

@@ -1,70 +1,70 @@
-//! Every bound of a cluster map, with its reason. Decoders compare a count with these, and with the bytes that are
-//! left, before they allocate; [`crate::ClusterMap::apply`] refuses a map beyond them.
+//! All limits of a cluster map, each with its reason. Decoders check a count against these, and against the remaining bytes, before they allocate
+//! memory; [`crate::ClusterMap::apply`] refuses a map that exceeds them.
 
 pub use zerohop_wire::limits::MAP_BYTES_MAX;
 use zerohop_wire::limits::{BODY_BYTES_MAX, VALUE_BYTES_MAX};
 
-/// Most partitions of one keyspace. With three replicas, listed, their part of an encoded map is 1.4 MiB, which every client
-/// holds and which must travel in one frame with others.
+/// Maximum number of partitions of one keyspace. With three replicas, as a list, their part of an encoded map is 1.4 MiB. Every client stores it,
+/// and it must fit in one frame with the parts of other keyspaces.
 pub const PARTITIONS_MAX: u32 = 1 << 16;
 
-/// Fewest partitions of a keyspace of which a map tells what their groups have in common, rather than each. Below, a list of
-/// groups of three takes 90 KiB at most, and programs of before read it. Tests of this crate have small maps of both kinds.
+/// Minimum number of partitions for which a map stores what their groups have in common, instead of each group. Below, a list of groups of three
+/// takes 90 KiB at most, and older programs can read it. Tests of this crate have small maps of both kinds.
 pub const PLACED_PARTITIONS_MIN: u32 = if cfg!(test) { 1 << 6 } else { 1 << 12 };
 
-/// Most nodes in a map that lists each of them; larger clusters need placement that is computed.
+/// Maximum number of nodes in a map, which lists each of them; larger clusters would need computed placement.
 pub const NODES_MAX: usize = 1 << 16;
 
-/// Most instances of a node: one per core, and their number travels in one byte.
+/// Maximum number of instances of a node: one per core, and their number is encoded in one byte.
 pub const INSTANCES_PER_NODE_MAX: usize = 255;
 
-/// Most keyspaces. Each costs every client its partitions' table; names beneath one keyspace are free.
+/// Maximum number of keyspaces. Each adds its partition table to every client; names inside one keyspace cost nothing.
 pub const KEYSPACES_MAX: usize = 1024;
 
-/// Most tokens: each client holds what all permit. Those who are many share one, or have one for each program.
+/// Maximum number of tokens: each client stores the permissions of all of them. Many users can share one token, or use one for each program.
 pub const TOKENS_MAX: usize = 1024;
 
-/// Most keyspaces of which a token tells apart what it permits: more are granted by one that is for all.
+/// Maximum number of keyspaces with separate permissions of one token: a token for more keyspaces must be valid for all.
 pub const GRANTS_MAX: usize = 64;
 
-/// Most copies that a keyspace may ask for.
+/// Maximum number of copies of a keyspace.
 pub const REPLICAS_MAX: u8 = 8;
 
-/// Most members of a replica group: while partitions move, the copies and their successors.
+/// Maximum number of members of a replica group: while partitions move, the copies and their successors.
 pub const GROUP_MEMBERS_MAX: usize = 2 * REPLICAS_MAX as usize;
 
-/// Most changes in one delta: every partition of a few large keyspaces.
+/// Maximum number of changes in one delta: every partition of a few large keyspaces.
 pub const CHANGES_MAX: usize = 1 << 18;
 
-/// Changes of the map remembered for stale clients; whoever is further behind gets the whole map.
+/// Number of map changes that are kept for outdated clients; a client that is further behind gets the complete map.
 pub const HISTORY_DELTAS_MAX: usize = 64;
 
-/// Bytes of the changes remembered so: beyond it a whole map is cheaper than keeping them.
+/// Maximum size of these changes in bytes: beyond it, sending a complete map is cheaper.
 pub const HISTORY_BYTES_MAX: usize = 1 << 20;
 
-/// Longest address, `host:port`; a DNS name has at most 253 bytes, and the length travels in one byte.
+/// Maximum length of an address, `host:port`; a DNS name has at most 253 bytes, and the length is encoded in one byte.
 pub const ADDRESS_BYTES_MAX: usize = 255;
 
-/// Longest name of a keyspace: it becomes part of file names, metrics and S3 bucket names (63).
+/// Maximum length of a keyspace's name: it becomes part of file names, metrics and S3 bucket names (63).
 pub const KEYSPACE_NAME_BYTES_MAX: usize = 63;
 
-/// Longest flush interval: what a power cut may take away, so at most a minute.
+/// Maximum flush interval: a power failure may lose as much, so at most a minute.
 pub const INTERVAL_MS_MAX: u32 = 60_000;
 
-/// Smallest chunk of a blob: below this the header of a chunk outweighs its bytes.
+/// Minimum chunk size of a blob: below this, the header of a chunk is larger than its data.
 pub const CHUNK_BYTES_MIN: u32 = 4 << 10;
 
-/// Largest chunk of a blob: half of the longest value, so that one with its fields fits.
+/// Maximum chunk size of a blob: half of the maximum value length, so that a chunk with its fields fits.
 pub const CHUNK_BYTES_MAX: u32 = 8 << 20;
 
-/// Longest time for which requests may be collected: beyond a second it is the caller who should batch.
+/// Maximum time for which requests may wait for others: beyond a second the caller should batch them itself.
 pub const BATCH_DELAY_US_MAX: u32 = 1_000_000;
 
-/// Most bytes collected into one batch: half of what a frame carries.
+/// Maximum size of one collected batch in bytes: half of what a frame can contain.
 pub const BATCH_BYTES_MAX: u32 = 8 << 20;
 
-// All addresses of a node, each with a separator, are measured in 16 bits.
+// The length of all addresses of a node, each with a separator, is encoded in 16 bits.
 const _: () = assert!((ADDRESS_BYTES_MAX + 1) * (INSTANCES_PER_NODE_MAX + 1) - 1 <= u16::MAX as usize);
-// A chunk, and a batch, fit what one frame carries.
+// A chunk, and a batch, fit in one frame.
 const _: () =
     assert!(CHUNK_BYTES_MAX as usize * 2 <= VALUE_BYTES_MAX && BATCH_BYTES_MAX as usize <= BODY_BYTES_MAX);

@@ -1,7 +1,7 @@
-//! The cut of a keyspace's 64-bit hash space into equal slices: a partition is named by the top bits of a hash.
+//! The division of a keyspace's 64-bit hash space into equal hash ranges: the top bits of a hash name its partition.
 //!
-//! The number of slices is a power of two, so doubling it splits every partition by the next bit of the hashes
-//! that are already there, and no key is ever rehashed.
+//! The number of partitions is a power of two. Doubling it splits every partition by the next bit of the existing hashes, and no key is hashed
+//! again.
 
 use std::fmt;
 
@@ -16,15 +16,15 @@ pub struct PartitionCount {
 }
 
 impl PartitionCount {
-    /// What a keyspace gets if nothing else is asked for.
+    /// The default number of partitions.
     pub const DEFAULT: PartitionCount = PartitionCount { bits: 8 };
 
-    /// Checks that `partitions` is a power of two within the bound.
+    /// Checks that `partitions` is a power of two within the limit.
     pub fn new(partitions: u32) -> Result<PartitionCount, PartitionCountError> {
         if partitions == 0 || partitions > PARTITIONS_MAX || !partitions.is_power_of_two() {
             return Err(PartitionCountError { asked: partitions });
         }
-        // At most 16, by the check above.
+        // The value is at most 16, by the check above.
         Ok(PartitionCount { bits: partitions.trailing_zeros() as u8 })
     }
 
@@ -38,7 +38,7 @@ impl PartitionCount {
         1 << self.bits
     }
 
-    /// How many top bits of a hash name a partition.
+    /// The number of top bits of a hash that name a partition.
     pub const fn bits(self) -> u32 {
         self.bits as u32
     }
@@ -50,16 +50,16 @@ impl fmt::Display for PartitionCount {
     }
 }
 
-/// The partition that holds `hash`: its top bits, as a number below `partitions`.
+/// The partition of `hash`: its top bits, as a number below `partitions`.
 pub const fn partition_of(hash: u64, partitions: PartitionCount) -> PartitionId {
-    // The wider shift keeps one partition (a shift by 64) from being a special case.
+    // The wider shift avoids a special case for a single partition (a shift by 64).
     PartitionId(((hash as u128) >> (64 - partitions.bits())) as u32)
 }
 
-/// A number of partitions that cannot be.
+/// The error for an invalid number of partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionCountError {
-    /// What was asked for.
+    /// The requested number.
     pub asked: u32,
 }
 

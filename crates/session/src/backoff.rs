@@ -1,4 +1,4 @@
-//! Exponential back-off with jitter, and the stream of numbers that the jitter comes from.
+//! Exponential back-off with jitter, and the random numbers for the jitter.
 
 /// Deterministic numbers for jitter: splitmix64 (Steele, Lea and Flood, 2014). Not for secrets.
 #[derive(Clone, Debug)]
@@ -19,13 +19,13 @@ impl Jitter {
         mixed ^ (mixed >> 31)
     }
 
-    /// Between half of `us` and all of it: those who failed together do not come back together.
+    /// A time between half of `us` and all of it, so that clients that failed together do not return together.
     pub(crate) fn spread(&mut self, us: u64) -> u64 {
         let half = us / 2;
         half + self.next() % (us - half + 1)
     }
 
-    /// How long to rest after `failures` failures in a row: `least` doubled by each after the first, at most `most`.
+    /// The pause after `failures` failures in a row: `least`, doubled by each failure after the first, at most `most`.
     pub(crate) fn rest_us(&mut self, failures: u32, least: u64, most: u64) -> u64 {
         let doublings = failures.saturating_sub(1).min(32);
         self.spread(least.saturating_mul(1 << doublings).min(most))

@@ -1,5 +1,5 @@
-//! Buffers of large frames that were received, used again once nobody has anything of them: memory that is given back and taken
-//! again is cleared by the system each time.
+//! A pool of buffers for large received frames. The session reuses a buffer once no reference to it is left, because the operating system clears
+//! memory that is freed and allocated again.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 
 use crate::limits::{REUSED_BYTES_MAX, REUSED_BYTES_MIN};
 
-/// Large frames that were handed out, the latest last.
+/// Large frames that were passed to callers, the latest last.
 #[derive(Debug, Default)]
 pub(crate) struct FramePool {
     frames: VecDeque<Bytes>,
@@ -15,7 +15,7 @@ pub(crate) struct FramePool {
 }
 
 impl FramePool {
-    /// Remembers a frame that others have as well, in place of earlier ones if these would be too many.
+    /// Adds a frame that callers also refer to. If the pool is full, earlier frames are dropped from it.
     pub(crate) fn keep(&mut self, frame: Bytes) {
         if !(REUSED_BYTES_MIN..=REUSED_BYTES_MAX).contains(&frame.len()) {
             return;
@@ -29,7 +29,7 @@ impl FramePool {
         }
     }
 
-    /// Moves what has come of a frame that needs so many bytes into a buffer that nobody has any more, if there is one of its size.
+    /// Moves the received part of a frame of `needed` bytes into an unreferenced buffer of the pool, if the pool has one of sufficient size.
     pub(crate) fn make_room(&mut self, needed: usize, input: &mut BytesMut) {
         if needed < REUSED_BYTES_MIN || input.capacity() >= needed {
             return;

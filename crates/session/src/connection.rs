@@ -1,4 +1,4 @@
-//! One connection of the cache, from the wish for it to its end.
+//! One connection of the cache, from the request for it to its end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::error::AttemptFailure;
 use crate::slots::Handle;
 use crate::time::Time;
 
-/// Names one opening of a connection: a later one to the same address has another name.
+/// Identifies one opening of a connection: a later one to the same address has another id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId {
     pub(crate) index: u32,
@@ -29,70 +29,71 @@ impl ConnectionId {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) address: Arc<str>,
-    /// Of the present opening.
+    /// The serial number of the current opening.
     pub(crate) serial: u32,
     pub(crate) phase: ConnectionPhase,
-    /// To be sent, in order, each in a frame of its own.
+    /// Operations to send, in order, each in a request of its own.
     pub(crate) queue: VecDeque<Handle>,
-    /// To be sent together with what still comes.
+    /// Operations that wait for others, to be sent together.
     pub(crate) collected: Vec<Handle>,
     pub(crate) collected_bytes: usize,
-    /// When the collected must go, and from how many bytes on.
+    /// The time at which the collected operations must be sent, and the number of bytes from which they are sent earlier.
     pub(crate) collect_due: Time,
     pub(crate) collect_bytes: usize,
-    /// Frames under way.
+    /// Number of frames in flight.
     pub(crate) flights: u32,
-    /// Those of them whose operations have been sent again, or have ended.
+    /// Number of these frames whose operations have been sent again, or have ended.
     pub(crate) overdue: u32,
-    /// Openings in a row that came to nothing.
+    /// Number of failed openings in a row.
     pub(crate) failures: u32,
     pub(crate) encoder: Encoder,
     pub(crate) decoder: Decoder,
-    /// Frames to be handed to the shell at the end of the turn.
+    /// Frames that the session passes to the shell at the end of the turn.
     pub(crate) out: Vec<u8>,
-    /// The other side takes several requests in one frame.
+    /// The server accepts coalesced frames.
     pub(crate) gathers: bool,
-    /// The other side holds what is read, and says so.
+    /// The server supports read locks with a time limit and reports them.
     pub(crate) holds: bool,
-    /// The frame at the end of `out` to which requests are still added.
+    /// The frame at the end of `out` to which the session still adds requests.
     pub(crate) open: Option<OpenFrame>,
-    /// In the list of those to look at in this turn.
+    /// The connection is in the list of those to visit in this turn.
     pub(crate) dirty: bool,
-    /// Takes nothing more, and is closed once it has sent what waits there and has the answers: others need its place.
+    /// The connection accepts no more operations. The session closes it when its queue is sent and answered, because another connection needs its
+    /// place.
     pub(crate) draining: bool,
-    /// To be opened even if no operation waits for it.
+    /// The session opens the connection to request the map, even if no operation waits for it.
     pub(crate) for_map: bool,
-    /// When something last came, or the first frame was sent after a rest.
+    /// The time when bytes last arrived, or when the first frame after an idle time was sent.
     pub(crate) quiet_since: Time,
     pub(crate) pinged: bool,
-    /// When an operation was last put into its queue.
+    /// When an operation was last added to the queue.
     pub(crate) used: Time,
     pub(crate) last: Option<AttemptFailure>,
-    /// A greeting that has offered a proof, until it is answered.
+    /// The state of a handshake that has offered a proof, until it is answered.
     pub(crate) caller: Option<Caller>,
-    /// What the server said when it was greeted, until it has taken the proof.
+    /// The server's reply to the greeting, until the server has accepted the proof.
     pub(crate) proving: Option<Box<HelloAck>>,
 }
 
-/// A frame that is not ended.
+/// A coalesced frame that is still open.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenFrame {
-    /// Where it begins.
+    /// Its offset in `out`.
     pub(crate) start: usize,
     pub(crate) flight: Handle,
-    /// The longest of its requests.
+    /// The longest time-out of its requests.
     pub(crate) time_out_ms: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionPhase {
-    /// The shell opens it.
+    /// The shell is opening the connection.
     Connecting { due: Time },
-    /// `Hello` has been sent, and perhaps the proof that follows it.
+    /// `Hello` has been sent, and possibly the proof that follows it.
     Greeting { due: Time },
-    /// Takes requests.
+    /// The connection accepts requests.
     Ready,
-    /// Lost; opened again then, if it is still needed.
+    /// The connection is lost. The session opens it again at `until` if it is still needed.
     Resting { until: Time },
 }
 
@@ -136,18 +137,18 @@ impl Connection {
         self.flights == 0 && self.queue.is_empty() && self.collected.is_empty()
     }
 
-    /// Whether the collected must go now.
+    /// Whether the collected operations must be sent now.
     pub(crate) fn collected_is_due(&self, now: Time) -> bool {
         !self.collected.is_empty() && (now >= self.collect_due || self.collected_bytes >= self.collect_bytes)
     }
 
-    /// When it must be looked at.
+    /// When the session must visit the connection next.
     pub(crate) fn due(&self, quiet_us: u64) -> Time {
         match self.phase {
             ConnectionPhase::Connecting { due } | ConnectionPhase::Greeting { due } => due,
             ConnectionPhase::Resting { until } => until,
             ConnectionPhase::Ready => {
-                // What is due already waits for an answer to make room, not for the time.
+                // Operations that are already due wait for an answer to free a slot, not for a time.
                 let quiet = match (self.flights, self.pinged) {
                     (0, _) => Time::NEVER,
                     (_, false) => self.quiet_since.after_us(quiet_us),
@@ -158,7 +159,7 @@ impl Connection {
         }
     }
 
-    /// Takes out all that waits to be sent.
+    /// Removes and returns all operations that wait to be sent.
     pub(crate) fn take_waiting(&mut self) -> Vec<Handle> {
         self.collected_bytes = 0;
         self.collect_due = Time::NEVER;

@@ -1,4 +1,4 @@
-//! What the shell is to do.
+//! The effects that the session requests from its shell.
 
 use std::io;
 use std::sync::Arc;
@@ -10,46 +10,46 @@ use crate::connection::ConnectionId;
 use crate::error::SessionError;
 use crate::reply::Reply;
 
-/// What the shell is to do, in this order. None waits for another, but frames of one connection go out as given.
+/// An effect for the shell to execute, in this order. No effect waits for another, but the frames of one connection must be sent in the given
+/// order.
 #[derive(Debug)]
 pub enum SessionEffect<T> {
-    /// Open a connection, and tell [`Session::connected`](crate::Session::connected) or
-    /// [`Session::disconnected`](crate::Session::disconnected).
+    /// Open a connection, and report [`Session::connected`](crate::Session::connected) or [`Session::disconnected`](crate::Session::disconnected).
     Connect {
-        /// By which name it goes.
+        /// The id of the connection.
         connection: ConnectionId,
-        /// `host:port`, to be resolved.
+        /// `host:port`, which the shell resolves.
         address: Arc<str>,
     },
-    /// Write `head`, then `tail`. `head` should come back through [`Session::recycle`](crate::Session::recycle).
+    /// Write `head`, then `tail`. The shell should return `head` through [`Session::recycle`](crate::Session::recycle).
     Send {
-        /// Over which connection.
+        /// The connection.
         connection: ConnectionId,
-        /// Frames, and the beginning of one whose end is the tail.
+        /// Complete frames, and the first part of a frame that ends with the tail.
         head: Vec<u8>,
-        /// A large payload, sent from where it lies; mostly empty.
+        /// A large payload, sent without a copy; mostly empty.
         tail: Bytes,
     },
-    /// Close the connection. Nothing more is told about it.
+    /// Close the connection. The shell reports nothing more about it.
     Close {
-        /// Which.
+        /// The connection.
         connection: ConnectionId,
     },
     /// The operation has ended.
     Complete {
-        /// What came with it.
+        /// The token that was submitted with it.
         token: T,
-        /// How it ended.
+        /// Its result.
         result: Result<Reply, SessionError>,
     },
 }
 
-/// How a connection came to nothing, or to its end.
+/// The reason why a connection failed or ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLoss {
-    /// What the system says.
+    /// The error of the operating system.
     pub kind: io::ErrorKind,
-    /// Why the other side is not to be believed, if that is why: it need not be asked again.
+    /// If the server failed authentication, the reason: the session need not try it again.
     pub fault: Option<AuthFault>,
 }
 

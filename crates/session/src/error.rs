@@ -1,4 +1,4 @@
-//! How an operation can end other than done, and what stood in its way.
+//! The errors with which operations end, and the causes behind them.
 
 use std::fmt;
 use std::io;
@@ -10,35 +10,35 @@ use zerohop_wire::{AbortReason, BrokenStream, Failure};
 
 use crate::transaction::InvalidTransaction;
 
-/// How an operation ended, if not with a reply. All but [`SessionError::Unknown`] promise that it changed nothing.
+/// The error of an operation. All but [`SessionError::Unknown`] guarantee that the operation changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionError {
-    /// The server's answer; the same request would fail again.
+    /// The server's failure; the same request would fail again.
     Answer {
-        /// What it says.
+        /// The failure.
         failure: Failure<'static>,
     },
-    /// The time was up before the operation was done.
+    /// The deadline passed before the operation was done.
     Deadline {
-        /// How long it was tried, in microseconds.
+        /// How long the session tried, in microseconds.
         waited_us: u64,
-        /// What it waited for last.
+        /// What the operation waited for last.
         waiting: WaitReason,
-        /// What had gone wrong before, if anything had.
+        /// The last failure of an attempt, if there was one.
         last: Option<Box<AttemptFailure>>,
     },
-    /// The time was up, and the newest map says that nobody serves the partition, nor will before a node that is down returns,
-    /// or an operator gives it up.
+    /// The deadline passed, and according to the newest map no replica serves the partition. It stays so until a node that is down returns, or an
+    /// operator declares the data lost.
     Lost {
-        /// The partition; other partitions are served as ever.
+        /// The partition; other partitions are not affected.
         partition: PartitionId,
-        /// How long it was tried, in microseconds.
+        /// How long the session tried, in microseconds.
         waited_us: u64,
     },
-    /// A write was sent and its outcome cannot be had: it was done once, or not at all, and will not be done any more
-    /// once the partition has taken up a later write of this session.
+    /// A write was sent and its outcome is unknown: it was done once or not at all. It can no longer take effect once the partition has accepted a
+    /// later write of this session.
     Unknown {
-        /// What made it so.
+        /// The cause.
         why: Box<AttemptFailure>,
     },
     /// The newest map has no keyspace of this name.
@@ -48,50 +48,50 @@ pub enum SessionError {
         /// The epoch of that map.
         epoch: MapEpoch,
     },
-    /// The keyspace has more partitions than the scan counted by.
+    /// The keyspace has more partitions than the scan assumed.
     Split {
-        /// How many there are now.
+        /// The present number of partitions.
         partitions: PartitionCount,
     },
-    /// Servers sent the client from one to another again and again.
+    /// Servers redirected the client too often.
     NoOwner {
-        /// How often.
+        /// The number of redirects.
         redirects: u8,
     },
-    /// The transaction was not done, nor will be.
+    /// The transaction was not done and will not be done.
     Aborted {
-        /// Why not.
+        /// The reason.
         reason: AbortReason,
-        /// Which of its operations that was about, from zero, in the order in which they were given; if it was one.
+        /// The index of the operation that caused this, from zero, in the order of submission; `None` if no single operation did.
         item: Option<usize>,
     },
-    /// What a transaction refers to could not be brought where it is needed: nothing of it was done.
+    /// Data that a transaction refers to could not be staged: nothing of the transaction was done.
     Unstaged {
-        /// What stood in the way.
+        /// The cause.
         why: Box<AttemptFailure>,
     },
-    /// Several reads ran as a transaction, and what they brought was lost.
+    /// Several reads ran as a transaction, and its result was lost.
     Unread {
-        /// What made it so.
+        /// The cause.
         why: Box<AttemptFailure>,
     },
-    /// It is no transaction that could be done, here or anywhere.
+    /// The transaction is invalid on every server.
     Unfit(InvalidTransaction),
-    /// A server does not talk to this client at all, or this client not to it.
+    /// A server refuses this client, or this client refuses the server.
     Refused {
-        /// Which server.
+        /// The server's address.
         address: Arc<str>,
-        /// Why not.
+        /// The reason.
         failure: Failure<'static>,
     },
-    /// More operations at once than the session holds.
+    /// The session has the maximum number of pending operations.
     TooManyOperations {
-        /// How many it holds.
+        /// The maximum.
         limit: usize,
     },
-    /// More bytes in operations at once than the session holds.
+    /// The session's pending operations have the maximum number of bytes.
     TooManyBytes {
-        /// How many it holds.
+        /// The maximum.
         limit: usize,
     },
     /// The session was shut down.
@@ -101,67 +101,67 @@ pub enum SessionError {
 /// What an operation waits for. Each wait ends at the operation's deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitReason {
-    /// A map that says where it belongs.
+    /// A map that says which partition and instance the operation belongs to.
     Map,
-    /// A connection to its partition's owner.
+    /// A connection to the primary of its partition.
     Connection {
-        /// The owner.
+        /// The primary's address.
         address: Arc<str>,
     },
-    /// One of the connections that the session may have, which are all in use for others.
+    /// A free connection: all that the session may have are in use.
     Room,
-    /// A place among the frames in flight to the owner.
+    /// A slot among the frames in flight to the primary.
     Turn {
-        /// The owner.
+        /// The primary's address.
         address: Arc<str>,
     },
-    /// A session, under which the write would be numbered.
+    /// A session, which gives the write its number.
     Session,
     /// Answers to earlier writes of this session to the same partition.
     Window,
     /// The answer.
     Answer {
-        /// Of whom.
+        /// The server's address.
         address: Arc<str>,
     },
-    /// The next attempt.
+    /// The pause before the next attempt.
     Rest,
 }
 
-/// What went wrong with one attempt.
+/// The failure of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttemptFailure {
-    /// A connection was lost, or could not be had.
+    /// A connection was lost, or could not be opened.
     Lost {
-        /// To whom.
+        /// The address.
         address: Arc<str>,
-        /// What the system says.
+        /// The error of the operating system.
         kind: io::ErrorKind,
     },
-    /// The other side sent what cannot be read.
+    /// The server sent an invalid stream.
     Broken {
-        /// Who.
+        /// The address.
         address: Arc<str>,
-        /// What.
+        /// What is invalid.
         broken: BrokenStream,
     },
-    /// The other side belongs to another cluster.
+    /// The server belongs to another cluster.
     OtherCluster {
-        /// Who.
+        /// The address.
         address: Arc<str>,
     },
-    /// No sign of life came.
+    /// The server sent no sign of life.
     Silent {
-        /// From whom.
+        /// The address.
         address: Arc<str>,
     },
-    /// No answer came in time.
+    /// No answer arrived in time.
     Overdue,
-    /// The answer was damaged, or not one to this request.
+    /// The answer was corrupt, or did not belong to this request.
     Damaged,
     /// The answer was not final, or does not say whether a write was done.
     Answered {
-        /// What it says.
+        /// The failure.
         failure: Failure<'static>,
     },
 }

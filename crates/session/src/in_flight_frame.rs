@@ -1,6 +1,6 @@
-//! Frames that have been sent and not been answered.
+//! Frames that have been sent and not yet answered.
 //!
-//! The id of a request names its frame, and which of the requests gathered in it it is: from 1, and 0 for the frame itself.
+//! A request id names the frame and the position of the request in it: positions count from 1, and 0 means the frame itself.
 
 use zerohop_wire::ids::RequestId;
 use zerohop_wire::limits::GATHERED_MAX;
@@ -8,18 +8,18 @@ use zerohop_wire::limits::GATHERED_MAX;
 use crate::slots::Handle;
 use crate::time::Time;
 
-/// One frame under way.
+/// One frame in flight.
 #[derive(Debug)]
 pub(crate) struct Flight {
-    /// The place of its connection.
+    /// The position of its connection.
     pub(crate) connection: u32,
     pub(crate) sent: Time,
     pub(crate) cargo: Cargo,
-    /// An operation in it has been sent again since.
+    /// An operation of the frame has been sent again since.
     pub(crate) overdue: bool,
 }
 
-/// What the frame asks.
+/// The contents of a frame.
 #[derive(Debug)]
 pub(crate) enum Cargo {
     Hello,
@@ -28,22 +28,22 @@ pub(crate) enum Cargo {
     Map,
     SessionOpen,
     One(Handle),
-    /// In the order of the batch.
+    /// Operations in the order of the batch.
     Batch(Vec<Handle>),
-    /// Several of the two above, each answered by itself.
+    /// Several of the two variants above, each with its own answer.
     Gather(Gather),
 }
 
-/// Requests gathered in one frame.
+/// The requests of a coalesced frame.
 #[derive(Debug, Default)]
 pub(crate) struct Gather {
-    /// Those that have been answered are taken out.
+    /// Answered requests are `None`.
     requests: Vec<Option<Cargo>>,
     unanswered: usize,
 }
 
 impl Cargo {
-    /// The operations that it still carries.
+    /// The operations that are not answered yet.
     pub(crate) fn into_operations(self) -> Vec<Handle> {
         match self {
             Self::One(operation) => vec![operation],
@@ -62,12 +62,12 @@ impl Gather {
         self.unanswered += 1;
     }
 
-    /// Whether nothing more may be put in.
+    /// Whether the frame accepts no more requests.
     pub(crate) fn is_full(&self) -> bool {
         self.requests.len() >= GATHERED_MAX as usize
     }
 
-    /// Takes out what has been answered, by its place from 1.
+    /// Removes and returns the request at this position, which counts from 1.
     pub(crate) fn take(&mut self, place: u32) -> Option<Cargo> {
         let cargo = self.requests.get_mut((place as usize).checked_sub(1)?)?.take()?;
         self.unanswered -= 1;
@@ -79,7 +79,7 @@ impl Gather {
     }
 }
 
-/// The id of the request in this place of a frame.
+/// The request id of this position of a frame.
 pub(crate) fn request_id(flight: Handle, place: u32) -> RequestId {
     RequestId(flight.pack(place))
 }

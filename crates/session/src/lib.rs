@@ -1,6 +1,5 @@
-//! The client's half of the protocol as a pure state machine: events and a time go in, effects come out. It opens no
-//! socket, reads no clock, has no threads and no randomness of its own; `client` carries its effects out, and so does
-//! the simulator.
+//! The client's half of the protocol as a pure state machine: events and a time are its input, effects are its output. It opens no socket, reads no
+//! clock, and has no threads or random numbers of its own. `client` executes its effects, and so does the simulator.
 //!
 //! ```text
 //!   submit ──▶ route by the map ──▶ a connection's queue ──▶ stamp, pack, encode ──▶ Effect::Send
@@ -10,8 +9,8 @@
 //!   Effect::Complete ◀── judge ◀── answers, matched by request id, in any order ◀──── received
 //! ```
 //!
-//! What it promises: every operation ends, at its deadline at the latest; an operation reported done was done exactly
-//! once; one reported [`SessionError::Unknown`] at most once; one reported otherwise has changed nothing.
+//! Guarantees: every operation ends at its deadline at the latest. An operation that is reported as done was done exactly once; one that is
+//! reported as [`SessionError::Unknown`], at most once; one with any other error has changed nothing.
 
 mod backoff;
 mod buffer_pool;

@@ -12,71 +12,71 @@ pub(crate) struct OpenOperation<T> {
     pub(crate) owner: CompletionTarget<T>,
     pub(crate) ask: RequestKind,
     pub(crate) collecting: Coalescing,
-    /// What it reads is to be held, as it is read with others.
+    /// The operation requests a read lock with a time limit, because it is part of a read of several records.
     pub(crate) hold: bool,
     pub(crate) submitted: Time,
     pub(crate) deadline: Time,
     pub(crate) state: OperationState,
-    /// Where its key lies, once a map has said so: the same until its keyspace is split.
+    /// The partition of its key, once a map is known: it stays the same until its keyspace is split.
     pub(crate) partition: Option<PartitionId>,
-    /// The epoch of that partition in the map by which it was routed.
+    /// The epoch of that partition in the map that routed the operation.
     pub(crate) epoch: PartitionEpoch,
-    /// The number of a write, from its first frame on.
+    /// The sequence number of a write, assigned with its first frame.
     pub(crate) stamp: Option<AssignedSequence>,
-    /// A frame with this write may have been taken up, and no answer says whether.
+    /// A frame with this write may have been executed, and no answer says whether.
     pub(crate) doubt: bool,
-    /// Frames sent.
+    /// Number of frames sent.
     pub(crate) attempts: u32,
     pub(crate) redirects: u8,
-    /// Rests in a row.
+    /// Number of pauses in a row.
     pub(crate) rests: u32,
     pub(crate) last: Option<Box<AttemptFailure>>,
 }
 
-/// Whom the end of an operation is told.
+/// The receiver of an operation's result.
 #[derive(Debug)]
 pub(crate) enum CompletionTarget<T> {
-    /// The caller, by what came with it.
+    /// The caller, identified by the submitted token.
     Caller(T),
-    /// Those that end together, of which it is one.
+    /// The composite operation to which the operation belongs.
     Together {
-        /// Which.
+        /// Its handle.
         procedure: Handle,
-        /// Which of its own.
+        /// The index of the operation in it.
         slot: u32,
     },
 }
 
-/// Where an operation is. It is in one place at a time; queues that still name it elsewhere pass over it.
+/// The state of an operation. It is in one state at a time; queues that still name it in another state skip it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OperationState {
-    /// No map says where it belongs.
+    /// No map says where the operation belongs.
     Unrouted,
-    /// In the queue, or among those collected, of the connection in this place.
+    /// In the queue, or among the collected operations, of the connection at this position.
     Queued { connection: u32 },
     /// All connections that the session may have are in use.
     Starved,
-    /// A write without a session.
+    /// A write that waits for a session.
     AwaitingSession,
-    /// A write whose partition's window is full.
+    /// A write whose partition has a full sequence window.
     Parked,
-    /// In this frame, which is overdue from `due` on; from `look` on it is time to see whether its owner is another by now.
+    /// In this frame, which is overdue at `due`. From `look` on the session checks whether the partition has another primary.
     Flying { flight: Handle, due: Time, look: Time },
-    /// Until its next attempt.
+    /// Waits until its next attempt.
     Resting { until: Time },
 }
 
-/// A write's place in its session.
+/// A write's number in its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AssignedSequence {
     pub(crate) session: SessionId,
     pub(crate) sequence: Sequence,
-    /// The lowest open number when this one was taken: what to say once the partition has gone on to another session.
+    /// The lowest open number when this one was assigned; the write sends it once the partition's window has changed to another session.
     pub(crate) lowest: Sequence,
 }
 
 impl<T> OpenOperation<T> {
-    /// When it must be looked at.
+    /// When the session must look at the operation next.
     pub(crate) fn due(&self) -> Time {
         match self.state {
             OperationState::Flying { due, look, .. } => due.min(look).min(self.deadline),
@@ -89,7 +89,7 @@ impl<T> OpenOperation<T> {
         self.ask.keyspace()
     }
 
-    /// Whether doing it twice, or not knowing whether it was done, would be wrong.
+    /// Whether a second execution, or an unknown outcome, would be wrong.
     pub(crate) fn changes(&self) -> bool {
         self.ask.is_numbered() || self.is_admin()
     }

@@ -1,30 +1,30 @@
-//! Bugs that can be planted, so that a test can show that the simulator finds them. A build
-//! without debug assertions, as users have it, has none: there the checks are constants.
+//! Mutants that a test can switch on, to prove that the simulator finds them. A build without debug assertions, as users have it, has none: there
+//! the checks are constants.
 
-/// A bug to plant.
+/// A mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// A write is sent again under a number of its own.
+    /// A retry of a write gets a new sequence number.
     RetriesAgain,
-    /// A write that was sent and not answered is said not to have been done.
+    /// A write that was sent and not answered is reported as not done.
     DoubtDenied,
-    /// After a split numbers begin again.
+    /// After a split, sequence numbers start again.
     LanesBeginAgain,
-    /// What a transaction's operations brought is told in the order of partitions.
+    /// The results of a transaction's operations are returned in the order of partitions.
     AnswersByPart,
-    /// Several records are read and not confirmed.
+    /// A read of several records has no confirming round.
     ReadsUnconfirmed,
-    /// What was found to be changed is not read again.
+    /// A record that has changed is not read again.
     ChangesUnread,
-    /// What was held is believed to be so however long ago that was.
+    /// A read lock counts as valid after its time is over.
     HeldTooLong,
 }
 
 impl Bug {
-    /// All but those of transactions.
+    /// All mutants except those of transactions.
     pub const ALL: [Bug; 3] = [Bug::RetriesAgain, Bug::DoubtDenied, Bug::LanesBeginAgain];
 
-    /// Those of transactions and of reads of several records.
+    /// The mutants of transactions and of reads of several records.
     pub const OF_TRANSACTIONS: [Bug; 4] =
         [Bug::AnswersByPart, Bug::ReadsUnconfirmed, Bug::ChangesUnread, Bug::HeldTooLong];
 }
@@ -39,7 +39,7 @@ mod chosen {
         static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
     }
 
-    /// Plants a bug in the sessions of this thread, or none.
+    /// Switches on a mutant in the sessions of this thread, or none.
     pub fn plant(bug: Option<Bug>) {
         PLANTED.set(bug);
     }

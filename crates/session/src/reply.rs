@@ -1,4 +1,4 @@
-//! What an operation brought, owned by whoever asked.
+//! Results of operations, owned by the caller.
 
 use bytes::Bytes;
 use zerohop_placement::KeyspaceConfig;
@@ -10,110 +10,110 @@ use zerohop_wire::messages::{ItemAnswer, Outcome, RecordType, SliceComparison, T
 
 use crate::limits::SHARE_BYTES_MIN;
 
-/// What an operation that succeeded brought. The version is that of the record, zero if there is none.
+/// The result of an operation that succeeded. The version is that of the record, zero if the record is absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// It was done.
+    /// The operation was done.
     Done {
-        /// The record's version now.
+        /// The record's new version.
         version: Timestamp,
-        /// What the operation counts.
+        /// The number that the operation returns.
         number: u64,
     },
     /// A counter was changed.
     Counter {
-        /// The record's version now.
+        /// The record's new version.
         version: Timestamp,
-        /// Its value now.
+        /// Its new value.
         value: i64,
     },
-    /// A bytes record, or the part of it that was asked for.
+    /// A bytes record, or the requested part of it.
     Value {
         /// The record's version.
         version: Timestamp,
-        /// Bytes in the whole record.
+        /// Length of the complete record, in bytes.
         length: u64,
         /// The bytes.
         bytes: Bytes,
     },
-    /// A list, or a page of the part of it that was asked for.
+    /// A list, or a page of the requested part of it.
     List {
         /// The record's version.
         version: Timestamp,
-        /// Values in the whole list.
+        /// Length of the complete list, in values.
         length: u64,
-        /// The place of the first value of this page in the list, from zero.
+        /// The index in the list of the first value of this page, from zero.
         first: u64,
         /// The values.
         values: Vec<Bytes>,
     },
-    /// All but a record's contents.
+    /// The metadata of a record.
     Info {
         /// The record's version.
         version: Timestamp,
-        /// What it is.
+        /// The record's type.
         record: RecordType,
-        /// Bytes of bytes, values of a list.
+        /// Length: bytes of a bytes record, values of a list.
         length: u64,
-        /// When it ceases to be, in milliseconds since 1970.
+        /// When the record expires, in milliseconds since 1970.
         expires_at_ms: Option<u64>,
     },
     /// A part of a chunk of a blob.
     Chunk {
         /// The chunk's version.
         version: Timestamp,
-        /// Of which blob, and which cut it knows.
+        /// The blob fence of the chunk: the blob's id, and the last truncation that the chunk knows.
         stamp: BlobStamp,
-        /// The bytes; fewer than were asked for, if zeros follow.
+        /// The bytes; fewer than requested if zeros follow.
         bytes: Bytes,
     },
     /// A page of the keys of a partition.
     Page {
-        /// Where the next page begins; empty if this was the last.
+        /// The scan cursor of the next page; empty if this was the last.
         next: Bytes,
         /// The keys.
         keys: Vec<ListedKey>,
     },
-    /// Members of a partition have compared a slice of what they hold.
+    /// The members of a partition have compared a hash range.
     Compared(ComparedSlice),
-    /// A transaction was done.
+    /// A transaction was committed.
     Transacted {
-        /// The version of all that it changed.
+        /// The version of all records that it changed.
         version: Timestamp,
-        /// What its operations brought, in their order.
+        /// The results of its operations, in their order.
         answers: Vec<Result<Reply, Failure<'static>>>,
     },
-    /// What several reads brought, in their order.
+    /// The results of several reads, in their order.
     Many(Vec<Result<Reply, Failure<'static>>>),
-    /// The same, of reads that were looked at once.
+    /// The results of several reads that were read in one round.
     Looked {
-        /// What they brought, in their order.
+        /// The results, in the order of the reads.
         answers: Vec<Result<Reply, Failure<'static>>>,
-        /// All were so at one moment since they were asked for; else it is not known.
+        /// All the results were true at one moment since the request; `false` means that this is not known.
         is_one_moment: bool,
     },
     /// A piece is staged, under the number of the request that brought it.
     Staged(StageId),
-    /// The answer to a control request: Protocol Buffers.
+    /// The reply to a control request, as Protocol Buffers.
     Admin(Bytes),
     /// The keyspace that was looked up.
     Keyspace(Box<FoundKeyspace>),
 }
 
-/// What a comparison of a slice of a partition brought.
+/// The result of the comparison of a hash range of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ComparedSlice {
     /// The partition.
     pub partition: PartitionId,
-    /// Where the next slice begins; 0: this was the last.
+    /// Where the next range begins; 0: this was the last.
     pub next: u32,
-    /// Records in it.
+    /// Number of records in the range.
     pub records: u64,
-    /// Bytes of their contents.
+    /// Number of bytes of their contents.
     pub bytes: u64,
-    /// Members that have read it, the primary among them.
+    /// Number of members that have read the range, including the primary.
     pub copies: u32,
-    /// Those of them that hold something else.
+    /// The members whose contents differ.
     pub differing: Vec<InstanceId>,
 }
 
@@ -122,9 +122,9 @@ pub struct ComparedSlice {
 pub struct ListedKey {
     /// The key.
     pub key: Bytes,
-    /// The partition that holds it.
+    /// The partition that stores it.
     pub partition: PartitionId,
-    /// What its record is.
+    /// The type of its record.
     pub record: RecordType,
     /// The version of its record.
     pub version: Timestamp,
@@ -135,13 +135,13 @@ pub struct ListedKey {
 pub struct FoundKeyspace {
     /// Its id.
     pub id: KeyspaceId,
-    /// What it was asked to be.
+    /// The keyspace's configuration.
     pub config: KeyspaceConfig,
 }
 
 impl Reply {
-    /// The outcome, owned. Large values share `frame`, if they lie in it; small ones are copied, so that they do not
-    /// keep a receive buffer alive.
+    /// Converts an outcome to an owned reply. Large values inside `frame` share it; small ones are copied, so that they do not keep a receive
+    /// buffer in memory.
     pub(crate) fn of(outcome: &Outcome<'_>, partition: PartitionId, frame: Option<&Bytes>) -> Self {
         match *outcome {
             Outcome::Done { version, number } => Self::Done { version, number },
@@ -180,7 +180,7 @@ impl Reply {
 }
 
 impl Reply {
-    /// What a transaction brought. What is of its version says so.
+    /// The reply to a transaction. Results without a version get the version of the transaction.
     pub(crate) fn of_transaction(
         transacted: &TransactionDone<'_>,
         partition: PartitionId,
@@ -211,7 +211,7 @@ impl Reply {
         self
     }
 
-    /// The version of the record that it tells of; zero: of none.
+    /// The version of the record in the reply; zero if the reply has none.
     #[must_use]
     pub fn version(&self) -> Timestamp {
         match self {
@@ -227,7 +227,7 @@ impl Reply {
     }
 }
 
-/// The version that an outcome tells, zero if none.
+/// The version in an outcome, zero if it has none.
 pub(crate) fn version_of(outcome: &Outcome<'_>) -> Timestamp {
     match *outcome {
         Outcome::Done { version, .. }
@@ -243,7 +243,7 @@ pub(crate) fn version_of(outcome: &Outcome<'_>) -> Timestamp {
 
 pub(crate) fn owned(bytes: &[u8], frame: Option<&Bytes>) -> Bytes {
     match frame {
-        // A body that was compressed lies elsewhere.
+        // A compressed body was expanded into another buffer.
         Some(frame) if bytes.len() >= SHARE_BYTES_MIN && frame.as_ptr_range().contains(&bytes.as_ptr()) => {
             frame.slice_ref(bytes)
         }

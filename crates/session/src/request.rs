@@ -1,4 +1,4 @@
-//! What a caller asks for.
+//! Requests of the caller.
 
 use bytes::Bytes;
 use zerohop_placement::{Keyspace, PartitionCount, partition_of};
@@ -8,73 +8,73 @@ use zerohop_wire::{Element, Failure, Kind, pack};
 
 use crate::transaction::{Commit, Composite, CompositeItem, ConsistentRead, InvalidTransaction};
 
-/// Whether an operation may wait for others to the same instance, so that they travel together.
+/// Whether an operation may wait a short time for others to the same instance, so that they are sent together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Coalescing {
     /// As the keyspace is configured.
     #[default]
     AsKeyspace,
-    /// Never: it goes with the next write to the socket.
+    /// Never: the operation is sent with the next write to the socket.
     Never,
     /// Within these bounds.
     Within(Collect),
 }
 
-/// Bounds of collecting.
+/// Limits of the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Collect {
-    /// How long the first one waits, in microseconds. 0: only for what was submitted in the same turn.
+    /// How long the first operation waits, in microseconds. 0: only for operations that are submitted in the same turn.
     pub delay_us: u32,
-    /// Bytes of operations to one instance at which they go at once.
+    /// Number of bytes of operations to one instance at which they are sent at once.
     pub bytes: u32,
 }
 
-/// A partition, by its number and how many there are: a split of the keyspace gives the number to another slice.
+/// A partition, by its number and the number of partitions: after a split of the keyspace the number stands for another hash range.
 pub type Slice = (PartitionId, PartitionCount);
 
 /// One operation of a caller.
 #[derive(Clone, Debug)]
 pub struct SessionRequest {
     pub(crate) ask: RequestKind,
-    /// How long to try, in microseconds. For a wait: how long the server waits.
+    /// Time limit in microseconds. For a wait: how long the server waits.
     pub(crate) limit_us: u64,
     pub(crate) collecting: Coalescing,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum RequestKind {
-    /// An operation on a record, packed as an item of a batch: one buffer, whatever the operation.
+    /// An operation on a record, encoded as a batch item: one buffer for every kind of operation.
     Record { keyspace: KeyspaceId, item: Bytes, write: bool, wait: bool },
-    /// What a transaction needs of whoever holds this point of the keyspace's hashes: numbered like a write there.
+    /// A message of a transaction to the partition of this hash; it has a sequence number there, like a write.
     Point { keyspace: KeyspaceId, point: u64, what: PointMessage, bytes: Bytes },
     /// Several operations that end together.
     Together(Box<Composite>),
     /// A page of the keys of a partition.
     Scan { keyspace: KeyspaceId, slice: Slice, cursor: Bytes, prefix: Bytes, keys_max: u32, blobs: bool },
-    /// Members compare a slice of a partition.
+    /// A comparison of a hash range of a partition by its members.
     Compare { keyspace: KeyspaceId, slice: Slice, from: u32 },
-    /// About a snapshot of a partition, packed as its body.
+    /// A request about a snapshot of a partition, encoded as its body.
     Snapshot { keyspace: KeyspaceId, to: SnapshotTarget, kind: Kind, body: Bytes },
     /// A control request to a manager.
     Admin { encoded: Bytes },
-    /// The keyspace of this name, in a map that is not older than `least`.
+    /// A lookup of a keyspace by name, in a map with an epoch of at least `least`.
     Keyspace { name: Box<str>, least: MapEpoch },
 }
 
-/// Which partition a request about a snapshot is for.
+/// The partition of a snapshot request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SnapshotTarget {
     Slice(Slice),
-    /// The one that holds the key of the read.
+    /// The partition of the key in the read.
     Key,
 }
 
-/// What is sent to the holder of a point.
+/// A message to the partition of a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PointMessage {
-    /// Encoded parts, to their coordinator.
+    /// The encoded parts of a transaction, to the coordinator.
     Transact,
-    /// A piece.
+    /// A piece to stage.
     Stage,
 }
 
@@ -90,12 +90,12 @@ impl RequestKind {
         }
     }
 
-    /// Whether its frames carry a number of the session.
+    /// Whether its frames have a sequence number of the session.
     pub(crate) fn is_numbered(&self) -> bool {
         matches!(self, Self::Record { write: true, .. } | Self::Point { .. })
     }
 
-    /// Bytes that it holds; those that consist of others count once more in them.
+    /// Bytes that the request occupies; the operations of a composite count again in it.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Record { item, .. } => item.len(),
@@ -109,7 +109,7 @@ impl RequestKind {
         }
     }
 
-    /// Where it lies by a hash, if it does.
+    /// The partition of its hash; `None` if it has no hash.
     pub(crate) fn partition_in(&self, keyspace: &Keyspace) -> Option<PartitionId> {
         match self {
             Self::Record { item, .. } => Some(keyspace.partition(unpack(item).key())),
@@ -128,21 +128,21 @@ impl RequestKind {
 }
 
 impl SessionRequest {
-    /// A transaction of these operations: all are done, at one version, or none. Ends with [`Reply::Transacted`], the
-    /// replies in the order of `items`, or with [`SessionError::Aborted`].
+    /// A transaction of these operations: it applies all of them at one version, or none. Ends with [`Reply::Transacted`], with the replies in the
+    /// order of `items`, or with [`SessionError::Aborted`].
     ///
     /// [`Reply::Transacted`]: crate::Reply::Transacted
     /// [`SessionError::Aborted`]: crate::SessionError::Aborted
     ///
     /// # Errors
-    /// It is empty, or larger than a transaction may be.
+    /// The transaction is empty, or exceeds a limit.
     pub fn transaction(items: Vec<CompositeItem>, limit_us: u64) -> Result<Self, InvalidTransaction> {
         let together = Composite::Commit(Commit::new(items)?);
         Ok(Self { ask: RequestKind::Together(Box::new(together)), limit_us, collecting: Coalescing::Never })
     }
 
-    /// Stages an operation of a transaction to come, where the hash by which its key is placed lies. Ends with
-    /// [`Reply::Staged`](crate::Reply::Staged), of which the item is to be told.
+    /// Stages an operation of a later transaction at the partition of its key's hash. Ends with [`Reply::Staged`](crate::Reply::Staged); the caller
+    /// must pass that id to the item.
     #[must_use]
     pub fn stage(item: &CompositeItem, point: u64, limit_us: u64) -> Self {
         let (keyspace, bytes) = (item.keyspace, item.packed.clone());
@@ -150,35 +150,36 @@ impl SessionRequest {
         Self { ask, limit_us, collecting: Coalescing::Never }
     }
 
-    /// Has what this session has staged where a hash lies stay, as another piece would: one of no bytes, of which nobody is told.
+    /// Extends the time for which the partition of this hash keeps what this session has staged. The request stages an empty piece that is never
+    /// used.
     #[must_use]
     pub fn stay_staged(keyspace: KeyspaceId, point: u64, limit_us: u64) -> Self {
         let ask = RequestKind::Point { keyspace, point, what: PointMessage::Stage, bytes: Bytes::new() };
         Self { ask, limit_us, collecting: Coalescing::Never }
     }
 
-    /// Several reads whose answers were all true at one moment, of any partitions. Ends with [`Reply::Many`].
+    /// Several reads of any partitions, whose results were all true at one moment. Ends with [`Reply::Many`].
     ///
     /// [`Reply::Many`]: crate::Reply::Many
     ///
     /// # Errors
-    /// They are more than a transaction may have, or one of them is no read.
+    /// There are more reads than a transaction may have, or an item is not a read.
     pub fn read_many(items: Vec<CompositeItem>, limit_us: u64) -> Result<Self, InvalidTransaction> {
         let together = Composite::Reading(ConsistentRead::new(items)?);
         Ok(Self { ask: RequestKind::Together(Box::new(together)), limit_us, collecting: Coalescing::Never })
     }
 
-    /// As [`SessionRequest::read_many`], in one round, that tells whether they were all so at one moment: its caller sees to it if not. Ends
-    /// with [`Reply::Looked`](crate::Reply::Looked).
+    /// Same as [`SessionRequest::read_many`], but in one round. The reply says whether the results are known to be of one moment; if they are not,
+    /// the caller must confirm them. Ends with [`Reply::Looked`](crate::Reply::Looked).
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`SessionRequest::read_many`].
     pub fn look_at(items: Vec<CompositeItem>, limit_us: u64) -> Result<Self, InvalidTransaction> {
         let together = Composite::Reading(ConsistentRead::look_only(items)?);
         Ok(Self { ask: RequestKind::Together(Box::new(together)), limit_us, collecting: Coalescing::Never })
     }
 
-    /// An operation on a record. Errors: it passes a bound of the protocol.
+    /// An operation on a record. Errors: it exceeds a limit of the protocol.
     pub fn record(
         keyspace: KeyspaceId,
         operation: &RecordOperation<'_>,
@@ -189,7 +190,7 @@ impl SessionRequest {
         Ok(Self::of_packed(keyspace, operation, item.into(), limit_us))
     }
 
-    /// The same of several operations, which are packed into one buffer.
+    /// Several operations on records, encoded into one buffer.
     pub fn records(
         keyspace: KeyspaceId,
         operations: &[RecordOperation<'_>],
@@ -224,8 +225,8 @@ impl SessionRequest {
         Self { ask, limit_us, collecting: Coalescing::AsKeyspace }
     }
 
-    /// A page of the keys of a partition, from `cursor` on (empty to begin). If the keyspace has more partitions by now, it
-    /// ends as [`SessionError::Split`](crate::SessionError::Split): the same cursor leads on in each that the partition has become.
+    /// A page of the keys of a partition, from `cursor` on (empty for the first page). If the keyspace has more partitions now, the request ends
+    /// with [`SessionError::Split`](crate::SessionError::Split). The same cursor is then valid in each partition that this one has become.
     #[must_use]
     pub fn scan(
         keyspace: KeyspaceId,
@@ -239,8 +240,8 @@ impl SessionRequest {
         Self { ask, limit_us, collecting: Coalescing::Never }
     }
 
-    /// A page of the names of blobs in a partition, in their order, behind the last name of the page before (empty to
-    /// begin). Otherwise as [`SessionRequest::scan`].
+    /// A page of the names of blobs in a partition, in their order, after the last name of the page before (empty for the first page). Otherwise
+    /// same as [`SessionRequest::scan`].
     #[must_use]
     pub fn scan_blobs(
         keyspace: KeyspaceId,
@@ -255,20 +256,20 @@ impl SessionRequest {
         Self { ask, limit_us, collecting: Coalescing::Never }
     }
 
-    /// Has the members of a partition compare a slice of what they hold, from a hash fragment on: 0, then what
-    /// [`Reply::Compared`](crate::Reply::Compared) says. If the keyspace has more partitions by now, it ends as
-    /// [`SessionError::Split`](crate::SessionError::Split): then from 0 on again.
+    /// A comparison by the members of a partition of a hash range. `from` is a hash fragment: 0 at first, then the value in
+    /// [`Reply::Compared`](crate::Reply::Compared). If the keyspace has more partitions now, the request ends with
+    /// [`SessionError::Split`](crate::SessionError::Split), and the comparison must start from 0.
     #[must_use]
     pub fn compare(keyspace: KeyspaceId, slice: Slice, from: u32, limit_us: u64) -> Self {
         let ask = RequestKind::Compare { keyspace, slice, from };
         Self { ask, limit_us, collecting: Coalescing::Never }
     }
 
-    /// About a snapshot, of one partition: of all but reads of a record. If the keyspace has more partitions by now, it ends as
+    /// A request about a snapshot, to one partition: any request except a read of a record. If the keyspace has more partitions now, it ends with
     /// [`SessionError::Split`](crate::SessionError::Split).
     ///
     /// # Errors
-    /// It passes a bound of the protocol.
+    /// The request exceeds a limit of the protocol.
     pub fn snapshot(
         keyspace: KeyspaceId,
         slice: Slice,
@@ -278,10 +279,10 @@ impl SessionRequest {
         Self::about_snapshot((keyspace, SnapshotTarget::Slice(slice)), (id, ask), limit_us)
     }
 
-    /// What a record was at the time of a snapshot.
+    /// A read of a record at the time of a snapshot.
     ///
     /// # Errors
-    /// It passes a bound of the protocol.
+    /// The request exceeds a limit of the protocol.
     pub fn read_at(
         keyspace: KeyspaceId,
         (id, at): (SnapshotId, Timestamp),
@@ -304,13 +305,13 @@ impl SessionRequest {
         Ok(Self { ask, limit_us, collecting: Coalescing::Never })
     }
 
-    /// A control request to a manager: its bytes are Protocol Buffers. It is sent once, as nobody numbers it.
+    /// A control request to a manager, as Protocol Buffers. The session sends it only once, because it has no sequence number.
     #[must_use]
     pub fn admin(encoded: Bytes, limit_us: u64) -> Self {
         Self { ask: RequestKind::Admin { encoded }, limit_us, collecting: Coalescing::Never }
     }
 
-    /// Looks a keyspace up by its name, in a newer map if need be, and in none that is older than `least`.
+    /// Looks a keyspace up by its name, if necessary in a newer map, and in none with an epoch below `least`.
     #[must_use]
     pub fn keyspace(name: &str, least: MapEpoch, limit_us: u64) -> Self {
         Self {
@@ -320,31 +321,31 @@ impl SessionRequest {
         }
     }
 
-    /// Chooses whether it is collected with others.
+    /// Chooses whether the operation waits for others.
     #[must_use]
     pub fn collecting(mut self, collecting: Coalescing) -> Self {
         self.collecting = collecting;
         self
     }
 
-    /// Bytes that it holds.
+    /// Bytes that the request occupies.
     pub(crate) fn bytes(&self) -> usize {
         self.ask.bytes()
     }
 }
 
-/// The operation in a packed item.
+/// Decodes the operation in a batch item.
 pub(crate) fn unpack(item: &[u8]) -> RecordOperation<'_> {
     RecordOperation::take(&mut { item }).expect("an item was packed by `Request::record`")
 }
 
-/// About how many bytes an operation takes, so that packing allocates once.
+/// Estimate of the encoded length of an operation, so that encoding allocates once.
 fn packed_len(operation: &RecordOperation<'_>) -> usize {
     const FIELDS_BYTES: usize = 64;
     FIELDS_BYTES + operation.key().len() + payload_len(operation)
 }
 
-/// About how many of them its payload takes.
+/// Estimate of the payload's part of it.
 fn payload_len(operation: &RecordOperation<'_>) -> usize {
     use zerohop_wire::messages::{BlobChange, WaitUntil, WriteChange};
     match operation {

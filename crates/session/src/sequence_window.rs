@@ -1,8 +1,8 @@
 //! Sequence numbers of one session in one partition.
 //!
-//! A number is taken when a write is first put into a frame, and is *open* until the session has the answer or has
-//! given the write up. The lowest open one travels with every write: below it the partition forgets outcomes and drops
-//! requests, which is why a write that was given up cannot take effect long after.
+//! The session assigns a number when it first puts a write into a frame. The number is *open* until the session has the answer or has given the
+//! write up. Every write carries the lowest open number. Below it the partition forgets outcomes and drops requests; a write that was given up can
+//! therefore not take effect much later.
 
 use std::collections::VecDeque;
 
@@ -12,20 +12,20 @@ use zerohop_wire::limits::SESSION_WINDOW_MAX;
 use crate::slots::Handle;
 use crate::time::Time;
 
-/// One partition, as the session's writes see it.
+/// The sequence numbers of one partition.
 #[derive(Debug)]
 pub(crate) struct SequenceWindow {
     /// `NONE` until the first write, and after the partition has forgotten the session.
     pub(crate) session: SessionId,
-    /// When the latest answered write was sent: the partition remembers the session from then.
+    /// When the latest answered write was sent: the partition remembers the session from that time on.
     pub(crate) touched: Time,
-    /// For how long at least; 0: the server did not say.
+    /// Minimum time for which the partition remembers the session; 0: the server did not report it.
     pub(crate) idle_us: u64,
     /// Writes that wait for room in the window.
     pub(crate) parked: VecDeque<Handle>,
     /// The first number of `open`.
     lowest: u64,
-    /// From the lowest open number on, whether each is open. The first is, if there is one.
+    /// Whether each number is open, from the lowest open one on. The first is open, if there is one.
     open: VecDeque<bool>,
 }
 
@@ -35,7 +35,7 @@ impl SequenceWindow {
         Self { session: SessionId::NONE, touched: Time(0), idle_us: 0, parked, lowest: 1, open }
     }
 
-    /// Numbers from 1 in a new session. Writes that still travel under the old one keep their numbers.
+    /// Starts at number 1 in a new session. Writes in flight under the old session keep their numbers.
     pub(crate) fn begin(&mut self, session: SessionId, asked: Time, idle_us: u64) {
         self.session = session;
         self.touched = asked;
@@ -44,7 +44,7 @@ impl SequenceWindow {
         self.open.clear();
     }
 
-    /// Numbers that can be taken before the window is full.
+    /// How many numbers can be assigned before the window is full.
     pub(crate) fn room(&self) -> u64 {
         SESSION_WINDOW_MAX - self.open.len() as u64
     }
@@ -60,7 +60,7 @@ impl SequenceWindow {
         Sequence(self.lowest)
     }
 
-    /// The lane of a partition that this one's has become: what is open goes on there under its number, as do those to come.
+    /// The window of a partition that was split from this one: open numbers and later ones continue in it.
     pub(crate) fn split(&self, open: impl Iterator<Item = u64>) -> SequenceWindow {
         let SequenceWindow { session, touched, idle_us, lowest, .. } = *self;
         let open_before = self.open.iter().map(|_| false).collect();
@@ -81,7 +81,7 @@ impl SequenceWindow {
         }
     }
 
-    /// The session will not send this number again.
+    /// Closes a number, which the session will not send again.
     pub(crate) fn close(&mut self, session: SessionId, sequence: Sequence) {
         if session != self.session {
             return;

@@ -1,4 +1,4 @@
-//! How a session behaves.
+//! Settings of a session.
 
 use std::sync::Arc;
 
@@ -9,27 +9,27 @@ use crate::limits::{
     CONNECTIONS_DEFAULT, OPERATION_BYTES_DEFAULT, OPERATIONS_DEFAULT, OPERATIONS_MAX, WINDOW_FRAMES_DEFAULT,
 };
 
-/// How a session behaves. Fields are free to set.
+/// Settings of a session. All fields may be changed.
 #[derive(Clone, Debug)]
 pub struct SessionSettings {
-    /// What the client calls itself, for the server's logs; cut to what a greeting carries.
+    /// Name of the client in the server's logs; longer names are cut to what the greeting can carry.
     pub name: String,
-    /// Where to ask for the first map: any manager or instance.
+    /// Addresses from which the session requests the first map: any managers or instances.
     pub endpoints: Vec<Arc<str>>,
-    /// Which manager control requests go to; `None`: whichever is up.
+    /// The manager that receives control requests; `None`: any manager that is up.
     pub manager: Option<Address>,
-    /// From where the jitter comes: another number for every client.
+    /// Seed of the jitter, different for every client.
     pub jitter_seed: u64,
-    /// How long a connection may take to open, and again to be greeted.
+    /// Time limit for opening a connection, and again for its greeting.
     pub connect_us: u64,
-    /// After this time without its answer a frame is sent again; doubled with every attempt.
+    /// A frame without an answer is sent again after this time; it doubles with every attempt.
     pub attempt_us: u64,
-    /// After this time of silence a connection with frames in flight is asked for a sign of life; after as long again,
-    /// closed.
+    /// After this time of silence the session sends a ping on a connection with frames in flight; after the same time again, it closes the
+    /// connection.
     pub quiet_us: u64,
-    /// The rest after a first failed connection.
+    /// The pause after a first failed connection.
     pub backoff_us_min: u64,
-    /// The longest rest after failed connections.
+    /// The maximum pause after failed connections.
     pub backoff_us_max: u64,
     /// See [`crate::limits::CONNECTIONS_DEFAULT`]; at least 2.
     pub connections_max: usize,
@@ -43,7 +43,7 @@ pub struct SessionSettings {
     pub compress_from_bytes: Option<usize>,
     /// Whether bodies carry a checksum.
     pub body_checksum: bool,
-    /// What the client proves itself with; `None`: it knows no secret, and asks no server for a proof.
+    /// The credential with which the client authenticates itself; `None`: the client knows no secret, and requires no proof from a server.
     pub credential: Option<Credential>,
 }
 
@@ -71,7 +71,7 @@ impl SessionSettings {
         }
     }
 
-    /// With every field within its bounds.
+    /// Limits every field to its permitted range.
     pub(crate) fn bounded(mut self) -> Self {
         self.connections_max = self.connections_max.max(2);
         self.window_frames = self.window_frames.max(1);

@@ -1,23 +1,23 @@
-//! A table of values with stable places, whose names know when what they named is gone.
+//! A table of values at stable positions, with handles that become invalid when their value is removed.
 
-/// Names a value of [`Slots`] for as long as it is there, and nothing afterwards.
+/// Names a value of [`Slots`] as long as the value is in the table, and afterwards nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Handle {
     pub(crate) index: u32,
     generation: u32,
 }
 
-/// Bits of a packed name for a place in what it names.
+/// Number of bits in a packed handle for a position inside the value.
 const PLACE_BITS: u32 = 10;
 
-/// Most values of a table whose names are packed.
+/// Maximum number of values in a table whose handles are packed.
 pub(crate) const PACKED_MAX: usize = 1 << (32 - PLACE_BITS);
 
 impl Handle {
-    /// As one number, never zero, with a place in what it names.
+    /// Packs the handle and a position inside the value into one number, never zero.
     ///
     /// # Panics
-    /// If it is of a table of more than [`PACKED_MAX`] values.
+    /// If the table has more than [`PACKED_MAX`] values.
     pub(crate) fn pack(self, place: u32) -> u64 {
         assert!((self.index as usize) < PACKED_MAX && place < 1 << PLACE_BITS, "a name has its bits");
         u64::from(self.generation) << 32 | u64::from(self.index) << PLACE_BITS | u64::from(place)
@@ -29,10 +29,10 @@ impl Handle {
     }
 }
 
-/// Values in places that are used again.
+/// Values at positions that are reused.
 #[derive(Debug)]
 pub(crate) struct Slots<V> {
-    /// The generation of a free place is that of its next value.
+    /// The generation of a free position is that of its next value.
     places: Vec<(u32, Option<V>)>,
     free: Vec<u32>,
 }
@@ -49,7 +49,7 @@ impl<V> Slots<V> {
     pub(crate) fn insert(&mut self, value: V) -> Handle {
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push((1, None));
-            // Bounded by `OPERATIONS_MAX`, and by windows times connections.
+            // The limits are `OPERATIONS_MAX`, and windows times connections.
             u32::try_from(self.places.len() - 1).expect("a session holds fewer than 2^32 things")
         });
         let (generation, place) = &mut self.places[index as usize];
@@ -79,13 +79,13 @@ impl<V> Slots<V> {
             return None;
         }
         let value = place.take()?;
-        // A name comes back after 2^32 - 1 uses of one place: by then what was sent under it is long lost.
+        // A handle repeats after 2^32 - 1 uses of one position: by then everything that was sent under it is long lost.
         *generation = generation.wrapping_add(1).max(1);
         self.free.push(handle.index);
         Some(value)
     }
 
-    /// The value in a place, whatever its generation.
+    /// The handle of the value at a position, whatever its generation.
     pub(crate) fn at(&self, index: u32) -> Option<Handle> {
         match self.places.get(index as usize)? {
             (generation, Some(_)) => Some(Handle { index, generation: *generation }),

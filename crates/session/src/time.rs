@@ -1,20 +1,20 @@
 //! The session's clock, as an argument.
 
-/// Microseconds on a clock that only goes forward, since a start of the caller's choosing.
+/// Microseconds on a monotonic clock, since a start that the caller chooses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 
 impl Time {
-    /// Later than everything: not at all.
+    /// Later than every time: never.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// So many microseconds later.
+    /// The time this many microseconds later.
     #[must_use]
     pub const fn after_us(self, us: u64) -> Self {
         Self(self.0.saturating_add(us))
     }
 
-    /// So many milliseconds later.
+    /// The time this many milliseconds later.
     #[must_use]
     pub const fn after_ms(self, ms: u64) -> Self {
         self.after_us(ms.saturating_mul(1000))

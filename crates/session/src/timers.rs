@@ -1,24 +1,24 @@
-//! When to look at what again.
+//! Timers of the session's objects.
 //!
-//! Most timers never fire: an operation is answered long before its deadline. So a place in a table has one timer at
-//! a time, which is only ever moved forward; when it fires, whoever is in that place then says when to look next. An
-//! operation that is submitted and answered within the period of the one before it costs one comparison.
+//! Most timers never fire, because an operation is answered long before its deadline. Each position of a table therefore has one timer, which is
+//! only ever moved to an earlier time. When it fires, the object at that position says when to look next. An operation that is submitted and
+//! answered within the period of the one before it costs one comparison.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::time::Time;
 
-/// What to look at.
+/// The object of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Subject {
-    /// The operation in this place.
+    /// The operation at this position.
     Operation(u32),
-    /// The connection in this place.
+    /// The connection at this position.
     Connection(u32),
-    /// The operations in this place that end together.
+    /// The composite operation at this position.
     Together(u32),
-    /// The map's questions and the opening of a session.
+    /// The requests for the map and the opening of a session.
     Upkeep,
 }
 
@@ -42,7 +42,7 @@ impl Timers {
         }
     }
 
-    /// Looks at the subject at `due` or before.
+    /// Sets a timer that fires at `due` or before.
     #[inline]
     pub(crate) fn arm(&mut self, subject: Subject, due: Time) {
         let armed = self.armed(subject);
@@ -52,7 +52,7 @@ impl Timers {
         }
     }
 
-    /// Takes a subject out whose time has come. It has no timer until it is armed again.
+    /// Removes and returns an object whose timer has fired. It has no timer until it is armed again.
     pub(crate) fn pop(&mut self, now: Time) -> Option<Subject> {
         loop {
             let Reverse((due, subject)) = *self.heap.peek()?;

@@ -1,9 +1,7 @@
-//! Control requests and their answers: rare, so they are Protocol Buffers, inside the frames `admin` and
-//! `admin_answer`.
+//! Control requests and their replies. They are rare, so they are Protocol Buffers, inside the frames `admin` and `admin_answer`.
 //!
-//! `docs/protocols/admin.proto` is the specification; these types follow it field by field. Names that other crates
-//! parse (durability, hash, states) travel as the text that people read. An unset name or number of a request means:
-//! the default, or no change.
+//! `docs/protocols/admin.proto` is the specification; these types follow it field by field. Names that other crates parse (durability, hash,
+//! states) are sent as readable text. An unset name or number of a request means the default, or no change.
 
 mod damaged;
 mod refused;
@@ -26,10 +24,10 @@ pub use self::view::NodeView;
 use crate::error::{Failure, What};
 use crate::limits::ADMIN_BYTES_MAX;
 
-/// What a manager is asked.
+/// A control request to a manager.
 #[derive(Clone, PartialEq, Message)]
 pub struct AdminRequest {
-    /// One of these; none from a newer program.
+    /// The request; `None` if it comes from a newer program.
     #[prost(oneof = "AdminQuestion", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 21, 22, 23, 30")]
     pub ask: Option<AdminQuestion>,
 }
@@ -37,124 +35,123 @@ pub struct AdminRequest {
 /// See [`AdminRequest`].
 #[derive(Clone, PartialEq, Oneof)]
 pub enum AdminQuestion {
-    /// How is the cluster?
+    /// Return the status of the cluster.
     #[prost(message, tag = "1")]
     Status(StatusGet),
-    /// Make a keyspace.
+    /// Create a keyspace.
     #[prost(message, tag = "2")]
     CreateKeyspace(KeyspaceSettings),
     /// Change a keyspace that is in use.
     #[prost(message, tag = "3")]
     AlterKeyspace(KeyspaceSettings),
-    /// Remove a keyspace and all that is in it.
+    /// Remove a keyspace and all its contents.
     #[prost(message, tag = "4")]
     DropKeyspace(KeyspaceDrop),
-    /// Treat a node so from now on.
+    /// Change the state of a node.
     #[prost(message, tag = "5")]
     SetNodeState(NodeStateSet),
-    /// Have a node that holds nothing leave the cluster for ever.
+    /// Permanently remove a node that has no replicas from the cluster.
     #[prost(message, tag = "6")]
     RemoveNode(NodeRemove),
-    /// Who holds the partitions of a keyspace?
+    /// List the replicas of a keyspace's partitions.
     #[prost(message, tag = "7")]
     ListPartitions(PartitionList),
-    /// Have a partition move, or be placed as the cluster finds best again.
+    /// Move a partition, or release it so that the cluster places it.
     #[prost(message, tag = "8")]
     MovePartition(PartitionMove),
-    /// Go on without members of a partition that will not return.
+    /// Declare the data of members that will not return as lost, so that the partition continues without them.
     #[prost(message, tag = "9")]
     RecoverPartition(PartitionRecover),
-    /// The operator knows of what is missing: it is told no more.
+    /// Confirm that the operator knows of a data loss, which is then reported no more.
     #[prost(message, tag = "10")]
     AcknowledgeLosses(LossesAcknowledge),
-    /// Make a token good.
+    /// Make a token valid.
     #[prost(message, tag = "20")]
     PutToken(TokenPut),
-    /// Make a token good for nothing.
+    /// Revoke a token.
     #[prost(message, tag = "21")]
     RevokeToken(TokenRevoke),
-    /// Which tokens are there?
+    /// List the tokens.
     #[prost(message, tag = "22")]
     ListTokens(TokenList),
-    /// Make a token good for a time.
+    /// Make a token valid for a limited time.
     #[prost(message, tag = "23")]
     LendToken(TokenLend),
-    /// Have the control group sit on these nodes.
+    /// Place the control group on these nodes.
     #[prost(message, tag = "30")]
     SetManagers(ManagersSet),
 }
 
-/// How is the cluster?
+/// Requests the status of the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct StatusGet {}
 
-/// What a keyspace is to be. Unset: the default when it is made, as it is when it is altered.
+/// Settings of a keyspace. An unset field means the default for a new keyspace, and no change for an existing one.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct KeyspaceSettings {
     /// Its name.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Slices of the hash space; a power of two. Fixed once made.
+    /// Number of partitions; a power of two. Fixed at creation.
     #[prost(uint32, optional, tag = "2")]
     pub partitions: Option<u32>,
-    /// Name of the hash function. Fixed once made.
+    /// Name of the hash function. Fixed at creation.
     #[prost(string, optional, tag = "3")]
     pub hash: Option<String>,
-    /// Copies in all.
+    /// Total number of copies.
     #[prost(uint32, optional, tag = "4")]
     pub replicas: Option<u32>,
-    /// Copies that must hold a write before it is acknowledged.
+    /// Number of copies that must store a write before it is acknowledged.
     #[prost(uint32, optional, tag = "5")]
     pub min_in_sync: Option<u32>,
     /// `memory`, `interval`, `interval:50ms` or `sync`.
     #[prost(string, optional, tag = "6")]
     pub durability: Option<String>,
-    /// Bytes of a blob's chunks; a power of two. Fixed once made.
+    /// Size of a blob's chunks in bytes; a power of two. Fixed at creation.
     #[prost(uint32, optional, tag = "7")]
     pub chunk_bytes: Option<u32>,
 }
 
-/// Remove a keyspace.
+/// Requests the removal of a keyspace.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct KeyspaceDrop {
     /// Its name.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Whatever is under way there. Transactions over it and others may be undone in the others, though they were acknowledged.
+    /// Do not wait for pending work. Transactions over the keyspace and others may be undone in the others, even if they were acknowledged.
     #[prost(bool, tag = "2")]
     pub at_once: bool,
-    /// Only the keyspace of this id, which another of the same name may have followed; 0: whichever has the name.
+    /// The id of the keyspace, to exclude a later one of the same name; 0: the keyspace that has the name now.
     #[prost(uint32, tag = "3")]
     pub id: u32,
-    /// How long the manager waits for its end before it answers that it is under way: never longer than 2 s, which it is unless
-    /// this says otherwise.
+    /// How long the manager waits for the end of the drop before it replies that the drop is in progress: at most 2 s, which is also the default.
     #[prost(uint32, optional, tag = "4")]
     pub wait_ms: Option<u32>,
 }
 
-/// What is missing in a keyspace is known.
+/// Confirms that a data loss in a keyspace is known.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct LossesAcknowledge {
     /// The keyspace's name; empty: all.
     #[prost(string, tag = "1")]
     pub keyspace: String,
-    /// What went missing by the map of this epoch, which the operator has seen; what did so later is told on.
+    /// The epoch of the map that the operator has seen. Losses up to this epoch are confirmed; later ones are still reported.
     #[prost(uint64, tag = "2")]
     pub map_epoch: u64,
 }
 
-/// Treat a node so.
+/// Requests a change of a node's state.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct NodeStateSet {
     /// Its id.
     #[prost(uint32, tag = "1")]
     pub node: u32,
-    /// `draining`: what it holds moves away; or `up`: after all not.
+    /// `draining`: the cluster moves all its replicas to other nodes; `up`: the node stays after all.
     #[prost(string, tag = "2")]
     pub state: String,
 }
 
-/// Have a node leave.
+/// Requests the removal of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct NodeRemove {
     /// Its id.
@@ -162,26 +159,26 @@ pub struct NodeRemove {
     pub node: u32,
 }
 
-/// Have the control group sit on these nodes.
+/// Requests the placement of the control group.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ManagersSet {
-    /// Their ids: 1, 3 or 5.
+    /// The ids of the nodes: 1, 3 or 5.
     #[prost(uint32, repeated, tag = "1")]
     pub nodes: Vec<u32>,
 }
 
-/// Who holds the partitions of a keyspace?
+/// Requests the list of a keyspace's partitions.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct PartitionList {
     /// Its name.
     #[prost(string, tag = "1")]
     pub keyspace: String,
-    /// The first partition of the answer, which has at most [`PARTITIONS_LISTED_MAX`].
+    /// The first partition of the reply, which has at most [`PARTITIONS_LISTED_MAX`].
     #[prost(uint32, tag = "2")]
     pub first: u32,
 }
 
-/// Have a partition move.
+/// Requests the move of a partition.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct PartitionMove {
     /// The keyspace's name.
@@ -190,15 +187,15 @@ pub struct PartitionMove {
     /// The partition in it.
     #[prost(uint32, tag = "2")]
     pub partition: u32,
-    /// The node that it is to be on; unset: wherever the cluster finds best.
+    /// The target node; unset: the cluster chooses.
     #[prost(uint32, optional, tag = "3")]
     pub node: Option<u32>,
-    /// Which of its instances; unset: that which holds least.
+    /// The target instance of this node; unset: the one with the fewest replicas.
     #[prost(uint32, optional, tag = "4")]
     pub instance: Option<u32>,
 }
 
-/// Go on without members of a partition that will not return, by the operator's word.
+/// Requests that a partition continue without members that will not return. The operator accepts the loss.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct PartitionRecover {
     /// The keyspace's name.
@@ -207,22 +204,22 @@ pub struct PartitionRecover {
     /// The partition in it.
     #[prost(uint32, tag = "2")]
     pub partition: u32,
-    /// Set if nobody is missing, and its only copy that counts is damaged: whether to go on with what is whole of that copy, or else
-    /// with the most complete of the others that are up.
+    /// Set if no member is missing, and the only in-sync copy is corrupt. `true`: continue with the intact part of that copy; `false`: with the
+    /// most complete of the other copies that are up.
     #[prost(bool, optional, tag = "3")]
     pub keep_damaged: Option<bool>,
 }
 
-/// Partitions in one answer.
+/// Maximum number of partitions in one reply.
 pub const PARTITIONS_LISTED_MAX: usize = 1024;
 
-/// What a manager answers.
+/// A manager's reply to a control request.
 #[derive(Clone, PartialEq, Message)]
 pub struct AdminAnswer {
-    /// One of these; none from a newer program.
+    /// The reply; `None` if it comes from a newer program.
     #[prost(oneof = "AdminReply", tags = "1, 2, 3, 4, 5, 20")]
     pub answer: Option<AdminReply>,
-    /// The epoch of this manager's map when it answered: what it has done is in that one. 0: an older program.
+    /// The epoch of this manager's map at the time of the reply, which includes the change that was made. 0: an older program.
     #[prost(uint64, tag = "21")]
     pub map_epoch: u64,
 }
@@ -230,19 +227,19 @@ pub struct AdminAnswer {
 /// See [`AdminAnswer`].
 #[derive(Clone, PartialEq, Oneof)]
 pub enum AdminReply {
-    /// It was not done, or not by all, and why.
+    /// The request was not done, or not by all, with the reason.
     #[prost(message, tag = "1")]
     Refused(AdminRefusal),
-    /// How the cluster is.
+    /// The status of the cluster.
     #[prost(message, tag = "2", boxed)]
     Status(Box<Status>),
-    /// The keyspace as it is now, or was before it was dropped. The instances have taken the change up.
+    /// The keyspace as it is now, or as it was before it was dropped. The instances have applied the change.
     #[prost(message, tag = "3")]
     Keyspace(KeyspaceStatus),
-    /// It is done, in a map of this epoch.
+    /// The change is in the map of this epoch.
     #[prost(message, tag = "4")]
     Done(AdminDone),
-    /// Who holds partitions.
+    /// The replicas of partitions.
     #[prost(message, tag = "5")]
     Partitions(Partitions),
     /// The tokens.
@@ -250,27 +247,27 @@ pub enum AdminReply {
     Tokens(Tokens),
 }
 
-/// It is done.
+/// The request was done.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct AdminDone {
-    /// The epoch of the map in which it is.
+    /// The epoch of the map that includes the change.
     #[prost(uint64, tag = "1")]
     pub map_epoch: u64,
-    /// Of a partition that is to move: the instance that it goes to.
+    /// For a partition move: the target instance.
     #[prost(uint64, tag = "2")]
     pub number: u64,
 }
 
-/// Who holds partitions.
+/// The replicas of partitions.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Partitions {
-    /// From the one asked for on.
+    /// The partitions, from the requested one on.
     #[prost(message, repeated, tag = "1")]
     pub partitions: Vec<PartitionStatus>,
-    /// How many the keyspace has.
+    /// The number of partitions of the keyspace.
     #[prost(uint32, tag = "2")]
     pub count: u32,
-    /// Whether this node knows where operators want partitions: one of the control group does.
+    /// Whether this node knows which partitions operators have pinned: nodes of the control group do.
     #[prost(bool, tag = "3")]
     pub pins_known: bool,
 }
@@ -284,36 +281,36 @@ pub struct PartitionStatus {
     /// The epoch of its group.
     #[prost(uint64, tag = "2")]
     pub epoch: u64,
-    /// The instance that orders writes and answers reads.
+    /// The primary's instance, which orders writes and answers reads.
     #[prost(uint32, tag = "3")]
     pub primary: u32,
-    /// The others that hold every acknowledged write.
+    /// The other replicas that store every acknowledged write.
     #[prost(uint32, repeated, tag = "4")]
     pub in_sync: Vec<u32>,
-    /// Those that follow behind.
+    /// The followers.
     #[prost(uint32, repeated, tag = "5")]
     pub followers: Vec<u32>,
-    /// `settled`, `admitting` (it moves) or `recovering` (nobody serves it).
+    /// `settled`, `admitting` (a move is in progress) or `recovering` (no replica serves the partition).
     #[prost(string, tag = "6")]
     pub state: String,
-    /// Nobody serves it, and nobody will before a node that is down returns or an operator gives it up.
+    /// No replica serves the partition until a node that is down returns or an operator accepts the loss.
     #[prost(bool, tag = "7")]
     pub lost: bool,
-    /// Of its members, those whose node is down.
+    /// The members whose node is down.
     #[prost(uint32, repeated, tag = "8")]
     pub down: Vec<u32>,
-    /// The instance where an operator wants it, until it is released.
+    /// The instance to which an operator has pinned it, until it is released.
     #[prost(uint32, optional, tag = "9")]
     pub pinned: Option<u32>,
 }
 
-/// How the cluster is.
+/// The status of the cluster.
 #[derive(Clone, PartialEq, Message)]
 pub struct Status {
     /// Epoch of the map that this describes.
     #[prost(uint64, tag = "1")]
     pub map_epoch: u64,
-    /// The cluster's name: 16 bytes.
+    /// The cluster's id: 16 bytes.
     #[prost(bytes = "vec", tag = "2")]
     pub cluster: Vec<u8>,
     /// The nodes, by id.
@@ -325,33 +322,33 @@ pub struct Status {
     /// The replica groups, over all keyspaces.
     #[prost(message, optional, tag = "5")]
     pub groups: Option<GroupsStatus>,
-    /// Whose view this is, and how old; `None` from programs that do not tell it.
+    /// The node that reports this, and the age of its view; `None` from programs that do not report it.
     #[prost(message, optional, tag = "6")]
     pub view: Option<NodeView>,
 }
 
-/// How replica groups stand, in numbers.
+/// Numbers of replica groups by state.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct GroupsStatus {
-    /// All.
+    /// All replica groups.
     #[prost(uint32, tag = "1")]
     pub groups: u32,
-    /// Of these fewer copies are in sync than must hold a write: writes wait.
+    /// Groups with fewer in-sync copies than a write needs: writes wait.
     #[prost(uint32, tag = "2")]
     pub short: u32,
-    /// Of these there are fewer copies, or more, than there are to be.
+    /// Groups with fewer or more copies than configured.
     #[prost(uint32, tag = "3")]
     pub rebuilding: u32,
-    /// Of these one copy moves.
+    /// Groups with a copy that is being moved.
     #[prost(uint32, tag = "4")]
     pub moving: u32,
-    /// Nobody serves these: those in sync have started again, and a log to go on with is being chosen.
+    /// Groups without service: their in-sync replicas have restarted, and the control group is choosing a log to continue with.
     #[prost(uint32, tag = "5")]
     pub recovering: u32,
-    /// The primary of these is down, and nobody can take over.
+    /// Groups whose primary is down without a replacement.
     #[prost(uint32, tag = "6")]
     pub down: u32,
-    /// Of these nobody serves, and nobody will before a node that is down returns or an operator gives it up.
+    /// Groups without service until a node that is down returns or an operator accepts the loss.
     #[prost(uint32, tag = "7")]
     pub lost: u32,
 }
@@ -362,13 +359,13 @@ pub struct NodeStatus {
     /// Its id.
     #[prost(uint32, tag = "1")]
     pub id: u32,
-    /// `up`, `draining` or `down`; `silent` where the map has it as `up` or `draining` and it does not answer the node that was asked.
+    /// `up`, `draining` or `down`; `silent` if the map says `up` or `draining` but the node does not answer the node that reports this.
     #[prost(string, tag = "2")]
     pub state: String,
-    /// The process on its machine; 0: not known.
+    /// The process id on its machine; 0: not known.
     #[prost(uint32, tag = "3")]
     pub pid: u32,
-    /// Where its manager listens.
+    /// The address of its manager.
     #[prost(string, tag = "4")]
     pub manager: String,
     /// Its instances, by id.
@@ -377,25 +374,25 @@ pub struct NodeStatus {
     /// Version of the program.
     #[prost(string, tag = "6")]
     pub version: String,
-    /// Since when the process runs, in milliseconds since 1970.
+    /// Start of the process, in milliseconds since 1970.
     #[prost(uint64, tag = "7")]
     pub started_ms: u64,
-    /// What the operator should know: damage found, failed syncs, a disk for tests.
+    /// Alerts for the operator: corruption, failed syncs, a disk for tests.
     #[prost(string, repeated, tag = "8")]
     pub troubles: Vec<String>,
-    /// Groups of which it has the primary.
+    /// Number of groups of which it has the primary.
     #[prost(uint32, tag = "9")]
     pub primaries: u32,
-    /// Groups of which it has an in-sync replica.
+    /// Number of groups of which it has an in-sync replica.
     #[prost(uint32, tag = "10")]
     pub in_sync: u32,
-    /// Groups that it follows.
+    /// Number of groups of which it has a follower.
     #[prost(uint32, tag = "11")]
     pub following: u32,
-    /// Its manager sits in the control group, or is to.
+    /// Its manager is, or will be, a member of the control group.
     #[prost(bool, tag = "12")]
     pub in_control: bool,
-    /// Of the node that is asked: partitions whose only copy that counts is here and damaged, so that nobody serves them.
+    /// Only for the node that reports this: partitions without service because their only in-sync copy is here and corrupt.
     #[prost(message, repeated, tag = "13")]
     pub damaged: Vec<DamagedPartition>,
 }
@@ -406,22 +403,22 @@ pub struct InstanceStatus {
     /// Its id.
     #[prost(uint32, tag = "1")]
     pub id: u32,
-    /// Where it listens.
+    /// Its address.
     #[prost(string, tag = "2")]
     pub addr: String,
-    /// Partitions that it holds.
+    /// Number of its partitions.
     #[prost(uint32, tag = "3")]
     pub partitions: u32,
-    /// Records and older versions in their indexes.
+    /// Number of records and older versions in their indexes.
     #[prost(uint64, tag = "4")]
     pub entries: u64,
-    /// Bytes of their logs.
+    /// Size of their logs in bytes.
     #[prost(uint64, tag = "5")]
     pub log_bytes: u64,
-    /// Bytes of their logs held in memory.
+    /// Bytes of their logs in memory.
     #[prost(uint64, tag = "6")]
     pub resident_bytes: u64,
-    /// Connections open now.
+    /// Number of open connections.
     #[prost(uint32, tag = "7")]
     pub connections: u32,
 }
@@ -435,40 +432,40 @@ pub struct KeyspaceStatus {
     /// Its name.
     #[prost(string, tag = "2")]
     pub name: String,
-    /// Slices of the hash space.
+    /// Number of partitions.
     #[prost(uint32, tag = "3")]
     pub partitions: u32,
     /// Name of the hash function.
     #[prost(string, tag = "4")]
     pub hash: String,
-    /// Copies in all.
+    /// Total number of copies.
     #[prost(uint32, tag = "5")]
     pub replicas: u32,
-    /// Copies that must hold a write before it is acknowledged.
+    /// Number of copies that must store a write before it is acknowledged.
     #[prost(uint32, tag = "6")]
     pub min_in_sync: u32,
     /// `memory`, `interval:100ms` (any number) or `sync`.
     #[prost(string, tag = "7")]
     pub durability: String,
-    /// Bytes of a blob's chunks.
+    /// Size of a blob's chunks in bytes.
     #[prost(uint32, tag = "8")]
     pub chunk_bytes: u32,
-    /// Partitions of which fewer copies are in sync than must hold a write. In a status only, as what follows.
+    /// Number of partitions with fewer in-sync copies than a write needs. Set only in a status, like the next two fields.
     #[prost(uint32, tag = "9")]
     pub short: u32,
-    /// Partitions of which there are fewer or more copies than there are to be.
+    /// Number of partitions with fewer or more copies than configured.
     #[prost(uint32, tag = "10")]
     pub rebuilding: u32,
-    /// Partitions that nobody serves, nor will before a node that is down returns.
+    /// Number of partitions without service until a node that is down returns.
     #[prost(uint32, tag = "11")]
     pub lost: u32,
-    /// Whether it is being dropped: nothing begins in it any more.
+    /// Whether the keyspace is being dropped: it accepts no new work.
     #[prost(bool, tag = "12")]
     pub closing: bool,
 }
 
 impl AdminRequest {
-    /// A request that asks this.
+    /// A request with this content.
     #[must_use]
     pub fn of(ask: AdminQuestion) -> AdminRequest {
         AdminRequest { ask: Some(ask) }
@@ -480,23 +477,23 @@ impl AdminRequest {
         self.encode_to_vec()
     }
 
-    /// Reads what [`AdminRequest::to_bytes`] wrote; fields that this program does not know are passed over.
+    /// Decodes the output of [`AdminRequest::to_bytes`]; fields that this program does not know are ignored.
     ///
     /// # Errors
-    /// The bytes are too many or no such message.
+    /// The bytes exceed the limit, or are not a valid message.
     pub fn from_bytes(bytes: &[u8]) -> Result<AdminRequest, Failure<'static>> {
         read(bytes)
     }
 }
 
 impl AdminAnswer {
-    /// An answer that says this.
+    /// A reply with this content.
     #[must_use]
     pub fn of(answer: AdminReply) -> AdminAnswer {
         AdminAnswer { answer: Some(answer), map_epoch: 0 }
     }
 
-    /// An answer that says why not.
+    /// A reply that refuses the request.
     #[must_use]
     pub fn refused(code: &str, reason: impl Into<String>) -> AdminAnswer {
         AdminAnswer::of(AdminReply::Refused(AdminRefusal {
@@ -512,10 +509,10 @@ impl AdminAnswer {
         self.encode_to_vec()
     }
 
-    /// Reads what [`AdminAnswer::to_bytes`] wrote; fields that this program does not know are passed over.
+    /// Decodes the output of [`AdminAnswer::to_bytes`]; fields that this program does not know are ignored.
     ///
     /// # Errors
-    /// The bytes are too many or no such message.
+    /// The bytes exceed the limit, or are not a valid message.
     pub fn from_bytes(bytes: &[u8]) -> Result<AdminAnswer, Failure<'static>> {
         read(bytes)
     }

@@ -1,5 +1,5 @@
-//! Answers that share frames: the first that goes into a send buffer has a frame of its own, those behind it go into one
-//! together. So a lone answer is what it always was, and of a hundred each has 16 bytes in front of it and no checksum.
+//! Coalescing of answers: the first answer in a send buffer gets a frame of its own, and those after it share one. A single answer therefore looks
+//! the same as without coalescing. Of a hundred answers, each has a prefix of 16 bytes and no checksum of its own.
 
 use crate::encode::Encoder;
 use crate::error::Failure;
@@ -10,25 +10,24 @@ use crate::limits::{GATHERED_BYTES, GATHERED_MAX, SPLIT_BYTES_MIN};
 use crate::messages::{ANSWER_HEADER_BYTES, GatheredAnswer, Message};
 use crate::tail::Tail;
 
-/// How a send buffer ends, as far as answers are concerned. [`AnswerGathering::close`] comes before anything else is added to the
-/// buffer, or taken from it.
+/// The state of the end of a send buffer. The caller must call [`AnswerGathering::close`] before it adds anything else to the buffer, or sends it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AnswerGathering(BufferEnd);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum BufferEnd {
-    /// With nothing that another answer would join.
+    /// No frame that a further answer could join.
     #[default]
     Other,
-    /// With an answer in a frame of its own.
+    /// An answer in a frame of its own.
     One,
-    /// With a frame of several, which begins here and is not ended.
+    /// An open frame of several answers, which begins at `start`.
     Several { start: usize, count: u32 },
 }
 
 impl AnswerGathering {
-    /// Adds an answer but for its last bytes if these are many: they are returned, to be sent from where they lie right after
-    /// `out`, which is closed then. Errors: a bound is passed; nothing was added.
+    /// Adds an answer. If its last bytes are many, they are not added but returned: the caller must send them directly after `out`, whose open
+    /// frame is then closed. Errors: a limit is exceeded, and nothing was added.
     #[inline]
     pub fn add<'m>(
         &mut self,
@@ -71,17 +70,17 @@ impl AnswerGathering {
         }
     }
 
-    /// Ends the frame that is not ended, if there is one.
+    /// Closes the open frame, if there is one.
     #[inline]
     pub fn close(&mut self, encoder: &Encoder, out: &mut Vec<u8>) {
         if let BufferEnd::Several { start, .. } = std::mem::take(&mut self.0) {
-            // It answers several requests, each named within.
+            // The frame answers several requests, each named inside it.
             let nobody = Envelope { request: RequestId(0), ..Envelope::default() };
             encoder.end(start, &nobody, Kind::Gathered, out);
         }
     }
 
-    /// Forgets what is in a buffer that is thrown away.
+    /// Resets the state for a buffer that is discarded.
     pub fn forget(&mut self) {
         self.0 = BufferEnd::Other;
     }
@@ -99,7 +98,7 @@ impl AnswerGathering {
         Ok(tail)
     }
 
-    /// Undoes the beginning of an answer at `at`, and of its frame if it is the first there.
+    /// Removes the first part of an answer at `at`, and of its frame if the answer is the first in it.
     fn take_back(&mut self, start: usize, at: usize, count: u32, out: &mut Vec<u8>) {
         let (end, length) = match count {
             0 => (BufferEnd::One, start),

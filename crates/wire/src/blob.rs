@@ -1,16 +1,15 @@
-//! How blobs are kept as records: their keys, and the bytes of a header.
+//! Storage of blobs as records: their keys, and the bytes of a header.
 //!
-//! A blob is striped over chunks of one size, each a record of its own, and has a header, a bytes record that lies where
-//! chunk 0 does. Their keys begin with four bytes that no other record's key should begin with:
-//!
+//! A blob is striped over chunks of one size, each of which is a record. Its header is a bytes record in the same partition as chunk 0. Their keys
+//! begin with four bytes that the keys of other records should not begin with:
 //! ```text
 //! FF 'z' 'h' 'b' | name | number of the chunk (8, big-endian) | 0: a chunk, 1: the header, number 0
 //! ```
 //!
-//! Partitions keep under 2 what was staged with them for transactions: the name is the session (16, big-endian), the number the
-//! sequence. No request reaches that, and it lies wherever it was staged.
+//! Partitions store staged data of transactions under the last byte 2: the name is the session (16, big-endian), the number is the sequence number.
+//! No request can name such a key, and the record stays in the partition where it was staged.
 //!
-//! A partition is found by the hash of all but the last byte ([`routed`]). A header is:
+//! The hash of all but the last byte determines the partition ([`routed`]). A header is:
 //!
 //! | offset | bytes | field |
 //! | ---: | ---: | --- |
@@ -28,9 +27,9 @@ use crate::error::{Failure, What};
 use crate::ids::{Sequence, SessionId};
 use crate::limits::{BLOB_CHUNKS_MAX, BLOB_NAME_BYTES_MAX, CHUNK_BITS_MAX, CHUNK_BITS_MIN};
 
-/// What the keys of headers and chunks begin with.
+/// Prefix of the keys of headers and chunks.
 pub const KEY_PREFIX: [u8; 4] = [0xFF, b'z', b'h', b'b'];
-/// Bytes of a header before the attributes.
+/// Length of a header before the attributes, in bytes.
 pub const HEADER_BYTES: usize = 40;
 
 const NUMBER_BYTES: usize = 8;
@@ -39,21 +38,21 @@ const HEADER: u8 = 1;
 const STAGED: u8 = 2;
 const FORMAT: u8 = 1;
 
-/// Which blob of its name, and which state of its cuts: a write tells it, and is refused where a later one is known.
+/// The blob fence: id and generation of a blob. Every chunk write has it, and is refused where a later one is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlobStamp {
-    /// Timestamp of its creation.
+    /// The timestamp of the blob's creation.
     pub id: u64,
-    /// How often it was cut.
+    /// How often the blob was truncated.
     pub generation: u64,
 }
 
 impl BlobStamp {
-    /// Instead of an id: of the blob that the same transaction makes. Only its commit tells the id, which is the transaction's
-    /// version; no blob ever has this one.
+    /// Replaces the id for a blob that the same transaction creates. The id is the transaction's version, which only the commit determines; no blob
+    /// has this value as its id.
     pub const OWN: u64 = u64::MAX;
 
-    /// As the stamp of a chunk.
+    /// Encodes it as the fence of a chunk.
     #[must_use]
     pub fn encode(self) -> [u8; 16] {
         let mut out = [0; 16];
@@ -62,7 +61,7 @@ impl BlobStamp {
         out
     }
 
-    /// Reads the stamp of a chunk.
+    /// Decodes the fence of a chunk.
     #[must_use]
     pub fn decode(bytes: &[u8; 16]) -> Self {
         let (id, generation) = bytes.split_at(8);
@@ -71,31 +70,31 @@ impl BlobStamp {
     }
 }
 
-/// Whether somebody writes chunks behind a blob's end, to make them a part of it all at once.
+/// The state of a staged append: a client writes chunks behind a blob's end, which become a part of the blob all at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FillState {
-    /// Nobody does.
+    /// No staged append.
     Not = 0,
-    /// Somebody does. Whoever else is to write cuts that off first.
+    /// A staged append is in progress. Another writer must truncate it first.
     UnderWay = 1,
-    /// It is being cut off. Chunks that are not there yet are marked, so that nothing late makes them.
+    /// A staged append is being truncated. Absent chunks are marked, so that a late write cannot create them.
     CutOff = 2,
 }
 
-/// What a header says.
+/// The contents of a blob header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlobHeader<'a> {
-    /// Bytes of a chunk, as a power of two.
+    /// Chunk size in bytes, as a power of two.
     pub chunk_bits: u8,
-    /// Which blob of its name, and how often it was cut.
+    /// The blob's id, and how often it was truncated.
     pub stamp: BlobStamp,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Chunks behind the size may hold bytes from before a cut, or what is being filled, up to here; 0: neither is so.
+    /// Up to here, chunks behind the size may have bytes from before a truncation, or of a staged append; 0: neither.
     pub uncut: u64,
-    /// Whether that is, or was, being filled.
+    /// Whether those are bytes of a staged append.
     pub filling: FillState,
-    /// Whatever its owner keeps with it.
+    /// Bytes that the owner stores with the blob.
     pub attributes: &'a [u8],
 }
 
@@ -109,7 +108,7 @@ impl<'a> BlobHeader<'a> {
         out.extend_from_slice(self.attributes);
     }
 
-    /// Reads a header; `None` if the bytes are none, or of a format that this program does not know.
+    /// Decodes a header; `None` if the bytes are invalid, or in a format that this program does not know.
     #[must_use]
     pub fn decode(bytes: &'a [u8]) -> Option<Self> {
         let (fixed, attributes) = bytes.split_first_chunk::<HEADER_BYTES>()?;
@@ -132,7 +131,7 @@ impl<'a> BlobHeader<'a> {
     }
 }
 
-/// Most bytes of a blob with chunks of this power of two.
+/// Maximum size in bytes of a blob with chunks of this power of two.
 #[must_use]
 pub fn bytes_max(chunk_bits: u8) -> u64 {
     BLOB_CHUNKS_MAX << chunk_bits.min(CHUNK_BITS_MAX)
@@ -146,7 +145,7 @@ pub fn header_key(name: &[u8]) -> Result<Vec<u8>, Failure<'static>> {
     key(name, 0, HEADER)
 }
 
-/// The key of one of its chunks.
+/// The key of a blob's chunk.
 ///
 /// # Errors
 /// The name is empty or too long.
@@ -154,14 +153,14 @@ pub fn chunk_key(name: &[u8], number: u64) -> Result<Vec<u8>, Failure<'static>> 
     key(name, number, CHUNK)
 }
 
-/// The key under which a partition keeps a piece that was staged with it, of this session and under this number.
+/// The key of a staged piece in its partition, for this session and sequence number.
 #[must_use]
 pub fn staged_key(session: SessionId, sequence: Sequence) -> Vec<u8> {
     let name = [session.issued.0.to_be_bytes(), session.nonce.to_be_bytes()].concat();
     [&KEY_PREFIX[..], &name, &sequence.0.to_be_bytes(), &[STAGED]].concat()
 }
 
-/// Whether it is such a key.
+/// Whether this is the key of a staged piece.
 #[must_use]
 pub fn is_staged(key: &[u8]) -> bool {
     is_of_blob(key) && key.last() == Some(&STAGED)
@@ -178,22 +177,21 @@ fn key(name: &[u8], number: u64, what: u8) -> Result<Vec<u8>, Failure<'static>> 
     Ok([&KEY_PREFIX[..], name, &number.to_be_bytes(), &[what]].concat())
 }
 
-/// The bytes of a key whose hash says where it lies: all of it, but for those of blobs, where header and chunk 0 lie
-/// together.
+/// The bytes of a key whose hash determines the partition: all of it, except for blobs, whose header and chunk 0 are in the same partition.
 #[inline]
 #[must_use]
 pub fn routed(key: &[u8]) -> &[u8] {
     if is_of_blob(key) { &key[..key.len() - 1] } else { key }
 }
 
-/// Whether it is the key of a header or a chunk.
+/// Whether this is the key of a header or a chunk.
 #[inline]
 #[must_use]
 pub fn is_of_blob(key: &[u8]) -> bool {
     key.starts_with(&KEY_PREFIX) && key.len() > KEY_PREFIX.len() + NUMBER_BYTES + 1
 }
 
-/// The name of the blob whose header has this key; `None` if it is another record's.
+/// The name of the blob if this is the key of its header; otherwise `None`.
 #[must_use]
 pub fn name_of_header(key: &[u8]) -> Option<&[u8]> {
     if !is_of_blob(key) {
@@ -249,7 +247,7 @@ mod tests {
         assert_eq!((name_of_header(&header), name_of_header(&first)), (Some(&b"a"[..]), None));
         assert_eq!(routed(b"plain"), b"plain");
         assert!(header_key(b"").is_err() && chunk_key(&[b'x'; BLOB_NAME_BYTES_MAX + 1], 0).is_err());
-        // Neither a short key nor one of another record is taken for one.
+        // A short key, or the key of another record, is not mistaken for one.
         for other in [&KEY_PREFIX[..], b"\xFFzhb12345678\x01", b"plain"] {
             assert!(!is_of_blob(other) && name_of_header(other).is_none());
         }

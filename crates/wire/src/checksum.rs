@@ -1,6 +1,6 @@
 //! CRC-32C, the checksum of headers and bodies.
 //!
-//! It finds every change of up to three bits, and every burst of up to 32, in a frame of any length allowed here.
+//! It detects every change of up to three bits, and every burst of up to 32, in frames of any permitted length.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
@@ -10,7 +10,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// CRC-32C of `first` followed by what lies elsewhere, for bodies whose payload does.
+/// CRC-32C of `first` followed by `behind`, for bodies whose payload is in another buffer.
 #[must_use]
 pub(crate) fn crc32c_of(first: &[u8], behind: &[&[u8]]) -> u32 {
     if behind.iter().all(|piece| piece.is_empty()) {
@@ -22,24 +22,24 @@ pub(crate) fn crc32c_of(first: &[u8], behind: &[&[u8]]) -> u32 {
     digest.finalize() as u32
 }
 
-/// CRC-32C of bytes followed by others, of which only the checksums are known, and how many the others are.
+/// CRC-32C of two consecutive parts, from their checksums and the length of the second.
 pub(crate) fn crc32c_joined(first: u32, second: u32, second_bytes: u64) -> u32 {
     times(power(&FORWARD, second_bytes), first) ^ second
 }
 
-/// CRC-32C of the bytes between these, if that of all together is `whole`: so that what was summed up once need not be read again.
+/// CRC-32C of the bytes between these, if the checksum of all together is `whole`: bytes that are already in a checksum need not be read again.
 #[must_use]
 pub fn crc32c_of_middle(whole: u32, before: &[u8], middle_bytes: u64, behind: &[u8]) -> u32 {
     let without_end = times(power(&BACK, behind.len() as u64), whole ^ crc32c(behind));
     without_end ^ times(power(&FORWARD, middle_bytes), crc32c(before))
 }
 
-/// The polynomial, bits in the order of the checksum: the highest bit is that of the power zero.
+/// The polynomial, with bits in the order of the checksum: the highest bit is the coefficient of the power zero.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// The powers of x, and of what x is multiplied with to be one, whose exponents are 8, 16, 32 and so on: each moves a checksum over
-/// twice as many bytes as the one before. (Checksums of finite initial value and final exclusive-or, both all ones, move over bytes
-/// as if both were zero, if the checksum of what they move over is added.)
+/// The powers of x, and of its inverse, with the exponents 8, 16, 32 and so on: each moves a checksum over twice as many bytes as the one before.
+/// The initial value and the final exclusive-or are both all ones. A checksum still moves over bytes as if both were zero, if the checksum of those
+/// bytes is added.
 const FORWARD: [u32; 40] = eighth_powers(1 << 30);
 const BACK: [u32; 40] = eighth_powers(((POLYNOMIAL ^ (1 << 31)) << 1) | 1);
 
@@ -57,7 +57,7 @@ const fn eighth_powers(of: u32) -> [u32; 40] {
     powers
 }
 
-/// The product of those powers whose places are the bits of a number of bytes.
+/// The product of those powers whose indices are the one bits of a number of bytes.
 fn power(powers: &[u32; 40], bytes: u64) -> u32 {
     let ones = (0..powers.len()).filter(|place| bytes >> place & 1 == 1);
     ones.fold(1 << 31, |product, place| times(product, powers[place]))

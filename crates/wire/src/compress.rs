@@ -1,4 +1,4 @@
-//! LZ4 for bodies: `u32` length of the plain body, then an LZ4 block.
+//! LZ4 for bodies: `u32` length of the uncompressed body, then an LZ4 block.
 
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 
@@ -7,7 +7,7 @@ use crate::limits::{BODY_BYTES_MAX, COMPRESS_RATIO_MAX};
 
 const LENGTH_BYTES: usize = 4;
 
-/// Compresses what `out` holds from `start` on, in place. `false`, and `out` as it was, if that would not shorten it.
+/// Compresses `out` from `start` on, in place. Returns `false`, with `out` unchanged, if that would not make it shorter.
 pub(crate) fn compress_from(out: &mut Vec<u8>, start: usize) -> bool {
     let end = out.len();
     let plain_len = end - start;
@@ -30,8 +30,8 @@ pub(crate) fn compress_from(out: &mut Vec<u8>, start: usize) -> bool {
     true
 }
 
-/// Expands a body into `scratch`, whose former contents are lost. The length claimed is checked against both the bound
-/// of a body and what LZ4 can do before memory is taken for it. Errors: `Compressed`, `FrameTooLong`.
+/// Expands a body into `scratch`, whose former contents are lost. The function checks the claimed length against the limit of a body and against
+/// what LZ4 can expand, before it allocates memory. Errors: `Compressed`, `FrameTooLong`.
 pub(crate) fn expand<'s>(body: &[u8], scratch: &'s mut Vec<u8>) -> Result<&'s [u8], Failure<'static>> {
     let (claim, block) = body.split_first_chunk::<LENGTH_BYTES>().ok_or(What::Compressed)?;
     let claim = u32::from_le_bytes(*claim) as usize;

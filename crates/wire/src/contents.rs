@@ -1,16 +1,16 @@
-//! Where the contents of a blob lie that was replaced, and the names under which contents wait to be bound to a blob.
+//! The location of the contents of a blob that was replaced, and the names of staged contents.
 //!
-//! Chunks have the name of a blob in their keys ([`crate::blob`]). New contents of a blob that is there are written under a staging name:
+//! Chunks have the name of a blob in their keys ([`crate::blob`]). New contents for an existing blob are written under a staging name:
 //!
 //! ```text
 //! 00 "zerohop staged" 00 | slot: 'a', 'b' or 'd' | name of the blob, or its beginning and 16 bytes of its SHA-256
 //! ```
 //!
-//! Two slots take turns: the contents of the blob lie in neither or in one of them, and the next ones are written into another. A header
-//! of a staging name says that its slot has no contents that are bound. Under `d` is a header only, while the chunks are removed that lie
-//! under the blob's own name.
+//! Two slots alternate: the blob's contents are in one of them or in neither, and the next contents are written into another. A header under a
+//! staging name says that the contents of its slot are not bound. Slot `d` has only a header, while the chunks under the blob's own name are
+//! removed.
 //!
-//! Where contents lie under another name than the blob's, the attributes in its header begin with:
+//! If the contents are under another name than the blob's, the attributes in its header begin with:
 //!
 //! | offset | bytes | field |
 //! | ---: | ---: | --- |
@@ -20,29 +20,29 @@
 //! | 34 | 2 | bytes of the name |
 //! | 36 | | the name in the keys of the chunks |
 //!
-//! Servers know nothing of it: for them these are attributes and names.
+//! Servers do not interpret this: for them it is attributes and names.
 
 use sha2::{Digest, Sha256};
 
 use crate::blob::BlobStamp;
 use crate::limits::{BLOB_ATTRIBUTES_BYTES_MAX, BLOB_NAME_BYTES_MAX};
 
-/// Staging names begin with it.
+/// Prefix of staging names.
 pub const STAGED_PREFIX: &[u8] = b"\0zerohop staged\0";
-/// Attributes begin with it where the contents lie under another name.
+/// Prefix of the attributes if the contents are under another name.
 const ELSEWHERE: &[u8] = b"\0zerohop contents\0";
 const STAMP_BYTES: usize = 16;
 const LENGTH_BYTES: usize = 2;
 const DIGEST_BYTES: usize = 16;
 
-/// Where contents wait, or lie.
+/// The slot of staged or bound contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// One of the two that take turns.
+    /// One of the two that alternate.
     A = b'a' as isize,
     /// The other one.
     B = b'b' as isize,
-    /// Those under the blob's own name, while they are removed.
+    /// The contents under the blob's own name, while they are removed.
     Direct = b'd' as isize,
 }
 
@@ -58,38 +58,39 @@ pub fn staged_name(name: &[u8], slot: Slot) -> Vec<u8> {
     [&begin, &name[..room - DIGEST_BYTES], &digest[..DIGEST_BYTES]].concat()
 }
 
-/// The name of the blob that a name is of: itself, unless it is a staging name.
+/// The name of the blob to which a name belongs: the name itself, unless it is a staging name.
 #[must_use]
 pub fn shown_name(name: &[u8]) -> &[u8] {
     name.strip_prefix(STAGED_PREFIX).and_then(<[u8]>::split_first).map_or(name, |(_, name)| name)
 }
 
-/// Contents that lie under another name than the blob's.
+/// A reference to contents under another name than the blob's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contents<'a> {
-    /// In the keys of the chunks.
+    /// The name in the keys of the chunks.
     pub name: &'a [u8],
-    /// Of the chunks, while the generation of the header is 0.
+    /// The fence of the chunks, while the generation of the header is 0.
     pub stamp: BlobStamp,
 }
 
 impl<'a> Contents<'a> {
-    /// Bytes of attributes that are left to the owner of a blob whose contents lie under this name.
+    /// How many bytes of attributes the owner can use if the blob's contents are under this name.
     #[must_use]
     pub fn attributes_max(name: &[u8]) -> usize {
         BLOB_ATTRIBUTES_BYTES_MAX - (ELSEWHERE.len() + STAMP_BYTES + LENGTH_BYTES + name.len())
     }
 
-    /// Appends what the attributes begin with.
+    /// Appends the prefix of the attributes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(ELSEWHERE);
         out.extend_from_slice(&self.stamp.encode());
-        // A name is at most 4 KiB.
+        // A name has at most 4 KiB.
         out.extend_from_slice(&(self.name.len() as u16).to_le_bytes());
         out.extend_from_slice(self.name);
     }
 
-    /// Where the contents lie, and the attributes of the blob's owner; `None`: under the blob's own name, and all of it is the owner's.
+    /// The reference to the contents, and the owner's attributes. `None`: the contents are under the blob's own name, and all attributes are the
+    /// owner's.
     #[must_use]
     pub fn decode(attributes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (stamp, rest) = attributes.strip_prefix(ELSEWHERE)?.split_first_chunk::<STAMP_BYTES>()?;

@@ -1,7 +1,7 @@
-//! Bytes to frames, and frames to messages.
+//! Decoding: bytes to frames, and frames to messages.
 //!
-//! What can be wrong falls into two classes. While the header can be trusted, the frame's end is known and its request
-//! can be answered: the connection goes on. If it cannot, nobody knows where the next frame begins: it is closed.
+//! There are two classes of errors. As long as the header is valid, the end of the frame is known and its request can be answered: the connection
+//! continues. If the header is invalid, the next frame cannot be found: the connection is closed.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use crate::limits::{BODY_BYTES_MAX, HELLO_BODY_BYTES_MAX, TIME_OUT_MS_MAX};
 use crate::messages::Message;
 use crate::version::{Features, GREETING_VERSION};
 
-/// Finds frames in the bytes that a connection has received. It holds no bytes: the caller's buffer does.
+/// Finds frames in the bytes that a connection has received. The bytes stay in the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoder {
     version: u8,
@@ -22,99 +22,99 @@ pub struct Decoder {
     features: Features,
 }
 
-/// What stands at the front of the bytes received.
+/// The result of decoding the front of the received bytes.
 #[derive(Debug, PartialEq)]
 pub enum DecodeResult<'b> {
-    /// Not yet a whole frame: ask again when the buffer holds this many bytes in all.
+    /// The frame is incomplete: try again when the buffer has this many bytes in total.
     Need(usize),
-    /// A frame, whole and undamaged.
+    /// A complete and valid frame.
     Frame {
         /// The frame.
         frame: Frame<'b>,
-        /// Bytes of the buffer that it took.
+        /// Length of the frame in the buffer.
         used: usize,
     },
-    /// A frame that cannot be taken up. Answer it with the failure if it was a request; the connection goes on.
+    /// A frame that cannot be accepted. If it was a request, answer it with the failure; the connection continues.
     Refused {
-        /// Whom it was for.
+        /// The frame's envelope.
         envelope: Envelope,
-        /// Whether it was an answer: then whoever waits for it asks again, and nothing is sent.
+        /// Whether it was an answer: then the receiver repeats its request, and sends no answer.
         is_answer: bool,
-        /// Why.
+        /// The reason.
         failure: Failure<'static>,
-        /// Bytes of the buffer that it took.
+        /// Length of the frame in the buffer.
         used: usize,
     },
-    /// No frame, nor a way to find the next one: close the connection.
+    /// The bytes are not a frame, and the next frame cannot be found: close the connection.
     Broken(BrokenStream),
 }
 
-/// Why a connection cannot go on.
+/// The reason why a connection cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BrokenStream {
-    /// The bytes do not begin as a frame does.
+    /// The bytes do not begin with the magic number.
     Magic {
-        /// The first of them.
+        /// The first wrong byte.
         first: u8,
     },
     /// The header does not match its checksum.
     HeaderChecksum,
-    /// The frame is of a version that was not agreed on.
+    /// The frame has a version that was not agreed on.
     Version {
-        /// Whom it was for.
+        /// The frame's envelope.
         envelope: Envelope,
         /// Its version.
         got: u8,
         /// The version agreed on.
         agreed: u8,
     },
-    /// The frame is longer than any may be, or than a greeting may be before the connection is greeted.
+    /// The frame exceeds the maximum length, or the lower maximum before the greeting is complete.
     TooLong {
-        /// Whom it was for.
+        /// The frame's envelope.
         envelope: Envelope,
-        /// Bytes of its body.
+        /// Length of its body in bytes.
         length: u32,
-        /// Bytes it may have.
+        /// Maximum length in bytes.
         limit: u32,
     },
 }
 
-/// A frame whose header and checksums are right.
+/// A frame with a valid header and valid checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'b> {
-    /// What it is.
+    /// The kind of the frame.
     pub kind: Kind,
-    /// Whom it is for.
+    /// The frame's envelope.
     pub envelope: Envelope,
     body: &'b [u8],
     compressed: bool,
 }
 
 impl Decoder {
-    /// For a new connection: takes short frames of the greeting's version.
+    /// A decoder for a new connection: it accepts short frames of the greeting's version.
     #[must_use]
     pub const fn before_hello() -> Self {
         Self { version: GREETING_VERSION, body_bytes_max: HELLO_BODY_BYTES_MAX as u32, features: Features(0) }
     }
 
-    /// For a connection that has greeted, and of which no proof has come: short frames still.
+    /// A decoder for a connection that has sent its greeting but no proof yet: it still accepts only short frames.
     #[must_use]
     pub const fn before_proof(version: u8) -> Self {
         Self { version, ..Self::before_hello() }
     }
 
-    /// For a connection whose two sides have agreed on a version and features.
+    /// A decoder for a connection whose two sides have agreed on a version and features.
     #[must_use]
     pub const fn agreed(version: u8, features: Features) -> Self {
         Self { version, body_bytes_max: BODY_BYTES_MAX as u32, features }
     }
 
-    /// Looks at the front of `bytes`.
+    /// Decodes the front of `bytes`.
     #[must_use]
     #[inline]
     pub fn decode<'b>(&self, bytes: &'b [u8]) -> DecodeResult<'b> {
         let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
-            // Say so at once if this will never be a frame, rather than wait for more of it.
+            // Report bytes that can never become a frame at once, instead of waiting for more of them.
             return match bytes.iter().zip(MAGIC).find(|(byte, magic)| *byte != magic) {
                 Some(_) => DecodeResult::Broken(BrokenStream::Magic { first: bytes[0] }),
                 None => DecodeResult::Need(HEADER_BYTES),
@@ -153,8 +153,8 @@ impl Decoder {
         }
     }
 
-    /// Whom the frame at the front of `bytes` is for, once its header is there and right: so a receiver that has no
-    /// room for the body can refuse it before it comes, and let it pass by.
+    /// The envelope of the frame at the front of `bytes`, if its header is complete and valid. A receiver without room for the body can therefore
+    /// refuse the frame before its body arrives, and skip it.
     #[must_use]
     pub fn envelope(&self, bytes: &[u8]) -> Option<Envelope> {
         let header = bytes.first_chunk::<HEADER_BYTES>().filter(|header| header.starts_with(&MAGIC))?;
@@ -187,8 +187,8 @@ impl Decoder {
 }
 
 impl<'b> Frame<'b> {
-    /// What the frame says. It borrows from the receive buffer; a compressed body is expanded into `scratch`, of which
-    /// at most `BODY_BYTES_MAX` bytes are used. Errors: to be sent as the answer to the request; the connection goes on.
+    /// Decodes the frame's message. It borrows from the receive buffer. A compressed body is expanded into `scratch`, of which at most
+    /// `BODY_BYTES_MAX` bytes are used. Errors: the caller must send the error as the answer to the request; the connection continues.
     #[inline]
     pub fn message<'s>(&self, scratch: &'s mut Vec<u8>) -> Result<Message<'s>, Failure<'static>>
     where
@@ -200,7 +200,7 @@ impl<'b> Frame<'b> {
 }
 
 impl BrokenStream {
-    /// A last answer to send before closing, and to whom; `None` if the other side would not understand it.
+    /// The last answer to send before the connection is closed, with its envelope; `None` if the peer would not understand it.
     #[must_use]
     pub fn last_answer(&self) -> Option<(Envelope, Failure<'static>)> {
         match *self {

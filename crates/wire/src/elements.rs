@@ -1,23 +1,23 @@
-//! Several things in one frame, without a vector to hold them.
+//! Sequences of elements in one frame, without a vector to store them.
 
 use std::fmt;
 
 use crate::error::Failure;
 use crate::limits::BODY_BYTES_MAX;
 
-/// Something of which a frame can hold several.
+/// A type of which a frame can have several elements.
 pub trait Element<'a>: Clone {
-    /// Most of them in one frame.
+    /// Maximum number in one frame.
     const COUNT_MAX: u32;
 
-    /// Writes all but its last bytes to `out`, and returns those. Errors: a bound is passed, or what cannot travel.
+    /// Writes all but its last bytes to `out`, and returns the last bytes. Errors: a limit is exceeded, or the element cannot be encoded.
     fn put(&self, out: &mut Vec<u8>) -> Result<&[u8], Failure<'static>>;
 
-    /// Takes one off the front of `bytes`. Errors: the bytes hold none.
+    /// Decodes one element from the front of `bytes` and removes it. Errors: the bytes are invalid.
     fn take(bytes: &mut &'a [u8]) -> Result<Self, Failure<'static>>;
 }
 
-/// Several elements, borrowed: a slice of them where they are written, their checked bytes where they were received.
+/// Several borrowed elements: a slice of them on the sender, their validated bytes on the receiver.
 #[derive(Clone, Copy)]
 pub struct Elements<'a, T>(Form<'a, T>);
 
@@ -32,14 +32,14 @@ enum Form<'a, T> {
 }
 
 impl<'a, T: Element<'a>> Elements<'a, T> {
-    /// The elements of a slice, to be sent.
+    /// The elements of a slice, for sending.
     #[must_use]
     pub fn given(elements: &'a [T]) -> Self {
         Self(Form::Given(elements))
     }
 
-    /// Elements that [`pack`] has written one after the other, or that were received. Checks all of them, so that
-    /// going through them later cannot fail. Errors: there are more than allowed, or the bytes hold other than `count`.
+    /// Elements that [`pack`] has written one after the other, or that were received. All of them are validated, so that iteration cannot fail
+    /// later. Errors: there are more than allowed, or the bytes have a number other than `count`.
     pub fn packed(count: u32, bytes: &'a [u8]) -> Result<Self, Failure<'static>> {
         check_count::<T>(count as usize)?;
         let mut rest = bytes;
@@ -50,8 +50,7 @@ impl<'a, T: Element<'a>> Elements<'a, T> {
         Ok(Self(Form::Packed { count, bytes }))
     }
 
-    /// All the elements that [`pack`] has written into these bytes, however many. Checks all of them. Errors: as
-    /// [`Self::packed`].
+    /// All the elements that [`pack`] has written into these bytes, in any number. All of them are validated. Errors: as [`Self::packed`].
     pub fn all(bytes: &'a [u8]) -> Result<Self, Failure<'static>> {
         let (mut rest, mut count) = (bytes, 0);
         while !rest.is_empty() {
@@ -62,7 +61,7 @@ impl<'a, T: Element<'a>> Elements<'a, T> {
         Ok(Self(Form::Packed { count, bytes }))
     }
 
-    /// How many.
+    /// The number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         match self.0 {
@@ -77,13 +76,13 @@ impl<'a, T: Element<'a>> Elements<'a, T> {
         self.len() == 0
     }
 
-    /// Goes through them in order.
+    /// Iterates over the elements in order.
     pub fn iter(&self) -> impl Iterator<Item = T> + use<'a, T> {
         let (given, mut packed): (&'a [T], &'a [u8]) = match self.0 {
             Form::Given(elements) => (elements, &[]),
             Form::Packed { bytes, .. } => (&[], bytes),
         };
-        // The bytes were checked when this was made, so `take` stops at their end and nowhere else.
+        // The bytes were validated when this was created, so `take` stops at their end and not before.
         let packed = std::iter::from_fn(move || match packed {
             [] => None,
             _ => T::take(&mut packed).ok(),
@@ -91,7 +90,7 @@ impl<'a, T: Element<'a>> Elements<'a, T> {
         given.iter().cloned().chain(packed)
     }
 
-    /// Writes all but the last element's last bytes to `out`, and returns those.
+    /// Writes all but the last element's last bytes to `out`, and returns the last bytes.
     pub(crate) fn put(&self, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
         check_count::<T>(self.len())?;
         match self.0 {
@@ -109,19 +108,19 @@ impl<'a, T: Element<'a>> Elements<'a, T> {
     }
 
     pub(crate) fn count(&self) -> u32 {
-        // `put` and `packed` refuse more than COUNT_MAX before this number can reach a frame.
+        // `put` and `packed` refuse more than `COUNT_MAX` elements, before this number can reach a frame.
         u32::try_from(self.len()).unwrap_or(u32::MAX)
     }
 }
 
-/// Writes one element after those already in `out`, for [`Elements::packed`]. Errors: as [`Element::put`].
+/// Appends one element to those in `out`, for [`Elements::packed`]. Errors: as [`Element::put`].
 pub fn pack<'a, T: Element<'a>>(element: &T, out: &mut Vec<u8>) -> Result<(), Failure<'static>> {
     let tail = element.put(out)?;
     out.extend_from_slice(tail);
     Ok(())
 }
 
-/// Stops before more is copied than a frame can hold.
+/// Checks the limit before more bytes are copied than a frame can have.
 fn check_body(length: usize) -> Result<(), Failure<'static>> {
     if length > BODY_BYTES_MAX {
         return Err(Failure::FrameTooLong { length: length as u64, limit: BODY_BYTES_MAX as u32 });

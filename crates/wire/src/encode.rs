@@ -1,4 +1,4 @@
-//! Messages to frames.
+//! Encoding of messages to frames.
 
 use crate::checksum::{crc32c, crc32c_joined, crc32c_of};
 use crate::compress::compress_from;
@@ -10,14 +10,14 @@ use crate::messages::{Message, OperationAnswer, Outcome, answer};
 use crate::tail::Tail;
 use crate::version::GREETING_VERSION;
 
-/// Writes frames as a connection has agreed on them.
+/// Writes frames with the version and features that a connection has agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encoder {
     /// The version chosen in `HelloAck`.
     pub version: u8,
-    /// Whether bodies get a checksum. On by default: TCP's 16 bits let one damaged segment in 65,536 through.
+    /// Whether bodies have a checksum. Default: yes, because TCP's 16-bit checksum misses one corrupt segment in 65,536.
     pub body_checksum: bool,
-    /// Bodies of at least this length are compressed if that shortens them; only if both sides have the feature.
+    /// Bodies of at least this length are compressed if that makes them shorter; only if both sides have the feature.
     pub compress_from_bytes: Option<usize>,
 }
 
@@ -28,7 +28,7 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// Adds the frame to `out`. Errors: a bound is passed or fields contradict each other; `out` is as it was.
+    /// Appends the frame to `out`. Errors: a limit is exceeded or fields contradict each other; `out` is unchanged.
     pub fn encode(
         &self,
         envelope: &Envelope,
@@ -38,7 +38,7 @@ impl Encoder {
         self.write(envelope, message, usize::MAX, out).map(|_| ())
     }
 
-    /// As [`Self::encode_split`], of a message whose last bytes may lie in several places.
+    /// Same as [`Self::encode_split`], for a message whose last bytes may be in several buffers.
     pub fn encode_apart<'m>(
         &self,
         envelope: &Envelope,
@@ -59,8 +59,8 @@ impl Encoder {
         }
     }
 
-    /// Adds the frame to `out` but for its last bytes if these are many: they are returned, to be sent from where they
-    /// lie right after `out`. Errors: as [`Self::encode`].
+    /// Appends the frame to `out`. If its last bytes are many, they are not appended but returned: the caller must send them directly after `out`.
+    /// Errors: as [`Self::encode`].
     pub fn encode_split<'m>(
         &self,
         envelope: &Envelope,
@@ -86,8 +86,7 @@ impl Encoder {
         written
     }
 
-    /// Makes room for the header of a frame whose body is then added to `out` piece by piece, up to [`Self::end`]; where it
-    /// begins.
+    /// Reserves the header of a frame whose body the caller then appends to `out`, until it calls [`Self::end`]. Returns where the frame begins.
     #[inline]
     pub fn begin(&self, out: &mut Vec<u8>) -> usize {
         let start = out.len();
@@ -95,18 +94,18 @@ impl Encoder {
         start
     }
 
-    /// Ends the frame that begins at `start`: all that stands behind its header is its body.
+    /// Ends the frame that begins at `start`: everything after its header is its body.
     ///
     /// # Panics
-    /// If the body is longer than any may be, which whoever adds to it keeps it from.
+    /// If the body exceeds the maximum length, which the caller must prevent.
     pub fn end(&self, start: usize, envelope: &Envelope, kind: Kind, out: &mut Vec<u8>) {
         let body_len = out.len() - start - HEADER_BYTES;
         assert!(body_len <= BODY_BYTES_MAX, "a body of {body_len} bytes was put together");
         self.seal(start, envelope, kind, (body_len, Tail::One(&[]), None), out);
     }
 
-    /// The frame of an answer whose payload lies in several places and is long enough to be sent from there; `None`, and nothing
-    /// added: it is not.
+    /// Writes the frame of an answer whose payload is in several buffers and is long enough to be sent from there. `None`: it is not, and nothing
+    /// was written.
     #[inline]
     fn write_apart<'m>(
         &self,
@@ -161,8 +160,7 @@ impl Encoder {
         self.compress_from_bytes.is_some_and(|from| body_len >= from.max(COMPRESS_BYTES_MIN))
     }
 
-    /// Compresses the body, of which `tail` is the end that is not in `out`, with its checksum if that is known, and writes the
-    /// header in front of it.
+    /// Compresses the body, and writes its header. `tail` is the end of the body that is not in `out`, with its checksum if that is known.
     #[inline]
     fn seal(
         &self,

@@ -1,12 +1,12 @@
-//! Fixed fields: integers at fixed offsets, little-endian, and bytes that must be zero.
+//! Fixed fields: little-endian integers at fixed offsets, and bytes that must be zero.
 //!
-//! Writer and reader know their length at compile time, so that the position in them folds to constants and one
-//! length check covers all the fields of a message.
+//! Writer and reader know their length at compile time. Positions therefore become constants, and one length check covers all the fields of a
+//! message.
 
 use crate::error::{Failure, What};
 
-/// `N` bytes of fields, as `fill` writes them one after the other. Panics if they do not add up to `N`, which the
-/// first test of each message would show.
+/// Returns `N` bytes of fields that `fill` writes one after the other. Panics if they do not add up to `N`; the first test of each message would
+/// show that.
 #[inline(always)]
 pub(crate) fn layout<const N: usize>(fill: impl FnOnce(FieldWriter<'_>) -> FieldWriter<'_>) -> [u8; N] {
     let mut bytes = [0; N];
@@ -16,8 +16,7 @@ pub(crate) fn layout<const N: usize>(fill: impl FnOnce(FieldWriter<'_>) -> Field
 }
 
 /// Writes fields one after the other.
-// It holds a slice and not the array with a position: the compiler then sees every offset as a constant, and a frame
-// takes a third of the time.
+// It has a slice instead of the array with a position: the compiler then sees every offset as a constant, and a frame takes a third of the time.
 pub(crate) struct FieldWriter<'b> {
     rest: &'b mut [u8],
 }
@@ -70,7 +69,7 @@ pub(crate) struct FieldReader<'a, const N: usize> {
 }
 
 impl<'a, const N: usize> FieldReader<'a, N> {
-    /// Splits the fixed fields off a body. Errors: `FieldsCut` if it is shorter than they are.
+    /// Splits the fixed fields off a body. Errors: `FieldsCut` if the body is shorter.
     #[inline(always)]
     pub(crate) fn split(body: &'a [u8]) -> Result<(Self, &'a [u8]), Failure<'static>> {
         match body.split_first_chunk::<N>() {
@@ -112,7 +111,7 @@ impl<'a, const N: usize> FieldReader<'a, N> {
         i64::from_le_bytes(self.bytes())
     }
 
-    /// Passes over `count` bytes that must be zero; [`Self::done`] tells if they are not.
+    /// Skips `count` bytes that must be zero; [`Self::done`] reports it if they are not.
     #[inline(always)]
     pub(crate) fn zeros(&mut self, count: usize) {
         for byte in &self.bytes[self.at..self.at + count] {
@@ -129,13 +128,13 @@ impl<'a, const N: usize> FieldReader<'a, N> {
     }
 }
 
-/// Splits `length` bytes off the front of a payload. Errors: `Lengths` if it has fewer.
+/// Splits `length` bytes off the front of a payload. Errors: `Lengths` if the payload is shorter.
 #[inline(always)]
 pub(crate) fn split(payload: &[u8], length: usize) -> Result<(&[u8], &[u8]), Failure<'static>> {
     payload.split_at_checked(length).ok_or_else(|| What::Lengths.into())
 }
 
-/// Takes one `u32` length and the bytes that follow it off the front of `bytes`.
+/// Removes a `u32` length and the bytes that follow it from the front of `bytes`.
 #[inline(always)]
 pub(crate) fn take_counted<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], Failure<'static>> {
     let (length, rest) = bytes.split_first_chunk::<4>().ok_or(What::Lengths)?;

@@ -19,11 +19,11 @@ use crate::checksum::crc32c;
 use crate::fields::layout;
 use crate::ids::{KeyspaceId, PartitionEpoch, PartitionId, RequestId};
 
-/// Bytes of a header.
+/// Length of a header in bytes.
 pub const HEADER_BYTES: usize = 48;
 
-/// How every frame begins. The first byte occurs nowhere in UTF-8, so it starts neither a Redis command, inline or
-/// not, nor a line of HTTP; it starts no TLS record either.
+/// The first bytes of every frame. The first byte does not occur in UTF-8, so it starts no Redis command, inline or not, and no line of HTTP. It
+/// starts no TLS record either.
 pub const MAGIC: [u8; 3] = [0xfa, b'Z', b'H'];
 
 const CHECKED_BYTES: usize = HEADER_BYTES - 4;
@@ -33,12 +33,12 @@ const CHECKED_BYTES: usize = HEADER_BYTES - 4;
 pub struct Flags(pub u16);
 
 impl Flags {
-    /// The header holds a checksum of the body.
+    /// The header has a checksum of the body.
     pub const BODY_CHECKSUM: Self = Self(1);
     /// The body is a `u32` length and an LZ4 block that expands to a body of this length.
     pub const LZ4: Self = Self(2);
 
-    /// What this request reads is to be held; see [`Envelope::hold`].
+    /// The request asks for a read lock with a time limit; see [`Envelope::hold`].
     pub const HOLD: Self = Self(4);
 
     const KNOWN: u16 = Self::BODY_CHECKSUM.0 | Self::LZ4.0 | Self::HOLD.0;
@@ -49,65 +49,65 @@ impl Flags {
         self.0 & other.0 == other.0
     }
 
-    /// These and those.
+    /// The union of both.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether this version knows all that are set.
+    /// Whether this version knows all flags that are set.
     #[must_use]
     pub const fn all_known(self) -> bool {
         self.0 & !Self::KNOWN == 0
     }
 }
 
-/// Whom a frame is for: the part of the header that its sender chooses, beside the message.
+/// The part of the header that its sender chooses, beside the message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Envelope {
-    /// Ties the answer to the request; an answer repeats it.
+    /// Matches the answer to the request; an answer repeats it.
     pub request: RequestId,
     /// The keyspace, or `NONE`; an answer repeats it.
     pub keyspace: KeyspaceId,
     /// The partition within the keyspace; an answer repeats it.
     pub partition: PartitionId,
-    /// In a request, the epoch of the partition that it was routed with. In an answer, that of the group which answers.
+    /// In a request, the epoch of the partition with which it was routed. In an answer, the epoch of the group that answers.
     pub partition_epoch: PartitionEpoch,
-    /// In a request, how long the asker waits, in milliseconds; 0 leaves it to the server. A server drops what is overdue. In an
-    /// answer, [`Envelope::held_us`].
+    /// In a request, how long the client waits, in milliseconds; 0 means the server's default. A server drops overdue requests. In an answer,
+    /// [`Envelope::held_us`].
     pub time_out_ms: u32,
-    /// A request whose asker would like to hear that nobody changes what it reads for a moment, so that it need not be confirmed.
-    /// Only where [`Features::HOLD`](crate::Features::HOLD) is agreed.
+    /// The request asks for a read lock with a time limit: a promise that what it reads does not change for a moment, so that no confirming round
+    /// is needed. Only where [`Features::HOLD`](crate::Features::HOLD) is agreed.
     pub hold: bool,
 }
 
 impl Envelope {
-    /// Of an answer: for how many microseconds, from when it was asked for, nobody changes what was read; 0: anybody may.
+    /// In an answer: the duration of the read lock in microseconds, from the time of the request; 0: no lock.
     #[must_use]
     pub const fn held_us(&self) -> u32 {
         self.time_out_ms
     }
 }
 
-/// A header whose magic and checksum are right. Its other fields are whatever the peer wrote.
+/// A header with valid magic number and checksum. Its other fields are as the peer wrote them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
     /// Version of the frame's layout.
     pub version: u8,
-    /// Number of the kind, see [`Kind`](crate::kind::Kind).
+    /// Number of the frame's kind, see [`Kind`](crate::kind::Kind).
     pub kind: u16,
-    /// What is special about the body.
+    /// Properties of the body.
     pub flags: Flags,
-    /// Whom the frame is for.
+    /// The frame's envelope.
     pub envelope: Envelope,
-    /// Bytes of the body, which follows the header.
+    /// Length of the body, which follows the header, in bytes.
     pub body_len: u32,
-    /// CRC-32C of the body as it travels, if the flag says so.
+    /// CRC-32C of the body as it is sent, if the flag says so.
     pub body_crc: u32,
 }
 
 impl FrameHeader {
-    /// The header as it travels, sealed with its checksum.
+    /// The encoded header, with its checksum.
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
@@ -115,9 +115,9 @@ impl FrameHeader {
         bytes
     }
 
-    /// Writes the header where it will travel from.
-    // As whole words, in place: the checksum reads them back at once, and a processor waits for small stores that it
-    // reads back as larger ones.
+    /// Writes the header into the send buffer.
+    // It writes entire words in place: the checksum reads them back at once, and a processor stalls on small stores that it reads back as larger
+    // ones.
     #[inline]
     pub(crate) fn write_to(&self, to: &mut [u8; HEADER_BYTES]) {
         let Envelope { request, keyspace, partition, partition_epoch, time_out_ms, hold } = self.envelope;
@@ -136,7 +136,7 @@ impl FrameHeader {
         to[CHECKED_BYTES..].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// Reads the fields after the magic; `None` if the checksum does not match.
+    /// Decodes the fields after the magic number; `None` if the checksum does not match.
     #[must_use]
     #[inline]
     pub(crate) fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<Self> {

@@ -1,7 +1,7 @@
-//! The names of things: one newtype each, so that the compiler keeps a partition from being passed as a node.
+//! Ids: one newtype each, so that the compiler rejects a partition where a node is expected.
 //!
-//! All are plain integers on the wire, little-endian, in the width given here. `Display` prints the bare number, so
-//! that a message reads "partition 12 of keyspace 3" without the id knowing the sentence it stands in.
+//! All are plain integers on the wire, little-endian, in the width given here. `Display` prints only the number, so that a message can read
+//! "partition 12 of keyspace 3".
 
 use core::fmt;
 
@@ -13,7 +13,7 @@ macro_rules! newtype {
         pub struct $name(pub $int);
 
         impl $name {
-            /// The id as the integer that travels.
+            /// The id as the integer that is sent.
             #[must_use]
             pub const fn get(self) -> $int {
                 self.0
@@ -49,7 +49,7 @@ macro_rules! id {
 macro_rules! counter {
     ($($name:ident),*) => {$(
         impl $name {
-            /// The one after this. It saturates: 2^64 of them outlast the machine, and must never wrap to zero.
+            /// The next number. It saturates: 2^64 of them are never reached, and it must never wrap to zero.
             #[must_use]
             pub const fn next(self) -> Self {
                 Self(self.0.saturating_add(1))
@@ -59,59 +59,59 @@ macro_rules! counter {
 }
 
 id!(
-    /// One `zerohop` process on one machine. Unique in a cluster, never used again for another.
+    /// One `zerohop` process on one machine. Unique in a cluster, and never reused.
     NodeId,
     u32
 );
 id!(
-    /// One thread of a node that holds partitions. Unique in a cluster (not only in its node), never used again.
+    /// One thread of a node that has partitions. Unique in a cluster (not only in its node), and never reused.
     InstanceId,
     u32
 );
 id!(
-    /// A keyspace. Given by the control group when it is created and never used again, even after it is dropped.
-    /// Zero names none: frames that are not about a keyspace carry it.
+    /// A keyspace. The control group assigns the id at creation and never reuses it, even after a drop. Zero means no keyspace: frames that do not
+    /// concern a keyspace have it.
     KeyspaceId,
     u32
 );
 id!(
-    /// A partition within its keyspace, from zero. Names a partition of the cluster only beside a [`KeyspaceId`].
+    /// A partition within its keyspace, from zero. Only together with a [`KeyspaceId`] it identifies a partition of the cluster.
     PartitionId,
     u32
 );
 id!(
-    /// The version of the whole cluster map; every change raises it. Zero: no map known yet.
+    /// The version of the cluster map; every change increments it. Zero: no map is known yet.
     MapEpoch,
     u64
 );
 id!(
-    /// The version of one partition's replica group; only the control group raises it. Zero: not known.
+    /// The version of one partition's replica group; only the control group increments it. Zero: not known.
     PartitionEpoch,
     u64
 );
 id!(
-    /// The place of an entry in its partition's log, from one. Zero: before the first.
+    /// The position of an entry in its partition's log, from one. Zero: before the first.
     LogIndex,
     u64
 );
 id!(
-    /// The number of a mutating request within its session and partition, from one. Zero: the request carries none.
+    /// The number of a write within its session and partition, from one. Zero: the request has none.
     Sequence,
     u64
 );
 newtype!(
-    /// A snapshot, in every partition that keeps it. Drawn by the client that opens it.
+    /// A snapshot, the same in every partition that keeps it. The client that opens the snapshot draws the id.
     SnapshotId,
     u128
 );
 id!(
-    /// Ties an answer to its request. Chosen by whoever asks, unique among what is in flight on one connection.
-    /// Zero belongs to frames that answer no request.
+    /// Matches an answer to its request. The client chooses it, unique among the requests in flight on one connection. Frames that answer no
+    /// request have zero.
     RequestId,
     u64
 );
 id!(
-    /// A nonce drawn at the start of a process: a restarted process is a new process (ARCHITECTURE.md, "Replica groups").
+    /// A nonce drawn at the start of a process: a restarted process is a new member (ARCHITECTURE.md, "Replica groups").
     Incarnation,
     u64
 );
@@ -119,16 +119,16 @@ id!(
 counter!(MapEpoch, PartitionEpoch, LogIndex, Sequence, RequestId);
 
 impl KeyspaceId {
-    /// Carried by frames that are not about a keyspace.
+    /// The id in frames that do not concern a keyspace.
     pub const NONE: Self = Self(0);
 }
 
 newtype!(
     /// A hybrid-logical-clock time: milliseconds since 1970 in the upper 48 bits, a counter in the lower 16.
     ///
-    /// Versions of records are such times. They order events that know of each other, whatever the clocks of their
-    /// machines say (Kulkarni and others, "Logical Physical Clocks", 2014). The counter carries into the milliseconds
-    /// when it overflows, which keeps the order. Zero is before everything and, as a version, means "no record".
+    /// Versions of records are such times. They order causally related events, whatever the clocks of their machines say (Kulkarni and others,
+    /// "Logical Physical Clocks", 2014). The counter carries into the milliseconds when it overflows, which keeps the order. Zero is before
+    /// everything and, as a version, means "no record".
     Timestamp,
     u64
 );
@@ -137,20 +137,20 @@ newtype!(
 const COUNTER_BITS: u32 = 16;
 
 impl Timestamp {
-    /// Before everything; as a version, that there is no record.
+    /// Before every other time; as a version: no record.
     pub const ZERO: Self = Self(0);
-    /// After everything.
+    /// After every other time.
     pub const MAX: Self = Self(u64::MAX);
     /// The last millisecond that fits, in the year 10889.
     pub const MILLIS_MAX: u64 = (1 << (64 - COUNTER_BITS)) - 1;
 
-    /// The first timestamp of a millisecond since 1970. Later than [`Self::MILLIS_MAX`] counts as that.
+    /// The first timestamp of a millisecond since 1970. Later values than [`Self::MILLIS_MAX`] are limited to that.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self::new(millis, 0)
     }
 
-    /// A timestamp from its two halves. Milliseconds later than [`Self::MILLIS_MAX`] count as that.
+    /// A timestamp from its two parts. Later milliseconds than [`Self::MILLIS_MAX`] are limited to that.
     #[must_use]
     pub const fn new(millis: u64, counter: u16) -> Self {
         let millis = if millis > Self::MILLIS_MAX { Self::MILLIS_MAX } else { millis };
@@ -163,37 +163,37 @@ impl Timestamp {
         self.0 >> COUNTER_BITS
     }
 
-    /// The count of events within the millisecond.
+    /// The counter within the millisecond.
     #[must_use]
     pub const fn counter(self) -> u16 {
         (self.0 & ((1 << COUNTER_BITS) - 1)) as u16
     }
 
-    /// The least timestamp above this one.
+    /// The smallest timestamp above this one.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 }
 
-/// A client's session, under which retries are recognised.
+/// A client's session, under which retries are recognized.
 ///
-/// The id holds the server time of its issue, so that a partition which has forgotten a session can tell it from one
-/// it has never seen: an unknown session issued below the partition's eviction mark gets `SessionExpired`. Sessions
-/// order by that time first. The all-zero id is carried by requests that belong to no session.
+/// The id contains the server time of its issue, so that a partition can distinguish a session that it has forgotten from one that it has never
+/// seen. An unknown session that was issued before the partition's eviction mark gets `SessionExpired`. Sessions are ordered by that time first.
+/// Requests without a session have the all-zero id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId {
     /// When the server issued it.
     pub issued: Timestamp,
-    /// What sets it apart from others issued at that time, anywhere in the cluster.
+    /// Distinguishes it from other sessions issued at the same time anywhere in the cluster.
     pub nonce: u64,
 }
 
 impl SessionId {
-    /// Carried by requests that belong to no session: reads, and writes whose client accepts the doubt.
+    /// The id in requests without a session: reads, and writes whose client accepts an unknown outcome.
     pub const NONE: Self = Self { issued: Timestamp::ZERO, nonce: 0 };
 
-    /// Whether this is a session at all.
+    /// Whether this is a session.
     #[must_use]
     pub const fn is_some(self) -> bool {
         self.issued.0 != 0 || self.nonce != 0

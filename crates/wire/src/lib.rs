@@ -1,7 +1,7 @@
-//! What travels between clients, nodes and instances: ids, timestamps, limits, error codes and frames.
+//! The wire format between clients, nodes and instances: ids, timestamps, limits, error codes and frames.
 //!
-//! This is the ground floor. It encodes and decodes; it opens no socket, reads no clock and keeps no state.
-//! `docs/protocols/wire.md` gives every byte, so that clients in other languages can be written from it.
+//! This is the lowest floor. It encodes and decodes; it opens no socket, reads no clock and has no state. `docs/protocols/wire.md` specifies every
+//! byte, so that clients in other languages can be written from it.
 //!
 //! ```text
 //!            Envelope + Message ──Encoder──▶ bytes ──Decoder──▶ Frame ──message()──▶ Message
@@ -10,8 +10,8 @@
 //!                                            └────────── body, own checksum ──────────┘
 //! ```
 //!
-//! Payloads are never copied into another body: decoding borrows from the receive buffer, and
-//! [`Encoder::encode_split`] hands a large payload back to be sent from where it lies.
+//! Payloads are not copied into another body: decoding borrows from the receive buffer, and [`Encoder::encode_split`] returns a large payload so
+//! that the caller sends it without a copy.
 
 pub mod admin;
 mod answer_gathering;

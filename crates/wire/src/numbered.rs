@@ -11,16 +11,16 @@ macro_rules! numbered {
         }
 
         impl $name {
-            /// All of them, in the order of their numbers.
+            /// All variants, in the order of their numbers.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The number that travels. It never changes, and a retired one is never given again.
+            /// The number on the wire. It never changes, and the number of a removed variant is never reused.
             #[must_use]
             pub const fn number(self) -> $int {
                 self as $int
             }
 
-            /// The one with this number, if this program knows it.
+            /// The variant with this number, if this program knows it.
             #[must_use]
             pub const fn from_number(number: $int) -> Option<Self> {
                 match number {
@@ -29,7 +29,7 @@ macro_rules! numbered {
                 }
             }
 
-            /// What a person reads.
+            /// The text for people.
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self {

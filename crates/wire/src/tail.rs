@@ -1,11 +1,11 @@
-//! The end of a frame that lies elsewhere and is sent from there.
+//! The end of a frame that is in another buffer and is sent from there.
 
-/// The last bytes of a frame, one piece behind the other. None: the frame is whole without.
+/// The last bytes of a frame, as consecutive pieces. No pieces: the frame is complete without a tail.
 #[derive(Clone, Copy, Debug)]
 pub enum Tail<'m> {
-    /// They lie together.
+    /// The bytes are in one buffer.
     One(&'m [u8]),
-    /// They lie in several places.
+    /// The bytes are in several buffers.
     Several(&'m [&'m [u8]]),
 }
 
@@ -19,19 +19,19 @@ impl<'m> Tail<'m> {
         }
     }
 
-    /// Bytes in all.
+    /// Total number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pieces().iter().map(|piece| piece.len()).sum()
     }
 
-    /// Whether there is nothing to send but the frame itself.
+    /// Whether there are no bytes beyond the frame itself.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pieces().iter().all(|piece| piece.is_empty())
     }
 
-    /// Adds all but the first `skipped` bytes to `out`.
+    /// Appends all but the first `skipped` bytes to `out`.
     pub fn append(&self, mut skipped: usize, out: &mut Vec<u8>) {
         for piece in self.pieces() {
             let here = skipped.min(piece.len());

@@ -1,15 +1,15 @@
-//! Which version and which features a connection uses.
+//! Version and features of a connection.
 //!
-//! `Hello`, `HelloAck` and an answer `UnsupportedVersion` are always frames of version 1, and their first fields never
-//! move: so any two programs, however far apart, can at least tell each other that they do not understand.
+//! `Hello`, `HelloAck` and an answer `UnsupportedVersion` are always frames of version 1, and the offsets of their first fields never change. Any
+//! two programs can therefore at least report to each other that they have no common version.
 
 use crate::error::Failure;
 use crate::limits::{VERSION_MAX, VERSION_MIN};
 
-/// The version of the frames in which the two sides agree on a version.
+/// The version of the frames with which the two sides agree on a version.
 pub const GREETING_VERSION: u8 = 1;
 
-/// What a connection may use beyond its version.
+/// Features of a connection beyond its version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features(pub u64);
 
@@ -17,36 +17,36 @@ impl Features {
     /// Bodies may be compressed with LZ4.
     pub const LZ4: Self = Self(1);
 
-    /// Who connects is an instance, and will send what instances tell each other: on no other connection is that taken.
+    /// The client is an instance and sends messages between instances, which no other connection may send.
     pub const PEER: Self = Self(2);
 
-    /// Who connects is a manager, and what follows the greeting is what managers tell each other.
+    /// The client is a manager; messages between managers follow the greeting.
     pub const AGENT: Self = Self(4);
 
-    /// Requests may be gathered in one frame, and so may answers.
+    /// The peer supports coalesced frames of requests and of answers.
     pub const GATHER: Self = Self(8);
 
-    /// Requests may ask that what they read is held, and answers say for how long it is.
+    /// Requests may ask for read locks with a time limit, and answers report their duration.
     pub const HOLD: Self = Self(16);
 
-    /// Digests may be asked for that go over contents too.
+    /// Digests may include the contents of records.
     pub const CONTENTS: Self = Self(32);
 
-    /// Whether all features of `other` are in.
+    /// Whether all features of `other` are set.
     #[must_use]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Those that both have. A feature that one side does not know is not used.
+    /// The features that both have. A feature that one side does not know is not used.
     #[must_use]
     pub const fn common(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 }
 
-/// The version for a connection to a client that speaks `min` to `max`: the newest that both speak. Errors:
-/// `UnsupportedVersion` with what this program speaks, to be sent before the connection is closed.
+/// Chooses the version for a connection to a client that supports `min` to `max`: the newest that both support. Errors: `UnsupportedVersion` with
+/// the versions of this program; the server sends it before it closes the connection.
 pub const fn choose_version(min: u8, max: u8) -> Result<u8, Failure<'static>> {
     let newest = if max < VERSION_MAX { max } else { VERSION_MAX };
     if newest < min || newest < VERSION_MIN {

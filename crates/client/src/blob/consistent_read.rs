@@ -1,11 +1,12 @@
-//! Parts of several chunks as they all were at one moment.
+//! Consistent reads of several chunks: all parts are as they were at one moment.
 //!
-//! All are read at once, and where nobody may change them before the last of them has come, that is all. Else, and where they are too
-//! long to be asked for at once, all are confirmed behind that: each primary says that the chunk's version is unchanged and nobody is about to change
-//! it. What was the same in both rounds was so at every moment between them. The header need not be read for that: a chunk
-//! that a cut has reached tells so. It is looked at once more, behind the confirmations, where it says something of the answer:
-//! where the blob ends, or that a chunk which is not there has not come and gone. It is compared by generation and size,
-//! which are never again what they were.
+//! The client reads all chunks in parallel. If the primaries promise that no chunk changes before the last reply has arrived, the read is complete.
+//! Otherwise, or if the parts are too long for one round, the client confirms all chunks afterwards. Each primary confirms that the chunk's version
+//! is unchanged and that no change of it is pending. Contents that were the same in both rounds were so at every moment between them.
+//!
+//! The read needs no header for that: a chunk that a truncation has reached reports it. The client reads the header again, after the confirmations,
+//! only where the header affects the result: where the blob ends, or whether an absent chunk has existed meanwhile. It compares generation and
+//! size, whose earlier values never return.
 
 use std::collections::VecDeque;
 
@@ -26,34 +27,34 @@ use crate::limits::{
 };
 use crate::transaction::Attempts;
 
-/// What was read of a blob, so that a write can rest on it: see [`Blob::write_at_if`].
+/// The versions that a read of a blob has seen, so that a write can depend on them: see [`Blob::write_at_if`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobSeen {
     pub(super) stamp: BlobStamp,
-    /// Where the blob ended, if the read came to its end.
+    /// Where the blob ended, if the read reached its end.
     pub(super) size: Option<u64>,
-    /// Chunks, and the versions that they had; zero: there was none.
+    /// Chunks and their versions; zero: the chunk was absent.
     pub(super) chunks: Vec<(u64, Timestamp)>,
 }
 
-/// A part of a chunk as it was found.
+/// The result of reading a part of a chunk.
 #[derive(Clone, Debug)]
 pub(super) struct FoundPart {
-    /// Zero: there is no chunk.
+    /// Zero: the chunk is absent.
     pub(super) version: Timestamp,
-    /// Zeros at the end are left out.
+    /// The bytes, without trailing zeros.
     pub(super) bytes: Bytes,
 }
 
 impl Blob<'_> {
-    /// Asks for a part of a chunk.
+    /// Sends a read of a part of a chunk.
     pub(super) fn look(&self, header: &KnownHeader, part: ChunkRange) -> Result<BlobAnswer, Error> {
         let key = self.chunk_key(header, part.number)?;
         let query = Query::ReadChunk { offset: part.within, length: part.length };
         self.start(&WireOperation::Read(RecordRead { key: &key, query }))
     }
 
-    /// What has come of that, for whoever knows this header; `None`: the chunk knows a later one.
+    /// Interprets the reply for a reader with this header. `None`: the chunk belongs to a later generation.
     pub(super) fn looked(
         &self,
         header: &KnownHeader,
@@ -65,7 +66,7 @@ impl Blob<'_> {
             Ok(Reply::Chunk { version, stamp, bytes }) if stamp.id == known.id => {
                 FoundPart { version, bytes }
             }
-            // What is left of an earlier blob of the name is none of this one's.
+            // A chunk with another id is left over from an earlier blob of this name and does not belong to this blob.
             Ok(Reply::Chunk { version, .. }) => FoundPart { version, bytes: Bytes::new() },
             Err(Reason::Answer { failure: Failure::NotFound }) => {
                 FoundPart { version: Timestamp::ZERO, bytes: Bytes::new() }
@@ -75,7 +76,7 @@ impl Blob<'_> {
         }))
     }
 
-    /// All of some parts, some bytes ahead.
+    /// Reads all the parts, with a limited number of bytes in flight.
     pub(super) async fn look_at(
         &self,
         header: &KnownHeader,
@@ -98,7 +99,7 @@ impl Blob<'_> {
         Ok(all)
     }
 
-    /// All of some parts at once, and whether they were all so at one moment; else that is not known.
+    /// Reads all the parts in parallel. Returns whether they are known to be of one moment.
     async fn look_at_once(
         &self,
         header: &KnownHeader,
@@ -126,7 +127,7 @@ impl Blob<'_> {
         Ok((all, is_one_moment))
     }
 
-    /// Asks of all chunks whether they have these versions still, in one frame for each partition. Those that have not.
+    /// Asks the primaries whether all chunks still have these versions, in one frame for each partition. Returns the chunks that do not.
     pub(super) async fn unconfirmed(
         &self,
         header: &KnownHeader,
@@ -156,20 +157,20 @@ impl Blob<'_> {
         Ok(changed)
     }
 
-    /// Whether the header says still what it said.
+    /// Whether the header still has the same generation and size.
     pub(super) async fn is_as_it_was(&self, header: &KnownHeader) -> Result<bool, Error> {
         let now = self.known().await?;
         Ok(now.stamp == header.stamp && now.size == header.size)
     }
 
-    /// What was read has changed: the read, or what rests on it, is to be begun again.
+    /// The error for contents that have changed: the caller must repeat the read, or the operation that depends on it.
     pub(super) fn changed(&self) -> Error {
         self.remember(None);
         Error::about(&self.name, Reason::Aborted { reason: AbortReason::ReadChanged, item: None })
     }
 
-    /// Several ranges, offsets and lengths, each as far as the blob has it, all as they were at one moment; and what that rests
-    /// on.
+    /// Reads several ranges, each an offset and a length, up to the blob's end, all as they were at one moment. Also returns the versions that the
+    /// result depends on.
     pub(super) async fn read_whole(&self, ranges: &[(u64, u64)]) -> Result<(Vec<Bytes>, BlobSeen), Error> {
         let mut failures = 0;
         while failures < BLOB_CHECKS_MAX {
@@ -178,7 +179,7 @@ impl Blob<'_> {
                 ranges.iter().any(|(at, length)| at.saturating_add(*length) > header.size)
             };
             if passes_end(&header) && failures == 0 {
-                // What is remembered may be from before it grew.
+                // The remembered header may be older than the last growth of the blob.
                 header = self.known().await?;
             }
             let wanted = WantedRanges::of(&header, ranges);
@@ -210,7 +211,8 @@ impl Blob<'_> {
         Err(self.trouble(BlobTrouble::Contended))
     }
 
-    /// Confirms what was found, unless it is known to be of one moment, and reads again what has changed. `None`: the blob is another by now.
+    /// Confirms the parts, unless they are known to be of one moment, and reads those again that have changed. `None`: the blob has another
+    /// generation now.
     async fn settle(
         &self,
         header: &KnownHeader,
@@ -221,7 +223,7 @@ impl Blob<'_> {
         let parts = &wanted.parts;
         loop {
             let has_holes = has_holes(&looked);
-            // One chunk that is there was so at one moment.
+            // A single chunk that exists was read at one moment.
             if parts.len() > 1 && !std::mem::take(&mut is_one_moment) {
                 let versions = versions_of(parts, &looked);
                 let changed = match *failures >= BLOB_CONFIRMS_MAX {
@@ -234,7 +236,7 @@ impl Blob<'_> {
                         return Err(self.trouble(BlobTrouble::Contended));
                     }
                     if *failures >= BLOB_CONFIRMS_MAX && wanted.bytes() <= BLOB_SHARED_BYTES_MAX {
-                        // Short enough for a transaction, which waits for its turn.
+                        // The read is short enough for a transaction, which waits for its turn.
                         return Ok(None);
                     }
                     for (part, looked) in parts.iter().zip(&mut looked) {
@@ -258,7 +260,7 @@ impl Blob<'_> {
         }
     }
 
-    /// As [`Blob::unconfirmed`], by a transaction that checks the versions: it waits for writers.
+    /// Same as [`Blob::unconfirmed`], but with a transaction that checks the versions: it waits for writers.
     async fn unchecked(&self, header: &KnownHeader, chunks: &[(u64, Timestamp)]) -> Result<Vec<u64>, Error> {
         let mut attempts = Attempts::new(self.keyspace.client());
         for _ in 0..BLOB_CHECKS_MAX {
@@ -269,7 +271,8 @@ impl Blob<'_> {
             match together.commit().await {
                 Ok(_) => return Ok(Vec::new()),
                 Err(error) if error.is_changed_read() => {
-                    // Which of them, and perhaps others since: confirmations tell.
+                    // The transaction does not tell which chunks have changed. A confirming round finds them, and perhaps others that have changed
+                    // since.
                     let changed = self.unconfirmed(header, chunks).await?;
                     if !changed.is_empty() {
                         return Ok(changed);
@@ -284,7 +287,7 @@ impl Blob<'_> {
         Ok(chunks.iter().map(|(number, _)| *number).collect())
     }
 
-    /// Header and chunks by one transaction, which waits for writers. `None`: the header is another.
+    /// Reads header and chunks in one transaction, which waits for writers. `None`: the header has changed.
     async fn read_together(
         &self,
         header: &KnownHeader,
@@ -323,13 +326,13 @@ impl Blob<'_> {
     }
 }
 
-/// Ranges of a blob, in parts that lie within one chunk each.
+/// Ranges of a blob, split into parts that lie within one chunk each.
 #[derive(Debug)]
 struct WantedRanges {
     parts: Vec<ChunkRange>,
-    /// How many of the parts make up each range.
+    /// The number of parts of each range.
     counts: Vec<usize>,
-    /// One of them ends where the blob does.
+    /// One of the ranges reaches the blob's end.
     is_to_the_end: bool,
 }
 
@@ -350,13 +353,13 @@ impl WantedRanges {
         self.parts.iter().map(|part| u64::from(part.length)).sum()
     }
 
-    /// Whether all of it may be asked for at once.
+    /// Whether all of it may be read in one round.
     fn is_short(&self) -> bool {
         let is_few = (2..=TRANSACTION_ITEMS_MAX as usize).contains(&self.parts.len());
         is_few && self.bytes() <= BLOB_AHEAD_BYTES
     }
 
-    /// The bytes of each range, and what they rest on.
+    /// The bytes of each range, and the versions that they depend on.
     fn joined(&self, header: &KnownHeader, looked: Vec<FoundPart>) -> (Vec<Bytes>, BlobSeen) {
         let seen = BlobSeen {
             stamp: header.stamp,
@@ -389,7 +392,7 @@ fn has_holes(looked: &[FoundPart]) -> bool {
     looked.iter().any(|one| one.version == Timestamp::ZERO)
 }
 
-/// Which chunks were read, at which versions.
+/// The chunks that were read, with their versions.
 fn versions_of(parts: &[ChunkRange], looked: &[FoundPart]) -> Vec<(u64, Timestamp)> {
     parts.iter().zip(looked).map(|(part, one)| (part.number, one.version)).collect()
 }

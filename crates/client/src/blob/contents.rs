@@ -1,4 +1,4 @@
-//! What the attributes in a header say beside those of the owner: whether the blob is finished, and where its contents lie.
+//! The part of a header's attributes that the client itself uses: whether the blob is finished, and where its contents are.
 
 use bytes::Bytes;
 use zerohop_wire::blob::BlobStamp;
@@ -6,21 +6,21 @@ use zerohop_wire::contents::{Contents, STAGED_PREFIX, Slot, staged_name};
 
 use super::KnownHeader;
 
-/// The attributes of a blob that is not finished begin with it.
+/// The attributes of an unfinished blob begin with this mark.
 pub(super) const UNFINISHED: &[u8] = b"\0zerohop unfinished\0";
 
 impl KnownHeader {
-    /// Whether it is complete, or was before it was changed.
+    /// Whether the blob is complete.
     pub(super) fn is_finished(&self) -> bool {
         !self.attributes.starts_with(UNFINISHED)
     }
 
-    /// Its attributes, as its owner has given them.
+    /// The attributes as the blob's owner has set them.
     pub(super) fn own_attributes(&self) -> Bytes {
         own_attributes(&self.attributes).0
     }
 
-    /// Attributes of the owner, with what the header says of the place of the contents.
+    /// Combines the owner's attributes with the header's reference to the contents.
     pub(super) fn marked(&self, own: &[u8]) -> Vec<u8> {
         let mut marked = Vec::new();
         if let Some(contents) = elsewhere(&self.attributes) {
@@ -30,22 +30,22 @@ impl KnownHeader {
         marked
     }
 
-    /// The name in the keys of the chunks, of the blob of this name.
+    /// The name in the keys of the chunks, for the blob of this name.
     pub(super) fn contents_name<'a>(&'a self, name: &'a [u8]) -> &'a [u8] {
         contents_of(&self.attributes, name, self.stamp).0
     }
 
-    /// The stamp of the chunks.
+    /// The blob fence of the chunks.
     pub(super) fn chunk_stamp(&self) -> BlobStamp {
         self.in_chunks(self.stamp)
     }
 
-    /// A stamp of the header as the chunks have it.
+    /// Converts a fence of the header into that of the chunks.
     pub(super) fn in_chunks(&self, stamp: BlobStamp) -> BlobStamp {
         contents_of(&self.attributes, b"", stamp).1
     }
 
-    /// In which slot the contents lie.
+    /// The slot of the contents.
     pub(super) fn slot(&self, name: &[u8]) -> Slot {
         let place = self.contents_name(name);
         let is_in = |slot: &Slot| place == staged_name(name, *slot);
@@ -53,13 +53,13 @@ impl KnownHeader {
     }
 }
 
-/// What the attributes of the blob say of contents under another name.
+/// The reference to contents under another name, if the attributes have one.
 fn elsewhere(attributes: &[u8]) -> Option<Contents<'_>> {
     let rest = attributes.strip_prefix(UNFINISHED).unwrap_or(attributes);
     Contents::decode(rest).map(|(contents, _)| contents)
 }
 
-/// The name in the keys of a blob's chunks, and a stamp of its header as they have it.
+/// The name in the keys of a blob's chunks, and the fence of its header as the chunks have it.
 pub(crate) fn contents_of<'a>(
     attributes: &'a [u8],
     name: &'a [u8],
@@ -74,7 +74,7 @@ pub(crate) fn contents_of<'a>(
     }
 }
 
-/// The attributes of a header as their owner has given them, and whether the blob is finished.
+/// The attributes as the blob's owner has set them, and whether the blob is finished.
 pub(crate) fn own_attributes(attributes: &Bytes) -> (Bytes, bool) {
     let rest = attributes.strip_prefix(UNFINISHED);
     let is_finished = rest.is_none();
@@ -83,7 +83,7 @@ pub(crate) fn own_attributes(attributes: &Bytes) -> (Bytes, bool) {
     (attributes.slice_ref(own), is_finished)
 }
 
-/// Whether contents wait under this name, which no listing brings.
+/// Whether this is a name for staged contents, which listings leave out.
 pub(super) fn is_staged(name: &[u8]) -> bool {
     name.starts_with(STAGED_PREFIX)
 }

@@ -1,8 +1,8 @@
-//! The names of blobs, in their order over all partitions.
+//! Lists of blob names, sorted over all partitions.
 //!
-//! Each partition holds its names in order. A page is asked of all of them at once, then of each when its page has been
-//! taken: the cost is one request for each partition, and what is returned. The first pages are short, as most listings
-//! are, and each further one of a partition is twice as long.
+//! Each partition stores its names in order. The client requests the first page from all partitions in parallel, and later a further page from each
+//! partition whose page is used up. A listing costs one request for each partition, plus the names it returns. The first pages are short, as most
+//! listings are. Each further page of a partition is twice as long as the one before.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -19,14 +19,14 @@ use super::contents::is_staged;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 
-/// Partitions that are asked side by side.
+/// Number of partitions that the client queries in parallel.
 const ASKED_AHEAD: usize = 256;
-/// Names that are brought at once, unless asked otherwise.
+/// Default number of names of one page.
 const PAGE_NAMES: u32 = 256;
-/// Names on the first page of a partition: with hundreds of partitions each has a few.
+/// Names on the first page of a partition: with hundreds of partitions each returns only a few.
 const FIRST_NAMES: u32 = 16;
 
-/// A listing of blobs. A name that is there all the while comes exactly once.
+/// A listing of blobs. A name that exists during the complete listing appears exactly once.
 #[derive(Debug)]
 pub struct BlobList<'a> {
     keyspace: &'a Keyspace,
@@ -37,26 +37,26 @@ pub struct BlobList<'a> {
     merge: Merge,
 }
 
-/// The names of all partitions, on their way into one order.
+/// The merge of the names of all partitions into one order.
 #[derive(Debug)]
 struct Merge {
     partitions: PartitionCount,
-    /// Behind which name it goes on, if it begins again: the last one that was taken.
+    /// The last name that was output; if the merge starts again, it continues after this name.
     last: Bytes,
     lanes: Vec<PartitionNames>,
-    /// The least name of each lane that has any, and the lane.
+    /// The smallest name of each lane that has any, with the lane.
     heads: BinaryHeap<Reverse<(Bytes, usize)>>,
-    /// What has been taken for the next page.
+    /// The names collected for the next page.
     page: Vec<Bytes>,
 }
 
-/// The names of one partition, without that among the heads.
+/// The names of one partition, except the name that is among the heads.
 #[derive(Debug)]
 struct PartitionNames {
     partition: PartitionId,
     names: VecDeque<Bytes>,
     has_head: bool,
-    /// Behind which name the next page begins; `None`: there is none.
+    /// The name after which the next page begins; `None`: there is no further page.
     after: Option<Bytes>,
     page_names: u32,
 }
@@ -67,15 +67,14 @@ impl<'a> BlobList<'a> {
         Self { keyspace, prefix, page_names: PAGE_NAMES, has_unfinished: false, has_staged: false, merge }
     }
 
-    /// Brings at most so many names at once, 1 to 4,096.
+    /// Sets the maximum number of names of one page, 1 to 4,096.
     #[must_use]
     pub fn page_names(mut self, names: u32) -> Self {
         self.page_names = names.clamp(1, SCAN_PAGE_KEYS_MAX);
         self
     }
 
-    /// Brings also the names of blobs that are not finished, which it leaves out otherwise: see [`Blob::put`]. It saves the look at
-    /// their headers.
+    /// Includes the names of unfinished blobs, which the listing otherwise leaves out: see [`Blob::put`]. This saves the reads of the headers.
     ///
     /// [`Blob::put`]: crate::Blob::put
     #[must_use]
@@ -84,20 +83,20 @@ impl<'a> BlobList<'a> {
         self
     }
 
-    /// Brings also the names under which new contents wait.
+    /// Includes the names of staged contents.
     pub(super) fn with_staged(mut self) -> Self {
         (self.has_unfinished, self.has_staged) = (true, true);
         self
     }
 
-    /// Begins behind a name: the last one of an earlier listing.
+    /// Starts after a name, for example the last one of an earlier listing.
     #[must_use]
     pub fn behind(mut self, name: impl Into<Bytes>) -> Self {
         self.merge = Merge::new(self.merge.partitions, name.into());
         self
     }
 
-    /// The next names; `None` at the end. After an error the same page can be asked for again.
+    /// Returns the next names; `None` at the end. After an error the caller can request the same page again.
     pub async fn next_page(&mut self) -> Result<Option<Vec<Bytes>>, Error> {
         loop {
             while self.merge.page.len() < self.page_names as usize {
@@ -122,7 +121,7 @@ impl<'a> BlobList<'a> {
         }
     }
 
-    /// Which blobs of the page are there and finished; none: all that are to be shown.
+    /// Which blobs of the page exist and are finished. Empty: the page is shown as it is.
     async fn finished(&self) -> Result<Vec<bool>, Error> {
         if self.has_unfinished {
             return Ok(Vec::new());
@@ -131,7 +130,7 @@ impl<'a> BlobList<'a> {
         Ok(found.into_iter().map(|info| info.is_some_and(|info| info.finished)).collect())
     }
 
-    /// Asks those partitions for more whose names are all taken.
+    /// Requests the next page from those partitions whose names are used up.
     async fn fill(&mut self) -> Result<(), Error> {
         loop {
             let wanted = self.merge.wanted();
@@ -154,7 +153,7 @@ impl<'a> BlobList<'a> {
                     Err(reason) => {
                         let error = Error::general(reason);
                         let Some(partitions) = error.split_into() else { return Err(error) };
-                        // Names lie elsewhere now.
+                        // The keyspace was split: other partitions store the names now.
                         self.merge.begin(partitions);
                         break;
                     }
@@ -167,7 +166,7 @@ impl<'a> BlobList<'a> {
         let (lane, client) = (&self.merge.lanes[at], self.keyspace.client());
         let (slice, after) =
             ((lane.partition, self.merge.partitions), lane.after.clone().unwrap_or_default());
-        // Who wants one name needs no more of any.
+        // A page of few names needs no more from any partition.
         let names = lane.page_names.min(self.page_names);
         SessionRequest::scan_blobs(
             self.keyspace.id(),
@@ -188,7 +187,7 @@ impl Merge {
         merge
     }
 
-    /// Asks all partitions for what comes behind the last name that was taken.
+    /// Starts again: requests from all partitions the names after the last output name.
     fn begin(&mut self, partitions: PartitionCount) {
         let after = self.last.clone();
         let lane = |partition| PartitionNames {
@@ -203,13 +202,13 @@ impl Merge {
         self.heads.clear();
     }
 
-    /// Lanes that are to be asked before anything can be taken.
+    /// The lanes that need a reply before the merge can output a name.
     fn wanted(&self) -> Vec<usize> {
         let is_wanted = |at: &usize| !self.lanes[*at].has_head && self.lanes[*at].after.is_some();
         (0..self.lanes.len()).filter(is_wanted).take(ASKED_AHEAD).collect()
     }
 
-    /// A page of a lane has come. `next`: behind which name there may be more, empty if there is none.
+    /// Adds a page of a lane. `next`: the name after which there may be more; empty if there are no more.
     fn come(&mut self, at: usize, names: impl Iterator<Item = Bytes>, next: Bytes) {
         let lane = &mut self.lanes[at];
         lane.names.extend(names);
@@ -218,14 +217,14 @@ impl Merge {
         self.show(at);
     }
 
-    /// Has the least name of a lane be among the heads.
+    /// Moves the smallest name of the lane to the heads.
     fn show(&mut self, at: usize) {
         let head = self.lanes[at].names.pop_front();
         self.lanes[at].has_head = head.is_some();
         self.heads.extend(head.map(|name| Reverse((name, at))));
     }
 
-    /// Takes the least name of all; whether there was one.
+    /// Outputs the smallest name of all. Returns whether there was one.
     fn take(&mut self) -> bool {
         let Some(Reverse((name, at))) = self.heads.pop() else { return false };
         self.last = name.clone();
@@ -239,7 +238,7 @@ impl Merge {
 mod tests {
     use super::*;
 
-    /// Plays the partitions: each has the names that `of` gives it.
+    /// Simulates the partitions: each has the names that `of` gives it.
     fn come(merge: &mut Merge, of: impl Fn(PartitionId) -> Vec<String>) {
         while let Some(at) = merge.wanted().first().copied() {
             let lane = &merge.lanes[at];
@@ -267,7 +266,7 @@ mod tests {
             come(&mut merge, |partition| names(partition, 4));
             assert!(merge.take());
         }
-        // Nothing of what was taken has been handed out yet.
+        // The names collected so far have not been returned yet.
         merge.begin(PartitionCount::new(8).unwrap());
         loop {
             come(&mut merge, |partition| names(partition, 8));

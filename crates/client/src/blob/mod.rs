@@ -1,14 +1,14 @@
-//! Blobs: large mutable objects, striped over chunks of one size that lie where their hashes say.
+//! Blobs: large mutable objects, striped over chunks of one size that are placed by their hashes.
 //!
 //! ```text
-//!   write ──> within a chunk that is there ──> that chunk, alone: one log entry
-//!        └──> anything else ──> one transaction: header (as large, of this generation) and all its chunks
-//!   read ───> within a chunk ──> that chunk, alone
-//!        └──> of several ──> all of them, then confirmed by a round without contents: one version
-//!   fill ───> chunk by chunk behind the end, where nobody looks ──> published by one write of the header
+//!   write ──> within an existing chunk ──> that chunk alone: one log entry
+//!        └──> anything else ──> one transaction: header (size, generation) and all chunks
+//!   read ───> within a chunk ──> that chunk alone
+//!        └──> of several chunks ──> all of them, then a confirming round without contents: one version
+//!   fill ───> chunk by chunk behind the end, where no reader looks ──> published by one write of the header
 //! ```
 //!
-//! A handle remembers the header that it has seen last: a chunk tells whoever knows an older one.
+//! A handle remembers the last header that it has seen. A chunk refuses a request that uses an older one.
 
 mod consistent_read;
 mod contents;
@@ -57,33 +57,33 @@ use crate::error::{BlobTrouble, Error};
 use crate::keyspace::Keyspace;
 use crate::limits::BLOB_ATTEMPTS_MAX;
 
-/// A blob of a keyspace, by its name. Nothing is asked of the cluster before an operation is.
+/// A blob of a keyspace, by its name. Creating the handle sends no request.
 #[derive(Clone, Debug)]
 pub struct Blob<'a> {
     keyspace: &'a Keyspace,
     name: Bytes,
-    /// Shared with clones. Never held while something is awaited.
+    /// Shared with clones. The lock is never held across an `await`.
     known: Arc<Mutex<Option<KnownHeader>>>,
-    /// It is read and changed also while it is not finished.
+    /// The handle also reads and changes the blob while it is unfinished.
     has_unfinished: bool,
 }
 
-/// What a blob is, without its contents.
+/// The metadata of a blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobInfo {
-    /// Tells it from others of the same name, earlier and later: the time of its creation.
+    /// Identifies the blob among earlier and later ones of the same name: the time of its creation.
     pub id: Timestamp,
-    /// How often bytes were cut off it, or filled in.
+    /// How often bytes were truncated or added by a staged append.
     pub generation: u64,
-    /// Bytes.
+    /// Size of the blob in bytes.
     pub size: u64,
-    /// Bytes of a chunk.
+    /// Size of a chunk in bytes.
     pub chunk_bytes: u64,
-    /// Whatever its owner keeps with it.
+    /// Bytes that the owner stores with the blob.
     pub attributes: Bytes,
-    /// Whether it is complete. `false`: it is being put, or was until its writer ended: see [`Blob::put`].
+    /// Whether the blob is complete. `false`: a put is in progress, or its writer ended before the end: see [`Blob::put`].
     pub finished: bool,
-    /// When its header was written last: by a write that made it larger, a cut, or new attributes.
+    /// When the header was last written: by a write that extended the blob, a truncation, or new attributes.
     pub version: Timestamp,
 }
 
@@ -104,7 +104,7 @@ impl KnownHeader {
         1 << self.chunk_bits
     }
 
-    /// The parts of so many bytes from an offset on, each within one chunk.
+    /// Splits `length` bytes from `offset` into parts that lie within one chunk each.
     fn parts(&self, offset: u64, length: u64) -> impl Iterator<Item = ChunkRange> + use<> {
         let (bits, end) = (self.chunk_bits, offset.saturating_add(length));
         let mut at = offset;
@@ -119,40 +119,40 @@ impl KnownHeader {
         })
     }
 
-    /// Chunks of which there may be any.
+    /// The number of chunks that may exist.
     fn chunks(&self) -> u64 {
         self.size.max(self.uncut).div_ceil(self.chunk_bytes())
     }
 }
 
-/// Some bytes of a blob, within one chunk.
+/// A range of a blob's bytes within one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ChunkRange {
-    /// Of the chunk.
+    /// The chunk's number.
     number: u64,
-    /// Where they begin in the chunk, and in the blob.
+    /// Offset of the range in the chunk, and in the blob.
     within: u32,
     at: u64,
-    /// Bytes.
+    /// Length in bytes.
     length: u32,
 }
 
 impl Keyspace {
-    /// A blob by its name, whether there is one or not.
+    /// A handle to the blob of this name, which need not exist.
     pub fn blob(&self, name: impl Into<Bytes>) -> Blob<'_> {
         Blob { keyspace: self, name: name.into(), known: Arc::default(), has_unfinished: false }
     }
 
-    /// Goes through the names of the blobs that begin with `prefix`, in their order, page by page.
+    /// Lists the names of the blobs that begin with `prefix`, in sorted order, page by page.
     pub fn list_blobs(&self, prefix: impl Into<Bytes>) -> BlobList<'_> {
         BlobList::new(self, prefix.into())
     }
 
-    /// What several blobs are, asked for together, in the order given; `None` where there is none. Not a transaction: each is looked
-    /// at for itself.
+    /// Reads the headers of several blobs together and returns them in the order of the names; `None` for an absent blob. This is not a
+    /// transaction: each header is read separately.
     ///
     /// # Errors
-    /// Of the first that could not be looked at.
+    /// The error of the first blob whose header could not be read.
     pub async fn stat_blobs<N: AsRef<[u8]>>(&self, names: &[N]) -> Result<Vec<Option<BlobInfo>>, Error> {
         let key = |name: &N| {
             let name = name.as_ref();
@@ -165,7 +165,7 @@ impl Keyspace {
         told.map(|(told, name)| match told {
             Ok(reply) => known_of(&reply).map(|known| Some(BlobInfo::of(&known))),
             Err(error) if matches!(error.failure(), Some(Failure::NotFound)) => Ok(None),
-            // By its name, not by the key of its header.
+            // The error shows the blob's name, not the key of its header.
             Err(Error::Operation { reason, .. }) => Err(Error::about(name.as_ref(), *reason)),
             Err(error) => Err(error),
         })
@@ -174,18 +174,18 @@ impl Keyspace {
 }
 
 impl Blob<'_> {
-    /// Its name.
+    /// The blob's name.
     #[must_use]
     pub fn name(&self) -> &Bytes {
         &self.name
     }
 
-    /// Makes it, empty, with chunks as large as the keyspace says. Ends with `ConditionFailed` if there is one of this name.
+    /// Creates the blob, empty, with the keyspace's chunk size. Ends with `ConditionFailed` if there is a blob of this name.
     pub async fn create(&self, attributes: &[u8]) -> Result<BlobInfo, Error> {
         self.create_with(self.keyspace.config().chunk_bytes.trailing_zeros() as u8, attributes).await
     }
 
-    /// As [`Blob::create`], with chunks of another size: its power of two, from 12 (4 KiB) to 24 (16 MiB).
+    /// Same as [`Blob::create`], with another chunk size, given as a power of two: from 12 (4 KiB) to 24 (16 MiB).
     pub async fn create_with(&self, chunk_bits: u8, attributes: &[u8]) -> Result<BlobInfo, Error> {
         let key = self.header_key()?;
         match self.change(&key, Condition::Always, BlobChange::Create { chunk_bits, attributes }).await? {
@@ -207,12 +207,12 @@ impl Blob<'_> {
         }
     }
 
-    /// What it is, if there is one.
+    /// Reads the blob's metadata; `None` if the blob is absent.
     pub async fn stat(&self) -> Result<Option<BlobInfo>, Error> {
         Ok(self.header().await?.as_ref().map(BlobInfo::of))
     }
 
-    /// Replaces its attributes. Ends with `NotFound` if there is no such blob.
+    /// Replaces the blob's attributes. Ends with `NotFound` if the blob is absent.
     pub async fn set_attributes(&self, attributes: &[u8]) -> Result<(), Error> {
         let key = self.header_key()?;
         for _ in 0..BLOB_ATTEMPTS_MAX {
@@ -227,7 +227,7 @@ impl Blob<'_> {
         Err(self.trouble(BlobTrouble::Contended))
     }
 
-    /// The header, if there is a blob, as it is now.
+    /// Reads the current header; `None` if the blob is absent.
     async fn header(&self) -> Result<Option<KnownHeader>, Error> {
         let key = self.header_key()?;
         let reply = self.ask(&WireOperation::Read(RecordRead { key: &key, query: Query::Lookup })).await;
@@ -240,12 +240,12 @@ impl Blob<'_> {
         Ok(known)
     }
 
-    /// The header of a blob that is there, as it is now.
+    /// Reads the current header of an existing blob.
     async fn known(&self) -> Result<KnownHeader, Error> {
         self.finished(self.header().await?.ok_or_else(|| self.not_found())?)
     }
 
-    /// The header as this handle has seen it last, or as it is now.
+    /// The header that this handle has seen last; if there is none, the current header.
     async fn recalled(&self) -> Result<KnownHeader, Error> {
         match self.recall() {
             Some(known) if self.has_unfinished || known.is_finished() => Ok(known),
@@ -253,8 +253,8 @@ impl Blob<'_> {
         }
     }
 
-    /// The same, of a blob of which no cut is under way and which nobody fills: what is left of a cut is done, and what was
-    /// filled is cut off.
+    /// Same as [`Self::recalled`], but without a pending truncation or staged append: the client first completes a pending truncation, and cuts off
+    /// the bytes of a staged append.
     async fn settled(&self) -> Result<KnownHeader, Error> {
         let mut known = self.recalled().await?;
         for _ in 0..BLOB_ATTEMPTS_MAX {
@@ -275,7 +275,7 @@ impl Blob<'_> {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
     }
 
-    /// An error, unless it says that the blob is another by now; then its header is to be read again.
+    /// Returns the error, unless it says that the blob has changed; then the handle must read the header again.
     fn unless_stale(&self, error: Error) -> Result<(), Error> {
         match error.failure() {
             Some(Failure::StaleBlob { .. }) => {
@@ -296,7 +296,7 @@ impl Blob<'_> {
         answer.map_err(|reason| Error::about(&self.name, reason))
     }
 
-    /// Sends an operation, without waiting for it.
+    /// Sends an operation without waiting for the reply.
     fn start(&self, operation: &WireOperation<'_>) -> Result<BlobAnswer, Error> {
         Ok(self.keyspace.client().submit(self.request(operation)?))
     }
@@ -311,18 +311,18 @@ impl Blob<'_> {
         header_key(&self.name).map_err(|failure| self.failed(failure))
     }
 
-    /// The key of a chunk of the blob that has this header.
+    /// The key of a chunk of the blob with this header.
     fn chunk_key(&self, header: &KnownHeader, number: u64) -> Result<Vec<u8>, Error> {
         chunk_key(header.contents_name(&self.name), number).map_err(|failure| self.failed(failure))
     }
 
-    /// One with such chunks may end there, or does.
+    /// Checks that a blob with chunks of this size may end at `end`, or already does.
     fn check_end(&self, header: &KnownHeader, end: u64) -> Result<(), Error> {
         let limit = bytes_max(header.chunk_bits);
         if end > header.size.max(limit) { Err(self.trouble(BlobTrouble::Beyond { limit })) } else { Ok(()) }
     }
 
-    /// Beyond what a number holds, whatever its chunks are.
+    /// The error for an end beyond 64 bits, which exceeds the limit for every chunk size.
     fn beyond(&self) -> Error {
         self.trouble(BlobTrouble::Beyond { limit: bytes_max(CHUNK_BITS_MAX) })
     }
@@ -354,7 +354,7 @@ impl BlobInfo {
     }
 }
 
-/// The header that a lookup of it has brought.
+/// The header in the reply to a lookup.
 fn known_of(reply: &Reply) -> Result<KnownHeader, Error> {
     let Reply::Value { version, bytes, .. } = reply else { return Err(Error::Unexpected) };
     let header = BlobHeader::decode(bytes).ok_or(Error::Unexpected)?;
@@ -369,7 +369,7 @@ fn known_of(reply: &Reply) -> Result<KnownHeader, Error> {
     })
 }
 
-/// What an operation that was sent comes to.
+/// Receives the result of an operation that was sent.
 type BlobAnswer = oneshot::Receiver<Result<Reply, Reason>>;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Changes of a blob's header and chunks that are one: a transaction of them.
+//! Changes of a blob's header and chunks in one transaction.
 
 use bytes::Bytes;
 use zerohop_session::{CompositeItem, Reply, SessionError as Reason, SessionRequest};
@@ -11,14 +11,14 @@ use zerohop_wire::{AbortReason, Failure};
 use super::{Blob, ChunkRange, KnownHeader};
 use crate::error::Error;
 
-/// Operations of one transaction over a blob.
+/// The operations of one transaction over a blob.
 #[derive(Debug)]
 pub(super) struct BlobTransaction<'b, 'a> {
     blob: &'b Blob<'a>,
     items: Vec<CompositeItem>,
 }
 
-/// What a transaction has brought: its version, and what its operations brought.
+/// The result of such a transaction: its version, and the results of its operations.
 pub(super) type BlobTransactionResult = (Timestamp, Vec<Result<Reply, Failure<'static>>>);
 
 impl<'a> Blob<'a> {
@@ -28,7 +28,7 @@ impl<'a> Blob<'a> {
 }
 
 impl BlobTransaction<'_, '_> {
-    /// A change of the header.
+    /// Adds a change of the header.
     pub(super) fn header(&mut self, condition: Condition, change: BlobChange<'_>) -> Result<(), Error> {
         let key = self.blob.header_key()?;
         self.add(
@@ -37,7 +37,7 @@ impl BlobTransaction<'_, '_> {
         )
     }
 
-    /// The header goes.
+    /// Adds the removal of the header.
     pub(super) fn remove_header(&mut self, version: Timestamp) -> Result<(), Error> {
         let key = self.blob.header_key()?;
         let condition = Condition::IfVersion(version);
@@ -47,7 +47,7 @@ impl BlobTransaction<'_, '_> {
         )
     }
 
-    /// A change of a chunk, which must have the version that was seen, if one was.
+    /// Adds a change of a chunk, which must have the version in `seen`, if one is given.
     pub(super) fn chunk(
         &mut self,
         header: &KnownHeader,
@@ -61,7 +61,7 @@ impl BlobTransaction<'_, '_> {
         self.add(&WireOperation::Write(write), seen)
     }
 
-    /// Bytes from an offset on, which make the blob as large as their end, and the chunks that are not there.
+    /// Adds a write of bytes at an offset. The blob grows to their end if it is shorter; absent chunks are created.
     pub(super) fn write(&mut self, header: &KnownHeader, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         for part in header.parts(offset, bytes.len() as u64) {
             let from = (part.at - offset) as usize;
@@ -70,7 +70,7 @@ impl BlobTransaction<'_, '_> {
         Ok(())
     }
 
-    /// The same within one chunk, of which this version was seen.
+    /// Adds a write within one chunk, which must have the given version.
     pub(super) fn write_part(
         &mut self,
         header: &KnownHeader,
@@ -84,26 +84,26 @@ impl BlobTransaction<'_, '_> {
         self.chunk(header, number, change, seen)
     }
 
-    /// A read of the header.
+    /// Adds a read of the header.
     pub(super) fn look_at_header(&mut self) -> Result<(), Error> {
         let key = self.blob.header_key()?;
         self.add(&WireOperation::Read(RecordRead { key: &key, query: Query::Lookup }), None)
     }
 
-    /// A read of a part of a chunk.
+    /// Adds a read of a part of a chunk.
     pub(super) fn look(&mut self, header: &KnownHeader, part: ChunkRange) -> Result<(), Error> {
         let key = self.blob.chunk_key(header, part.number)?;
         let query = Query::ReadChunk { offset: part.within, length: part.length };
         self.add(&WireOperation::Read(RecordRead { key: &key, query }), None)
     }
 
-    /// A chunk must have the version that was seen.
+    /// Adds a check: the chunk must have the version that was seen.
     pub(super) fn check(&mut self, header: &KnownHeader, number: u64, seen: Timestamp) -> Result<(), Error> {
         let key = self.blob.chunk_key(header, number)?;
         self.add(&WireOperation::Read(RecordRead { key: &key, query: Query::Inspect }), Some(seen))
     }
 
-    /// Does all of it, or none.
+    /// Applies all operations or none.
     pub(super) async fn commit(self) -> Result<BlobTransactionResult, Error> {
         let Blob { keyspace, name, .. } = self.blob;
         let client = keyspace.client();
@@ -123,12 +123,12 @@ impl BlobTransaction<'_, '_> {
     }
 }
 
-/// Whether a transaction was not done because the blob is another than the header said: read it, and try again.
+/// Whether a transaction was refused because the blob has changed since its header was read: the caller must read the header and try again.
 pub(super) fn is_refused(error: &Error) -> bool {
     matches!(error.reason(), Some(Reason::Aborted { reason: AbortReason::ConditionFailed, .. }))
 }
 
-/// The bytes of a part with the zeros that were left out at its end.
+/// The bytes of a part, extended by the trailing zeros that were left out.
 pub(crate) fn whole(bytes: Bytes, length: usize) -> Bytes {
     if bytes.len() == length {
         return bytes;

@@ -1,13 +1,13 @@
-//! Putting a blob: it is there once it is complete.
+//! Puts of a blob: the blob becomes visible once it is complete.
 //!
 //! ```text
-//!   short ──> one transaction: what was there goes, and header and chunks come
-//!   long ───> none is there: header with the mark of an unfinished blob ──> fill ──> one transaction: publish, and attributes without the mark
-//!        └──> one is there ─> staged under a name of its own ──> fill ──> one transaction: bound to the name, and the old one goes
+//!   short ──> one transaction: remove the old blob, create header and chunks
+//!   long ───> no old blob: header with the mark of an unfinished blob ──> fill ──> one transaction: publish, and set the attributes without the mark
+//!        └──> old blob ─> staged under a name of its own ──> fill ──> one transaction: bind to the name, remove the old blob
 //! ```
 //!
-//! The mark is a beginning of the attributes. Readers and writers refuse a blob that has it, listings and backups leave it out, and the
-//! next put of the name removes it: so what a killed writer leaves is never taken for a blob.
+//! The mark is a prefix of the attributes. Readers and writers refuse a blob with the mark, and listings and backups leave it out. The next put of
+//! the name removes it. Data that a killed writer leaves is therefore never mistaken for a complete blob.
 
 use bytes::{Bytes, BytesMut};
 use zerohop_wire::Failure;
@@ -20,59 +20,59 @@ use super::{Blob, BlobFill, BlobInfo, KnownHeader, StagedContents};
 use crate::error::{BlobTrouble, Error};
 use crate::limits::{BLOB_ATTEMPTS_MAX, BLOB_CUT_CHUNKS_MAX, BLOB_PUT_BYTES, BLOB_WRITE_BYTES_MAX};
 
-/// What a put is to make.
+/// Options of a put.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PutOptions {
-    /// Kept with the blob, at most 32 KiB.
+    /// Attributes that are stored with the blob, at most 32 KiB.
     pub attributes: Bytes,
-    /// Bytes of a chunk as their power of two, from 12 (4 KiB) to 24 (16 MiB); `None`: as the keyspace says.
+    /// Chunk size as a power of two, from 12 (4 KiB) to 24 (16 MiB); `None`: the keyspace's chunk size.
     pub chunk_bits: Option<u8>,
-    /// A finished blob of the name is replaced; else it is an error.
+    /// Replace a finished blob of this name; without this option, its existence is an error.
     pub replaces: bool,
 }
 
-/// A blob that is being put: see [`Blob::put`].
+/// A put in progress: see [`Blob::put`].
 #[derive(Debug)]
 pub struct BlobPut<'a> {
     blob: Blob<'a>,
     options: PutOptions,
-    /// What was given, while that is short.
+    /// The pushed bytes, while they are few.
     kept: BytesMut,
     made: Option<LongPut<'a>>,
     bytes: u64,
 }
 
-/// What a long put fills.
+/// The target of a long put.
 #[derive(Debug)]
 struct LongPut<'a> {
-    /// Of the unfinished blob.
+    /// The id of the unfinished blob.
     id: u64,
     fill: BlobFill<'a>,
-    /// It is to replace another one.
+    /// The staged contents, if the put replaces another blob.
     staged: Option<StagedContents>,
 }
 
 impl<'a> Blob<'a> {
-    /// Begins to put a blob of any number of bytes. It is there once [`BlobPut::publish`] has returned: until then readers find what
-    /// was there before, or, where there was none and more than 16 MiB have been pushed, [`BlobTrouble::Unfinished`]. A reader of what is replaced meanwhile
-    /// ends with [`BlobTrouble::ChangedMeanwhile`]. Memory: 64 MiB and what is under way.
+    /// Starts a put of a blob of any length. The blob becomes visible when [`BlobPut::publish`] returns. Until then readers see the previous blob.
+    /// If there was none and more than 16 MiB have been pushed, they get [`BlobTrouble::Unfinished`]. A reader of a blob that is replaced meanwhile
+    /// ends with [`BlobTrouble::ChangedMeanwhile`]. The put uses 64 MiB of memory plus the bytes in flight.
     #[must_use]
     pub fn put(&self, options: PutOptions) -> BlobPut<'a> {
         let blob = self.keyspace.blob(self.name.clone()).with_unfinished();
         BlobPut { blob, options, kept: BytesMut::new(), made: None, bytes: 0 }
     }
 
-    /// The same blob for its writer, who reads and changes it also while it is not finished.
+    /// A handle for the writer of the blob, which also reads and changes the blob while it is unfinished.
     #[must_use]
     pub fn with_unfinished(mut self) -> Self {
         self.has_unfinished = true;
         self
     }
 
-    /// Makes it, empty and not finished: [`Blob::set_attributes`] or [`BlobFill::publish_with`] of [`Blob::with_unfinished`] finishes it.
+    /// Creates the blob, empty and unfinished. [`Blob::set_attributes`] or [`BlobFill::publish_with`] on [`Blob::with_unfinished`] finishes it.
     ///
     /// # Errors
-    /// As [`Blob::create_with`].
+    /// Same as [`Blob::create_with`].
     pub async fn create_unfinished(
         &self,
         chunk_bits: Option<u8>,
@@ -80,7 +80,7 @@ impl<'a> Blob<'a> {
     ) -> Result<BlobInfo, Error> {
         let bits = chunk_bits.unwrap_or_else(|| self.chunk_bits());
         let marked = [UNFINISHED, attributes].concat();
-        // Those that do not fit beside the mark come with the end.
+        // Attributes that do not fit beside the mark are written at the end.
         let fits = marked.len() <= BLOB_ATTRIBUTES_BYTES_MAX || attributes.len() > BLOB_ATTRIBUTES_BYTES_MAX;
         self.create_with(bits, if fits { &marked } else { UNFINISHED }).await
     }
@@ -89,7 +89,7 @@ impl<'a> Blob<'a> {
         self.keyspace.config().chunk_bytes.trailing_zeros() as u8
     }
 
-    /// A header for whoever wants to read or write.
+    /// Returns the header to a reader or writer, or the error for an unfinished blob.
     pub(super) fn finished(&self, known: KnownHeader) -> Result<KnownHeader, Error> {
         match self.has_unfinished || known.is_finished() {
             true => Ok(known),
@@ -102,8 +102,8 @@ impl<'a> BlobPut<'a> {
     /// Adds bytes.
     ///
     /// # Errors
-    /// [`Failure::ConditionFailed`]: there is a finished blob of the name, and this one does not replace it; [`BlobTrouble::Contended`]: somebody
-    /// else has put the blob or removed it meanwhile; as [`BlobFill::push`].
+    /// [`Failure::ConditionFailed`]: there is a finished blob of this name, and the put does not replace it. [`BlobTrouble::Contended`]: another
+    /// client has put or removed the blob meanwhile. Also the errors of [`BlobFill::push`].
     pub async fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if self.made.is_none() && self.kept.len() + bytes.len() > self.kept_max() {
             self.begin().await?;
@@ -116,14 +116,14 @@ impl<'a> BlobPut<'a> {
         Ok(())
     }
 
-    /// Makes the blob of all that was pushed. Brings its size in bytes.
+    /// Makes the blob visible with all pushed bytes. Returns its size in bytes.
     ///
     /// # Errors
-    /// As [`BlobPut::push`]. Unless [`Error::is_unknown`], nothing of it is there.
+    /// Same as [`BlobPut::push`]. Unless [`Error::is_unknown`] is true, none of the put is visible.
     pub async fn publish(&mut self) -> Result<u64, Error> {
         if self.made.is_none() {
             match self.put_at_once().await {
-                // The old one has too many chunks to go at once.
+                // The old blob has too many chunks to remove in one transaction.
                 Err(Error::Blob { why: BlobTrouble::TooLong { .. }, .. }) => self.begin().await?,
                 result => return result.map(|()| self.bytes),
             }
@@ -140,16 +140,16 @@ impl<'a> BlobPut<'a> {
         if let Err(error) = &published
             && !error.is_unknown()
         {
-            // What cannot be removed stays unfinished; the first error is the one to be told.
+            // A blob that cannot be removed stays unfinished. The caller gets the first error.
             drop(self.remove(id, staged.as_ref()).await);
         }
         published
     }
 
-    /// Gives it up: what was sent is removed. A blob that somebody else has put is left alone.
+    /// Abandons the put and removes the bytes that were sent. A blob that another client has put is not changed.
     ///
     /// # Errors
-    /// The cluster does not answer: what was sent stays, and is no finished blob.
+    /// The cluster does not reply: the bytes that were sent stay, as an unfinished blob.
     pub async fn discard(self) -> Result<(), Error> {
         match &self.made {
             Some(made) => self.remove(made.id, made.staged.as_ref()).await,
@@ -157,7 +157,7 @@ impl<'a> BlobPut<'a> {
         }
     }
 
-    /// The unfinished blob of this id.
+    /// Removes the unfinished blob of this id.
     async fn remove(&self, id: u64, staged: Option<&StagedContents>) -> Result<(), Error> {
         if let Some(staged) = staged {
             return self.blob.unstage(staged).await;
@@ -165,7 +165,7 @@ impl<'a> BlobPut<'a> {
         self.blob.delete_if(|header| header.stamp.id == id && !header.is_finished()).await.map(drop)
     }
 
-    /// Most bytes that go as one.
+    /// Maximum number of bytes that are written in one transaction.
     fn kept_max(&self) -> usize {
         let chunks = BLOB_CUT_CHUNKS_MAX << self.options.chunk_bits.unwrap_or_else(|| self.blob.chunk_bits());
         let most = if self.options.replaces { BLOB_WRITE_BYTES_MAX } else { BLOB_PUT_BYTES };
@@ -191,7 +191,7 @@ impl<'a> BlobPut<'a> {
             .await
     }
 
-    /// Makes the unfinished blob, or that which is to replace the one that is there, and fills in what was kept.
+    /// Creates the unfinished blob or the staged contents, and appends the buffered bytes to it.
     async fn begin(&mut self) -> Result<(), Error> {
         let PutOptions { attributes, chunk_bits, replaces } = self.options.clone();
         for _ in 0..BLOB_ATTEMPTS_MAX {
@@ -204,7 +204,7 @@ impl<'a> BlobPut<'a> {
                 Some(header) if header.is_finished() => {
                     let Some(staged) = self.blob.stage(chunk_bits, &attributes).await? else { continue };
                     let now_ms = Timestamp(staged.id).millis();
-                    // Of others: it is no matter of this put if that fails.
+                    // These are contents of other writers: a failure here is no failure of this put.
                     drop(self.blob.remove_old_staged(now_ms).await);
                     let place = self.blob.place(&staged.name);
                     return self.fill(&place, staged.id, Some(staged)).await;
@@ -217,7 +217,7 @@ impl<'a> BlobPut<'a> {
             }
             match self.blob.create_unfinished(chunk_bits, &attributes).await {
                 Ok(info) => return self.fill(&self.blob.clone(), info.id.0, None).await,
-                // Somebody else was faster.
+                // Another client created the blob first.
                 Err(error) if matches!(error.failure(), Some(Failure::ConditionFailed { .. })) => {}
                 Err(error) => return Err(error),
             }
@@ -225,7 +225,7 @@ impl<'a> BlobPut<'a> {
         Err(self.blob.trouble(BlobTrouble::Contended))
     }
 
-    /// Fills what was kept into a blob that is not finished.
+    /// Appends the buffered bytes to an unfinished blob.
     async fn fill(&mut self, blob: &Blob<'a>, id: u64, staged: Option<StagedContents>) -> Result<(), Error> {
         let fill = blob.fill().await?;
         if fill.id() != id {
@@ -237,10 +237,10 @@ impl<'a> BlobPut<'a> {
 }
 
 impl BlobFill<'_> {
-    /// As [`BlobFill::publish`], and the blob has these attributes from the same moment on; one that was not finished is.
+    /// Same as [`BlobFill::publish`], and also sets the attributes at the same moment. An unfinished blob becomes finished.
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`BlobFill::publish`].
     pub async fn publish_with(mut self, attributes: &[u8]) -> Result<u64, Error> {
         self.all_are_done().await?;
         let (stamp, size) = (self.header.stamp, self.end);
@@ -266,7 +266,7 @@ impl BlobFill<'_> {
         }
     }
 
-    /// Of the blob.
+    /// The blob's id.
     fn id(&self) -> u64 {
         self.header.stamp.id
     }

@@ -1,7 +1,7 @@
-//! Reading a blob from one end to the other, a few pieces ahead of whoever takes them.
+//! Streams of a blob's bytes, which read a few pieces ahead of the caller.
 //!
-//! Pieces come before it is known that all are of one version: the last one is held back until that is confirmed. Whoever
-//! has taken all without an error has one version of the blob; whoever gets an error has read bytes of several, and begins again.
+//! The stream returns pieces before it knows that all are of one version, but keeps the last piece until that is confirmed. A caller that has read
+//! everything without an error has one version of the blob. A caller that gets an error has bytes of several versions and must start again.
 
 use std::collections::VecDeque;
 
@@ -14,28 +14,28 @@ use super::{Blob, BlobAnswer, BlobSeen, ChunkRange, KnownHeader};
 use crate::error::{BlobTrouble, Error};
 use crate::limits::{BLOB_AHEAD_BYTES, BLOB_CONFIRMS_AHEAD, BLOB_PIECE_BYTES, BLOB_STREAM_CHUNKS_MAX};
 
-/// The bytes of a blob, piece by piece.
+/// A stream of the bytes of a blob, piece by piece.
 #[derive(Debug)]
 pub struct BlobRead<'a> {
     blob: Blob<'a>,
     header: KnownHeader,
     offset: u64,
-    /// What is still to be asked for.
+    /// The offset of the next request.
     next: u64,
     end: u64,
-    /// It ends where the blob does.
+    /// The stream ends where the blob ends.
     is_to_the_end: bool,
     ahead: VecDeque<(BlobAnswer, ChunkRange)>,
     ahead_bytes: u64,
-    /// Versions of the chunks from the first one on that was read.
+    /// Versions of the chunks, from the first one that was read.
     versions: Vec<Timestamp>,
     pieces: u64,
 }
 
 impl<'a> Blob<'a> {
-    /// Streams so many bytes from an offset on, as far as the blob has them, within a few MiB of memory. All that comes is of
-    /// one version: of all that was there at one moment since this was called. Whether it is so turns out with the last piece;
-    /// if not, it ends with [`BlobTrouble::ChangedMeanwhile`], and what has come before is of several.
+    /// Streams up to `length` bytes from `offset`, up to the blob's end, with a few MiB of memory. All bytes are of one version: they all existed
+    /// at one moment since the call. The stream checks this before the last piece. If it is not so, the stream ends with
+    /// [`BlobTrouble::ChangedMeanwhile`], and the earlier pieces are of several versions.
     pub async fn read_at(&self, offset: u64, length: u64) -> Result<BlobRead<'a>, Error> {
         let end = offset.saturating_add(length);
         let header = match self.recall() {
@@ -63,21 +63,21 @@ impl<'a> Blob<'a> {
         })
     }
 
-    /// So many bytes from an offset on, as far as the blob has them, and what a write can rest on: see [`Blob::write_at_if`].
-    /// All of it is in memory, and of one version: what changes while it is read is read again.
+    /// Reads up to `length` bytes from `offset`, up to the blob's end, and the versions that a write can depend on: see [`Blob::write_at_if`]. All
+    /// bytes are in memory and of one version: the client repeats the read of parts that change during it.
     pub async fn read_seen(&self, offset: u64, length: u64) -> Result<(Bytes, BlobSeen), Error> {
         let (read, seen) = self.read_whole(&[(offset, length)]).await?;
         Ok((read.into_iter().next().unwrap_or_default(), seen))
     }
 
-    /// Several ranges, each an offset and a length, as far as the blob has them, all in memory and as of one moment.
+    /// Reads several ranges, each an offset and a length in bytes, up to the blob's end. All bytes are in memory and as of one moment.
     pub async fn read_ranges(&self, ranges: &[(u64, u64)]) -> Result<Vec<Bytes>, Error> {
         self.read_whole(ranges).await.map(|(read, _)| read)
     }
 }
 
 impl BlobRead<'_> {
-    /// Bytes that are still to come.
+    /// The number of bytes that remain.
     #[must_use]
     pub fn left(&self) -> u64 {
         self.ahead_bytes + self.end.saturating_sub(self.next)
@@ -99,7 +99,7 @@ impl BlobRead<'_> {
             None => self.versions.push(looked.version),
         }
         self.pieces += 1;
-        // A chunk that is not there may have gone with the blob: nothing of that is handed out as zeros.
+        // An absent chunk may have been removed with the blob: the stream must not return it as zeros.
         if looked.version == Timestamp::ZERO
             && self.left() > 0
             && !self.blob.is_as_it_was(&self.header).await?
@@ -112,7 +112,7 @@ impl BlobRead<'_> {
         Ok(Some(whole(looked.bytes, part.length as usize)))
     }
 
-    /// All that is left, in one piece: for what is known to be small. What changes meanwhile is read again.
+    /// Reads all remaining bytes in one piece, for ranges that are known to be small. The client repeats the read of parts that change during it.
     pub async fn read_to_end(self) -> Result<Bytes, Error> {
         let end = if self.is_to_the_end { u64::MAX } else { self.end };
         let from = self.end - self.left().min(self.end);
@@ -120,10 +120,10 @@ impl BlobRead<'_> {
         Ok(read.into_iter().next().unwrap_or_default())
     }
 
-    /// Whether all that was read was so at one moment.
+    /// Whether everything that was read existed at one moment.
     async fn is_one_version(&self) -> Result<bool, Error> {
         let first = self.offset >> self.header.chunk_bits;
-        // One answer is of one moment.
+        // A single reply is of one moment.
         if self.pieces > 1 {
             for (some, at) in self.versions.chunks(BLOB_CONFIRMS_AHEAD).zip(0..) {
                 let numbers = first + at * BLOB_CONFIRMS_AHEAD as u64..;

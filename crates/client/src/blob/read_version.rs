@@ -1,4 +1,4 @@
-//! What a read of a blob has seen, as text: so that a write by another process can rest on it.
+//! The text form of a read version, so that another process can make a write that depends on it.
 //!
 //! ```text
 //! zerohop-seen 1
@@ -16,7 +16,7 @@ use super::BlobSeen;
 const FIRST_LINE: &str = "zerohop-seen 1";
 
 impl BlobSeen {
-    /// Reads what `Display` has written; `None` if the text is none.
+    /// Parses the output of `Display`; `None` if the text is invalid.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (mut lines, mut seen) = (text.lines(), None);

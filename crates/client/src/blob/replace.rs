@@ -1,4 +1,4 @@
-//! Replacing all of a blob's contents at once.
+//! Replacement of all contents of a blob at once.
 
 use zerohop_wire::messages::{BlobChange, Condition};
 
@@ -9,9 +9,8 @@ use crate::limits::{BLOB_ATTEMPTS_MAX, BLOB_CUT_CHUNKS_MAX, BLOB_WRITE_BYTES_MAX
 use crate::transaction::Attempts;
 
 impl Blob<'_> {
-    /// Has the blob consist of these bytes, with these attributes; `None` leaves those as they are. Whoever reads it finds all
-    /// of the old contents, or all of the new. Ends with `NotFound` if there is no such blob, and refuses more than 64 MiB, or
-    /// to replace more than 4,096 chunks.
+    /// Replaces the contents with these bytes, and the attributes unless they are `None`. A reader sees all of the old contents or all of the new.
+    /// Ends with `NotFound` if the blob is absent. Refuses more than 64 MiB, or the replacement of more than 4,096 chunks.
     pub async fn replace(&self, bytes: &[u8], attributes: Option<&[u8]>) -> Result<(), Error> {
         if bytes.len() > BLOB_WRITE_BYTES_MAX {
             return Err(self.trouble(BlobTrouble::TooLong { limit: BLOB_WRITE_BYTES_MAX as u64 }));

@@ -1,13 +1,13 @@
-//! New contents of a blob that is there: written where nobody looks, and then bound to its name by one transaction.
+//! New contents for an existing blob: the writer stages them under another name, and one transaction then binds them to the blob's name.
 //!
 //! ```text
-//!   stage ──> header of a staging name, not finished ──> fill ──> one transaction: the staging name's header and the old one go,
-//!                                                                 a header comes that says where the new contents lie
+//!   stage ──> header of a staging name, not finished ──> fill ──> one transaction: remove the staging name's header and the old one,
+//!                                                                 create a header that says where the new contents are
 //! ```
 //!
-//! Up to 4,096 old chunks go by the same transaction. Where they are more, it leaves a header of a staging name that says what is to be
-//! removed, and they go behind it. What a writer leaves that is killed has such a header too: the next stage of the same blob, its
-//! removal, and after a day every long put of the keyspace find and remove it.
+//! The same transaction removes up to 4,096 old chunks. If there are more, it leaves a header under a staging name that says what to remove, and
+//! the chunks are removed afterwards. The leftovers of a killed writer have such a header too. The next stage of the same blob, its removal, and
+//! after a day every long put in the keyspace find and remove them.
 
 use bytes::Bytes;
 use zerohop_wire::Failure;
@@ -20,21 +20,21 @@ use super::{Blob, KnownHeader, TransactionBlob};
 use crate::error::{BlobTrouble, Error};
 use crate::limits::{BLOB_ATTEMPTS_MAX, BLOB_CUT_CHUNKS_MAX, BLOB_STAGED_MS_MAX};
 
-/// Contents that are to replace those of a blob: see [`Blob::stage`].
+/// Staged contents that are to replace those of a blob: see [`Blob::stage`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StagedContents {
-    /// A blob of this name has them until then. It is not finished: see [`Blob::with_unfinished`].
+    /// The name of the blob that has the contents until they are bound. It is not finished: see [`Blob::with_unfinished`].
     pub name: Bytes,
-    /// Tells it from later ones under the same name.
+    /// Distinguishes these contents from later ones under the same name.
     pub id: u64,
 }
 
 impl<'a> Blob<'a> {
-    /// Begins new contents for this blob, under a name of their own, for [`Blob::bind`]; `None`: there is no finished blob. Who stages later for
-    /// the same blob goes before, and what an earlier writer has staged is removed.
+    /// Creates new contents for this blob under a name of their own, for [`Blob::bind`]; `None`: there is no finished blob. A later stage of the
+    /// same blob takes precedence and removes what an earlier writer has staged.
     ///
     /// # Errors
-    /// `ValueTooLong`: the attributes do not fit beside the name; [`BlobTrouble::Contended`]; as [`Blob::create_with`].
+    /// `ValueTooLong`: the attributes do not fit beside the name; [`BlobTrouble::Contended`]; those of [`Blob::create_with`].
     pub async fn stage(
         &self,
         chunk_bits: Option<u8>,
@@ -48,7 +48,7 @@ impl<'a> Blob<'a> {
             self.remove_staged().await?;
             match self.place(&name).create_unfinished(chunk_bits, b"").await {
                 Ok(info) => return Ok(Some(StagedContents { name, id: info.id.0 })),
-                // Somebody else was faster.
+                // Another client created the contents first.
                 Err(error) if matches!(error.failure(), Some(Failure::ConditionFailed { .. })) => {}
                 Err(error) => return Err(error),
             }
@@ -56,26 +56,25 @@ impl<'a> Blob<'a> {
         Err(self.trouble(BlobTrouble::Contended))
     }
 
-    /// Has the blob consist of what is staged, of all of its bytes, with these attributes: from one moment on, at which the old contents go.
-    /// Brings the size in bytes.
+    /// Atomically replaces the blob's contents with all the staged bytes, and sets these attributes. Returns the size in bytes.
     ///
     /// # Errors
-    /// [`BlobTrouble::Contended`]: somebody else has staged for this blob, or removed it; as [`Blob::delete`] of the old contents.
+    /// [`BlobTrouble::Contended`]: another client has staged contents for this blob, or removed it; those of [`Blob::delete`] for the old contents.
     pub async fn bind(&self, staged: &StagedContents, attributes: &[u8]) -> Result<u64, Error> {
         let header = self.place(&staged.name).known().await?;
         self.bind_bytes(staged, (header.stamp, header.size), attributes).await
     }
 
-    /// Removes what is staged, if it is there still.
+    /// Removes the staged contents, if they still exist.
     ///
     /// # Errors
-    /// As [`Blob::delete`].
+    /// Same as [`Blob::delete`].
     pub async fn unstage(&self, staged: &StagedContents) -> Result<(), Error> {
         let is_it = |header: &KnownHeader| header.stamp.id == staged.id && !header.is_finished();
         self.place(&staged.name).delete_if(is_it).await.map(drop)
     }
 
-    /// As [`Blob::bind`], of a header with this stamp, and of so many bytes, which may have been written behind its end.
+    /// Same as [`Blob::bind`], for a header with this fence and this number of bytes, which may have been written behind its end.
     pub(super) async fn bind_bytes(
         &self,
         staged: &StagedContents,
@@ -85,7 +84,7 @@ impl<'a> Blob<'a> {
         let client = self.keyspace.client();
         let leaves_rest = client.transaction(|transaction| async move {
             let of = |blob: Blob<'a>| TransactionBlob::of(&transaction, blob);
-            // Of another generation, somebody cuts it to remove it.
+            // Another generation means that another client truncates the contents in order to remove them.
             let is_it = |new: &KnownHeader| new.stamp == stamp && stamp.id == staged.id;
             let Some(new) = of(self.place(&staged.name)).take_header(is_it).await? else {
                 return Err(self.trouble(BlobTrouble::Contended));
@@ -96,7 +95,7 @@ impl<'a> Blob<'a> {
             there.create_with(new.chunk_bits, &at(&place, attributes)).await?;
             there.truncate(size).await?;
             let Some(old) = old else { return Ok(None) };
-            // What is left lies where it lay, and is removed under a name of its own.
+            // The old chunks stay where they are, and are removed under a name of their own.
             let rest = Bytes::from(staged_name(&self.name, old.slot(&self.name)));
             let place = Contents { name: old.contents_name(&self.name), stamp: old.chunk_stamp() };
             let left = of(self.place(&rest));
@@ -105,14 +104,14 @@ impl<'a> Blob<'a> {
             Ok(Some(rest))
         });
         if let Some(rest) = leaves_rest.await? {
-            // The new contents are there, whatever comes of this.
+            // The new contents are visible, whether or not this succeeds.
             drop(self.place(&rest).delete_if(|header| !header.is_finished()).await);
         }
         self.remember(None);
         Ok(size)
     }
 
-    /// Removes what is staged for the blob, or left of what was there before it. The blob that is bound has none of it.
+    /// Removes contents that are staged for the blob, and leftovers of its earlier contents. The contents of the bound blob are not affected.
     pub(super) async fn remove_staged(&self) -> Result<(), Error> {
         let names = [Slot::A, Slot::B, Slot::Direct].map(|slot| staged_name(&self.name, slot));
         let found = self.keyspace.stat_blobs(&names).await?;
@@ -122,7 +121,7 @@ impl<'a> Blob<'a> {
         Ok(())
     }
 
-    /// Removes what writers have left that were killed: of any blob of the keyspace, if nothing was done to it for a day before `now_ms`.
+    /// Removes the leftovers of killed writers, for every blob of the keyspace, if the last change to them was more than a day before `now_ms`.
     pub(super) async fn remove_old_staged(&self, now_ms: u64) -> Result<(), Error> {
         let list = self.keyspace.list_blobs(STAGED_PREFIX).with_staged();
         let Some(names) = list.page_names(SCAN_PAGE_KEYS_MAX).next_page().await? else { return Ok(()) };
@@ -137,15 +136,15 @@ impl<'a> Blob<'a> {
         Ok(())
     }
 
-    /// What is staged under a name, for its writer.
+    /// A handle to the contents staged under a name, for their writer.
     pub(super) fn place(&self, name: &Bytes) -> Blob<'a> {
         self.keyspace.blob(name.clone()).with_unfinished()
     }
 
-    /// Attributes that do not fit are refused before anything is written.
+    /// Refuses attributes that do not fit before anything is written.
     fn check_attributes(&self, place: &[u8], attributes: &[u8]) -> Result<(), Error> {
         let limit = Contents::attributes_max(place);
-        // More than any blob has is refused by the server, in its words.
+        // The server refuses attributes that are too long for any blob, with its own message.
         if attributes.len() > limit && attributes.len() <= BLOB_ATTRIBUTES_BYTES_MAX {
             return Err(self.trouble(BlobTrouble::Attributes { limit: limit as u64 }));
         }
@@ -153,7 +152,7 @@ impl<'a> Blob<'a> {
     }
 }
 
-/// The attributes of a blob whose contents lie there.
+/// The attributes of a blob whose contents are at `place`.
 fn at(place: &Contents<'_>, own: &[u8]) -> Vec<u8> {
     let mut attributes = Vec::new();
     place.encode(&mut attributes);
@@ -162,7 +161,7 @@ fn at(place: &Contents<'_>, own: &[u8]) -> Vec<u8> {
 }
 
 impl TransactionBlob<'_> {
-    /// Removes the header of a blob, and of up to 4,096 chunks also these. Brings the header, if chunks are left.
+    /// Removes the header of a blob, and its chunks if there are at most 4,096. Returns the header if chunks are left.
     async fn take(&self) -> Result<Option<KnownHeader>, Error> {
         match self.header_now().await? {
             Some(header) if header.chunks() > BLOB_CUT_CHUNKS_MAX => self.take_header(|_| true).await,

@@ -1,5 +1,5 @@
-//! Adding to a blob what is longer than memory: it is written behind the end, where nobody reads, and then made a part of the
-//! blob by one write.
+//! Staged appends: bytes that do not fit in memory are written behind the blob's end, where no reader looks. One write of the header then makes
+//! them a part of the blob.
 
 use std::collections::VecDeque;
 
@@ -16,33 +16,33 @@ use super::{Blob, BlobAnswer, ChunkRange, KnownHeader};
 use crate::error::{BlobTrouble, Error};
 use crate::limits::{BLOB_AHEAD_BYTES, BLOB_ATTEMPTS_MAX, BLOB_FILL_STEP_CHUNKS};
 
-/// Bytes that are being added to a blob. They are seen once they are published; dropped before, they are never seen, and the
-/// next writer of the blob clears them away.
+/// A staged append in progress. The bytes become visible when they are published. If the value is dropped before that, they never become visible,
+/// and the next writer of the blob removes them.
 #[derive(Debug)]
 pub struct BlobFill<'a> {
     pub(super) blob: Blob<'a>,
-    /// As filling has left it.
+    /// The header after the last announcement of the staged append.
     pub(super) header: KnownHeader,
-    /// Under which chunks are written: the generation before.
+    /// The fence of the chunk writes: the generation before the append.
     stamp: BlobStamp,
-    /// Where the blob has ended; where what was given ends.
+    /// The end of the blob before the append, and the end of the pushed bytes.
     begin: u64,
     pub(super) end: u64,
-    /// What was given and is not sent: less than a chunk.
+    /// Pushed bytes that are not sent yet: less than a chunk.
     rest: BytesMut,
     under_way: VecDeque<(BlobAnswer, usize)>,
     under_way_bytes: usize,
 }
 
 impl<'a> Blob<'a> {
-    /// Begins to add bytes at the end, however many, within a few chunks of memory. Nobody sees any of them before
-    /// [`BlobFill::publish`], and then all. Whoever else writes to the blob meanwhile goes before: then nothing of what was
-    /// filled is ever seen, and it ends with [`BlobTrouble::Contended`].
+    /// Starts to append any number of bytes, with a few chunks of memory. No reader sees any of them before [`BlobFill::publish`], and afterwards
+    /// all of them. If another client writes to the blob meanwhile, that client takes precedence: the appended bytes never become visible, and the
+    /// append ends with [`BlobTrouble::Contended`].
     pub async fn fill(&self) -> Result<BlobFill<'a>, Error> {
         for _ in 0..BLOB_ATTEMPTS_MAX {
             let header = self.settled().await?;
             let until = step_behind(&header, header.size);
-            // Whoever has appended meanwhile has moved the end.
+            // Another client's append meanwhile would have moved the end.
             let condition = Condition::IfVersion(header.version);
             if let Some(filled) = self.fill_until(&header, until, condition).await? {
                 let (begin, stamp) = (header.size, header.stamp);
@@ -61,7 +61,7 @@ impl<'a> Blob<'a> {
         Err(self.trouble(BlobTrouble::Contended))
     }
 
-    /// Has the header say that it is filled up to a point; `None`: the header is another by now.
+    /// Announces in the header the end up to which chunks are being written. `None`: the header has changed.
     async fn fill_until(
         &self,
         header: &KnownHeader,
@@ -90,7 +90,7 @@ impl<'a> Blob<'a> {
 }
 
 impl BlobFill<'_> {
-    /// Where in the blob the next byte will stand.
+    /// Offset in the blob of the next byte.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.end
@@ -121,7 +121,7 @@ impl BlobFill<'_> {
         Ok(())
     }
 
-    /// Makes all that was given a part of the blob. Brings its size.
+    /// Makes all pushed bytes a part of the blob. Returns the blob's size in bytes.
     pub async fn publish(mut self) -> Result<u64, Error> {
         self.all_are_done().await?;
         let (blob, key) = (&self.blob, self.blob.header_key()?);
@@ -135,7 +135,7 @@ impl BlobFill<'_> {
         }
     }
 
-    /// Has all that was given be written behind the end.
+    /// Writes all pushed bytes behind the end and waits for the replies.
     pub(super) async fn all_are_done(&mut self) -> Result<(), Error> {
         let rest = std::mem::take(&mut self.rest);
         if !rest.is_empty() {
@@ -147,9 +147,9 @@ impl BlobFill<'_> {
         Ok(())
     }
 
-    /// Sends what ends at a chunk's end, or at that of all.
+    /// Sends bytes that end at a chunk boundary, or at the end of all.
     async fn send(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        // What is sent lies before what has been given last and is not sent.
+        // These bytes precede the pushed bytes that are not sent yet.
         let sent_end = self.end;
         let at = sent_end - bytes.len() as u64;
         debug_assert!(at >= self.begin);
@@ -186,7 +186,7 @@ impl BlobFill<'_> {
         answer.map(drop).map_err(|reason| self.beaten(Error::about(&self.blob.name, reason)))
     }
 
-    /// What a refusal means: somebody else has written to the blob, or removed it.
+    /// The meaning of a refusal: another client has written to the blob, or removed it.
     fn beaten(&self, error: Error) -> Error {
         self.blob.remember(None);
         match error.failure() {
@@ -196,9 +196,9 @@ impl BlobFill<'_> {
     }
 }
 
-/// Up to where the header says that the blob is filled, once this much of it is.
+/// The end that the header announces next, once the append has reached `end`.
 fn step_behind(header: &KnownHeader, end: u64) -> u64 {
-    // What lies behind the last chunk that there may be is not filled.
+    // The announcement does not go beyond the last chunk that a blob may have.
     let most = bytes_max(header.chunk_bits).max(header.size);
     end.saturating_add(BLOB_FILL_STEP_CHUNKS << header.chunk_bits).min(most)
 }

@@ -1,4 +1,4 @@
-//! Reads of several blobs by one transaction: what is asked for in its rounds, and what that comes to.
+//! Reads of several blobs in one transaction: the requests of its rounds, and their results.
 
 use bytes::Bytes;
 use zerohop_session::{Reply, SessionError as Reason, SessionRequest};
@@ -16,7 +16,7 @@ impl<'a> TransactionBlob<'a> {
         Self { transaction: transaction.clone(), blob }
     }
 
-    /// Asks for the header, unless the transaction knows of the blob.
+    /// The request for the header; `None` if the transaction knows the blob already.
     pub(crate) fn header_request(&self) -> Result<Option<SessionRequest>, Error> {
         if self.transaction.blob_seen(&self.place())?.is_some() {
             return Ok(None);
@@ -25,7 +25,7 @@ impl<'a> TransactionBlob<'a> {
         self.blob.request(&WireOperation::Read(RecordRead { key: &key, query: Query::Lookup })).map(Some)
     }
 
-    /// What has come of that.
+    /// Stores the result of that request.
     pub(crate) fn header_found(&self, told: Result<Reply, Reason>) -> Result<(), Error> {
         let found = match told {
             Ok(reply) => BlobKnowledge::There(PresentBlob::found(known_of(&reply)?)),
@@ -35,8 +35,8 @@ impl<'a> TransactionBlob<'a> {
         self.transaction.found_blob(self.place(), found)
     }
 
-    /// What is to be found of a range, an offset and a length; and how many bytes are left for others behind it, of so many or of
-    /// all that one transaction reads at once.
+    /// The parts to read for a range, an offset and a length. Also returns how many of the `left` bytes remain for further ranges; `None` starts
+    /// with the maximum that one transaction reads at once.
     pub(crate) async fn span_of(
         &self,
         range: (u64, u64),
@@ -48,7 +48,7 @@ impl<'a> TransactionBlob<'a> {
         Ok((span, left))
     }
 
-    /// Asks for all its parts.
+    /// The requests for all parts.
     pub(crate) fn requests(&self, span: &ReadSpan) -> Result<Vec<SessionRequest>, Error> {
         let ask = |part: &super::ChunkRange| {
             let key = self.blob.chunk_key(&span.header, part.number)?;
@@ -58,7 +58,7 @@ impl<'a> TransactionBlob<'a> {
         span.parts.iter().map(ask).collect()
     }
 
-    /// What has come of that, with what the transaction has done over it. `None`: it has done more meanwhile.
+    /// The bytes from the replies, with the transaction's own changes applied. `None`: the transaction has made more changes meanwhile.
     pub(crate) fn told(
         &self,
         span: &ReadSpan,

@@ -1,12 +1,12 @@
-//! Blobs as part of a transaction, among records and other blobs.
+//! Blob operations inside a transaction, together with records and other blobs.
 //!
-//! What is read of a blob is found at its chunks at once, and their versions are checked by the commit, as those of records are;
-//! where it also rests on where the blob ends, or on chunks that are not there, the header's is checked too. What is written
-//! waits for the commit, and lies over what is read: of a blob that this transaction makes all is known here. Writes and transforms that fit into what is there check nothing but
-//! that the blob was not cut or replaced meanwhile, so that they do not stand in each other's way.
+//! A read goes to the chunks immediately, and the commit checks their versions, as for records. If the result also depends on the blob's end or on
+//! absent chunks, the commit checks the header's version too. Writes are buffered until the commit, and reads of the transaction see them. The
+//! client knows the complete contents of a blob that this transaction creates. Writes and transforms inside the existing contents only check that
+//! the blob was not truncated or replaced meanwhile. They therefore do not conflict with each other.
 //!
-//! The id of a blob that is made is its transaction's version, which only the commit tells: until then its header and chunks are
-//! named by [`BlobStamp::OWN`].
+//! The id of a new blob is the version of its transaction, which only the commit determines. Until then [`BlobStamp::OWN`] names its header and
+//! chunks.
 
 use bytes::{Bytes, BytesMut};
 use zerohop_session::{CompositeItem, SessionError as Reason};
@@ -28,32 +28,33 @@ use crate::operation;
 use crate::transaction::{Promise, Transaction};
 use crate::transform::Transform;
 
-/// A blob as one transaction has to do with it: see [`Transaction::blob`].
+/// A blob inside one transaction: see [`Transaction::blob`].
 #[derive(Clone, Debug)]
 pub struct TransactionBlob<'a> {
     pub(super) transaction: Transaction,
     pub(super) blob: Blob<'a>,
 }
 
-/// What a transaction knows of a blob.
+/// The transaction's knowledge of a blob.
 #[derive(Clone, Debug)]
 pub(crate) enum BlobKnowledge {
-    /// There was none, and it makes none.
+    /// The blob was absent, and the transaction does not create it.
     Absent,
-    /// It has removed it. The version of the header that was found; zero: there was none, before this transaction made one.
+    /// The transaction has removed the blob. The value is the version of the header that was read; zero: the blob was absent before this
+    /// transaction created it.
     Removed(Timestamp),
     There(PresentBlob),
 }
 
-/// A blob that is there.
+/// A blob that exists for this transaction.
 #[derive(Clone, Debug)]
 pub(crate) struct PresentBlob {
-    /// The header as it was found, with the stamp and the attributes to which this transaction's changes lead, and the greatest
-    /// size that it has had before a cut. Of one that is made: with the version of what was there before.
+    /// The header as it was read, with the fence and the attributes that result from this transaction's changes, and the greatest size that it had
+    /// before a truncation. For a new blob, the version of what was there before.
     header: KnownHeader,
-    /// Where the blob ends, with what the transaction has done.
+    /// Size of the blob after the transaction's changes.
     size: u64,
-    /// What was found is still there up to here.
+    /// Contents that were read are valid up to this offset.
     found_end: u64,
     /// The commit gives the header a new version.
     has_changed_header: bool,
@@ -64,51 +65,51 @@ impl PresentBlob {
         Self { size: header.size, found_end: header.size, header, has_changed_header: false }
     }
 
-    /// Made by this transaction.
+    /// Whether this transaction creates the blob.
     fn is_own(&self) -> bool {
         self.header.stamp.id == BlobStamp::OWN
     }
 
-    /// Chunks of which there may be any.
+    /// The number of chunks that may exist.
     fn chunks(&self) -> u64 {
         self.header.chunks().max(self.size.div_ceil(self.header.chunk_bytes()))
     }
 }
 
-/// What a read is to find, and of which header.
+/// The data to read for one range, and the header that it belongs to.
 #[derive(Debug)]
 pub(crate) struct ReadSpan {
     pub(super) header: KnownHeader,
     asked: (u64, u64),
-    /// With all of the numbers that lie partly in it.
+    /// The range, extended to include every number that lies partly in it.
     wide: (u64, u64),
-    /// As far as there was anything to find.
+    /// The parts to read, as far as contents may exist.
     pub(super) parts: Vec<ChunkRange>,
 }
 
 impl ReadSpan {
-    /// Of the answer.
+    /// Length of the result in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.asked.1 - self.asked.0
     }
 }
 
 impl Transaction {
-    /// A blob, to be read and changed together with whatever else this transaction has to do with.
+    /// A handle to read and change a blob inside this transaction.
     pub fn blob<'a>(&self, keyspace: &'a Keyspace, name: impl Into<Bytes>) -> TransactionBlob<'a> {
         TransactionBlob { transaction: self.clone(), blob: keyspace.blob(name) }
     }
 }
 
 impl TransactionBlob<'_> {
-    /// What it is, as this transaction will leave it; its version is the one that was found. Id and version of one that this
-    /// transaction makes are [`Timestamp::MAX`], which stands for the version that [`CommittedTransaction::version`] will tell. It must be
-    /// unchanged when the transaction commits, its size included.
+    /// Reads the blob's metadata as this transaction will leave it; the version is the one that was read. For a blob that this transaction creates,
+    /// id and version are [`Timestamp::MAX`], a placeholder for the result of [`CommittedTransaction::version`]. The metadata, including the size,
+    /// must be unchanged when the transaction commits.
     ///
     /// [`CommittedTransaction::version`]: crate::CommittedTransaction::version
     ///
     /// # Errors
-    /// As [`Transaction::read`].
+    /// Same as [`Transaction::read`].
     pub async fn stat(&self) -> Result<Option<BlobInfo>, Error> {
         let Some(seen) = self.there().await? else { return Ok(None) };
         self.rest_on_header(&seen.header)?;
@@ -116,11 +117,11 @@ impl TransactionBlob<'_> {
         Ok(Some(BlobInfo { size: seen.size, version, ..BlobInfo::of(&seen.header) }))
     }
 
-    /// So many bytes from an offset on, as far as the blob has them, all in memory: 64 MiB at most. What was found of them must
-    /// be unchanged when the transaction commits; what this transaction has done lies over it.
+    /// Reads up to `length` bytes from `offset`, up to the blob's end, into memory: 64 MiB at most. The contents that were read must be unchanged
+    /// when the transaction commits. The result includes this transaction's own changes.
     ///
     /// # Errors
-    /// As [`Transaction::read`]; `NotFound`; [`BlobTrouble::TooLong`].
+    /// Same as [`Transaction::read`]; `NotFound`; [`BlobTrouble::TooLong`].
     pub async fn read(&self, offset: u64, length: u64) -> Result<Bytes, Error> {
         loop {
             let span = self.span(&self.seen().await?, (offset, length), BLOB_WRITE_BYTES_MAX as u64)?;
@@ -131,7 +132,7 @@ impl TransactionBlob<'_> {
         }
     }
 
-    /// What is to be found for a read of an offset and a length, of no more bytes than are left.
+    /// The parts to read for an offset and a length, limited to `left` bytes.
     pub(super) fn span(
         &self,
         seen: &PresentBlob,
@@ -139,7 +140,7 @@ impl TransactionBlob<'_> {
         left: u64,
     ) -> Result<ReadSpan, Error> {
         let end = offset.saturating_add(length);
-        // Who asks for nothing wants the blob to be there.
+        // An empty read still requires that the blob exists.
         if end > seen.size || length == 0 {
             self.rest_on_header(&seen.header)?;
         }
@@ -153,10 +154,10 @@ impl TransactionBlob<'_> {
         Ok(ReadSpan { header: seen.header.clone(), asked: (offset, end), wide, parts })
     }
 
-    /// What was found, with what this transaction has done over it. `None`: it has done more meanwhile.
+    /// The bytes that were read, with this transaction's changes applied. `None`: the transaction has made more changes meanwhile.
     pub(super) fn filled(&self, span: &ReadSpan, looked: Vec<FoundPart>) -> Result<Option<Bytes>, Error> {
         if looked.iter().any(|one| one.version == Timestamp::ZERO) {
-            // A chunk that is not there may have come and gone with a cut, of which the header tells.
+            // An absent chunk may have existed before a truncation, which the header shows.
             self.rest_on_header(&span.header)?;
         }
         let (from, end) = span.wide;
@@ -174,10 +175,10 @@ impl TransactionBlob<'_> {
         Ok(is_known.then(|| all.freeze().slice(begin..begin + length)))
     }
 
-    /// Has the commit write bytes at an offset, which may lie behind the end: what is between are zeros.
+    /// Buffers a write of bytes at an offset, which may be behind the end: bytes in between become zeros.
     ///
     /// # Errors
-    /// `NotFound`; [`BlobTrouble::TooLong`] for more than 64 MiB; as [`Transaction::write`].
+    /// `NotFound`; [`BlobTrouble::TooLong`] for more than 64 MiB; those of [`Transaction::write`].
     pub async fn write(&self, offset: u64, bytes: impl Into<Bytes>) -> Result<(), Error> {
         let bytes = bytes.into();
         let end = self.blob.check_place(offset, &bytes)?;
@@ -185,10 +186,10 @@ impl TransactionBlob<'_> {
         self.put(&seen, (offset, end), bytes)
     }
 
-    /// Has the commit add bytes at the end, and brings where they will stand: the blob must end where it was found to.
+    /// Buffers an append of bytes, and returns the offset that they will have. At the commit the blob must still end where it was seen to end.
     ///
     /// # Errors
-    /// As [`TransactionBlob::write`].
+    /// Same as [`TransactionBlob::write`].
     pub async fn append(&self, bytes: impl Into<Bytes>) -> Result<u64, Error> {
         let bytes = bytes.into();
         let seen = self.seen_to_change().await?;
@@ -198,19 +199,19 @@ impl TransactionBlob<'_> {
         Ok(seen.size)
     }
 
-    /// Has the commit change a number in it. One that lies within a chunk is changed there, whatever it will be by then, so that
-    /// nothing rests on what it was; one across two chunks is read here, and written. The promise brings what it is then.
+    /// Buffers a change of a number in the blob. A number within one chunk is changed on its server at the commit, so that the transaction does not
+    /// depend on its old value. A number across two chunks is read now and written at the commit. The promise returns the new number.
     ///
     /// # Errors
-    /// As [`TransactionBlob::write`]; as [`TransactionBlob::read`] where it lies across two chunks.
+    /// Those of [`TransactionBlob::write`]; those of [`TransactionBlob::read`] if the number lies across two chunks.
     pub async fn transform<N: Number>(&self, transform: Transform<N>) -> Result<Promise<N>, Error> {
         self.transformed(transform, Brings::New).await
     }
 
-    /// As [`TransactionBlob::transform`], with a promise of what the number was.
+    /// Same as [`TransactionBlob::transform`], with a promise of the previous number.
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`TransactionBlob::transform`].
     pub async fn transform_and_get_old<N: Number>(
         &self,
         transform: Transform<N>,
@@ -250,10 +251,11 @@ impl TransactionBlob<'_> {
         Ok(Promise::of_write(place, operation::transformed))
     }
 
-    /// Has the commit make it this large: what is cut off is gone, what is added are zeros. It must end where it was found to.
+    /// Buffers a change of the size: bytes behind it are removed, and added bytes are zeros. At the commit the blob must still end where it was
+    /// seen to end.
     ///
     /// # Errors
-    /// As [`TransactionBlob::write`]; [`BlobTrouble::TooLong`] where that cuts more than 4,096 chunks.
+    /// Same as [`TransactionBlob::write`]; [`BlobTrouble::TooLong`] if the change truncates more than 4,096 chunks.
     pub async fn truncate(&self, size: u64) -> Result<(), Error> {
         let seen = self.seen_to_change().await?;
         self.rest_on_header(&seen.header)?;
@@ -281,18 +283,18 @@ impl TransactionBlob<'_> {
         })
     }
 
-    /// Has the commit make it, with chunks as large as the keyspace says. It is empty, and may be written to at once.
+    /// Buffers the creation of the blob with the keyspace's chunk size. It is empty, and the transaction may write to it at once.
     ///
     /// # Errors
-    /// `ConditionFailed` if there is one of this name; as [`Transaction::write`].
+    /// `ConditionFailed` if there is a blob of this name; those of [`Transaction::write`].
     pub async fn create(&self, attributes: &[u8]) -> Result<(), Error> {
         self.create_with(self.blob.keyspace.config().chunk_bytes.trailing_zeros() as u8, attributes).await
     }
 
-    /// As [`TransactionBlob::create`], with chunks of another size: its power of two, from 12 (4 KiB) to 24 (16 MiB).
+    /// Same as [`TransactionBlob::create`], with another chunk size, given as a power of two: from 12 (4 KiB) to 24 (16 MiB).
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`TransactionBlob::create`].
     pub async fn create_with(&self, chunk_bits: u8, attributes: &[u8]) -> Result<(), Error> {
         if let Some(seen) = self.there().await? {
             let (version, found) = (seen.header.version, None);
@@ -316,10 +318,10 @@ impl TransactionBlob<'_> {
         self.transaction.put_blob(self.place(), BlobKnowledge::There(seen))
     }
 
-    /// Has the commit replace its attributes.
+    /// Buffers a replacement of the blob's attributes.
     ///
     /// # Errors
-    /// As [`TransactionBlob::write`].
+    /// Same as [`TransactionBlob::write`].
     pub async fn set_attributes(&self, attributes: &[u8]) -> Result<(), Error> {
         let header = self.seen_to_change().await?.header;
         let (stamp, attributes) = (header.stamp, &header.marked(attributes)[..]);
@@ -330,10 +332,10 @@ impl TransactionBlob<'_> {
         })
     }
 
-    /// Has the commit remove it, as it was found, with what this transaction has done to it. Brings whether there is one.
+    /// Buffers the removal of the blob as it was read, with this transaction's changes. Returns whether the blob exists.
     ///
     /// # Errors
-    /// [`BlobTrouble::TooLong`] of one with more than 4,096 chunks; as [`Transaction::write`].
+    /// [`BlobTrouble::TooLong`] if the blob has more than 4,096 chunks; those of [`Transaction::write`].
     pub async fn remove(&self) -> Result<bool, Error> {
         if self.there().await?.is_none() {
             return Ok(false);
@@ -343,7 +345,7 @@ impl TransactionBlob<'_> {
         self.check_cut(seen.chunks(), chunk_bits)?;
         self.rest_on_header(&seen.header)?;
         let key = self.blob.header_key()?;
-        // Whoever has changed it leaves it at the version of the transaction.
+        // After a change by this transaction the header has the version of the transaction.
         let condition = Condition::IfVersion(if seen.has_changed_header { Timestamp::MAX } else { version });
         self.add(&WireOperation::Write(RecordWrite { key: &key, condition, change: WriteChange::Remove }))?;
         for number in 0..seen.chunks() {
@@ -354,12 +356,12 @@ impl TransactionBlob<'_> {
         Ok(true)
     }
 
-    /// The header as it was found.
+    /// The header as it was read.
     pub(super) async fn header_now(&self) -> Result<Option<KnownHeader>, Error> {
         Ok(self.there().await?.map(|seen| seen.header))
     }
 
-    /// Has the commit remove the header, as it was found, and leave the chunks. Brings it; `None`: there is no such one.
+    /// Buffers the removal of the header as it was read, without the chunks. Returns the header; `None`: there is no such header.
     pub(super) async fn take_header(
         &self,
         is_meant: impl FnOnce(&KnownHeader) -> bool,
@@ -373,7 +375,7 @@ impl TransactionBlob<'_> {
         Ok(Some(header))
     }
 
-    /// It ends there, or behind it: and is of the generation that was seen.
+    /// Extends the blob to at least this size; it must still have the generation that was seen.
     fn grow(&self, seen: &PresentBlob, size: u64) -> Result<(), Error> {
         self.blob.check_end(&seen.header, size)?;
         self.change_header(BlobChange::Grow { stamp: seen.header.stamp, size })?;
@@ -404,7 +406,7 @@ impl TransactionBlob<'_> {
         })
     }
 
-    /// The blob as this transaction sees it; `None`: there is none.
+    /// The blob as this transaction sees it; `None`: it is absent.
     async fn there(&self) -> Result<Option<PresentBlob>, Error> {
         if self.transaction.blob_seen(&self.place())?.is_none() {
             let found = match self.blob.header().await? {
@@ -428,8 +430,8 @@ impl TransactionBlob<'_> {
         self.blob.finished(seen.header.clone()).map(|_| seen)
     }
 
-    /// As [`Self::there`], of a blob that is to be changed: what somebody fills is cut off, and what is left of a cut done, now. Whoever only
-    /// reads must not do that. The header is another then, so that the transaction is to be begun again.
+    /// Same as [`Self::there`], for a blob that the transaction is going to change. The client first completes a pending truncation, and cuts off
+    /// the bytes of a staged append. A read must not do that. It changes the header, so that the caller must begin the transaction again.
     async fn there_to_change(&self) -> Result<Option<PresentBlob>, Error> {
         let seen = self.there().await?;
         if seen.as_ref().is_some_and(|seen| seen.header.uncut > 0) {
@@ -441,14 +443,14 @@ impl TransactionBlob<'_> {
         Ok(seen)
     }
 
-    /// The same, of one that is there and finished.
+    /// Same as [`Self::there_to_change`], for a blob that must exist and be finished.
     async fn seen_to_change(&self) -> Result<PresentBlob, Error> {
-        // First, so that whoever is refused cuts off nothing.
+        // This check comes first, so that a refused call cuts off nothing.
         self.seen().await?;
         self.there_to_change().await?.ok_or_else(|| self.blob.not_found())
     }
 
-    /// The header must be as it was found when the transaction commits.
+    /// Adds a read dependency: the header must be unchanged when the transaction commits.
     fn rest_on_header(&self, header: &KnownHeader) -> Result<(), Error> {
         self.transaction.rest(self.header_read()?, header.version)
     }
@@ -469,7 +471,7 @@ impl TransactionBlob<'_> {
         self.add(&WireOperation::Write(RecordWrite { key: &key, condition, change }))
     }
 
-    /// Which of the transaction's writes it is.
+    /// Buffers a change of a chunk and returns the write's index.
     fn change_chunk(
         &self,
         header: &KnownHeader,
@@ -504,7 +506,7 @@ impl TransactionBlob<'_> {
         (self.blob.keyspace.id(), self.blob.name.to_vec())
     }
 
-    /// Of so many chunks.
+    /// Checks that a truncation of this number of chunks fits in one transaction.
     fn check_cut(&self, chunks: u64, bits: u8) -> Result<(), Error> {
         if chunks > BLOB_CUT_CHUNKS_MAX {
             return Err(self.blob.trouble(BlobTrouble::TooLong { limit: BLOB_CUT_CHUNKS_MAX << bits }));

@@ -1,9 +1,9 @@
-//! Making a blob smaller, and removing it.
+//! Truncation and removal of a blob.
 //!
-//! Header and chunks are cut by one transaction. Where they are too many, the header is cut first, and says what is still to
-//! be done; then the chunks are; then the header says that all are. Whoever dies in between leaves the rest to the next
-//! writer, and doing it twice does no harm. Until it is done, whoever remembers the header from before may read what is
-//! cut off in chunks that were not reached yet.
+//! One transaction truncates header and chunks. If there are too many chunks, the client first changes the header, which then records the pending
+//! truncation. Next it truncates the chunks, and finally it marks the truncation as complete in the header. If the client dies in between, the next
+//! writer does the rest; a repetition is harmless. Until the truncation is complete, a reader with the old header may read removed bytes in chunks
+//! that were not reached yet.
 
 use zerohop_session::{Reply, SessionError as Reason};
 use zerohop_wire::Failure;
@@ -18,8 +18,8 @@ use crate::limits::{BLOB_ATTEMPTS_MAX, BLOB_CUT_CHUNKS_MAX, BLOB_CUTS_AHEAD};
 use crate::transaction::Attempts;
 
 impl Blob<'_> {
-    /// Makes it this large: what is cut off is gone, what is added are zeros. Brings when all of it is done. Up to 4,096
-    /// chunks are cut at once, so that nobody sees some of it. Ends with `NotFound` if there is no such blob.
+    /// Sets the size of the blob: bytes behind it are removed, and added bytes are zeros. Returns when all of this is done. Up to 4,096 chunks are
+    /// truncated atomically, so that no reader sees an intermediate state. Ends with `NotFound` if the blob is absent.
     pub async fn truncate(&self, size: u64) -> Result<(), Error> {
         let key = self.header_key()?;
         let mut attempts = Attempts::new(self.keyspace.client());
@@ -69,15 +69,15 @@ impl Blob<'_> {
         Err(self.trouble(BlobTrouble::Contended))
     }
 
-    /// Removes it, all at once as [`Blob::truncate`] does. Brings whether there was one.
+    /// Removes the blob, atomically under the same limit as [`Blob::truncate`]. Returns whether it existed.
     pub async fn delete(&self) -> Result<bool, Error> {
         let (was_there, rest) = tokio::join!(self.delete_if(|_| true), self.remove_staged());
         let was_there = was_there?;
-        // New contents that nobody has bound, and what is left of old ones.
+        // Also removes staged contents that were never bound, and leftovers of old contents.
         rest.map(|()| was_there)
     }
 
-    /// The same, if its header is such a one.
+    /// Same as [`Blob::delete`], if the header satisfies `is_meant`.
     pub(super) async fn delete_if(&self, is_meant: impl Fn(&KnownHeader) -> bool) -> Result<bool, Error> {
         let mut attempts = Attempts::new(self.keyspace.client());
         for _ in 0..BLOB_ATTEMPTS_MAX {
@@ -105,10 +105,11 @@ impl Blob<'_> {
         Err(self.trouble(BlobTrouble::Contended))
     }
 
-    /// As many chunks as a transaction does not take: they are cut, then the header goes, then what is left of them.
+    /// Removes a blob with more chunks than fit in one transaction: the client truncates them, removes the header, and then removes the rest of the
+    /// chunks.
     async fn delete_in_steps(&self, header: &KnownHeader) -> Result<bool, Error> {
         let (key, chunks) = (self.header_key()?, header.chunks());
-        // Whoever was killed while it removed the blob has cut it already.
+        // A client that was killed during the removal has already truncated the blob.
         if header.size > 0 || header.filling == FillState::UnderWay {
             let change = BlobChange::Cut { stamp: header.stamp, size: 0 };
             if let Err(error) = self.change(&key, Condition::IfVersion(header.version), change).await {
@@ -135,7 +136,7 @@ impl Blob<'_> {
         Ok(true)
     }
 
-    /// Does what is left of a cut; cuts off what somebody fills.
+    /// Completes a pending truncation, or cuts off the bytes of a staged append.
     pub(super) async fn finish_cut(&self, header: &KnownHeader) -> Result<(), Error> {
         let key = self.header_key()?;
         let (stamp, size, bits) = (header.stamp, header.size, header.chunk_bits);
@@ -149,11 +150,11 @@ impl Blob<'_> {
         let cut = |number| BlobChange::CutChunk { stamp: header.chunk_stamp(), keep: keep(number), marks };
         self.each_chunk(header, (size >> bits, header.uncut.div_ceil(header.chunk_bytes())), cut).await?;
         let settled = self.change(&key, Condition::Always, BlobChange::Settle { stamp }).await;
-        // Somebody has cut it again.
+        // Another client has truncated the blob again.
         settled.map(drop).or_else(|error| self.unless_other(error))
     }
 
-    /// Changes chunks one by one, some side by side. One that knows of a later cut is left alone.
+    /// Changes chunks one by one, several in parallel. A chunk that knows of a later truncation is not changed.
     async fn each_chunk(
         &self,
         header: &KnownHeader,
@@ -180,7 +181,7 @@ impl Blob<'_> {
         Ok(())
     }
 
-    /// An error, unless it says that the header is another by now.
+    /// Returns the error, unless it says that the header has changed.
     pub(super) fn unless_other(&self, error: Error) -> Result<(), Error> {
         match error.failure() {
             Some(Failure::ConditionFailed { .. } | Failure::NotFound) => {
@@ -192,7 +193,7 @@ impl Blob<'_> {
     }
 }
 
-/// The generation behind a cut.
+/// The generation after a truncation.
 pub(super) fn next(stamp: BlobStamp) -> BlobStamp {
     BlobStamp { generation: stamp.generation + 1, ..stamp }
 }

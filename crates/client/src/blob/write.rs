@@ -1,4 +1,4 @@
-//! Writes, appends and transforms: all of one is there, or none of it.
+//! Atomic writes, appends and transforms.
 
 use zerohop_session::Reply;
 use zerohop_wire::Failure;
@@ -12,8 +12,8 @@ use crate::transaction::Attempts;
 use crate::transform::Transform;
 
 impl Blob<'_> {
-    /// Writes bytes at an offset, which may lie behind the end: what is between are zeros. All of them are there then, in
-    /// however many chunks, or none; a reader sees all or none. More than 64 MiB are refused: see [`Blob::fill`].
+    /// Writes bytes at an offset, which may be behind the end: bytes in between become zeros. The write is atomic over all its chunks: a reader
+    /// sees all of it or nothing. More than 64 MiB are refused: see [`Blob::fill`].
     pub async fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let end = self.check_place(offset, bytes)?;
         if bytes.is_empty() {
@@ -25,7 +25,7 @@ impl Blob<'_> {
             if self.write_alone(&header, offset, bytes).await? {
                 return Ok(());
             }
-            // What the chunk has said is newer than what is remembered of the header.
+            // The chunk's refusal is newer than the remembered header.
             let header = self.settled().await?;
             self.check_end(&header, end)?;
             let mut together = self.together();
@@ -42,17 +42,17 @@ impl Blob<'_> {
         Err(self.trouble(BlobTrouble::Contended))
     }
 
-    /// As [`Blob::write_at`], if nothing of what was read has changed since; else it ends with an error that
-    /// [`Error::is_conflict`], and nothing was written.
+    /// Same as [`Blob::write_at`], if nothing of what was read has changed since. Otherwise it writes nothing and ends with an error for which
+    /// [`Error::is_conflict`] is true.
     pub async fn write_at_if(&self, seen: &BlobSeen, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let end = self.check_place(offset, bytes)?;
-        // Nothing, wherever it is, makes nothing larger.
+        // An empty write extends nothing, whatever its offset.
         let end = if bytes.is_empty() { 0 } else { end };
         let mut attempts = Attempts::new(self.keyspace.client());
         for _ in 0..BLOB_ATTEMPTS_MAX {
             let header = self.settled().await?;
             if header.stamp != seen.stamp || seen.size.is_some_and(|size| size != header.size) {
-                // It may be what is remembered that is old.
+                // The remembered header may be the outdated one.
                 let now = self.known().await?;
                 if now.stamp != seen.stamp || seen.size.is_some_and(|size| size != now.size) {
                     return Err(self.changed());
@@ -63,7 +63,7 @@ impl Blob<'_> {
             let mut together = self.together();
             let grow = BlobChange::Grow { stamp: header.stamp, size: end };
             let condition = match seen.size {
-                // Whoever has read up to the end has seen where it is.
+                // A read up to the end depends on where the end is.
                 Some(_) => Condition::IfVersion(header.version),
                 None => Condition::Always,
             };
@@ -85,8 +85,8 @@ impl Blob<'_> {
         Err(self.trouble(BlobTrouble::Contended))
     }
 
-    /// Adds bytes at the end, and brings where they stand. Nobody else's are between them, and a reader finds all of them or
-    /// none. More than 64 MiB are refused: see [`Blob::fill`].
+    /// Appends bytes and returns their offset. The bytes are contiguous, and a reader sees all of them or none. More than 64 MiB are refused: see
+    /// [`Blob::fill`].
     pub async fn append(&self, bytes: &[u8]) -> Result<u64, Error> {
         self.check_place(0, bytes)?;
         let mut attempts = Attempts::new(self.keyspace.client());
@@ -112,12 +112,13 @@ impl Blob<'_> {
         Err(self.trouble(BlobTrouble::Contended))
     }
 
-    /// Changes a number in it where that is, also across chunks; bytes that are not there are zeros. Brings what it is now.
+    /// Changes a number in the blob, also across chunks; absent bytes count as zeros. A number within one chunk is changed on its server. Returns
+    /// the new number.
     pub async fn transform<N: Number>(&self, transform: Transform<N>) -> Result<N, Error> {
         self.transformed(transform, Brings::New).await
     }
 
-    /// As [`Blob::transform`], and brings what the number was.
+    /// Same as [`Blob::transform`], but returns the previous number.
     pub async fn transform_and_get_old<N: Number>(&self, transform: Transform<N>) -> Result<N, Error> {
         self.transformed(transform, Brings::Old).await
     }
@@ -169,7 +170,7 @@ impl Blob<'_> {
         Err(self.trouble(BlobTrouble::Contended))
     }
 
-    /// A number that lies in two chunks: read, and written where both are still as they were read.
+    /// Transforms a number that lies in two chunks: the client reads it, and writes it if both chunks are unchanged.
     async fn transform_across(
         &self,
         header: &KnownHeader,
@@ -202,7 +203,7 @@ impl Blob<'_> {
         Ok(if transform.brings == Brings::Old { old } else { new })
     }
 
-    /// Writes into one chunk that is there, within the blob. `false`: that is not so, or the blob is another by now.
+    /// Writes into one existing chunk, within the blob. `false`: there is no such chunk, or the blob has changed.
     async fn write_alone(&self, header: &KnownHeader, offset: u64, bytes: &[u8]) -> Result<bool, Error> {
         let mut parts = header.parts(offset, bytes.len() as u64);
         let (Some(part), None) = (parts.next(), parts.next()) else { return Ok(false) };
@@ -219,7 +220,7 @@ impl Blob<'_> {
         }
     }
 
-    /// An error, unless it says that the chunk is not there or the blob another.
+    /// Returns the error, unless it says that the chunk is absent or the blob has changed.
     fn unless_absent(&self, error: Error) -> Result<(), Error> {
         match error.failure() {
             Some(Failure::NeedHeader) => Ok(()),
@@ -227,10 +228,10 @@ impl Blob<'_> {
         }
     }
 
-    /// Whether to try once more after a transaction that was not done: after a pause, where it was in others' way.
+    /// Whether to try again after a transaction that was not done; after a pause if it conflicted with others.
     pub(super) async fn again_after(&self, error: Error, attempts: &mut Attempts) -> Result<(), Error> {
         if is_refused(&error) {
-            // Somebody was faster: what is remembered is old.
+            // Another client was faster: the remembered header is outdated.
             self.remember(None);
             return Ok(());
         }
@@ -240,7 +241,7 @@ impl Blob<'_> {
         Ok(())
     }
 
-    /// The blob is at least this large now.
+    /// Remembers that the blob is at least this large now.
     fn grown(&self, header: &KnownHeader, end: u64) {
         let mut known = self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(known) = known.as_mut().filter(|known| known.stamp == header.stamp) {
@@ -248,7 +249,7 @@ impl Blob<'_> {
         }
     }
 
-    /// Where bytes end that are written as one.
+    /// Checks the limits of one write, and returns its end.
     pub(super) fn check_place(&self, offset: u64, bytes: &[u8]) -> Result<u64, Error> {
         if bytes.len() > BLOB_WRITE_BYTES_MAX {
             return Err(self.trouble(BlobTrouble::TooLong { limit: BLOB_WRITE_BYTES_MAX as u64 }));

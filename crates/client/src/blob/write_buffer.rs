@@ -1,17 +1,17 @@
-//! What one transaction has done to the bytes of a blob, in order, and what it makes of bytes that were found.
+//! The changes that one transaction makes to the bytes of a blob, in order, and their effect on bytes that were read.
 
 use bytes::Bytes;
 use zerohop_wire::messages::Transform;
 
-/// Changes of bytes, in the order in which the commit will do them.
+/// Changes of bytes, in the order in which the commit applies them.
 #[derive(Debug, Default)]
 pub(crate) struct Edits(Vec<Edit>);
 
 #[derive(Debug)]
 enum Edit {
-    /// These bytes, from an offset on.
+    /// These bytes, at an offset.
     Write(u64, Bytes),
-    /// A number at an offset.
+    /// A transform of a number at an offset.
     Transform(u64, Transform),
     /// Zeros from an offset on.
     Cut(u64),
@@ -26,7 +26,7 @@ impl Edits {
         self.0.push(Edit::Transform(offset, transform));
     }
 
-    /// What lies wholly behind it is forgotten.
+    /// Drops the changes that lie completely behind the new end.
     pub(super) fn cut(&mut self, size: u64) {
         self.0.retain_mut(|edit| match edit {
             Edit::Write(at, bytes) => {
@@ -38,7 +38,7 @@ impl Edits {
         self.0.push(Edit::Cut(size));
     }
 
-    /// What must be found for this range to be known: with the whole of each number that lies partly in it.
+    /// The range to read so that this range can be computed: it includes every number that lies partly in it.
     pub(super) fn widened(&self, (mut from, mut end): (u64, u64)) -> (u64, u64) {
         if from >= end {
             return (from, end);
@@ -58,7 +58,7 @@ impl Edits {
         }
     }
 
-    /// Does all of it to bytes that were found from an offset on. The range is one that [`Edits::widened`] has given.
+    /// Applies all changes to the bytes that were read from an offset on. The range must come from [`Edits::widened`].
     pub(super) fn lie_over(&self, from: u64, found: &mut [u8]) {
         let end = from + found.len() as u64;
         for edit in &self.0 {
@@ -86,7 +86,7 @@ impl Edits {
     }
 }
 
-/// Changes a number; what it was, and what it is.
+/// Changes a number; returns its old and new value.
 pub(super) fn change(number: &mut [u8], transform: &Transform) -> (u64, u64) {
     let mut old = [0; 8];
     old[..number.len()].copy_from_slice(number);

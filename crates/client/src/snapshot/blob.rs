@@ -13,24 +13,24 @@ use crate::blob::{BlobInfo, contents_of, own_attributes, whole};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 
-/// Bytes asked for at once, and how many such pieces are under way.
+/// Size of one request in bytes, and the number of such requests in flight.
 const PIECE_BYTES: u64 = 1 << 20;
 const PIECES_AHEAD: usize = 4;
 
-/// A blob of a snapshot.
+/// A blob in a snapshot.
 #[derive(Debug)]
 pub struct SnapshotBlob<'s> {
     snapshot: &'s Snapshot,
     keyspace: &'s Keyspace,
     name: Bytes,
-    /// The name in the keys of its chunks, and the stamp of these.
+    /// The name in the keys of the blob's chunks, and the blob fence of these chunks.
     contents: Bytes,
     stamp: BlobStamp,
     chunk_bits: u8,
     info: BlobInfo,
 }
 
-/// The bytes of a blob of a snapshot, piece by piece.
+/// A stream of the bytes of a blob in a snapshot, piece by piece.
 #[derive(Debug)]
 pub struct SnapshotBlobRead<'b> {
     blob: &'b SnapshotBlob<'b>,
@@ -40,10 +40,10 @@ pub struct SnapshotBlobRead<'b> {
 }
 
 impl Snapshot {
-    /// A blob as it was, if there was one of this name.
+    /// Returns the blob of this name as it was at the snapshot's time; `None` if there was none.
     ///
     /// # Errors
-    /// As [`Snapshot::lookup`].
+    /// Same as [`Snapshot::lookup`].
     pub async fn blob<'s>(
         &'s self,
         keyspace: &'s Keyspace,
@@ -74,33 +74,33 @@ impl Snapshot {
 }
 
 impl SnapshotBlob<'_> {
-    /// What it was.
+    /// The blob's size, attributes and other header fields at the snapshot's time.
     #[must_use]
     pub fn info(&self) -> &BlobInfo {
         &self.info
     }
 
-    /// Streams so many bytes from an offset on, as far as it had them, in pieces and within a few MiB of memory. All of them
-    /// are as they were at the time of the snapshot.
+    /// Streams up to `length` bytes from `offset`, up to the blob's end, in pieces and with a few MiB of memory. All bytes are as they were at the
+    /// snapshot's time.
     #[must_use]
     pub fn read_at(&self, offset: u64, length: u64) -> SnapshotBlobRead<'_> {
         let end = offset.saturating_add(length).min(self.info.size);
         SnapshotBlobRead { blob: self, next: offset, end, ahead: VecDeque::new() }
     }
 
-    /// When one of its chunks was changed last; `None`: it never was, and is zeros.
+    /// When one of the blob's chunks was last changed. `None`: the chunk was never written and consists of zeros.
     ///
     /// # Errors
-    /// As [`Snapshot::lookup`].
+    /// Same as [`Snapshot::lookup`].
     pub async fn chunk_version(&self, number: u64) -> Result<Option<Timestamp>, Error> {
         Ok(self.chunk_part(number, 0).await?.map(|(version, _)| version))
     }
 
-    /// One of its chunks, as far as the blob reaches, without zeros at the end, and when it was changed last; `None`: it never
-    /// was, and is zeros.
+    /// Returns one of the blob's chunks, up to the blob's end and without trailing zeros, and when it was last changed. `None`: the chunk was never
+    /// written and consists of zeros.
     ///
     /// # Errors
-    /// As [`Snapshot::lookup`].
+    /// Same as [`Snapshot::lookup`].
     pub async fn chunk(&self, number: u64) -> Result<Option<(Timestamp, Bytes)>, Error> {
         let begin = number << self.chunk_bits;
         let length = self.info.size.saturating_sub(begin).min(self.info.chunk_bytes);
@@ -133,14 +133,14 @@ impl SnapshotBlobRead<'_> {
     /// The next piece; `None` at the end.
     ///
     /// # Errors
-    /// As [`Snapshot::lookup`].
+    /// Same as [`Snapshot::lookup`].
     pub async fn next_piece(&mut self) -> Result<Option<Bytes>, Error> {
         while self.ahead.len() < PIECES_AHEAD && self.next < self.end {
             self.ask()?;
         }
         let Some((name, answer, length)) = self.ahead.pop_front() else { return Ok(None) };
         match found(&name, answer).await? {
-            // What is left of another blob of the name is none of this one's.
+            // A chunk with another id is left over from another blob of this name and does not belong to this blob.
             Some(Reply::Chunk { stamp, bytes, .. }) if stamp.id == self.blob.stamp.id => {
                 Ok(Some(whole(bytes, length)))
             }

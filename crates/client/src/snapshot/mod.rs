@@ -6,8 +6,8 @@
 //!   a task renews, three times a lease          reads and scans at that time <──────────┘
 //! ```
 //!
-//! What was acknowledged before [`Client::snapshot`] was called is in it, and what begins after it has returned is not; of what
-//! happens meanwhile, each transaction is in it whole or not at all. `docs/protocols/snapshots.md` says why.
+//! Writes that were acknowledged before [`Client::snapshot`] was called are in the snapshot, and writes that begin after it has returned are not. A
+//! transaction that runs during the call is in the snapshot completely or not at all. `docs/protocols/snapshots.md` gives the reasons.
 
 mod blob;
 mod scan;
@@ -33,20 +33,21 @@ use crate::keyspace::Keyspace;
 use crate::operation::{self, Info, Record};
 use crate::secret::random_bytes;
 
-/// Partitions that are asked side by side.
+/// Number of partitions that the client queries in parallel.
 const ASKED_AHEAD: usize = 256;
-/// How often a snapshot is begun again because a keyspace was split meanwhile.
+/// Maximum number of times that the client opens a snapshot again because a keyspace was split meanwhile.
 const ATTEMPTS_MAX: u32 = 4;
-/// Renewals within one lease: two may be lost.
+/// Renewals within one lease: two of them may be lost.
 const RENEWALS_PER_LEASE: u32 = 3;
 
-/// How a snapshot is kept.
+/// Options of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotOptions {
-    /// For how long it is kept once its client has vanished: 30 s by default, 5 minutes at most. It is renewed by itself.
+    /// How long the servers keep the snapshot after its client has vanished: 30 s by default, 5 minutes at most. The client renews the lease by
+    /// itself.
     pub lease: Duration,
-    /// How long it is kept at most: 5 minutes by default, a week at most. What changes meanwhile is held in memory and on disk
-    /// twice.
+    /// Maximum age of the snapshot: 5 minutes by default, a week at most. A record that changes while the snapshot is open is stored twice, in
+    /// memory and on disk.
     pub age: Duration,
 }
 
@@ -56,7 +57,8 @@ impl Default for SnapshotOptions {
     }
 }
 
-/// Keyspaces as they were at one time. Dropped without [`Snapshot::close`] it is let go of when its lease is over.
+/// Keyspaces as they were at one time. If the handle is dropped without [`Snapshot::close`], the servers release the snapshot when its lease
+/// expires.
 #[derive(Debug)]
 pub struct Snapshot {
     inner: Arc<Inner>,
@@ -74,18 +76,18 @@ struct Inner {
 type SnapshotAnswer = oneshot::Receiver<Result<Reply, Reason>>;
 
 impl Client {
-    /// Opens a snapshot of keyspaces: they can be read as they are now for the next five minutes.
+    /// Opens a snapshot of keyspaces: their present state stays readable for the next five minutes.
     ///
     /// # Errors
-    /// A partition cannot be reached within the client's deadline, or keeps too many snapshots already.
+    /// A partition is not reachable within the client's deadline, or already has the maximum number of snapshots.
     pub async fn snapshot(&self, keyspaces: &[&Keyspace]) -> Result<Snapshot, Error> {
         self.snapshot_with(keyspaces, SnapshotOptions::default()).await
     }
 
-    /// As [`Client::snapshot`], kept otherwise.
+    /// Same as [`Client::snapshot`], with options.
     ///
     /// # Errors
-    /// As there, and a lease or an age beyond what is allowed.
+    /// Those of [`Client::snapshot`], and a lease or an age that exceeds its limit.
     pub async fn snapshot_with(
         &self,
         keyspaces: &[&Keyspace],
@@ -107,7 +109,7 @@ impl Client {
         match inner.open(lease_ms, age_ms).await {
             Ok(at) => inner.at = at,
             Err(error) => {
-                // As far as it was opened; the lease does the rest.
+                // Closes the snapshot on the partitions that have opened it; on all others the lease expires.
                 let _left = inner.ask_all(SnapshotAsk::Close).await;
                 return Err(error);
             }
@@ -118,14 +120,14 @@ impl Client {
     }
 }
 
-/// Keeps it open, until it is dropped, closed, or gone.
+/// Renews the lease until the snapshot is dropped, closed, or gone.
 async fn renew(inner: Arc<Inner>, lease: Duration, lease_ms: u32) {
     loop {
         tokio::time::sleep(lease / RENEWALS_PER_LEASE).await;
         if let Err(error) = inner.ask_all(SnapshotAsk::Renew { lease_ms }).await
             && matches!(error.failure(), Some(Failure::SnapshotExpired))
         {
-            // Whoever reads it is told so.
+            // The next read of the snapshot reports this error.
             return;
         }
     }
@@ -147,12 +149,12 @@ impl Inner {
                 }
             }
         };
-        // Whoever answers has a clock that is not behind the snapshot: what is written from now on is not in it.
+        // A partition that replies has a clock that is not behind the snapshot: writes from now on are not in the snapshot.
         self.ask_all(SnapshotAsk::Renew { lease_ms }).await?;
         Ok(at)
     }
 
-    /// One of the keyspaces has more partitions: each is asked which, as the error does not say.
+    /// One of the keyspaces has more partitions. The client queries each keyspace, because the error does not say which one was split.
     async fn follow_split(&mut self, partitions: PartitionCount) -> Result<(), Error> {
         for at in 0..self.keyspaces.len() {
             let (id, before) = self.keyspaces[at];
@@ -168,7 +170,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Asks every partition, and brings the highest version that they answer.
+    /// Sends a request to every partition and returns the highest version among the replies.
     async fn ask_all(&self, ask: SnapshotAsk<'_>) -> Result<Timestamp, Error> {
         let all: Vec<(KeyspaceId, PartitionId, PartitionCount)> = self
             .keyspaces
@@ -207,7 +209,7 @@ impl Inner {
             .map_err(|failure| Error::general(Reason::Answer { failure }))
     }
 
-    /// Begins to read a record as it was.
+    /// Sends a read of a record at the snapshot's time.
     fn start(&self, keyspace: KeyspaceId, read: &RecordRead<'_>) -> Result<SnapshotAnswer, Error> {
         let request = SessionRequest::read_at(keyspace, (self.id, self.at), read, self.client.limit_us());
         let request = request.map_err(|failure| Error::about(read.key, Reason::Answer { failure }))?;
@@ -219,7 +221,7 @@ impl Inner {
     }
 }
 
-/// What a read has brought; `None` if there was no record.
+/// The result of a read; `None` if there was no record.
 async fn found(key: &[u8], answer: SnapshotAnswer) -> Result<Option<Reply>, Error> {
     match answer.await.unwrap_or(Err(Reason::Closed)) {
         Ok(reply) => Ok(Some(reply)),
@@ -229,28 +231,28 @@ async fn found(key: &[u8], answer: SnapshotAnswer) -> Result<Option<Reply>, Erro
 }
 
 impl Snapshot {
-    /// The time that it is of: all that has this version or an earlier one is in it.
+    /// The snapshot's time: every change with this version or an earlier one is in the snapshot.
     #[must_use]
     pub fn at(&self) -> Timestamp {
         self.inner.at
     }
 
-    /// What tells it from every other: its id.
+    /// The snapshot's id, which is unique.
     #[must_use]
     pub fn id(&self) -> [u8; 16] {
         self.inner.id.0.to_le_bytes()
     }
 
-    /// How many partitions a keyspace had when the snapshot was opened; `None` if it is not in it.
+    /// How many partitions a keyspace had when the snapshot was opened; `None` if the keyspace is not in the snapshot.
     #[must_use]
     pub fn partitions(&self, keyspace: &Keyspace) -> Option<PartitionCount> {
         self.inner.keyspaces.iter().find(|(id, _)| *id == keyspace.id()).map(|(_, partitions)| *partitions)
     }
 
-    /// The record as it was; of a long list the first page.
+    /// Reads the record as it was; `None` if there was none. For a long list the result has only the first page.
     ///
     /// # Errors
-    /// `SnapshotExpired`; it cannot be read within the client's deadline.
+    /// `SnapshotExpired`; the record cannot be read within the client's deadline.
     pub async fn lookup(
         &self,
         keyspace: &Keyspace,
@@ -259,10 +261,10 @@ impl Snapshot {
         self.lookup_range(keyspace, key, Range::ALL).await
     }
 
-    /// A part of the record as it was.
+    /// Reads a part of the record as it was.
     ///
     /// # Errors
-    /// As [`Snapshot::lookup`].
+    /// Same as [`Snapshot::lookup`].
     pub async fn lookup_range(
         &self,
         keyspace: &Keyspace,
@@ -276,10 +278,10 @@ impl Snapshot {
         }
     }
 
-    /// All but the record's contents, as it was.
+    /// Reads the record's metadata as it was.
     ///
     /// # Errors
-    /// As [`Snapshot::lookup`].
+    /// Same as [`Snapshot::lookup`].
     pub async fn inspect(
         &self,
         keyspace: &Keyspace,
@@ -295,10 +297,10 @@ impl Snapshot {
         }
     }
 
-    /// Several records as they were, in the order given, asked for side by side.
+    /// Reads several records as they were, in parallel. The results are in the order of the keys.
     ///
     /// # Errors
-    /// As [`Snapshot::lookup`].
+    /// Same as [`Snapshot::lookup`].
     pub async fn read_many<K: AsRef<[u8]>>(
         &self,
         records: &[(&Keyspace, K)],
@@ -316,10 +318,10 @@ impl Snapshot {
         Ok(told)
     }
 
-    /// All but the contents of several records, as they were, in the order given, asked for side by side.
+    /// Reads the metadata of several records as they were, in parallel. The results are in the order of the keys.
     ///
     /// # Errors
-    /// As [`Snapshot::lookup`].
+    /// Same as [`Snapshot::lookup`].
     pub async fn inspect_many<K: AsRef<[u8]>>(
         &self,
         records: &[(&Keyspace, K)],
@@ -351,10 +353,10 @@ impl Snapshot {
         records.iter().map(start).collect()
     }
 
-    /// Lets go of it.
+    /// Closes the snapshot, so that the servers release it.
     ///
     /// # Errors
-    /// A partition cannot be reached within the client's deadline: it lets go when the lease is over.
+    /// A partition is not reachable within the client's deadline; it releases the snapshot when the lease expires.
     pub async fn close(self) -> Result<(), Error> {
         self.renewing.abort();
         self.inner.ask_all(SnapshotAsk::Close).await.map(drop)

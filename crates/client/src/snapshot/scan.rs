@@ -1,4 +1,4 @@
-//! Going through what was there at the time of a snapshot.
+//! Scans and blob listings of a snapshot.
 
 use std::collections::VecDeque;
 
@@ -13,13 +13,13 @@ use super::Snapshot;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 
-/// The keys that were there, partition after partition, each exactly once.
+/// A scan of the keys in a snapshot, partition after partition, each key exactly once.
 #[derive(Debug)]
 pub struct SnapshotScan<'s> {
     pages: Pages<'s>,
 }
 
-/// The names of the blobs that were there: in their order within each partition, and partition after partition.
+/// A listing of the names of the blobs in a snapshot: sorted within each partition, one partition after the other.
 #[derive(Debug)]
 pub struct SnapshotBlobList<'s> {
     pages: Pages<'s>,
@@ -31,17 +31,17 @@ struct Pages<'s> {
     keyspace: &'s Keyspace,
     prefix: Bytes,
     blobs: bool,
-    /// What is still to be gone through, the next first: partitions, and where in each.
+    /// The remaining partitions with the scan cursor in each; the front is the next.
     left: VecDeque<(PartitionId, Bytes)>,
 }
 
 impl Snapshot {
-    /// Goes through the keys of a keyspace that begin with `prefix`, as they were.
+    /// Lists the keys of a keyspace that begin with `prefix`, as they were.
     pub fn scan<'s>(&'s self, keyspace: &'s Keyspace, prefix: impl Into<Bytes>) -> SnapshotScan<'s> {
         SnapshotScan { pages: self.pages(keyspace, prefix.into(), false, None) }
     }
 
-    /// The same of one partition only.
+    /// Same as [`Snapshot::scan`], for only one partition.
     pub fn scan_partition<'s>(
         &'s self,
         keyspace: &'s Keyspace,
@@ -51,7 +51,7 @@ impl Snapshot {
         SnapshotScan { pages: self.pages(keyspace, prefix.into(), false, Some(partition)) }
     }
 
-    /// Goes through the names of blobs that begin with `prefix`, as they were.
+    /// Lists the names of blobs that begin with `prefix`, as they were.
     pub fn list_blobs<'s>(
         &'s self,
         keyspace: &'s Keyspace,
@@ -60,7 +60,7 @@ impl Snapshot {
         SnapshotBlobList { pages: self.pages(keyspace, prefix.into(), true, None) }
     }
 
-    /// The same of one partition only: that of the blobs' headers.
+    /// Same as [`Snapshot::list_blobs`], for only one partition: the partition that stores the blobs' headers.
     pub fn list_blobs_of_partition<'s>(
         &'s self,
         keyspace: &'s Keyspace,
@@ -86,21 +86,21 @@ impl Snapshot {
 }
 
 impl SnapshotScan<'_> {
-    /// The next keys; `None` at the end. After an error the same page can be asked for again.
+    /// Returns the next keys; `None` at the end. After an error the caller can request the same page again.
     ///
     /// # Errors
-    /// `SnapshotExpired`; the keyspace is not in the snapshot; the page cannot be had within the client's deadline.
+    /// `SnapshotExpired`; the keyspace is not in the snapshot; the page cannot be read within the client's deadline.
     pub async fn next_page(&mut self) -> Result<Option<Vec<ListedKey>>, Error> {
         self.pages.next().await
     }
 }
 
 impl SnapshotBlobList<'_> {
-    /// The next names, and when their headers were written last; `None` at the end. After an error the same page can be
-    /// asked for again.
+    /// Returns the next names, each with the time at which the blob's header was last written; `None` at the end. After an error the caller can
+    /// request the same page again.
     ///
     /// # Errors
-    /// As [`SnapshotScan::next_page`].
+    /// Same as [`SnapshotScan::next_page`].
     pub async fn next_page(&mut self) -> Result<Option<Vec<(Bytes, Timestamp)>>, Error> {
         let page = self.pages.next().await?;
         Ok(page.map(|names| names.into_iter().map(|name| (name.key, name.version)).collect()))

@@ -1,6 +1,6 @@
-//! Several reads of a transaction at once: a round for records and headers of blobs, and one more for chunks.
+//! Reads of several items in a transaction: one round for records and blob headers, and another for chunks.
 //!
-//! They are not confirmed, as those of [`Client::read_many`](crate::Client::read_many) are: the commit checks them all.
+//! Unlike [`Client::read_many`](crate::Client::read_many), these reads have no confirming round: the commit checks all of them.
 
 use std::collections::BTreeSet;
 
@@ -17,15 +17,15 @@ use crate::keyspace::Keyspace;
 use crate::limits::TRANSACTION_ITEMS_MAX;
 use crate::operation::{Record, record};
 
-/// What a request of a round has come to.
+/// The result of one request of a round.
 type RoundResult = Result<Reply, Reason>;
 
 impl Transaction {
-    /// Reads records of any keyspaces in one round, in the order given. What this transaction has written lies over them; all must
-    /// be unchanged when it commits. Of a long list the first page.
+    /// Reads records of any keyspaces in one round and returns them in the order of the keys. The results include this transaction's own writes.
+    /// All the records must be unchanged when the transaction commits. For a long list the result has only the first page.
     ///
     /// # Errors
-    /// As [`Transaction::read`]; more are asked for than a transaction may have.
+    /// Same as [`Transaction::read`]; the call names more records than a transaction may have.
     pub async fn read_many<K: AsRef<[u8]>>(
         &self,
         records: &[(&Keyspace, K)],
@@ -33,19 +33,19 @@ impl Transaction {
         self.read_all(records, &[]).await.map(|(records, _)| records)
     }
 
-    /// Reads ranges of any blobs, each an offset and a length, as far as the blob has them: as [`TransactionBlob::read`], all
-    /// chunks in one round, behind one for the blobs of which this transaction knows nothing yet. 64 MiB in all.
+    /// Reads ranges of any blobs, each an offset and a length in bytes, up to the blob's end, as [`TransactionBlob::read`] does. It reads all
+    /// chunks in one round. A round before that reads the headers of blobs that this transaction does not know yet. The limit is 64 MiB in total.
     ///
     /// # Errors
-    /// As [`TransactionBlob::read`]; more are asked for than a transaction may have.
+    /// Same as [`TransactionBlob::read`]; the call names more items than a transaction may have.
     pub async fn read_ranges(&self, ranges: &[(&Blob<'_>, u64, u64)]) -> Result<Vec<Bytes>, Error> {
         self.read_all::<&[u8]>(&[], ranges).await.map(|(_, ranges)| ranges)
     }
 
-    /// What several blobs are, as this transaction will leave them: as [`TransactionBlob::stat`], in one round.
+    /// Reads the headers of several blobs in one round, as this transaction will leave them; see [`TransactionBlob::stat`].
     ///
     /// # Errors
-    /// As [`TransactionBlob::stat`]; more are asked for than a transaction may have.
+    /// Same as [`TransactionBlob::stat`]; the call names more items than a transaction may have.
     pub async fn stat_blobs(&self, blobs: &[Blob<'_>]) -> Result<Vec<Option<BlobInfo>>, Error> {
         let (count, limit) = (blobs.len(), TRANSACTION_ITEMS_MAX);
         if count > limit {
@@ -61,10 +61,10 @@ impl Transaction {
         Ok(all)
     }
 
-    /// Both in the same rounds.
+    /// Does [`Transaction::read_many`] and [`Transaction::read_ranges`] in the same rounds.
     ///
     /// # Errors
-    /// As there.
+    /// Those of both.
     pub async fn read_all<K: AsRef<[u8]>>(
         &self,
         records: &[(&Keyspace, K)],
@@ -83,7 +83,7 @@ impl Transaction {
         Ok((records, self.chunks_of(&blobs, &places).await?))
     }
 
-    /// What is to be found of records and blobs of which nothing is known.
+    /// Reads the records and blob headers that the transaction does not know yet.
     async fn find_all<K: AsRef<[u8]>>(
         &self,
         records: &[(&Keyspace, K)],
@@ -127,7 +127,7 @@ impl Transaction {
         unseen.iter().zip(answers).try_for_each(|(blob, told)| blob.header_found(told))
     }
 
-    /// A record that was found, with what was written over it.
+    /// A record that was read, with the transaction's own writes applied.
     fn known(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Record>, Error> {
         let about = |reason| Error::about(key, reason);
         let item = keyspace.lookup(key).item(None).map_err(|unfit| about(Reason::Unfit(unfit)))?;
@@ -159,14 +159,14 @@ impl Transaction {
         for ((blob, (offset, length)), (span, count)) in blobs.iter().zip(places).zip(&spans) {
             all.push(match blob.told(span, answers.by_ref().take(*count))? {
                 Some(bytes) => bytes,
-                // Something was done to it meanwhile.
+                // The transaction has changed the blob meanwhile.
                 None => blob.read(*offset, *length).await?,
             });
         }
         Ok(all)
     }
 
-    /// Sends all, and waits for all.
+    /// Sends all requests, and waits for all replies.
     async fn round(&self, requests: Vec<SessionRequest>) -> Vec<RoundResult> {
         let (sent, answers): (Vec<_>, Vec<_>) = requests
             .into_iter()

@@ -1,4 +1,4 @@
-//! What a transaction keeps for the blobs that it has to do with: see [`crate::blob::TransactionBlob`].
+//! The state that a transaction keeps for its blobs: see [`crate::blob::TransactionBlob`].
 
 use zerohop_session::{CompositeItem, SessionError as Reason};
 use zerohop_wire::AbortReason;
@@ -10,7 +10,7 @@ use super::buffer::{Cell, RecordName};
 use crate::blob::{BlobKnowledge, Edits, SeenBlob};
 use crate::error::Error;
 
-/// What a transaction keeps for one blob.
+/// The state that a transaction keeps for one blob.
 #[derive(Debug)]
 pub(super) struct BlobBuffer {
     within: BlobKnowledge,
@@ -23,11 +23,11 @@ impl BlobBuffer {
     }
 }
 
-/// Bytes of a chunk's number behind the name in a key.
+/// Length of a chunk's number, which follows the name in a key.
 const NUMBER_BYTES: usize = 8;
 
 impl Transaction {
-    /// How many writes it has so far. Changes of a blob are one for its header and one for each chunk.
+    /// The number of writes of the transaction so far. A change of a blob counts one for the header and one for each chunk.
     ///
     /// # Errors
     /// [`Error::Ended`].
@@ -35,35 +35,35 @@ impl Transaction {
         self.with(|buffer| buffer.writes())
     }
 
-    /// Adds a write, of which errors speak by this name. Which of the writes it is.
+    /// Adds a write; errors about it show this name. Returns the write's index.
     pub(crate) fn add(&self, item: CompositeItem, cell: Cell, name: &[u8]) -> Result<usize, Error> {
         self.with(|buffer| buffer.write(item, cell))?.map_err(|reason| Error::about(name, reason))
     }
 
-    /// What a read is of must have this version when it commits.
+    /// Adds a read dependency: the item must have this version when the transaction commits.
     pub(crate) fn rest(&self, read: CompositeItem, version: Timestamp) -> Result<(), Error> {
         let noted = self.with(|buffer| buffer.note_version(&read, version))?;
         noted.map_err(|reason| Error::about(shown(read.key()), reason))
     }
 
-    /// What it knows of a blob.
+    /// The transaction's knowledge of a blob.
     pub(crate) fn blob_seen(&self, place: &RecordName) -> Result<Option<BlobKnowledge>, Error> {
         self.with(|buffer| buffer.blobs.get(place).map(|kept| kept.within.clone()))
     }
 
-    /// A blob was found so, unless it was found before.
+    /// Stores what a read has found about a blob, unless the transaction knows the blob already.
     pub(crate) fn found_blob(&self, place: RecordName, found: BlobKnowledge) -> Result<(), Error> {
         self.with(|buffer| {
             buffer.blobs.entry(place).or_insert_with(|| BlobBuffer::of(found));
         })
     }
 
-    /// A blob is so from now on: what was done to its bytes before is forgotten.
+    /// Replaces the knowledge of a blob: earlier changes of its bytes are forgotten.
     pub(crate) fn put_blob(&self, place: RecordName, now: BlobKnowledge) -> Result<(), Error> {
         self.with(|buffer| drop(buffer.blobs.insert(place, BlobBuffer::of(now))))
     }
 
-    /// Takes note of a change of a blob that is there.
+    /// Records a change of an existing blob.
     pub(crate) fn change_blob(
         &self,
         place: &RecordName,
@@ -78,7 +78,7 @@ impl Transaction {
         })
     }
 
-    /// Looks at what was done to a blob's bytes.
+    /// Reads the changes that the transaction has made to a blob's bytes.
     pub(crate) fn blob_edits<R: Default>(
         &self,
         place: &RecordName,
@@ -88,15 +88,15 @@ impl Transaction {
     }
 }
 
-/// Why a commit was refused over a key. Of a blob no caller declares conditions: one that does not hold says that it was cut,
-/// or replaced, since this transaction looked at it.
+/// The error for a commit that was aborted because of a key. A caller declares no conditions on a blob. A condition that does not hold therefore
+/// means that the blob was truncated or replaced since this transaction looked at it.
 pub(super) fn aborted(key: &[u8], reason: AbortReason, item: Option<usize>) -> Error {
     let is_changed = is_of_blob(key) && reason == AbortReason::ConditionFailed;
     let reason = if is_changed { AbortReason::ReadChanged } else { reason };
     Error::about(shown(key), Reason::Aborted { reason, item })
 }
 
-/// The name of the blob that a key is of, or the key.
+/// The name of the blob to which the key belongs, or else the key itself.
 fn shown(key: &[u8]) -> &[u8] {
     if !is_of_blob(key) {
         return key;

@@ -1,4 +1,4 @@
-//! What a transaction has read and will write.
+//! The reads and pending writes of a transaction.
 
 use std::collections::BTreeMap;
 
@@ -17,61 +17,61 @@ use crate::limits::{
 
 type BufferAnswer = Result<Reply, Failure<'static>>;
 pub(super) type RecordName = (KeyspaceId, Vec<u8>);
-/// A hash, and the partition that it lies in.
+/// A hash and the partition to which it belongs.
 pub(super) type Cell = (u64, PartitionId);
 
-/// What a transaction has read and will write.
+/// The reads and pending writes of a transaction.
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
     writes: Vec<CompositeItem>,
     records: BTreeMap<RecordName, BufferedRecord>,
-    /// Blobs, by their names.
+    /// The transaction's blobs, by name.
     pub(super) blobs: BTreeMap<RecordName, BlobBuffer>,
     reads: usize,
-    /// Bytes of all operations, and of those that are still here.
+    /// Bytes of all operations, and of the operations that the client still has in memory.
     bytes: u64,
     here: usize,
-    /// The hashes by which the keys of the writes are placed.
+    /// The hash and partition of each write's key.
     cells: Vec<Cell>,
-    /// Where pieces are staged, one hash of each, and since when none has come.
+    /// The partitions with staged data: a hash that routes to each, and the time of the last staged piece or renewal.
     staged_at: BTreeMap<(KeyspaceId, PartitionId), (u64, Instant)>,
 }
 
-/// One record, as the transaction has to do with it.
+/// The state that the transaction keeps for one record.
 #[derive(Debug, Default)]
 struct BufferedRecord {
-    /// The version that was read; zero: there was no record.
+    /// The version that was read; zero: the record was absent.
     version: Option<Timestamp>,
-    /// What each read of it brought, by its bytes.
+    /// The result of each read of the record, keyed by the bytes of the read.
     answers: BTreeMap<Bytes, BufferAnswer>,
-    /// Its writes.
+    /// Indices of the writes to the record.
     writes: Vec<usize>,
 }
 
-/// What is known of a record before a server is asked.
+/// The transaction's knowledge of a record before a request to a server.
 pub(super) enum BufferLookup {
-    /// This is what a read brings.
+    /// The result of the read is known.
     Known(BufferAnswer),
-    /// Nothing.
+    /// The transaction knows nothing of the record.
     Unknown,
-    /// What is written lies over something that is not known.
+    /// The transaction has written to the record, but its earlier contents are unknown.
     Under,
-    /// What is written makes of it what only its primary can tell.
+    /// Only the primary can compute the result of the transaction's own writes.
     Never,
 }
 
-/// What a commit sends.
+/// The contents of a commit request.
 pub(super) struct Commit {
-    /// First those that only check what was read, then the writes.
+    /// The items: first those that only check what was read, then the writes.
     pub(super) items: Vec<CompositeItem>,
-    /// How many of the former.
+    /// The number of items that only check.
     pub(super) checks: usize,
-    /// There is nothing to be checked or done: one record was read, at this version.
+    /// The commit has nothing to check or write: the transaction has read one record, at this version.
     pub(super) is_settled: Option<Timestamp>,
 }
 
 impl Buffer {
-    /// What a read would bring, as far as the transaction knows.
+    /// The result that a read would have, as far as the transaction knows.
     pub(super) fn find(&self, read: &CompositeItem) -> BufferLookup {
         let Some(seen) = self.records.get(&place(read)) else { return BufferLookup::Unknown };
         if seen.writes.is_empty() {
@@ -91,7 +91,7 @@ impl Buffer {
         let base = match (seen.answers.get(read.packed()), seen.version) {
             (Some(answer), _) => Local::of(answer),
             (None, Some(Timestamp::ZERO)) => Some(Local::Absent),
-            // Read otherwise than whole.
+            // Only a part of the record was read.
             (None, _) => None,
         };
         if !is_lookup {
@@ -105,7 +105,7 @@ impl Buffer {
         }
     }
 
-    /// A read has brought this. Errors: it contradicts what was read before, or is one too many.
+    /// Records the result of a read. Errors: it contradicts an earlier read, or the transaction has too many items.
     pub(super) fn note(&mut self, read: &CompositeItem, answer: &BufferAnswer) -> Result<(), Reason> {
         let version = match answer {
             Ok(reply) => reply.version(),
@@ -116,7 +116,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// What a read is of must have this version when the transaction commits. Errors: it was read at another before.
+    /// Adds a read dependency: the record must have this version when the transaction commits. Errors: an earlier read has seen another version.
     fn rest(&mut self, read: &CompositeItem, version: Timestamp) -> Result<&mut BufferedRecord, Reason> {
         let seen = self.records.entry(place(read)).or_default();
         if seen.version.is_some_and(|known| known != version) {
@@ -128,7 +128,7 @@ impl Buffer {
         Ok(seen)
     }
 
-    /// As a read that has brought nothing but its version.
+    /// Adds a read dependency on a version, without the contents of the record.
     pub(super) fn note_version(&mut self, read: &CompositeItem, version: Timestamp) -> Result<(), Reason> {
         if self.records.get(&place(read)).is_none_or(|seen| seen.version.is_none()) {
             self.admit(read)?;
@@ -136,12 +136,12 @@ impl Buffer {
         self.rest(read, version).map(drop)
     }
 
-    /// How many writes it has.
+    /// The number of writes.
     pub(super) fn writes(&self) -> usize {
         self.writes.len()
     }
 
-    /// Adds a write. Which of the writes it is. Errors: it is one too many.
+    /// Adds a write and returns its index. Errors: the transaction is too large.
     pub(super) fn write(&mut self, item: CompositeItem, cell: Cell) -> Result<usize, Reason> {
         if !super::is_write(&item.operation()) {
             return Err(Reason::Unfit(InvalidTransaction::NoWrite));
@@ -154,26 +154,26 @@ impl Buffer {
         Ok(at)
     }
 
-    /// A write that is to be staged, with the hash of its key.
+    /// A write that the client is to stage, with the hash of its key.
     pub(super) fn to_stage(&self, at: usize) -> Option<(CompositeItem, u64)> {
         self.writes.get(at).cloned().zip(self.cells.get(at).map(|(cell, _)| *cell))
     }
 
-    /// One is staged: its bytes are not held any more.
+    /// Records that a write is staged: its bytes are no longer in memory.
     pub(super) fn is_staged(&mut self, at: usize, id: StageId) {
         if let Some(item) = self.writes.get_mut(at) {
             let (before, keyspace) = (item.packed().len(), item.keyspace());
             if let Some((cell, partition)) = self.cells.get(at) {
                 self.staged_at.insert((keyspace, *partition), (*cell, Instant::now()));
             }
-            // Its key was within bounds before.
+            // The key's length was checked before.
             if item.is_staged(id).is_ok() {
                 self.here -= before - item.packed().len();
             }
         }
     }
 
-    /// Where what is staged would go before long: hashes, which are taken for renewed.
+    /// Returns a hash of each partition whose staged data would expire soon, and counts them as renewed.
     pub(super) fn take_due(&mut self) -> Vec<(KeyspaceId, u64)> {
         let now = Instant::now();
         let is_due = |((keyspace, _), (cell, at)): (&(KeyspaceId, PartitionId), &mut (u64, Instant))| {
@@ -184,7 +184,7 @@ impl Buffer {
         self.staged_at.iter_mut().filter_map(is_due).collect()
     }
 
-    /// Which of its writes are to be staged before a commit, in their order: none, unless it holds more than a session likes.
+    /// Indices of the writes that the client must stage before a commit, in order. Empty, unless the transaction exceeds [`COMMIT_BYTES_MAX`].
     pub(super) fn too_many(&self) -> Vec<usize> {
         let mut left = self.here;
         let is_worth = |(at, item): (usize, &CompositeItem)| {
@@ -204,13 +204,13 @@ impl Buffer {
         }
         for ((keyspace, key), seen) in &self.records {
             match (seen.version, seen.writes.first()) {
-                // What is read and written is checked where it is written.
+                // For a record that was both read and written, its first write checks the version.
                 (Some(version), Some(first)) if !self.writes[*first].commutes() => {
                     self.writes[*first].rest_on(version);
                 }
                 (Some(version), _) => {
                     let check = RecordOperation::Read(RecordRead { key, query: Query::Inspect });
-                    // Its key was within bounds when it was read.
+                    // The key's length was checked when the record was read.
                     items.extend(CompositeItem::new(*keyspace, &check, Some(version)));
                 }
                 (None, _) => {}

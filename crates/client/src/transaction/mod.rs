@@ -1,8 +1,8 @@
-//! Transactions: reads that remember what they saw, writes that wait for the commit, and a commit that is all or nothing.
+//! Transactions: reads that remember the versions they saw, writes that are buffered until the commit, and an atomic commit.
 //!
-//! Nothing of a transaction is at any server before it commits, but for what it has staged there, which nobody sees and which
-//! expires: so one that is dropped has never been. The commit
-//! names the version of everything that was read; what has another by then aborts it.
+//! Before the commit, a transaction has no state on any server except its staged data, which is invisible and expires. A transaction that is
+//! dropped therefore leaves no effect. The commit names the version of every record that was read. If one of them has changed by then, the
+//! transaction aborts.
 
 mod batch;
 mod blobs;
@@ -28,18 +28,18 @@ use crate::operation::{Operation, ReplyReader};
 use buffer::{Buffer, BufferLookup};
 pub(crate) use retry::Attempts;
 
-/// A transaction that has not been committed: a handle, whose clones share it. Dropping it aborts it.
+/// A transaction that has not been committed: a handle, whose clones share it. When the last clone is dropped, the transaction aborts.
 #[derive(Clone, Debug)]
 pub struct Transaction {
     client: Client,
-    /// `None`: it has ended. Never held while something is awaited.
+    /// `None`: the transaction has ended. The lock is never held across an `await`.
     buffer: Arc<Mutex<Option<Buffer>>>,
 }
 
-/// What came of one operation.
+/// The result of one operation.
 type TransactionAnswer = Result<Reply, Failure<'static>>;
 
-/// What a write of a transaction will bring, once that is committed: see [`CommittedTransaction::brought`].
+/// The future result of a write of a transaction, available after the commit: see [`CommittedTransaction::brought`].
 #[derive(Debug)]
 pub struct Promise<R> {
     source: Source,
@@ -47,32 +47,32 @@ pub struct Promise<R> {
     brings: PhantomData<R>,
 }
 
-/// Where a promise finds what it brings.
+/// Where a promise finds its result.
 #[derive(Clone, Copy, Debug)]
 enum Source {
-    /// In the answer of this write.
+    /// In the answer to this write.
     Write(usize),
-    /// This number, which rests on what was read.
+    /// This number, which follows from the reads of the transaction.
     Known(u64),
 }
 
 impl<R> Promise<R> {
-    /// What a write will bring.
+    /// The promise of a write's result.
     pub(crate) fn of_write(place: usize, read: ReplyReader<R>) -> Self {
         Self { source: Source::Write(place), read, brings: PhantomData }
     }
 
-    /// A number that is known, if the transaction is done.
+    /// The promise of a known number, which is valid if the transaction commits.
     pub(crate) fn of_known(number: u64, read: ReplyReader<R>) -> Self {
         Self { source: Source::Known(number), read, brings: PhantomData }
     }
 }
 
-/// A transaction that was done.
+/// A committed transaction.
 #[derive(Clone, Debug)]
 pub struct CommittedTransaction {
     version: Timestamp,
-    /// Of its writes, in their order.
+    /// The answers to its writes, in their order.
     answers: Vec<(Box<[u8]>, TransactionAnswer)>,
 }
 
@@ -81,12 +81,13 @@ impl Transaction {
         Self { client: client.clone(), buffer: Arc::new(Mutex::new(Some(Buffer::default()))) }
     }
 
-    /// Reads a record, as `keyspace.lookup_bytes(key)` and its like would: now, but for what this transaction has written,
-    /// which is as it will be. What was read must be unchanged when the transaction commits. Reading the same again brings
-    /// the same. Ends with [`Error::NotReadBack`] where what a write before it makes of the record cannot be told.
+    /// Executes a read, such as `keyspace.lookup_bytes(key)`, immediately. The result includes this transaction's own writes. What was read must be
+    /// unchanged when the transaction commits. A repeated read returns the same result. Ends with [`Error::NotReadBack`] where the client cannot
+    /// compute the effect of an earlier write of the transaction.
     ///
     /// # Errors
-    /// As the operation itself; [`Error::Ended`]; where [`Error::is_conflict`], it can only be begun again.
+    /// Those of the operation itself; [`Error::Ended`]. After an error for which [`Error::is_conflict`] is true, the caller can only begin a new
+    /// transaction.
     pub async fn read<R>(&self, operation: Operation<'_, R>) -> Result<R, Error> {
         let read = operation.brings();
         let key = operation.key().to_vec();
@@ -119,27 +120,27 @@ impl Transaction {
         }
     }
 
-    /// Has the commit do this: `keyspace.increment(key, 1)` and its like, with or without a condition. A condition that does
-    /// not hold then, that of `compare_swap` too, aborts the whole transaction.
+    /// Buffers a write, such as `keyspace.increment(key, 1)`, for the commit, with or without a condition. If a condition does not hold at the
+    /// commit, including that of `compare_swap`, the entire transaction aborts.
     ///
     /// # Errors
-    /// It is too long, or one too many; [`Error::Ended`].
+    /// The write is too long, or the transaction has too many items; [`Error::Ended`].
     pub fn write<R>(&self, operation: Operation<'_, R>) -> Result<Promise<R>, Error> {
         let place = self.keep(&operation)?;
         Ok(Promise::of_write(place, operation.brings()))
     }
 
-    /// Which of the writes it is.
+    /// Buffers a write and returns its index.
     fn keep<R>(&self, operation: &Operation<'_, R>) -> Result<usize, Error> {
         let about = |reason| Error::about(operation.key(), reason);
         let item = operation.item(None).map_err(|unfit| about(Reason::Unfit(unfit)))?;
         self.add(item, operation.keyspace().cell(operation.key()), operation.key())
     }
 
-    /// The bytes of a record, if there is one: `read(keyspace.lookup_bytes(key))`.
+    /// Reads the bytes of a record, `None` if it is absent: `read(keyspace.lookup_bytes(key))`.
     ///
     /// # Errors
-    /// As [`Transaction::read`].
+    /// Same as [`Transaction::read`].
     pub async fn get(
         &self,
         keyspace: &Keyspace,
@@ -151,7 +152,7 @@ impl Transaction {
     /// `write(keyspace.insert(key, value))`.
     ///
     /// # Errors
-    /// As [`Transaction::write`].
+    /// Same as [`Transaction::write`].
     pub fn insert(
         &self,
         keyspace: &Keyspace,
@@ -164,16 +165,17 @@ impl Transaction {
     /// `write(keyspace.remove(key))`.
     ///
     /// # Errors
-    /// As [`Transaction::write`].
+    /// Same as [`Transaction::write`].
     pub fn remove(&self, keyspace: &Keyspace, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), Error> {
         self.write(keyspace.remove(key.as_ref())).map(drop)
     }
 
-    /// Does all that was written, if all that was read is still so.
+    /// Commits: applies all writes if everything that was read is unchanged.
     ///
     /// # Errors
-    /// Where [`Error::is_conflict`], something that was read has changed, or it was in others' way: nothing was done, and it
-    /// may be begun again. [`Reason::Aborted`] counts writes, in their order. After [`Error::is_unknown`] it was done whole, or not at all. A transaction of nothing is refused.
+    /// If [`Error::is_conflict`] is true, a record that was read has changed, or the transaction conflicted with others: nothing was done, and the
+    /// caller may begin it again. The item number in [`Reason::Aborted`] counts the writes in their order. If [`Error::is_unknown`] is true, the
+    /// transaction was applied completely or not at all. An empty transaction is refused.
     pub async fn commit(self) -> Result<CommittedTransaction, Error> {
         let mut buffer = self.lock().take().ok_or(Error::Ended)?;
         self.stage_too_many(&mut buffer).await?;
@@ -184,7 +186,7 @@ impl Transaction {
         let keys: Vec<Box<[u8]>> = commit.items.iter().map(|item| item.key().into()).collect();
         let checks = commit.checks;
         let about = |reason: Reason| match reason {
-            // Of its writes, as the caller has given them; what it has read is named by its key alone.
+            // The number counts the caller's writes. An item that was only read is named by its key alone.
             Reason::Aborted { reason, item: Some(item) } if keys.len() > item => {
                 blobs::aborted(&keys[item], reason, item.checked_sub(checks))
             }
@@ -203,7 +205,7 @@ impl Transaction {
         }
     }
 
-    /// Ends it: nothing of it was done. So does dropping it.
+    /// Aborts the transaction without any effect. A drop of the last handle does the same.
     pub fn abort(self) {
         self.lock().take();
     }
@@ -228,16 +230,16 @@ impl Transaction {
 }
 
 impl CommittedTransaction {
-    /// The version of all that it has changed; of what it had read, if it changed nothing.
+    /// The version of all records that the transaction has changed. If it changed nothing, the version of what it had read.
     #[must_use]
     pub fn version(&self) -> Timestamp {
         self.version
     }
 
-    /// What a write of it has brought.
+    /// The result of one of its writes.
     ///
     /// # Errors
-    /// That write was not done, while the rest was: the record is of the other type, or no number.
+    /// The write had no effect while the rest of the transaction was applied: the record has another type, or is not a number.
     pub fn brought<R>(&self, promise: &Promise<R>) -> Result<R, Error> {
         let (key, answer): (&[u8], TransactionAnswer) = match promise.source {
             Source::Write(place) => {

@@ -1,4 +1,4 @@
-//! What a record will be, once what a transaction writes to it is done: as its primary would evaluate it.
+//! Computes the contents of a record after the transaction's own writes, with the result that its primary would compute.
 
 use bytes::Bytes;
 use zerohop_session::Reply;
@@ -6,7 +6,7 @@ use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{RecordOperation, RecordWrite, WriteChange};
 
-/// A whole record.
+/// The complete contents of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Local {
     Absent,
@@ -15,7 +15,7 @@ pub(super) enum Local {
 }
 
 impl Local {
-    /// The record that a lookup brought, if it brought all of it.
+    /// The record that a lookup returned, if the lookup returned all of it.
     pub(super) fn of(answer: &Result<Reply, Failure<'static>>) -> Option<Self> {
         match answer {
             Err(Failure::NotFound) => Some(Self::Absent),
@@ -29,7 +29,8 @@ impl Local {
         }
     }
 
-    /// What these writes make of a record; `None`: what it was before is needed for that. Errors: one of them cannot be told.
+    /// Applies these writes to a record. `None`: the result depends on contents that are unknown. Errors: the client cannot compute the effect of
+    /// one of the writes.
     pub(super) fn after(base: Option<Self>, writes: &[RecordOperation<'_>]) -> Result<Option<Self>, ()> {
         let mut local = base;
         for write in writes {
@@ -40,7 +41,7 @@ impl Local {
         Ok(local)
     }
 
-    /// As a lookup would bring it. It has no version yet.
+    /// The record as the reply to a lookup. It has no version yet.
     pub(super) fn answer(self) -> Result<Reply, Failure<'static>> {
         let version = Timestamp::ZERO;
         match self {
@@ -53,8 +54,8 @@ impl Local {
     }
 }
 
-/// What one write makes of a record that is known, or not. Conditions hold: otherwise nothing of the transaction is done.
-/// What the record's type does not allow changes nothing.
+/// Applies one write to a record, known or not. Conditions count as true, because otherwise the entire transaction aborts. A write that does not
+/// fit the record's type changes nothing.
 fn apply(local: Option<Local>, change: &WriteChange<'_>) -> Result<Option<Local>, ()> {
     let known = match (change, local) {
         (WriteChange::Insert { value, .. }, _) => return Ok(Some(Local::Bytes(value.to_vec()))),

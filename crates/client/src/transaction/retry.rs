@@ -1,4 +1,4 @@
-//! A transaction as a function that is called until it has been committed.
+//! Transactions as a function that the client calls until an attempt commits.
 
 use std::future::Future;
 use std::time::Duration;
@@ -18,12 +18,12 @@ impl Client {
         Transaction::begin(self)
     }
 
-    /// Calls `work` with a new transaction and commits it, again and again for as long as what was read is changed
-    /// meanwhile, with a pause that grows, until the client's deadline. Brings what the call brought that was committed, or
-    /// that has ended its transaction itself, as by [`Transaction::abort`].
+    /// Calls `work` with a new transaction and commits it. On a conflict the client repeats this with growing pauses, until its deadline. Returns
+    /// the result of the call whose transaction was committed, or of a call that ended its transaction itself, for example with
+    /// [`Transaction::abort`].
     ///
     /// # Errors
-    /// What `work` ends with, which aborts the transaction; what [`Transaction::commit`] ends with.
+    /// The error of `work`, which aborts the transaction; the errors of [`Transaction::commit`].
     pub async fn transaction<R, F>(&self, work: impl FnMut(Transaction) -> F) -> Result<R, Error>
     where
         F: Future<Output = Result<R, Error>>,
@@ -31,10 +31,10 @@ impl Client {
         self.transaction_with_outcome(work).await.map(|(brought, _)| brought)
     }
 
-    /// As [`Client::transaction`], and tells the outcome, unless the call has ended its transaction itself.
+    /// Same as [`Client::transaction`]; also returns the outcome of the commit, unless the call has ended its transaction itself.
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`Client::transaction`].
     pub async fn transaction_with_outcome<R, F>(
         &self,
         mut work: impl FnMut(Transaction) -> F,
@@ -59,7 +59,7 @@ impl Client {
     }
 }
 
-/// Attempts at one transaction.
+/// The attempts of one transaction.
 pub(crate) struct Attempts {
     ends: Instant,
     count: u32,
@@ -70,7 +70,7 @@ impl Attempts {
         Self { ends: Instant::now() + client.options().deadline, count: 0 }
     }
 
-    /// How long to pause before the next, if there is to be one after this error.
+    /// The pause before the next attempt; `None` if this error permits none.
     pub(crate) fn after(&mut self, error: &Error) -> Option<Duration> {
         let pause = pause(self.count);
         self.count += 1;
@@ -79,8 +79,8 @@ impl Attempts {
     }
 }
 
-/// Somewhere in the upper half of a time that doubles with every attempt: those that were in each other's way come back
-/// one after the other.
+/// A random time in the upper half of an interval that doubles with every attempt, so that transactions that conflicted do not retry at the same
+/// time.
 fn pause(attempt: u32) -> Duration {
     let whole = BACKOFF_MIN.saturating_mul(1 << attempt.min(16)).min(BACKOFF_MAX);
     let half = u64::try_from(whole.as_micros() / 2).unwrap_or(u64::MAX).max(1);

@@ -1,5 +1,5 @@
-//! Writes whose bytes go to their servers before the commit, which then only names them: so a transaction may bring more than its
-//! client would hold.
+//! Staged writes: their bytes go to the servers before the commit, which then only names them. A transaction can therefore write more than fits in
+//! its client's memory.
 
 use std::collections::VecDeque;
 
@@ -14,13 +14,12 @@ use crate::limits::{STAGED_AHEAD_BYTES, STAGED_AT_ONCE_BYTES_MIN};
 use crate::operation::Operation;
 
 impl Transaction {
-    /// As [`Transaction::write`], and sends the bytes ahead if they are many: the transaction holds only their name from then on.
-    /// For transactions of up to 1 GiB, which the client has no memory for. What was staged for a transaction that does not
-    /// commit goes after a minute without another piece; a record that was written so cannot be read in it any more
-    /// ([`Error::NotReadBack`]).
+    /// Same as [`Transaction::write`], but sends the bytes to the server at once if there are many. The transaction then keeps only their name.
+    /// This permits transactions of up to 1 GiB without as much memory in the client. If the transaction does not commit, its staged data expires
+    /// one minute after the last piece. The transaction can no longer read a record that was written in this way ([`Error::NotReadBack`]).
     ///
     /// # Errors
-    /// As [`Transaction::write`]; what the server says, after which the transaction has ended.
+    /// Those of [`Transaction::write`]; the server's failure, which also ends the transaction.
     pub async fn stage<R>(&self, operation: Operation<'_, R>) -> Result<Promise<R>, Error> {
         let key = operation.key().to_vec();
         let place = self.keep(&operation)?;
@@ -42,7 +41,7 @@ impl Transaction {
         }
     }
 
-    /// Stages what a commit would hold too much of, some of it at a time.
+    /// Stages the writes that are too much for one commit, with a limited number of bytes in flight.
     pub(super) async fn stage_too_many(&self, buffer: &mut Buffer) -> Result<(), Error> {
         let (mut under_way, mut bytes) = (VecDeque::new(), 0);
         for at in buffer.too_many() {
@@ -62,7 +61,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Has what is staged stay where nothing was staged for long.
+    /// Extends the time for which the servers keep staged data, at partitions that have received none for long.
     async fn renew(&self, due: Vec<(KeyspaceId, u64)>) -> Result<(), Reason> {
         let stay = |(keyspace, cell)| SessionRequest::stay_staged(keyspace, cell, self.client.limit_us());
         let sent: Vec<StageAnswer> = due.into_iter().map(|one| self.client.submit(stay(one))).collect();
@@ -79,7 +78,7 @@ impl Transaction {
 
 type StageAnswer = oneshot::Receiver<Result<Reply, Reason>>;
 
-/// Waits for the first of those under way: which write, how long, and its answer. How many bytes it had.
+/// Waits for the first request in flight. Returns the write's index, its length, and the server's answer.
 async fn one_is_staged(
     buffer: &mut Buffer,
     under_way: &mut VecDeque<(usize, usize, StageAnswer)>,
@@ -96,7 +95,7 @@ async fn one_is_staged(
 async fn staged(answer: StageAnswer) -> Result<StageId, Reason> {
     match answer.await.unwrap_or(Err(Reason::Closed)) {
         Ok(Reply::Staged(id)) => Ok(id),
-        // Nothing has begun that anybody could see.
+        // Staged data is invisible, so a lost reply leaves no doubt about the transaction's effects.
         Err(Reason::Unknown { why }) => Err(Reason::Unstaged { why }),
         Err(reason) => Err(reason),
         Ok(_) => Err(Reason::Closed),

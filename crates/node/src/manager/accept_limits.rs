@@ -1,8 +1,8 @@
-//! Who has a connection to the manager's port: counted, and closed where newer connections need the place.
+//! Limits of the connections to the manager's port: they are counted, and closed when newer connections need their place.
 //!
-//! A connection is a stranger until it has greeted, and in a cluster with a secret until it has proved that it knows it; one of HTTP
-//! until it has shown the bearer's password, and in a cluster without a secret for as long as it lasts. Strangers have a share of
-//! their own ([`UnprovenConnections`]), so that HTTP never takes the places of nodes and clients.
+//! A connection is unauthenticated until its greeting, and in a cluster with a secret until its proof. An HTTP connection is unauthenticated until
+//! it has sent the bearer token, and in a cluster without a secret for its entire duration. Unauthenticated connections have a separate limit
+//! ([`UnprovenConnections`]), so that HTTP never uses the places of nodes and clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -17,26 +17,26 @@ use crate::server::ConnectionLimits;
 use crate::server::limits::MANAGER_NODE_CONNECTIONS_MAX;
 use crate::unproven::{NodeAddresses, Origin, UnprovenBounds, UnprovenConnections, UnprovenSlot};
 
-/// See the module.
+/// The connections to the manager's port; see the module.
 #[derive(Debug)]
 pub(super) struct Door {
     most: usize,
     open: usize,
     next: u64,
     strangers: UnprovenConnections<u64>,
-    /// What ends the task of a stranger, and its place.
+    /// For each unauthenticated connection, the handle that ends its task, and its place.
     tasks: BTreeMap<u64, (AbortHandle, UnprovenSlot)>,
-    /// Strangers that have given way, whose tasks have not been dropped yet: they count no more.
+    /// Displaced unauthenticated connections whose tasks have not been dropped yet: they no longer count.
     displaced: BTreeSet<u64>,
     nodes: NodeAddresses,
 }
 
-/// What becomes of a connection.
+/// The result of a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entrance {
-    /// It is served, under this name and in this place.
+    /// It is served, under this key and in this place.
     Open(u64, UnprovenSlot),
-    /// All places are in use, by connections that are known.
+    /// All places are in use by authenticated connections.
     Full,
 }
 
@@ -55,12 +55,12 @@ impl Door {
         }
     }
 
-    /// Connections open now.
+    /// Number of open connections.
     pub(super) fn open(&self) -> usize {
         self.open
     }
 
-    /// Somebody connects from there. Strangers that have no place any more are closed.
+    /// Admits a connection from this address. Unauthenticated connections that lose their place are closed.
     pub(super) fn enter(&mut self, address: Option<IpAddr>, map: &ClusterMap) -> Entrance {
         let is_node = address.is_some_and(|address| self.nodes.has(map, address));
         // Other nodes find a place where clients do not.
@@ -73,7 +73,7 @@ impl Door {
         if let Some(displaced) = displaced.or_else(|| self.strangers.oldest().filter(|_| self.open >= most))
             && let Some((task, place)) = self.tasks.remove(&displaced)
         {
-            // Its task is dropped later, and others may come before: the next one is not to displace it again.
+            // The task ends later, and other connections may arrive before: they must not displace it again.
             self.strangers.leave(place);
             self.displaced.insert(displaced);
             self.open -= 1;
@@ -85,20 +85,20 @@ impl Door {
         Entrance::Open(key, self.strangers.enter(key, origin))
     }
 
-    /// A connection is no stranger any more.
+    /// Records that a connection is authenticated.
     fn is_known(&mut self, key: u64, place: UnprovenSlot) {
         self.strangers.leave(place);
         self.tasks.remove(&key);
     }
 }
 
-/// A connection, which counts as long as this lives.
+/// A connection, which counts as long as this value lives.
 #[derive(Debug)]
 pub(super) struct Visitor {
     pub(super) shared: Rc<ManagerShared>,
     key: u64,
     place: UnprovenSlot,
-    /// When it is closed if it is a stranger by then.
+    /// When it is closed if it is still unauthenticated.
     pub(super) due: Instant,
 }
 
@@ -108,14 +108,14 @@ impl Visitor {
         Visitor { shared: Rc::clone(shared), key, place, due }
     }
 
-    /// What ends it, should its place be needed.
+    /// Sets the task that must end if the place is needed.
     pub(super) fn is_served_by(shared: &ManagerShared, (key, place): (u64, UnprovenSlot), task: AbortHandle) {
         if !task.is_finished() {
             shared.door.borrow_mut().tasks.insert(key, (task, place));
         }
     }
 
-    /// It has proved what it must.
+    /// Records that the connection has authenticated itself.
     pub(super) fn is_known(&self) {
         self.shared.door.borrow_mut().is_known(self.key, self.place);
     }
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!((known.len(), door.strangers.len()), (3, 0));
         let (first, _) = enter(&mut door);
         assert_eq!(door.strangers.oldest(), Some(first));
-        // All four places are in use: the stranger is to give way, though strangers may be two.
+        // All four places are in use: the unauthenticated connection is displaced, although two would be permitted.
         let (second, place) = enter(&mut door);
         assert_eq!((second, door.open()), (first + 1, 5), "the first has not left yet");
         door.is_known(second, place);

@@ -1,4 +1,4 @@
-//! What a control request makes of the map, decided without doing anything: a delta, or why not.
+//! The effect of a control request on the map, computed without side effects: a delta, or a refusal.
 
 use zerohop_placement::{
     ClusterMap, Durability, HashKind, Keyspace, KeyspaceConfig, KeyspaceName, MapChange, MapDelta, MapError,
@@ -12,22 +12,22 @@ use zerohop_wire::ids::{KeyspaceId, NodeId};
 
 use super::keyspace_drop;
 
-/// Where a change is decided.
+/// The context of a decision.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChangeContext<'m> {
     pub(super) map: &'m ClusterMap,
-    /// The node that holds all partitions: there is no other yet.
+    /// The node that has all partitions: there is no other node.
     pub(super) node: NodeId,
-    /// It keeps everything in memory.
+    /// The node stores everything in memory.
     pub(super) in_memory: bool,
 }
 
-/// What is to be done.
+/// A decided change.
 #[derive(Debug)]
 pub(super) struct DecidedChange {
-    /// `None`: all is as asked already.
+    /// `None`: nothing needs to change.
     pub(super) delta: Option<MapDelta>,
-    /// The keyspace as it will be, or was.
+    /// The keyspace after the change, or before its removal.
     pub(super) keyspace: KeyspaceStatus,
 }
 
@@ -37,7 +37,7 @@ pub(super) fn closing(map: &ClusterMap) -> Vec<KeyspaceStatus> {
     closing.map(|(id, found)| status(id, found.config())).collect()
 }
 
-/// Why not.
+/// A refusal of a change.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ChangeRefusal {
     code: &'static str,
@@ -47,7 +47,7 @@ pub(super) struct ChangeRefusal {
 type ChangeDecision = Result<DecidedChange, ChangeRefusal>;
 
 impl ChangeContext<'_> {
-    /// A new keyspace of this id and seed.
+    /// Creates a keyspace with this id and seed.
     pub(super) fn create(&self, asked: &KeyspaceSettings, id: KeyspaceId, seed: u64) -> ChangeDecision {
         let name = name(&asked.name)?;
         if let Some((id, found)) = self.map.keyspace_named(name.as_str()) {
@@ -65,7 +65,7 @@ impl ChangeContext<'_> {
         }
         if let Some(replicas) = asked.replicas {
             config.replicas = small(replicas, "replicas")?;
-            // Two of three, as the default is, unless something else is asked for.
+            // Two of three, as in the default, unless the request says otherwise.
             config.min_in_sync = config.replicas.clamp(1, 2);
         }
         let config = self.with(config, asked)?;
@@ -78,7 +78,7 @@ impl ChangeContext<'_> {
         self.decided(MapChange::CreateKeyspace { id, config, groups: groups.into() }, keyspace)
     }
 
-    /// Another configuration of a keyspace that is in use.
+    /// Changes the configuration of a keyspace that is in use.
     pub(super) fn alter(&self, asked: &KeyspaceSettings) -> ChangeDecision {
         let (id, found) = self.find(&asked.name)?;
         if found.is_closing() {
@@ -100,8 +100,7 @@ impl ChangeContext<'_> {
         self.decided(MapChange::AlterKeyspace { id, config }, keyspace)
     }
 
-    /// Each partition of a keyspace becomes two. Who asks says how many there are to be, so that a request that comes twice
-    /// splits once.
+    /// Splits each partition of a keyspace into two. The request names the new number of partitions, so that a repeated request splits only once.
     fn split(
         &self,
         asked: &KeyspaceSettings,
@@ -125,7 +124,7 @@ impl ChangeContext<'_> {
         self.decided(MapChange::SplitKeyspace(id), status(id, &doubled))
     }
 
-    /// A keyspace goes, with all that is in it.
+    /// Drops a keyspace with all its contents.
     pub(super) fn drop(&self, asked: &KeyspaceDrop) -> ChangeDecision {
         let (id, found) = self.find(&asked.name)?;
         if ![0, id.0].contains(&asked.id) {
@@ -153,7 +152,7 @@ impl ChangeContext<'_> {
         })
     }
 
-    /// The configuration with what was asked for, beside replicas.
+    /// The configuration with the requested settings, except replicas.
     fn with(
         &self,
         mut config: KeyspaceConfig,
@@ -203,12 +202,12 @@ impl ChangeContext<'_> {
 }
 
 impl ChangeRefusal {
-    /// It is not to be.
+    /// The control group's refusal.
     pub(super) fn decided(reason: &str) -> ChangeRefusal {
         refusal(REFUSED_DECIDED, reason)
     }
 
-    /// The node itself could not.
+    /// A failure of the node itself.
     pub(super) fn failed(reason: String) -> ChangeRefusal {
         refusal(REFUSED_FAILED, reason)
     }
@@ -224,7 +223,7 @@ impl From<MapError> for ChangeRefusal {
     }
 }
 
-/// A keyspace as answers describe it.
+/// A keyspace as replies describe it.
 pub(super) fn status(id: KeyspaceId, config: &KeyspaceConfig) -> KeyspaceStatus {
     KeyspaceStatus {
         id: id.0,
@@ -386,7 +385,7 @@ mod tests {
         let closing = after(&next, &on(&next).drop(&named("papers")).unwrap());
         assert!(closing.keyspace_named("papers").unwrap().1.is_closing());
         assert!(on(&closing).drop(&named("papers")).unwrap().delta.is_none(), "it is being dropped already");
-        // Whoever asks again does not mean another one of the name.
+        // A repeated request does not mean another keyspace of the same name.
         for (id, is_meant) in [(5, true), (4, false)] {
             let again = on(&closing).drop(&KeyspaceDrop { id, ..named("papers") });
             assert!(again.is_ok() || refused(again).0 == REFUSED_UNKNOWN);

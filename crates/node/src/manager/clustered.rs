@@ -1,5 +1,5 @@
-//! Control requests of a node in a cluster: decided here as far as words go, then by the control group, and answered once
-//! this node's instances know.
+//! Control requests of a node in a cluster: this node checks the request, the control group decides it, and the node answers once its instances
+//! have applied the change.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -26,7 +26,7 @@ use super::tokens;
 use crate::clock::unix_ms;
 use crate::server::limits::{DROP_LOOK, MAP_WAIT};
 
-/// Carries a change out.
+/// Executes a change.
 pub(super) async fn change(shared: &Rc<ManagerShared>, ask: AdminQuestion) -> AdminAnswer {
     if let Some(reason) = shared.why_not() {
         return AdminAnswer::refused(REFUSED_FAILED, format!("nothing can be changed now: {reason}"));
@@ -118,7 +118,7 @@ pub(super) async fn change(shared: &Rc<ManagerShared>, ask: AdminQuestion) -> Ad
         AdminQuestion::DropKeyspace(asked) => Some(keyspace_drop::wait(asked)),
         _ => None,
     };
-    // The control group gives a new keyspace its number; any that is free serves to look for what is wrong.
+    // The control group assigns the id of a new keyspace; for the check any free id is sufficient.
     let free = shared.history.borrow().map().keyspaces().last().map_or(1, |(id, _)| id.0.saturating_add(1));
     let decided = match decide(shared, ask, KeyspaceId(free)) {
         Ok(decided) => decided,
@@ -152,7 +152,7 @@ pub(super) async fn change(shared: &Rc<ManagerShared>, ask: AdminQuestion) -> Ad
     }
 }
 
-/// Waits, for a while, until a keyspace that is being dropped is gone.
+/// Waits for a limited time until a keyspace that is being dropped is gone.
 async fn await_drop(shared: &Rc<ManagerShared>, keyspace: KeyspaceStatus, wait: Duration) -> AdminAnswer {
     let id = KeyspaceId(keyspace.id);
     let due = Instant::now() + wait;
@@ -168,8 +168,7 @@ async fn await_drop(shared: &Rc<ManagerShared>, keyspace: KeyspaceStatus, wait: 
     AdminAnswer::of(AdminReply::Keyspace(keyspace))
 }
 
-/// Where operators want partitions of a keyspace, if this node's part in the control group knows; a node that stands alone has none
-/// that could be elsewhere.
+/// The pinned partitions of a keyspace, if this node's Raft manager knows them. A standalone node has none.
 pub(super) async fn pins(
     shared: &ManagerShared,
     keyspace: &str,
@@ -182,17 +181,17 @@ pub(super) async fn pins(
     Some(pins.into_iter().map(|(partition, pin)| (partition, pin.to)).collect())
 }
 
-/// Where the managers of the control group listen, as far as is known; none if the node stands alone.
+/// The addresses of the control group's managers, as far as known; empty for a standalone node.
 pub(super) async fn managers(shared: &ManagerShared) -> Vec<String> {
     of_agent(shared, Input::Managers).await.unwrap_or_default()
 }
 
-/// How the cluster stands; `None` if the node stands alone, or is about to end.
+/// The state of the cluster; `None` if the node is standalone, or is about to end.
 pub(super) async fn standing(shared: &ManagerShared) -> Option<ClusterStanding> {
     of_agent(shared, Input::Standing).await
 }
 
-/// Asks the agent something.
+/// Sends a query to the agent.
 async fn of_agent<T>(shared: &ManagerShared, ask: impl FnOnce(oneshot::Sender<T>) -> Input) -> Option<T> {
     let cluster = shared.cluster_handle()?;
     let (answer, answered) = oneshot::channel();
@@ -200,7 +199,7 @@ async fn of_agent<T>(shared: &ManagerShared, ask: impl FnOnce(oneshot::Sender<T>
     answered.await.ok()
 }
 
-/// Changes a node.
+/// Changes the state of a node.
 async fn of_node(
     shared: &Rc<ManagerShared>,
     node: u32,
@@ -244,7 +243,7 @@ async fn of_partition(
     }
 }
 
-/// Has the control group decide, and waits until the instances of this node know.
+/// Has the control group decide a command, and waits until the instances of this node have applied it.
 async fn have_decided(
     shared: &Rc<ManagerShared>,
     command: ControlCommand,
@@ -255,7 +254,7 @@ async fn have_decided(
     };
     let done = match cluster.operate(command).await {
         Ok(outcome) => outcome.result.map_err(|refusal| match refusal {
-            // It may be otherwise in a moment.
+            // A retry may succeed a moment later.
             CommandRefusal::StaleIncarnation | CommandRefusal::StaleEpoch { .. } | CommandRefusal::TooOld => {
                 failed(refusal.to_string())
             }

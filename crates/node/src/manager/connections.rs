@@ -1,4 +1,4 @@
-//! Connections to the manager's port: taken up, counted, and told apart by their first byte.
+//! Connections to the manager's port: they are accepted, counted, and distinguished by their first byte.
 
 use std::io::{self, ErrorKind};
 use std::net;
@@ -19,16 +19,16 @@ use crate::clock::Stopwatch;
 use crate::descriptors::Descriptors;
 use crate::server::limits::REFUSALS_TOLD_EVERY_MS;
 
-/// Pause after the system would give no more sockets: trying again at once would spin.
+/// Pause after the system could provide no more sockets: an immediate retry would spin.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// Makes the runtime's own of a listener.
+/// Converts a listener into one of the runtime.
 pub(super) fn take_over(listener: net::TcpListener) -> io::Result<TcpListener> {
     listener.set_nonblocking(true)?;
     TcpListener::from_std(listener)
 }
 
-/// Takes up connections for as long as it is polled.
+/// Accepts connections for as long as it is polled.
 pub(super) async fn accept(shared: &Rc<ManagerShared>, listener: TcpListener) {
     let mut told = None::<Stopwatch>;
     loop {
@@ -69,7 +69,7 @@ pub(super) async fn accept(shared: &Rc<ManagerShared>, listener: TcpListener) {
 
 async fn serve(visitor: &Visitor, stream: TcpStream) {
     let shared = &visitor.shared;
-    // A peer that is gone already is found out by reading.
+    // Reading will show if the peer is gone.
     drop(stream.set_nodelay(true));
     let taken_up = async {
         let mut stream = Stream::accepted(stream, shared).await?;
@@ -82,12 +82,12 @@ async fn serve(visitor: &Visitor, stream: TcpStream) {
         Ok(Err(error)) if error.kind() == ErrorKind::InvalidData => {
             debug!(%error, "a connection did not come about");
         }
-        // Closed, broken, or silent.
+        // The connection is closed, broken, or silent.
         _ => {}
     }
 }
 
-/// Tells something unless something was told a moment ago.
+/// Calls `say`, unless that was done a moment ago.
 fn tell(told: &mut Option<Stopwatch>, say: impl FnOnce()) {
     if told.is_none_or(|told| told.elapsed_ms() >= REFUSALS_TOLD_EVERY_MS) {
         say();

@@ -1,4 +1,4 @@
-//! What is missing since nodes were started again: one line for each keyspace, on the nodes that it concerns.
+//! Data that was lost by restarts of nodes: one line for each keyspace, on the nodes that it concerns.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,36 +7,36 @@ use zerohop_control::state;
 use zerohop_placement::{ClusterMap, Durability};
 use zerohop_wire::ids::{KeyspaceId, NodeId};
 
-/// What this node tells of what the control group remembers.
+/// The data losses that this node reports, from the control group's record.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct DataLosses {
-    /// All that is not acknowledged.
+    /// All losses that are not acknowledged.
     pub(super) all: Arc<state::Losses>,
     /// This node.
     pub(super) node: Option<NodeId>,
-    /// Where managers of the control group listen: these nodes tell it for all that have no manager.
+    /// The addresses of the control group's managers: these nodes report losses for all nodes without a manager.
     pub(super) managers: BTreeSet<String>,
 }
 
-/// Of one keyspace.
+/// The loss of one keyspace.
 #[derive(Debug, Default)]
 struct Loss {
     partitions: usize,
-    /// Partitions that were nowhere else.
+    /// Number of partitions without another copy.
     alone: usize,
-    /// The nodes that held them.
+    /// The nodes that had them.
     nodes: BTreeSet<NodeId>,
 }
 
 impl DataLosses {
-    /// Whether this node is to tell what is missing of these.
+    /// Whether this node reports losses of these nodes.
     fn tells(&self, map: &ClusterMap, nodes: &BTreeSet<NodeId>) -> bool {
         let has_manager =
             |node: &NodeId| map.node(*node).is_some_and(|node| self.managers.contains(node.manager()));
         self.node.is_some_and(|node| nodes.contains(&node)) || !nodes.iter().any(has_manager)
     }
 
-    /// A line for each keyspace that is still there.
+    /// One line for each keyspace that still exists.
     pub(super) fn lines(&self, map: &ClusterMap) -> Vec<String> {
         let mut of: BTreeMap<KeyspaceId, Loss> = BTreeMap::new();
         for ((keyspace, partition), state::Loss { nodes, .. }) in &*self.all {
@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
 
-    /// Two nodes, and a keyspace of which node 1 has all partitions alone.
+    /// Two nodes, and a keyspace whose partitions are all on node 1 alone.
     fn map(durability: Durability) -> ClusterMap {
         let node = |id: u32| Node {
             id: NodeId(id),
@@ -105,7 +105,7 @@ mod tests {
         ClusterMap::default().apply(&MapDelta { from: MapEpoch(0), to: MapEpoch(1), changes }).unwrap()
     }
 
-    /// What a node tells of 86 partitions that node 1 held.
+    /// The report of a node about 86 partitions of node 1.
     fn told(map: &ClusterMap, node: u32, managers: &[&str]) -> Vec<String> {
         let loss = state::Loss { epoch: MapEpoch(1), nodes: [NodeId(1)].into() };
         let all = (0..86).map(|partition| ((KeyspaceId(3), PartitionId(partition)), loss.clone()));
@@ -125,7 +125,7 @@ mod tests {
             interval.len() == 1 && interval[0].contains("86 of 128 partitions go on with a log"),
             "{interval:?}"
         );
-        // It is no trouble any more once the keyspace is gone.
+        // The alert ends when the keyspace is gone.
         assert!(told(&ClusterMap::default(), 1, &[]).is_empty());
     }
 

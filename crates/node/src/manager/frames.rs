@@ -1,5 +1,5 @@
-//! Frames on the manager's port. It answers what is asked of any endpoint of a cluster (Hello, Ping, MapGet,
-//! SessionOpen) and control requests; who asks it for a record is told the map, and so who holds it.
+//! Frames on the manager's port. The manager answers the requests that every endpoint of a cluster supports (Hello, Ping, MapGet, SessionOpen) and
+//! control requests. A request for a record is answered with the map, which names the primary.
 
 use std::borrow::Cow;
 use std::io::ErrorKind;
@@ -27,33 +27,33 @@ use crate::server::limits::{
     OUT_BYTES_MAX, RECEIVING_BYTES_MAX, SEND_TIME_OUT,
 };
 
-/// Bytes read at a time.
+/// Number of bytes read at a time.
 const READ_BYTES: usize = 16 << 10;
 
-/// One connection's half of a conversation, without its socket.
+/// The manager's state of one connection, without its socket.
 struct Conversation<'s> {
     shared: &'s ManagerShared,
     decoder: Decoder,
     encoder: Encoder,
     greeted: bool,
-    /// It speaks no TLS and has to.
+    /// The connection has no TLS although TLS is required.
     wants_tls: bool,
-    /// What it may do then.
+    /// The permissions of the connection after its greeting.
     access: Access,
-    /// What it has to prove before it is, and what both have agreed on.
+    /// The pending proof, and the features that both sides have agreed on.
     proving: Option<(Challenge, Features)>,
-    /// It is another manager: what follows is no frame.
+    /// The peer is another manager: what follows are not frames.
     is_agent: bool,
-    /// How new the peer's map is.
+    /// The epoch of the peer's map.
     epoch: MapEpoch,
-    /// Control requests that are not yet answered.
+    /// Number of unanswered control requests.
     in_flight: usize,
     answers: mpsc::Sender<(Envelope, Vec<u8>)>,
-    /// Bytes of a frame that is still coming, as counted in [`ManagerShared::receiving`].
+    /// Bytes of an incomplete frame, as counted in [`ManagerShared::receiving`].
     receiving: usize,
-    /// Frames to be sent.
+    /// Frames to send.
     out: Vec<u8>,
-    /// Nothing more is taken from it once what is to be sent is sent.
+    /// The connection is closed once all frames are sent.
     ends: bool,
 }
 
@@ -63,7 +63,7 @@ pub(super) async fn serve(visitor: &Visitor, mut stream: Stream) {
     let (sender, mut answers) = mpsc::channel(ADMIN_IN_FLIGHT_MAX);
     let mut peer = Conversation::new(shared, sender);
     peer.wants_tls = stream.wants_tls(shared);
-    // Holds nothing, and no room, while nothing comes: most connections are idle.
+    // The buffer has no capacity while nothing arrives: most connections are idle.
     let mut received = Vec::new();
     let mut due = visitor.due;
     let mut is_known = false;
@@ -86,7 +86,7 @@ pub(super) async fn serve(visitor: &Visitor, mut stream: Stream) {
             return linger(stream).await;
         }
         if peer.is_agent {
-            // Nothing comes before the answer that was just sent: else it is no manager.
+            // A manager sends nothing before it has received the answer: otherwise the peer is not a manager.
             return if received.is_empty() {
                 cluster::serve_peer(shared, stream).await
             } else {
@@ -105,14 +105,14 @@ pub(super) async fn serve(visitor: &Visitor, mut stream: Stream) {
         tokio::select! {
             ready = timeout_at(due, stream.readable()) => match ready {
                 Ok(Ok(())) => {}
-                // Who waits for an answer is not idle.
+                // A peer that waits for an answer is not idle.
                 Err(_) if peer.in_flight > 0 && received.is_empty() => {
                     due = Instant::now() + IDLE_TIME_OUT;
                     continue;
                 }
                 _ => return,
             },
-            // The peer holds a sender, so there is always another one.
+            // The peer's state has a sender, so the channel never closes.
             Some((envelope, encoded)) = answers.recv() => {
                 peer.admin_answered(&envelope, &encoded);
                 continue;
@@ -130,7 +130,7 @@ pub(super) async fn serve(visitor: &Visitor, mut stream: Stream) {
     }
 }
 
-/// Reads on for a little while, to nobody: closing with bytes unread would make the system throw away what was sent.
+/// Reads for a short time and discards the bytes: closing with unread bytes would make the system drop the sent ones.
 async fn linger(mut stream: Stream) {
     let drain = async {
         stream.shutdown().await?;
@@ -138,7 +138,7 @@ async fn linger(mut stream: Stream) {
         while stream.read(&mut nobody).await? > 0 {}
         Ok::<(), std::io::Error>(())
     };
-    // However it ends, the connection is closed.
+    // The connection is closed in every case.
     drop(timeout(LINGER, drain).await);
 }
 
@@ -162,7 +162,7 @@ impl<'s> Conversation<'s> {
         }
     }
 
-    /// Takes up every whole frame, until there is much to be sent; returns the bytes that are done with.
+    /// Processes every complete frame, until there is much to send; returns the number of processed bytes.
     fn take_all(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         let mut expanded = Vec::new();
@@ -198,8 +198,8 @@ impl<'s> Conversation<'s> {
         if self.ends { bytes.len() } else { at }
     }
 
-    /// A frame has begun that will have so many bytes. No room is made for what only an instance would take, nor beyond
-    /// what all connections may hold together.
+    /// Checks the length of an incomplete frame. It gets no memory if only an instance would accept it, or if it exceeds the limit of all
+    /// connections.
     fn make_room(&mut self, bytes: &[u8], need: usize) {
         let length = need.saturating_sub(HEADER_BYTES);
         let failure = if length > MANAGER_BODY_BYTES_MAX {
@@ -215,7 +215,7 @@ impl<'s> Conversation<'s> {
         self.ends = true;
     }
 
-    /// Counts the bytes of a frame that is coming.
+    /// Counts the bytes of an incomplete frame.
     fn receives(&mut self, bytes: usize) {
         let others = self.shared.receiving.get() - self.receiving;
         self.shared.receiving.set(others + bytes);
@@ -303,7 +303,7 @@ impl<'s> Conversation<'s> {
         }
         let mut proofs = self.shared.proofs.borrow_mut();
         if proofs.is_some() {
-            // Strangers are told nothing of the cluster.
+            // Unauthenticated connections learn nothing about the cluster.
             Guard::admits(hello)?;
         }
         let cluster = self.shared.cluster.get();
@@ -314,7 +314,7 @@ impl<'s> Conversation<'s> {
         let mut ack = HelloAck {
             version,
             features: Features(Features::LZ4.0 | agent.0).common(hello.features),
-            // No instance: those begin at one.
+            // Zero means no instance: instance ids start at one.
             instance: InstanceId(0),
             cluster,
             incarnation: self.shared.about.incarnation,
@@ -328,7 +328,7 @@ impl<'s> Conversation<'s> {
 
     fn is_greeted(&mut self, features: Features) {
         self.decoder = Decoder::agreed(self.encoder.version, features);
-        // Tokens are for clients.
+        // A client with a token is not a manager.
         self.is_agent = features.has(Features::AGENT) && self.access == Access::All;
         self.greeted = true;
     }
@@ -361,7 +361,7 @@ impl<'s> Conversation<'s> {
 
     fn fail(&mut self, envelope: &Envelope, failure: Failure<'_>) {
         self.answer(envelope, &Message::Answer(Err(failure)));
-        // Before the greeting that is the end.
+        // Before the greeting the connection ends.
         self.ends |= !self.greeted;
     }
 

@@ -1,4 +1,4 @@
-//! How replica groups stand, as the map has them: for the status, and partition by partition.
+//! Replica groups according to the map: in numbers for the status, and partition by partition.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use zerohop_wire::admin::{
 };
 use zerohop_wire::ids::{InstanceId, KeyspaceId, NodeId, PartitionId};
 
-/// What a node is in groups: primary, in sync, following.
+/// The numbers of groups of which a node has the primary, an in-sync replica, a follower.
 pub(super) type GroupShares = [u32; 3];
 
-/// How all groups stand, those of each keyspace, and what each node is in them.
+/// The counts over all groups, for each keyspace, and for each node.
 pub(super) struct GroupCounts {
     pub(super) all: GroupsStatus,
     pub(super) keyspaces: BTreeMap<KeyspaceId, GroupsStatus>,
@@ -60,7 +60,7 @@ pub(super) fn count(map: &ClusterMap) -> GroupCounts {
     counts
 }
 
-/// A page of a keyspace's partitions. `pins` has where operators want them, if that is known here.
+/// A page of a keyspace's partitions. `pins` has the pinned ones, if this node knows them.
 pub(super) fn list(
     map: &ClusterMap,
     asked: &PartitionList,

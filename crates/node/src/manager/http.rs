@@ -38,10 +38,10 @@ const FOREIGN_NAME: &str = "the cluster has no secret, so that HTTP is served on
                             localhost, by the address that it listens on, or by a name given with --http-name\n";
 const WHAT_THERE_IS: &str = "there is /metrics, /health and /status\n";
 
-/// Serves one connection until it ends, or has lasted long enough.
+/// Serves one connection until it ends, or reaches its maximum duration.
 pub(super) async fn serve(visitor: &Visitor, stream: Stream) {
     let shared = &visitor.shared;
-    // Without a secret there is nothing to show: such a connection stays among the strangers, and lasts.
+    // Without a secret there is no bearer token: such a connection stays unauthenticated, without its time limit.
     let is_known = Cell::new(shared.about.secret.is_none());
     let wants_tls = stream.wants_tls(shared);
     let is_known = &is_known;
@@ -61,7 +61,7 @@ pub(super) async fn serve(visitor: &Visitor, stream: Stream) {
             visitor.is_known();
         }
         let response = respond(shared, request.method(), request.uri().path(), may_read).await;
-        // Without the password there is one answer.
+        // A connection without the bearer token gets only one answer.
         Ok::<_, Infallible>(if may_read { response } else { last(response) })
     });
     let mut http = http1::Builder::new();
@@ -78,7 +78,7 @@ pub(super) async fn serve(visitor: &Visitor, stream: Stream) {
     };
     match ended {
         Ok(Ok(())) | Err(_) => {}
-        // The peer's doing: bad HTTP was answered, a lost connection has nobody to be told.
+        // The peer caused the error: it has received the answer to invalid HTTP, or is gone.
         Ok(Err(error)) => debug!(%error, "an HTTP connection has ended"),
     }
 }
@@ -93,10 +93,10 @@ async fn respond(
         let mut response =
             response(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET is served here\n".to_owned());
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-        // Its body is not read.
+        // The body is not read.
         return last(response);
     }
-    // Whether a node serves is no secret, and those who watch it for that know none.
+    // Whether a node serves is not secret, and health checks have no secret.
     if path != "/health" && !may_read {
         let mut response = response(StatusCode::UNAUTHORIZED, TEXT, WHAT_TO_SHOW.to_owned());
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -116,7 +116,7 @@ async fn respond(
     }
 }
 
-/// It serves, even if others take what it cannot write, or if only some partitions are served: then it says so.
+/// The node is healthy even if other nodes accept the writes that it cannot, or if only some partitions are served; the response then says so.
 async fn health(shared: &ManagerShared) -> Response<Full<Bytes>> {
     let view = ClusterView::of(shared).await;
     if let Some((status, reason)) = why_not(shared, &view) {
@@ -134,13 +134,13 @@ async fn health(shared: &ManagerShared) -> Response<Full<Bytes>> {
     response(StatusCode::OK, JSON, body.to_string())
 }
 
-/// Whether whoever shows this knows the cluster's secret, or there is none to know.
+/// Whether this bearer token proves knowledge of the cluster's secret, or there is no secret.
 fn may_read(shared: &ManagerShared, shown: Option<&[u8]>) -> bool {
     let Some(secret) = &shared.about.secret else { return true };
     shown.and_then(|shown| shown.strip_prefix(b"Bearer ")).is_some_and(|bearer| secret.is_bearer(bearer))
 }
 
-/// Nothing more is taken from the connection.
+/// Closes the connection after this response.
 fn last(mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response

@@ -1,4 +1,4 @@
-//! The manager's end of the way to the instances: messages out, answers back within a time.
+//! The manager's side of the channel to the instances: messages to them, and answers with a time limit.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::instance::{Figures, InstanceNotice, RecoveredData};
 use crate::reactor::{NoticeError, ReactorMailbox};
 use crate::server::limits::{INBOX_FULL_PAUSE, STATS_WAIT};
 
-/// One instance, as the manager knows it.
+/// The manager's handle of one instance.
 #[derive(Debug)]
 pub(crate) struct InstanceHandle {
     pub(crate) id: InstanceId,
     pub(crate) mailbox: ReactorMailbox<InstanceNotice>,
     pub(crate) recovered: RecoveredData,
-    /// It has not said that it took up the last change of the map: it gets the next one as a whole map.
+    /// The instance has not confirmed the last change of the map: its next change is a complete map.
     behind: Cell<bool>,
 }
 
@@ -33,7 +33,7 @@ impl InstanceHandle {
         InstanceHandle { id, mailbox, recovered, behind: Cell::new(false) }
     }
 
-    /// Leaves a notice, and waits for room until `due`. `false`: there was none, or the instance has ended.
+    /// Sends a notice, and waits for room until `due`. `false`: there was none, or the instance has ended.
     pub(crate) async fn leave(&self, mut notice: InstanceNotice, due: Instant) -> bool {
         loop {
             notice = match self.mailbox.leave(notice) {
@@ -47,8 +47,7 @@ impl InstanceHandle {
     }
 }
 
-/// Tells every instance of a change of the map, and waits so long until they have taken it up. Returns what went wrong,
-/// in words.
+/// Sends a change of the map to every instance, and waits until they have applied it, within a time limit. Returns the problems in words.
 pub(super) async fn tell(
     instances: &[InstanceHandle],
     delta: &Arc<MapDelta>,
@@ -74,7 +73,7 @@ pub(super) async fn tell(
                     continue;
                 }
                 Ok(Ok(Err(error @ MapChangeError::Partition(_)))) => {
-                    // The map it has; a partition it could not open or remove.
+                    // The instance has the map; the error is about a partition that it could not open or remove.
                     instance.behind.set(false);
                     error.to_string()
                 }
@@ -88,7 +87,7 @@ pub(super) async fn tell(
     faults
 }
 
-/// Tells every instance something and waits until each has said that it is done. `false`: not all have, within this time.
+/// Sends a notice to every instance and waits until each has confirmed it. `false`: not all have, within this time.
 pub(super) async fn told_all(
     instances: &[InstanceHandle],
     notice: impl Fn(oneshot::Sender<()>) -> InstanceNotice,
@@ -110,7 +109,7 @@ pub(super) async fn told_all(
     are_done
 }
 
-/// Asks every instance how it stands. `None` for those that do not answer in time.
+/// Requests the figures of every instance. `None` for those that do not answer in time.
 pub(super) async fn figures(instances: &[InstanceHandle]) -> Vec<Option<Box<Figures>>> {
     let due = Instant::now() + STATS_WAIT;
     let mut waits = Vec::with_capacity(instances.len());
@@ -154,7 +153,7 @@ mod tests {
         ClusterMap::of_one_node(node, 1).unwrap()
     }
 
-    /// The next map, by a change that says nothing in particular.
+    /// The next map, by an arbitrary change.
     fn next(map: &ClusterMap) -> (Arc<MapDelta>, ClusterMap) {
         let (id, keyspace) = map.keyspaces().next().unwrap();
         let batch_bytes = keyspace.config().batch_bytes + 1;
@@ -184,7 +183,7 @@ mod tests {
             let (delta, first) = next(&map());
             let faults = tell(&instances, &delta, &first, WAIT).await;
             assert!(faults[0].1.contains("has not answered for 30ms"), "{faults:?}");
-            // It is taken too late: nobody hears the answer.
+            // The notice is processed too late: the sender no longer waits for the answer.
             assert!(!taken(&inbox).await.0);
 
             let (delta, second) = next(&first);

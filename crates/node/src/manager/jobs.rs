@@ -1,4 +1,4 @@
-//! Control requests, one after the other: decided, saved, told to every instance, and only then answered.
+//! Control requests, one after the other: decided, saved, sent to every instance, and only then answered.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,13 +25,13 @@ use crate::instance::{Figures, InstanceNotice};
 use crate::server::limits::{DROP_AGAIN, DROP_LOOK, INBOX_FULL_PAUSE, MAP_WAIT};
 use crate::server::{NodeFolder, SavedNode};
 
-/// Alone changes the map of a node that stands alone; in a cluster it has the control group do so.
+/// Changes the map of a standalone node; in a cluster it has the control group do so.
 pub(super) struct JobWorker {
     shared: Rc<ManagerShared>,
     alone: Option<LoneNode>,
 }
 
-/// What a node that stands alone decides by itself.
+/// The state of a standalone node.
 struct LoneNode {
     folder: NodeFolder,
     next_keyspace: KeyspaceId,
@@ -46,7 +46,7 @@ impl JobWorker {
         JobWorker { shared, alone: None }
     }
 
-    /// Carries out what comes. It ends with the manager.
+    /// Executes requests as they arrive. It ends with the manager.
     pub(super) async fn run(mut self, mut jobs: mpsc::Receiver<ControlJob>) {
         while let Some(ControlJob { encoded, access, reply }) = self.next(&mut jobs).await {
             let request = AdminRequest::from_bytes(&encoded);
@@ -58,7 +58,7 @@ impl JobWorker {
                 }
             }
             match request {
-                // Questions need not wait for changes, nor changes for those who are slow to say how they stand.
+                // A query need not wait for changes, nor changes for an instance that is slow to report.
                 Ok(AdminRequest { ask: Some(AdminQuestion::Status(_)) }) => {
                     let shared = Rc::clone(&self.shared);
                     spawn_local(async move {
@@ -75,7 +75,7 @@ impl JobWorker {
                     let answer = tokens::list(self.shared.history.borrow().map());
                     send(&self.shared, reply, answer).await;
                 }
-                // The control group puts them in order, and may take its time.
+                // The control group orders these requests, and may take long.
                 Ok(AdminRequest { ask: Some(ask) }) if self.alone.is_none() => {
                     let shared = Rc::clone(&self.shared);
                     spawn_local(async move {
@@ -100,8 +100,7 @@ impl JobWorker {
         }
     }
 
-    /// What comes next. Meanwhile keyspaces that are being dropped go, and tokens expire: in a cluster the control group sees to
-    /// that.
+    /// The next request. While it waits, it drops keyspaces that are drained, and expires tokens; in a cluster the control group does that.
     async fn next(&mut self, jobs: &mut mpsc::Receiver<ControlJob>) -> Option<ControlJob> {
         loop {
             self.expire_tokens().await;
@@ -117,7 +116,7 @@ impl JobWorker {
                 continue;
             }
             for keyspace in closing {
-                // Whoever asks for it is told why it is not gone, and a change that fails is logged.
+                // A client that requests the drop gets the reason why the keyspace still exists, and a failed change is logged.
                 drop(self.drop_when_drained(None, keyspace, Duration::ZERO).await);
             }
         }
@@ -127,7 +126,7 @@ impl JobWorker {
         if let Some(reason) = self.shared.why_not() {
             return AdminAnswer::refused(REFUSED_FAILED, format!("nothing can be changed now: {reason}"));
         }
-        // A node that stands alone goes on with what its disks have, and says by itself what is damaged.
+        // A standalone node continues with the contents of its disks, and reports corruption itself.
         if let AdminQuestion::AcknowledgeLosses(_) = &ask {
             return AdminAnswer::of(AdminReply::Done(AdminDone::default()));
         }
@@ -162,7 +161,7 @@ impl JobWorker {
         }
     }
 
-    /// Closes a keyspace, unless that was done, waits until nothing is under way there, and drops it.
+    /// Closes a keyspace, unless that is done, waits until it is drained, and drops it.
     async fn drop_when_drained(
         &mut self,
         close: Option<MapDelta>,
@@ -206,7 +205,7 @@ impl JobWorker {
         }
         let expired = tokens::expired(self.shared.history.borrow().map(), unix_ms());
         if !expired.is_empty() {
-            // A change that fails is logged, and made later.
+            // A failed change is logged, and repeated later.
             drop(self.change_tokens(expired).await);
         }
     }
@@ -220,7 +219,7 @@ impl JobWorker {
         }
     }
 
-    /// Saves a change, then has everybody follow it.
+    /// Saves a change, then has all instances apply it.
     async fn carry_out(&mut self, delta: Arc<MapDelta>) -> Result<(), AdminAnswer> {
         let failed = |reason: String| Err(AdminAnswer::refused(REFUSED_FAILED, reason));
         let Some(alone) = &mut self.alone else {
@@ -260,7 +259,7 @@ impl JobWorker {
     }
 }
 
-/// What a request makes of the map, or why not.
+/// The effect of a request on the map, or the refusal.
 pub(super) fn decide(
     shared: &ManagerShared,
     ask: AdminQuestion,
@@ -292,20 +291,20 @@ pub(super) fn decide(
         }
     }?;
     if let Some(delta) = &decided.delta {
-        // Whatever rule of maps it breaks is found before anything is done.
+        // A violated rule of maps is found before anything is done.
         now.map.apply(delta)?;
     }
     Ok(decided)
 }
 
-/// Brings an answer to whoever asked, if they still wait.
+/// Sends an answer to the client, if it still waits.
 async fn send(shared: &ManagerShared, reply: ReplyTo, mut answer: AdminAnswer) {
     answer.map_epoch = shared.history.borrow().map().epoch().0;
     let encoded = answer.to_bytes();
     match reply {
         ReplyTo::Here { envelope, sender } => drop(sender.try_send((envelope, encoded))),
         ReplyTo::Instance { place, ask } => {
-            // Instances take requests before the manager has heard that they serve.
+            // Instances accept requests before the manager knows that they serve.
             let due = Instant::now() + MAP_WAIT;
             while shared.instances().is_empty() && Instant::now() < due {
                 sleep(INBOX_FULL_PAUSE).await;

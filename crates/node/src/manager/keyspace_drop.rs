@@ -1,4 +1,4 @@
-//! What is told of a keyspace that is being dropped: what that waits for, and what can be done.
+//! Replies about a keyspace that is being dropped: what the drop waits for, and what the user can do.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use super::changes::{ChangeRefusal, refusal as refuse};
 use crate::server::limits::DROP_WAIT;
 
-/// So many partitions are named; of the others, how many there are.
+/// Maximum number of partitions that a reply names; it counts the others.
 const NAMED_MAX: usize = 4;
 
 /// How long a request to drop a keyspace waits for its end.
@@ -19,13 +19,13 @@ pub(super) fn wait(asked: &KeyspaceDrop) -> Duration {
     asked.wait_ms.map_or(DROP_WAIT, |ms| DROP_WAIT.min(Duration::from_millis(ms.into())))
 }
 
-/// A keyspace whose drop has begun is not gone.
+/// The reply for a keyspace whose drop is in progress.
 pub(super) fn under_way(keyspace: &KeyspaceStatus, waits: &str) -> AdminAnswer {
     let (code, reason) = (REFUSED_CLOSING.to_owned(), reason(&keyspace.name, waits));
     AdminAnswer::of(AdminReply::Refused(AdminRefusal { code, reason, keyspace: keyspace.id }))
 }
 
-/// The keyspace is being dropped: it cannot be changed, and no other can have its name.
+/// The refusal for a keyspace that is being dropped: it cannot be changed, and its name cannot be reused.
 pub(super) fn refusal(name: &str) -> ChangeRefusal {
     refuse(REFUSED_CLOSING, reason(name, ""))
 }
@@ -40,7 +40,7 @@ fn reason(name: &str, waits: &str) -> String {
     )
 }
 
-/// Partitions that the drop of a keyspace waits for, if that is known; else those that nobody serves.
+/// The partitions that the drop of a keyspace waits for, if that is known; otherwise those without service.
 pub(super) fn waits(map: &ClusterMap, id: KeyspaceId, undrained: Option<&[PartitionId]>) -> String {
     let Some(found) = map.keyspace(id) else { return String::new() };
     let is_open = |(id, group): &(PartitionId, Group<'_>)| match undrained {

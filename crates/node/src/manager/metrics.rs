@@ -1,5 +1,5 @@
-//! Metrics as text for Prometheus, in the OpenMetrics form. Figures are asked of the instances at each scrape and kept
-//! nowhere else.
+//! Metrics as text for Prometheus, in the OpenMetrics format. The manager requests the figures from the instances at each scrape and does not store
+//! them.
 
 use std::collections::HashMap;
 use std::fmt::{self, Debug};
@@ -20,7 +20,7 @@ use super::{groups, instances, status};
 use crate::instance::{Figures, Histogram, RecoveredData};
 use crate::reactor::{CloseReason, ReactorCounters};
 
-/// The text. Errors: never, but that a writer may fail, which a string does not.
+/// The text. Errors: those of a writer; a string never fails.
 pub(super) async fn text(shared: &ManagerShared) -> Result<String, fmt::Error> {
     let figures = instances::figures(shared.instances()).await;
     let view = ClusterView::of(shared).await;
@@ -47,14 +47,14 @@ pub(super) async fn text(shared: &ManagerShared) -> Result<String, fmt::Error> {
     Ok(text)
 }
 
-/// How everything stood at one scrape.
+/// The figures of one scrape.
 #[derive(Debug)]
 struct MetricsSnapshot {
     instances: Vec<InstanceMetrics>,
     map_epoch: u64,
     uptime_s: f64,
     serving: bool,
-    /// Of the node itself, beside those of its instances.
+    /// Alerts of the node itself, without those of its instances.
     troubles: usize,
     view: admin::NodeView,
     groups: GroupsStatus,
@@ -66,13 +66,13 @@ struct MetricsSnapshot {
 struct InstanceMetrics {
     id: String,
     recovered: RecoveredData,
-    /// `None`: it did not answer in time.
+    /// `None`: the instance did not answer in time.
     figures: Option<Box<Figures>>,
 }
 
 type Labels<'l> = Vec<(&'static str, &'l str)>;
 
-/// A metric of each instance: name, help, and where it is found.
+/// A metric of each instance: name, help, and the function that reads it.
 type OfStats = (&'static str, &'static str, fn(&InstanceStats) -> u64);
 type OfCounters = (&'static str, &'static str, fn(&ReactorCounters) -> u64);
 type OfRecovery = (&'static str, &'static str, fn(&RecoveredData) -> u64);
@@ -179,7 +179,7 @@ impl prometheus_client::collector::Collector for MetricsSnapshot {
 }
 
 impl MetricsSnapshot {
-    /// Calls for each instance that has answered.
+    /// Calls a function for each instance that has answered.
     fn each(&self, mut call: impl FnMut(&InstanceMetrics, &Figures) -> fmt::Result) -> fmt::Result {
         let answered = self.instances.iter().filter_map(|one| Some((one, one.figures.as_deref()?)));
         for (one, figures) in answered {
@@ -210,7 +210,7 @@ impl MetricsSnapshot {
         counter("manager_connections_refused", "Connections that found no room", self.refused as f64)
     }
 
-    /// The cluster as this node sees it.
+    /// The cluster as seen by this node.
     fn cluster(&self, gauge: &mut impl FnMut(&str, &str, f64) -> fmt::Result) -> fmt::Result {
         let admin::NodeView {
             quorum, leader, age_ms, managers, answering, silent, no_primary, stuck, ..

@@ -1,16 +1,16 @@
-//! The manager of a node: everything that is not a record.
+//! The manager of a node: all its functions except serving records.
 //!
 //! ```text
 //!   listen port ──first byte──┬─ a zerohop frame ──> frames   Hello, Ping, MapGet, SessionOpen; Admin ──> jobs
 //!                             │                     └─> cluster   messages of other managers, once they have greeted
 //!                             └─ anything else   ──> http     /metrics /health /status
 //!   instances ── Job (a control request that came there) ──────────────────────────────────────────────> jobs
-//!   jobs, one after the other:  changes (pure) ──> saved ──> history ──> told to every instance ──> answered
+//!   jobs, one after the other:  changes (pure) ──> saved ──> history ──> sent to every instance ──> answered
 //!   supervise: waits for the order to stop, or for an instance that ends, and stops the others
 //! ```
 //!
-//! One thread with a tokio runtime of its own. What its tasks share ([`ManagerShared`]) never leaves it; from and to the
-//! instances' threads go messages only, through bounded queues, and no wait for an answer is without end.
+//! The manager is one thread with a tokio runtime of its own. The state that its tasks share ([`ManagerShared`]) never leaves the thread. It
+//! communicates with the instances' threads only by messages through bounded queues, and every wait for an answer has a limit.
 
 mod accept_limits;
 mod changes;
@@ -61,84 +61,84 @@ use crate::instance::{EndedInstance, words};
 use crate::proofs::Proofs;
 use crate::server::{NodeFolder, ServeError};
 
-/// What the manager is started with.
+/// The parameters of the manager.
 pub(crate) struct ManagerPlan {
     pub(crate) about: NodeIdentity,
-    /// Of the cluster's secret, if it has one.
+    /// The proofs of the cluster's secret, if there is one.
     pub(crate) proofs: Option<Proofs>,
     pub(crate) folder: NodeFolder,
     pub(crate) standing: ClusterMode,
     pub(crate) history: MapHistory,
-    /// Listens already.
+    /// A socket that is already listening.
     pub(crate) listener: TcpListener,
     pub(crate) jobs: (mpsc::Sender<ControlJob>, mpsc::Receiver<ControlJob>),
     pub(crate) control: mpsc::Receiver<ManagerInput>,
     pub(crate) stop: Arc<Notify>,
 }
 
-/// Whether the node stands alone.
+/// Whether the node is in a cluster.
 pub(crate) enum ClusterMode {
-    /// It does, and changes its map itself; the next keyspace gets this id.
+    /// It is not, and changes its map itself; the next keyspace gets this id.
     Alone(KeyspaceId),
-    /// It is in a cluster, or will be.
+    /// It is, or will be.
     InCluster(Box<ClusterPlan>),
 }
 
-/// A control request on its way.
+/// A control request in progress.
 #[derive(Debug)]
 pub(crate) struct ControlJob {
-    /// The request, as it came.
+    /// The encoded request.
     pub(crate) encoded: Vec<u8>,
-    /// What whoever asks may do.
+    /// The permissions of the client.
     pub(crate) access: Access,
     pub(crate) reply: ReplyTo,
 }
 
-/// Where an answer goes.
+/// The destination of a reply.
 #[derive(Debug)]
 pub(crate) enum ReplyTo {
     /// To a connection of an instance.
     Instance {
-        /// Which of the node's instances, from zero.
+        /// The index of the node's instance, from zero.
         place: usize,
         /// The instance's number for the request.
         ask: u64,
     },
-    /// To a connection of the manager itself, which has room for it.
+    /// To a connection of the manager itself, whose channel has room for it.
     Here {
-        /// Whom it is for.
+        /// The envelope of the reply.
         envelope: Envelope,
-        /// Its connection's task.
+        /// The channel to the connection's task.
         sender: mpsc::Sender<(Envelope, Vec<u8>)>,
     },
 }
 
-/// What the server and the threads of instances tell the manager.
+/// Messages of the server and of the instances' threads to the manager.
 #[derive(Debug)]
 pub(crate) enum ManagerInput {
     /// All instances serve.
     Serve(Serve),
-    /// Stop when the system asks the process to end; says whether that can be.
+    /// Handle the signals that end the process; the manager reports whether that is possible.
     Signals(SyncSender<io::Result<()>>),
     /// An instance has ended.
     Ended(EndedInstance),
 }
 
-/// Instances that serve.
+/// The serving instances.
 #[derive(Debug)]
 pub(crate) struct Serve {
     pub(crate) handles: Vec<InstanceHandle>,
-    /// The epoch of the map that they were opened with.
+    /// The epoch of the map with which they were opened.
     pub(crate) epoch: MapEpoch,
-    /// All their logs were whole, on disks that were there when the map last heard of them.
+    /// All their logs were complete, on disks that already existed at the node's last start in the map.
     pub(crate) is_intact: bool,
-    /// And that start has ended in order, with all of them flushed.
+    /// That start has ended in order, with all logs flushed.
     pub(crate) is_closed: bool,
-    /// Told once control requests are carried out.
+    /// Notified once control requests are executed.
     pub(crate) taken: SyncSender<()>,
 }
 
-/// Starts the manager's thread. It says on `outcome` how the node has ended, all instances stopped.
+/// Starts the manager's thread. On `outcome` it sends the node's result, once all instances have stopped.
 pub(crate) fn start(
     plan: ManagerPlan,
     outcome: SyncSender<Result<(), ServeError>>,
@@ -147,7 +147,7 @@ pub(crate) fn start(
         let how = catch_unwind(AssertUnwindSafe(|| run(plan)));
         let how =
             how.unwrap_or_else(|panic| Err(fault(format!("a fault of the program: {}", words(&*panic)))));
-        // Nobody is left to be told only if the server itself has come to a bad end.
+        // There is no receiver only if the server itself has failed.
         drop(outcome.try_send(how));
     })
 }
@@ -177,13 +177,13 @@ fn run(plan: ManagerPlan) -> Result<(), ServeError> {
                 None => std::future::pending().await,
                 Some((plan, folder, inputs)) => {
                     let reason = cluster::run(&shared, *plan, folder, inputs).await;
-                    // The supervisor is there as long as this is.
+                    // The supervisor exists as long as this task.
                     drop(over_out.send(reason));
                     std::future::pending::<()>().await;
                 }
             }
         };
-        // Not tasks of their own, so that a fault in one of them is a fault of the manager.
+        // These are not separate tasks, so that a panic in one of them ends the manager.
         tokio::select! {
             how = supervise::run(&shared, control, &stop, over) => how,
             () = connections::accept(&shared, listener) => Ok(()),

@@ -1,11 +1,11 @@
-//! What the system says about this process.
+//! Figures of the system about this process.
 
 use rustix::param::page_size;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Memory of this process that is resident, in bytes; `None` if the system does not say.
+/// Resident memory of this process in bytes; `None` if the system does not report it.
 pub(crate) fn resident_bytes() -> Option<u64> {
-    // Pages: in all, resident, …
+    // Pages: total, resident, …
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
     Some(pages * page_size() as u64)

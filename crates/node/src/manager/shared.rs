@@ -1,4 +1,4 @@
-//! What the tasks of the manager share. It never leaves the manager's thread.
+//! The state that the manager's tasks share. It never leaves the manager's thread.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
@@ -20,52 +20,52 @@ use crate::server::ConnectionLimits;
 use crate::server::limits::TROUBLES_MAX;
 use crate::tls::TlsOptions;
 
-/// Who the node is.
+/// The identity of the node.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeIdentity {
-    /// All zero: it is not known yet.
+    /// All zero: not known yet.
     pub(crate) cluster: ClusterId,
-    /// Zero: it has not joined yet.
+    /// Zero: the node has not joined yet.
     pub(crate) node: NodeId,
     pub(crate) incarnation: Incarnation,
     pub(crate) started_ms: u64,
     /// There is no data folder.
     pub(crate) in_memory: bool,
-    /// What the operator must know about the disk.
+    /// A warning about the disk for the operator.
     pub(crate) warning: Option<&'static str>,
-    /// The cluster's secret, if it has one.
+    /// The cluster's secret, if there is one.
     pub(crate) secret: Option<Secret>,
     pub(crate) tls: Option<TlsOptions>,
     pub(crate) connections: ConnectionLimits,
-    /// Names of this node by which HTTP is served where there is no secret.
+    /// Host names of this node for which HTTP is served without a secret.
     pub(crate) http_names: Vec<String>,
 }
 
-/// How far the node has come.
+/// The phase of the node's life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NodePhase {
-    /// Instances open their data.
+    /// The instances are opening their data.
     Recovering,
-    /// All is well.
+    /// The node serves.
     Serving,
-    /// It was told to stop.
+    /// The node is stopping.
     Stopping,
     /// An instance has ended, and the others are being stopped.
     Failed(String),
 }
 
-/// See the module.
+/// The shared state; see the module.
 #[derive(Debug)]
 pub(super) struct ManagerShared {
     pub(super) about: NodeIdentity,
-    /// As [`NodeIdentity`] has them at first.
+    /// The initial value is that of [`NodeIdentity`].
     pub(super) cluster: Cell<ClusterId>,
     pub(super) node: Cell<NodeId>,
-    /// Its part in a cluster; a node that stands alone has none.
+    /// The handle of its agent; a standalone node has none.
     cluster_handle: OnceCell<ClusterHandle>,
     pub(super) follow: Follow,
     pub(super) history: RefCell<MapHistory>,
-    /// Of the cluster's secret, if it has one.
+    /// The proofs of the cluster's secret, if there is one.
     pub(super) proofs: RefCell<Option<Proofs>>,
     pub(super) phase: RefCell<NodePhase>,
     pub(super) instances: OnceCell<Vec<InstanceHandle>>,
@@ -73,15 +73,15 @@ pub(super) struct ManagerShared {
     pub(super) uptime: Stopwatch,
     /// Connections to the manager.
     pub(super) door: RefCell<Door>,
-    /// Bytes of frames that are still coming, over all connections.
+    /// Bytes of incomplete frames, over all connections.
     pub(super) receiving: Cell<usize>,
-    /// Connections that found no room.
+    /// Number of connections that found no place.
     pub(super) refused: Cell<u64>,
-    /// What the node must remember of its cluster cannot be written, as the disk is full.
+    /// The node's saved state of its cluster cannot be written, because the disk is full.
     pub(super) store_waits: Cell<bool>,
-    /// What the node's start waits for, besides its own data.
+    /// What the node's start waits for, other than its own data.
     pub(super) waits: RefCell<Option<String>>,
-    /// What is missing since nodes were started again.
+    /// Data that was lost by restarts of nodes.
     pub(super) losses: RefCell<DataLosses>,
     troubles: RefCell<VecDeque<String>>,
     clock: RefCell<HybridClock>,
@@ -121,14 +121,14 @@ impl ManagerShared {
         self.instances.get().map_or(&[], Vec::as_slice)
     }
 
-    /// The way to the agent of a node in a cluster.
+    /// The handle of the agent, if the node is in a cluster.
     pub(super) fn cluster_handle(&self) -> Option<&ClusterHandle> {
         self.cluster_handle.get()
     }
 
-    /// The node is in a cluster, or will be.
+    /// Records that the node is in a cluster, or will be.
     pub(super) fn is_in_cluster(&self, handle: ClusterHandle) {
-        // Told once only.
+        // This is set only once.
         drop(self.cluster_handle.set(handle));
     }
 
@@ -136,7 +136,7 @@ impl ManagerShared {
         self.phase.borrow().clone()
     }
 
-    /// Why the node itself does not serve; `None` if it does.
+    /// The reason why the node itself does not serve; `None` if it does.
     pub(super) fn why_not(&self) -> Option<String> {
         match (self.phase(), &*self.waits.borrow()) {
             (NodePhase::Recovering, Some(waits_for)) => Some(format!("the node waits for {waits_for}")),
@@ -144,7 +144,7 @@ impl ManagerShared {
         }
     }
 
-    /// Takes note of what the operator should know.
+    /// Records an alert for the operator.
     pub(super) fn trouble(&self, trouble: String) {
         let mut troubles = self.troubles.borrow_mut();
         if !troubles.contains(&trouble) {
@@ -159,19 +159,19 @@ impl ManagerShared {
         self.troubles.borrow().iter().cloned().collect()
     }
 
-    /// A session of its own: no instance issues one of this nonce, and no time is given twice.
+    /// A new unique session: no instance issues one with this nonce, and no timestamp is used twice.
     pub(super) fn new_session(&self) -> SessionId {
         SessionId { issued: self.now(), nonce: self.about.incarnation.0 }
     }
 
-    /// A time that was never given before.
+    /// A unique timestamp.
     pub(super) fn now(&self) -> Timestamp {
         self.clock.borrow_mut().tick()
     }
 }
 
 impl NodePhase {
-    /// What it is called.
+    /// The name of the phase.
     pub(super) fn name(&self) -> &'static str {
         match self {
             NodePhase::Recovering => "recovering",
@@ -181,7 +181,7 @@ impl NodePhase {
         }
     }
 
-    /// Why the node does not serve; `None` if it does.
+    /// The reason why the node does not serve; `None` if it does.
     pub(super) fn why_not(&self) -> Option<String> {
         match self {
             NodePhase::Serving => None,

@@ -1,4 +1,4 @@
-//! How the node is: one answer, for control requests and as JSON.
+//! The status of the node: one value, for control requests and as JSON.
 
 use serde_json::{Value, json};
 use zerohop_partition::replica::CopyDamage;
@@ -15,7 +15,7 @@ use super::instances;
 use super::shared::ManagerShared;
 use super::view::ClusterView;
 
-/// Asks every instance, within a time, and puts the answers together.
+/// Requests the figures of every instance, with a time limit, and combines the answers.
 pub(super) async fn gather(shared: &ManagerShared) -> Status {
     let map = shared.history.borrow().map().clone();
     let figures = instances::figures(shared.instances()).await;
@@ -141,7 +141,7 @@ pub(super) async fn gather(shared: &ManagerShared) -> Status {
     }
 }
 
-/// Troubles of the node beside those of its instances, and beside what its view of the cluster says.
+/// Alerts of the node, without those of its instances and those of its view of the cluster.
 pub(super) fn of_node(shared: &ManagerShared) -> Vec<String> {
     let mut troubles = shared.troubles();
     troubles.extend(shared.losses.borrow().lines(shared.history.borrow().map()));
@@ -155,14 +155,14 @@ pub(super) fn of_node(shared: &ManagerShared) -> Vec<String> {
     troubles
 }
 
-/// What an instance says of damaged copies, under the names of their keyspaces.
+/// An instance's report of corrupt copies, with the names of their keyspaces.
 fn damaged_of(
     map: &ClusterMap,
     instance: InstanceId,
     told: &[(KeyspaceId, PartitionId, CopyDamage)],
 ) -> impl Iterator<Item = DamagedPartition> {
     told.iter().map(move |(keyspace, partition, damaged)| DamagedPartition {
-        // One that was dropped meanwhile is told of under its number.
+        // A keyspace that was dropped meanwhile is shown by its id.
         keyspace: map
             .keyspace(*keyspace)
             .map_or_else(|| keyspace.to_string(), |found| found.config().name.as_str().to_owned()),
@@ -173,7 +173,7 @@ fn damaged_of(
     })
 }
 
-/// What a copy lacks, in words.
+/// A description of what a copy lacks.
 fn lacking(one: &DamagedPartition) -> String {
     let DamagedPartition { found, named, .. } = one;
     match (found, &named[..]) {
@@ -184,7 +184,7 @@ fn lacking(one: &DamagedPartition) -> String {
     }
 }
 
-/// The same as JSON, under the names of `admin.proto`.
+/// The status as JSON, with the field names of `admin.proto`.
 pub(super) fn to_json(status: &Status) -> Value {
     let instance = |one: &InstanceStatus| {
         json!({

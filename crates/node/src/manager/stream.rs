@@ -1,4 +1,4 @@
-//! A connection to or from the manager's port: a socket, through TLS if that is spoken over it.
+//! A connection to or from the manager's port: a socket, with or without TLS.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::IpAddr;
@@ -11,18 +11,18 @@ use zerohop_tls::{FIRST_BYTE, Tls, host_of};
 
 use super::shared::ManagerShared;
 
-/// See the module.
+/// A connection; see the module.
 #[derive(Debug)]
 pub(super) struct Stream {
     socket: TcpStream,
     tls: Option<Box<Tls>>,
 }
 
-/// A socket as one that does not wait.
+/// A socket as a non-blocking reader and writer.
 struct NoWait<'a>(&'a TcpStream);
 
 impl Stream {
-    /// One that somebody else has opened. Waits for its first byte, which tells whether it speaks TLS.
+    /// An accepted connection. Waits for its first byte, which shows whether the client uses TLS.
     pub(super) async fn accepted(socket: TcpStream, shared: &ManagerShared) -> io::Result<Stream> {
         let mut tls = None;
         if let Some(options) = &shared.about.tls {
@@ -34,26 +34,26 @@ impl Stream {
         Ok(Stream { socket, tls })
     }
 
-    /// One that this side has opened, to another manager.
+    /// A connection that this side has opened, to another manager.
     pub(super) fn opened(socket: TcpStream, address: &str, shared: &ManagerShared) -> io::Result<Stream> {
         let client = shared.about.tls.as_ref().and_then(|tls| tls.client.as_ref());
         let tls = client.map(|config| Tls::client(config, host_of(address)).map(Box::new)).transpose()?;
         Ok(Stream { socket, tls })
     }
 
-    /// The address of this machine that it leads to.
+    /// The local address of the connection.
     pub(super) fn local_address(&self) -> Option<IpAddr> {
         self.socket.local_addr().ok().map(|local| local.ip())
     }
 
-    /// Whether it comes from another machine without TLS, where nothing else is served.
+    /// Whether the connection comes from another machine without TLS, although TLS is required.
     pub(super) fn wants_tls(&self, shared: &ManagerShared) -> bool {
         let is_only = shared.about.tls.as_ref().is_some_and(|tls| tls.only);
         let is_near = || self.socket.peer_addr().is_ok_and(|peer| peer.ip().to_canonical().is_loopback());
         is_only && self.tls.is_none() && !is_near()
     }
 
-    /// The first byte of what is said next, which stays where it is; `None`: no more is said.
+    /// The next byte, without consuming it; `None`: the stream has ended.
     pub(super) async fn peek(&mut self) -> io::Result<Option<u8>> {
         let Some(tls) = &mut self.tls else {
             let mut first = [0; 1];
@@ -67,7 +67,7 @@ impl Stream {
         }
     }
 
-    /// Waits until a read may bring something.
+    /// Waits until a read may return bytes.
     pub(super) async fn readable(&mut self) -> io::Result<()> {
         if self.tls.as_mut().is_some_and(|tls| tls.has_more()) {
             return Ok(());
@@ -75,7 +75,7 @@ impl Stream {
         self.socket.readable().await
     }
 
-    /// Reads what is there, up to the spare capacity of `into`, which must have some. Zero: no more is said.
+    /// Reads available bytes, up to the spare capacity of `into`, which must not be empty. Zero: the stream has ended.
     pub(super) fn try_read_buf(&mut self, into: &mut Vec<u8>) -> io::Result<usize> {
         match &mut self.tls {
             None => self.socket.try_read_buf(into),
@@ -86,7 +86,7 @@ impl Stream {
         }
     }
 
-    /// Says all of it.
+    /// Writes all bytes.
     pub(super) async fn say(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.write_all(bytes).await?;
         self.flush().await

@@ -1,5 +1,5 @@
-//! The life of the node: serving, until it is told to stop or an instance ends; then all instances are stopped. Told so by
-//! SIGTERM, it first has other nodes take over what it is primary of.
+//! The life of the node: it serves until it is stopped or an instance ends, and then stops all instances. After SIGTERM, it first has other nodes
+//! take over its primaries.
 
 use std::io;
 use std::rc::Rc;
@@ -45,7 +45,7 @@ pub(super) async fn run(
                 }
                 break NodePhase::Stopping;
             }
-            // Its sender is dropped only with the manager.
+            // The sender is dropped only with the manager.
             Ok(reason) = &mut over => {
                 error!(reason, "the node has no place in its cluster any more and stops");
                 over_reason = Some(reason.clone());
@@ -65,7 +65,7 @@ pub(super) async fn run(
                 ended.push(one);
                 break NodePhase::Failed(text);
             }
-            // The server is gone without a word.
+            // The server ended without a message.
             None => break NodePhase::Stopping,
         }
     };
@@ -90,19 +90,19 @@ async fn serve(shared: &Rc<ManagerShared>, serving: Serve) {
             shared.trouble(format!("instance {}: {more} more pieces of damage", instance.id));
         }
     }
-    // Told once only.
+    // This is set only once.
     drop(shared.instances.set(instances));
     shared.phase.replace(NodePhase::Serving);
     taken.try_send(()).ok();
     info!(map_epoch = shared.history.borrow().map().epoch().0, "serving");
     shared.follow.opened(epoch);
     if let Some(cluster) = shared.cluster_handle() {
-        // The agent takes whatever comes, and there is room for this among messages; if it has ended, so does the node.
+        // The agent accepts every input, and the channel has room for this one; if the agent has ended, so does the node.
         drop(cluster.inputs.send(Input::Opened { intact: is_intact, closed: is_closed }).await);
     }
 }
 
-/// Tells those that run to stop, and waits for them.
+/// Stops the running instances, and waits for them.
 async fn stop_all(
     shared: &Rc<ManagerShared>,
     control: &mut mpsc::Receiver<ManagerInput>,
@@ -141,7 +141,7 @@ fn id(shared: &ManagerShared, place: usize) -> InstanceId {
     found.map_or(InstanceId(0), |instance| instance.id)
 }
 
-/// Has other nodes take over, and then answers what Redis clients have asked here.
+/// Has other nodes take over, and then answers the pending commands of Redis clients.
 async fn leave_in_order(shared: &Rc<ManagerShared>) {
     if shared.phase() != NodePhase::Serving {
         return;
@@ -152,7 +152,7 @@ async fn leave_in_order(shared: &Rc<ManagerShared>) {
     }
 }
 
-/// Has other nodes take over what this one is primary of, while it still serves; for a while, as they may not be there.
+/// Has other nodes take over the primaries of this node, while it still serves; with a time limit, because there may be no other nodes.
 async fn hand_over(shared: &Rc<ManagerShared>) {
     let Some(cluster) = shared.cluster_handle() else { return };
     let me = shared.node.get();
@@ -163,7 +163,7 @@ async fn hand_over(shared: &Rc<ManagerShared>) {
     }
     info!("handing over to the other nodes");
     let handed_over = async {
-        // Writes that are under way when others take over would end in doubt.
+        // Writes that are pending when other nodes take over would end with an unknown outcome.
         told_all(shared.instances(), InstanceNotice::Yield, YIELD_WAIT).await;
         if cluster.inputs.send(Input::Leave).await.is_err() {
             return;
@@ -182,7 +182,7 @@ async fn hand_over(shared: &Rc<ManagerShared>) {
     }
 }
 
-/// Stops the node at once when somebody at the terminal asks for it (SIGINT), and in order when the system does (SIGTERM).
+/// Stops the node at once on SIGINT (from a terminal), and in order on SIGTERM (from the system).
 fn stop_on_signals(stop: &Arc<Notify>, leave: &Arc<Notify>) -> io::Result<()> {
     for (kind, told) in [(SignalKind::terminate(), leave), (SignalKind::interrupt(), stop)] {
         let mut signals = signal(kind)?;
@@ -194,8 +194,8 @@ fn stop_on_signals(stop: &Arc<Notify>, leave: &Arc<Notify>) -> io::Result<()> {
             }
         });
     }
-    // Under a limit of file sizes, which batch systems set, the system would end the process at a write: once the signal is listened
-    // to, the write fails instead, as on a full disk.
+    // Under a limit of file sizes, which batch systems set, the system would end the process at a write. With a handler for the signal, the write
+    // fails instead, as on a full disk.
     drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
     Ok(())
 }

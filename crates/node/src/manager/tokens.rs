@@ -1,4 +1,4 @@
-//! Control requests about tokens, and what a token may ask the manager.
+//! Control requests about tokens, and the control requests that a token permits.
 
 use zerohop_placement::{ClusterMap, Grant, KeyspaceName, MapChange, Permissions, TokenEntry};
 use zerohop_wire::admin::{
@@ -11,11 +11,11 @@ use zerohop_wire::{Failure, Permission};
 
 use crate::access::permits;
 
-/// Whether whoever has this access may ask this.
+/// Checks whether this access permits this control request.
 pub(super) fn may_ask(map: &ClusterMap, access: Access, ask: &AdminQuestion) -> Result<(), AdminAnswer> {
     let named = |name: &str| map.keyspace_named(name).map_or(KeyspaceId::NONE, |(id, _)| id);
     let permitted = match ask {
-        // Whoever is let in may see how the cluster is.
+        // Every authenticated client may read the state of the cluster.
         AdminQuestion::Status(_) | AdminQuestion::ListPartitions(_) => {
             let any = Permission::ALL.iter().any(|one| {
                 map.keyspaces().any(|(id, _)| permits(map, access, id, *one).is_ok())
@@ -30,13 +30,13 @@ pub(super) fn may_ask(map: &ClusterMap, access: Access, ask: &AdminQuestion) -> 
         AdminQuestion::AcknowledgeLosses(one) => {
             permits(map, access, named(&one.keyspace), Permission::Admin)
         }
-        // All else is about the whole cluster.
+        // All other requests concern the entire cluster.
         _ => permits(map, access, KeyspaceId::NONE, Permission::Admin),
     };
     permitted.map_err(|failure: Failure<'_>| AdminAnswer::refused(REFUSED_FORBIDDEN, lacking(map, &failure)))
 }
 
-/// What is lacking, with the name of the keyspace, of which the failure has the number.
+/// The missing permission, with the name of the keyspace in place of the failure's id.
 fn lacking(map: &ClusterMap, failure: &Failure<'_>) -> String {
     let Failure::Forbidden { permission, keyspace } = failure else { return failure.to_string() };
     match map.keyspace(*keyspace) {
@@ -49,7 +49,7 @@ fn lacking(map: &ClusterMap, failure: &Failure<'_>) -> String {
     }
 }
 
-/// What a request about tokens makes of the map at this time, in milliseconds since 1970; `None`: it is about something else.
+/// The change of the map for a request about tokens at this time, in milliseconds since 1970; `None`: the request is not about tokens.
 pub(super) fn change(
     map: &ClusterMap,
     ask: &AdminQuestion,
@@ -103,7 +103,7 @@ fn put(map: &ClusterMap, asked: &TokenPut) -> Result<TokenEntry, AdminAnswer> {
     token.ok_or_else(no_token)
 }
 
-/// The tokens whose time is over, as they are from now on.
+/// The tokens that have just expired, in their new state.
 pub(super) fn expired(map: &ClusterMap, unix_ms: u64) -> Vec<MapChange> {
     let due: Vec<u64> = map.expiring().filter(|(_, at_ms)| *at_ms <= unix_ms).map(|(id, _)| id).collect();
     let tokens = map.tokens().filter(|token| due.contains(&token.id));

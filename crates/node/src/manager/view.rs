@@ -1,5 +1,4 @@
-//! How the cluster stands as this node sees it, for every report: the control group, nodes that do not answer, and what stands
-//! still.
+//! The cluster as seen by this node, for every report: the control group, nodes that do not answer, and groups without progress.
 
 use std::collections::BTreeSet;
 
@@ -11,18 +10,18 @@ use zerohop_wire::ids::{InstanceId, NodeId};
 use super::clustered;
 use super::shared::{ManagerShared, NodePhase};
 
-/// See the module.
+/// The view; see the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClusterView {
     pub(super) told: admin::NodeView,
     /// All replica groups.
     groups: u32,
-    /// Of those without a primary, a log to go on with is only being chosen.
+    /// Of the groups without a primary, the number for which a log is being chosen.
     choosing: u32,
 }
 
 impl ClusterView {
-    /// As it is now.
+    /// The current view.
     pub(super) async fn of(shared: &ManagerShared) -> ClusterView {
         let map = shared.history.borrow().map().clone();
         let standing = clustered::standing(shared).await;
@@ -31,7 +30,7 @@ impl ClusterView {
 
     fn from(map: &ClusterMap, standing: Option<ClusterStanding>, node: NodeId) -> ClusterView {
         let Some(standing) = standing else {
-            // It stands alone, and decides by itself.
+            // A standalone node decides by itself.
             let told =
                 admin::NodeView { node: node.0, leader: node.0, quorum: true, ..admin::NodeView::default() };
             return ClusterView { told, groups: count(map, |_| true), choosing: 0 };
@@ -68,17 +67,17 @@ impl ClusterView {
         ClusterView { told, groups, choosing }
     }
 
-    /// Nothing can be served, and nobody is about to change that: why.
+    /// The reason why nothing is served, if that will not change by itself.
     pub(super) fn why_nothing_is_served(&self) -> Option<String> {
         let admin::NodeView { quorum, no_primary, stuck, .. } = self.told;
         let is_all = no_primary + stuck == self.groups && (self.groups > 0 || !quorum);
-        // A log is chosen within a moment, if there is somebody to choose it.
+        // A log is chosen within a moment if the control group has a quorum.
         let is_soon = quorum && self.choosing > 0;
         (is_all && !is_soon).then(|| self.told.warnings.join("; "))
     }
 }
 
-/// What is to be said first, with what to do about it.
+/// The most important warnings, each with what the operator can do.
 fn warnings(
     map: &ClusterMap,
     standing: &ClusterStanding,
@@ -127,7 +126,7 @@ fn count(map: &ClusterMap, is_so: impl Fn(&Group<'_>) -> bool) -> u32 {
     groups.filter(|(_, group)| is_so(group)).count() as u32
 }
 
-/// Why the node does not serve, under the name of that; `None` if it does.
+/// The reason why the node does not serve, with a name for it; `None` if it does.
 pub(super) fn why_not(shared: &ManagerShared, view: &ClusterView) -> Option<(&'static str, String)> {
     let phase = shared.phase();
     if phase == NodePhase::Recovering

@@ -1,13 +1,13 @@
-//! By which names a manager serves HTTP where there is no secret.
+//! The host names for which a manager serves HTTP without a secret.
 //!
-//! A web page of anywhere may ask a browser to load from its own name, and have that name lead to this machine by then (DNS
-//! rebinding): the browser would show it what is answered. Its requests carry its name in `Host`, so that only names are served that
-//! are this node's. With a secret nothing is served without the bearer's password, which no page knows.
+//! A web page from anywhere may have a browser load from its own host name, and by then resolve that name to this machine (DNS rebinding). The
+//! browser would show the response to the page. Such requests have the page's name in `Host`, so the manager serves only requests with its own
+//! names. With a secret, a request needs the bearer token, which no page knows.
 
 use std::net::IpAddr;
 
-/// Whether a request is for this node, by its `Host` and `Origin`, on a connection to this address. `None`: it has none, as
-/// programs have that are no browsers.
+/// Whether a request is meant for this node, by its `Host` and `Origin`, on a connection to this address. `None`: the request has no such header,
+/// as from programs other than browsers.
 pub(super) fn is_own(
     host: Option<&[u8]>,
     origin: Option<&[u8]>,
@@ -17,7 +17,7 @@ pub(super) fn is_own(
     let is_served = |authority: &[u8]| {
         std::str::from_utf8(authority).is_ok_and(|authority| is_name_of(host_of(authority), local, names))
     };
-    // An origin is a scheme and an authority; what is none, such as `null`, is nobody's.
+    // An origin is a scheme and an authority; any other value, such as `null`, is foreign.
     let is_from_here = |origin: &[u8]| {
         let authority = origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"));
         authority.is_some_and(is_served)
@@ -25,7 +25,7 @@ pub(super) fn is_own(
     host.is_none_or(is_served) && origin.is_none_or(is_from_here)
 }
 
-/// A host and perhaps a port, without the port and the brackets of IPv6.
+/// The host without the port and without the brackets of IPv6.
 fn host_of(authority: &str) -> &str {
     if let Some((address, _)) = authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         return address;
@@ -43,7 +43,7 @@ fn is_name_of(host: &str, local: Option<IpAddr>, names: &[String]) -> bool {
             address.is_loopback() || local.is_some_and(|local| local.to_canonical() == address)
         }
         Err(_) => {
-            // A name may end with the root's dot.
+            // A name may end with the dot of the root.
             let host = host.strip_suffix('.').unwrap_or(host);
             let is_it = |name: &str| name.eq_ignore_ascii_case(host);
             is_it("localhost") || names.iter().any(|name| is_it(name))

@@ -1,4 +1,4 @@
-//! One connection: what it has received and not yet understood, what it has to send, and when its patience ends.
+//! One connection: its received bytes, its bytes to send, and its time-outs.
 
 use std::collections::BTreeMap;
 
@@ -13,27 +13,27 @@ use super::limits::{FRAME_BYTES_PER_MS_MIN, Limits};
 use super::waiting::WaitingLoad;
 use crate::unproven::UnprovenSlot;
 
-/// How far a connection has come.
+/// The stage of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionStage {
-    /// No byte has come: it may be of any protocol.
+    /// No byte has arrived: the connection may use any protocol.
     Fresh,
-    /// This side has connected and greeted, and waits for the answer, and then for its proof to be taken.
+    /// This side has connected and sent its greeting; it waits for the answer, and then for the acceptance of its proof.
     Calling,
-    /// It speaks ours and has not been greeted.
+    /// The connection uses the native protocol, and the greeting is not complete.
     Greeting,
-    /// It was greeted, and has to prove that it knows the cluster's secret.
+    /// The greeting was answered, and the client must prove that it knows the cluster's secret.
     Proving,
     /// Both sides have agreed on a version.
     Talking,
-    /// It speaks another protocol.
+    /// The connection uses another protocol.
     Foreign,
-    /// Its last answer is on its way; what it sends is read and thrown away.
+    /// The last answer is being sent; received bytes are discarded.
     Closing(CloseReason),
 }
 
-/// Bytes received and not yet taken. The front is moved away only when more is read, so that taking requests one by
-/// one does not move what is behind them each time.
+/// Received bytes that are not processed yet. The processed front is removed only at the next read. Processing requests one by one therefore does
+/// not move the bytes behind them each time.
 #[derive(Debug, Default)]
 pub(super) struct ReceiveBuffer {
     pub(super) bytes: Vec<u8>,
@@ -49,13 +49,13 @@ impl ReceiveBuffer {
         self.bytes.len() - self.at
     }
 
-    /// Moves what is left to the front.
+    /// Moves the remaining bytes to the front.
     pub(super) fn compact(&mut self) {
         self.bytes.drain(..self.at);
         self.at = 0;
     }
 
-    /// Forgets all, and hands the buffer back.
+    /// Clears the buffer and returns it.
     pub(super) fn empty(&mut self) -> Vec<u8> {
         self.at = 0;
         let mut buffer = std::mem::take(&mut self.bytes);
@@ -64,7 +64,7 @@ impl ReceiveBuffer {
     }
 }
 
-/// A greeting that was answered, and what both have agreed on once its proof has come.
+/// A greeting that was answered, and what both sides have agreed on once the proof has arrived.
 #[derive(Debug)]
 pub(super) struct AnsweredGreeting {
     pub(super) challenge: Challenge,
@@ -76,80 +76,80 @@ pub(super) struct AnsweredGreeting {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) stage: ConnectionStage,
-    /// When it came to this stage.
+    /// When it entered this stage.
     pub(super) stage_since_ms: u64,
-    /// When it was accepted, or begun.
+    /// When it was accepted, or opened by this side.
     pub(super) since_ms: u64,
-    /// Let in only to be told that there is no room.
+    /// The connection was accepted only to be refused, because all are in use.
     pub(super) refused: bool,
-    /// This side has connected: what comes are answers.
+    /// This side has opened the connection: it receives answers.
     pub(super) is_ours: bool,
-    /// Who connected is another instance.
+    /// The client is another instance.
     pub(super) is_peer: bool,
-    /// What it may do, once it has proved who it is; or if there is nothing to prove.
+    /// Its permissions, once it is authenticated, or if the cluster has no secret.
     pub(super) access: Access,
-    /// Its place among those that have not been greeted or have proved nothing.
+    /// Its place among the unauthenticated connections.
     pub(super) stranger: Option<UnprovenSlot>,
-    /// Bytes of another protocol that were taken from it while it was a stranger.
+    /// Bytes of another protocol that were processed while it was unauthenticated.
     pub(super) stranger_bytes: usize,
-    /// What it has to prove, and what comes of that.
+    /// The expected proof, and the state after it.
     pub(super) asked: Option<AnsweredGreeting>,
-    /// What this side has to prove, of a connection that it has begun, and then what it was answered.
+    /// This side's handshake on a connection that it has opened, and then its result.
     pub(super) caller: Option<Caller>,
     pub(super) proving: Option<Box<HelloAck>>,
     pub(super) decoder: Decoder,
     pub(super) encoder: Encoder,
 
     pub(super) received: ReceiveBuffer,
-    /// Bytes that must have been received before the next frame is whole; zero: not known, look.
+    /// Number of bytes that must arrive before the next frame is complete; zero: not known.
     pub(super) need: usize,
-    /// When the frame at the front of what was received began to come.
+    /// When the first byte of the frame at the front arrived.
     pub(super) frame_since_ms: u64,
-    /// Bytes of a refused frame that are still to come and are thrown away.
+    /// Remaining bytes of a refused frame, which are discarded.
     pub(super) pass_by: usize,
-    /// Bytes of the buffer that are counted as held by large frames.
+    /// Bytes of the buffer that count as memory of large frames.
     pub(super) large_bytes: usize,
-    /// A read may bring something.
+    /// A read may return bytes.
     pub(super) readable: bool,
-    /// A read will find the end behind the last bytes, and the system will not say so again.
+    /// After the last bytes a read returns the end of the stream; the system does not report this again.
     pub(super) read_closed: bool,
-    /// The end was found, at this time.
+    /// When the end of the stream was found.
     pub(super) ended_ms: Option<u64>,
-    /// When bytes last came.
+    /// When bytes last arrived.
     pub(super) last_ms: u64,
 
     pub(super) out: Vec<u8>,
-    /// It takes several answers in one frame.
+    /// The peer accepts coalesced frames.
     pub(super) gathers: bool,
-    /// Whether `out` ends with answers that others may join. Frames are ended before `out` is sent.
+    /// Whether `out` ends with answers that others may join. The frame is closed before `out` is sent.
     pub(super) gathering: AnswerGathering,
-    /// Bytes of `out` that are sent.
+    /// Number of bytes of `out` that are sent.
     pub(super) sent: usize,
-    /// A write may take something.
+    /// A write may accept bytes.
     pub(super) writable: bool,
-    /// When the peer last took something, or there was nothing to take.
+    /// When the peer last accepted bytes, or there was nothing to send.
     pub(super) send_since_ms: u64,
-    /// Requests handed over and not yet answered; one of a foreign protocol, if it waits for anything.
+    /// Number of requests without an answer; for another protocol, one if the connection waits for anything.
     pub(super) in_flight: u32,
-    /// Of a foreign protocol: nothing is taken from it until its service says so.
+    /// For another protocol: nothing is read until its service resumes it.
     pub(super) held: bool,
 
-    /// Bytes that its service keeps for it.
+    /// Number of bytes that its service buffers for it.
     pub(super) kept_bytes: usize,
-    /// Its requests that wait for a record, each with the bytes that this takes; those of one id together.
+    /// Its requests that wait for a record, each with its number of bytes; by request id.
     pub(super) waits: BTreeMap<RequestId, Vec<WaitingLoad>>,
-    /// All of these.
+    /// The total of these.
     pub(super) waits_load: WaitingLoad,
-    /// What of it is counted as waiting.
+    /// The load that is counted for it.
     pub(super) load: WaitingLoad,
-    /// The connections of its token have much waiting.
+    /// The load of its token is high.
     pub(super) is_crowded: bool,
 
-    /// It is in the queue of those that want a turn.
+    /// It is in the queue of connections that need a turn.
     pub(super) queued: bool,
-    /// It is in the list of those that have something to send.
+    /// It is in the list of connections that have bytes to send.
     pub(super) dirty: bool,
-    /// It cannot go on: it is closed, with this reason, before this turn ends.
+    /// It cannot continue: it will be closed for this reason before the turn ends.
     pub(super) doomed: Option<CloseReason>,
 }
 
@@ -198,7 +198,7 @@ impl Connection {
         }
     }
 
-    /// One that this side has begun to open: nothing can be sent before the system says so.
+    /// A connection that this side has started to open: nothing can be sent before the system reports that it is open.
     pub(super) fn calling(now_ms: u64) -> Self {
         let calling = Connection::new(now_ms, false);
         Connection { stage: ConnectionStage::Calling, is_ours: true, writable: false, ..calling }
@@ -213,28 +213,28 @@ impl Connection {
         }
     }
 
-    /// What both sides have agreed on.
+    /// Applies the version and features that both sides have agreed on.
     pub(super) fn agree(&mut self, version: u8, features: Features) {
         self.decoder = Decoder::agreed(version, features);
         self.gathers = features.has(Features::GATHER);
     }
 
-    /// Ends the frame to which answers were added.
+    /// Closes the frame to which answers were added.
     pub(super) fn close_frame(&mut self) {
         self.gathering.close(&self.encoder, &mut self.out);
     }
 
-    /// Bytes that wait to be sent.
+    /// Number of bytes that wait to be sent.
     pub(super) fn unsent(&self) -> usize {
         self.out.len() - self.sent
     }
 
-    /// Whether it has not been greeted, or has not proved what it must.
+    /// Whether the connection is unauthenticated: its greeting or its proof is not complete.
     pub(super) fn is_stranger(&self) -> bool {
         self.stranger.is_some()
     }
 
-    /// What waits here.
+    /// Its current load.
     pub(super) fn waiting(&self) -> WaitingLoad {
         if self.is_ours || self.is_peer {
             return WaitingLoad::default();
@@ -244,7 +244,7 @@ impl Connection {
         WaitingLoad { bytes: received + self.unsent() + self.kept_bytes + bytes, waits }
     }
 
-    /// A request waits for a record, which takes so much.
+    /// Records that a request waits for a record, with this load.
     pub(super) fn begin_wait(&mut self, request: RequestId, load: WaitingLoad) {
         self.waits.entry(request).or_default().push(load);
         self.waits_load = WaitingLoad {
@@ -253,7 +253,7 @@ impl Connection {
         };
     }
 
-    /// A request is answered. Whether it was one that waited.
+    /// Records that a request is answered. Returns whether it was waiting.
     pub(super) fn end_wait(&mut self, request: RequestId) -> bool {
         let Some(of_id) = self.waits.get_mut(&request) else { return false };
         let load = of_id.pop().unwrap_or_default();
@@ -271,14 +271,14 @@ impl Connection {
         matches!(self.stage, ConnectionStage::Closing(_))
     }
 
-    /// Whether a whole frame may have been received.
+    /// Whether a complete frame may have arrived.
     pub(super) fn has_frame(&self) -> bool {
         self.received.len() > 0 && self.received.len() >= self.need
     }
 
-    /// Whether nothing is to be taken from it until answers are sent.
+    /// Whether the connection is not read until answers are sent.
     pub(super) fn is_blocked(&self, limits: &Limits, unsent_total: usize) -> bool {
-        // What is to be sent here is bounded by who says it: to read does not add to it, and what is read may be a lease.
+        // The sender of these messages limits them: reading does not add to them, and a received message may be a lease.
         if self.is_ours {
             return false;
         }
@@ -288,7 +288,7 @@ impl Connection {
         self.held || self.unsent() > unsent_max || self.in_flight >= limits.in_flight_max
     }
 
-    /// Whether it has something to do in the next turn.
+    /// Whether it has work for the next turn.
     pub(super) fn wants_turn(&self, limits: &Limits, unsent_total: usize) -> bool {
         if self.doomed.is_some() {
             return false;
@@ -300,14 +300,14 @@ impl Connection {
         (can_read || self.has_frame()) && !self.is_blocked(limits, unsent_total)
     }
 
-    /// Whether the peer has said that it sends no more and all that it asked is answered.
+    /// Whether the peer has closed its sending direction and all its requests are answered.
     pub(super) fn is_finished(&self) -> bool {
         self.ended_ms.is_some()
             && self.unsent() == 0
             && (self.is_closing() || (self.in_flight == 0 && !self.has_frame()))
     }
 
-    /// When patience with it ends if nothing happens, and what it is closed for then.
+    /// When the connection's next time-out ends, and the reason for which it is closed then.
     pub(super) fn deadline(&self, limits: &Limits, unsent_total: usize) -> Option<(u64, CloseReason)> {
         if let ConnectionStage::Closing(why) = self.stage {
             return Some((self.stage_since_ms + limits.linger_ms, why));
@@ -316,7 +316,7 @@ impl Connection {
             return Some((self.stage_since_ms + limits.call_time_out_ms, CloseReason::NoAnswer));
         }
         if self.is_stranger() {
-            // Whatever it sends, and whether or not it takes what it is told.
+            // Whatever it sends, and whether or not it reads its replies.
             let is_foreign = self.stage == ConnectionStage::Foreign;
             let why = if is_foreign { CloseReason::NotProved } else { CloseReason::HelloTimeOut };
             return Some((self.since_ms + limits.hello_time_out_ms, why));
@@ -334,8 +334,8 @@ impl Connection {
             return Some((self.frame_since_ms + time_out_ms, CloseReason::FrameTimeOut));
         }
         if self.stage == ConnectionStage::Foreign {
-            // Clients of such protocols keep connections that they do not use, and are not used to losing them. The
-            // system's keep-alive finds those whose machine is gone.
+            // Clients of other protocols keep unused connections open, and do not expect to lose them. The system's keep-alive detects those whose
+            // machine has failed.
             return None;
         }
         (self.in_flight == 0).then_some((self.last_ms + limits.idle_time_out_ms, CloseReason::Idle))

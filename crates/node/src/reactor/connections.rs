@@ -1,4 +1,4 @@
-//! All connections of a reactor: who they are, what they hold together, and how an answer is queued.
+//! All connections of a reactor: their states, their shared resources, and the queueing of answers.
 
 use std::io::{ErrorKind, IoSlice};
 use std::ops::RangeInclusive;
@@ -18,22 +18,22 @@ use super::waiting::{self, WaitingLoad, WaitingShares};
 use crate::proofs::Proofs;
 use crate::unproven::{Origin, UnprovenBounds, UnprovenConnections};
 
-/// The table of connections and what is counted over all of them.
+/// The table of connections, and the totals over all of them.
 #[derive(Debug)]
 pub(super) struct Connections {
     slots: Vec<ConnectionSlot>,
-    /// Slots that are free, the last one freed on top.
+    /// Free slots, with the last freed one on top.
     free: Vec<u32>,
     pub(super) open: usize,
-    /// Those of them that have not been greeted, or have not proved what they must.
+    /// The unauthenticated connections: their greeting or their proof is not complete.
     pub(super) strangers: UnprovenConnections<ConnectionId>,
-    /// The cluster's secret, if it has one: both ends prove that they know it.
+    /// The cluster's secret, if there is one: both sides prove that they know it.
     pub(super) proofs: Option<Proofs>,
-    /// Connections that have something to send, or must be closed, when the batch ends; each once.
+    /// Connections with bytes to send, or to close, at the end of the batch; each once.
     pub(super) dirty: Vec<ConnectionId>,
     pub(super) unsent_total: usize,
     pub(super) large_total: usize,
-    /// What waits in memory for all of them.
+    /// The memory in use for all of them.
     waiting: WaitingShares,
     pub(super) buffers: Buffers,
     pub(super) counters: ReactorCounters,
@@ -46,12 +46,12 @@ struct ConnectionSlot {
     connection: Option<Connection>,
 }
 
-/// Empty buffers for whoever needs one: a connection holds one only while it has something to keep in it.
+/// Empty buffers for reuse: a connection has a buffer only while it stores bytes in it.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     kept: Vec<Vec<u8>>,
     kept_bytes: usize,
-    /// Those above [`KEPT_BUFFER_BYTES_MAX`].
+    /// Buffers larger than [`KEPT_BUFFER_BYTES_MAX`].
     large: Vec<Vec<u8>>,
     large_bytes: usize,
 }
@@ -78,7 +78,7 @@ impl Connections {
         }
     }
 
-    /// The name that the next connection will have.
+    /// The id of the next connection.
     pub(super) fn next_id(&mut self) -> ConnectionId {
         if self.free.is_empty() {
             self.free.push(self.slots.len() as u32);
@@ -88,7 +88,7 @@ impl Connections {
         ConnectionId { slot, generation: self.slots[slot as usize].generation }
     }
 
-    /// Takes up a connection under the name that [`Connections::next_id`] gave last.
+    /// Adds a connection under the last id of [`Connections::next_id`].
     pub(super) fn open(&mut self, id: ConnectionId, connection: Connection) {
         let slot = self.free.pop();
         assert!(slot == Some(id.slot), "a connection was opened under a name that is not the next");
@@ -96,18 +96,18 @@ impl Connections {
         self.open += 1;
     }
 
-    /// Takes up one that somebody else has begun.
+    /// Adds a connection that a client has opened.
     pub(super) fn open_stranger(&mut self, id: ConnectionId, origin: Origin, connection: Connection) {
         let stranger = Some(self.strangers.enter(id, origin));
         self.open(id, Connection { stranger, ..connection });
     }
 
-    /// Connections that are no strangers'.
+    /// Number of authenticated connections.
     pub(super) fn known(&self) -> usize {
         self.open - self.strangers.len()
     }
 
-    /// A connection is no stranger's any more.
+    /// Records that a connection is now authenticated.
     pub(super) fn is_known(&mut self, id: ConnectionId) {
         if let Some(connection) = self.get_mut(id) {
             let place = connection.stranger.take();
@@ -115,7 +115,7 @@ impl Connections {
         }
     }
 
-    /// Forgets a connection. Its name is never given again.
+    /// Removes a connection. Its id is never reused.
     pub(super) fn forget(&mut self, id: ConnectionId, why: CloseReason) -> bool {
         let Some(slot) = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation)
         else {
@@ -145,7 +145,7 @@ impl Connections {
         slot.connection.as_mut().filter(|_| slot.generation == id.generation)
     }
 
-    /// All that are open.
+    /// Iterates over all open connections.
     pub(super) fn iter(&self) -> impl Iterator<Item = (ConnectionId, &Connection)> {
         (0..).zip(&self.slots).filter_map(|(slot, entry)| {
             let id = ConnectionId { slot, generation: entry.generation };
@@ -153,8 +153,8 @@ impl Connections {
         })
     }
 
-    /// Queues a frame to a connection, to be written when the batch ends; a large payload goes at once, from where it
-    /// lies, with what was queued before it. A message that cannot travel is replaced by the failure that says so.
+    /// Queues a frame to a connection, which is written at the end of the batch. A large payload is sent at once without a copy, after the bytes
+    /// that were queued before it. A message that cannot be encoded is replaced by the failure.
     pub(super) fn queue(
         &mut self,
         driver: &mut dyn Driver,
@@ -201,7 +201,7 @@ impl Connections {
         }
     }
 
-    /// Queues bytes that are no frame, of which nothing is left: they are not copied if nothing else waits.
+    /// Queues bytes that are not a frame, and empties `bytes`: they are not copied if nothing else is queued.
     pub(super) fn queue_all(&mut self, id: ConnectionId, bytes: &mut Vec<u8>, now_ms: u64) {
         if let Some((connection, before)) = open_for_sending(&mut self.slots, &mut self.buffers, id, now_ms) {
             connection.close_frame();
@@ -216,7 +216,7 @@ impl Connections {
         }
     }
 
-    /// Queues bytes that are no frame.
+    /// Queues bytes that are not a frame.
     pub(super) fn queue_bytes(&mut self, id: ConnectionId, bytes: &[u8], now_ms: u64) {
         if let Some((connection, before)) = open_for_sending(&mut self.slots, &mut self.buffers, id, now_ms) {
             connection.close_frame();
@@ -225,7 +225,7 @@ impl Connections {
         }
     }
 
-    /// Counts what was added to a connection that had `before` bytes to send.
+    /// Counts the bytes added to a connection that had `before` bytes to send.
     fn queued(&mut self, id: ConnectionId, before: usize) {
         let Some(connection) = self.slots.get_mut(id.slot as usize).and_then(|slot| slot.connection.as_mut())
         else {
@@ -238,7 +238,7 @@ impl Connections {
             connection.doomed.get_or_insert(CloseReason::Flooded);
         }
         if connection.doomed.is_some() {
-            // Nobody will send it any more: make room for others at once.
+            // These bytes will not be sent: release their memory at once.
             self.unsent_total -= connection.unsent();
             connection.sent = 0;
             connection.out = Vec::new();
@@ -247,7 +247,7 @@ impl Connections {
         self.mark_dirty(id);
     }
 
-    /// Has a connection looked at when the batch ends.
+    /// Has the reactor look at a connection at the end of the batch.
     pub(super) fn mark_dirty(&mut self, id: ConnectionId) {
         if let Some(connection) = self.get_mut(id)
             && !std::mem::replace(&mut connection.dirty, true)
@@ -256,7 +256,7 @@ impl Connections {
         }
     }
 
-    /// Counts what waits for a connection now. Whether that is within the bounds.
+    /// Updates the load of a connection. Returns whether it is within the limits.
     pub(super) fn recount(&mut self, id: ConnectionId) -> bool {
         let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation);
         let Some(connection) = slot.and_then(|slot| slot.connection.as_mut()) else { return true };
@@ -270,16 +270,16 @@ impl Connections {
         fits
     }
 
-    /// Whether a connection may have so much more waiting that is kept for it by choice.
+    /// Whether a connection may have this additional load in optional buffers.
     pub(super) fn has_room(&self, id: ConnectionId, more: WaitingLoad) -> bool {
         let Some(connection) = self.get(id) else { return true };
         let now = connection.waiting();
         let after = WaitingLoad { bytes: now.bytes + more.bytes, waits: now.waits + more.waits };
-        // What has come since it was counted is looked at with what is to come.
+        // Bytes that have arrived since the last count are included.
         self.waiting.has_room(connection.access, connection.load, after)
     }
 
-    /// A connection may do something else from now on.
+    /// Sets the permissions of a connection.
     pub(super) fn set_access(&mut self, id: ConnectionId, access: Access) {
         let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation);
         let Some(connection) = slot.and_then(|slot| slot.connection.as_mut()) else { return };
@@ -288,12 +288,12 @@ impl Connections {
         self.waiting.change(access, WaitingLoad::default(), connection.load);
     }
 
-    /// Whether nothing is to be taken from this connection until answers are sent.
+    /// Whether this connection is not read until answers are sent.
     pub(super) fn is_blocked(&self, id: ConnectionId) -> bool {
         self.get(id).is_some_and(|connection| connection.is_blocked(&self.limits, self.unsent_total))
     }
 
-    /// Queues the failure that answers a frame which never became a request.
+    /// Queues the failure for a frame which never became a request.
     pub(super) fn queue_failure(
         &mut self,
         driver: &mut dyn Driver,
@@ -307,7 +307,7 @@ impl Connections {
         self.queue(driver, id, &envelope, &Message::Answer(Err(failure)), now_ms);
     }
 
-    /// Lets a connection end once what is queued is sent. What it has sent and will send is thrown away.
+    /// Closes a connection once its queued bytes are sent. Received bytes are discarded.
     pub(super) fn close_gently(&mut self, id: ConnectionId, why: CloseReason, now_ms: u64) {
         self.release_large(id);
         let Some(connection) = self.get_mut(id) else { return };
@@ -321,7 +321,7 @@ impl Connections {
         self.mark_dirty(id);
     }
 
-    /// The bytes of a large frame were taken, or are given up.
+    /// Releases the memory of a large frame that was processed or abandoned.
     pub(super) fn release_large(&mut self, id: ConnectionId) {
         if let Some(connection) = self.get_mut(id) {
             let held = std::mem::take(&mut connection.large_bytes);
@@ -330,7 +330,7 @@ impl Connections {
     }
 }
 
-/// A connection to which something may be sent, with a buffer for it, and how much it has to send already.
+/// A connection that can send, with a buffer, and its number of unsent bytes.
 fn open_for_sending<'c>(
     slots: &'c mut [ConnectionSlot],
     buffers: &mut Buffers,
@@ -352,7 +352,7 @@ fn open_for_sending<'c>(
     Some((connection, before))
 }
 
-/// Writes what is queued and then `tail`, of which what the system does not take is queued. Returns the bytes taken.
+/// Writes the queued bytes and then `tail`, and queues what the system does not accept. Returns the accepted bytes.
 fn write_through(
     driver: &mut dyn Driver,
     id: ConnectionId,
@@ -378,7 +378,7 @@ fn write_through(
         if written > 0 {
             connection.send_since_ms = now_ms;
         }
-        // Left true after an interruption: the flush at the end of the batch then finds out.
+        // This stays true after an interruption: the flush at the end of the batch checks it.
         connection.writable = written == offered || written == 0;
     }
     let mut taken = 0;
@@ -392,7 +392,7 @@ fn write_through(
     let all = connection.out.len() + length - taken;
     if all > KEPT_BUFFER_BYTES_MAX {
         buffers.move_to_large(&mut connection.out, all..=usize::MAX);
-        // Rounded up, so that it fits the next as well; and doubled if need be, where one large answer comes behind another.
+        // The capacity is rounded up, so that the buffer fits the next answer as well. It doubles if large answers follow each other.
         connection.out.reserve(all.next_multiple_of(LARGE_BUFFER_STEP_BYTES) - connection.out.len());
     }
     tail.append(taken, &mut connection.out);
@@ -400,15 +400,15 @@ fn write_through(
 }
 
 impl Buffers {
-    /// An empty buffer, with room in it if one is kept.
+    /// An empty buffer, with capacity if one is kept.
     pub(super) fn take(&mut self) -> Vec<u8> {
         let buffer = self.kept.pop().unwrap_or_default();
         self.kept_bytes -= buffer.capacity();
         buffer
     }
 
-    /// Moves what stands in `buffer` to a kept one of such a capacity, the shortest of them, if `buffer` is shorter and it is to
-    /// be a large one.
+    /// Moves the contents of `buffer` to the shortest kept buffer whose capacity is in `wanted`, if `buffer` is shorter and the capacity is that of
+    /// a large one.
     pub(super) fn move_to_large(&mut self, buffer: &mut Vec<u8>, wanted: RangeInclusive<usize>) {
         if buffer.capacity() >= *wanted.start() || *wanted.start() <= KEPT_BUFFER_BYTES_MAX {
             return;
@@ -423,7 +423,7 @@ impl Buffers {
         }
     }
 
-    /// Keeps a large one, in place of shorter ones if need be.
+    /// Keeps a large buffer, if necessary in place of shorter ones.
     fn keep_large(&mut self, buffer: Vec<u8>) {
         let bytes = buffer.capacity();
         while self.large_bytes + bytes > KEPT_LARGE_BYTES_MAX {
@@ -440,7 +440,7 @@ impl Buffers {
         self.large.push(buffer);
     }
 
-    /// Takes a buffer back, to keep it or to let it go.
+    /// Returns a buffer, which is kept or freed.
     pub(super) fn give(&mut self, mut buffer: Vec<u8>) {
         let bytes = buffer.capacity();
         buffer.clear();

@@ -1,47 +1,47 @@
-//! What a reactor counts, for metrics and tests.
+//! The counters of a reactor, for metrics and tests.
 
 use std::fmt;
 
-/// Why a connection ended.
+/// The reason why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum CloseReason {
     /// The peer closed it.
     Peer,
-    /// It broke, or the peer's machine is gone.
+    /// It broke, or the peer's machine has failed.
     Broken,
-    /// It sent what is no frame, or a greeting that was refused.
+    /// It sent invalid frames, or a greeting that was refused.
     Misbehaved,
-    /// It spoke another protocol and was answered.
+    /// It used another protocol and was answered.
     Foreign,
     /// All connections were in use.
     TooMany,
-    /// It had not proved anything, and its place was needed for a newer connection.
+    /// It was unauthenticated, and its place was needed for a newer connection.
     Displaced,
     /// Its token was revoked, or has expired.
     Revoked,
     /// It did not prove that it knows the cluster's secret.
     NotProved,
-    /// No `Hello` came in time, or no proof.
+    /// No `Hello`, or no proof, arrived in time.
     HelloTimeOut,
-    /// A frame was begun and not ended in time.
+    /// A frame was not complete in time.
     FrameTimeOut,
-    /// The peer did not take its answers in time.
+    /// The peer did not read its answers in time.
     SendTimeOut,
-    /// Nothing was asked for long.
+    /// It made no requests for a long time.
     Idle,
-    /// The peer sent no more and its last answers did not come in time.
+    /// The peer had closed its sending direction, and its last answers were not ready in time.
     HalfClosedTimeOut,
-    /// The peer left more answers unread than are kept.
+    /// The peer left more answers unread than the limit.
     Flooded,
     /// The reactor stopped.
     Stopped,
-    /// This side had connected, and was not greeted in time or was turned away.
+    /// This side had connected, and the greeting was not answered in time or was refused.
     NoAnswer,
 }
 
 impl CloseReason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [CloseReason; 16] = [
         CloseReason::Peer,
         CloseReason::Broken,
@@ -94,35 +94,35 @@ impl fmt::Display for CloseReason {
 /// Counts since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReactorCounters {
-    /// Connections taken up.
+    /// Accepted connections.
     pub accepted: u64,
-    /// Connections begun to other instances.
+    /// Connections opened to other instances.
     pub connected: u64,
-    /// Messages of other instances handed to the service.
+    /// Messages of other instances that were passed to the service.
     pub peer_messages: u64,
-    /// Times that the system would give no socket.
+    /// How often the system could provide no socket.
     pub accept_errors: u64,
     /// Connections that ended, by reason; see [`ReactorCounters::ended`].
     pub endings: [u64; CloseReason::ALL.len()],
-    /// Requests handed to the service.
+    /// Requests that were passed to the service.
     pub requests: u64,
     /// Requests answered with an error before they reached the service.
     pub refused: u64,
     /// Answers of the service that were queued.
     pub answers: u64,
-    /// Requests that the service let go without an answer.
+    /// Requests that the service dropped without an answer.
     pub let_go: u64,
-    /// Answers of the service whose connection was gone.
+    /// Answers of the service whose connection was closed.
     pub answers_dropped: u64,
-    /// Turns in which something was handed to the service.
+    /// Turns in which something was passed to the service.
     pub batches: u64,
     /// Bytes received.
     pub bytes_in: u64,
     /// Bytes sent.
     pub bytes_out: u64,
-    /// Calls of the system that read.
+    /// System calls that read.
     pub reads: u64,
-    /// Calls of the system that wrote.
+    /// System calls that wrote.
     pub writes: u64,
 }
 

@@ -1,28 +1,28 @@
-//! What a reactor asks of the system: sockets, their readiness, the time. One implementation speaks to the system,
-//! another plays it in tests.
+//! The interface of a reactor to the system: sockets, their readiness, the time. One implementation uses the operating system, another simulates it
+//! in tests.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::task::Waker;
 use std::time::Duration;
 
-/// Names a connection while it lives and never another one: slots are used again, with the next generation.
+/// Identifies a connection while it exists, and never another one: slots are reused with the next generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId {
-    /// The place in tables, from zero, always below the number of connections allowed.
+    /// The position in tables, from zero, always below the maximum number of connections.
     pub slot: u32,
-    /// How many connections this slot had before.
+    /// How many connections used this slot before.
     pub generation: u32,
 }
 
 impl ConnectionId {
-    /// As one number, for those who keep names of connections without knowing what they are made of.
+    /// Packs the id into one number, for code that stores ids of connections without knowing their parts.
     #[must_use]
     pub const fn to_u64(self) -> u64 {
         (self.generation as u64) << 32 | self.slot as u64
     }
 
-    /// What [`ConnectionId::to_u64`] made.
+    /// Unpacks a number from [`ConnectionId::to_u64`].
     #[must_use]
     pub const fn from_u64(number: u64) -> Self {
         ConnectionId { slot: number as u32, generation: (number >> 32) as u32 }
@@ -32,24 +32,24 @@ impl ConnectionId {
 /// The time of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// Milliseconds since the driver was made. Never runs backwards: deadlines are told in it.
+    /// Milliseconds since the driver was created. Monotonic: deadlines use this clock.
     pub elapsed_ms: u64,
-    /// Milliseconds since 1970. May be set back.
+    /// Milliseconds since 1970. This clock may be set back.
     pub unix_ms: u64,
 }
 
-/// What happened.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DriverEvent {
-    /// Somebody wants to connect.
+    /// A client wants to connect.
     Accept,
     /// The waker was called.
     Woken,
-    /// Something about a connection; it may have been closed since.
+    /// An event of a connection, which may have been closed since.
     Connection {
-        /// Which.
+        /// The connection.
         id: ConnectionId,
-        /// What about it.
+        /// What it is ready for.
         ready: IoReadiness,
     },
 }
@@ -57,62 +57,61 @@ pub enum DriverEvent {
 /// What a connection has become ready for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoReadiness {
-    /// Bytes have come.
+    /// Bytes have arrived.
     pub readable: bool,
-    /// There is room for bytes again.
+    /// The send buffer has room again.
     pub writable: bool,
-    /// The peer sends no more: behind the last bytes a read finds the end.
+    /// The peer sends no more: after the last bytes, a read returns the end of the stream.
     pub read_closed: bool,
     /// The connection is broken in both directions.
     pub dead: bool,
 }
 
-/// The system, as one thread with one listener sees it.
+/// The system, as seen by one thread with one listener.
 ///
-/// Readiness is told once (edge-triggered): who was told that a socket is readable reads until a read brings fewer
-/// bytes than there was room for, or [`io::ErrorKind::WouldBlock`]; likewise for writing. A driver that works by
-/// completion (io_uring) keeps this contract with buffers of its own, for one copy.
+/// Readiness is reported once (edge-triggered). After a report that a socket is readable, the reactor reads until a read returns fewer bytes than
+/// there was room for, or [`io::ErrorKind::WouldBlock`]; likewise for writing. A driver that works by completion (io_uring) can keep this contract
+/// with buffers of its own, at the cost of one copy.
 pub trait Driver {
-    /// Waits until something happens, at most `time_out` (`None`: for ever), and adds what did to `events`.
-    /// Errors: the loop cannot go on.
+    /// Waits for events, at most `time_out` (`None`: forever), and adds them to `events`. Errors: the loop cannot continue.
     fn wait(&mut self, time_out: Option<Duration>, events: &mut Vec<DriverEvent>) -> io::Result<()>;
 
-    /// Hears in how many frames others have asked for something since the last [`Driver::wait`].
+    /// Receives the number of request frames that have arrived since the last [`Driver::wait`].
     fn asked(&mut self, _frames: usize) {}
 
-    /// The time.
+    /// The current time.
     fn now(&mut self) -> Now;
 
     /// A handle with which other threads end a [`Driver::wait`] early.
     fn waker(&self) -> Waker;
 
-    /// Takes up the next connection under the name `id`; from then on its events are told, beginning with what is
-    /// true already. Errors: `WouldBlock` if nobody waits; any other means that this one or all must wait.
+    /// Accepts the next connection under the id `id`. From then on its events are reported, including what is already true. Errors: `WouldBlock` if
+    /// no connection is waiting; after any other error the reactor must pause before it accepts more.
     fn accept(&mut self, id: ConnectionId) -> io::Result<()>;
 
-    /// Begins to connect to `address` under the name `id`, without waiting: from then on its events are told, and being
-    /// writable, or dead, is the first. Errors: the system's; there is no connection then.
+    /// Starts to connect to `address` under the id `id`, without waiting. From then on its events are reported; the first is that it is writable,
+    /// or dead. Errors: those of the system; there is no connection then.
     fn connect(&mut self, id: ConnectionId, address: SocketAddr) -> io::Result<()>;
 
-    /// Takes no more connections, ever.
+    /// Permanently stops accepting connections.
     fn stop_accepting(&mut self);
 
-    /// Reads into the spare capacity of `into`, which must have some. Zero: the peer sends no more. Errors:
-    /// [`io::ErrorKind::InvalidData`] if the peer speaks TLS and does so wrongly; the system's.
+    /// Reads into the spare capacity of `into`, which must not be empty. Zero: the peer sends no more. Errors: [`io::ErrorKind::InvalidData`] if
+    /// the peer's TLS is invalid; those of the system.
     fn read(&mut self, id: ConnectionId, into: &mut Vec<u8>) -> io::Result<usize>;
 
-    /// Writes the pieces one after the other, as far as there is room; returns how many bytes.
+    /// Writes the pieces one after the other, as far as there is room; returns the number of bytes.
     fn write(&mut self, id: ConnectionId, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Tells the peer that nothing more comes; reading goes on.
+    /// Closes the sending direction; reading continues.
     fn shutdown_write(&mut self, id: ConnectionId);
 
-    /// Where a connection's peer is, if that is known.
+    /// The address of a connection's peer, if it is known.
     fn peer(&self, _id: ConnectionId) -> Option<SocketAddr> {
         None
     }
 
-    /// Whether a connection is one from another machine that speaks no TLS, where nothing else is served.
+    /// Whether a connection comes from another machine without TLS, although the server requires TLS.
     fn wants_tls(&self, _id: ConnectionId) -> bool {
         false
     }

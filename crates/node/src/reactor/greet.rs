@@ -1,4 +1,4 @@
-//! The beginning of a connection, at either end: versions, and proofs that both know the cluster's secret.
+//! The start of a connection on either side: versions, and proofs that both sides know the cluster's secret.
 
 use zerohop_wire::auth::{Access, Caller, Challenge, Guard};
 use zerohop_wire::limits::{VERSION_MAX, VERSION_MIN};
@@ -13,7 +13,7 @@ use super::service::Service;
 use super::{FEATURES, Reactor, replies};
 
 impl<D: Driver, S: Service> Reactor<D, S> {
-    /// What comes first on a connection that this side has begun.
+    /// Handles the first messages on a connection that this side has opened.
     pub(super) fn take_greeting(&mut self, id: ConnectionId, message: &Message<'_>) {
         let now_ms = self.now.elapsed_ms;
         let Some(connection) = self.connections.get_mut(id) else { return };
@@ -29,7 +29,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         if let Ok((ack, prove)) = &answer {
             connection.encoder = Encoder { version: ack.version, ..Encoder::default() };
             if let Some(prove) = prove {
-                // Nothing else is said, and nobody told, before the other side has taken it.
+                // This side sends nothing else, and notifies no caller, before the peer has accepted the proof.
                 connection.decoder = Decoder::before_proof(ack.version);
                 connection.proving = Some(Box::new(**ack));
                 let prove = Message::Prove(*prove);
@@ -49,10 +49,10 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         }
     }
 
-    /// Answers `Hello`; from here on the connection speaks the version chosen. If the cluster has a secret, nothing but its
-    /// proof is taken next.
+    /// Answers `Hello`; from here on the connection uses the chosen version. If the cluster has a secret, the next frame must be the client's
+    /// proof.
     pub(super) fn greet(&mut self, id: ConnectionId, envelope: &Envelope, hello: &Hello<'_>) {
-        // Links between instances find a place where clients do not, once they have proved what they are.
+        // Links between instances find a free place where clients do not, once they have authenticated themselves.
         let claims_peer = hello.features.has(Features::PEER) && self.connections.proofs.is_some();
         let refused = self.connections.get(id).is_some_and(|connection| connection.refused);
         if refused && !claims_peer {
@@ -71,7 +71,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                 return self.refuse_and_end(id, envelope, failure, why);
             }
         };
-        // Who does not say which cluster it means is no instance of this one.
+        // A client that does not name its cluster is not an instance of this one.
         let is_peer = ack.features.has(Features::PEER) && hello.cluster == ack.cluster;
         let (message, now_ms) = (Message::HelloAck(ack), self.now.elapsed_ms);
         let envelope = Envelope { time_out_ms: 0, ..*envelope };
@@ -100,7 +100,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
     ) -> Result<(HelloAck, Option<Challenge>), Failure<'static>> {
         let version = choose_version(hello.version_min, hello.version_max)?;
         if self.connections.proofs.is_some() {
-            // Strangers are told nothing of the cluster.
+            // Unauthenticated connections learn nothing about the cluster.
             Guard::admits(hello)?;
         }
         let mut ack = self.service.hello(id, hello, self.now)?;
@@ -110,7 +110,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         Ok((ack, challenge))
     }
 
-    /// The proof that was asked for, or another.
+    /// Handles the client's proof, which may be wrong.
     pub(super) fn take_proof(&mut self, id: ConnectionId, envelope: &Envelope, prove: &Prove) {
         let now_ms = self.now.elapsed_ms;
         let Some(connection) = self.connections.get_mut(id) else { return };
@@ -124,7 +124,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             Ok(accepted) => accepted,
             Err(failure) => return self.refuse_and_end(id, envelope, failure, CloseReason::NotProved),
         };
-        // Tokens are for clients.
+        // A client with a token is not an instance.
         connection.is_peer = is_peer && access == Access::All;
         if connection.refused && !connection.is_peer {
             let failure = Failure::Busy { retry_after_ms: REFUSED_RETRY_MS };

@@ -1,4 +1,4 @@
-//! The way from other threads to a reactor's: a bounded queue and a waker.
+//! The channel from other threads to a reactor's thread: a bounded queue and a waker.
 
 use std::fmt;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -6,30 +6,30 @@ use std::task::Waker;
 
 use super::limits::INBOX_MAX;
 
-/// Where other threads leave what a reactor's service is to know. Clones lead to the same reactor.
+/// The sender, with which other threads send notices to a reactor's service. Clones lead to the same reactor.
 #[derive(Debug)]
 pub struct ReactorMailbox<N> {
     queue: SyncSender<N>,
     waker: Waker,
 }
 
-/// Why a notice was not taken; it is handed back.
+/// The reason why a notice was not accepted; the notice is returned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum NoticeError<N> {
-    /// [`INBOX_MAX`] notices wait already: tell it again later.
+    /// [`INBOX_MAX`] notices are already waiting: the sender must retry later.
     Full(N),
     /// The reactor has ended.
     Ended(N),
 }
 
-/// The reactor's end.
+/// The reactor's end of the channel.
 #[derive(Debug)]
 pub(crate) struct Inbox<N> {
     queue: Receiver<N>,
 }
 
 impl<N> ReactorMailbox<N> {
-    /// Leaves a notice and wakes the reactor. Never waits.
+    /// Sends a notice and wakes the reactor. Never blocks.
     ///
     /// # Errors
     /// [`NoticeError`], with the notice.
@@ -49,7 +49,7 @@ impl<N> Inbox<N> {
         (ReactorMailbox { queue: sender, waker }, Inbox { queue: receiver })
     }
 
-    /// The next notice; `None` if there is none now, also if nobody is left to leave one.
+    /// The next notice; `None` if there is none now, also if all senders are gone.
     pub(crate) fn take(&self) -> Option<N> {
         self.queue.try_recv().ok()
     }

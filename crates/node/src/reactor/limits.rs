@@ -1,159 +1,159 @@
-//! Every bound of a reactor, each with its reason. Those that a test or an operator turns are the fields of [`Limits`];
-//! the constants are their defaults. Reaching one is a typed error, back-pressure, or the end of one connection.
+//! All limits of a reactor, each with its reason. A test or an operator can change those that are fields of [`Limits`]; the constants are their
+//! defaults. Reaching one causes a typed error, back-pressure, or the end of one connection.
 
 use zerohop_wire::limits::BODY_BYTES_MAX;
 
-/// Connections open at once. Each costs a descriptor and about 300 bytes while it is idle; thousands of client
-/// processes, each with one connection per instance, fit.
+/// Maximum number of open connections. Each needs a descriptor and about 300 bytes while it is idle. Thousands of client processes, each with one
+/// connection per instance, fit.
 pub const CONNECTIONS_MAX: usize = 8192;
 
-/// Connections beyond [`CONNECTIONS_MAX`] that are let in only to be told `Busy`; what comes beyond these is closed
-/// without a word, as nothing more could be promised to it.
+/// Maximum number of connections beyond [`CONNECTIONS_MAX`] that are accepted only to be answered `Busy`. Further ones are closed without an
+/// answer, because the server could not process more.
 pub const REFUSALS_MAX: usize = 64;
 
-/// Connections that have not been greeted, or have not proved that they know the cluster's secret: half of all, which is enough
-/// for a job's clients that come at the same time. Beyond it the oldest of them is closed for each newcomer. Connections from
-/// addresses of the cluster's nodes have as many places of their own.
+/// Maximum number of unauthenticated connections: their greeting, or the proof of the cluster's secret, is not complete. This is half of all
+/// connections, enough for clients of a job that start at the same time. Beyond it, each new one closes the oldest. Connections from addresses of
+/// the cluster's nodes have as many places of their own.
 pub const STRANGERS_MAX: usize = CONNECTIONS_MAX / 2;
 
-/// Those of them from one remote address (of IPv6: from one network of 64 bits): beyond it the oldest one from there is closed.
+/// Maximum number of them from one remote address (for IPv6: from one /64 network); beyond it, each new one closes the oldest from there.
 pub const STRANGERS_PER_ADDRESS_MAX: usize = STRANGERS_MAX / 4;
 
-/// Bytes that a connection of another protocol may send before it has proved who it is: an `AUTH`, and what clients say before it.
+/// Maximum number of bytes that an unauthenticated connection of another protocol may send: an `AUTH`, and the commands that clients send before
+/// it.
 pub const STRANGER_BYTES_MAX: usize = 1 << 10;
 
-/// When a client that was refused for want of connections should ask again.
+/// When a client should retry that was refused because all connections are in use.
 pub const REFUSED_RETRY_MS: u32 = 1_000;
 
-/// Connections that the system holds until they are taken up, if it allows as many (`net.core.somaxconn`): a job's clients
-/// connect all at the same time.
+/// Maximum number of connections that the system queues until they are accepted, if it permits as many (`net.core.somaxconn`): the clients of a job
+/// connect at the same time.
 pub const BACKLOG: i32 = 4096;
 
-/// Connections taken up in one turn, so that a storm of them does not hold up those that are there.
+/// Maximum number of connections accepted in one turn, so that a burst does not delay existing ones.
 pub const ACCEPTS_PER_TURN_MAX: usize = 64;
 
-/// Pause after the system would give no more sockets (descriptors or memory used up): trying at once again would spin.
+/// Pause after the system could provide no more sockets (descriptors or memory used up): an immediate retry would spin.
 pub const ACCEPT_RETRY_MS: u64 = 100;
 
-/// Time from connecting until a connection is no stranger's any more: to `Hello`, and where there is a secret to the proof, or to
-/// the token of another protocol, whatever is sent meanwhile. A client sends it at once: this is a few round trips over a bad link,
-/// and some.
+/// Time limit from connecting until a connection is authenticated: until `Hello`, and if there is a secret until the proof, or the token of another
+/// protocol, whatever is sent meanwhile. A client sends these at once: the limit is more than a few round trips over a bad link.
 pub const HELLO_TIME_OUT_MS: u64 = 5_000;
 
-/// Time from beginning to connect to another instance until it has answered `Hello`. What is to be said is stale by then;
-/// a lost packet of the greeting is sent again after one second.
+/// Time limit from the start of a connection to another instance until that has answered `Hello`. The messages to send are outdated by then; a lost
+/// packet of the greeting is sent again after one second.
 pub const CALL_TIME_OUT_MS: u64 = 2_000;
 
-/// Time for the rest of a frame once its first byte has come, beside what its length takes at
-/// [`FRAME_BYTES_PER_MS_MIN`]. It bounds how long a peer that trickles can hold a buffer.
+/// Time limit for the rest of a frame after its first byte, in addition to the time for its length at [`FRAME_BYTES_PER_MS_MIN`]. It limits how
+/// long a peer that trickles bytes can occupy a buffer.
 pub const FRAME_TIME_OUT_MS: u64 = 10_000;
 
-/// The slowest link that a large frame may come over: 256 KB/s.
+/// The slowest link for a large frame: 256 KB/s.
 pub const FRAME_BYTES_PER_MS_MIN: u64 = 256;
 
-/// Time in which a peer with unsent answers must take at least one byte.
+/// Time in which a peer with unsent answers must accept at least one byte.
 pub const SEND_TIME_OUT_MS: u64 = 30_000;
 
-/// Time after which a connection that asks nothing and waits for nothing is closed. Clients keep and renew theirs;
-/// peers that died without a word are found sooner by the system's keep-alive.
+/// Time after which a connection without requests and without pending replies is closed. Clients renew their connections; the system's keep-alive
+/// detects peers that have failed silently sooner.
 pub const IDLE_TIME_OUT_MS: u64 = 15 * 60 * 1_000;
 
-/// Time in which requests in flight must be answered once the peer has said that it sends no more.
+/// Time in which requests in flight must be answered after the peer has closed its sending direction.
 pub const HALF_CLOSED_TIME_OUT_MS: u64 = 10_000;
 
-/// Time for which a connection that ends with an error is still read, to nobody: closing it with bytes unread would
-/// make the system throw away the error on its way to the peer.
+/// Time for which a connection that ends with an error is still read, with its bytes discarded. Closing it with unread bytes would make the system
+/// drop the error on its way to the peer.
 pub const LINGER_MS: u64 = 2_000;
 
-/// Time in which a reactor that was told to stop answers what is in flight.
+/// Time in which a stopping reactor answers requests in flight.
 pub const STOP_TIME_OUT_MS: u64 = 3_000;
 
-/// Seconds of silence after which the system asks whether the peer's machine is there; then the seconds between
-/// questions, and how many go unanswered before the connection ends. A machine that died is noticed in two minutes.
+/// Seconds of silence after which the system probes the peer's machine; then the seconds between probes, and the number of unanswered probes before
+/// the connection ends. A failed machine is detected in two minutes.
 pub const KEEP_ALIVE_S: (u64, u64, u32) = (60, 10, 6);
 
-/// Bytes read from one connection in one turn, unless it is in the middle of a large frame: a few hundred requests, so
-/// that a greedy connection gets no more than its share. Also the size of the one buffer that all reads share.
+/// Maximum number of bytes read from one connection in one turn, except inside a large frame: a few hundred requests, so that a greedy connection
+/// gets only its share. This is also the size of the buffer that all reads share.
 pub const RECEIVE_BYTES: usize = 64 << 10;
 
-/// Frames up to this length are put together in the shared buffer, which copies what came of them before; longer ones
-/// grow in a buffer of their own, so that bytes that trickle in are not copied over and over.
+/// Frames up to this length are assembled in the shared buffer, which copies their earlier parts. Longer ones grow in a buffer of their own, so
+/// that trickling bytes are not copied repeatedly.
 pub const SMALL_FRAME_BYTES_MAX: usize = 16 << 10;
 
-/// Most by which the buffer of a large frame grows at a time: nothing is allocated on the mere claim of a length.
+/// Maximum growth of a large frame's buffer at a time: a claimed length alone allocates nothing.
 pub const RECEIVE_STEP_BYTES: usize = 1 << 20;
 
-/// Bytes that large frames may hold together while they come in. A frame beyond it is answered `Busy` and passed by.
+/// Maximum memory of all incomplete large frames. A frame beyond it is answered `Busy` and skipped.
 pub const LARGE_FRAMES_BYTES_MAX: usize = 256 << 20;
 
-/// When to send a frame again that found no room.
+/// When a client should send a frame again that found no memory.
 pub const NO_ROOM_RETRY_MS: u32 = 100;
 
-/// Requests of one connection that are not yet answered. It bounds what a service keeps for one peer; a closed loop
-/// over a link of 1 ms at a million requests a second needs a quarter of it.
+/// Maximum number of unanswered requests of one connection. It limits what a service stores for one peer; a closed loop over a link of 1 ms at a
+/// million requests a second needs a quarter of it.
 pub const IN_FLIGHT_MAX: u32 = 4096;
 
-/// Unsent bytes from which a connection is not read any more, until the peer has taken some. A megabyte keeps a fast
-/// link busy for the time of a turn.
+/// Number of unsent bytes from which a connection is not read until the peer has accepted some. A megabyte keeps a fast link busy for the time of a
+/// turn.
 pub const UNSENT_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of answers at which a connection's are sent before the batch ends: whoever asked works on the first of them while the
-/// others are made.
+/// Number of answer bytes at which a connection's answers are sent before the batch ends: the client processes the first of them while the server
+/// produces the others.
 pub const SEND_BYTES: usize = 16 << 10;
 
-/// Most pieces that are given to one call of the system, which takes 1,024.
+/// Maximum number of buffers in one system call, which accepts 1,024.
 pub const PIECES_MAX: usize = 1_000;
 
-/// Unsent bytes at which a connection is closed. Only answers to what was taken up before it was no longer read can
-/// bring it so far; three of the longest still fit.
+/// Number of unsent bytes at which a connection is closed. Only answers to requests that were accepted before the connection was no longer read can
+/// reach it; three answers of maximum length still fit.
 pub const UNSENT_BYTES_END: usize = 64 << 20;
 
-/// Unsent bytes of all connections together. Above half of it no connection with unsent bytes is read; one that would
-/// pass it is closed.
+/// Maximum number of unsent bytes of all connections. Above half of it, no connection with unsent bytes is read; a connection that would exceed it
+/// is closed.
 pub const UNSENT_BYTES_TOTAL_MAX: usize = 256 << 20;
 
-/// Bytes that wait over all connections of a reactor: frames that are coming, answers that are not read, commands that are queued,
-/// requests that wait. It is what one instance may use of the memory beside its data, whoever connects.
+/// Maximum number of waiting bytes over all connections of a reactor: incomplete frames, unread answers, queued commands, and requests that wait.
+/// An instance may use as much memory in addition to its data, whatever its clients do.
 pub const WAITING_BYTES_MAX: usize = 512 << 20;
 
-/// The share of one token in that: a program that runs wild, or is made to, does not take the room of others.
+/// The share of one token in that: a program out of control does not use the room of others.
 pub const TOKEN_WAITING_BYTES_MAX: usize = WAITING_BYTES_MAX / 4;
 
-/// Requests of one token that wait for a record, over all connections of a reactor: a quarter of what one partition takes.
+/// Maximum number of requests of one token that wait for a record, over all connections of a reactor: a quarter of the limit of one partition.
 pub const TOKEN_WAITS_MAX: usize = 1 << 14;
 
-/// Requests taken up before effects are carried out and answers sent: some milliseconds of work, which bounds what a
-/// batch adds to latency and what it holds.
+/// Maximum number of requests accepted before effects are executed and answers sent: some milliseconds of work, which limits the latency and the
+/// memory of a batch.
 pub const BATCH_REQUESTS_MAX: u32 = 4096;
 
-/// Bytes of requests after which a batch ends, for the same reason.
+/// Number of request bytes after which a batch ends, for the same reason.
 pub const BATCH_BYTES_MAX: usize = 4 << 20;
 
-/// Events taken from the system at a time. What is left over comes the next time.
+/// Maximum number of events read from the system at a time. The rest follows the next time.
 pub const EVENTS_MAX: usize = 1024;
 
-/// Messages to a reactor's thread that it has not yet taken. They are rare; whoever finds it full is told so.
+/// Maximum number of unread messages to a reactor's thread. They are rare; a sender that finds the queue full gets an error.
 pub const INBOX_MAX: usize = 1024;
 
-/// Messages taken up in one turn.
+/// Maximum number of messages processed in one turn.
 pub const NOTICES_PER_TURN_MAX: usize = 64;
 
-/// Capacity of a buffer up to which it is kept for the next connection that needs one: answers of some hundred kilobytes to
-/// one batch are nothing rare, and memory of that size comes from the system and goes back, page by page.
+/// Maximum capacity of a buffer that is kept for the next connection. Answers of some hundred kilobytes to one batch are not rare, and the system
+/// would allocate and free memory of that size page by page.
 pub const KEPT_BUFFER_BYTES_MAX: usize = 512 << 10;
 
-/// Capacity of all buffers kept so.
+/// Maximum capacity of all kept buffers.
 pub const KEPT_BYTES_MAX: usize = 4 << 20;
 
-/// Capacity of the buffers of large frames, and of answers that a peer does not take at once, that are kept for the next: four of
-/// 4 MiB, or one of the longest. What comes and goes with every request of that length would be memory that the system has
-/// to clear each time, and a buffer that grows with its frame would be copied several times over.
+/// Maximum capacity of kept buffers for large frames, and for answers that a peer does not accept at once: four of 4 MiB, or one of maximum length.
+/// Without them, the system would have to clear the memory for every such request, and a buffer that grows with its frame would be copied several
+/// times.
 pub const KEPT_LARGE_BYTES_MAX: usize = 20 << 20;
 
-/// Large buffers are multiples of this, so that one fits what is a little longer than what it was made for.
+/// Large buffers are multiples of this, so that a buffer also fits somewhat longer contents than its first.
 pub const LARGE_BUFFER_STEP_BYTES: usize = 64 << 10;
 
-/// The bounds that a reactor is started with.
+/// The limits of a reactor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// See [`CONNECTIONS_MAX`].

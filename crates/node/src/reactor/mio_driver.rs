@@ -1,4 +1,4 @@
-//! The system through mio: readiness from epoll (or kqueue), edge-triggered.
+//! The driver that uses the operating system through mio: edge-triggered readiness from epoll (or kqueue).
 
 #![expect(clippy::disallowed_methods, reason = "a driver is where a reactor's time comes from")]
 
@@ -23,9 +23,9 @@ use crate::clock::unix_ms;
 use crate::descriptors::Descriptors;
 use crate::tls::TlsOptions;
 
-/// Connections that are closed in one turn for want of descriptors.
+/// Maximum number of connections that are closed in one turn because descriptors are used up.
 const REFUSED_PER_TURN_MAX: usize = 64;
-/// The log is told of them so often.
+/// Minimum time between two log messages about such connections.
 const REFUSED_TOLD_EVERY: Duration = Duration::from_secs(10);
 
 const LISTENER: Token = Token(usize::MAX);
@@ -37,15 +37,15 @@ pub struct MioDriver {
     poll: Poll,
     events: Events,
     listener: Option<TcpListener>,
-    /// By slot. What stands there belongs to the newest generation of the slot: the reactor names no older one.
+    /// By slot. An entry belongs to the newest generation of the slot: the reactor uses no older id.
     sockets: Vec<Option<Socket>>,
     waker: Arc<PollWaker>,
     started: Instant,
     looking: BusyPoll,
-    /// Whether TLS is spoken, and with whom.
+    /// The TLS settings, if TLS is in use.
     tls: Option<TlsOptions>,
     descriptors: Descriptors,
-    /// When the log was told last that connections are closed for want of descriptors.
+    /// When the last such message was logged.
     refused_told: Option<Instant>,
 }
 
@@ -53,15 +53,15 @@ pub struct MioDriver {
 struct PollWaker(mio::Waker);
 
 impl MioDriver {
-    /// Listens at `address`. Whether it may be other than loopback is the caller's to decide. Port 0 takes a free one.
+    /// Listens at `address`. The caller decides whether an address other than loopback is permitted. Port 0 chooses a free port.
     ///
     /// # Errors
-    /// The system's, such as that the address is in use.
+    /// Those of the system, for example if the address is in use.
     pub fn listen(address: SocketAddr) -> io::Result<Self> {
         let poll = Poll::new()?;
         let waker = Arc::new(PollWaker(mio::Waker::new(poll.registry(), WAKER)?));
         let mut listener = TcpListener::bind(address)?;
-        // Again, for a longer queue: what finds it full is dropped without a word, and tries again after a second.
+        // Listens again for a longer queue: a connection that finds the queue full is dropped silently, and retries after a second.
         rustix::net::listen(&listener, BACKLOG)?;
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         Ok(MioDriver {
@@ -92,20 +92,20 @@ impl MioDriver {
         }
     }
 
-    /// Where it listens.
+    /// The address of the listener.
     ///
     /// # Errors
-    /// It has stopped listening, or the system does not say.
+    /// The driver has stopped listening, or those of the system.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         self.listener.as_ref().ok_or(io::ErrorKind::NotConnected)?.local_addr()
     }
 
-    /// From now on it speaks TLS.
+    /// Enables TLS from now on.
     pub(crate) fn encrypt(&mut self, tls: Option<TlsOptions>) {
         self.tls = tls;
     }
 
-    /// Has the events of a connection told from now on.
+    /// Registers a connection for events.
     fn keep(&mut self, id: ConnectionId, mut socket: Socket) -> io::Result<()> {
         let token = Token(id.to_u64() as usize);
         self.poll.registry().register(&mut socket.stream, token, Interest::READABLE | Interest::WRITABLE)?;
@@ -117,7 +117,7 @@ impl MioDriver {
         Ok(())
     }
 
-    /// Looks for a while, if that is worth it, and then sleeps.
+    /// Busy-polls for a while, if that is worth it, and then sleeps.
     fn wait_for_events(&mut self, time_out: Option<Duration>) -> io::Result<()> {
         if time_out == Some(Duration::ZERO) {
             return self.poll.poll(&mut self.events, time_out);
@@ -140,7 +140,7 @@ impl MioDriver {
         Ok(())
     }
 
-    /// What TLS has kept for want of room goes first when there is some.
+    /// When a socket has room again, bytes that TLS has buffered are sent first.
     fn send_kept(&mut self, events: &[DriverEvent]) {
         for event in events {
             if let DriverEvent::Connection { id, ready } = event
@@ -199,7 +199,7 @@ impl Driver for MioDriver {
         let listener = self.listener.as_ref().ok_or(io::ErrorKind::WouldBlock)?;
         let (socket, _) = listener.accept()?;
         if self.descriptors.refuses(&socket) {
-            // Others wait to be taken up, and are closed as well: nothing that they wait for would come.
+            // Other connections wait to be accepted, and are closed as well: the server could not serve them.
             let refused = (1..REFUSED_PER_TURN_MAX).take_while(|_| listener.accept().is_ok()).count() + 1;
             self.tell_refused(refused);
             return Err(Errno::MFILE.into());
@@ -244,12 +244,12 @@ impl Driver for MioDriver {
         let socket = self.sockets.get(id.slot as usize).and_then(Option::as_ref);
         is_only
             && socket.is_some_and(Socket::is_bare)
-            // Of whom it is not known where they are, the worst is thought.
+            // A peer with an unknown address counts as another machine.
             && self.peer(id).is_none_or(|peer| !peer.ip().to_canonical().is_loopback())
     }
 
     fn close(&mut self, id: ConnectionId) {
-        // Closing the descriptor also takes it off the queue.
+        // Closing the descriptor also removes it from the event queue.
         if let Some(socket) = self.sockets.get_mut(id.slot as usize) {
             *socket = None;
         }
@@ -262,12 +262,12 @@ impl Wake for PollWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Fails only if the queue is gone, and with it the thread that would be woken.
+        // This fails only if the event queue is gone, and then the thread to wake is gone too.
         let _ = self.0.wake();
     }
 }
 
-/// Answers go out at once, and a peer whose machine died is noticed.
+/// Answers are sent at once, and a peer whose machine has failed is detected.
 fn prepare(socket: &TcpStream) -> io::Result<()> {
     let (idle_s, between_s, times) = KEEP_ALIVE_S;
     socket.set_nodelay(true)?;
@@ -278,7 +278,7 @@ fn prepare(socket: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-// The names of the listener and of the waker are no connection's: slots stay far below.
+// The tokens of the listener and of the waker are never those of a connection: slots stay far below.
 const _: () = assert!(usize::BITS >= 64 && (super::limits::CONNECTIONS_MAX as u64) < (u32::MAX as u64) / 2);
 
 #[cfg(test)]
@@ -320,7 +320,7 @@ mod tests {
         };
         let millisecond = Some(Duration::from_millis(1));
         assert!(!looks_after(&|_| ()));
-        // Nearly each of these is short, but the machine may be busy.
+        // Nearly all of these are short, but the machine may be busy.
         assert!((0..10_000).any(|_| {
             waker.wake_by_ref();
             looks_after(&|driver| driver.wait(None, &mut Vec::new()).unwrap())

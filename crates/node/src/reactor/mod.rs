@@ -1,4 +1,4 @@
-//! One thread, one event loop, one listener: the reactor below an instance.
+//! The reactor of an instance: one thread, one event loop, one listener.
 //!
 //! ```text
 //!   Driver (mio)            Reactor, one turn                               Service (an instance)
@@ -9,14 +9,13 @@
 //!                           a deadline has come ──────────────────────────▶ tick
 //!                                                                           end_of_batch: one flush for all
 //!   write ◀── one per socket ── answers, in any order, by token ◀────────── Replies
-//!                           close what is overdue                           upkeep, when nobody waits for it
+//!                           close what is overdue                           upkeep, after the answers
 //! ```
 //!
-//! Throughput comes from the batch: what is readable is taken together, carried out together, and answered with one
-//! call of the system for each connection. All is bounded ([`limits`]): a peer that does not take its answers is not
-//! read until it does; one that sends what is no frame, trickles, or is silent in the middle of a frame is told so as
-//! far as it can be and closed; and none of it holds up another. In the steady state no request allocates: buffers
-//! are shared or used again.
+//! Batching gives the throughput: the reactor processes everything that is readable together, and answers with one system call for each connection.
+//! All resources are limited ([`limits`]). A peer that does not read its answers is not read until it does. A peer that sends invalid frames,
+//! trickles bytes, or is silent inside a frame gets an error as far as possible, and is closed. None of these delays other connections. In the
+//! steady state no request allocates memory: buffers are shared or reused.
 
 mod connection;
 mod connections;
@@ -58,7 +57,7 @@ use self::limits::{ACCEPT_RETRY_MS, ACCEPTS_PER_TURN_MAX, NOTICES_PER_TURN_MAX, 
 use crate::proofs::Proofs;
 use crate::unproven::Origin;
 
-/// What this side can do beyond the version of the wire.
+/// The features of this side beyond the version of the wire format.
 const FEATURES: Features = Features(
     Features::LZ4.0 | Features::PEER.0 | Features::GATHER.0 | Features::HOLD.0 | Features::CONTENTS.0,
 );
@@ -71,30 +70,30 @@ pub struct Reactor<D, S: Service> {
     connections: Connections,
     inbox: Inbox<S::Notice>,
     now: Now,
-    /// Of the last wait; emptied in every turn and kept for its room.
+    /// The events of the last wait; cleared in every turn and kept for its capacity.
     events: Vec<DriverEvent>,
-    /// Connections that have something to do in this turn, each once.
+    /// Connections that have work in this turn, each once.
     ready: VecDeque<ConnectionId>,
-    /// The buffer that all reads share, and the one into which compressed bodies are expanded.
+    /// The buffer that all reads share, and the buffer into which compressed bodies are expanded.
     shared: Vec<u8>,
     expanded: Vec<u8>,
-    /// Connections found overdue; kept for its room.
+    /// Overdue connections; kept for its capacity.
     overdue: Vec<(ConnectionId, CloseReason)>,
     accept_ready: bool,
     accept_again_ms: Option<u64>,
     notices_ready: bool,
-    /// No connection's patience ends before.
+    /// No connection's time-out ends before this.
     sweep_ms: u64,
     batch: TurnBatch,
     upkeep: Upkeep,
-    /// Set once it was told to stop: when it ends even if answers are missing.
+    /// Set when the service stops: when the reactor ends even if answers are missing.
     stop_ms: Option<u64>,
 }
 
-/// What one turn has handed to the service.
+/// What the reactor has passed to the service in one turn.
 #[derive(Clone, Copy, Debug, Default)]
 struct TurnBatch {
-    /// Frames that came: a batch of requests is one.
+    /// Number of received frames: a batch of requests is one.
     frames: usize,
     requests: u32,
     bytes: usize,
@@ -102,7 +101,7 @@ struct TurnBatch {
 }
 
 impl<D: Driver, S: Service> Reactor<D, S> {
-    /// A reactor, and the way for other threads to reach its service.
+    /// Creates a reactor, and the mailbox through which other threads reach its service.
     #[must_use]
     pub fn new(mut driver: D, service: S, limits: Limits) -> (Self, ReactorMailbox<S::Notice>) {
         let (mailbox, inbox) = Inbox::new(driver.waker());
@@ -128,27 +127,27 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         (reactor, mailbox)
     }
 
-    /// From now on the two ends of every connection prove to each other that they know the cluster's secret, if it has one.
+    /// From now on both sides of every connection must prove that they know the cluster's secret, if there is one.
     pub(crate) fn prove(&mut self, proofs: Option<Proofs>) {
         self.connections.proofs = proofs;
     }
 
-    /// Serves until the service says [`Flow::Stop`].
+    /// Runs until the service returns [`Flow::Stop`].
     ///
     /// # Errors
-    /// The event queue itself failed; connections that fail end by themselves.
+    /// The event queue itself failed; errors of connections end only these.
     pub fn run(&mut self) -> io::Result<()> {
         while self.turn()? {}
         Ok(())
     }
 
-    /// The service, when the reactor has ended.
+    /// The service, after the reactor has ended.
     #[must_use]
     pub fn into_service(self) -> S {
         self.service
     }
 
-    /// One turn of the loop. `false`: it has stopped.
+    /// One turn of the loop. `false`: the reactor has stopped.
     fn turn(&mut self) -> io::Result<bool> {
         let time_out = self.time_out();
         self.events.clear();
@@ -189,12 +188,12 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         for index in 0..self.events.len() {
             match self.events[index] {
                 DriverEvent::Accept => self.accept_ready = true,
-                // Without a notice something that the service has begun has ended.
+                // A wake-up without a notice means that a background operation of the service has ended.
                 DriverEvent::Woken => (self.notices_ready, self.batch.touched) = (true, true),
                 DriverEvent::Connection { id, ready } => {
                     let Some(connection) = self.connections.get_mut(id) else { continue };
                     connection.told(ready);
-                    // What waits to be sent goes at the end of the turn, with what this turn adds to it.
+                    // Queued bytes are sent at the end of the turn, with the bytes that this turn adds.
                     let flush = connection.doomed.is_some() || (ready.writable && connection.unsent() > 0);
                     if flush {
                         self.connections.mark_dirty(id);
@@ -205,7 +204,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         }
     }
 
-    /// Puts a connection in the queue for a turn if it has something to do.
+    /// Queues a connection for a turn if it has work.
     fn enqueue(&mut self, id: ConnectionId) {
         let stopping = self.stop_ms.is_some();
         let Some(connection) = self.connections.get(id) else { return };
@@ -237,7 +236,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                     let is_node = address.is_some_and(|address| self.service.is_node(address));
                     let origin = Origin::of(address, is_node);
                     let open = self.connections.open;
-                    // Only those who are known keep others out: of strangers the oldest goes.
+                    // Only authenticated connections exclude others: of the unauthenticated ones the oldest is closed.
                     let refused = self.connections.known() >= connections_max;
                     let beyond_words = refused && open >= connections_max + refusals_max;
                     let strangers = &self.connections.strangers;
@@ -261,11 +260,11 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                         self.accept_ready = false;
                         return;
                     }
-                    // Whoever wanted to connect has gone, or a signal came.
+                    // The client has gone, or a signal arrived.
                     ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
                     _ => {
                         self.connections.counters.accept_errors += 1;
-                        // Descriptors are used up, maybe: a stranger gives its own back.
+                        // Descriptors may be used up: the oldest unauthenticated connection is closed to free one.
                         if let Some(oldest) = self.connections.strangers.oldest() {
                             self.close(oldest, CloseReason::Displaced);
                         }
@@ -293,7 +292,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         self.notices_ready = true;
     }
 
-    /// Looks at the clock again after something has come from outside, if the service needs it.
+    /// Reads the clock again after something has arrived, if the service needs it.
     fn refresh_now(&mut self) {
         if self.service.time_matters() {
             self.now = self.driver.now();
@@ -309,7 +308,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         }
     }
 
-    /// Gives each connection that wants one its turn, until the batch is full.
+    /// Gives each connection in the queue its turn, until the batch is full.
     fn serve_ready(&mut self) {
         for _ in 0..self.ready.len() {
             if self.batch_is_full() {
@@ -343,7 +342,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         }
     }
 
-    /// Sees to it that a connection's deadline is not slept through.
+    /// Makes sure that the reactor wakes up for a connection's deadline.
     fn watch(&mut self, id: ConnectionId) {
         let unsent_total = self.connections.unsent_total;
         let Some(connection) = self.connections.get(id) else { return };
@@ -352,7 +351,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         }
     }
 
-    /// Closes what is overdue. Deadlines mostly move away before they come, so this seldom runs.
+    /// Closes overdue connections. Deadlines mostly move before they are reached, so this seldom runs.
     fn sweep(&mut self) {
         if self.now.elapsed_ms < self.sweep_ms {
             return;
@@ -373,7 +372,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
     }
 
     fn has_stopped(&self, stop_ms: u64) -> bool {
-        // What other instances have not taken is sent again by whoever takes over.
+        // Messages that other instances have not read are sent again by the replica that takes over.
         let waits = |connection: &Connection| {
             connection.in_flight > 0 || connection.unsent() > 0 && !connection.is_ours
         };
@@ -388,7 +387,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         }
     }
 
-    /// Ends a connection now.
+    /// Closes a connection now.
     fn close(&mut self, id: ConnectionId, why: CloseReason) {
         if self.connections.forget(id, why) {
             self.driver.close(id);

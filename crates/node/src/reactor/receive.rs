@@ -1,4 +1,4 @@
-//! Receiving: from bytes to requests, one connection's turn.
+//! Receiving: from bytes to requests, for one connection's turn.
 
 use std::io::ErrorKind;
 
@@ -19,7 +19,7 @@ use super::waiting::WaitingLoad;
 use super::{Reactor, replies};
 
 impl<D: Driver, S: Service> Reactor<D, S> {
-    /// One connection's turn: what was left from before, then one read.
+    /// One connection's turn: the bytes left from before, then one read.
     pub(super) fn serve(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         if !connection.is_closing() && connection.has_frame() {
@@ -52,7 +52,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         }
     }
 
-    /// Reads into the shared buffer, behind what is left of a frame that has begun; keeps what is left of it then.
+    /// Reads into the shared buffer, after the buffered part of an incomplete frame; buffers what is left afterwards.
     fn read_small(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
         let mut shared = std::mem::take(&mut self.shared);
@@ -71,7 +71,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                     }
                     buffer.extend_from_slice(&shared[used..]);
                     if let Some(connection) = self.connections.get_mut(id) {
-                        // Another frame has begun, if the one that had is done.
+                        // Another frame has begun, if the incomplete one is now processed.
                         if used > 0 || held == 0 {
                             connection.frame_since_ms = self.now.elapsed_ms;
                         }
@@ -83,14 +83,14 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         self.shared = shared;
     }
 
-    /// Reads into the connection's own buffer, which grows by steps up to the length of the frame that has begun.
+    /// Reads into the connection's own buffer, which grows in steps up to the length of the incomplete frame.
     fn read_large(&mut self, id: ConnectionId) {
         let large_frames_bytes_max = self.connections.limits.large_frames_bytes_max;
         let Some(connection) = self.connections.get_mut(id) else { return };
         let (need, held_before) = (connection.need, connection.large_bytes);
         let is_foreign = connection.stage == ConnectionStage::Foreign;
         if is_foreign && connection.is_stranger() {
-            // Strangers get no large buffers.
+            // Unauthenticated connections get no large buffers.
             self.connections.queue_bytes(id, FOREIGN_UNKNOWN, self.now.elapsed_ms);
             return self.connections.close_gently(id, CloseReason::NotProved, self.now.elapsed_ms);
         }
@@ -98,14 +98,14 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         received.compact();
         let held = received.bytes.len();
         if held_before == 0 && !is_foreign {
-            // A kept buffer takes nothing that is not taken already, however much of the frame comes. One that is much longer
-            // would be filled with what comes behind the frame, which has to be moved then.
+            // A reused buffer needs no additional memory, however much of the frame arrives. A much longer buffer would also receive what follows
+            // the frame, which must be moved then.
             let room = large_frames_bytes_max.saturating_sub(self.connections.large_total);
             let most = room.min(need + 2 * LARGE_BUFFER_STEP_BYTES);
             self.connections.buffers.move_to_large(&mut received.bytes, need..=most);
         }
         if received.bytes.capacity() == held || held_before == 0 {
-            // How long a command of another protocol will be is its service's to know: `need` says only that it is longer.
+            // Only the service knows the length of a command of another protocol: `need` is only a lower bound.
             let left = match is_foreign {
                 true => usize::MAX,
                 false => need.next_multiple_of(LARGE_BUFFER_STEP_BYTES) - held,
@@ -136,7 +136,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         self.keep(id, received);
     }
 
-    /// There is no room for a large frame: refuses it and lets its bytes pass.
+    /// Refuses a large frame because memory is used up, and skips its bytes.
     fn pass_by(&mut self, id: ConnectionId, mut received: ReceiveBuffer, need: usize) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         let envelope = connection.decoder.envelope(received.rest());
@@ -150,8 +150,8 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         }
     }
 
-    /// Reads once, up to the spare capacity of `into`, and notes what that says about the connection. Returns the
-    /// bytes read; zero also if there was nothing or no connection any more.
+    /// Reads once, up to the spare capacity of `into`, and updates the state of the connection. Returns the number of bytes; zero also if there was
+    /// nothing to read or the connection is closed.
     fn read(&mut self, id: ConnectionId, into: &mut Vec<u8>) -> usize {
         let room = into.capacity() - into.len();
         self.connections.counters.reads += 1;
@@ -184,7 +184,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                     let mut replies = replies(&mut self.connections, &mut self.driver, self.now);
                     self.service.linked(id, Err(Failure::AuthFailed { fault }), self.now, &mut replies);
                 }
-                // Data that is none: TLS, or what should have been.
+                // The bytes are invalid TLS, or not TLS at all.
                 let is_wrong = error.kind() == ErrorKind::InvalidData;
                 self.close(id, if is_wrong { CloseReason::Misbehaved } else { CloseReason::Broken });
                 0
@@ -192,7 +192,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         }
     }
 
-    /// Puts back the buffer of a connection whose frames were taken from it, if it is still there and wants it.
+    /// Puts back the buffer of a connection whose frames were processed, if the connection still exists and needs it.
     fn keep(&mut self, id: ConnectionId, mut received: ReceiveBuffer) {
         let now_ms = self.now.elapsed_ms;
         let done = received.len() == 0;
@@ -200,7 +200,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             self.connections.release_large(id);
         }
         if received.at > 0 && received.bytes.capacity() > RECEIVE_BYTES {
-            // The large frame is taken; what is left is the beginning of another.
+            // The large frame is processed; the rest is the start of another.
             let rest = received.rest().to_vec();
             self.connections.buffers.give(received.empty());
             received = ReceiveBuffer { bytes: rest, at: 0 };
@@ -219,7 +219,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         }
     }
 
-    /// Takes all that is whole, as far as the connection may go on. Returns how many bytes of `bytes` are done with.
+    /// Processes all complete frames, as far as the connection may continue. Returns how many bytes of `bytes` were processed.
     fn take_bytes(&mut self, id: ConnectionId, bytes: &[u8]) -> usize {
         let mut at = 0;
         loop {
@@ -293,11 +293,11 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         if self.expanded.capacity() > RECEIVE_BYTES {
             self.expanded = Vec::new();
         }
-        // The buffer is taken out so that a message may borrow from it while the rest of the reactor is at work.
+        // The buffer is moved out, so that a message can borrow from it while the rest of the reactor is in use.
         let mut expanded = std::mem::take(&mut self.expanded);
         let (is_ours, is_peer) = (connection.is_ours, connection.is_peer);
         match frame.message(&mut expanded) {
-            // What another instance says on a connection that this side has begun.
+            // A message of another instance on a connection that this side has opened.
             Ok(message)
                 if is_ours && stage == ConnectionStage::Talking && message.kind().is_between_instances() =>
             {
@@ -365,8 +365,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         self.service.peer(id, envelope, message, self.now, &mut replies);
     }
 
-    /// What instances tell each other is answered by no answer but a complaint: one that has been made once would be made for
-    /// ever.
+    /// Handles an error reply to a message between instances. Such messages have no answers, and an error that occurred once would repeat forever.
     fn take_complaint(&mut self, id: ConnectionId) {
         self.close(id, CloseReason::Misbehaved);
     }
@@ -410,7 +409,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         }
     }
 
-    /// Whether a stranger has sent more than strangers may: so many bytes of these were taken, and the others wait.
+    /// Whether an unauthenticated connection has sent more than permitted: `used` bytes were processed, and the others wait.
     fn is_too_much(&mut self, id: ConnectionId, used: usize, bytes: usize) -> bool {
         let most = self.connections.limits.stranger_bytes_max;
         let Some(connection) = self.connections.get_mut(id) else { return false };
@@ -418,7 +417,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         connection.stranger_bytes + (bytes - used) > most
     }
 
-    /// Answers a frame that never became a request. Before the greeting that is the end.
+    /// Answers a frame that never became a request. Before the greeting the connection ends.
     fn refuse(&mut self, id: ConnectionId, of: &Envelope, failure: Failure<'_>) {
         let is_stage = |connection: &Connection| {
             matches!(connection.stage, ConnectionStage::Greeting | ConnectionStage::Proving)
@@ -428,7 +427,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             return self.refuse_and_end(id, of, failure, CloseReason::Misbehaved);
         }
         self.connections.queue_failure(&mut self.driver, id, of, failure, self.now.elapsed_ms);
-        // It costs a batch as much as a request.
+        // The frame costs as much of the batch as a request.
         self.batch.requests += 1;
     }
 
@@ -443,7 +442,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         self.connections.close_gently(id, why, self.now.elapsed_ms);
     }
 
-    /// Nobody knows where the next frame begins.
+    /// Ends a connection whose next frame cannot be found.
     fn end_broken(&mut self, id: ConnectionId, broken: BrokenStream) {
         match broken.last_answer() {
             Some((envelope, failure)) => self.refuse_and_end(id, &envelope, failure, CloseReason::Misbehaved),

@@ -1,4 +1,4 @@
-//! How a service answers.
+//! The interface through which a service answers.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,8 +16,7 @@ use super::driver::{ConnectionId, Driver, Now};
 use super::service::RequestToken;
 use super::waiting::WaitingLoad;
 
-/// Takes the answers of a service. They are written when the batch ends, with one call of the system for each
-/// connection.
+/// Accepts the answers of a service. The reactor writes them at the end of the batch, with one system call for each connection.
 pub struct Replies<'r> {
     pub(super) connections: &'r mut Connections,
     pub(super) driver: &'r mut dyn Driver,
@@ -25,13 +24,13 @@ pub struct Replies<'r> {
 }
 
 impl Replies<'_> {
-    /// Answers a request. `epoch` is that of the group that answers; zero if none does. The answer is dropped if the
-    /// connection is gone, and replaced by the failure that says so if it is too long to travel.
+    /// Answers a request. `epoch` is the epoch of the group that answers, or zero. The answer is dropped if the connection is closed, and replaced
+    /// by a failure if it is too long to send.
     pub fn answer(&mut self, token: RequestToken, epoch: PartitionEpoch, message: &Message<'_>) {
         self.answer_held(token, (epoch, 0), message);
     }
 
-    /// The same, of something that was read, and that nobody changes for so many microseconds.
+    /// Same as [`Self::answer`], for a read with a read lock of this many microseconds.
     pub fn answer_held(
         &mut self,
         token: RequestToken,
@@ -58,16 +57,16 @@ impl Replies<'_> {
         self.answer(token, epoch, &Message::Answer(Err(failure)));
     }
 
-    /// Lets a request go without an answer: the asker has it already.
+    /// Drops a request without an answer, because the client has it already.
     pub fn let_go(&mut self, token: RequestToken) {
         if self.settle(token) {
             self.connections.counters.let_go += 1;
-            // There is room for another request now.
+            // The connection has room for another request now.
             self.connections.mark_dirty(token.connection);
         }
     }
 
-    /// Takes a request off those in flight; `false` if its connection is gone.
+    /// Removes a request from those in flight; `false` if its connection is closed.
     fn settle(&mut self, token: RequestToken) -> bool {
         let Some(connection) = self.connections.get_mut(token.connection) else {
             self.connections.counters.answers_dropped += 1;
@@ -76,14 +75,14 @@ impl Replies<'_> {
         assert!(connection.in_flight > 0, "a request was answered twice");
         connection.in_flight -= 1;
         if connection.end_wait(token.request) {
-            // At the end of the batch.
+            // The reactor looks at the connection at the end of the batch.
             self.connections.mark_dirty(token.connection);
         }
         true
     }
 
-    /// Sends bytes to a connection that speaks another protocol, and says whether more is to be sent to it for what it
-    /// has asked so far. It is handed over again what it has sent and will send.
+    /// Sends bytes to a connection of another protocol, and says whether its earlier requests will have more replies. The service then again
+    /// receives what the connection has sent and will send.
     pub fn resume(&mut self, id: ConnectionId, bytes: &[u8], holds: bool, waits: bool) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         if !holds && std::mem::replace(&mut connection.held, false) {
@@ -97,7 +96,7 @@ impl Replies<'_> {
         }
     }
 
-    /// Whether so many bytes may be kept for a connection, in place of those kept until now; if so, they are counted.
+    /// Returns whether this many bytes may be buffered for a connection, in place of those so far, and if so, counts them.
     pub(crate) fn may_keep(&mut self, id: ConnectionId, bytes: usize) -> bool {
         let kept = self.connections.get(id).map_or(0, |connection| connection.kept_bytes);
         let more = WaitingLoad { bytes: bytes.saturating_sub(kept), waits: 0 };
@@ -108,7 +107,7 @@ impl Replies<'_> {
         has_room
     }
 
-    /// So many bytes are kept for a connection.
+    /// Records that this many bytes are buffered for a connection.
     pub(crate) fn keeps(&mut self, id: ConnectionId, bytes: usize) {
         if let Some(connection) = self.connections.get_mut(id)
             && std::mem::replace(&mut connection.kept_bytes, bytes) != bytes
@@ -117,7 +116,7 @@ impl Replies<'_> {
         }
     }
 
-    /// Whether a request may wait for a record, which takes so many bytes; if so, it is counted until it is answered.
+    /// Returns whether a request may wait for a record with this many bytes, and if so, counts it until it is answered.
     pub(crate) fn may_wait(&mut self, token: RequestToken, bytes: usize, waits: usize) -> bool {
         let id = token.connection;
         let has_room = self.connections.has_room(id, WaitingLoad { bytes, waits });
@@ -128,8 +127,8 @@ impl Replies<'_> {
         has_room
     }
 
-    /// Ends the connections of tokens that are not good any more, with all that waits on them; those of another protocol are told
-    /// first what `over` says of the token.
+    /// Closes the connections of tokens that are no longer valid, with all their pending requests. Connections of another protocol first get the
+    /// reply of `over` for the token.
     pub(crate) fn end_tokens(&mut self, over: impl Fn(u64) -> Option<&'static [u8]>) {
         let last = |connection: &Connection| match connection.access {
             Access::Token(id) if !connection.is_closing() => over(id),
@@ -147,17 +146,17 @@ impl Replies<'_> {
         }
     }
 
-    /// Closes a connection that speaks another protocol, once these bytes and those before them are sent.
+    /// Closes a connection of another protocol, once these bytes and those before them are sent.
     pub fn close(&mut self, id: ConnectionId, bytes: &[u8]) {
         self.connections.queue_bytes(id, bytes, self.now.elapsed_ms);
         self.connections.close_gently(id, CloseReason::Foreign, self.now.elapsed_ms);
     }
 
-    /// Begins to connect to another instance, and greets it. [`super::Service::linked`] says that it has answered, and
-    /// [`super::Service::closed`] that the connection has ended, which it also does when nobody answers.
+    /// Starts to connect to another instance, and sends it a greeting. The reactor calls [`super::Service::linked`] when the instance has answered,
+    /// and [`super::Service::closed`] when the connection has ended, also if it was never answered.
     ///
     /// # Errors
-    /// The system's; there is no connection then.
+    /// Those of the system; there is no connection then.
     pub fn connect(&mut self, address: SocketAddr, hello: &Hello<'_>) -> io::Result<ConnectionId> {
         let mut hello = Hello { features: Features(hello.features.0 | FEATURES.0), ..*hello };
         let caller = match &mut self.connections.proofs {
@@ -173,18 +172,18 @@ impl Replies<'_> {
         Ok(id)
     }
 
-    /// Sends a message that is no answer to an instance that has greeted. It is gathered with others and written when the
-    /// batch ends, unless it is large.
+    /// Sends a message that is not an answer to an instance that has completed the greeting. Unless it is large, it is collected with others and
+    /// written at the end of the batch.
     pub fn send(&mut self, id: ConnectionId, envelope: &Envelope, message: &Message<'_>) {
         self.connections.queue(self.driver, id, envelope, message, self.now.elapsed_ms);
     }
 
-    /// The same of frames that are encoded.
+    /// Same as [`Self::send`], for encoded frames.
     pub fn send_frames(&mut self, id: ConnectionId, frames: &[u8]) {
         self.connections.queue_bytes(id, frames, self.now.elapsed_ms);
     }
 
-    /// Ends a connection that this side has begun, when the batch ends.
+    /// Closes a connection that this side has opened, at the end of the batch.
     pub fn hang_up(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id) {
             connection.doomed.get_or_insert(CloseReason::NoAnswer);
@@ -192,56 +191,56 @@ impl Replies<'_> {
         }
     }
 
-    /// Bytes that wait to be sent on a connection.
+    /// Number of bytes that wait to be sent on a connection.
     #[must_use]
     pub fn unsent_bytes(&self, id: ConnectionId) -> usize {
         self.connections.get(id).map_or(0, Connection::unsent)
     }
 
-    /// Whether nobody waits for this answer any more.
+    /// Whether the request's connection is closed, so that its answer is not needed.
     #[must_use]
     pub fn is_gone(&self, token: RequestToken) -> bool {
         self.connections.get(token.connection).is_none()
     }
 
-    /// Where a connection's peer is, if that is known.
+    /// The address of a connection's peer, if it is known.
     #[must_use]
     pub fn peer(&self, id: ConnectionId) -> Option<SocketAddr> {
         self.driver.peer(id)
     }
 
-    /// What the reactor has counted.
+    /// The counters of the reactor.
     #[must_use]
     pub fn counters(&self) -> &ReactorCounters {
         &self.connections.counters
     }
 
-    /// What a connection may do.
+    /// The permissions of a connection.
     #[must_use]
     #[inline]
     pub fn access(&self, id: ConnectionId) -> Access {
         self.connections.get(id).map_or(Access::All, |connection| connection.access)
     }
 
-    /// The token that a client of another protocol has shown, if it was made with the cluster's secret.
+    /// The access of a token that a client of another protocol has sent, if the token was made with the cluster's secret.
     #[must_use]
     pub(crate) fn token_shown(&self, text: &[u8]) -> Option<Access> {
         self.connections.proofs.as_ref()?.guard.token_shown(text)
     }
 
-    /// A client of another protocol has shown a token that is good.
+    /// Records that a client of another protocol has sent a valid token.
     pub(crate) fn is_let_in(&mut self, id: ConnectionId, access: Access) {
         self.connections.set_access(id, access);
         self.connections.is_known(id);
     }
 
-    /// Whether the cluster has a secret, so that who connects has to prove something.
+    /// Whether the cluster has a secret, so that clients must authenticate themselves.
     #[must_use]
     pub fn asks_proofs(&self) -> bool {
         self.connections.proofs.is_some()
     }
 
-    /// Connections open now.
+    /// Number of open connections.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.connections.open

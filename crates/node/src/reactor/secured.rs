@@ -1,4 +1,4 @@
-//! A socket of the system, through TLS if that is what is spoken over it.
+//! A socket of the operating system, with or without TLS.
 
 use std::io::{self, IoSlice, Write};
 use std::net::Shutdown;
@@ -7,7 +7,7 @@ use mio::net::TcpStream;
 use rustix::buffer::spare_capacity;
 use zerohop_tls::{FIRST_BYTE, ServerTls, Tls};
 
-/// A socket, with what is known of its security.
+/// A socket with the state of its encryption.
 #[derive(Debug)]
 pub(super) struct Socket {
     pub(super) stream: TcpStream,
@@ -16,9 +16,9 @@ pub(super) struct Socket {
 
 #[derive(Debug)]
 enum Security {
-    /// Bytes are said as they are.
+    /// Bytes are not encrypted.
     Bare,
-    /// No byte has come, and the first one tells.
+    /// No byte has arrived; the first one shows whether the client uses TLS.
     Unknown(ServerTls),
     Secured(Box<TlsStream>),
 }
@@ -26,30 +26,30 @@ enum Security {
 #[derive(Debug)]
 struct TlsStream {
     tls: Tls,
-    /// Nothing more is said once what waits is sent.
+    /// The connection sends nothing more after its buffered bytes.
     ends: bool,
 }
 
 impl Socket {
-    /// One that somebody else has opened; with what to show, should they speak TLS.
+    /// An accepted connection, with the certificate to present if the client uses TLS.
     pub(super) fn accepted(stream: TcpStream, tls: Option<&ServerTls>) -> Socket {
         let security = tls.map_or(Security::Bare, |config| Security::Unknown(config.clone()));
         Socket { stream, security }
     }
 
-    /// One that this side has opened.
+    /// A connection that this side has opened.
     pub(super) fn opened(stream: TcpStream, tls: Option<Tls>) -> Socket {
         let security =
             tls.map_or(Security::Bare, |tls| Security::Secured(Box::new(TlsStream { tls, ends: false })));
         Socket { stream, security }
     }
 
-    /// Whether what is said over it can be read on the way.
+    /// Whether the traffic is not encrypted.
     pub(super) fn is_bare(&self) -> bool {
         !matches!(self.security, Security::Secured(_))
     }
 
-    /// As [`super::Driver::read`].
+    /// Same as [`super::Driver::read`].
     pub(super) fn read(&mut self, into: &mut Vec<u8>) -> io::Result<usize> {
         if let Security::Unknown(config) = &self.security {
             let mut first = [0];
@@ -71,7 +71,7 @@ impl Socket {
         }
     }
 
-    /// As [`super::Driver::write`].
+    /// Same as [`super::Driver::write`].
     pub(super) fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         match (&mut self.security, pieces) {
             (Security::Secured(secured), pieces) => secured.tls.write(&mut self.stream, pieces),
@@ -80,7 +80,7 @@ impl Socket {
         }
     }
 
-    /// Sends what TLS has kept, now that there is room. What is wrong with the socket, the next read or write finds.
+    /// Sends the bytes that TLS has buffered, now that the socket has room. The next read or write reports errors of the socket.
     pub(super) fn has_room(&mut self) {
         if let Security::Secured(secured) = &mut self.security
             && let Ok(true) = secured.tls.flush(&mut self.stream)
@@ -90,7 +90,7 @@ impl Socket {
         }
     }
 
-    /// Tells the peer that nothing more comes, behind what is still to be sent.
+    /// Closes the sending direction after the buffered bytes are sent.
     pub(super) fn shutdown_write(&mut self) {
         match &mut self.security {
             Security::Secured(secured) => {
@@ -98,7 +98,7 @@ impl Socket {
                 secured.ends = true;
                 self.has_room();
             }
-            // Fails only if the connection is broken already, which the next event or time-out finds.
+            // This fails only if the connection is already broken, which the next event or time-out reports.
             _ => drop(self.stream.shutdown(Shutdown::Write)),
         }
     }

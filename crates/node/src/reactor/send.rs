@@ -1,4 +1,4 @@
-//! Sending: one write for each connection that has something to send, when the batch ends.
+//! Sending: one write for each connection with bytes to send, at the end of the batch.
 
 use std::io::{ErrorKind, IoSlice};
 
@@ -10,13 +10,13 @@ use super::driver::{ConnectionId, Driver};
 use super::service::Service;
 
 impl<D: Driver, S: Service> Reactor<D, S> {
-    /// Writes what the batch has queued, and sees what becomes possible by it.
+    /// Writes the bytes that the batch has queued, and handles the consequences.
     pub(super) fn flush_all(&mut self) {
         let mut dirty = std::mem::take(&mut self.connections.dirty);
         for id in dirty.drain(..) {
             self.flush(id);
         }
-        // Nothing was queued meanwhile, as the service answers only within a batch.
+        // Nothing was queued meanwhile, because the service answers only within a batch.
         self.connections.dirty = dirty;
     }
 
@@ -51,7 +51,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
 }
 
 impl Connections {
-    /// Writes what waits to be sent on a connection: one call of the system.
+    /// Writes the queued bytes of a connection with one system call.
     pub(super) fn write(&mut self, driver: &mut dyn Driver, id: ConnectionId, now_ms: u64) {
         let Some(connection) = self.get_mut(id) else { return };
         let before = connection.unsent();
@@ -75,7 +75,7 @@ impl Connections {
         if written < before {
             connection.writable = false;
             connection.sent += written;
-            // What is sent is cut off once it is the larger part: its room does not grow for ever.
+            // The sent part is removed once it is the larger part, so that the buffer does not grow without limit.
             if connection.sent > connection.out.len() / 2 {
                 connection.out.drain(..connection.sent);
                 connection.sent = 0;

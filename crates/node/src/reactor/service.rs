@@ -1,4 +1,4 @@
-//! What a reactor serves.
+//! The interface of a service to its reactor.
 
 use std::net::IpAddr;
 
@@ -9,86 +9,84 @@ use zerohop_wire::{Envelope, Failure, Message};
 use super::driver::{ConnectionId, Now};
 use super::replies::Replies;
 
-/// Ties an answer to its request. Every request handed over is answered or let go exactly once, at any time and in any
-/// order; answers to connections that are gone by then are dropped.
+/// Matches an answer to its request. The service must answer or drop every request exactly once, at any time and in any order; the reactor drops
+/// answers to connections that are closed by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestToken {
-    /// Where it came from.
+    /// The connection of the request.
     pub connection: ConnectionId,
     /// Its id, which the answer repeats.
     pub request: RequestId,
-    /// The keyspace it named, which the answer repeats.
+    /// The request's keyspace, which the answer repeats.
     pub keyspace: KeyspaceId,
-    /// The partition it named, which the answer repeats.
+    /// The request's partition, which the answer repeats.
     pub partition: PartitionId,
 }
 
-/// Whether to go on.
+/// Whether the reactor continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// Yes.
+    /// The reactor continues.
     Continue,
-    /// Take up nothing more, answer what is in flight, and end.
+    /// The reactor accepts nothing more, answers what is in flight, and ends.
     Stop,
 }
 
-/// Whether there is more work that can wait.
+/// Whether there is more background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upkeep {
-    /// Not now.
+    /// None at present.
     Done,
-    /// Yes: call again after the next batch, and do not sleep before.
+    /// There is more: call again after the next batch, and do not sleep before.
     More,
 }
 
-/// What became of bytes that are not of our protocol.
+/// The result of processing bytes of another protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Foreign {
-    /// So many were taken; the rest comes again with what follows it.
+    /// The service has processed some bytes; it will receive the rest again with the bytes that follow.
     Used {
-        /// How many.
+        /// Number of processed bytes.
         used: usize,
-        /// Bytes, of those that were not taken and those that follow them, that are needed at least before it makes sense to
-        /// come again; zero: come again as soon as what is to be sent allows it.
+        /// Minimum number of bytes, including the unprocessed ones, before the next call; zero: call again as soon as the unsent replies permit it.
         need: usize,
-        /// What comes next is not handed over before [`Replies::resume`].
+        /// The reactor passes on no more bytes before [`Replies::resume`].
         holds: bool,
-        /// Something is still to be sent for what was taken: the connection is not closed before
-        /// [`Replies::resume`] though its peer says that it sends no more.
+        /// The processed bytes still need a reply: the reactor does not close the connection before [`Replies::resume`], even if the peer has
+        /// closed its sending direction.
         waits: bool,
     },
-    /// All is said: send it and close.
+    /// The conversation is over: send the reply and close.
     Close,
 }
 
-/// The error line of a port that speaks only our protocol. It begins as a Redis error does, so that clients of Redis
-/// show it to their user.
+/// The error line of a port that has only the native protocol. It begins like a Redis error, so that Redis clients show it to their user.
 pub const FOREIGN_ANSWER: &[u8] =
     b"-ERR this is a zerohop instance and it speaks the zerohop protocol: use a zerohop client or `zerohop kv`\r\n";
 
-/// What a client of another protocol is told that finds no room: as Redis says it.
+/// The reply to a client of another protocol if all connections are in use, in the words of Redis.
 pub(super) const FOREIGN_REFUSED: &[u8] = b"-ERR max number of clients reached\r\n";
 
-/// What such a client is told when large commands that are still coming hold as much memory as they may.
+/// The reply to such a client if incomplete large commands use the maximum amount of memory.
 pub(super) const FOREIGN_NO_ROOM: &[u8] = b"-OOM too many large commands are coming in: try again\r\n";
 
-/// What such a client is told that begins a large command before it has shown a token.
+/// The reply to such a client if it sends a large command before a token.
 pub(super) const FOREIGN_UNKNOWN: &[u8] = b"-NOAUTH Authentication required.\r\n";
 
-/// What such a client is told that speaks no TLS where nothing else is served.
+/// The reply to such a client without TLS if the server requires TLS.
 pub(super) const FOREIGN_TLS: &[u8] = b"-ERR only TLS is served to other machines here: connect with it\r\n";
 
-/// What a reactor serves. All methods are called on the reactor's thread, one at a time.
+/// A service of a reactor. The reactor calls all methods on its thread, one at a time.
 ///
 /// ```text
 ///   one turn:   request, request, …   notice …   tick   end_of_batch   (answers are written)   upkeep
 /// ```
 pub trait Service {
-    /// What other threads tell this one.
+    /// A message from another thread.
     type Notice: Send;
 
-    /// A client introduces itself. The reactor fills in version and features of the answer itself. Errors: the
-    /// connection is told why and closed.
+    /// Handles a client's greeting. The reactor itself sets version and features of the answer. Errors: the client gets the error, and the
+    /// connection is closed.
     fn hello(
         &mut self,
         connection: ConnectionId,
@@ -96,14 +94,13 @@ pub trait Service {
         now: Now,
     ) -> Result<HelloAck, Failure<'static>>;
 
-    /// Whether a node of the cluster is at this address: who connects from there does not compete with strangers.
+    /// Whether a node of the cluster has this address: connections from there do not compete with other unauthenticated ones.
     fn is_node(&mut self, address: IpAddr) -> bool {
         let _ = address;
         false
     }
 
-    /// Takes up a request, and answers it now or later. What must be durable before its answer is sent waits for
-    /// [`Service::end_of_batch`].
+    /// Handles a request, and answers it now or later. An answer that depends on durability waits for [`Service::end_of_batch`].
     fn request(
         &mut self,
         token: RequestToken,
@@ -113,14 +110,14 @@ pub trait Service {
         replies: &mut Replies<'_>,
     );
 
-    /// Whether the time that comes with something must not be earlier than when that came. It is otherwise that of the
-    /// turn's beginning, and a process may be paused in between for longer than a lease lasts.
+    /// Whether the time of an event must not be earlier than its arrival. Otherwise it is the time at the start of the turn, and the process may
+    /// have been paused since for longer than a lease lasts.
     fn time_matters(&self) -> bool {
         false
     }
 
-    /// Takes up what another instance says, which is not answered with an answer. It came on a connection that connected as
-    /// an instance ([`zerohop_wire::Features::PEER`]), or on one that this side has begun.
+    /// Handles a message of another instance, which has no answer. It arrived on a connection that was opened by an instance
+    /// ([`zerohop_wire::Features::PEER`]), or on a connection that this side has opened.
     fn peer(
         &mut self,
         connection: ConnectionId,
@@ -132,8 +129,8 @@ pub trait Service {
         let _ = (connection, envelope, message, now, replies);
     }
 
-    /// A connection that this service has begun ([`Replies::connect`]) was answered. Messages can be sent on it from now
-    /// on; with a failure it is closed.
+    /// Reports that a connection which this service has opened ([`Replies::connect`]) was answered. From now on it can send messages; after a
+    /// failure it is closed.
     fn linked(
         &mut self,
         connection: ConnectionId,
@@ -144,30 +141,30 @@ pub trait Service {
         let _ = (connection, answer, now, replies);
     }
 
-    /// Takes up what another thread has to say.
+    /// Handles a message from another thread.
     fn notice(&mut self, notice: Self::Notice, now: Now, replies: &mut Replies<'_>) -> Flow;
 
     /// When [`Service::tick`] wants to be called, in [`Now::elapsed_ms`].
     fn next_deadline_ms(&self) -> Option<u64>;
 
-    /// The deadline has come.
+    /// Reports that the deadline has passed.
     fn tick(&mut self, now: Now, replies: &mut Replies<'_>);
 
-    /// All that this turn brings has been handed over: effects are carried out together, such as one flush for all,
-    /// and what waited for them is answered. Called whenever one of the above was.
+    /// Ends a batch, after all its events: the service executes effects together, such as one flush for all, and answers the requests that waited
+    /// for them. Called whenever one of the methods above was.
     fn end_of_batch(&mut self, now: Now, replies: &mut Replies<'_>);
 
-    /// The answers of the batch are on their way: a bounded piece of work that nobody waits for.
+    /// Does a limited amount of background work after the answers of the batch are sent.
     fn upkeep(&mut self, now: Now) -> Upkeep;
 
-    /// A connection has ended; what waits on its behalf may be dropped. Its requests need no answer any more.
+    /// Reports that a connection has ended: the service may drop everything that waits for it. Its requests need no answer any more.
     fn closed(&mut self, connection: ConnectionId);
 
-    /// This service has said [`Flow::Stop`], and nothing more is taken up: what can only be answered by what comes later is
-    /// answered now.
+    /// Called after this service has returned [`Flow::Stop`]; no more events follow. The service must now answer the requests that only a later
+    /// event could answer.
     fn stopping(&mut self, now: Now, replies: &mut Replies<'_>);
 
-    /// Bytes of a connection whose first byte is not that of our frames. What is to be sent goes into `out`.
+    /// Handles bytes of a connection whose first byte is not that of a native frame. The reply goes into `out`.
     fn foreign(
         &mut self,
         connection: ConnectionId,

@@ -1,30 +1,30 @@
-//! What waits in the memory of an instance for its connections: frames that are coming, replies that are not read, commands that are
-//! queued or under way, and requests that wait for a record. All of it together has one bound, and that of one token another.
+//! Memory that an instance uses for its connections: incomplete frames, unread replies, queued or running commands, and requests that wait for a
+//! record. There is one limit for all of it, and another for each token.
 //!
-//! Links between instances are not counted: what they say has bounds of its own.
+//! Links between instances are not counted: their messages have limits of their own.
 
 use std::collections::BTreeMap;
 
 use zerohop_wire::auth::Access;
 
-/// What one connection, or all of a token, has waiting.
+/// The load of one connection, or of all connections of a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WaitingLoad {
     pub(super) bytes: usize,
-    /// Requests that wait for a record.
+    /// Number of requests that wait for a record.
     pub(super) waits: usize,
 }
 
-/// The bounds.
+/// The limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WaitingBounds {
     /// Bytes over all connections.
     pub(super) bytes_max: usize,
-    /// Of one token.
+    /// The limits of one token.
     pub(super) of_token: WaitingLoad,
 }
 
-/// See the module.
+/// The loads of all connections and tokens; see the module.
 #[derive(Debug)]
 pub(super) struct WaitingShares {
     bounds: WaitingBounds,
@@ -37,14 +37,13 @@ impl WaitingShares {
         WaitingShares { bounds, bytes: 0, by_token: BTreeMap::new() }
     }
 
-    /// Whether a connection may have `after` waiting, that has `before`. What is chosen to be kept leaves a quarter of the room of
-    /// all to replies.
+    /// Whether the load of a connection may change from `before` to `after`. Optional buffers leave a quarter of the total room to replies.
     pub(super) fn has_room(&self, access: Access, before: WaitingLoad, after: WaitingLoad) -> bool {
         let bytes_max = self.bounds.bytes_max - self.bounds.bytes_max / 4;
         self.fits(access, (before, after), bytes_max)
     }
 
-    /// Counts that a connection has `after` waiting, that had `before`. Whether all of that is within the bounds.
+    /// Changes the load of a connection from `before` to `after`. Returns whether the result is within the limits.
     pub(super) fn change(&mut self, access: Access, before: WaitingLoad, after: WaitingLoad) -> bool {
         let fits = self.fits(access, (before, after), self.bounds.bytes_max);
         self.bytes = self.bytes - before.bytes + after.bytes;
@@ -59,7 +58,7 @@ impl WaitingShares {
         fits
     }
 
-    /// Whether a token has so much waiting that its connections are not read before replies to them are taken.
+    /// Whether a token's load is so high that its connections are not read until clients read their replies.
     pub(super) fn is_crowded(&self, access: Access) -> bool {
         self.of(access).bytes > self.bounds.of_token.bytes / 2
     }

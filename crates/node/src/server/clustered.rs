@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   folder locked, member file and control log read ──> listeners ──> manager with its agent
-//!      agent: founds or finds the control group ──> Instances ──> they open their data ──> it joins ──> Joined ──> ready
+//!      agent: bootstraps or finds the control group ──> Instances ──> they open their data ──> it joins ──> Joined ──> ready
 //! ```
 
 use std::net::SocketAddr;
@@ -38,44 +38,44 @@ use crate::manager::{
 use crate::proofs::Proofs;
 use crate::reactor::MioDriver;
 
-/// A node's part in a cluster of several nodes.
+/// A node's membership in a cluster of several nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterOptions {
-    /// How it comes into it.
+    /// How the node joins.
     pub way: JoinMethod,
-    /// What fails together with it, as a number that those of one domain share.
+    /// The failure domain of the node: nodes of one domain have the same number.
     pub domain: u32,
-    /// How much it can take, beside others.
+    /// The capacity of the node relative to others.
     pub capacity: u32,
 }
 
-/// How a node comes into its cluster. A node that has been in one finds it again whatever is said here.
+/// How a node joins its cluster. A node that was a member before returns to its cluster whatever this says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JoinMethod {
-    /// All start together, with the same list.
+    /// All nodes start together, with the same list.
     Together {
-        /// Where the managers of all listen; the first of them found the control group.
+        /// The addresses of all managers; the first of them bootstrap the control group.
         hosts: Vec<SocketAddr>,
-        /// Which of them this is.
+        /// The index of this node in the list.
         me: usize,
-        /// What sets this cluster apart from others on the same hosts.
+        /// Distinguishes this cluster from others on the same hosts.
         name: String,
     },
-    /// It joins a cluster that is there; these are managers of it.
+    /// The node joins an existing cluster, of which these are managers.
     Join(Vec<SocketAddr>),
 }
 
-/// A listener, the instance that it is for, and its proofs.
+/// A listener, its instance, and its proofs.
 type PlacedListener<'a> = (((MioDriver, SocketAddr), &'a InstanceId), Option<Proofs>);
 
-/// How long a manager must have been silent until another node takes its place in the control group: as long as a node must
-/// have been down until its copies are made again.
+/// How long a manager must be silent before another node replaces it in the control group: the same time after which the copies of a node that is
+/// down are made again.
 const MANAGER_AFTER: Duration = Duration::from_secs(30);
 
-/// Between two looks whether the manager is there still.
+/// Interval of the checks whether the manager is still running.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The folder is that of a node which stands alone.
+/// The error for a folder of a standalone node.
 pub(super) fn stands_alone(options: &ServerOptions) -> StartError {
     let root = options.data.clone().unwrap_or_default();
     let reason = "it holds a node that stands alone, which cannot come into a cluster with its data yet: start it without \
@@ -163,9 +163,9 @@ pub(super) fn start(
         }),
         end_wait: START_FAILED_WAIT,
     };
-    // Let go before the server, which waits until nobody is left who could open an instance.
+    // Dropped before the server, which waits until no sender is left that could open an instance.
     let opened_out = opened_out;
-    // Should any of this fail, dropping the server stops what runs.
+    // If any of this fails, dropping the server stops everything that runs.
     let OpeningOrder::Instances { cluster, node, first_instance, map } = wait(&mut server, &opening)? else {
         return Err(StartError::Cluster { reason: "it joined before its instances were open".to_owned() });
     };
@@ -198,14 +198,14 @@ pub(super) fn start(
     };
     let OpenedInstances { handles, lived, closed } =
         open_all(plans.into_iter(), opened_out, &ids, &mut running.instances)?;
-    // The start that the map names: if these disks have not lived through it, they are others, or have been replaced.
+    // The process start that the map names: if these disks do not have it in their record, they are other or replaced disks.
     let named = map.node(node).map(|found| found.incarnation());
     let is_whole = handles.iter().all(|handle| handle.recovered.damaged == 0);
     let is_intact = is_whole && named.is_some_and(|named| named == incarnation || lived.contains(&named));
-    // Of another start than that the mark says nothing: somebody else may have run since, or the folder is an old copy.
+    // For any other start the mark says nothing: another process may have run since, or the folder is an old copy.
     let is_closed = is_intact && closed.is_some() && closed == named;
     (server.node, server.instances) = (node, ids.into_iter().zip(addresses).collect());
-    // What follows waits for more than that.
+    // The next step waits for more than this reply.
     let (taken, _) = sync_channel(1);
     let serving = Serve { handles, epoch: map.epoch(), is_intact, is_closed, taken };
     if server.control.try_send(ManagerInput::Serve(serving)).is_err() {
@@ -221,7 +221,7 @@ pub(super) fn start(
     Ok(server)
 }
 
-/// Waits for the manager's word.
+/// Waits for the manager's order.
 fn wait(server: &mut Server, opening: &Receiver<OpeningOrder>) -> Result<OpeningOrder, StartError> {
     let stopwatch = Stopwatch::start();
     while stopwatch.elapsed() < JOIN_WAIT {
@@ -242,7 +242,7 @@ fn wait(server: &mut Server, opening: &Receiver<OpeningOrder>) -> Result<Opening
     Err(StartError::Cluster { reason })
 }
 
-/// Why the manager has ended.
+/// The reason why the manager has ended.
 fn ended(server: &mut Server) -> StartError {
     let heard = server.running.as_mut().and_then(|running| running.ended_within(START_FAILED_WAIT));
     let reason = match heard {
@@ -252,7 +252,7 @@ fn ended(server: &mut Server) -> StartError {
     StartError::Cluster { reason }
 }
 
-/// How many of a list found the control group: 1, 3 or 5.
+/// How many nodes of a list bootstrap the control group: 1, 3 or 5.
 fn founders(hosts: usize) -> usize {
     match hosts {
         0..=2 => 1,
@@ -261,7 +261,7 @@ fn founders(hosts: usize) -> usize {
     }
 }
 
-/// What the agent is told.
+/// The settings of the agent.
 fn settings(
     options: &ServerOptions,
     member: Option<SavedMember>,
@@ -292,7 +292,7 @@ fn settings(
                 let founded_at = founded_at(options, &all)?;
                 settings.cluster = name_of(name, &founded_at);
                 let founders = founders_of(&all);
-                // Where this node listened then, unless another listens there now.
+                // The address of this node at that time, unless another node listens there now.
                 settings.joined_at = options.local.as_ref().filter(|local| local.is_first).and_then(|_| {
                     let then = founded_at.get(*me)?;
                     (*then == own || !all.contains(then)).then(|| then.clone())
@@ -315,7 +315,7 @@ fn settings(
     settings.named = contacts.iter().filter(|one| **one != own).cloned().collect();
     if let Some(saved) = member {
         if saved.cluster != settings.cluster && saved.cluster != ClusterId::default() {
-            // The list is of hosts to ask: whoever answers of another cluster is told, and told by it.
+            // The list names hosts to contact: a host of another cluster and this node reject each other.
             (founding, first) = (None, None);
         }
         if saved.cluster != ClusterId::default() {
@@ -335,13 +335,13 @@ fn settings(
     Ok((settings, first))
 }
 
-/// The founders among the nodes of a list.
+/// The bootstrap nodes of a list.
 fn founders_of(all: &[Address]) -> Vec<ManagerInfo> {
     let founders = (1..).zip(&all[..founders(all.len())]);
     founders.map(|(id, addr)| ManagerInfo { id: ManagerId(id), addr: addr.clone() }).collect()
 }
 
-/// Where the nodes of the list listened when their cluster was founded.
+/// The addresses of the nodes in the list when their cluster was bootstrapped.
 fn founded_at(options: &ServerOptions, all: &[Address]) -> Result<Vec<Address>, StartError> {
     match &options.local {
         Some(local) if local.founded_at.len() == all.len() => {
@@ -351,8 +351,8 @@ fn founded_at(options: &ServerOptions, all: &[Address]) -> Result<Vec<Address>, 
     }
 }
 
-/// The log of a founder of a local cluster that has none and is not founded yet. The process that starts all of the nodes says
-/// that it is not, so that this one has voted for nobody; and all founders begin with the same list, wherever they listen by now.
+/// The log of a bootstrap node of a local cluster that has no log and is not bootstrapped yet. The process that starts all the nodes confirms this,
+/// so this node has not voted. All bootstrap nodes start with the same list, whatever their addresses are now.
 fn founded_now(
     options: &ServerOptions,
     member: Option<&SavedMember>,
@@ -374,14 +374,14 @@ fn founded_now(
     Ok(founders.get(*me).map(|own| RaftManager::found(own.id, &founders)))
 }
 
-/// Where managers listen whose place the control group may not know yet.
+/// Current addresses of managers that the control group may not know yet.
 fn moved(options: &ServerOptions) -> Result<Vec<ManagerInfo>, StartError> {
     let Some(local) = &options.local else { return Ok(Vec::new()) };
     let mut moved = local.managers.clone();
     if let (true, Some(JoinMethod::Together { hosts, .. })) =
         (local.is_first, options.cluster.as_ref().map(|cluster| &cluster.way))
     {
-        // Those that found it now have the numbers of their places.
+        // Managers that bootstrap now have the numbers of their positions.
         for (id, at) in (1..).zip(&hosts[..founders(hosts.len())]) {
             if !moved.iter().any(|(known, there)| *known == id || there == at) {
                 moved.push((id, *at));
@@ -391,7 +391,7 @@ fn moved(options: &ServerOptions) -> Result<Vec<ManagerInfo>, StartError> {
     moved.into_iter().map(|(id, at)| Ok(ManagerInfo { id: ManagerId(id), addr: address(at)? })).collect()
 }
 
-/// The name of a cluster that starts all at once: the same on all of its hosts, which have said nothing to each other yet.
+/// The id of a cluster whose nodes start together: the same on all its hosts, before they have exchanged any message.
 pub(super) fn name_of(name: &str, hosts: &[Address]) -> ClusterId {
     let text = hosts.iter().fold(format!("zerohop cluster {name}"), |text, host| format!("{text}\n{host}"));
     let mut id = [0; 16];

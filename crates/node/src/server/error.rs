@@ -1,4 +1,4 @@
-//! Why a node does not start, and why it ended.
+//! Errors of a node's start and end.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,120 +12,120 @@ use zerohop_wire::ids::InstanceId;
 use super::persisted::SavedError;
 use crate::disk::OpenDiskError;
 
-/// Why a node does not start. Nothing was changed but what recovery itself repairs.
+/// The reason why a node does not start. Nothing was changed except by recovery's own repairs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartError {
-    /// The address can be reached from other machines.
+    /// The address is reachable from other machines.
     NotLoopback {
-        /// The address asked for.
+        /// The requested address.
         listen: SocketAddr,
     },
-    /// No such number of instances.
+    /// The number of instances is invalid.
     Instances {
-        /// The number asked for.
+        /// The requested number.
         asked: usize,
-        /// The most there may be.
+        /// The maximum.
         most: usize,
     },
-    /// The data was made by another number of instances.
+    /// The data was created with another number of instances.
     InstancesFixed {
         /// The data folder.
         root: PathBuf,
-        /// The number it was made with.
+        /// The number at creation.
         has: usize,
-        /// The number asked for.
+        /// The requested number.
         asked: usize,
     },
-    /// The process may have too few descriptors for its data and any connection.
+    /// The process has too few descriptors for its data and for connections.
     Descriptors {
-        /// How many it may have.
+        /// The process's limit.
         limit: u64,
-        /// How many its data needs.
+        /// The number that its data needs.
         reserved: u64,
     },
-    /// The data folder could not be opened, among others because another process has it.
+    /// The data folder could not be opened, for example because another process uses it.
     Folder(OpenDiskError),
-    /// The data folder is something else's.
+    /// The data folder has other contents.
     ForeignFolder {
         /// The folder.
         root: PathBuf,
-        /// What it is, and what to do.
+        /// What it is, and what the user can do.
         reason: String,
     },
     /// The node's state file cannot be read.
     State {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         error: SavedError,
     },
-    /// What the node remembers of its cluster cannot be read.
+    /// The node's file about its cluster cannot be read.
     Member {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// It cannot be in the cluster as it was asked to.
+    /// The node cannot join the cluster as requested.
     Cluster {
-        /// Why not, and what to do.
+        /// The reason, and what the user can do.
         reason: String,
     },
     /// The node's state could not be saved.
     NotSaved(DiskError),
-    /// The cluster map cannot be as this start needs it.
+    /// The cluster map does not permit this start.
     Map(MapError),
-    /// Nothing can listen there.
+    /// The node cannot listen at an address.
     Listen {
         /// The address.
         address: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// An instance could not open its data.
     Instance {
-        /// Which.
+        /// The instance.
         instance: InstanceId,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// An instance did not open its data in time.
     Overdue {
-        /// How long it was waited for.
+        /// How long the node waited.
         waited: Duration,
     },
-    /// The system gave no thread, no random number or no event queue.
+    /// The system could not provide a thread, random numbers or an event queue.
     System {
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
 }
 
-/// Why a node that had started did not end well.
+/// The reason why a running node has failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServeError {
-    /// An instance ended by a fault or could not close its data; all others were stopped.
+    /// An instance failed or could not close its data; all others were stopped.
     Instance {
-        /// Which.
+        /// The instance.
         instance: InstanceId,
         /// What happened.
         reason: String,
     },
-    /// An instance did not stop in time. What it acknowledged is as durable as its keyspaces say.
+    /// An instance did not stop in time. Its acknowledged writes are as durable as their keyspaces say.
     Overdue {
-        /// Which.
+        /// The instance.
         instance: InstanceId,
-        /// How long it was waited for.
+        /// How long the node waited.
         waited: Duration,
     },
-    /// The node has no place in its cluster any more; all instances were stopped.
+    /// The node is no longer a member of its cluster; all instances were stopped.
     Cluster {
-        /// Why not, and what to do.
+        /// The reason, and what the user can do.
         reason: String,
     },
-    /// The manager ended by a fault; all instances were stopped.
+    /// The manager failed; all instances were stopped.
     Manager {
         /// What happened.
         reason: String,

@@ -1,9 +1,9 @@
-//! The data folder of a node: who may use it, what is in it, and the state file, which is replaced whole or not at all.
+//! The data folder of a node: its lock, its contents, and the state file, which is replaced atomically.
 //!
 //! ```text
 //!   DATA/node/lock       locked while a process has the folder
-//!   DATA/node/state      who a node that stands alone is, and its map    (persisted.rs, docs/formats/node-folder.md)
-//!   DATA/node/member     who a node in a cluster is, and its map         (identity.rs, the same)
+//!   DATA/node/state      identity and map of a standalone node    (persisted.rs, docs/formats/node-folder.md)
+//!   DATA/node/member     identity and map of a node in a cluster         (identity.rs, the same)
 //!   DATA/node/control.log    its part in the control group               (docs/formats/control-log.md)
 //!   DATA/instance-00/    the engine of its first instance         (docs/formats/README.md), and its `life`
 //! ```
@@ -22,29 +22,29 @@ pub(super) const NODE_FOLDER: &str = "node";
 pub(super) const STATE_FILE: &str = "state";
 pub(super) const MEMBER_FILE: &str = "member";
 pub(super) const CONTROL_LOG: &str = "control.log";
-/// What a file is called until it is whole.
+/// The suffix of a file that is not complete.
 const UNFINISHED: &str = ".tmp";
 pub(super) const INSTANCE_PREFIX: &str = "instance-";
 
 /// The node's part of a data folder, or of memory.
 #[derive(Debug)]
 pub(crate) struct NodeFolder {
-    /// `None`: all is in memory.
+    /// `None`: everything is in memory.
     root: Option<PathBuf>,
     disk: NodeDisk,
     control_log: Option<FileId>,
 }
 
 impl NodeFolder {
-    /// A folder that is none.
+    /// The folder of a node in memory.
     pub(crate) fn in_memory() -> Self {
         NodeFolder { root: None, disk: NodeDisk::in_memory(), control_log: None }
     }
 
-    /// Opens the data folder `root` and makes it if there is none; also reads what the node saved there.
+    /// Opens the data folder `root`, creates it if it does not exist, and reads the node's saved state.
     ///
     /// # Errors
-    /// The folder is in use, is something else's, or what is there cannot be read.
+    /// The folder is in use, has other contents, or its contents cannot be read.
     pub(crate) fn open(root: &Path) -> Result<(Self, Option<SavedNode>), StartError> {
         check(root)?;
         let disk = NodeDisk::open(&root.join(NODE_FOLDER)).map_err(|error| match error {
@@ -67,21 +67,21 @@ impl NodeFolder {
         Ok((folder, saved))
     }
 
-    /// Replaces what a node that stands alone has saved. It survives a crash once this has returned well; after an error
-    /// the old one stands, or the new one.
+    /// Replaces the saved state of a standalone node. The new state survives a crash once this has succeeded; after an error the old state
+    /// or the new one is there.
     pub(crate) fn save(&mut self, saved: &SavedNode) -> DiskResult<()> {
         self.replace(STATE_FILE, &saved.encode())
     }
 
-    /// The same for a node in a cluster.
+    /// Same as [`Self::save`], for a node in a cluster.
     pub(crate) fn save_member(&mut self, saved: &SavedMember) -> DiskResult<()> {
         self.replace(MEMBER_FILE, &saved.encode())
     }
 
-    /// What a node in a cluster has saved, if anything.
+    /// Reads the saved state of a node in a cluster, if there is one.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The file cannot be read.
     pub(crate) fn read_member(&mut self) -> Result<Option<SavedMember>, StartError> {
         let Some(bytes) = self.read_file(MEMBER_FILE, MEMBER_BYTES_MAX as u64 + 1)? else { return Ok(None) };
         SavedMember::decode(&bytes)
@@ -89,15 +89,15 @@ impl NodeFolder {
             .map_err(|reason| StartError::Member { path: self.path(MEMBER_FILE), reason: reason.to_owned() })
     }
 
-    /// The control log, if there is one.
+    /// Reads the control log, if there is one.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The log cannot be read.
     pub(crate) fn read_control_log(&mut self) -> Result<Option<Vec<u8>>, StartError> {
         self.read_file(CONTROL_LOG, u64::MAX)
     }
 
-    /// Cuts off what a crash has torn, if there is a log. To be called first.
+    /// Cuts off a torn tail of the log, if there is a log. The caller must call this first.
     pub(crate) fn cut_control_log(&mut self, bytes: u64) -> DiskResult<()> {
         if let Some(file) = self.control_log.take() {
             self.disk.close(file);
@@ -115,7 +115,7 @@ impl NodeFolder {
         Ok(())
     }
 
-    /// Puts another log in its place.
+    /// Replaces the log.
     pub(crate) fn replace_control_log(&mut self, bytes: &[u8]) -> DiskResult<()> {
         if let Some(file) = self.control_log.take() {
             self.disk.close(file);
@@ -125,7 +125,7 @@ impl NodeFolder {
         Ok(())
     }
 
-    /// Adds to it; to be synced.
+    /// Appends to the log; the caller must sync it.
     pub(crate) fn append_control_log(&mut self, bytes: &[u8]) -> DiskResult<()> {
         match self.control_log {
             Some(file) => self.disk.append(file, bytes),
@@ -133,7 +133,7 @@ impl NodeFolder {
         }
     }
 
-    /// What was added survives a crash.
+    /// Syncs the log, so that appended bytes survive a crash.
     pub(crate) fn sync_control_log(&mut self) -> DiskResult<()> {
         self.control_log.map_or(Ok(()), |file| self.disk.sync(file))
     }
@@ -156,7 +156,7 @@ impl NodeFolder {
         self.root.clone().unwrap_or_default().join(NODE_FOLDER).join(name)
     }
 
-    /// The disk of an instance, by its place in the node. Errors: as [`NodeDisk::open`].
+    /// The disk of an instance, by its index in the node. Errors: as [`NodeDisk::open`].
     pub(crate) fn instance_disk(root: Option<&Path>, place: usize) -> Result<NodeDisk, OpenDiskError> {
         match root {
             Some(root) => NodeDisk::open(&Self::instance_folder(root, place)),
@@ -174,20 +174,20 @@ impl NodeFolder {
         self.root.as_deref()
     }
 
-    /// What the operator must know about the disk.
+    /// A warning about the disk for the operator.
     pub(crate) fn warning(&self) -> Option<&'static str> {
         self.disk.warning()
     }
 
     fn read(&mut self) -> Result<Option<SavedNode>, StartError> {
-        // Of a longer one so much that it is refused for its length.
+        // One byte more than the maximum is read, so that a longer file is refused.
         let Some(bytes) = self.read_file(STATE_FILE, SAVED_BYTES_MAX as u64 + 1)? else { return Ok(None) };
         SavedNode::decode(&bytes)
             .map(Some)
             .map_err(|error| StartError::State { path: self.path(STATE_FILE), error })
     }
 
-    /// The first bytes of a file, at most so many; `None`: there is none.
+    /// The first bytes of a file, limited in number; `None`: the file does not exist.
     fn read_file(&mut self, name: &str, bytes_max: u64) -> Result<Option<Vec<u8>>, StartError> {
         let failed = |error: DiskError| StartError::Folder(OpenDiskError::Disk(error));
         let file = match self.disk.open(name, OpenMode::Existing) {
@@ -204,7 +204,7 @@ impl NodeFolder {
     }
 }
 
-/// Refuses a folder that exists, holds something, and is no node's. Touches nothing.
+/// Refuses an existing folder that is not empty and does not belong to a node. Changes nothing.
 fn check(root: &Path) -> Result<(), StartError> {
     let foreign = |reason: String| Err(StartError::ForeignFolder { root: root.to_owned(), reason });
     let names = names(root);
@@ -217,7 +217,7 @@ fn check(root: &Path) -> Result<(), StartError> {
     if names.iter().any(is_ours) {
         return Ok(());
     }
-    // A file system of its own has a folder for what a repair finds.
+    // The root of a file system has a folder for recovered files.
     match names.iter().find(|name| *name != LOCK_FILE && *name != "lost+found") {
         Some(name) => {
             foreign(format!("it is not empty (it holds {name}) and not a node's: name another folder"))
@@ -254,7 +254,7 @@ mod tests {
         let newer = SavedNode { next_keyspace: 9.into(), ..sample() };
         folder.save(&newer).unwrap();
         drop(folder);
-        // A crash while the next one was being written leaves this.
+        // A crash during the replacement leaves this file.
         std::fs::copy(data.join("node/state"), data.join("node/state.tmp")).unwrap();
         let (mut folder, saved) = NodeFolder::open(&data).unwrap();
         assert_eq!(saved, Some(newer));

@@ -1,5 +1,5 @@
-//! A control group founded again by one node that is left of it, on the operator's word that the others are gone. The node does not
-//! run meanwhile: only its control log is another afterwards.
+//! Forces a new control group from one surviving node, when the operator confirms that the others are lost. The node does not run meanwhile: only
+//! its control log changes.
 
 use std::path::Path;
 
@@ -9,27 +9,26 @@ use zerohop_wire::ids::NodeId;
 use super::error::StartError;
 use super::folder::NodeFolder;
 
-/// What is found in a folder, and what becomes of it.
+/// The contents of a folder, and the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForcedCluster {
     /// The node.
     pub node: NodeId,
-    /// Where the managers were that it knows, its own too.
+    /// The addresses of the managers that it knows, including its own.
     pub managers: Vec<String>,
-    /// Where its own is.
+    /// The address of its own manager.
     pub own: String,
-    /// How many decisions it knows.
+    /// Number of decisions that it knows.
     pub decisions: u64,
     /// The nodes of the map.
     pub nodes: usize,
 }
 
-/// Has the manager of the node in this folder found a control group of its own, from what it knows; with `is_meant` unset it only
-/// says what would be. The other managers cannot come back into it with what they promised: it has another number, and counts on from
-/// far ahead.
+/// Creates a new control group with only the manager of the node in this folder, from its log. With `is_meant` unset it only returns what would
+/// happen. The other managers cannot rejoin with their old promises: the new group has another number, and its term starts far ahead.
 ///
 /// # Errors
-/// There is no such node, it runs, or it has no manager.
+/// There is no such node, it is running, or it has no manager.
 pub fn found_again(root: &Path, is_meant: bool) -> Result<ForcedCluster, StartError> {
     let cluster = |reason: String| StartError::Cluster { reason };
     if !root.is_dir() {

@@ -1,5 +1,5 @@
-//! What a node in a cluster knows about itself across restarts, as bytes: `docs/formats/node-folder.md`. All of it but the
-//! names is a hint: the map and the contacts are where to begin to ask.
+//! The encoding of a cluster member's saved state: `docs/formats/node-folder.md`. Everything except the ids is a hint: the node starts its search
+//! for the cluster with the map and the contacts.
 
 use std::sync::Arc;
 
@@ -12,22 +12,22 @@ use zerohop_wire::messages::ClusterId;
 
 const MAGIC: [u8; 8] = *b"zerohopm";
 const VERSION: u32 = 1;
-/// Magic, version, node, cluster, number of contacts, bytes of the map.
+/// Magic number, version, node, cluster, number of contacts, length of the map.
 const HEADER_BYTES: usize = 8 + 4 + 4 + 16 + 4 + 4;
-/// Contacts that are kept: the control group, and those that the operator has named.
+/// Maximum number of stored contacts: the control group, and those that the operator has named.
 pub(crate) const CONTACTS_MAX: usize = 2 * MANAGERS_MAX + 16;
 
-/// The most bytes that the file has.
+/// Maximum length of the file in bytes.
 pub(crate) const MEMBER_BYTES_MAX: usize = HEADER_BYTES + CONTACTS_MAX * 256 + MAP_BYTES_MAX + 4;
 
-/// See the module.
+/// The saved state; see the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SavedMember {
-    /// The cluster that it is a part of.
+    /// The cluster of which it is a member.
     pub(crate) cluster: ClusterId,
-    /// Which of the map's nodes it is, once it has joined.
+    /// The node's id, once it has joined.
     pub(crate) node: Option<NodeId>,
-    /// Managers to ask first.
+    /// The managers to contact first.
     pub(crate) contacts: Vec<Address>,
     /// The newest map that it knows.
     pub(crate) map: Arc<ClusterMap>,
@@ -36,7 +36,7 @@ pub(crate) struct SavedMember {
 impl SavedMember {
     /// The bytes of the file.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        // A map that nobody has heard of is no bytes.
+        // A map that was never received is encoded as no bytes.
         let map = if self.map.epoch() == MapEpoch(0) { Vec::new() } else { self.map.encode() };
         let contacts = &self.contacts[..self.contacts.len().min(CONTACTS_MAX)];
         let mut bytes = Vec::with_capacity(HEADER_BYTES + contacts.len() * 32 + map.len() + 4);
@@ -57,7 +57,7 @@ impl SavedMember {
         bytes
     }
 
-    /// Reads what [`SavedMember::encode`] wrote.
+    /// Decodes the output of [`SavedMember::encode`].
     ///
     /// # Errors
     /// What is wrong, in words.

@@ -1,4 +1,4 @@
-//! The addresses of a node: the manager's, and those of its instances at the ports that follow.
+//! The listeners of a node: the manager's, and those of its instances at the ports that follow.
 
 use std::io::{Error, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
@@ -10,7 +10,7 @@ use crate::reactor::MioDriver;
 use crate::reactor::limits::BACKLOG;
 use crate::tls::TlsOptions;
 
-/// All listeners of a node. Who connects waits until somebody takes it up.
+/// All listeners of a node. Clients that connect wait until their connection is accepted.
 #[derive(Debug)]
 pub(super) struct Listeners {
     pub(super) manager: (TcpListener, SocketAddr),
@@ -18,8 +18,7 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    /// Listens at `listen` for the manager, and at the ports behind it for so many instances; port 0 takes a free one
-    /// for each.
+    /// Listens at `listen` for the manager, and at the following ports for the instances; port 0 chooses a free port for each.
     ///
     /// # Errors
     /// [`StartError::Listen`].
@@ -46,7 +45,7 @@ impl Listeners {
     }
 }
 
-/// Whether the address may be listened at: nobody beyond this machine can reach it, or that is as it is meant.
+/// Checks whether the node may listen at the address: other machines cannot reach it, or the operator permits that.
 ///
 /// # Errors
 /// [`StartError::NotLoopback`].
@@ -54,7 +53,7 @@ pub(super) fn check(listen: SocketAddr, insecure: bool) -> Result<(), StartError
     if listen.ip().is_loopback() || insecure { Ok(()) } else { Err(StartError::NotLoopback { listen }) }
 }
 
-/// The address so many ports behind.
+/// The address with a port this much higher.
 fn behind(listen: SocketAddr, ports: usize) -> Result<SocketAddr, StartError> {
     if listen.port() == 0 {
         return Ok(listen);
@@ -71,7 +70,7 @@ fn refused(address: SocketAddr, error: &Error) -> StartError {
     StartError::Listen { address: address.to_string(), reason: error.to_string() }
 }
 
-/// The names by which HTTP is served where there is no secret.
+/// The host names for which HTTP is served without a secret.
 pub(super) fn http_names(options: &ServerOptions) -> Vec<String> {
     let system = rustix::system::uname();
     let own = system.nodename().to_str().ok().filter(|name| !name.is_empty()).map(str::to_owned);

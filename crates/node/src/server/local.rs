@@ -1,7 +1,7 @@
-//! The data folder of a local cluster: how many nodes it is to have, and which node each of its folders is of.
+//! The data folder of a local cluster: the number of its nodes, and the owner of each of its folders.
 //!
 //! ```text
-//!   DATA/cluster          how many nodes there are to be, written before the first of their folders   (docs/formats/node-folder.md)
+//!   DATA/cluster          number of nodes, written before the first of their folders                      (docs/formats/node-folder.md)
 //!   DATA/node-1/ …        the folder of each node                                                      (folder.rs)
 //! ```
 
@@ -23,37 +23,37 @@ use crate::entropy::random_bytes;
 
 const MAGIC: [u8; 8] = *b"zerohopu";
 const VERSION: u32 = 1;
-/// Magic, version, state, name, number of nodes.
+/// Magic number, version, state, name, number of nodes.
 const HEADER_BYTES: usize = 8 + 4 + 4 + 16 + 4;
-/// The most nodes that the file may name.
+/// Maximum number of nodes in the file.
 const NODES_MAX: usize = 64;
 /// Every address has at most 255 bytes.
 const FILE_BYTES_MAX: u64 = (HEADER_BYTES + NODES_MAX * 256 + 4) as u64;
 const FILE: &str = "cluster";
 
-/// What the file says.
+/// The contents of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalCluster {
-    /// Sets it apart from other clusters at the same addresses; random.
+    /// Distinguishes it from other clusters at the same addresses; random.
     pub name: [u8; 16],
-    /// Where the managers of its nodes listened when it was founded, in the order of the nodes' folders.
+    /// The addresses of its managers at the bootstrap, in the order of the nodes' folders.
     pub founded_at: Vec<SocketAddr>,
-    /// All nodes have served together: none of them founds the control group from now on.
+    /// All nodes have served together: from now on none of them bootstraps the control group.
     pub is_founded: bool,
 }
 
-/// What the process that starts all nodes of a local cluster tells each of them.
+/// Start options that the process of a local cluster passes to each of its nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LocalStart {
-    /// As [`LocalCluster::founded_at`] has it.
+    /// See [`LocalCluster::founded_at`].
     pub founded_at: Vec<SocketAddr>,
-    /// The cluster has not been founded: a founder without a control log has promised nothing to anybody.
+    /// The cluster has not been bootstrapped: a bootstrap node without a control log has made no promise.
     pub is_first: bool,
-    /// The managers of the control group, by their numbers in it, and where they listen now.
+    /// The managers of the control group, by their numbers in it, with their current addresses.
     pub managers: Vec<(u64, SocketAddr)>,
 }
 
-/// Which node a folder is of.
+/// The owner of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FolderOwner {
     /// Its cluster.
@@ -62,15 +62,14 @@ pub struct FolderOwner {
     pub node: Option<NodeId>,
     /// The number of its manager in the control group, if it has one.
     pub manager: Option<u64>,
-    /// Where its manager listened when it served last.
+    /// The address of its manager when it served last.
     pub listened_at: Option<String>,
 }
 
 impl LocalCluster {
-    /// A cluster that is yet to be founded.
-    ///
+    /// A cluster that is not bootstrapped yet.
     /// # Errors
-    /// The system gives no random bytes.
+    /// The system provides no random bytes.
     pub fn new(founded_at: Vec<SocketAddr>) -> Result<LocalCluster, StartError> {
         let name = super::random(random_bytes())?;
         Ok(LocalCluster { name, founded_at, is_founded: false })
@@ -82,7 +81,7 @@ impl LocalCluster {
         super::hex(&self.name)
     }
 
-    /// What the data folder `root` says; `None`: it has no such file, as folders of programs before this one.
+    /// Reads the file of the data folder `root`; `None`: there is no such file, as in folders of older programs.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -92,10 +91,10 @@ impl LocalCluster {
         LocalCluster::decode(&bytes).map(Some).map_err(failed)
     }
 
-    /// Writes the file, whole or not at all; the folder is made if there is none. All of it survives a crash once this has returned well.
+    /// Writes the file atomically; creates the folder if it does not exist. The file survives a crash once this has succeeded.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the system.
     #[expect(clippy::disallowed_methods, reason = "the parent of the folder is synced, in which no disk is")]
     pub fn write(&self, root: &Path) -> Result<(), StartError> {
         let failed = |error: std::io::Error| StartError::System {
@@ -103,7 +102,7 @@ impl LocalCluster {
             reason: format!("{}: {error}", root.join(FILE).display()),
         };
         replace_file(root, FILE, &self.encode()).map_err(failed)?;
-        // The folder itself is new, perhaps.
+        // The folder itself may be new.
         match root.canonicalize().map_err(failed)?.parent() {
             Some(parent) => std::fs::File::open(parent).and_then(|parent| parent.sync_all()).map_err(failed),
             None => Ok(()),
@@ -119,7 +118,7 @@ impl LocalCluster {
         bytes.extend_from_slice(&(self.founded_at.len() as u32).to_le_bytes());
         for address in &self.founded_at {
             let text = address.to_string();
-            // An address of numbers has less than 80 bytes.
+            // A numeric address has less than 80 bytes.
             bytes.push(text.len() as u8);
             bytes.extend_from_slice(text.as_bytes());
         }
@@ -159,13 +158,13 @@ impl LocalCluster {
     }
 }
 
-/// The folder of a node of a local cluster, by its place from zero.
+/// The folder of a node of a local cluster, by its index from zero.
 #[must_use]
 pub fn node_folder(root: &Path, place: usize) -> PathBuf {
     root.join(format!("node-{}", place + 1))
 }
 
-/// Whether a node has kept anything in its folder. Folders that are empty, or hold a lock alone, hold no data.
+/// Whether a folder has data of a node. An empty folder, or one with only a lock, has none.
 #[must_use]
 pub fn holds_data(root: &Path) -> bool {
     let is_kept = |name: &str| root.join(NODE_FOLDER).join(name).exists();
@@ -173,10 +172,10 @@ pub fn holds_data(root: &Path) -> bool {
         || super::folder::names(root).iter().any(|name| name.starts_with(INSTANCE_PREFIX))
 }
 
-/// Which node the folder is of; `None`: of none yet. Takes no lock and changes nothing.
+/// The owner of the folder; `None`: it has none yet. Takes no lock and changes nothing.
 ///
 /// # Errors
-/// What the node remembers cannot be read.
+/// The node's saved state cannot be read.
 pub fn owner(root: &Path) -> Result<Option<FolderOwner>, StartError> {
     let folder = root.join(NODE_FOLDER);
     let wrong = |name: &str, reason: String| StartError::Member { path: folder.join(name), reason };
@@ -187,7 +186,7 @@ pub fn owner(root: &Path) -> Result<Option<FolderOwner>, StartError> {
         return Ok(Some(FolderOwner { cluster, node, manager: None, listened_at }));
     }
     let log = read(&folder.join(CONTROL_LOG), u64::MAX)?.filter(|log| !log.is_empty());
-    // A log that cannot be read is told by the node itself.
+    // The node itself reports a log that cannot be read.
     let manager = log.and_then(|log| RaftManager::id_in(&log)).map(|ManagerId(id)| id);
     let Some(bytes) = read(&folder.join(MEMBER_FILE), u64::MAX)? else {
         let owner = |_| FolderOwner { cluster: ClusterId::default(), node: None, manager, listened_at: None };
@@ -199,7 +198,7 @@ pub fn owner(root: &Path) -> Result<Option<FolderOwner>, StartError> {
     Ok(Some(FolderOwner { cluster, node, manager, listened_at }))
 }
 
-/// At most so many first bytes of a file; `None`: there is none.
+/// The first bytes of a file, limited in number; `None`: the file does not exist.
 #[expect(clippy::disallowed_methods, reason = "a disk would take the folder's lock")]
 fn read(path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>, StartError> {
     use std::io::{ErrorKind, Read};
@@ -221,7 +220,7 @@ fn read(path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>, StartError> {
 mod tests {
     use super::*;
 
-    /// Version 1, byte for byte: a later program must read it.
+    /// Version 1, byte by byte: later programs must be able to read it.
     const PINNED: &[u8] = include_bytes!("../../tests/corpus/v1/cluster");
 
     fn sample() -> LocalCluster {

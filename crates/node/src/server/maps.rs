@@ -1,4 +1,4 @@
-//! The map with which a node starts: its first one, or the one it had, with its new incarnation and addresses in it.
+//! The first map of a start: the initial map, or the saved one with the node's new incarnation and addresses.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use zerohop_wire::messages::ClusterId;
 use super::error::StartError;
 use super::persisted::SavedNode;
 
-/// The id of the node that founds a cluster.
+/// The id of the node that bootstraps a cluster.
 const FIRST_NODE: NodeId = NodeId(1);
-/// The id of its first instance. Zero is left free: in a greeting it says that no instance answers.
+/// The id of its first instance. Zero is reserved: in a greeting it means that the answer is not from an instance.
 const FIRST_INSTANCE: InstanceId = InstanceId(1);
 
-/// What a start brings with it.
+/// The parameters of a start.
 #[derive(Clone, Debug)]
 pub(super) struct Start<'a> {
     pub(super) incarnation: Incarnation,
@@ -26,7 +26,7 @@ pub(super) struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// A node that founds a cluster of this id: itself, and the keyspace `default`.
+    /// The map of a node that bootstraps a cluster of this id: the node itself, and the keyspace `default`.
     pub(super) fn first(
         &self,
         cluster: ClusterId,
@@ -42,11 +42,11 @@ impl Start<'_> {
         Ok(SavedNode { cluster, node: FIRST_NODE, next_keyspace, map: Arc::new(map) })
     }
 
-    /// The map of a node that has run before. A restarted process is a new process (ARCHITECTURE.md, "Replica groups"): every
-    /// group that names its instances gets the next epoch. The groups have one member, so no other node is asked.
+    /// The map of a node that has run before. A restarted process is a new member (ARCHITECTURE.md, "Replica groups"): every group that names its
+    /// instances gets the next epoch. The groups have one member, so no other node needs to agree.
     pub(super) fn again(&self, saved: &SavedNode) -> Result<SavedNode, StartError> {
         let Some(before) = saved.map.node(saved.node).map(|node| node.to_node()) else {
-            // What was saved has been checked for it.
+            // This was checked when the state was decoded.
             return Err(StartError::Map(MapError::UnknownNode { node: saved.node }));
         };
         let now = Node { state: before.state, ..self.node(saved.node, before.first_instance)? };
@@ -58,7 +58,7 @@ impl Start<'_> {
             }
             group
         };
-        // As a whole map: the groups of the largest one would be too many for changes one by one.
+        // The delta is a complete map, because the groups of a large map would exceed the limit of individual changes.
         let mut delta = MapDelta { to: saved.map.epoch().next(), ..saved.map.to_delta() };
         for change in &mut delta.changes {
             match change {
@@ -83,7 +83,7 @@ impl Start<'_> {
     }
 }
 
-/// The same with no keyspace that wants a disk.
+/// The same map without keyspaces that need a disk.
 fn kept_in_memory(map: &ClusterMap) -> Result<ClusterMap, MapError> {
     let changes = map.keyspaces().map(|(id, keyspace)| MapChange::AlterKeyspace {
         id,

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   start:  folder locked, state read ──> listeners ──> map of this start, saved ──> manager (health: 503)
-//!           ──> instances open their data, in parallel ──> manager told to serve (health: 200)
-//!   stop:   instances answer what is in flight, sync, write checkpoints ──> threads end ──> folder let go
+//!           ──> instances open their data, in parallel ──> manager is notified (health: 200)
+//!   stop:   instances answer what is in flight, sync, write checkpoints ──> threads end ──> folder released
 //! ```
 //!
-//! The node ends as a whole: when an instance or the manager comes to a bad end, the others are stopped, and
-//! [`Server::wait`] says why. A half of a node would look alive and serve half of the keys.
+//! The node ends as a unit: when an instance or the manager fails, the node stops the others, and [`Server::wait`] returns the reason. Half a node
+//! would look alive and serve only half of the keys.
 
 mod clustered;
 #[cfg(test)]
@@ -74,44 +74,44 @@ pub use crate::redis::limits::{
 pub use crate::redis::{NoRoom, ReplyAddress, Spanning};
 pub use crate::tls::TlsOptions;
 
-/// What a node is started with.
+/// The options of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerOptions {
-    /// Where the manager listens; instances take the ports behind. Port 0: all take free ones.
+    /// The manager's address; the instances use the ports that follow. Port 0: all use free ports.
     pub listen: SocketAddr,
-    /// The data folder, made if there is none. `None`: everything is in memory, and goes with the process.
+    /// The data folder, created if it does not exist. `None`: everything is in memory, and is lost with the process.
     pub data: Option<PathBuf>,
-    /// How many instances. `None`: as the data was made with; of new data one for each core, at most 8.
+    /// The number of instances. `None`: the number at the data's creation; for new data one for each core, at most 8.
     pub instances: Option<usize>,
-    /// Memory for the newest part of the data, in bytes, over all instances; indexes come on top.
+    /// Memory for the newest part of the data, in bytes, over all instances; indexes need additional memory.
     pub memory_bytes: u64,
-    /// What all instances together send in a second of partitions that others are to have, for moves and for copies that were lost;
-    /// 0: as fast as it goes without requests waiting for it.
+    /// Bulk copy throttle: the bytes that all instances together send per second in snapshot installs, for moves and for lost copies; 0: as fast as
+    /// possible without delaying requests.
     pub copy_bytes_per_s: u64,
-    /// Its part in a cluster of several nodes. `None`: as the data folder remembers; of new data it stands alone.
+    /// Its membership in a cluster of several nodes. `None`: as saved in the data folder; with new data, the node is standalone.
     pub cluster: Option<ClusterOptions>,
-    /// Its part in a local cluster, all of whose folders one process starts nodes for.
+    /// Its part in a local cluster, for all of whose folders one process starts nodes.
     pub local: Option<LocalStart>,
-    /// The cluster's secret, which whoever connects proves to know, in both directions.
+    /// The cluster's secret, which both sides of every connection must prove to know.
     pub secret: Option<Secret>,
-    /// Without a secret, it may listen where other machines can reach it all the same.
+    /// The node may listen where other machines can reach it, even without a secret.
     pub insecure: bool,
-    /// How it speaks TLS, if it does.
+    /// The TLS settings, if TLS is in use.
     pub tls: Option<TlsOptions>,
-    /// [`Server::span`] is called once it is started: until then Redis clients are told that commands with keys in several
-    /// partitions are to be tried again. Else such commands are refused for good.
+    /// The caller will call [`Server::span`] once the node is started. Until then, Redis commands with keys in several partitions get a temporary
+    /// error; without this option they are refused permanently.
     pub spans: bool,
-    /// For how long commands of Redis clients wait for a partition that nobody serves, and for an answer of another instance.
+    /// How long commands of Redis clients wait for a partition without a primary, and for an answer of another instance.
     pub redis_time_out: Duration,
-    /// Names by which HTTP is served where there is no secret, beside loopback names, the address that is asked, and the name that
-    /// the system has for this machine.
+    /// Host names for which HTTP is served without a secret, in addition to loopback names, the address of the connection, and the system's name of
+    /// this machine.
     pub http_names: Vec<String>,
-    /// What connections may take.
+    /// The limits of connections.
     pub connections: ConnectionLimits,
 }
 
 impl ServerOptions {
-    /// The defaults, with everything in memory.
+    /// The default options, with everything in memory.
     #[must_use]
     pub fn new(listen: SocketAddr) -> Self {
         ServerOptions {
@@ -133,7 +133,7 @@ impl ServerOptions {
     }
 }
 
-/// A node that serves. Dropping it stops it.
+/// A running node. Dropping it stops it.
 pub struct Server {
     node: NodeId,
     manager: SocketAddr,
@@ -143,7 +143,7 @@ pub struct Server {
     stop: Arc<Notify>,
     control: mpsc::Sender<ManagerInput>,
     running: Option<RunningNode>,
-    /// How long the instances are waited for when it ends.
+    /// How long it waits for the instances when it ends.
     end_wait: Duration,
 }
 
@@ -151,10 +151,10 @@ pub struct Server {
 #[derive(Clone, Debug)]
 pub struct StopHandle(Arc<Notify>);
 
-/// What is left to be waited for.
+/// The running parts that must be waited for.
 struct RunningNode {
     outcome: Receiver<Result<(), ServeError>>,
-    /// What was heard of it.
+    /// The result, once it is known.
     ended: Option<Result<(), ServeError>>,
     manager: Option<JoinHandle<()>>,
     instances: Instances,
@@ -175,7 +175,7 @@ impl Server {
     /// [`StartError`]; nothing is left running then.
     pub fn start(options: ServerOptions) -> Result<Server, StartError> {
         let stopwatch = Stopwatch::start();
-        // Before anything is made that a refusal would leave behind.
+        // This check comes before anything is created that a refusal would leave behind.
         listen::check(options.listen, options.insecure || options.secret.is_some())?;
         let (mut folder, saved) = match &options.data {
             Some(root) => NodeFolder::open(root)?,
@@ -200,7 +200,7 @@ impl Server {
             Some(saved) => start.again(&saved)?,
             None => start.first(ClusterId(random(random_bytes())?), random(random_u64())?, in_memory)?,
         };
-        // Nobody may hear of this start before it would be remembered.
+        // The start must be saved before any other process can learn of it.
         folder.save(&saved).map_err(StartError::NotSaved)?;
         info!(
             cluster = hex(&saved.cluster.0),
@@ -215,55 +215,55 @@ impl Server {
         plan.start(folder, listeners, stopwatch)
     }
 
-    /// Where the manager listens: the endpoint for clients, and for HTTP.
+    /// The manager's address: the endpoint for clients, and for HTTP.
     #[must_use]
     pub fn manager_address(&self) -> SocketAddr {
         self.manager
     }
 
-    /// Its number in the cluster.
+    /// The node's id in the cluster.
     #[must_use]
     pub fn node(&self) -> NodeId {
         self.node
     }
 
-    /// The instances and where they listen.
+    /// The instances with their addresses.
     #[must_use]
     pub fn instances(&self) -> &[(InstanceId, SocketAddr)] {
         &self.instances
     }
 
-    /// From now on commands of Redis clients may have keys in several partitions: this executes them. Else they are refused.
+    /// Enables Redis commands with keys in several partitions: this executes them. Without it they are refused.
     pub fn span(&self, spanning: &Arc<dyn Spanning>) {
         for mailbox in self.running.iter().flat_map(|running| &running.instances.mailboxes) {
-            // One that has no room now refuses such commands, as before; it was told nothing yet.
+            // An instance whose inbox is full continues to refuse such commands; it has received nothing else yet.
             drop(mailbox.leave(InstanceNotice::Spanning(Arc::clone(spanning))));
         }
     }
 
-    /// What the user must be told, loudly: this disk is not for data.
+    /// A warning that the user must see: this disk is not for data.
     #[must_use]
     pub fn warning(&self) -> Option<&'static str> {
         self.warning
     }
 
-    /// How long it took to start.
+    /// How long the start took.
     #[must_use]
     pub fn ready_after(&self) -> Duration {
         self.ready_after
     }
 
-    /// What stops it from elsewhere.
+    /// A handle that stops the node from elsewhere.
     #[must_use]
     pub fn stop_handle(&self) -> StopHandle {
         StopHandle(Arc::clone(&self.stop))
     }
 
-    /// From now on SIGTERM and SIGINT (Ctrl-C) stop the server, instead of ending the process: SIGINT at once, SIGTERM after
-    /// other nodes have taken over what this one is primary of, if there are any; another signal ends the waiting.
+    /// From now on SIGTERM and SIGINT (Ctrl-C) stop the server instead of ending the process. SIGINT stops it at once. SIGTERM stops it after other
+    /// nodes, if there are any, have taken over its primaries; another signal ends that wait.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the system.
     pub fn stop_on_signals(&self) -> io::Result<()> {
         let (asker, answer) = sync_channel(1);
         let gone = || io::Error::other("the manager has ended, or does not answer");
@@ -271,16 +271,16 @@ impl Server {
         answer.recv_timeout(SIGNALS_WAIT).map_err(|_| gone())?
     }
 
-    /// Waits until it is told to stop, by [`StopHandle::stop`] or a signal, and has stopped: what was in flight is
-    /// answered, all data is synced and its folder let go.
+    /// Waits until the server is stopped, by [`StopHandle::stop`] or a signal, and has ended: requests in flight are answered, all data is synced,
+    /// and the folder is released.
     ///
     /// # Errors
-    /// It came to a bad end, or could not close its data.
+    /// The node has failed, or could not close its data.
     pub fn wait(mut self) -> Result<(), ServeError> {
         self.finish()
     }
 
-    /// Stops it and waits for that.
+    /// Stops the server and waits for its end.
     ///
     /// # Errors
     /// As [`Server::wait`].
@@ -289,7 +289,7 @@ impl Server {
         self.wait()
     }
 
-    /// Takes note that all is well, and tells the log.
+    /// Records that the node serves, and logs it.
     fn is_ready(&mut self, stopwatch: Stopwatch) {
         (self.ready_after, self.end_wait) = (stopwatch.elapsed(), STOP_WAIT);
         let listening: Vec<String> = self.instances.iter().map(|(id, at)| format!("{id} at {at}")).collect();
@@ -302,7 +302,7 @@ impl Server {
         let heard = running.ended.take().or_else(|| running.outcome.recv().ok());
         let outcome =
             heard.unwrap_or_else(|| Err(ServeError::Manager { reason: "a fault of the program".to_owned() }));
-        // The manager has stopped the instances, unless it came to a bad end itself.
+        // The manager has stopped the instances, unless it has failed itself.
         if running.instances.end(self.end_wait)
             && let Some(thread) = running.manager.take()
         {
@@ -319,7 +319,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop.notify_one();
-        // What went wrong stands in the log; nobody is left to be told otherwise.
+        // The log has the error; no caller is left.
         drop(self.finish());
     }
 }
@@ -334,14 +334,14 @@ impl fmt::Debug for Server {
 }
 
 impl StopHandle {
-    /// Tells the server to stop. It may have stopped already.
+    /// Stops the server. It may have stopped already.
     pub fn stop(&self) {
         self.0.notify_one();
     }
 }
 
 impl RunningNode {
-    /// How the manager has ended, if it says so in time; the same each time it is asked.
+    /// The manager's result, if it ends within this time; the same result for every call.
     fn ended_within(&mut self, wait: Duration) -> Option<&Result<(), ServeError>> {
         if self.ended.is_none() {
             self.ended = self.outcome.recv_timeout(wait).ok();
@@ -351,16 +351,16 @@ impl RunningNode {
 }
 
 impl Instances {
-    /// Tells those that run to stop, and waits until all have ended. `false`: not all have.
+    /// Stops the running instances, and waits until all have ended. `false`: not all have.
     fn end(&mut self, wait: Duration) -> bool {
         for mailbox in &self.mailboxes {
-            // One whose inbox is full, or that has ended, has been told or needs no telling.
+            // An instance with a full inbox, or one that has ended, needs no further notice.
             drop(mailbox.leave(InstanceNotice::Stop));
         }
         let stopwatch = Stopwatch::start();
         loop {
             match self.opened.recv_timeout(wait.saturating_sub(stopwatch.elapsed())) {
-                // It was opening its data when the start of another failed.
+                // This instance was opening its data when the start of another one failed.
                 Ok((_, Ok(ready))) => drop(ready.mailbox.leave(InstanceNotice::Stop)),
                 Ok((_, Err(_))) => {}
                 Err(RecvTimeoutError::Timeout) => return false,
@@ -374,7 +374,7 @@ impl Instances {
     }
 }
 
-/// Puts a node together.
+/// The construction of a node.
 struct Assembly<'a> {
     options: &'a ServerOptions,
     saved: &'a SavedNode,
@@ -395,7 +395,7 @@ impl Assembly<'_> {
             .map(|node| node.instances().map(|instance| instance.id).collect())
             .unwrap_or_default();
         let (jobs, jobs_in) = mpsc::channel(JOBS_MAX);
-        // Every instance ends once, and the server has two things to say.
+        // Every instance ends once, and the server sends two messages.
         let (control, control_in) = mpsc::channel(ids.len() + 2);
         let stop = Arc::new(Notify::new());
         let history = MapHistory::new(Arc::clone(&saved.map));
@@ -462,12 +462,12 @@ impl Assembly<'_> {
             running: Some(running),
             end_wait: START_FAILED_WAIT,
         };
-        // Should it have failed, dropping the server stops what runs.
+        // If it has failed, dropping the server stops everything that runs.
         let handles = serving?.handles;
         let (taken, is_taken) = sync_channel(1);
         let serving = Serve { handles, epoch: saved.map.epoch(), is_intact: true, is_closed: false, taken };
         let told = server.control.try_send(ManagerInput::Serve(serving));
-        // A control request that came before would be refused.
+        // An earlier control request would be refused.
         if told.is_err() || is_taken.recv_timeout(SERVE_WAIT).is_err() {
             let reason = "the manager has ended, or does not answer; the log says why".to_owned();
             return Err(StartError::System { operation: "starting the manager", reason });
@@ -485,9 +485,9 @@ fn proofs(options: &ServerOptions) -> Result<Option<Proofs>, StartError> {
 /// Instances that have opened their data.
 struct OpenedInstances {
     handles: Vec<InstanceHandle>,
-    /// The starts that the disks of all of them have lived through.
+    /// The process starts that the disks of all instances have recorded.
     lived: Vec<Incarnation>,
-    /// The start whose end in order the disks of all of them told of.
+    /// The process start that ended in order according to the disks of all instances.
     closed: Option<Incarnation>,
 }
 
@@ -524,7 +524,7 @@ fn open_all(
     let siblings = Siblings(siblings.into());
     let newest = ready.iter().map(|one| one.newest).max().unwrap_or_default();
     for one in &ready {
-        // Nothing else was told yet, so that there is room; an instance that has ended already is reported by itself.
+        // The inbox is still empty, so there is room; an instance that has ended already is reported separately.
         drop(one.mailbox.leave(InstanceNotice::Siblings(siblings.clone(), newest)));
     }
     let closed = alike(ready.iter().map(|one| one.closed));
@@ -535,7 +535,7 @@ fn open_all(
     Ok(OpenedInstances { handles: ids.iter().zip(ready).map(handle).collect(), lived, closed })
 }
 
-/// The start of which all disks say that it ended in order: of one without its mark, or with another's, nobody knows.
+/// The process start that ended in order according to all disks; `None` if a disk has no mark, or a different one.
 fn alike(mut marks: impl Iterator<Item = Option<Incarnation>>) -> Option<Incarnation> {
     let first = marks.next()??;
     marks.all(|mark| mark == Some(first)).then_some(first)
@@ -558,13 +558,12 @@ fn instance_count(options: &ServerOptions, made_with: Option<usize>) -> Result<u
     }
 }
 
-/// Instances of a node with new data that is not told how many: one for each core, at most
-/// [`INSTANCES_DEFAULT_MAX`].
+/// The default number of instances of a node with new data: one for each core, at most [`INSTANCES_DEFAULT_MAX`].
 pub fn instances_default() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get()).min(INSTANCES_DEFAULT_MAX)
 }
 
-/// Shares the descriptors of this process out, and says how.
+/// Divides the descriptors of this process, and logs the result.
 fn share_descriptors(instances: usize) -> Result<(), StartError> {
     let descriptors = Descriptors::share_among(instances);
     let reserved = descriptors.reserved();

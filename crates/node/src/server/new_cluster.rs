@@ -1,5 +1,5 @@
-//! A copy of a data folder made a cluster of its own: all of its nodes get another cluster id, so that they and those of the original
-//! do not take each other for one. Nothing runs meanwhile, and nothing else of the data changes.
+//! Turns a copy of a data folder into a separate cluster: all its nodes get a new cluster id, so that they and the original nodes do not mistake
+//! each other for members. Nothing runs meanwhile, and no other data changes.
 
 use std::path::{Path, PathBuf};
 
@@ -13,20 +13,20 @@ use super::local::{LocalCluster, holds_data, node_folder};
 use super::persisted::SavedNode;
 use crate::entropy::random_bytes;
 
-/// The most folders of nodes that are looked for in the folder of a local cluster.
+/// Maximum number of node folders in the folder of a local cluster.
 const FOLDERS_MAX: usize = 64;
 
-/// What a node's folder remembers.
+/// The saved state of a node's folder.
 enum SavedFolder {
     Alone(SavedNode),
     Member(SavedMember),
 }
 
-/// Gives all nodes whose folders lie in `root`, or the node whose folder that is, another cluster id: `id`, or a random one. Says how many
-/// folders it has changed, and the id. If it is interrupted, it is to be done once more.
+/// Gives a new cluster id, `id` or a random one, to all nodes whose folders are in `root`, or to the node whose folder is `root`. Returns the
+/// number of changed folders, and the id. After an interruption the call must be repeated.
 ///
 /// # Errors
-/// There is no data, a node of it runs, or it cannot be read or written.
+/// There is no data, a node of it is running, or the data cannot be read or written.
 pub fn new_cluster(root: &Path, id: Option<ClusterId>) -> Result<(usize, ClusterId), StartError> {
     let refused = |reason: &str| StartError::Cluster { reason: format!("{}: {reason}", root.display()) };
     let in_it = (0..FOLDERS_MAX).map(|place| node_folder(root, place)).filter(|folder| holds_data(folder));
@@ -37,7 +37,7 @@ pub fn new_cluster(root: &Path, id: Option<ClusterId>) -> Result<(usize, Cluster
     if roots.is_empty() {
         return Err(refused("there is no data of a node in it"));
     }
-    // All are locked before any is changed: of a cluster that runs nothing is.
+    // All folders are locked before any is changed: if the cluster is running, nothing changes.
     let mut folders = Vec::new();
     for root in &roots {
         let (mut folder, saved) = NodeFolder::open(root)?;
@@ -55,7 +55,7 @@ pub fn new_cluster(root: &Path, id: Option<ClusterId>) -> Result<(usize, Cluster
         Some(file) => {
             let file = LocalCluster { is_founded: file.is_founded, ..LocalCluster::new(file.founded_at)? };
             file.write(root)?;
-            // Nodes of it that have not begun yet will call it the same.
+            // Nodes that have not started yet will use the same name.
             let founded_at = file.founded_at.iter().map(|at| address(*at)).collect::<Result<Vec<_>, _>>()?;
             name_of(&file.name(), &founded_at)
         }

@@ -1,4 +1,4 @@
-//! What a node knows about itself and its cluster across restarts, as bytes: `docs/formats/node-folder.md`.
+//! The encoding of the saved state of a standalone node: `docs/formats/node-folder.md`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,53 +11,53 @@ use zerohop_wire::messages::ClusterId;
 
 const MAGIC: [u8; 8] = *b"zerohnod";
 const VERSION: u32 = 1;
-/// Magic, version, node, cluster, next keyspace, bytes of the map.
+/// Magic number, version, node, cluster, next keyspace, length of the map.
 const HEADER_BYTES: usize = 8 + 4 + 4 + 16 + 4 + 4;
 const CHECKSUM_BYTES: usize = 4;
 
-/// The most bytes that the file has.
+/// Maximum length of the file in bytes.
 pub const SAVED_BYTES_MAX: usize = HEADER_BYTES + MAP_BYTES_MAX + CHECKSUM_BYTES;
 
-/// What a node knows about itself and its cluster.
+/// The saved state of a standalone node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SavedNode {
-    /// The cluster that it is a part of.
+    /// The cluster of which it is a member.
     pub cluster: ClusterId,
-    /// Which of the map's nodes it is.
+    /// The node's id in the map.
     pub node: NodeId,
-    /// The id of the keyspace that is created next: above all that were ever given, also to keyspaces dropped since.
+    /// The id of the next keyspace to be created: above all ids that were ever used, including those of dropped keyspaces.
     pub next_keyspace: KeyspaceId,
-    /// The newest map that was decided.
+    /// The newest decided map.
     pub map: Arc<ClusterMap>,
 }
 
-/// Why bytes are not what a node saved.
+/// The reason why bytes are not a valid saved state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SavedError {
-    /// It does not begin like one.
+    /// The magic number is wrong.
     Magic,
-    /// Another version of the format.
+    /// An unknown version of the format.
     Version {
-        /// Which.
+        /// The version.
         found: u32,
     },
-    /// Its length is not what it says, or impossible.
+    /// The length differs from the stated one, or is impossible.
     Length {
-        /// Bytes it has.
+        /// The length in bytes.
         bytes: usize,
     },
-    /// It does not match its checksum.
+    /// The checksum does not match.
     Checksum,
     /// The map in it cannot be read.
     Map(DecodeError),
     /// The map has no such node.
     NoSuchNode {
-        /// Which.
+        /// The node.
         node: NodeId,
     },
-    /// The keyspace id to be given next is one that the map has, or none.
+    /// The next keyspace id is in use in the map, or is zero.
     NextKeyspace {
-        /// Which.
+        /// The id.
         next: KeyspaceId,
     },
 }
@@ -81,7 +81,7 @@ impl SavedNode {
         bytes
     }
 
-    /// Reads what [`SavedNode::encode`] wrote. Of any other bytes it says what is wrong with them.
+    /// Decodes the output of [`SavedNode::encode`]. For any other bytes it returns an error that says what is wrong.
     ///
     /// # Errors
     /// [`SavedError`].
@@ -160,7 +160,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Version 1, byte for byte: a later program must read it.
+    /// Version 1, byte by byte: later programs must be able to read it.
     const PINNED: &[u8] = include_bytes!("../../tests/corpus/v1/state");
 
     pub(in super::super) fn sample() -> SavedNode {

@@ -1,4 +1,4 @@
-//! A node ends as a whole.
+//! A node ends as a unit.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn an_instance_that_ends_by_a_fault_ends_the_node_with_its_reason() {
     mailboxes(&server)[1].leave(InstanceNotice::Panic).unwrap();
     match server.wait() {
         Err(ServeError::Instance { instance, reason }) => {
-            // Mailboxes are in the order in which instances opened their data.
+            // Mailboxes are in the order in which the instances opened their data.
             assert!((1..=3).contains(&instance.0));
             assert!(reason.contains("a fault planted by a test"), "{reason}");
         }

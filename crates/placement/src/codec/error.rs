@@ -1,4 +1,4 @@
-//! Why bytes are no map.
+//! Errors for bytes that are not a valid map.
 
 use std::fmt;
 
@@ -9,83 +9,83 @@ use crate::limits::MAP_BYTES_MAX;
 use crate::map::{AddressError, GroupFault, MapError};
 use crate::partitions::PartitionCountError;
 
-/// Why bytes are no map and no delta. Whoever gets this fetches the map whole from another node, and reports the
-/// sender: sound programs do not send such bytes.
+/// The reason why bytes are neither a map nor a delta. The receiver fetches the complete map from another node, and reports the sender: a correct
+/// program does not send such bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// More bytes than any map has.
+    /// The bytes exceed the maximum size of a map.
     TooLong {
-        /// How many.
+        /// Their number.
         bytes: usize,
     },
-    /// It does not begin like a map.
+    /// The bytes do not begin with the magic number of a map.
     Magic,
-    /// Another version of the format.
+    /// An unknown version of the format.
     Version {
-        /// Which.
+        /// The version.
         found: u16,
     },
-    /// Another version than what is said needs: one value, one form.
+    /// A higher version than the contents need: each value has only one encoding.
     VersionNeeded {
-        /// Which.
+        /// The version.
         found: u16,
     },
     /// A byte that must be zero is not.
     Reserved,
     /// The bytes end too early.
     Cut {
-        /// Where more was needed.
+        /// The offset at which more bytes were needed.
         at: usize,
     },
-    /// Bytes are left over.
+    /// Bytes follow the end of the map.
     Trailing {
-        /// How many.
+        /// Their number.
         bytes: usize,
     },
-    /// A count beyond its limit.
+    /// A count exceeds its limit.
     TooMany {
-        /// Of what.
+        /// The counted objects.
         what: &'static str,
-        /// How many.
+        /// The count.
         count: usize,
-        /// How many there may be.
+        /// The limit.
         limit: usize,
     },
-    /// A number that this version gives no meaning.
+    /// A number that has no meaning in this version.
     Unknown {
-        /// What it numbers.
+        /// The field.
         what: &'static str,
         /// The number.
         number: u32,
     },
     /// A text that is not UTF-8.
     Text {
-        /// Where it begins.
+        /// Its offset.
         at: usize,
     },
-    /// Groups are not placed so.
+    /// The common values of placed groups are invalid.
     Placed {
-        /// Why not.
+        /// The reason.
         what: &'static str,
     },
-    /// A token permits nothing, or grants are out of order.
+    /// A token without permissions, or with grants out of order.
     Token,
-    /// Not a number of partitions.
+    /// An invalid number of partitions.
     Partitions(PartitionCountError),
-    /// Not a name of a keyspace.
+    /// An invalid name of a keyspace.
     Name(NameError),
-    /// Not a valid configuration.
+    /// An invalid configuration.
     Config(ConfigError),
-    /// Not an address.
+    /// An invalid address.
     Address(AddressError),
-    /// Not a replica group.
+    /// An invalid replica group.
     Group {
-        /// The partition; of a new keyspace, or of the one that a change names.
+        /// The partition, of a new keyspace or of the keyspace in a change.
         partition: PartitionId,
-        /// Why.
+        /// The reason.
         fault: GroupFault,
     },
-    /// It reads well and breaks a rule of maps.
+    /// The encoding is valid, but the contents violate a rule of maps.
     Map(Box<MapError>),
 }
 

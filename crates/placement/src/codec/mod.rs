@@ -1,8 +1,8 @@
-//! The bytes of a map and of a delta: one format, as a whole map is a delta from epoch zero. The layout, with offsets,
-//! is in `docs/formats/cluster-map.md`; a golden test pins it.
+//! The encoding of maps and deltas: one format, because a complete map is a delta from epoch zero. The layout, with offsets, is in
+//! `docs/formats/cluster-map.md`; a golden test checks it.
 //!
-//! Bytes may come from anybody. Every count is compared with its limit and with the bytes that are left before
-//! anything is allocated for it, so decoding takes memory in proportion to what was received.
+//! The bytes may come from an untrusted sender. Every count is checked against its limit and the remaining bytes before memory is allocated for it.
+//! Decoding therefore needs memory in proportion to the received bytes.
 
 use zerohop_wire::ids::{InstanceId, MapEpoch};
 
@@ -21,22 +21,22 @@ mod tests;
 pub use error::DecodeError;
 
 const MAGIC: [u8; 4] = *b"ZHMD";
-/// Bytes say the lowest version that can say it, so that an older program follows as long as it can.
+/// The encoder uses the lowest version that can express the contents, so that older programs can decode them as long as possible.
 const VERSION: u16 = 1;
-/// States of groups, and keyspaces that are split.
+/// Adds states of groups, and splits of keyspaces.
 const VERSION_GROUP_STATES: u16 = 2;
-/// Keyspaces that were split, in whole maps.
+/// Adds the number of past splits, in complete maps.
 const VERSION_HAS_SPLIT: u16 = 3;
-/// Keyspaces whose groups are placed, with exceptions.
+/// Adds keyspaces whose groups are placed, with exceptions.
 const VERSION_PLACED: u16 = 4;
-/// Tokens.
+/// Adds tokens.
 const VERSION_TOKENS: u16 = 5;
-/// Keyspaces that are being dropped.
+/// Adds keyspaces that are being dropped.
 const VERSION_CLOSING: u16 = 6;
-/// Tokens that expire.
+/// Adds tokens that expire.
 const VERSION_EXPIRY: u16 = 7;
 
-/// Magic, version, reserved, from, to, number of changes.
+/// Magic number, version, reserved, from, to, number of changes.
 const HEADER_BYTES: usize = 4 + 2 + 2 + 8 + 8 + 4;
 /// A group of one: epoch, two counts, the primary.
 const GROUP_BYTES_MIN: usize = 8 + 1 + 1 + 4;
@@ -68,26 +68,26 @@ const CLOSE_KEYSPACE: u8 = 12;
 /// Kind, keyspace.
 const CLOSE_KEYSPACE_BYTES: usize = 1 + 4;
 const PUT_EXPIRING: u8 = 13;
-/// When it expires, and whether it has.
+/// The time of expiry, and whether the token has expired.
 const EXPIRY_BYTES: usize = 8 + 1;
 
-/// How the members of placed groups are told.
+/// How the members of placed groups are encoded.
 const ROWS: u8 = 0;
 const RING: u8 = 1;
 /// First, count, step, turn, splits.
 const RING_BYTES: usize = 4 + 4 + 4 + 4 + 1;
-/// What placed groups have in common: epoch, two counts, how members are told, and the number of exceptions.
+/// The common values of placed groups: epoch, two counts, encoding of members, and the number of exceptions.
 const PLACED_BYTES: usize = 8 + 1 + 1 + 1 + 4;
 /// An exception's partition.
 const EXCEPTION_BYTES: usize = 4;
 
-/// From this bit on, the byte that counts followers holds the state of the group.
+/// From this bit on, the byte with the number of followers also has the state of the group.
 const GROUP_STATE_SHIFT: u32 = 6;
 const GROUP_STATES: [(u8, GroupState); 3] =
     [(0, GroupState::Settled), (1, GroupState::Admitting), (2, GroupState::Recovering)];
 const _: () = assert!(crate::limits::GROUP_MEMBERS_MAX < 1 << GROUP_STATE_SHIFT);
 
-/// Numbers of the format; they never change.
+/// Numbers in the format; they never change.
 const HASHES: [(u8, HashKind); 5] = [
     (0, HashKind::Xxh3),
     (1, HashKind::Fnv1a),
@@ -101,7 +101,7 @@ const INTERVAL: u8 = 1;
 const SYNC: u8 = 2;
 
 impl MapDelta {
-    /// The bytes; `docs/formats/cluster-map.md`.
+    /// Encodes the delta; the format is in `docs/formats/cluster-map.md`.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         bytes.extend_from_slice(&MAGIC);
@@ -117,8 +117,8 @@ impl MapDelta {
         bytes
     }
 
-    /// Reads what [`MapDelta::encode`] wrote. Of any other bytes, however chosen, it says what is wrong with them.
-    /// Whether the changes make sense, only [`ClusterMap::apply`] can say.
+    /// Decodes the output of [`MapDelta::encode`]. For any other bytes it returns an error that says what is wrong. Only [`ClusterMap::apply`] can
+    /// check whether the changes are valid.
     pub fn decode(bytes: &[u8]) -> Result<MapDelta, DecodeError> {
         let mut reader = read::MapReader::new(bytes)?;
         if reader.array()? != MAGIC {
@@ -133,7 +133,7 @@ impl MapDelta {
         }
         let (from, to) = (MapEpoch(reader.u64()?), MapEpoch(reader.u64()?));
         let count = reader.count("changes", CHANGES_MAX, CHANGE_BYTES_MIN)?;
-        // A change is larger in memory than its shortest form is here, so the vector grows with what is read.
+        // A change is larger in memory than its shortest encoding, so the vector grows with the decoded bytes.
         let mut changes = Vec::new();
         for _ in 0..count {
             changes.push(read::change(&mut reader)?);
@@ -178,7 +178,7 @@ fn version_needed(changes: &[MapChange]) -> u16 {
     if old { VERSION } else { VERSION_GROUP_STATES }
 }
 
-/// Bytes that [`ClusterMap::encode`] will take, without encoding.
+/// Number of bytes of [`ClusterMap::encode`], without encoding.
 pub(crate) fn map_bytes(map: &ClusterMap) -> usize {
     let (nodes, addresses) = map.nodes_encoded();
     let keyspaces = map.keyspaces().map(|(_, keyspace)| {
@@ -343,7 +343,7 @@ fn write_text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend_from_slice(text.as_bytes());
 }
 
-/// A delta with more was never valid: cutting the number would write bytes that say something else.
+/// A delta with a larger number was never valid: truncating the number would write wrong bytes.
 fn byte(number: usize, invariant: &str) -> u8 {
     u8::try_from(number).expect(invariant)
 }

@@ -1,4 +1,4 @@
-//! Reading, field by field. Nothing here trusts a number it has read.
+//! Decoding, field by field. This code trusts no number that it has read.
 
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEpoch, PartitionId};
 
@@ -16,7 +16,7 @@ use crate::map::{
 };
 use crate::partitions::PartitionCount;
 
-/// A place in the bytes.
+/// A position in the bytes.
 pub(super) struct MapReader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -41,7 +41,7 @@ impl<'a> MapReader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A 32-bit count of things that take at least `bytes_min` each.
+    /// A 32-bit count of elements that have at least `bytes_min` bytes each.
     pub(super) fn count(
         &mut self,
         what: &'static str,
@@ -89,7 +89,7 @@ impl<'a> MapReader<'a> {
             .ok_or(DecodeError::Unknown { what, number: u32::from(number) })
     }
 
-    /// Asked before anything is allocated for `count` things.
+    /// The check before memory is allocated for `count` elements.
     fn room_for(&self, count: usize, bytes_min: usize) -> Result<(), DecodeError> {
         match (self.bytes.len() - self.at) / bytes_min {
             room if room < count => Err(DecodeError::Cut { at: self.bytes.len() }),
@@ -245,7 +245,7 @@ fn config(reader: &mut MapReader<'_>) -> Result<KeyspaceConfig, DecodeError> {
         min_in_sync,
         durability: match durability {
             INTERVAL => Durability::Interval { ms: interval_ms },
-            // One value, one form: an unused field is zero.
+            // Each value has only one encoding: an unused field is zero.
             MEMORY | SYNC if interval_ms != 0 => return Err(DecodeError::Reserved),
             MEMORY => Durability::Memory,
             SYNC => Durability::Sync,

@@ -1,4 +1,4 @@
-//! What was written is read, and what was not written is refused in words.
+//! Encoded maps survive a round trip, and invalid bytes are refused with a message.
 
 use proptest::prelude::*;
 use zerohop_wire::AuthFault;
@@ -9,7 +9,7 @@ use crate::map::testing::{history, node, steps};
 use crate::map::{Address, Grant, MapError, Permissions, ReplicaGroup, TokenEntry};
 use crate::partitions::PartitionCount;
 
-/// One change of each kind, with every field set apart from its neighbours.
+/// One change of each kind, with fields that all have different values.
 fn sample() -> MapDelta {
     let config = KeyspaceConfig {
         partitions: PartitionCount::new(2).unwrap(),
@@ -60,7 +60,7 @@ fn sample() -> MapDelta {
     }
 }
 
-/// Version 1, byte by byte: a later program must read these.
+/// Version 1, byte by byte: later programs must be able to read these bytes.
 const GOLDEN: &str = "
     5a484d44 0100 0000 0500000000000000 0900000000000000 06000000
     01 0d0c0b0a 8070605040302010 07000000 01 02 03 6d3a31 03 693a32 03 6a3a33
@@ -85,7 +85,7 @@ fn golden_bytes_are_written_and_read() {
     assert_eq!(MapDelta::decode(&golden()).unwrap(), sample());
 }
 
-/// What version 2 can say beyond version 1.
+/// Contents that need version 2.
 #[test]
 fn states_of_groups_and_splits_are_version_2() {
     const GOLDEN_2: &str = "
@@ -171,7 +171,7 @@ fn tokens_take_the_fifth_version() {
     assert!(matches!(with(grants_at + 4, 0), DecodeError::Unknown { number: 0, .. }));
     assert!(matches!(with(grants_at + 4, 8), DecodeError::Unknown { number: 8, .. }));
     assert!(matches!(with(grants_at - 1, 200), DecodeError::Cut { .. }));
-    // A name is one token's.
+    // Each name belongs to only one token.
     let put = |id| MapChange::PutToken(TokenEntry::new(id, name.clone(), vec![grant(0, 1)]).unwrap());
     let delta = |changes| MapDelta { from: MapEpoch(0), to: MapEpoch(1), changes };
     let taken = ClusterMap::default().apply(&delta(vec![put(1), put(2)]));
@@ -205,7 +205,7 @@ fn tokens_that_expire_take_the_seventh_version() {
     assert_eq!(with(4, 5), DecodeError::VersionNeeded { found: 5 });
     let passed_at = HEADER_BYTES + 1 + 8 + 8;
     assert_eq!(with(passed_at, 2), DecodeError::Unknown { what: "state of a token", number: 2 });
-    // A whole map says so too, and an expired token is told from one that there never was.
+    // The same holds for complete maps, and an expired token differs from an unknown one.
     let put =
         |token| MapDelta { from: MapEpoch(0), to: MapEpoch(1), changes: vec![MapChange::PutToken(token)] };
     let map = ClusterMap::default().apply(&put(token.clone())).unwrap();
@@ -265,13 +265,13 @@ fn each_fault_has_its_own_error() {
     }
     assert!(matches!(with_byte(82, 0), Err(DecodeError::Config(_))));
     assert_eq!(with_byte(84, 3), Err(DecodeError::Unknown { what: "durability", number: 3 }));
-    // The interval belongs to `interval` alone.
+    // The interval is valid only for `interval`.
     assert_eq!(with_byte(84, 0), Err(DecodeError::Reserved));
     let fault = crate::map::GroupFault::TooMany { members: 16 + 1 };
     assert_eq!(with_byte(109, 16), Err(DecodeError::Group { partition: PartitionId(0), fault }));
 }
 
-/// A keyspace of 512 partitions on a ring of 3 and 5 exceptions, changed by hand.
+/// A keyspace of 512 partitions on a ring of 3 with 5 exceptions, changed manually.
 fn placed() -> Vec<u8> {
     let config = KeyspaceConfig {
         partitions: PartitionCount::new(512).unwrap(),
@@ -334,7 +334,7 @@ fn placed_groups_that_cannot_be_are_refused() {
     assert!(refused(51, 2), "exceptions are in order, of partitions that there are");
     assert_eq!(with(10, 2), Err(DecodeError::Unknown { what: "way to tell members", number: 2 }));
     assert_eq!(with(29, 2), Err(DecodeError::TooMany { what: "exceptions", count: 514, limit: 256 }));
-    // More instances than the map has would be a large allocation for few bytes.
+    // A count of more instances than the map has would cause a large allocation for few bytes.
     let mut large = bytes.clone();
     large[at + 15 + 2] = 1;
     assert!(
@@ -350,7 +350,7 @@ fn counts_are_refused_before_anything_is_allocated_for_them() {
     assert_eq!(MapDelta::decode(&bytes), Err(DecodeError::TooMany { what: "changes", count, limit }));
     bytes[24..28].copy_from_slice(&(CHANGES_MAX as u32).to_le_bytes());
     assert_eq!(MapDelta::decode(&bytes), Err(DecodeError::Cut { at: bytes.len() }));
-    // 65536 partitions are claimed and two groups are there.
+    // The bytes claim 65536 partitions and have two groups.
     let mut bytes = golden();
     (bytes[72], bytes[73]) = (16, 0);
     assert_eq!(MapDelta::decode(&bytes), Err(DecodeError::Cut { at: bytes.len() }));
@@ -397,7 +397,7 @@ proptest! {
         }
     }
 
-    /// Bytes of a real map with some of them changed, taken all the way into a map; what is accepted has one form.
+    /// Decodes the bytes of a real map with some changes, and builds a map from them; accepted bytes have only one encoding.
     #[test]
     fn changed_bytes_never_panic_and_have_one_form(
         steps in steps(),

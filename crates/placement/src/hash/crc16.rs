@@ -1,13 +1,13 @@
 //! The slot of a key in Redis Cluster (its cluster specification, "Key distribution model"): CRC-16/XMODEM of the
 //! key, or of its hash tag, modulo 16384.
 
-/// Slots of Redis Cluster.
+/// Number of slots of Redis Cluster.
 pub const SLOTS: u16 = 16_384;
 
-/// Bytes taken in at once, each through a table of its own ("slicing by 8").
+/// Bytes processed at once, each with a table of its own ("slicing by 8").
 const SLICE_BYTES: usize = 8;
 
-/// CRC-16/XMODEM: polynomial 0x1021, start 0, not reflected.
+/// CRC-16/XMODEM: polynomial 0x1021, initial value 0, not reflected.
 pub fn crc16(bytes: &[u8]) -> u16 {
     let (slices, rest) = bytes.as_chunks::<SLICE_BYTES>();
     let mut crc = 0u16;
@@ -28,8 +28,7 @@ pub fn crc16(bytes: &[u8]) -> u16 {
     crc
 }
 
-/// The part of a key that Redis hashes: what stands between the first `{` and the first `}` after it, if there is
-/// anything; otherwise the whole key.
+/// The part of a key that Redis hashes: the bytes between the first `{` and the first `}` after it, if there are any; otherwise the complete key.
 pub fn hash_tag(key: &[u8]) -> &[u8] {
     // Most keys have no tag.
     if !has_brace(key) {
@@ -43,8 +42,8 @@ pub fn hash_tag(key: &[u8]) -> &[u8] {
     }
 }
 
-/// Whether there is a `{`, eight bytes at a time: a byte of a word is zero if taking one from it borrows though its top
-/// bit was not set (Mycroft 1987).
+/// Whether there is a `{`, checked in eight bytes at a time: a byte of a word is zero if a subtraction of one from it borrows although its top bit
+/// was not set (Mycroft 1987).
 fn has_brace(key: &[u8]) -> bool {
     const LOW: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
@@ -56,12 +55,12 @@ fn has_brace(key: &[u8]) -> bool {
     words.iter().any(in_word) || rest.contains(&b'{')
 }
 
-/// What Redis answers to `CLUSTER KEYSLOT key`.
+/// The result of `CLUSTER KEYSLOT key` in Redis.
 pub fn key_slot(key: &[u8]) -> u16 {
     crc16(hash_tag(key)) % SLOTS
 }
 
-/// `TABLES[zeros][byte]` is the CRC of `byte` followed by so many zero bytes.
+/// `TABLES[zeros][byte]` is the CRC of `byte` followed by `zeros` zero bytes.
 static TABLES: [[u16; 256]; SLICE_BYTES] = {
     let mut tables = [[0; 256]; SLICE_BYTES];
     let mut byte = 0;
@@ -93,7 +92,7 @@ mod tests {
         assert_eq!(crc16(b""), 0);
     }
 
-    /// As `CLUSTER KEYSLOT` of Redis answers.
+    /// The results of `CLUSTER KEYSLOT` of Redis.
     #[test]
     fn slots_are_those_of_redis() {
         for (key, slot) in [

@@ -1,7 +1,6 @@
 //! FNV-1a, 64 bits, as its authors publish it (`draft-eastlake-fnv`).
 
-/// The plain function, without seed and finaliser. Its top 16 bits barely depend on the last byte: use it through
-/// [`super::HashKind`].
+/// The plain function, without seed and finaliser. Its top 16 bits hardly depend on the last byte: use it through [`super::HashKind`].
 pub const fn fnv1a(key: &[u8]) -> u64 {
     const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;

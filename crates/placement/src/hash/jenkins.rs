@@ -1,14 +1,14 @@
-//! Bob Jenkins' lookup3 in its 64-bit form, `hashlittle2` (burtleburtle.net/bob/c/lookup3.c, public domain), read
-//! byte by byte so that the result is the same on every machine.
+//! Bob Jenkins' lookup3 in its 64-bit form, `hashlittle2` (burtleburtle.net/bob/c/lookup3.c, public domain). It reads byte by byte, so that the
+//! result is the same on every machine.
 //!
-//! Preferred to his older one-at-a-time, which is 32 bits wide and slower: `hashlittle2` yields two words and takes
-//! two initial values, which is what a seeded 64-bit hash needs.
+//! It is preferable to his older one-at-a-time hash, which is 32 bits wide and slower: `hashlittle2` returns two words and has two initial values,
+//! as a seeded 64-bit hash needs them.
 
-/// Bytes that one round of the function takes in.
+/// Bytes processed in one round of the function.
 const BLOCK_BYTES: usize = 12;
 
-/// The seeded 64-bit hash. The word that the author calls better mixed (`*pc`) is on top; the seed's low half is
-/// the initial value of the same word.
+/// The seeded 64-bit hash. The word that the author calls better mixed (`*pc`) is the upper half; the seed's lower half is the initial value of the
+/// same word.
 pub fn lookup3(seed: u64, key: &[u8]) -> u64 {
     let (first, second) = hashlittle2(key, seed as u32, (seed >> 32) as u32);
     u64::from(first) << 32 | u64::from(second)
@@ -21,7 +21,7 @@ fn hashlittle2(key: &[u8], first_initial: u32, second_initial: u32) -> (u32, u32
     if key.is_empty() {
         return (state[2], state[1]);
     }
-    // The last block, of 1 to 12 bytes, is not mixed but finished.
+    // The last block, of 1 to 12 bytes, goes to the final step without mixing.
     let last_at = (key.len() - 1) / BLOCK_BYTES * BLOCK_BYTES;
     let (whole, last) = key.split_at(last_at);
     for block in whole.chunks_exact(BLOCK_BYTES) {
@@ -71,7 +71,7 @@ fn finish([a, b, c]: &mut [u32; 3]) {
 mod tests {
     use super::*;
 
-    /// The answers that `driver5` of the reference prints.
+    /// The results that `driver5` of the reference prints.
     #[test]
     fn published_answers_hold() {
         let text = b"Four score and seven years ago";

@@ -1,5 +1,5 @@
-//! Hash functions of a keyspace. The top bits of the 64-bit result choose the partition, so it is these that must
-//! be even, also on keys that differ in their last characters only.
+//! Hash functions of a keyspace. The top bits of the 64-bit result choose the partition, so these bits must be evenly distributed, also for keys
+//! that differ only in their last characters.
 //!
 //! | kind | from | where the seed enters | finaliser |
 //! | --- | --- | --- | --- |
@@ -9,12 +9,12 @@
 //! | `sdbm` | the sdbm library's polynomial, in 64 bits | xor before the finaliser | [`finalise`] |
 //! | `crc16` | the slots of Redis Cluster | below the slot only | none: the slot is fixed by the protocol |
 //!
-//! FNV-1a and sdbm end with a multiplication or an addition of the last byte, which hardly reaches the top bits: on
-//! decimal counters most partitions would stay empty (a test shows it). The finaliser is a bijection, so it
-//! adds no collision. It cannot take away one either: two keys that collide under these do so under every seed,
-//! which is one reason why `xxh3` is the default (`docs/decisions/0001-hash-function.md`).
+//! FNV-1a and sdbm end with a multiplication or an addition of the last byte, which hardly changes the top bits: with decimal counters as keys,
+//! most partitions would stay empty (a test shows it). The finaliser is a bijection, so it adds no collision. It cannot remove one either: two keys
+//! that collide under these functions collide under every seed. That is one reason why `xxh3` is the default
+//! (`docs/decisions/0001-hash-function.md`).
 //!
-//! A kind's results are part of where data lies: they never change.
+//! The results of a kind determine where data is placed: they never change.
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,10 +29,10 @@ pub use fnv1a::fnv1a;
 pub use jenkins::lookup3;
 pub use sdbm::sdbm;
 
-/// Which function a keyspace hashes its keys with. Chosen at creation, for good.
+/// The hash function of a keyspace, fixed at creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HashKind {
-    /// The default: fastest from a dozen bytes on, even, and seeded throughout.
+    /// The default: fastest from a dozen bytes on, evenly distributed, and the seed affects all bits.
     #[default]
     Xxh3,
     /// FNV-1a in 64 bits, with a finaliser.
@@ -41,17 +41,16 @@ pub enum HashKind {
     Jenkins,
     /// The sdbm polynomial in 64 bits, with a finaliser.
     Sdbm,
-    /// The slots of Redis Cluster: keys with the same `{tag}` share a partition. At most [`SLOTS`] partitions mean
-    /// anything to a Redis client.
+    /// The slots of Redis Cluster: keys with the same `{tag}` share a partition. A Redis client knows at most [`SLOTS`] partitions.
     Crc16,
 }
 
 impl HashKind {
-    /// Every kind, in the order in which they are documented.
+    /// Every kind, in the order of the documentation.
     pub const ALL: [HashKind; 5] =
         [HashKind::Xxh3, HashKind::Fnv1a, HashKind::Jenkins, HashKind::Sdbm, HashKind::Crc16];
 
-    /// The name by which configuration and command line know it.
+    /// The name in configuration and command line.
     pub const fn name(self) -> &'static str {
         match self {
             HashKind::Xxh3 => "xxh3",
@@ -91,13 +90,13 @@ impl FromStr for HashKind {
     }
 }
 
-/// Most characters of a wrong name that are repeated in the error about it.
+/// Maximum number of characters of an unknown name in the error about it.
 const UNKNOWN_NAME_CHARS_MAX: usize = 32;
 
-/// A name that no hash function has.
+/// The error for an unknown hash function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownHash {
-    /// The name, cut to a bounded length.
+    /// The name, limited in length.
     pub name: String,
 }
 
@@ -113,7 +112,7 @@ impl fmt::Display for UnknownHash {
 
 impl std::error::Error for UnknownHash {}
 
-/// Spreads every bit of a weak hash over all 64, one to one: the finaliser of MurmurHash3 (Appleby), `fmix64`.
+/// Spreads every bit of a weak hash over all 64 bits, as a bijection: the finaliser of MurmurHash3 (Appleby), `fmix64`.
 pub const fn finalise(mut hash: u64) -> u64 {
     hash ^= hash >> 33;
     hash = hash.wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -126,8 +125,8 @@ fn xxh3(seed: u64, key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(key, seed)
 }
 
-/// The slot on top, and below it a hash of what the slot was computed from: keys that share a hash tag share all 64
-/// bits, and stay together however finely partitions are split.
+/// The slot in the top bits, and below it a hash of the slot's input. Keys with the same hash tag share all 64 bits, and stay together in every
+/// split.
 fn slot_hash(seed: u64, key: &[u8]) -> u64 {
     const SLOT_BITS: u32 = SLOTS.trailing_zeros();
     let tag = hash_tag(key);

@@ -1,7 +1,6 @@
 //! The hash of the sdbm library, a polynomial in 65599 over the bytes, computed in 64 bits.
 
-/// The plain function, without seed and finaliser. Short keys leave its top bits zero: use it through
-/// [`super::HashKind`].
+/// The plain function, without seed and finaliser. For short keys its top bits are zero: use it through [`super::HashKind`].
 pub const fn sdbm(key: &[u8]) -> u64 {
     const FACTOR: u64 = 65_599;
     let mut hash = 0u64;
@@ -27,7 +26,7 @@ mod tests {
     }
 
     proptest! {
-        // The form in which the library's source gives it.
+        // The form in the library's source.
         #[test]
         fn equals_the_shift_form(key in proptest::collection::vec(any::<u8>(), 0..64)) {
             let shifted = key.iter().fold(0u64, |hash, byte| {

@@ -1,4 +1,4 @@
-//! What holds for every kind: names, answers that never change, evenness of the top bits, seeds that matter.
+//! Properties of every kind: names, results that never change, even top bits, and effective seeds.
 
 use super::*;
 use crate::partitions::{PartitionCount, partition_of};
@@ -19,7 +19,7 @@ fn xxh_test_buffer(bytes: usize) -> Vec<u8> {
 #[test]
 fn xxh3_gives_the_published_answers() {
     let buffer = xxh_test_buffer(256);
-    // From `xsum_sanity_check.c`: length, seed, answer.
+    // From `xsum_sanity_check.c`: length, seed, result.
     const PRIME64: u64 = 11_400_714_785_074_694_797;
     for (length, seed, answer) in [
         (0, 0, 0x2d06_8005_38d3_94c2),
@@ -36,7 +36,7 @@ fn xxh3_gives_the_published_answers() {
     }
 }
 
-/// Data lies where these say: a change here would lose it.
+/// These results determine where data is placed: a change would lose it.
 #[test]
 fn answers_never_change() {
     for (kind, plain, seeded) in PINNED {
@@ -63,7 +63,7 @@ fn names_read_back_and_wrong_ones_are_told_the_right_ones() {
     assert_eq!("x".repeat(1000).parse::<HashKind>().unwrap_err().name.len(), UNKNOWN_NAME_CHARS_MAX);
 }
 
-/// How many standard deviations the chi-square statistic of the spread lies above what chance gives.
+/// The distance of the chi-square statistic from its expected value, in standard deviations.
 fn unevenness(hashes: impl Iterator<Item = u64>, partitions: u32) -> f64 {
     let count = PartitionCount::new(partitions).unwrap();
     let mut filled = vec![0u32; partitions as usize];
@@ -78,7 +78,7 @@ fn unevenness(hashes: impl Iterator<Item = u64>, partitions: u32) -> f64 {
     (chi_square - freedom) / (2.0 * freedom).sqrt()
 }
 
-/// Keys that differ in their last characters, which is where weak hashes fail.
+/// Keys that differ in their last characters, for which weak hashes fail.
 fn likely_keys() -> Vec<(&'static str, Vec<Vec<u8>>)> {
     const KEYS: u32 = 100_000;
     let keys = |key: fn(u32) -> String| (0..KEYS).map(|n| key(n).into_bytes()).collect();
@@ -105,7 +105,7 @@ fn top_bits_are_even_on_keys_that_differ_in_their_last_characters() {
     }
 }
 
-/// Why these two have a finaliser.
+/// This is the reason for their finaliser.
 #[test]
 fn plain_fnv1a_and_sdbm_are_uneven_in_their_top_bits() {
     let (_, counters) = likely_keys().swap_remove(0);
@@ -115,7 +115,7 @@ fn plain_fnv1a_and_sdbm_are_uneven_in_their_top_bits() {
 
 #[test]
 fn finaliser_is_one_to_one() {
-    // Its steps, undone: each is a bijection of the 64-bit integers.
+    // The inverse of its steps: each is a bijection of the 64-bit integers.
     fn undone(mut hash: u64) -> u64 {
         for inverse in [0x9cb4_b2f8_1293_37db_u64, 0x4f74_430c_22a5_4005] {
             hash = (hash ^ (hash >> 33)).wrapping_mul(inverse);
@@ -135,7 +135,7 @@ proptest! {
         for kind in HashKind::ALL.into_iter().filter(|kind| *kind != HashKind::Crc16) {
             let place = |seed, n: u32| partition_of(kind.hash(seed, n.to_string().as_bytes()), count);
             let same = (0..2000).filter(|n| place(one, *n) == place(other, *n)).count();
-            // 8 expected by chance.
+            // The expected number by chance is 8.
             prop_assert!(same < 40, "{}: {} of 2000 keys stayed", kind, same);
         }
     }

@@ -1,14 +1,14 @@
-//! When a copy counts as holding a write.
+//! Durability: when a copy counts as stored.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// When a copy counts as holding a write.
+/// When a copy counts as stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Durability {
-    /// Held in memory only; a restarted copy is empty.
+    /// In memory only; a restarted copy is empty.
     Memory,
-    /// Held in memory, and on disk at most so many milliseconds later. A power cut at all copies takes that away.
+    /// In memory, and on disk at most this many milliseconds later. A power failure of all copies loses the writes of that time.
     Interval {
         /// Milliseconds between flushes.
         ms: u32,
@@ -18,11 +18,10 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// What a keyspace gets if nothing else is asked for. A tenth of a second costs ten flushes a second, which any
-    /// disk has to spare.
+    /// The default. A tenth of a second means ten flushes a second, which any disk can do.
     pub const DEFAULT: Durability = Durability::Interval { ms: 100 };
 
-    /// Its kind in a word, without the interval.
+    /// The name of the durability, without the interval.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -44,7 +43,7 @@ impl fmt::Display for Durability {
 impl FromStr for Durability {
     type Err = UnknownDurability;
 
-    /// `memory`, `sync`, `interval` (the default one), or `interval:50ms`.
+    /// Parses `memory`, `sync`, `interval` (with the default interval), or `interval:50ms`.
     fn from_str(text: &str) -> Result<Durability, UnknownDurability> {
         match text {
             "memory" => Ok(Self::Memory),
@@ -60,7 +59,7 @@ impl FromStr for Durability {
     }
 }
 
-/// A text that names no durability.
+/// The error for a text that is not a durability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownDurability;
 

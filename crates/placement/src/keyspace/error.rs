@@ -1,4 +1,4 @@
-//! Why a configuration is refused.
+//! Errors of keyspace configurations.
 
 use std::fmt;
 
@@ -8,52 +8,52 @@ use crate::limits::{
 };
 use crate::partitions::PartitionCount;
 
-/// A setting of a keyspace that cannot be.
+/// An invalid setting of a keyspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigError {
-    /// Redis Cluster has 16384 slots, which are what `crc16` places.
+    /// `crc16` uses the slots of Redis Cluster, of which there are 16384.
     MorePartitionsThanSlots {
-        /// What was asked for.
+        /// The requested number.
         partitions: PartitionCount,
     },
-    /// No copy, or too many.
+    /// The number of copies is zero or too large.
     Replicas {
-        /// What was asked for.
+        /// The requested number.
         asked: u8,
     },
-    /// Acknowledging on no copy, or on more copies than there are.
+    /// The number of copies for an acknowledgement is zero, or exceeds the number of copies.
     MinInSync {
-        /// What was asked for.
+        /// The requested number.
         asked: u8,
-        /// Copies in all.
+        /// Total number of copies.
         replicas: u8,
     },
-    /// A flush interval of zero, or too long.
+    /// The flush interval is zero or too long.
     Interval {
-        /// What was asked for.
+        /// The requested interval in milliseconds.
         asked_ms: u32,
     },
-    /// A chunk size that is no power of two, or out of bounds.
+    /// The chunk size is not a power of two, or out of range.
     ChunkBytes {
-        /// What was asked for.
+        /// The requested size in bytes.
         asked: u32,
     },
-    /// Too long a delay.
+    /// The delay is too long.
     BatchDelay {
-        /// What was asked for.
+        /// The requested delay in microseconds.
         asked_us: u32,
     },
-    /// A batch of nothing, or too large.
+    /// The batch size is zero or too large.
     BatchBytes {
-        /// What was asked for.
+        /// The requested size in bytes.
         asked: u32,
     },
-    /// A split into more partitions than a keyspace may have.
+    /// A split would exceed the maximum number of partitions.
     CannotSplit {
-        /// How many there would be.
+        /// The resulting number.
         asked: u32,
     },
-    /// A setting that a living keyspace keeps.
+    /// A setting that cannot be changed after creation.
     Fixed {
         /// Its name.
         setting: &'static str,

@@ -1,7 +1,7 @@
-//! What a keyspace is asked to be: its name, its cut into partitions, its copies, its durability.
+//! The configuration of a keyspace: its name, partitions, copies and durability.
 //!
-//! Name, partitions, hash, seed and chunk size say where data lies and stay as they were at creation; the rest may
-//! be altered while the keyspace serves ([`KeyspaceConfig::check_alteration`]).
+//! Name, partitions, hash, seed and chunk size determine the placement of data and are fixed at creation. The other settings can be altered while
+//! the keyspace is in use ([`KeyspaceConfig::check_alteration`]).
 
 use crate::hash::HashKind;
 use crate::limits::{
@@ -17,35 +17,34 @@ pub use durability::{Durability, UnknownDurability};
 pub use error::ConfigError;
 pub use name::{KeyspaceName, NameError};
 
-/// The configuration of a keyspace. Fields are free to set; [`KeyspaceConfig::check`] says whether they agree, and no
-/// map takes a configuration that fails it.
+/// The configuration of a keyspace. All fields may be set freely; [`KeyspaceConfig::check`] says whether they are consistent, and no map accepts a
+/// configuration that fails it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyspaceConfig {
-    /// By which people know it; unique in the cluster.
+    /// Its name, which is unique in the cluster.
     pub name: KeyspaceName,
-    /// Slices of the hash space.
+    /// Number of partitions.
     pub partitions: PartitionCount,
-    /// Which function hashes keys.
+    /// The function that hashes keys.
     pub hash: HashKind,
-    /// Drawn at creation: turns hashes and the order of instances, so that the same key lies elsewhere in another
-    /// keyspace.
+    /// Drawn at creation. It changes hashes and the order of instances, so that the same key is placed elsewhere in another keyspace.
     pub seed: u64,
-    /// Copies in all.
+    /// Total number of copies.
     pub replicas: u8,
-    /// Copies that must hold a write before it is acknowledged.
+    /// Number of copies that must store a write before it is acknowledged.
     pub min_in_sync: u8,
-    /// When a copy counts as holding a write.
+    /// When a copy counts as stored.
     pub durability: Durability,
-    /// Bytes of a blob's chunks: a power of two.
+    /// Size of a blob's chunks in bytes: a power of two.
     pub chunk_bytes: u32,
-    /// How long small requests to one target may be collected; zero sends each at once. A call may say otherwise.
+    /// How long small requests to one target may wait for others, in microseconds; zero sends each at once. A call may override this.
     pub batch_delay_us: u32,
-    /// A batch that has reached so many bytes is sent before its delay is over.
+    /// A batch of at least this many bytes is sent before its delay is over.
     pub batch_bytes: u32,
 }
 
 impl KeyspaceConfig {
-    /// The defaults for a keyspace of this name, on a cluster of three nodes or more; see [`Self::fitted_to`].
+    /// The default configuration of a keyspace of this name, in a cluster of three nodes or more; see [`Self::fitted_to`].
     pub fn new(name: KeyspaceName, seed: u64) -> KeyspaceConfig {
         KeyspaceConfig {
             name,
@@ -61,7 +60,7 @@ impl KeyspaceConfig {
         }
     }
 
-    /// The keyspace `default`, which exists from the start and is placed by the slots of Redis Cluster.
+    /// The keyspace `default`, which always exists and uses the slots of Redis Cluster.
     pub fn default_keyspace(seed: u64) -> KeyspaceConfig {
         KeyspaceConfig {
             hash: HashKind::Crc16,
@@ -69,8 +68,7 @@ impl KeyspaceConfig {
         }
     }
 
-    /// With no more copies asked for than there are nodes to hold them: on one node, writes that wait for two copies
-    /// would wait for ever.
+    /// Limits the number of copies to the number of nodes: on one node, writes that wait for two copies would wait forever.
     pub fn fitted_to(mut self, nodes: usize) -> KeyspaceConfig {
         let nodes = u8::try_from(nodes).unwrap_or(u8::MAX).max(1);
         self.replicas = self.replicas.min(nodes);
@@ -78,10 +76,10 @@ impl KeyspaceConfig {
         self
     }
 
-    /// The same with each partition cut in two.
+    /// The same configuration with twice as many partitions.
     ///
     /// # Errors
-    /// If there are as many as there may be.
+    /// If the number of partitions is already the maximum.
     pub fn doubled(&self) -> Result<KeyspaceConfig, ConfigError> {
         let asked = self.partitions.get() * 2;
         let partitions = PartitionCount::new(asked).map_err(|_| ConfigError::CannotSplit { asked })?;
@@ -89,7 +87,7 @@ impl KeyspaceConfig {
         doubled.check().map(|()| doubled)
     }
 
-    /// Whether the fields agree with each other and with their bounds.
+    /// Checks that the fields are consistent and within their limits.
     pub fn check(&self) -> Result<(), ConfigError> {
         let slots = u32::from(crate::hash::SLOTS);
         if self.hash == HashKind::Crc16 && self.partitions.get() > slots {
@@ -120,7 +118,7 @@ impl KeyspaceConfig {
         Ok(())
     }
 
-    /// Whether a keyspace that has this configuration may be given `next`, in itself and as a change.
+    /// Checks that a keyspace with this configuration may be altered to `next`: that `next` is valid, and that the change is permitted.
     pub fn check_alteration(&self, next: &KeyspaceConfig) -> Result<(), ConfigError> {
         let fixed = [
             ("name", self.name == next.name),

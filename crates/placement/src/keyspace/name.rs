@@ -10,7 +10,7 @@ use crate::limits::KEYSPACE_NAME_BYTES_MAX;
 pub struct KeyspaceName(Box<str>);
 
 impl KeyspaceName {
-    /// Checks the rule.
+    /// Checks the name.
     pub fn new(name: &str) -> Result<KeyspaceName, NameError> {
         if name.is_empty() {
             return Err(NameError::Empty);
@@ -26,7 +26,7 @@ impl KeyspaceName {
         }
     }
 
-    /// The name of the keyspace that exists from the start.
+    /// The name of the keyspace that always exists.
     pub fn default_keyspace() -> KeyspaceName {
         KeyspaceName("default".into())
     }
@@ -51,17 +51,17 @@ impl FromStr for KeyspaceName {
     }
 }
 
-/// What is wrong with a name.
+/// The reason why a name is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameError {
-    /// Nothing there.
+    /// The name is empty.
     Empty,
-    /// Too many bytes.
+    /// The name is too long.
     TooLong {
-        /// How many.
+        /// Its length in bytes.
         bytes: usize,
     },
-    /// A character that no name has, or not in first place.
+    /// A character that is not permitted, or not as the first.
     Character {
         /// Its byte offset.
         at: usize,

@@ -1,17 +1,17 @@
-//! Where something listens: `host:port`.
+//! Network addresses: `host:port`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::limits::ADDRESS_BYTES_MAX;
 
-/// A TCP address as people write it: a name or IPv4 address, or an IPv6 address in brackets, a colon, and a port
-/// other than zero. Printable ASCII without blanks, at most 255 bytes.
+/// A TCP address as text: a name or IPv4 address, or an IPv6 address in brackets, a colon, and a port other than zero. Printable ASCII without
+/// blanks, at most 255 bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(Box<str>);
 
 impl Address {
-    /// Checks the form; resolves nothing.
+    /// Checks the form; it does not resolve the name.
     pub fn new(text: &str) -> Result<Address, AddressError> {
         if text.len() > ADDRESS_BYTES_MAX {
             return Err(AddressError::TooLong { bytes: text.len() });
@@ -57,15 +57,15 @@ impl FromStr for Address {
     }
 }
 
-/// What is wrong with an address.
+/// The reason why an address is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressError {
-    /// Too many bytes.
+    /// The address is too long.
     TooLong {
-        /// How many.
+        /// Its length in bytes.
         bytes: usize,
     },
-    /// A blank, a control character, or something beyond ASCII.
+    /// A blank, a control character, or a character that is not ASCII.
     Characters,
     /// No port, or not one from 1 to 65535.
     Port,

@@ -1,4 +1,4 @@
-//! From one map to the next. All or nothing: the map is a value, and a delta that breaks a rule makes no new one.
+//! The step from one map to the next. It is atomic: the map is a value, and a delta that violates a rule creates no new one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,15 +13,14 @@ use crate::codec;
 use crate::keyspace::KeyspaceConfig;
 use crate::limits::{CHANGES_MAX, KEYSPACES_MAX, MAP_BYTES_MAX, NODES_MAX, TOKENS_MAX};
 
-/// How large a map may be. Everything that travels keeps to the defaults; others are for measuring what larger maps would
-/// cost.
+/// Limits of a map's size. Maps that are sent use the defaults; other limits are for measurements of larger maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapBounds {
-    /// Most nodes.
+    /// Maximum number of nodes.
     pub nodes: usize,
-    /// Most changes in one delta.
+    /// Maximum number of changes in one delta.
     pub changes: usize,
-    /// Most bytes, encoded.
+    /// Maximum encoded size in bytes.
     pub bytes: usize,
 }
 
@@ -32,12 +31,12 @@ impl Default for MapBounds {
 }
 
 impl ClusterMap {
-    /// The map after `delta`, which must start at this map's epoch, or be a whole, newer map.
+    /// The map after `delta`, which must start at this map's epoch, or be a complete, newer map.
     pub fn apply(&self, delta: &MapDelta) -> Result<ClusterMap, MapError> {
         self.apply_within(delta, MapBounds::default())
     }
 
-    /// [`ClusterMap::apply`] with other bounds.
+    /// [`ClusterMap::apply`] with other limits.
     pub fn apply_within(&self, delta: &MapDelta, bounds: MapBounds) -> Result<ClusterMap, MapError> {
         if delta.to <= self.epoch || delta.to <= delta.from {
             return Err(MapError::NotNewer { map: self.epoch.max(delta.from), to: delta.to });
@@ -55,18 +54,18 @@ impl ClusterMap {
     }
 }
 
-/// A map in the making.
+/// A map under construction.
 struct MapBuilder<'a> {
     old: &'a ClusterMap,
-    /// Nodes that change, or go.
+    /// Nodes that change or are removed.
     nodes: BTreeMap<NodeId, Option<Node>>,
     keyspaces: BTreeMap<KeyspaceId, Arc<Keyspace>>,
     tokens: Arc<BTreeMap<u64, TokenEntry>>,
-    /// Groups that were set, in keyspaces that are not new.
+    /// Groups that were changed, in keyspaces that are not new.
     set: BTreeSet<(KeyspaceId, PartitionId)>,
-    /// Keyspaces of which all groups are new.
+    /// Keyspaces whose groups are all new.
     renewed: BTreeSet<KeyspaceId>,
-    /// Keyspaces whose tables have something that no group reaches.
+    /// Keyspaces whose tables have entries that no group refers to.
     loose: BTreeSet<KeyspaceId>,
 }
 
@@ -122,7 +121,7 @@ impl<'a> MapBuilder<'a> {
         Ok(self)
     }
 
-    /// One that has expired gives up its name, and its place if there is no other.
+    /// An expired token releases its name, and its place if no other is free.
     fn put_token(&mut self, token: &TokenEntry) -> Result<(), MapError> {
         let gives_up = |other: &TokenEntry| other.has_expired() && other.id != token.id;
         if self.tokens.values().any(|other| gives_up(other) && other.name == token.name) {
@@ -190,7 +189,7 @@ impl<'a> MapBuilder<'a> {
         let error = |error| MapError::Config { keyspace: id, error };
         let doubled = keyspace.config.doubled().map_err(error)?;
         keyspace.config = doubled;
-        // At most 16, as it doubles a number of at most 65,536.
+        // The value is at most 16, because it counts doublings of a number of at most 65,536.
         keyspace.splits += 1;
         keyspace.groups.double();
         self.renewed.insert(id);
@@ -227,14 +226,14 @@ impl<'a> MapBuilder<'a> {
         Ok(())
     }
 
-    /// Gives rings their order, one for all keyspaces with the same.
+    /// Computes the order of rings, once for all keyspaces with the same ring.
     fn order_rings(&mut self, nodes: &NodeTable) -> Result<(), MapError> {
         for id in &self.renewed {
             let Some(ring) = self.keyspaces.get(id).and_then(|found| found.groups.ring_wanted().copied())
             else {
                 continue;
             };
-            // Bounds what is allocated by what was put into the map one by one.
+            // Limits the allocation by the number of instances that were added to the map individually.
             if ring.count as usize > nodes.instances() {
                 return Err(MapError::RingTooLarge { keyspace: *id, instances: ring.count });
             }
@@ -259,7 +258,7 @@ impl<'a> MapBuilder<'a> {
         };
         self.order_rings(&nodes)?;
         let map = ClusterMap { epoch, nodes, keyspaces: self.keyspaces, tokens: self.tokens };
-        // Instances of nodes that changed which are no more, and those that started again.
+        // Instances of changed nodes that no longer exist, and those that have restarted.
         let (mut gone, mut restarted) = (false, BTreeSet::new());
         for old in self.nodes.keys().filter_map(|id| self.old.nodes.get(*id)) {
             for instance in old.instances() {
@@ -307,8 +306,8 @@ fn check_members(
     }
 }
 
-/// Groups name incarnations, though only the node's entry says which: so an entry that changes its incarnation takes
-/// every group along that names it. Otherwise a process that restarted would be in a group it knows nothing of.
+/// Groups depend on incarnations, though only the node's entry has them. A change of a node's incarnation must therefore also change every group
+/// that names the node. Otherwise a restarted process would be a member of a group that it does not know.
 fn check_incarnations(
     old: &ClusterMap,
     new: &ClusterMap,
@@ -316,7 +315,7 @@ fn check_incarnations(
 ) -> Result<(), MapError> {
     for (id, keyspace) in new.keyspaces() {
         let Some(before) = old.keyspace(id) else { continue };
-        // After a split every group has a new epoch, whoever decided it: a delta that joins both is not looked into.
+        // After a split every group has a new epoch: a delta that combines both changes is not checked.
         if keyspace.config.partitions != before.config.partitions {
             continue;
         }

@@ -1,4 +1,4 @@
-//! What changed between two epochs of the map.
+//! The changes between two epochs of the map.
 
 use zerohop_wire::ids::{KeyspaceId, MapEpoch, NodeId, PartitionId};
 
@@ -6,12 +6,12 @@ use super::{ClusterMap, Groups, MapError, Node, ReplicaGroup, TokenEntry};
 use crate::keyspace::KeyspaceConfig;
 use crate::limits::CHANGES_MAX;
 
-/// The changes from one epoch of the map to a later one, in order. From epoch zero it is a whole map.
+/// The changes from one epoch of the map to a later one, in order. From epoch zero it is a complete map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapDelta {
-    /// The epoch that the changes apply to; zero for a whole map.
+    /// The epoch to which the changes apply; zero for a complete map.
     pub from: MapEpoch,
-    /// The epoch that they lead to.
+    /// The epoch after the changes.
     pub to: MapEpoch,
     /// The changes.
     pub changes: Vec<MapChange>,
@@ -20,62 +20,62 @@ pub struct MapDelta {
 /// One change of the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MapChange {
-    /// A node is new, or is now like this.
+    /// A node is added or replaced.
     PutNode(Node),
-    /// A node is gone; no group may name its instances any more.
+    /// A node is removed; no group may name its instances any more.
     RemoveNode(NodeId),
-    /// A keyspace is new.
+    /// A keyspace is created.
     CreateKeyspace {
         /// Its id, never used before.
         id: KeyspaceId,
-        /// What it is.
+        /// Its configuration.
         config: KeyspaceConfig,
         /// The group of every partition.
         groups: Groups,
     },
-    /// A keyspace has another configuration.
+    /// A keyspace's configuration changes.
     AlterKeyspace {
         /// Its id.
         id: KeyspaceId,
-        /// What it is now.
+        /// Its new configuration.
         config: KeyspaceConfig,
     },
-    /// A keyspace is gone.
+    /// A keyspace is removed.
     DropKeyspace(KeyspaceId),
-    /// A partition has another group, of a higher epoch.
+    /// A partition gets another group, with a higher epoch.
     SetGroup {
         /// The keyspace.
         keyspace: KeyspaceId,
         /// The partition in it.
         partition: PartitionId,
-        /// Its group now.
+        /// Its new group.
         group: ReplicaGroup,
     },
-    /// A keyspace has twice as many partitions: each is cut by the next bit of the hashes, and both children have the
-    /// members of their parent, at an epoch above that of any partition before.
+    /// The number of a keyspace's partitions doubles: each is split by the next hash bit. Both children have the members of their parent, with an
+    /// epoch above that of any partition before.
     SplitKeyspace(KeyspaceId),
-    /// A keyspace that this delta creates was split so often before. Part of whole maps.
+    /// A keyspace that this delta creates was split this often before. Part of complete maps.
     HasSplit {
         /// The keyspace.
         keyspace: KeyspaceId,
-        /// How often: at least once, and no more than it has bits that name a partition.
+        /// The number of splits: at least one, and at most the number of bits that name a partition.
         splits: u8,
     },
-    /// A keyspace is being dropped: nothing begins in it any more, and it goes once nothing is under way.
+    /// A keyspace is being dropped: it accepts no new work, and is removed once nothing is pending.
     CloseKeyspace(KeyspaceId),
-    /// A token is new, or permits something else.
+    /// A token is added, or its permissions change.
     PutToken(TokenEntry),
     /// A token is revoked.
     RemoveToken(u64),
 }
 
 impl MapDelta {
-    /// Whether this describes a whole map rather than a change of one.
+    /// Whether this is a complete map instead of a change.
     pub fn is_whole(&self) -> bool {
         self.from == MapEpoch(0)
     }
 
-    /// This delta and the one after it as one, so that whoever is several epochs behind gets a single answer.
+    /// Combines this delta and the next one, so that a client that is several epochs behind gets a single answer.
     pub fn join(mut self, next: &MapDelta) -> Result<MapDelta, MapError> {
         if next.from != self.to {
             return Err(MapError::WrongBase { map: self.to, delta: next.from });
@@ -90,7 +90,7 @@ impl MapDelta {
 }
 
 impl ClusterMap {
-    /// The whole map as a delta from nothing.
+    /// The complete map as a delta from epoch zero.
     pub fn to_delta(&self) -> MapDelta {
         let nodes = self.nodes().map(|node| MapChange::PutNode(node.to_node()));
         let keyspaces = self.keyspaces().flat_map(|(id, keyspace)| {

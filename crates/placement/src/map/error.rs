@@ -1,4 +1,4 @@
-//! Why a delta is refused. The map that it was to change stays as it was.
+//! Errors of deltas. The map to which a refused delta was applied does not change.
 
 use std::fmt;
 
@@ -10,61 +10,61 @@ use crate::limits::{
     CHANGES_MAX, INSTANCES_PER_NODE_MAX, KEYSPACES_MAX, MAP_BYTES_MAX, NODES_MAX, TOKENS_MAX,
 };
 
-/// Why a delta is refused.
+/// The reason why a delta is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MapError {
     /// The delta starts from another epoch.
     WrongBase {
-        /// The map's.
+        /// The map's epoch.
         map: MapEpoch,
-        /// The delta's.
+        /// The delta's base epoch.
         delta: MapEpoch,
     },
-    /// The delta does not lead forward from the map.
+    /// The delta does not lead to a newer epoch.
     NotNewer {
         /// The map's epoch.
         map: MapEpoch,
-        /// Where the delta leads.
+        /// The delta's target epoch.
         to: MapEpoch,
     },
-    /// More changes than one delta may have.
+    /// The delta exceeds the maximum number of changes.
     TooManyChanges {
-        /// How many.
+        /// The number of changes.
         changes: usize,
     },
-    /// More nodes than a map may have.
+    /// The map would exceed the maximum number of nodes.
     TooManyNodes {
-        /// How many.
+        /// The number of nodes.
         nodes: usize,
     },
-    /// More keyspaces than a map may have.
+    /// The map would exceed the maximum number of keyspaces.
     TooManyKeyspaces {
-        /// How many.
+        /// The number of keyspaces.
         keyspaces: usize,
     },
-    /// The map would not fit a frame.
+    /// The map would not fit in a frame.
     TooLarge {
-        /// Bytes it would have.
+        /// Its size in bytes.
         bytes: usize,
     },
-    /// A node without instances, or with too many.
+    /// A node has no instances, or too many.
     Instances {
         /// The node.
         node: NodeId,
-        /// How many.
+        /// The number of instances.
         instances: usize,
     },
-    /// Two nodes claim an instance, or its id is beyond the last.
+    /// Two nodes have the same instance, or an instance's id exceeds the maximum.
     InstanceTaken {
         /// The instance.
         instance: InstanceId,
     },
-    /// There is no such node to remove.
+    /// The node to remove does not exist.
     UnknownNode {
         /// The node.
         node: NodeId,
     },
-    /// There is no such keyspace.
+    /// The keyspace does not exist.
     UnknownKeyspace {
         /// The keyspace.
         keyspace: KeyspaceId,
@@ -78,38 +78,38 @@ pub enum MapError {
     NameTaken {
         /// The name.
         name: KeyspaceName,
-        /// Who has it.
+        /// The keyspace that has it.
         keyspace: KeyspaceId,
     },
-    /// The configuration is not valid, or not as an alteration.
+    /// The configuration is invalid, or the alteration is not permitted.
     Config {
         /// The keyspace.
         keyspace: KeyspaceId,
-        /// Why.
+        /// The reason.
         error: ConfigError,
     },
-    /// A keyspace with another number of groups than of partitions.
+    /// The number of groups of a keyspace differs from its number of partitions.
     GroupCount {
         /// The keyspace.
         keyspace: KeyspaceId,
-        /// Its groups.
+        /// The number of its groups.
         groups: usize,
-        /// Its partitions.
+        /// The number of its partitions.
         partitions: u32,
     },
-    /// A keyspace that was split so often before cannot be, or is not new here.
+    /// The number of past splits of a keyspace is impossible, or the keyspace is not created by this delta.
     Splits {
         /// The keyspace.
         keyspace: KeyspaceId,
-        /// How often it is said to have been split.
+        /// The stated number of splits.
         splits: u8,
     },
-    /// More tokens than a map may have.
+    /// The map would exceed the maximum number of tokens.
     TooManyTokens {
-        /// How many.
+        /// The number of tokens.
         tokens: usize,
     },
-    /// There is no such token to revoke.
+    /// The token to revoke does not exist.
     UnknownToken {
         /// Its number.
         token: u64,
@@ -119,27 +119,27 @@ pub enum MapError {
         /// The name.
         name: KeyspaceName,
     },
-    /// The groups of a keyspace stand in a ring of more instances than there are.
+    /// The ring of a keyspace's groups has more instances than the map.
     RingTooLarge {
         /// The keyspace.
         keyspace: KeyspaceId,
-        /// Instances of the ring.
+        /// The number of the ring's instances.
         instances: u32,
     },
-    /// There is no such partition.
+    /// The partition does not exist.
     UnknownPartition {
         /// The keyspace.
         keyspace: KeyspaceId,
         /// The partition.
         partition: PartitionId,
     },
-    /// A group that can be in no map.
+    /// An invalid group.
     Group {
         /// The keyspace.
         keyspace: KeyspaceId,
         /// The partition.
         partition: PartitionId,
-        /// Why.
+        /// The reason.
         fault: GroupFault,
     },
     /// A group was changed without raising its epoch.
@@ -162,7 +162,7 @@ pub enum MapError {
         /// The instance.
         instance: InstanceId,
     },
-    /// An instance has a new incarnation, and a group that named the old one stayed as it was.
+    /// An instance has a new incarnation, but a group that names the old one was not changed.
     StaleMember {
         /// The keyspace.
         keyspace: KeyspaceId,

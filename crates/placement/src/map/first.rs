@@ -1,4 +1,4 @@
-//! The first map of a node that stands alone, and the placement of a keyspace on it.
+//! The first map of a standalone node, and the placement of a keyspace on it.
 
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, PartitionEpoch};
 
@@ -10,8 +10,7 @@ use crate::keyspace::KeyspaceConfig;
 pub const DEFAULT_KEYSPACE: KeyspaceId = KeyspaceId(1);
 
 impl ClusterMap {
-    /// The map with which a lone node starts: itself and the keyspace `default`, seeded with `seed` and spread over
-    /// its instances.
+    /// The first map of a standalone node: the node itself and the keyspace `default`, with the given seed, spread over its instances.
     pub fn of_one_node(node: Node, seed: u64) -> Result<ClusterMap, MapError> {
         let config = KeyspaceConfig::default_keyspace(seed).fitted_to(1);
         let groups = ReplicaGroup::spread(&config, &node).into();
@@ -22,10 +21,10 @@ impl ClusterMap {
 }
 
 impl ReplicaGroup {
-    /// Groups of one for the partitions of a new keyspace: round robin over the instances of `node`, starting where the
-    /// keyspace's seed says, so that the first partitions of all keyspaces do not meet on one core.
+    /// Groups of one member for the partitions of a new keyspace: round robin over the instances of `node`. The keyspace's seed determines the
+    /// first instance, so that the first partitions of all keyspaces are not on the same core.
     ///
-    /// A node without instances gets none, which no map takes.
+    /// The result is empty for a node without instances, and no map accepts it.
     pub fn spread(config: &KeyspaceConfig, node: &Node) -> Vec<ReplicaGroup> {
         let instances: Vec<InstanceId> =
             (node.first_instance.get()..).map(InstanceId).take(node.instances.len()).collect();

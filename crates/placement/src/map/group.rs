@@ -4,38 +4,37 @@ use zerohop_wire::ids::{InstanceId, PartitionEpoch, PartitionId};
 
 use crate::limits::GROUP_MEMBERS_MAX;
 
-/// What a group is in the middle of; only the control group says so.
+/// The state of a group's change; only the control group sets it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum GroupState {
-    /// Nothing. The primary asks for followers to be admitted only while there are fewer in-sync copies than
-    /// `min_in_sync`.
+    /// No change. The primary requests the admission of followers only while there are fewer in-sync copies than `min_in_sync`.
     #[default]
     Settled,
-    /// The first of the followers is to be admitted in sync as soon as it has caught up: it is the target of a move.
+    /// The first follower is to be admitted to the in-sync set as soon as it has caught up: it is the target of a move.
     Admitting,
-    /// Nobody serves: those in sync have restarted, and the log to go on with is being chosen.
+    /// No replica serves: the in-sync replicas have restarted, and the control group is choosing the log to continue with.
     Recovering,
 }
 
-/// The instances that hold one partition, as a change of the map describes them.
+/// The replicas of one partition, as a change of the map describes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaGroup {
-    /// Raised by every change of the group.
+    /// Incremented by every change of the group.
     pub epoch: PartitionEpoch,
-    /// The one that orders writes and answers reads. A group always has one, though it may be down.
+    /// The replica that orders writes and answers reads. A group always has one, though it may be down.
     pub primary: InstanceId,
-    /// The others that hold every acknowledged write, and alone may be promoted.
+    /// The other replicas that store every acknowledged write; only these may be promoted.
     pub in_sync: Vec<InstanceId>,
-    /// Those that follow behind and acknowledge nothing.
+    /// The replicas that receive the log but do not count for acknowledgements.
     pub followers: Vec<InstanceId>,
-    /// What the group is in the middle of.
+    /// The state of the group's change.
     pub state: GroupState,
 }
 
-/// The instances that hold one partition, in a map.
+/// The replicas of one partition, in a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group<'a> {
-    /// Raised by every change of the group.
+    /// Incremented by every change of the group.
     pub epoch: PartitionEpoch,
     /// See [`ReplicaGroup::primary`].
     pub primary: InstanceId,
@@ -48,7 +47,7 @@ pub struct Group<'a> {
 }
 
 impl ReplicaGroup {
-    /// A group of one.
+    /// A group of one member.
     pub fn of_one(epoch: PartitionEpoch, primary: InstanceId) -> ReplicaGroup {
         ReplicaGroup {
             epoch,
@@ -72,20 +71,20 @@ impl ReplicaGroup {
 }
 
 impl Group<'_> {
-    /// Primary, in-sync replicas, followers, in that order.
+    /// Primary, in-sync replicas, followers, in this order.
     pub fn members(self) -> impl Iterator<Item = InstanceId> {
         std::iter::once(self.primary)
             .chain(self.in_sync.iter().copied())
             .chain(self.followers.iter().copied())
     }
 
-    /// As a change would describe it.
+    /// The group as a change would describe it.
     pub fn to_group(self) -> ReplicaGroup {
         let Group { epoch, primary, in_sync, followers, state } = self;
         ReplicaGroup { epoch, primary, in_sync: in_sync.to_vec(), followers: followers.to_vec(), state }
     }
 
-    /// Whether this group may be in a map at all, as far as that can be said without the map.
+    /// Checks that this group is valid, as far as that is possible without the map.
     pub(super) fn check(self) -> Result<(), GroupFault> {
         let count = 1 + self.in_sync.len() + self.followers.len();
         if count > GROUP_MEMBERS_MAX {
@@ -103,20 +102,20 @@ impl Group<'_> {
     }
 }
 
-/// Why a group can be in no map.
+/// The reason why a group is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupFault {
-    /// More members than any group may have.
+    /// The group exceeds the maximum number of members.
     TooMany {
-        /// How many.
+        /// The number of members.
         members: usize,
     },
     /// An instance is named twice.
     Twice {
-        /// Which.
+        /// The instance.
         instance: InstanceId,
     },
-    /// A follower is to be admitted, and there is none.
+    /// The state says that a follower is to be admitted, but there is none.
     NobodyToAdmit,
 }
 
@@ -130,7 +129,7 @@ impl std::fmt::Display for GroupFault {
     }
 }
 
-/// Where a group's members lie, in 16 bytes.
+/// The position of a group's members, in 16 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct GroupEntry {
     epoch: PartitionEpoch,
@@ -140,18 +139,18 @@ struct GroupEntry {
     state: GroupState,
 }
 
-/// Groups one after another, each as it is: 4 bytes a member and 16 a group.
+/// A list of groups: 4 bytes a member and 16 a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct GroupList {
     /// By partition.
     entries: Vec<GroupEntry>,
-    /// Of each group, from its start: primary, in-sync replicas, followers. Compact, in the order of partitions, but
-    /// between [`GroupList::set`] and [`GroupList::compact`].
+    /// For each group, from its start: primary, in-sync replicas, followers. The vector is compact, in the order of partitions, except between
+    /// [`GroupList::set`] and [`GroupList::compact`].
     members: Vec<InstanceId>,
 }
 
 impl GroupList {
-    /// Groups must have passed [`Group::check`].
+    /// The groups must have passed [`Group::check`].
     pub(super) fn new(groups: &[ReplicaGroup]) -> GroupList {
         let mut table = GroupList::default();
         for group in groups {
@@ -180,8 +179,8 @@ impl GroupList {
         })
     }
 
-    /// Replaces a group that exists by one that has passed [`Group::check`]. One of as many members takes the place of the
-    /// old one; else the old members stay behind, unreachable, and [`GroupList::compact`] is due. Whether it is.
+    /// Replaces an existing group by one that has passed [`Group::check`]. A group with the same number of members overwrites the old one.
+    /// Otherwise the old members remain unused, and [`GroupList::compact`] must follow. Returns whether it must.
     pub(super) fn set(&mut self, partition: PartitionId, group: Group<'_>) -> bool {
         let at = partition.get() as usize;
         let old = &self.entries[at];
@@ -197,13 +196,13 @@ impl GroupList {
         true
     }
 
-    /// Puts a group that has passed [`Group::check`] at a place, before what stands there. [`GroupList::compact`] is due.
+    /// Inserts a group that has passed [`Group::check`] at a position. [`GroupList::compact`] must follow.
     pub(super) fn insert(&mut self, at: usize, group: Group<'_>) {
         let entry = self.stored(group);
         self.entries.insert(at, entry);
     }
 
-    /// Drops what no group reaches.
+    /// Removes members that no group refers to.
     pub(super) fn compact(&mut self) {
         let mut members = Vec::with_capacity(self.iter().map(|(_, group)| group.members().count()).sum());
         for entry in &mut self.entries {
@@ -216,7 +215,7 @@ impl GroupList {
         self.entries.shrink_to_fit();
     }
 
-    /// Partitions, and members of all groups.
+    /// The numbers of partitions, and of members of all groups.
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.entries.len(), self.members.len())
     }
@@ -227,16 +226,16 @@ impl GroupList {
     }
 
     fn stored(&mut self, group: Group<'_>) -> GroupEntry {
-        // Deltas are bounded (`CHANGES_MAX` groups of `GROUP_MEMBERS_MAX`), so a table being changed stays far below.
+        // Deltas are limited (`CHANGES_MAX` groups of `GROUP_MEMBERS_MAX`), so a table that is being changed stays far below.
         let start = u32::try_from(self.members.len()).expect("a table has fewer than 2^32 members");
         self.members.extend(group.members());
         counts(group, start)
     }
 }
 
-/// The entry of a group whose members lie from `start` on.
+/// The entry of a group whose members begin at `start`.
 fn counts(group: Group<'_>, start: u32) -> GroupEntry {
-    // At most `GROUP_MEMBERS_MAX` each: the group has been checked.
+    // Each count is at most `GROUP_MEMBERS_MAX`: the group has been checked.
     GroupEntry {
         epoch: group.epoch,
         start,
@@ -282,7 +281,7 @@ mod tests {
             table.compact();
             let held: Vec<ReplicaGroup> = table.iter().map(|(_, group)| group.to_group()).collect();
             prop_assert_eq!(&held, &model);
-            // Also that the form is canonical, so that equal maps compare equal.
+            // This also checks that the form is canonical, so that equal maps compare equal.
             prop_assert_eq!(&table, &GroupList::new(&model));
             prop_assert!(table.get(PartitionId(model.len() as u32)).is_none());
         }

@@ -1,4 +1,4 @@
-//! The groups of a new keyspace, as a change of the map tells them.
+//! The groups of a new keyspace, as a change of the map describes them.
 
 use zerohop_wire::ids::{PartitionEpoch, PartitionId};
 
@@ -23,8 +23,8 @@ impl FromIterator<ReplicaGroup> for Groups {
 }
 
 impl Groups {
-    /// Groups of a primary, in-sync replicas and followers, as they stand in a ring; each in epoch 1. `None` if there is no
-    /// such ring, or fewer than [`PLACED_PARTITIONS_MIN`] partitions.
+    /// Groups of a primary, in-sync replicas and followers, placed on a ring; each in epoch 1. `None` if the ring is invalid, or if there are fewer
+    /// than [`PLACED_PARTITIONS_MIN`] partitions.
     pub fn in_ring(ring: Ring, partitions: u32, in_sync: u8, followers: u8) -> Option<Groups> {
         let placed = GroupShape {
             partitions,
@@ -39,22 +39,22 @@ impl Groups {
         is_valid.then(|| Groups(GroupTable::placed(placed, &[])))
     }
 
-    /// How many.
+    /// The number of groups.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no groups.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// One after another, each copied.
+    /// Iterates over copies of the groups.
     pub fn iter(&self) -> impl Iterator<Item = ReplicaGroup> {
         (0..self.len() as u32).filter_map(|at| self.0.copied(PartitionId(at)))
     }
 
-    /// Of a map: the order of a ring is not told.
+    /// The groups of a map; the order of a ring is left out.
     pub(super) fn of(table: &GroupTable) -> Groups {
         let mut table = table.clone();
         table.order([].into());

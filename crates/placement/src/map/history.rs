@@ -1,4 +1,4 @@
-//! The current map with its newest changes, from which stale clients are told only what they lack.
+//! The current map with its newest changes, from which outdated clients get only what they lack.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use zerohop_wire::messages::Map;
 use super::{ClusterMap, MapDelta, MapError};
 use crate::limits::{HISTORY_BYTES_MAX, HISTORY_DELTAS_MAX};
 
-/// The current map, and how the epochs before it led to it.
+/// The current map, and the changes that led to it from earlier epochs.
 #[derive(Clone, Debug, Default)]
 pub struct MapHistory {
     map: Arc<ClusterMap>,
-    /// The newest changes, encoded, in order; each begins where the one before ended.
+    /// The newest changes, encoded, in order; each starts at the epoch where the one before ended.
     deltas: VecDeque<HistoryStep>,
     bytes: usize,
 }
@@ -25,19 +25,19 @@ struct HistoryStep {
     bytes: usize,
 }
 
-/// What a client lacks, owning its bytes.
+/// The changes that a client lacks, with owned bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapDifference {
-    /// The epoch of the map, after the changes.
+    /// The epoch of the map after the changes.
     pub epoch: MapEpoch,
-    /// The epoch to which the changes apply; zero if this is the whole map.
+    /// The epoch to which the changes apply; zero if this is the complete map.
     pub since: MapEpoch,
     /// The changes, encoded; empty if there are none.
     pub encoded: Vec<u8>,
 }
 
 impl MapHistory {
-    /// A map whose past is not known.
+    /// A history without past changes.
     #[must_use]
     pub fn new(map: Arc<ClusterMap>) -> MapHistory {
         MapHistory { map, deltas: VecDeque::new(), bytes: 0 }
@@ -49,7 +49,7 @@ impl MapHistory {
         &self.map
     }
 
-    /// Goes on to the next map.
+    /// Applies a delta to the current map.
     ///
     /// # Errors
     /// As [`ClusterMap::apply`]; nothing has changed then.
@@ -70,8 +70,8 @@ impl MapHistory {
         Ok(())
     }
 
-    /// What whoever has the map of `epoch` lacks: nothing if it is as new as this one or newer, the changes if they are
-    /// known, else the whole map.
+    /// The changes since the map of `epoch`: none if that is as new as this one or newer, the changes if they are known, otherwise the complete
+    /// map.
     #[must_use]
     pub fn since(&self, epoch: MapEpoch) -> MapDifference {
         let to = self.map.epoch();
@@ -84,7 +84,7 @@ impl MapHistory {
         }
     }
 
-    /// Whether [`MapHistory::since`] tells whoever has the map of `epoch` what changed since, rather than everything.
+    /// Whether [`MapHistory::since`] returns changes for the map of `epoch`, instead of the complete map.
     #[must_use]
     pub fn knows(&self, epoch: MapEpoch) -> bool {
         epoch >= self.map.epoch() || self.deltas.iter().any(|step| step.from == epoch)
@@ -102,7 +102,7 @@ impl MapHistory {
 }
 
 impl MapDifference {
-    /// As the answer to `MapGet`.
+    /// The answer to `MapGet`.
     #[must_use]
     pub fn as_message(&self) -> Map<'_> {
         Map { epoch: self.epoch, since: self.since, encoded: &self.encoded }
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(history.since(MapEpoch(0)).since, MapEpoch(0));
         let newest = &maps[maps.len() - 2];
         assert_eq!(history.since(newest.epoch()).since, newest.epoch());
-        // Newer than this one: it will have heard elsewhere.
+        // A newer epoch than this one: the client gets its changes from another node.
         assert!(history.since(MapEpoch(10_000)).encoded.is_empty());
     }
 

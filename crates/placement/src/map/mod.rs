@@ -1,8 +1,8 @@
 //! The cluster map: nodes, instances, keyspaces and the replica group of every partition, at one epoch.
 //!
-//! A map is a value. [`ClusterMap::apply`] makes the next one and shares with it what did not change, so that keeping
-//! the last few, or handing one to every thread, costs little. What is in a map has been checked: its groups name
-//! instances that it has, its keyspaces are valid, and nothing of it went back in epoch.
+//! A map is an immutable value. [`ClusterMap::apply`] creates the next one, which shares all unchanged parts with it. Keeping the last few, or
+//! giving one to every thread, therefore costs little. The contents of a map are valid: its groups name existing instances, its keyspaces are
+//! valid, and no epoch has decreased.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -46,7 +46,7 @@ use node::NodeTable;
 use table::GroupTable;
 pub(crate) use table::{GroupShape, GroupTable as Table, Members};
 
-/// Everything that is needed to send a request straight to the instance that owns the data.
+/// Everything that is needed to send a request directly to the instance of the data's primary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterMap {
     epoch: MapEpoch,
@@ -64,26 +64,26 @@ pub struct Keyspace {
     groups: GroupTable,
 }
 
-/// Where to send a request.
+/// The destination of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route<'a> {
-    /// The partition that holds the key.
+    /// The partition of the key.
     pub partition: PartitionId,
-    /// Its epoch, which the request names.
+    /// Its epoch, which the request contains.
     pub epoch: PartitionEpoch,
     /// Its primary.
     pub instance: InstanceId,
-    /// Where that listens.
+    /// The address of that instance.
     pub addr: &'a str,
 }
 
 impl ClusterMap {
-    /// Of which state of the cluster this is the map; zero if no map is known yet, and then it is empty.
+    /// The epoch of the map; zero if no map is known yet, and then the map is empty.
     pub fn epoch(&self) -> MapEpoch {
         self.epoch
     }
 
-    /// Where a key is served.
+    /// The destination of requests for a key.
     pub fn route(&self, keyspace: KeyspaceId, key: &[u8]) -> Result<Route<'_>, RouteError> {
         let found = self.keyspaces.get(&keyspace).ok_or(RouteError { keyspace, epoch: self.epoch })?;
         let partition = found.partition(key);
@@ -118,15 +118,15 @@ impl ClusterMap {
         self.keyspaces.get(&id).map(|keyspace| &**keyspace)
     }
 
-    /// The keyspace of this name: a search through all, meant for opening one, not for every request.
+    /// The keyspace of this name. This searches all keyspaces, so it is meant for opening one, not for every request.
     pub fn keyspace_named(&self, name: &str) -> Option<(KeyspaceId, &Keyspace)> {
         self.keyspaces().find(|(_, keyspace)| keyspace.config.name.as_str() == name)
     }
 
-    /// The token of this number, if it is good.
+    /// The token of this number, if it is valid.
     ///
     /// # Errors
-    /// It is unknown, was revoked, or has expired.
+    /// The token is unknown, was revoked, or has expired.
     pub fn token(&self, id: u64) -> Result<&TokenEntry, AuthFault> {
         match self.tokens.get(&id) {
             Some(token) if token.has_expired() => Err(AuthFault::TokenExpired),
@@ -135,12 +135,12 @@ impl ClusterMap {
         }
     }
 
-    /// The tokens, by number, also those that have expired.
+    /// The tokens, by number, including those that have expired.
     pub fn tokens(&self) -> impl ExactSizeIterator<Item = &TokenEntry> {
         self.tokens.values()
     }
 
-    /// The tokens that are to expire, by number, and when, in milliseconds since 1970.
+    /// The tokens with an expiry that has not passed, by number, with its time in milliseconds since 1970.
     pub fn expiring(&self) -> impl Iterator<Item = (u64, u64)> {
         self.tokens().filter_map(|token| match token.expiry {
             Some(TokenExpiry { at_ms, has_passed: false }) => Some((token.id, at_ms)),
@@ -148,7 +148,7 @@ impl ClusterMap {
         })
     }
 
-    /// The partitions whose group names this instance, in whatever role.
+    /// The partitions whose group names this instance, in any role.
     pub fn partitions_of(
         &self,
         instance: InstanceId,
@@ -161,17 +161,17 @@ impl ClusterMap {
         })
     }
 
-    /// The whole map as the bytes of a delta from nothing; `docs/formats/cluster-map.md`.
+    /// The complete map, encoded as a delta from epoch zero; `docs/formats/cluster-map.md`.
     pub fn encode(&self) -> Vec<u8> {
         self.to_delta().encode()
     }
 
-    /// Reads what [`ClusterMap::encode`] wrote. Of any other bytes, however chosen, it says what is wrong with them.
+    /// Decodes the output of [`ClusterMap::encode`]. For any other bytes it returns an error that says what is wrong.
     pub fn decode(bytes: &[u8]) -> Result<ClusterMap, DecodeError> {
         Ok(ClusterMap::default().apply(&MapDelta::decode(bytes)?)?)
     }
 
-    /// How many nodes, and the bytes of all their addresses, encoded.
+    /// The number of nodes, and the encoded length of all their addresses in bytes.
     pub(crate) fn nodes_encoded(&self) -> (usize, usize) {
         self.nodes.encoded()
     }
@@ -192,23 +192,22 @@ impl ClusterMap {
 }
 
 impl Keyspace {
-    /// What it was asked to be.
+    /// The keyspace's configuration.
     pub fn config(&self) -> &KeyspaceConfig {
         &self.config
     }
 
-    /// How often it was split since it was created: with the number of a partition it says which slice of the hashes is
-    /// meant, for ever.
+    /// How often the keyspace was split since it was created. Together with the number of a partition this permanently identifies a hash range.
     pub fn splits(&self) -> u8 {
         self.splits
     }
 
-    /// Whether it is being dropped: nothing begins in it any more, and it goes once nothing is under way.
+    /// Whether the keyspace is being dropped: it accepts no new work, and is removed once nothing is pending.
     pub fn is_closing(&self) -> bool {
         self.is_closing
     }
 
-    /// The partition that holds a key. Header and chunk 0 of a blob lie together, and each other chunk by its number.
+    /// The partition of a key. Header and chunk 0 of a blob are in the same partition; each other chunk is placed by its number.
     pub fn partition(&self, key: &[u8]) -> PartitionId {
         partition_of(self.config.hash.hash(self.config.seed, routed(key)), self.config.partitions)
     }
@@ -229,12 +228,12 @@ impl Keyspace {
     }
 }
 
-/// A key of a keyspace that the map does not have.
+/// The error for a key of a keyspace that is not in the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteError {
-    /// The keyspace asked for.
+    /// The requested keyspace.
     pub keyspace: KeyspaceId,
-    /// The epoch of the map that was looked at.
+    /// The epoch of the map.
     pub epoch: MapEpoch,
 }
 

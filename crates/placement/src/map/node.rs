@@ -1,4 +1,4 @@
-//! A node as a change of the map describes it, and the compact table in which a map keeps them all.
+//! A node as a change of the map describes it, and the compact table of all nodes in a map.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 use super::{Address, MapError};
 use crate::limits::INSTANCES_PER_NODE_MAX;
 
-/// What the control group has decided about a node.
+/// The control group's decision about a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NodeState {
-    /// Serves, and may be given partitions.
+    /// The node serves, and may get partitions.
     Up,
-    /// Serves, and is being emptied.
+    /// The node serves, and its partitions are being moved away.
     Draining,
-    /// Reported dead. It stays in the map as long as a replica group names one of its instances.
+    /// The node has failed. It stays in the map as long as a replica group names one of its instances.
     Down,
 }
 
@@ -22,7 +22,7 @@ impl NodeState {
     /// Every state.
     pub const ALL: [NodeState; 3] = [NodeState::Up, NodeState::Draining, NodeState::Down];
 
-    /// What a person reads.
+    /// The name for people.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Up => "up",
@@ -43,16 +43,16 @@ impl std::fmt::Display for NodeState {
 pub struct Node {
     /// Its id.
     pub id: NodeId,
-    /// What has been decided about it.
+    /// The control group's decision about it.
     pub state: NodeState,
-    /// The nonce of the start of its process. All its instances start with it, so it is theirs as well. Replica groups
-    /// that name one of them mean this incarnation: a process with another nonce is in no group.
+    /// The nonce of the start of its process. All its instances start with it and share the nonce. Replica groups that name one of them mean this
+    /// incarnation: a process with another nonce is a member of no group.
     pub incarnation: Incarnation,
-    /// Where its manager listens.
+    /// The address of its manager.
     pub manager: Address,
-    /// The id of its first instance; the others follow.
+    /// The id of its first instance; the others have the ids that follow.
     pub first_instance: InstanceId,
-    /// Where its instances listen, in the order of their ids.
+    /// The addresses of its instances, in the order of their ids.
     pub instances: Vec<Address>,
 }
 
@@ -68,11 +68,11 @@ pub struct NodeRef<'a> {
 pub struct InstanceRef<'a> {
     /// Its id.
     pub id: InstanceId,
-    /// The node it is a part of.
+    /// The node to which it belongs.
     pub node: NodeId,
     /// The nonce of the start of its process.
     pub incarnation: Incarnation,
-    /// Where it listens.
+    /// Its address.
     pub addr: &'a str,
 }
 
@@ -82,7 +82,7 @@ impl<'a> NodeRef<'a> {
         self.entry.id
     }
 
-    /// What has been decided about it.
+    /// The control group's decision about it.
     pub fn state(self) -> NodeState {
         self.entry.state
     }
@@ -92,7 +92,7 @@ impl<'a> NodeRef<'a> {
         self.entry.incarnation
     }
 
-    /// Where its manager listens.
+    /// The address of its manager.
     pub fn manager(self) -> &'a str {
         self.addresses().next().expect("a node's text begins with its manager's address")
     }
@@ -110,7 +110,7 @@ impl<'a> NodeRef<'a> {
 
     /// The node as a change would describe it.
     pub fn to_node(self) -> Node {
-        // Only checked addresses get into a table.
+        // A table has only valid addresses.
         let owned = |text: &str| Address::new(text).expect("an address in a map is valid");
         Node {
             id: self.id(),
@@ -128,10 +128,10 @@ impl<'a> NodeRef<'a> {
     }
 }
 
-/// Between the addresses of a node in the table's text; no address contains it.
+/// The separator between the addresses of a node in the table's text; no address contains it.
 const SEPARATOR: char = '\n';
 
-/// One node in 24 bytes; its addresses lie in the table's text.
+/// One node in 24 bytes; its addresses are in the table's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct NodeEntry {
     incarnation: Incarnation,
@@ -143,20 +143,20 @@ struct NodeEntry {
     state: NodeState,
 }
 
-/// All nodes of a map. At most 32 bytes a node beside the text of its addresses: the entry and a place in the index.
+/// All nodes of a map. At most 32 bytes a node in addition to the text of its addresses: the entry and a position in the index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct NodeTable {
     /// By node id.
     entries: Box<[NodeEntry]>,
-    /// Positions in `entries`, by first instance. Ranges of instances do not overlap.
+    /// Positions in `entries`, by first instance. The ranges of instances do not overlap.
     by_instance: Box<[u32]>,
     /// The addresses of every node, manager first, with separators between.
     texts: Box<str>,
 }
 
 impl NodeTable {
-    /// The table with some nodes put in or taken out, or which node cannot be. What does not change is copied as it lies:
-    /// of a million nodes mostly one changes.
+    /// The table with some nodes added or removed, or an error that names the invalid node. Unchanged parts are copied as a block: of a million
+    /// nodes usually one changes.
     pub(super) fn changed(
         &self,
         changes: &BTreeMap<NodeId, Option<Node>>,
@@ -168,7 +168,7 @@ impl NodeTable {
             let (Some(first), Some(last)) = (old.first(), old.last()) else { return Ok(()) };
             let (from, to) = (first.text_at as usize, last.text_at as usize + usize::from(last.text_bytes));
             let at = text_place(texts)?;
-            // The texts lie in the order of the entries, without gaps.
+            // The texts are in the order of the entries, without gaps.
             texts.push_str(&self.texts[from..to]);
             text_place(texts)?;
             entries.extend(
@@ -201,13 +201,13 @@ impl NodeTable {
         Ok(table)
     }
 
-    /// How many nodes, and the bytes of all their addresses, encoded: a length byte stands where the text has a separator,
-    /// and one more before the first.
+    /// The number of nodes, and the encoded length of all their addresses in bytes. Where the text has a separator the encoding has a length byte,
+    /// and one more before the first address.
     pub(super) fn encoded(&self) -> (usize, usize) {
         (self.entries.len(), self.entries.len() + self.texts.len())
     }
 
-    /// How many instances all nodes have together.
+    /// The total number of instances of all nodes.
     pub(super) fn instances(&self) -> usize {
         self.entries.iter().map(|entry| usize::from(entry.instances)).sum()
     }
@@ -233,7 +233,7 @@ impl NodeTable {
         node.instances().nth((id.get() - node.entry.first_instance.get()) as usize)
     }
 
-    /// Bytes on the heap: of all but the text, and of the text.
+    /// Bytes on the heap: of everything except the text, and of the text.
     pub(super) fn memory_bytes(&self) -> (usize, usize) {
         (size_of_val(&*self.entries) + size_of_val(&*self.by_instance), self.texts.len())
     }
@@ -258,7 +258,7 @@ impl NodeTable {
     }
 }
 
-/// A node's entry; its addresses are put behind the others.
+/// A node's entry; its addresses are appended to the text.
 fn entry(node: &Node, texts: &mut String) -> Result<NodeEntry, MapError> {
     let text_at = text_place(texts)?;
     let before = texts.len();
@@ -279,7 +279,7 @@ fn entry(node: &Node, texts: &mut String) -> Result<NodeEntry, MapError> {
     })
 }
 
-/// Bounded by the nodes times their text; checked nonetheless, as a wrong place would be another node.
+/// The number of nodes and their text limit this value. It is checked nonetheless, because a wrong position would be another node.
 fn text_place(texts: &str) -> Result<u32, MapError> {
     u32::try_from(texts.len()).map_err(|_| MapError::TooLarge { bytes: texts.len() })
 }

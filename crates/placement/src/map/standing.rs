@@ -1,23 +1,23 @@
-//! Whether anybody serves a partition, as far as the map tells.
+//! Whether a partition has a primary that can serve, as far as the map tells.
 
 use zerohop_wire::ids::InstanceId;
 
 use super::{ClusterMap, Group, GroupState, NodeState};
 
 impl ClusterMap {
-    /// Whether a group waits for members that are down: nobody serves it until one of them returns, or until the operator
-    /// says that they never will (`zerohop recover`). A primary that is down is none if an in-sync replica is up: that takes
-    /// over at once.
+    /// Whether a group waits for members that are down. No replica serves it until one of them returns, or until the operator declares that they
+    /// will not return (`zerohop recover`). A primary that is down does not count if an in-sync replica is up, because that replica takes over at
+    /// once.
     pub fn is_lost(&self, group: Group<'_>) -> bool {
         let mut in_sync = std::iter::once(group.primary).chain(group.in_sync.iter().copied());
         match group.state {
             GroupState::Settled | GroupState::Admitting => in_sync.all(|instance| self.is_down(instance)),
-            // Had the others sufficed, it would have ended.
+            // If the other members were sufficient, the recovery would have ended.
             GroupState::Recovering => in_sync.any(|instance| self.is_down(instance)),
         }
     }
 
-    /// Whether the node of an instance is down, or gone.
+    /// Whether the node of an instance is down, or was removed.
     pub fn is_down(&self, instance: InstanceId) -> bool {
         let node = self.instance(instance).and_then(|instance| self.node(instance.node));
         node.is_none_or(|node| node.state() == NodeState::Down)

@@ -1,4 +1,4 @@
-//! The groups of all partitions of a keyspace: as they were placed, and which have changed since.
+//! The groups of all partitions of a keyspace: their placement, and the groups that have changed since.
 //!
 //! | kept as | bytes | when |
 //! | --- | --- | --- |
@@ -6,7 +6,7 @@
 //! | members in rows | 4 a member | groups alike in epoch and roles |
 //! | a ring | 4 an instance, once for all keyspaces | groups computed from [`Ring`] |
 //!
-//! Of the last two, each group that has changed is an exception, of 20 bytes and 4 a member.
+//! In the last two, each group that has changed is an exception, of 20 bytes and 4 a member.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::group::GroupList;
 use super::{Group, GroupFault, GroupState, ReplicaGroup, Ring};
 use crate::limits::PLACED_PARTITIONS_MIN;
 
-/// See the module.
+/// The groups of a keyspace; see the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GroupTable {
     placed: Option<GroupShape>,
@@ -24,7 +24,7 @@ pub(crate) struct GroupTable {
     list: GroupList,
 }
 
-/// Groups that are alike but for their members.
+/// Groups that differ only in their members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GroupShape {
     pub(crate) partitions: u32,
@@ -36,12 +36,12 @@ pub(crate) struct GroupShape {
     pub(crate) changed: Vec<u32>,
 }
 
-/// Who the members of placed groups are.
+/// The members of placed groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Members {
-    /// Those of each group, one after another.
+    /// The members of each group, one group after another.
     Rows(Vec<InstanceId>),
-    /// As many as a group has from its place in the ring on. Its order is empty until it is needed.
+    /// As many instances as a group has members, from its position on the ring. The order is empty until it is needed.
     Ring(Ring, Arc<[InstanceId]>),
 }
 
@@ -50,7 +50,7 @@ impl GroupShape {
         1 + usize::from(self.in_sync) + usize::from(self.followers)
     }
 
-    /// Copied out: also if the order of the ring is not there.
+    /// A copy of a group's members, which does not need the order of the ring.
     fn members(&self, partition: u32) -> Vec<InstanceId> {
         let size = self.size();
         match &self.members {
@@ -74,7 +74,7 @@ impl GroupShape {
 }
 
 impl GroupTable {
-    /// The groups of partitions, in order. Where many are alike, only what differs is told of each.
+    /// The groups of partitions, in order. If many are alike, only the differences are stored.
     pub(super) fn new(groups: &[ReplicaGroup]) -> GroupTable {
         let list = || GroupTable { placed: None, list: GroupList::new(groups) };
         let first = groups.iter().filter(|group| group.state == GroupState::Settled);
@@ -111,12 +111,12 @@ impl GroupTable {
         GroupTable { placed: None, list: GroupList::new(groups) }
     }
 
-    /// Groups that are placed but for exceptions, one for each of the partitions that differ.
+    /// Placed groups with exceptions, one for each of the partitions that differ.
     pub(crate) fn placed(placed: GroupShape, exceptions: &[ReplicaGroup]) -> GroupTable {
         GroupTable { placed: Some(placed), list: GroupList::new(exceptions) }
     }
 
-    /// What it has in common, and the groups beside it; all groups, if they have nothing in common.
+    /// The common values, and the exceptions; all groups, if there are no common values.
     pub(crate) fn parts(&self) -> (Option<&GroupShape>, impl Iterator<Item = (PartitionId, Group<'_>)>) {
         let changed = |at: PartitionId| match &self.placed {
             Some(placed) => PartitionId(placed.changed[at.get() as usize]),
@@ -129,7 +129,7 @@ impl GroupTable {
         self.placed.as_ref().map_or(self.list.counts().0, |placed| placed.partitions as usize)
     }
 
-    /// The group of a partition; of a ring, its order must be there.
+    /// The group of a partition; the order of a ring must be present.
     pub(super) fn get(&self, partition: PartitionId) -> Option<Group<'_>> {
         let Some(placed) = &self.placed else { return self.list.get(partition) };
         if partition.get() >= placed.partitions {
@@ -146,7 +146,7 @@ impl GroupTable {
         Some(placed.as_group(members))
     }
 
-    /// The group of a partition, whether or not the order of a ring is there.
+    /// A copy of the group of a partition; the order of a ring need not be present.
     pub(super) fn copied(&self, partition: PartitionId) -> Option<ReplicaGroup> {
         match &self.placed {
             Some(placed) if partition.get() < placed.partitions => {
@@ -171,7 +171,7 @@ impl GroupTable {
         (0..self.len() as u32).filter_map(|at| self.copied(PartitionId(at))).collect()
     }
 
-    /// The first group that can be in no map. Those of a ring can: that was looked at when it was read or made.
+    /// The first invalid group. Groups on a ring are valid: the ring was checked when it was decoded or created.
     pub(super) fn fault(&self) -> Option<(PartitionId, GroupFault)> {
         let is_ring = |placed: &GroupShape| matches!(placed.members, Members::Ring(..));
         let check = |(partition, group): (PartitionId, Group<'_>)| {
@@ -184,7 +184,7 @@ impl GroupTable {
         }
     }
 
-    /// Replaces a group that exists by a newer one that has passed [`Group::check`]. Whether [`GroupTable::compact`] is due.
+    /// Replaces an existing group by a newer one that has passed [`Group::check`]. Returns whether [`GroupTable::compact`] must follow.
     pub(super) fn set(&mut self, partition: PartitionId, group: Group<'_>) -> bool {
         let Some(placed) = &mut self.placed else { return self.list.set(partition, group) };
         match placed.changed.binary_search(&partition.get()) {
@@ -200,8 +200,8 @@ impl GroupTable {
         }
     }
 
-    /// Every partition becomes two of the same members. A number then means another slice, so all children get an epoch
-    /// above that of any parent: what was routed to a number before is answered by nobody who has it now.
+    /// Splits every partition into two with the same members. A partition number then means another hash range, so all children get an epoch above
+    /// that of any parent. A request that was routed before the split is therefore refused.
     pub(super) fn double(&mut self) {
         let highest = match &self.placed {
             Some(placed) => {
@@ -229,7 +229,7 @@ impl GroupTable {
         }
     }
 
-    /// Drops what no group reaches.
+    /// Removes entries that no group refers to.
     pub(super) fn compact(&mut self) {
         self.list.compact();
         if let Some(placed) = &mut self.placed {
@@ -237,7 +237,7 @@ impl GroupTable {
         }
     }
 
-    /// The ring, if its order is not there yet.
+    /// The ring, if its order is not present yet.
     pub(super) fn ring_wanted(&self) -> Option<&Ring> {
         match &self.placed.as_ref()?.members {
             Members::Ring(ring, order) if order.is_empty() => Some(ring),
@@ -253,7 +253,7 @@ impl GroupTable {
         }
     }
 
-    /// Gives the ring its order, or takes it away.
+    /// Sets the order of the ring, or removes it.
     pub(super) fn order(&mut self, given: Arc<[InstanceId]>) {
         if let Some(GroupShape { members: Members::Ring(_, order), .. }) = &mut self.placed {
             *order = given;
@@ -272,7 +272,7 @@ impl GroupTable {
         placed + self.list.memory_bytes()
     }
 
-    /// Groups in the list, and members of these.
+    /// The number of groups in the list, and of their members.
     pub(crate) fn list_counts(&self) -> (usize, usize) {
         self.list.counts()
     }

@@ -1,4 +1,4 @@
-//! Histories of maps for tests: random, valid deltas, one after another.
+//! Random, valid sequences of deltas for tests.
 
 use proptest::prelude::*;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
@@ -25,7 +25,7 @@ pub(crate) fn node(id: u32, first_instance: u32, instances: u16) -> Node {
     }
 }
 
-/// What happens next; numbers are taken modulo what there is.
+/// The next change; numbers are taken modulo the number of objects.
 #[derive(Clone, Debug)]
 pub(crate) enum TestStep {
     Join { instances: u16 },
@@ -70,8 +70,7 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<TestStep>> {
     prop::collection::vec(step, 0..30)
 }
 
-/// The maps that the steps lead through, from one node on, and the deltas between them. A step that cannot be done is
-/// left out.
+/// The maps after each of the steps, from one node on, and the deltas between them. Impossible steps are left out.
 pub(crate) fn history(steps: &[TestStep]) -> (Vec<ClusterMap>, Vec<MapDelta>) {
     let mut maps = vec![ClusterMap::of_one_node(node(1, 10, 2), 5).unwrap()];
     let mut deltas = Vec::new();
@@ -117,7 +116,7 @@ fn changes(map: &ClusterMap, number: u32, step: &TestStep) -> Option<Vec<MapChan
             );
             let mut changes = vec![MapChange::PutNode(node)];
             changes.extend(regrouped);
-            // A group with two of the node's instances needs to be decided once only.
+            // A group with two of the node's instances needs only one decision.
             let mut seen = std::collections::BTreeSet::new();
             changes.retain(|change| match change {
                 MapChange::SetGroup { keyspace, partition, .. } => seen.insert((*keyspace, *partition)),

@@ -1,4 +1,4 @@
-//! What holds for maps and their changes.
+//! Properties of maps and their changes.
 
 use proptest::prelude::*;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
@@ -67,8 +67,8 @@ fn partitions_are_dealt_evenly_and_the_seed_turns_the_order() {
     }
 }
 
-/// ARCHITECTURE.md, "Placement and routing": at most 32 bytes a node beside the text of its addresses, and 4 bytes a replica. A partition's
-/// epoch and the roles in its group cost 16 bytes more, once for all its replicas.
+/// ARCHITECTURE.md, "Placement and routing": at most 32 bytes a node in addition to the text of its addresses, and 4 bytes a replica. A partition's
+/// epoch and the roles in its group take 16 bytes more, once for all its replicas.
 #[test]
 fn memory_is_32_bytes_a_node_and_4_bytes_a_replica() {
     const NODES: u32 = 1024;
@@ -94,7 +94,7 @@ fn memory_is_32_bytes_a_node_and_4_bytes_a_replica() {
     let (nodes, addresses) = (nodes / NODES as usize, addresses / NODES as usize);
     assert!(nodes <= 32, "{nodes} bytes a node, beside {addresses} of addresses");
     assert_eq!((nodes, groups), (28, (PARTITIONS * REPLICAS * 4) as usize));
-    // What travels: 12 bytes a partition and about 150 a node of eight instances.
+    // The encoding: 12 bytes a partition and about 150 a node of eight instances.
     let encoded = map.encode();
     assert!(encoded.len() < 950_000, "{} bytes encoded", encoded.len());
     assert_eq!(ClusterMap::decode(&encoded).unwrap(), map);
@@ -112,7 +112,7 @@ fn only_a_delta_from_this_epoch_or_a_newer_whole_map_is_applied() {
     assert_eq!(delta(2, 2), Err(MapError::NotNewer { map: MapEpoch(2), to: MapEpoch(2) }));
     assert_eq!(delta(1, 2), Err(MapError::NotNewer { map: MapEpoch(2), to: MapEpoch(2) }));
     assert_eq!(delta(5, 4), Err(MapError::NotNewer { map: MapEpoch(5), to: MapEpoch(4) }));
-    // A whole map replaces everything, and an old one nothing.
+    // A complete map replaces any older one, and an old one replaces nothing.
     let newer = MapDelta { to: MapEpoch(7), ..one_node(2).to_delta() };
     assert_eq!(map.apply(&newer).unwrap().node(NodeId(1)).unwrap().instances().count(), 2);
     assert_eq!(
@@ -159,7 +159,7 @@ fn groups_name_only_instances_of_the_map() {
         "an instance that holds partitions was taken away"
     );
     assert!(unknown(vec![MapChange::PutNode(node(1, 20, 2))]), "the instances have other ids");
-    // With the keyspace gone, the node may go; in this order or the other.
+    // With the keyspace removed, the node may be removed, in either order.
     for changes in [
         vec![MapChange::DropKeyspace(keyspace), MapChange::RemoveNode(NodeId(1))],
         vec![MapChange::RemoveNode(NodeId(1)), MapChange::DropKeyspace(keyspace)],
@@ -185,7 +185,7 @@ fn a_restarted_process_is_in_no_group_that_was_not_decided_again() {
     changes.push(regroup(255));
     let after = next(&map, changes).unwrap();
     assert_eq!(after.instance(InstanceId(10)).unwrap().incarnation, Incarnation(99));
-    // What is no restart needs no new groups.
+    // A change without a restart needs no new groups.
     next(
         &after,
         vec![MapChange::PutNode(Node { state: NodeState::Down, ..after.node(NodeId(1)).unwrap().to_node() })],
@@ -277,7 +277,7 @@ fn a_split_cuts_each_partition_and_moves_nothing() {
             (new.partition.get() / 2, new.instance, new.addr)
         );
     }
-    // 256 to 16384, the slots of `crc16`, and no further.
+    // From 256 to 16384, the slots of `crc16`, and no further.
     let mut map = after;
     for _ in 0..5 {
         map = next(&map, vec![MapChange::SplitKeyspace(DEFAULT_KEYSPACE)]).unwrap();
@@ -356,7 +356,7 @@ proptest! {
                 joined = joined.join(delta).unwrap();
             }
             prop_assert_eq!(&maps[from].apply(&joined).unwrap(), &maps[to]);
-            // Whoever holds another map is told so, and keeps it.
+            // A receiver with another map gets an error, and keeps its map.
             for (at, map) in maps.iter().enumerate().filter(|(at, _)| *at != from) {
                 prop_assert!(map.apply(&joined).is_err(), "map {} took the delta from {}", at, from);
             }

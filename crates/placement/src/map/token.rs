@@ -1,4 +1,4 @@
-//! Tokens in a map: what each permits. Their keys are nowhere: nodes make them of the secret and the number.
+//! Tokens in a map, with their permissions. The map does not have their keys: nodes derive them from the secret and the number.
 
 use zerohop_wire::Permission;
 use zerohop_wire::ids::KeyspaceId;
@@ -6,20 +6,20 @@ use zerohop_wire::ids::KeyspaceId;
 use crate::keyspace::KeyspaceName;
 use crate::limits::GRANTS_MAX;
 
-/// Permissions together.
+/// A set of permissions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Permissions(u8);
 
-/// What a token permits in one keyspace.
+/// The permissions of a token in one keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Grant {
-    /// The keyspace; none: all that there are and will be.
+    /// The keyspace; none: all present and future keyspaces.
     pub keyspace: KeyspaceId,
-    /// What is permitted in it.
+    /// The permissions in it.
     pub permissions: Permissions,
 }
 
-/// When a token expires. That it has, the control group decides by its leader's clock, so that all nodes agree.
+/// The expiry of a token. The control group decides by its leader's clock that a token has expired, so that all nodes agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenExpiry {
     /// Milliseconds since 1970.
@@ -28,39 +28,39 @@ pub struct TokenExpiry {
     pub has_passed: bool,
 }
 
-/// A token, as the map has it. Revoked, it is not in the map any more; expired, it is, so that who shows it is told so.
+/// A token in the map. A revoked token is not in the map; an expired token is, so that its user gets the right error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenEntry {
-    /// Its number, drawn at random and never given again.
+    /// Its number, drawn at random and never reused.
     pub id: u64,
-    /// What people call it.
+    /// Its name, for people.
     pub name: KeyspaceName,
     /// When it expires; `None`: never.
     pub expiry: Option<TokenExpiry>,
-    /// By keyspace, each once.
+    /// The grants, sorted by keyspace, one for each.
     grants: Vec<Grant>,
 }
 
 impl Permissions {
-    /// All there are.
+    /// All permissions.
     pub const ALL: Permissions = Permissions(7);
 
-    /// None, and these.
+    /// The set of these permissions.
     pub fn of(permissions: impl IntoIterator<Item = Permission>) -> Permissions {
         Permissions(permissions.into_iter().fold(0, |bits, one| bits | one.number()))
     }
 
-    /// From their bits; `None` if none is set, or one that has no meaning.
+    /// Decodes a set from its bits; `None` if no bit or an unknown bit is set.
     pub fn from_bits(bits: u8) -> Option<Permissions> {
         (bits != 0 && bits & !Permissions::ALL.0 == 0).then_some(Permissions(bits))
     }
 
-    /// A bit for each.
+    /// The bits, one for each permission.
     pub fn bits(self) -> u8 {
         self.0
     }
 
-    /// Whether one is among them.
+    /// Whether the set contains a permission.
     pub fn has(self, permission: Permission) -> bool {
         self.0 & permission.number() != 0
     }
@@ -74,7 +74,7 @@ impl Permissions {
 }
 
 impl TokenEntry {
-    /// A token. `None`: it permits nothing, too much is told, or a keyspace is told twice or in vain.
+    /// Creates a token. `None`: it has no permissions, or too many grants, or a keyspace is named twice or without need.
     pub fn new(id: u64, name: KeyspaceName, mut grants: Vec<Grant>) -> Option<TokenEntry> {
         grants.sort_unstable();
         let is_set = |grant: &Grant| Permissions::from_bits(grant.permissions.0).is_some();
@@ -83,30 +83,30 @@ impl TokenEntry {
         is_valid.then_some(TokenEntry { id, name, expiry: None, grants })
     }
 
-    /// The same, until this time.
+    /// The same token with this time of expiry.
     #[must_use]
     pub fn until(self, at_ms: u64) -> TokenEntry {
         TokenEntry { expiry: Some(TokenExpiry { at_ms, has_passed: false }), ..self }
     }
 
-    /// The same, expired. One that never expires stays as it is.
+    /// The same token, expired. A token without expiry is unchanged.
     #[must_use]
     pub fn expired(self) -> TokenEntry {
         let expiry = self.expiry.map(|expiry| TokenExpiry { has_passed: true, ..expiry });
         TokenEntry { expiry, ..self }
     }
 
-    /// Whether it has expired, as the control group has decided.
+    /// Whether the control group has decided that it has expired.
     pub fn has_expired(&self) -> bool {
         self.expiry.is_some_and(|expiry| expiry.has_passed)
     }
 
-    /// What it permits, by keyspace; that in all keyspaces first.
+    /// Its grants by keyspace; the grant for all keyspaces comes first.
     pub fn grants(&self) -> &[Grant] {
         &self.grants
     }
 
-    /// What it permits in a keyspace; for none: what it permits in all.
+    /// Its permissions in a keyspace; for none: its permissions in all keyspaces.
     pub fn permissions(&self, keyspace: KeyspaceId) -> Permissions {
         let of = |id: KeyspaceId| self.grants.iter().find(|grant| grant.keyspace == id);
         let bits = |id: KeyspaceId| of(id).map_or(0, |grant| grant.permissions.0);

@@ -1,9 +1,9 @@
-//! What an answer means for its operation.
+//! The effect of an answer on its operation.
 //!
-//! A write answered by an error has changed nothing, says the protocol, but for a few errors. That is said of the frame
-//! that was answered. When an earlier frame of the same write is in doubt, only an answer that the partition found by
-//! evaluating the write, or in its session table, says anything about the write; one that was given before looking
-//! (too busy, disk full) leaves the doubt.
+//! According to the protocol, a write that is answered by an error has changed nothing, except for a few errors. This applies to the frame that was
+//! answered. When an earlier frame of the same write is in doubt, not every answer says something about the write. Only an answer that the
+//! partition found by evaluating the write, or in its session table, does. An answer that was given before that (too busy, disk full) leaves the
+//! doubt.
 
 use bytes::Bytes;
 use zerohop_transaction::StageId;
@@ -20,7 +20,7 @@ use crate::slots::Handle;
 use crate::time::Time;
 
 impl<T> Session<T> {
-    /// An operation's answer came, in the frame `flight` sent at `sent`.
+    /// Processes an operation's answer to the frame `flight`, which was sent at `sent`.
     pub(super) fn settle(
         &mut self,
         now: Time,
@@ -58,13 +58,13 @@ impl<T> Session<T> {
                 let failure = failure.into_owned();
                 self.finish(now, handle, Err(SessionError::Answer { failure }), Some(sent));
             }
-            // The operation has been sent again since: that frame's answer decides.
+            // The operation has been sent again since: the answer to that frame decides.
             Err(_) if !operation.flies_in(flight) => {}
             Err(failure) => self.judge(now, handle, failure.into_owned()),
         }
     }
 
-    /// A transaction was done, says the answer to the frame `flight` sent at `sent`.
+    /// Processes the answer that a transaction was done, to the frame `flight`, which was sent at `sent`.
     pub(super) fn transacted(
         &mut self,
         now: Time,
@@ -84,10 +84,10 @@ impl<T> Session<T> {
         self.finish(now, handle, Ok(reply), Some(sent));
     }
 
-    /// What to do about an error that is not the operation's outcome.
+    /// Decides how to react to an error that is not the operation's outcome.
     fn judge(&mut self, now: Time, handle: Handle, failure: Failure<'static>) {
         let Some(operation) = self.operations.get_mut(handle) else { return };
-        // Its frame has been answered: what doubt there is stands in `doubt`.
+        // Its frame has been answered: any remaining doubt is recorded in `doubt`.
         operation.state = OperationState::Unrouted;
         let changes = operation.changes();
         let rest_us = match &failure {
@@ -100,12 +100,12 @@ impl<T> Session<T> {
                 u64::from(*retry_after_ms) * 1000
             }
             Failure::Corrupt => 0,
-            // Whether a write was done is not known, but will be when it is sent again.
+            // The session does not know whether the write was done, but learns it by sending the write again.
             Failure::TimedOut { .. } if !operation.is_wait() && !operation.is_admin() => {
                 operation.doubt |= changes;
                 0
             }
-            // In a frame of its own there is room for it; a write that was done is not done again.
+            // A frame of its own has enough room; a write that was done is not executed again.
             Failure::AnswerTooLong { .. } if operation.collecting != Coalescing::Never => {
                 operation.collecting = Coalescing::Never;
                 operation.doubt |= changes;
@@ -122,13 +122,13 @@ impl<T> Session<T> {
         let is_unavailable = matches!(failure, Failure::Unavailable { .. });
         operation.last = Some(Box::new(AttemptFailure::Answered { failure }));
         if is_unavailable {
-            // Others may know of somebody who can.
+            // Another server may know a primary that can execute it.
             self.want_map(now);
         }
         self.rest(now, handle, rest_us);
     }
 
-    /// Ends an operation with this answer, or in doubt if an earlier frame of it may have been taken up.
+    /// Ends an operation with this answer, or in doubt if an earlier frame of it may have been executed.
     fn end(&mut self, now: Time, handle: Handle, failure: Failure<'static>) {
         let Some(operation) = self.operations.get(handle) else { return };
         let error = match operation.doubt && operation.changes() {
@@ -138,7 +138,7 @@ impl<T> Session<T> {
         self.finish(now, handle, Err(error), None);
     }
 
-    /// The partition has forgotten the session. What it cannot have taken up goes again in a new one.
+    /// The partition has forgotten the session. An operation that it cannot have executed is sent again in a new session.
     fn session_expired(&mut self, now: Time, handle: Handle, failure: Failure<'static>) {
         let Some(operation) = self.operations.get_mut(handle) else { return };
         let (Some(AssignedSequence { session, .. }), Some(partition)) =
@@ -161,7 +161,7 @@ impl<T> Session<T> {
     }
 }
 
-/// Whether an error is what came of evaluating the operation, so that it answers every frame of it.
+/// Whether an error results from evaluating the operation, so that it answers every frame of it.
 fn is_outcome(failure: &Failure<'_>) -> bool {
     matches!(
         failure,
@@ -175,13 +175,13 @@ fn is_outcome(failure: &Failure<'_>) -> bool {
     )
 }
 
-/// Whether an outcome was found without looking for what an earlier frame of the same transaction has begun: nobody logs
-/// that the map of whoever sent it was old.
+/// Whether an outcome was found without considering what an earlier frame of the same transaction has started: no log records that the sender's map
+/// was outdated.
 fn is_of_frame(failure: &Failure<'_>) -> bool {
     matches!(failure, Failure::Aborted { reason: AbortReason::Misplaced, .. })
 }
 
-/// Whether a write that is answered so may have been done. An error that this program does not know may say anything.
+/// Whether a write with this answer may have been done. An error that this version does not know may mean anything.
 fn leaves_doubt(failure: &Failure<'_>) -> bool {
     matches!(
         failure,

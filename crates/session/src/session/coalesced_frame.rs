@@ -1,6 +1,6 @@
-//! Requests that share a frame: each is what it would be in a frame of its own, and is answered, or sent again, by itself.
+//! Coalesced frames: each request in the frame is the same as in a frame of its own. It is answered, or sent again, separately.
 //!
-//! The frame stands open at the end of what the connection sends, and is ended before anything else is written there.
+//! The frame is open at the end of the connection's output. The session ends it before it writes anything else there.
 
 use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId};
 use zerohop_wire::messages::{GatheredRequest, OperationBatch, RecordOperation as WireOperation, Stamp};
@@ -16,8 +16,8 @@ use crate::slots::Handle;
 use crate::time::Time;
 
 impl<T> Session<T> {
-    /// Adds an operation to the open frame, or to a new one. Whether that was done: what is long, or no operation on a record,
-    /// has a frame of its own, and so has a wait, whose time-out is what it says itself.
+    /// Adds an operation to the open frame, or to a new one. Returns whether it did. A long operation, or one that is not an operation on a record,
+    /// gets a frame of its own. So does a wait, because its time-out is a field of the request itself.
     pub(super) fn gather_one(&mut self, now: Time, index: u32, handle: Handle, stamp: &Stamp) -> bool {
         let Some(operation) = self.operations.get(handle) else { return false };
         let RequestKind::Record { item, write, wait: false, .. } = &operation.ask else { return false };
@@ -43,7 +43,7 @@ impl<T> Session<T> {
         true
     }
 
-    /// The same of a batch.
+    /// Same as [`Self::gather_one`], for a batch.
     pub(super) fn gather_batch(
         &mut self,
         now: Time,
@@ -64,7 +64,7 @@ impl<T> Session<T> {
         }
     }
 
-    /// Whether another request, of whatever length is gathered, goes into the frame that stands open.
+    /// Whether the open frame has room for another request of the maximum length.
     pub(super) fn has_room_in_open(&self, connection: &Connection) -> bool {
         let Some(open) = connection.open else { return false };
         let is_full = match self.flights.get(open.flight).map(|flight| &flight.cargo) {
@@ -74,7 +74,7 @@ impl<T> Session<T> {
         !is_full && connection.out.len() - open.start < GATHERED_FRAME_BYTES
     }
 
-    /// Ends the frame that stands open.
+    /// Ends the open frame.
     pub(super) fn end_open(&mut self, index: u32) {
         let Some(connection) = self.connections[index as usize].as_mut() else { return };
         if let Some(OpenFrame { start, flight, time_out_ms }) = connection.open.take() {
@@ -115,7 +115,7 @@ impl<T> Session<T> {
     }
 }
 
-/// Where a request goes.
+/// The destination of a request.
 type PartitionAddress = (KeyspaceId, PartitionId, PartitionEpoch);
 
 fn of<T>(operation: &crate::operation::OpenOperation<T>) -> PartitionAddress {

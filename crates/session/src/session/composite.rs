@@ -1,4 +1,4 @@
-//! Operations that end together: what they ask is taken up, and how it ended is told to them.
+//! Composite operations: the session submits the operations that they request, and passes the results to them.
 
 use super::{EndedOperation, Session};
 use crate::effect::SessionEffect;
@@ -10,7 +10,7 @@ use crate::time::Time;
 use crate::timers::Subject;
 use crate::transaction::{Composite, CompositeStep};
 
-/// Operations that end together, and whom their end is told.
+/// A composite operation and the receiver of its result.
 #[derive(Debug)]
 pub(super) struct Procedure<T> {
     token: T,
@@ -18,7 +18,7 @@ pub(super) struct Procedure<T> {
     bytes: usize,
     submitted: Time,
     deadline: Time,
-    /// It waits for a map that was asked for since then.
+    /// It waits for a map that was requested at this time or later.
     awaits_map: Option<Time>,
 }
 
@@ -31,7 +31,7 @@ impl<T> Session<T> {
         self.begin(now, handle);
     }
 
-    /// Tells all that has ended to whom it was a part of, and has those go on that waited for the map.
+    /// Passes all results to the composite operations to which they belong, and continues those that waited for the map.
     pub(super) fn run_together(&mut self, now: Time) {
         let epoch = self.map.epoch();
         let map_is_new = self.together_map != (epoch, self.mapping.answered_question);
@@ -44,9 +44,9 @@ impl<T> Session<T> {
         while let Some(EndedOperation { procedure: handle, slot, result, held_until }) =
             self.ended.pop_front()
         {
-            // Others of its operations may have ended it.
+            // Another of its operations may have ended it.
             if let Some(procedure) = self.together.get_mut(handle) {
-                // All that has come was read before this turn's time.
+                // All results arrived before the time of this turn.
                 let step = procedure.together.ended((&self.map, now), slot, (result, held_until));
                 self.go_on(now, handle, step);
             }
@@ -66,7 +66,7 @@ impl<T> Session<T> {
         self.end_together(handle, Err(SessionError::Deadline { waited_us, waiting: WaitReason::Map, last }));
     }
 
-    /// Ends all, once their operations have been ended.
+    /// Ends all composite operations, once their operations have been ended.
     pub(super) fn close_together(&mut self, now: Time) {
         self.run_together(now);
         let all: Vec<Handle> = self.together.iter().map(|(handle, _)| handle).collect();
@@ -80,7 +80,7 @@ impl<T> Session<T> {
         let is_newest = asked >= Some(since.unwrap_or(procedure.submitted));
         let step = procedure.together.begin(&self.map, is_newest);
         self.go_on(now, handle, step);
-        // Still the same question: it is not asked again with every map that comes.
+        // It still waits for the same request, which is not repeated with every map that arrives.
         if let (Some(since), Some(procedure)) = (since, self.together.get_mut(handle))
             && procedure.awaits_map.is_some()
             && !is_newest

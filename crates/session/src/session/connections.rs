@@ -1,5 +1,5 @@
-//! The cache of connections: opened when something is to be sent, kept, opened again after a rest when they were lost,
-//! and closed, least recently used first, when there are too many.
+//! The cache of connections. The session opens a connection when it has something to send, and opens a lost one again after a pause. If there are
+//! too many, it closes the least recently used ones.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::time::Time;
 use crate::timers::Subject;
 
 impl<T> Session<T> {
-    /// The shell has opened this connection.
+    /// The shell reports that it has opened this connection.
     pub fn connected(&mut self, now: Time, id: ConnectionId) {
         let Some(index) = self.live(id) else { return };
         let due = now.after_us(self.settings.connect_us);
@@ -44,7 +44,7 @@ impl<T> Session<T> {
         self.ask(now, index, &Message::Hello(hello), Cargo::Hello);
     }
 
-    /// The shell could not open this connection, or it has ended.
+    /// The shell reports that it could not open this connection, or that the connection has ended.
     pub fn disconnected(&mut self, now: Time, id: ConnectionId, lost: ConnectionLoss) {
         let Some(index) = self.live(id) else { return };
         if let Some(fault) = lost.fault {
@@ -54,15 +54,15 @@ impl<T> Session<T> {
         self.lose(now, index, AttemptFailure::Lost { address, kind: lost.kind }, false);
     }
 
-    /// Whether who listens at this address has greeted, and requests may be sent there at once.
+    /// Whether the server at this address has completed the greeting, so that requests can be sent at once.
     pub(super) fn is_ready_at(&self, address: &str) -> bool {
         let index = self.by_address.get(address).map(|index| *index as usize);
         let found = index.and_then(|index| self.connections[index].as_ref());
         found.is_some_and(|one| one.is_ready() && !one.draining)
     }
 
-    /// The place of a connection to this address, which is opened if it is not there. `None`: the session has as many
-    /// as it may, and this one must wait until another is dropped.
+    /// The position of a connection to this address, which the session opens if there is none. `None`: the session has the maximum number of
+    /// connections, and the caller must wait until another is closed.
     pub(super) fn connection_to(&mut self, now: Time, address: &str) -> Option<u32> {
         if let Some(index) = self.by_address.get(address).copied() {
             let draining = self.connection_mut(index).draining;
@@ -80,7 +80,7 @@ impl<T> Session<T> {
             }
             None => {
                 self.connections.push(Some(connection));
-                // Bounded by `connections_max`.
+                // The limit is `connections_max`.
                 (self.connections.len() - 1) as u32
             }
         };
@@ -89,7 +89,7 @@ impl<T> Session<T> {
         Some(index)
     }
 
-    /// Sends a request of the session's own on a connection, ahead of what waits there.
+    /// Sends a request of the session itself on a connection, ahead of the operations in its queue.
     pub(super) fn ask(&mut self, now: Time, index: u32, message: &Message<'_>, cargo: Cargo) -> Handle {
         let flight = self.launch(now, index, cargo);
         let envelope = Envelope { request: request_id(flight, 0), ..Envelope::default() };
@@ -98,7 +98,7 @@ impl<T> Session<T> {
         flight
     }
 
-    /// Books a frame that is about to be written.
+    /// Registers a frame that is about to be written.
     pub(super) fn launch(&mut self, now: Time, index: u32, cargo: Cargo) -> Handle {
         let quiet_us = self.settings.quiet_us;
         let connection = self.connection_mut(index);
@@ -112,7 +112,7 @@ impl<T> Session<T> {
         self.flights.insert(Flight { connection: index, sent: now, cargo, overdue: false })
     }
 
-    /// Takes a frame off the books: answered, or lost with its connection.
+    /// Removes a frame from the frames in flight: it was answered, or lost with its connection.
     pub(super) fn land(&mut self, handle: Handle) -> Option<Flight> {
         let flight = self.flights.remove(handle)?;
         let index = flight.connection;
@@ -125,8 +125,8 @@ impl<T> Session<T> {
         Some(flight)
     }
 
-    /// Nobody waits for this answer any more. A connection with many such frames is closed: it answers nothing, or not
-    /// in time, and its frames must not be counted for ever.
+    /// Records that no operation waits for this frame's answer any more. The session closes a connection with many such frames, because its server
+    /// does not answer, or not in time. Such frames must not count forever.
     pub(super) fn mark_overdue(&mut self, now: Time, handle: Handle) {
         let window = self.settings.window_frames;
         let Some(flight) = self.flights.get_mut(handle) else { return };
@@ -153,7 +153,7 @@ impl<T> Session<T> {
             ConnectionPhase::Resting { until } if now >= until => self.open_again(now, index),
             ConnectionPhase::Ready => {
                 if now >= connection.collect_due {
-                    // From now on they wait for room only, and the time is not asked again.
+                    // From now on they only wait for room; their time has passed.
                     (connection.collect_due, connection.collect_bytes) = (Time::NEVER, 0);
                 }
                 let quiet = connection.flights > 0 && now >= connection.quiet_since.after_us(quiet_us);
@@ -178,7 +178,7 @@ impl<T> Session<T> {
         }
     }
 
-    /// The server has answered the greeting, and is to be believed or not.
+    /// Handles the server's reply to the greeting, which includes the check of the server's proof.
     pub(super) fn greeted(&mut self, now: Time, index: u32, ack: &HelloAck) {
         let cluster = self.cluster;
         let connection = self.connection_mut(index);
@@ -203,7 +203,7 @@ impl<T> Session<T> {
         }
     }
 
-    /// The server has taken the proof.
+    /// The server has accepted the client's proof.
     pub(super) fn proved(&mut self, now: Time, index: u32) {
         if let Some(ack) = self.connection_mut(index).proving.take() {
             self.ready(now, index, &ack);
@@ -228,7 +228,7 @@ impl<T> Session<T> {
         self.arm_connection(index);
     }
 
-    /// The server does not talk to this client, or is not to be believed: what waits for it need not wait longer.
+    /// The server refuses this client, or failed authentication: operations that wait for it end.
     pub(super) fn refused(&mut self, now: Time, index: u32, failure: Failure<'static>) {
         let address = Arc::clone(&self.connection_mut(index).address);
         for handle in self.take_waiting(index) {
@@ -245,7 +245,8 @@ impl<T> Session<T> {
         self.lose(now, index, AttemptFailure::Broken { address, broken }, true);
     }
 
-    /// The connection is of no more use: what was in flight is sent again, here after a rest, or where the map says.
+    /// Abandons a connection: the session sends the operations in flight again, to the same server after a pause, or to the server that the map
+    /// names.
     pub(super) fn lose(&mut self, now: Time, index: u32, trouble: AttemptFailure, close: bool) {
         if close {
             self.close(index);
@@ -266,7 +267,7 @@ impl<T> Session<T> {
         let was_for_map = std::mem::take(&mut connection.for_map);
         self.timers.arm(Subject::Connection(index), until);
 
-        // The owner may have moved because its node is gone.
+        // The primary may have moved because its node has failed.
         self.want_map(now);
         if was_for_map {
             self.mapping.next_at = now;
@@ -297,14 +298,14 @@ impl<T> Session<T> {
         }
     }
 
-    /// The frame is lost, or its answer is, and this operation was in it.
+    /// Handles an operation of a frame that was lost, or whose answer was lost.
     pub(super) fn lost_in(&mut self, now: Time, flight: Handle, operation: Handle, trouble: &AttemptFailure) {
         if self.operations.get(operation).is_some_and(|found| found.flies_in(flight)) {
             self.again(now, operation, trouble.clone());
         }
     }
 
-    /// Any manager will do for a control request that has not been sent.
+    /// A control request that has not been sent can go to any other manager.
     fn reroute_admin(&mut self, now: Time, index: u32, trouble: &AttemptFailure) {
         let Some(connection) = self.connections[index as usize].as_ref() else { return };
         let admin = |handle: &Handle| {
@@ -312,7 +313,7 @@ impl<T> Session<T> {
                 && self.operations.get(*handle).is_some_and(|found| found.is_admin())
         };
         let waiting: Vec<Handle> = connection.queue.iter().copied().filter(admin).collect();
-        // They leave the queue by no longer being in it: whoever takes them out of it passes over them.
+        // The queue still names them; their state makes readers of the queue skip them.
         for handle in waiting {
             if let Some(operation) = self.operations.get_mut(handle) {
                 operation.last = Some(Box::new(trouble.clone()));
@@ -321,7 +322,7 @@ impl<T> Session<T> {
         }
     }
 
-    /// Opens the connection again if somebody still wants it, else forgets it.
+    /// Opens the connection again if it is still needed, otherwise removes it.
     fn open_again(&mut self, now: Time, index: u32) {
         let waiting = self.take_waiting(index);
         let connection = self.connection_mut(index);
@@ -343,19 +344,19 @@ impl<T> Session<T> {
         self.effects.push(SessionEffect::Connect { connection: ConnectionId { index, serial }, address });
     }
 
-    /// Tells the shell to close what is open.
+    /// Has the shell close the connection, if it is open.
     fn close(&mut self, index: u32) {
         let connection = self.connection_mut(index);
         if !matches!(connection.phase, ConnectionPhase::Resting { .. }) {
             let id = ConnectionId { index, serial: connection.serial };
-            // Nothing that was meant for this opening may go out in the next.
+            // Output for this opening must not be sent in the next one.
             connection.out.clear();
             connection.open = None;
             self.effects.push(SessionEffect::Close { connection: id });
         }
     }
 
-    /// Closes and forgets a connection; what waited for it is dispatched again.
+    /// Closes and removes a connection; operations that waited for it are dispatched again.
     pub(super) fn drop_connection(&mut self, now: Time, index: u32) {
         if self.connections[index as usize].is_none() {
             return;
@@ -369,13 +370,13 @@ impl<T> Session<T> {
         self.by_address.remove(&address);
         self.by_instance.retain(|_, place| *place != index);
         self.dispatch_all(now, waiting);
-        // The first of them takes the place, the others see to it that the next one becomes free.
+        // The first of them uses the free place; the others make sure that another connection becomes free.
         let starved = std::mem::take(&mut self.starved);
         self.dispatch_all(now, starved);
     }
 
-    /// Whether there is room for one more. Closes the one that has been idle for longest, if need be; if all are in
-    /// use, the one used least recently is let finish what it has.
+    /// Returns whether there is room for one more connection. If necessary, the session closes the connection that has been idle for longest. If
+    /// all are in use, it drains the least recently used one.
     fn make_room(&mut self, now: Time) -> bool {
         if self.by_address.len() < self.settings.connections_max {
             return true;
@@ -394,12 +395,12 @@ impl<T> Session<T> {
         match oldest {
             Some((true, index)) => {
                 self.drop_connection(now, index);
-                // Unless somebody who has starved took it.
+                // Unless a starved operation has used the place.
                 self.by_address.len() < self.settings.connections_max
             }
             Some((false, index)) => {
                 self.connection_mut(index).draining = true;
-                // Found again, by those who come later, only through the address, where they are told to wait.
+                // Later operations find it only by its address, where they are told to wait.
                 self.by_instance.retain(|_, place| *place != index);
                 false
             }
@@ -407,7 +408,7 @@ impl<T> Session<T> {
         }
     }
 
-    /// Takes out all that waits at a connection, and leaves out what has gone elsewhere since.
+    /// Removes and returns all operations that wait at a connection, except those that have moved elsewhere since.
     pub(super) fn take_waiting(&mut self, index: u32) -> Vec<Handle> {
         let mut waiting = self.connection_mut(index).take_waiting();
         waiting.retain(|handle| self.waits_at(*handle, index));
@@ -421,7 +422,7 @@ impl<T> Session<T> {
         }
     }
 
-    /// The place of a connection that is open, or being opened, under this name.
+    /// The position of a connection with this id that is open or being opened.
     pub(super) fn live(&self, id: ConnectionId) -> Option<u32> {
         let connection = self.connections.get(id.index as usize)?.as_ref()?;
         let open = !matches!(connection.phase, ConnectionPhase::Resting { .. });

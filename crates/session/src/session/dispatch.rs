@@ -1,4 +1,4 @@
-//! Where an operation goes: by the map to the owner of its partition, and there into a queue.
+//! Dispatch of operations: the map gives the primary of the operation's partition, and the operation joins a queue there.
 
 use zerohop_placement::{Keyspace, NodeState, PartitionCount};
 use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId};
@@ -15,22 +15,22 @@ use crate::slots::Handle;
 use crate::time::Time;
 use crate::timers::Subject;
 
-/// What the map says of an operation.
+/// The destination of an operation according to the map.
 enum Destination {
-    /// The place of a connection, and what was looked up on the way.
+    /// The position of a connection, and the values that were looked up on the way.
     At { connection: u32, partition: Option<PartitionId>, epoch: PartitionEpoch, collect: Option<Collect> },
     /// Not in this map.
     Nowhere,
-    /// At an instance to which there is no connection, nor room for one.
+    /// At an instance without a connection, and the session has no room for another.
     NoRoom,
-    /// Nowhere, ever.
+    /// No map can have it.
     Never(Failure<'static>),
-    /// In several partitions, of so many.
+    /// In several partitions; the keyspace has this many.
     Split(PartitionCount),
 }
 
 impl<T> Session<T> {
-    /// Puts an operation where it belongs by the present map.
+    /// Puts an operation where it belongs according to the current map.
     pub(super) fn dispatch(&mut self, now: Time, handle: Handle) {
         let Some(operation) = self.operations.get(handle) else { return };
         if matches!(operation.ask, RequestKind::Keyspace { .. }) {
@@ -74,7 +74,7 @@ impl<T> Session<T> {
         }
     }
 
-    /// Dispatches again all that has not been sent: the map has changed.
+    /// Dispatches all unsent operations again, because the map has changed.
     pub(super) fn dispatch_waiting(&mut self, now: Time) {
         let mut waiting = std::mem::take(&mut self.unrouted);
         waiting.retain(|handle| {
@@ -88,7 +88,7 @@ impl<T> Session<T> {
         self.dispatch_all(now, waiting);
     }
 
-    /// Sends an operation again, at once or after a rest, whichever its past suggests.
+    /// Sends an operation again, at once or after a pause, depending on its history.
     pub(super) fn again(&mut self, now: Time, handle: Handle, trouble: AttemptFailure) {
         let Some(operation) = self.operations.get_mut(handle) else { return };
         operation.doubt |= operation.changes();
@@ -101,13 +101,13 @@ impl<T> Session<T> {
         }
         let Some(operation) = self.operations.get_mut(handle) else { return };
         if operation.is_admin() {
-            // Nobody numbers control requests, so nobody would notice that this one had been done.
+            // A control request has no sequence number, so a server could not detect that it was already done.
             return self.give_up(now, handle, |_| SessionError::Closed, || AttemptFailure::Overdue);
         }
         self.dispatch(now, handle);
     }
 
-    /// Leaves an operation alone for about `us`, and for longer the more often that was so.
+    /// Delays an operation by about `us`, and by more with each delay in a row.
     pub(super) fn rest(&mut self, now: Time, handle: Handle, us: u64) {
         let Some(operation) = self.operations.get_mut(handle) else { return };
         operation.rests += 1;
@@ -117,7 +117,7 @@ impl<T> Session<T> {
         self.timers.arm(Subject::Operation(handle.index), until);
     }
 
-    /// The answer said that the owner is another. The map has been brought as far as the answer brought it.
+    /// Handles an answer that names another primary. The map already includes the changes in the answer.
     pub(super) fn redirect(&mut self, now: Time, handle: Handle) {
         let Some(operation) = self.operations.get(handle) else { return };
         let epoch = operation.epoch;
@@ -126,7 +126,7 @@ impl<T> Session<T> {
             keyspace.group(partition).is_some_and(|group| group.epoch > epoch)
         });
         if newer {
-            // Epochs rise: servers that bring one forward do not lead in circles, however often its group changes.
+            // Epochs rise: servers that report a newer one do not lead in circles, however often the group changes.
             return self.dispatch(now, handle);
         }
         let Some(operation) = self.operations.get_mut(handle) else { return };
@@ -165,7 +165,7 @@ impl<T> Session<T> {
                     Some(found) if found.config().partitions > *of => {
                         return Destination::Split(found.config().partitions);
                     }
-                    // Its caller has a newer map.
+                    // The caller has a newer map.
                     Some(found) if found.config().partitions < *of => return Destination::Nowhere,
                     Some(found) => (found, *partition),
                     None => return self.missing(now, handle, *keyspace),
@@ -183,7 +183,7 @@ impl<T> Session<T> {
                     let up = map.nodes().filter(|node| node.state() != NodeState::Down);
                     up.map(|node| node.manager())
                 };
-                // At first one that answers, if any does; from whoever could not do it, or was not reached, on to the next.
+                // The first choice is a server that answers, if there is one; after a failure or a lost connection, the next one.
                 let known = match operation.rests {
                     0 => managers().find(|address| self.is_ready_at(address)),
                     _ => None,
@@ -218,7 +218,7 @@ impl<T> Session<T> {
         Destination::At { connection, partition: Some(partition), epoch: group.epoch, collect }
     }
 
-    /// Whether an operation may wait for others. What was sent before has waited enough.
+    /// Whether an operation may wait for others. An operation that was sent before has waited enough.
     fn collects(&self, handle: Handle, keyspace: &Keyspace) -> Option<Collect> {
         let operation = self.operations.get(handle)?;
         let RequestKind::Record { item, wait: false, .. } = &operation.ask else { return None };
@@ -275,8 +275,8 @@ impl<T> Session<T> {
         self.mark_dirty(index);
     }
 
-    /// Whether a queue of this length holds more of the past than of the present. Operations that end while they wait
-    /// stay named in queues that nobody empties as long as a server is away.
+    /// Whether a queue of this length consists mostly of outdated entries. Operations that end while they wait stay in queues, which are not
+    /// emptied as long as a server is unreachable.
     pub(super) fn is_overgrown(&self, length: usize) -> bool {
         const SLACK: usize = 1024;
         length > 2 * self.operations.len() + SLACK
@@ -323,7 +323,7 @@ impl<T> Session<T> {
         }
     }
 
-    /// Whether the map was asked for after the operation was submitted: then what it lacks does not exist.
+    /// Whether the map was requested after the operation was submitted: then an object that is not in the map does not exist.
     fn map_is_newer_than(&self, handle: Handle) -> bool {
         let submitted = self.operations.get(handle).map(|operation| operation.submitted);
         self.mapping.answered_question >= submitted

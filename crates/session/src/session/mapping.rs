@@ -1,4 +1,5 @@
-//! Keeping the map: asked for at the start, brought forward by redirects, and asked for again when an owner is gone.
+//! Maintenance of the map: the session requests it at the start, applies the changes in redirects, and requests it again when a primary is
+//! unreachable.
 
 use std::sync::Arc;
 
@@ -16,24 +17,24 @@ use crate::slots::Handle;
 use crate::time::Time;
 use crate::timers::Subject;
 
-/// What is known about knowing the map.
+/// The state of the requests for the map.
 #[derive(Debug)]
 pub(super) struct Mapping {
-    /// Somebody wants a newer map, or any.
+    /// An operation needs a newer map, or any map.
     pub(super) needed: bool,
-    /// The question under way, and when it is overdue.
+    /// The request in flight, and when it is overdue.
     asking: Option<(Handle, Time)>,
-    /// No question before then.
+    /// No request before this time.
     pub(super) next_at: Time,
-    /// Changes did not fit: ask for the whole map.
+    /// Changes did not apply: the next request is for the complete map.
     whole: bool,
-    /// Counts the questions, so that each goes to another server.
+    /// Counts the requests, so that each goes to another server.
     turn: usize,
     failures: u32,
-    /// When the latest question was sent that has been answered.
+    /// When the latest answered request was sent.
     pub(super) answered_question: Option<Time>,
     pub(super) last: Option<AttemptFailure>,
-    /// Endpoints in a row that do not talk to this client, while there is no map at all.
+    /// Number of endpoints in a row that refused this client, while the session has no map.
     refusals: usize,
 }
 
@@ -54,7 +55,7 @@ impl Mapping {
 }
 
 impl<T> Session<T> {
-    /// Has the map asked for at the end of this turn, or soon.
+    /// Has the session request the map at the end of this turn, or soon.
     pub(super) fn want_map(&mut self, now: Time) {
         self.mapping.needed = !self.closed;
         self.timers.arm(Subject::Upkeep, self.mapping.next_at.max(now));
@@ -78,7 +79,7 @@ impl<T> Session<T> {
             Some(index) => {
                 let since = if self.mapping.whole { MapEpoch(0) } else { self.map.epoch() };
                 let flight = self.ask(now, index, &Message::MapGet(MapGet { since }), Cargo::Map);
-                // Any server answers it at once, and there are others.
+                // Any server answers it at once, and there are other servers.
                 let due = now.after_us(self.settings.attempt_us.min(2 * SILENT_US));
                 self.mapping.asking = Some((flight, due));
                 self.timers.arm(Subject::Upkeep, due);
@@ -87,7 +88,7 @@ impl<T> Session<T> {
         }
     }
 
-    /// `Map` has come, which answers a question sent at `sent`.
+    /// Handles a `Map` message that answers a request sent at `sent`.
     pub(super) fn map_came(&mut self, now: Time, sent: Time, map: &Map<'_>) {
         self.mapping.asking = None;
         if !map.encoded.is_empty() && !self.apply(map.encoded) && self.map.epoch() < map.epoch {
@@ -111,8 +112,7 @@ impl<T> Session<T> {
         self.want_map(now);
     }
 
-    /// A server does not talk to this client. If none of the endpoints does, and there is no map that names others, whoever
-    /// waits for one need not wait longer.
+    /// Handles a server that refuses this client. If all endpoints refuse it, and no map names other servers, operations that wait for a map end.
     pub(super) fn map_refused(&mut self, now: Time, address: &Arc<str>, failure: &Failure<'static>) {
         if self.map.epoch() != MapEpoch(0) || failure.advice() != Advice::GiveUp {
             return;
@@ -123,8 +123,8 @@ impl<T> Session<T> {
         }
     }
 
-    /// A server that talks to this client does not tell it the map. A token may be newer than the map of that server, so it is asked a few times
-    /// more; then whoever waits for a map need not wait longer, whether there is an older one or not.
+    /// Handles a server that accepts this client but refuses to return the map. A token may be newer than the map of that server, so the session
+    /// repeats the request a few times. After that, operations that wait for a map end, whether or not the session has an older one.
     pub(super) fn map_question_refused(&mut self, now: Time, index: u32, failure: Failure<'static>) {
         let address = Arc::clone(&self.connection_mut(index).address);
         self.map_question_failed(now, AttemptFailure::Answered { failure: failure.clone() });
@@ -137,7 +137,7 @@ impl<T> Session<T> {
         }
     }
 
-    /// Ends whatever waits for a map.
+    /// Ends all operations that wait for a map.
     fn refuse_unrouted(&mut self, now: Time, address: &Arc<str>, failure: &Failure<'static>) {
         let mut waiting = std::mem::take(&mut self.unrouted);
         waiting.retain(|handle| {
@@ -149,7 +149,7 @@ impl<T> Session<T> {
         }
     }
 
-    /// A redirect brought these changes, and says that the map is of this epoch then.
+    /// Handles the changes in a redirect, which lead to a map of this epoch.
     pub(super) fn map_moved(&mut self, now: Time, epoch: MapEpoch, delta: &[u8]) {
         if epoch <= self.map.epoch() {
             return;
@@ -160,7 +160,7 @@ impl<T> Session<T> {
         }
     }
 
-    /// Whether these bytes led to a newer map.
+    /// Applies encoded changes. Returns whether they led to a newer map.
     fn apply(&mut self, encoded: &[u8]) -> bool {
         let next = match MapDelta::decode(encoded) {
             Ok(delta) => self.map.apply(&delta),
@@ -170,7 +170,7 @@ impl<T> Session<T> {
         let before = std::mem::replace(&mut self.map, Arc::new(next));
         self.follow_splits(&before);
         self.mapping.whole = false;
-        // Addresses may have changed: found again as operations need them.
+        // Addresses may have changed: they are looked up again as operations need them.
         self.by_instance.clear();
         true
     }
@@ -190,7 +190,7 @@ impl<T> Session<T> {
         index
     }
 
-    /// Opens a connection to the next server that is known and not being connected to, to ask it for the map.
+    /// Opens a connection to the next known server that is not being connected to, to request the map.
     fn open_for_map(&mut self, now: Time) {
         let map = Arc::clone(&self.map);
         let nodes = map.nodes().flat_map(|node| {
@@ -198,8 +198,8 @@ impl<T> Session<T> {
         });
         let endpoints = self.settings.endpoints.clone();
         let known: Vec<&str> = endpoints.iter().map(|endpoint| &**endpoint).chain(nodes).collect();
-        // When this one does not open, it is the next one's turn; when it says nothing for a while, the next one's too: of a machine that
-        // is gone or stands still nothing else is heard.
+        // If this connection does not open, or its server is silent for a while, the next server is tried: a machine that has failed or is paused
+        // sends nothing at all.
         self.mapping.next_at = now.after_us(self.settings.connect_us.min(SILENT_US));
         self.timers.arm(Subject::Upkeep, self.mapping.next_at);
         let count = known.len();

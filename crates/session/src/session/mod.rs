@@ -1,8 +1,8 @@
-//! The session itself: what it holds, and the events it takes.
+//! The session itself: its state, and its events.
 //!
-//! Each event only moves operations from place to place; [`Session::turn`] then looks at what is due, packs and
-//! encodes what can be sent, and hands out the effects. So a shell that feeds in all that has happened before it asks
-//! for a turn gets one write per connection, however many operations it carries.
+//! Each event only changes the state of operations. [`Session::turn`] then handles what is due, packs and encodes what can be sent, and returns the
+//! effects. A shell that passes in all pending events before it calls `turn` therefore makes one write per connection, however many operations it
+//! carries.
 
 mod answers;
 mod coalesced_frame;
@@ -44,38 +44,38 @@ use composite::Procedure;
 use mapping::Mapping;
 use opening::IssuedSession;
 
-/// The client's half of the protocol. `T` comes with an operation and goes with its completion.
+/// The client's half of the protocol. `T` is submitted with an operation and returned with its completion.
 #[derive(Debug)]
 pub struct Session<T> {
     settings: SessionSettings,
     map: Arc<ClusterMap>,
     mapping: Mapping,
     cluster: ClusterId,
-    /// The highest timestamp seen anywhere; it travels with every request.
+    /// The highest timestamp seen so far; every request carries it.
     seen: Timestamp,
 
     operations: Slots<OpenOperation<T>>,
-    /// What consists of several operations.
+    /// The composite operations.
     together: Slots<Procedure<T>>,
-    /// How those of them went that read.
+    /// Counts of the composite operations that read.
     reads: ReadCounts,
-    /// Ends of their operations, which they have not been told yet.
+    /// Results of their operations that have not been passed on yet.
     ended: VecDeque<EndedOperation>,
-    /// For how long the frame, or the part of one, that is being looked at says that what it tells is held.
+    /// The duration of the read lock in the frame, or the part of a frame, that is being processed.
     held_us: u32,
-    /// The map, and the latest answer about it, by which those that wait for one were begun last.
+    /// The map, and the latest answer about it, with which the composite operations that wait for a map were last started.
     together_map: (MapEpoch, Option<Time>),
     operation_bytes: usize,
     flights: Slots<Flight>,
-    /// Operations for which the map has no place.
+    /// Operations that the map does not place.
     unrouted: Vec<Handle>,
-    /// Operations for which there is no connection to be had.
+    /// Operations for which no connection is available.
     starved: Vec<Handle>,
 
     connections: Vec<Option<Connection>>,
     free_connections: Vec<u32>,
     by_address: BTreeMap<Arc<str>, u32>,
-    /// Of the present map only.
+    /// Valid for the current map only.
     by_instance: BTreeMap<InstanceId, u32>,
     serial: u32,
     /// Connections with something to send, or with room to send it.
@@ -83,7 +83,7 @@ pub struct Session<T> {
 
     lanes: BTreeMap<KeyspaceId, Vec<SequenceWindow>>,
     issued: Option<IssuedSession>,
-    /// The frame that asks for a session, and when it is overdue.
+    /// The frame that requests a session, and when it is overdue.
     opening: Option<(Handle, Time)>,
     awaiting_session: Vec<Handle>,
 
@@ -92,25 +92,25 @@ pub struct Session<T> {
     jitter: Jitter,
     effects: Vec<SessionEffect<T>>,
     spare: Vec<Vec<u8>>,
-    /// Where a batch is put together.
+    /// The buffer in which batches are encoded.
     packed: Vec<u8>,
-    /// Where a compressed body is expanded.
+    /// The buffer into which compressed bodies are expanded.
     scratch: Vec<u8>,
     closed: bool,
 }
 
-/// How an operation of several that end together has ended.
+/// The result of an operation of a composite operation.
 #[derive(Debug)]
 struct EndedOperation {
     procedure: Handle,
     slot: u32,
     result: Result<Reply, SessionError>,
-    /// Until when nobody changes what it has read; `None`: anybody may.
+    /// Until when a read lock protects what was read; `None`: no lock.
     held_until: Option<Time>,
 }
 
 impl<T> Session<T> {
-    /// A session that knows nothing yet but whom to ask; it asks at the first turn.
+    /// Creates a session that knows only its endpoints; it requests the map in the first turn.
     #[must_use]
     pub fn new(settings: SessionSettings) -> Self {
         Self {
@@ -150,7 +150,7 @@ impl<T> Session<T> {
         }
     }
 
-    /// Takes an operation up. It ends with an [`SessionEffect::Complete`] that has its token, at its deadline at the latest.
+    /// Accepts an operation. It ends with an [`SessionEffect::Complete`] that contains its token, at its deadline at the latest.
     pub fn submit(&mut self, now: Time, request: SessionRequest, token: T) {
         if let Err(error) = self.admit(&request) {
             self.effects.push(SessionEffect::Complete { token, result: Err(error) });
@@ -164,7 +164,7 @@ impl<T> Session<T> {
         }
     }
 
-    /// Takes up an operation for which there is room.
+    /// Accepts an operation for which there is room.
     fn take_up(
         &mut self,
         now: Time,
@@ -195,7 +195,7 @@ impl<T> Session<T> {
         self.dispatch(now, handle);
     }
 
-    /// Looks at what is due, sends what can be sent, and adds all effects since the last turn to `effects`.
+    /// Handles what is due, sends what can be sent, and adds all effects since the last turn to `effects`.
     pub fn turn(&mut self, now: Time, effects: &mut Vec<SessionEffect<T>>) {
         while let Some(subject) = self.timers.pop(now) {
             match subject {
@@ -210,20 +210,20 @@ impl<T> Session<T> {
         while let Some(index) = self.dirty.pop() {
             self.transmit(now, index);
             if self.dirty.is_empty() && !self.ended.is_empty() {
-                // What could not be sent has ended, and something may go on for it.
+                // Operations that could not be sent have ended, and composite operations may continue because of that.
                 self.run_together(now);
             }
         }
         effects.append(&mut self.effects);
     }
 
-    /// When the next turn is due though nothing happens. It may turn out that nothing was to be done.
+    /// When the next turn is due if no event occurs before. The turn may find nothing to do.
     #[must_use]
     pub fn wake_at(&self) -> Option<Time> {
         self.timers.next()
     }
 
-    /// Ends every operation and closes every connection. Whatever is submitted later ends at once.
+    /// Ends every operation and closes every connection. Operations that are submitted later end at once.
     pub fn shut_down(&mut self, now: Time) {
         self.closed = true;
         let all: Vec<Handle> = self.operations.iter().map(|(handle, _)| handle).collect();
@@ -237,25 +237,25 @@ impl<T> Session<T> {
         self.close_together(now);
     }
 
-    /// The map by which the session routes; empty until the first has come.
+    /// The map by which the session routes; empty until the first map has arrived.
     #[must_use]
     pub fn map(&self) -> &Arc<ClusterMap> {
         &self.map
     }
 
-    /// Operations that have not ended; those of which others consist are counted with them.
+    /// Number of operations that have not ended, including the parts of composite operations.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.operations.len() + self.together.len()
     }
 
-    /// How reads of several records have gone so far.
+    /// Counts of the reads of several records so far.
     #[must_use]
     pub fn reads(&self) -> ReadCounts {
         self.reads
     }
 
-    /// Takes a send buffer back, to be used again.
+    /// Returns a send buffer to the session for reuse.
     pub fn recycle(&mut self, mut buffer: Vec<u8>) {
         if self.spare.len() < SPARE_BUFFERS_MAX && buffer.capacity() <= SPARE_BUFFER_BYTES_MAX {
             buffer.clear();
@@ -272,7 +272,7 @@ impl<T> Session<T> {
             return Err(SessionError::TooManyOperations { limit });
         }
         let limit = self.settings.operation_bytes_max;
-        // One operation always fits, or a value beyond a low limit could never be written.
+        // A single operation always fits; otherwise a value above a low limit could never be written.
         if self.operation_bytes > 0 && self.operation_bytes + request.bytes() > limit {
             return Err(SessionError::TooManyBytes { limit });
         }
@@ -288,7 +288,7 @@ impl<T> Session<T> {
         match operation.state {
             OperationState::Flying { flight, due, .. } if now >= due => {
                 self.mark_overdue(now, flight);
-                // Unless the connection was closed for it, which sent the operation again already.
+                // Not if the connection was closed for it, because that has already sent the operation again.
                 self.lost_in(now, flight, handle, &AttemptFailure::Overdue);
             }
             OperationState::Flying { flight, due, look } if now >= look => {
@@ -297,7 +297,7 @@ impl<T> Session<T> {
                         self.mark_overdue(now, flight);
                         self.lost_in(now, flight, handle, &AttemptFailure::Overdue);
                     }
-                    // Whoever it was sent to may be alive and cut off from those who have another one in its place.
+                    // The server may be alive but cut off from the nodes that have replaced it.
                     false => {
                         self.want_map(now);
                         if let Some(operation) = self.operations.get_mut(handle) {
@@ -315,7 +315,7 @@ impl<T> Session<T> {
         }
     }
 
-    /// Whether the partition of an operation has another group by now than when it was sent.
+    /// Whether the partition of an operation has a newer group than when the operation was sent.
     fn has_another_owner(&self, handle: Handle) -> bool {
         let Some(operation) = self.operations.get(handle) else { return false };
         let (keyspace, partition) = (operation.keyspace(), operation.partition);
@@ -345,14 +345,14 @@ impl<T> Session<T> {
         self.give_up(now, handle, clean, || AttemptFailure::Overdue);
     }
 
-    /// The partition of an operation, if the map says that nobody will serve it.
+    /// The partition of an operation, if no replica will serve it according to the map.
     fn lost_partition(&self, operation: &OpenOperation<T>) -> Option<PartitionId> {
         let partition = operation.partition?;
         let group = self.map.keyspace(operation.keyspace())?.group(partition)?;
         self.map.is_lost(group).then_some(partition)
     }
 
-    /// Why what was waited for does not come, if the session has met a reason.
+    /// The cause why a wait lasts, if the session has seen one.
     fn trouble_behind(&self, waiting: &WaitReason) -> Option<AttemptFailure> {
         match waiting {
             WaitReason::Map => self.mapping.last.clone(),
@@ -364,7 +364,7 @@ impl<T> Session<T> {
         }
     }
 
-    /// Ends an operation without the server's word: with `clean` if it cannot have been done.
+    /// Ends an operation without a server's answer: with `clean` if it cannot have been done.
     fn give_up(
         &mut self,
         now: Time,
@@ -397,7 +397,7 @@ impl<T> Session<T> {
         match owner {
             CompletionTarget::Caller(token) => self.effects.push(SessionEffect::Complete { token, result }),
             CompletionTarget::Together { procedure, slot } => {
-                // From when it was sent, by this clock: it was read later, and is held for longer.
+                // The lock counts from the time of the request, by this clock: the server read the record later, so its lock lasts longer.
                 let held_us = u64::from(self.held_us) * HELD_NINTHS / 9;
                 let held_until = answered.filter(|_| held_us > 0).map(|sent| sent.after_us(held_us));
                 self.ended.push_back(EndedOperation { procedure, slot, result, held_until });
@@ -452,7 +452,7 @@ impl<T> Session<T> {
         }
     }
 
-    /// Whether an operation named by a queue of this connection still waits there.
+    /// Whether an operation in a queue of this connection still waits there.
     fn waits_at(&self, handle: Handle, connection: u32) -> bool {
         self.operations
             .get(handle)
@@ -464,7 +464,7 @@ impl<T> Session<T> {
     }
 }
 
-/// A partition, as writes see it.
+/// The sequence window of a partition.
 fn lane(
     lanes: &mut BTreeMap<KeyspaceId, Vec<SequenceWindow>>,
     keyspace: KeyspaceId,
@@ -473,11 +473,11 @@ fn lane(
     let lanes = lanes.entry(keyspace).or_default();
     let at = partition.0 as usize;
     if at >= lanes.len() {
-        // Partitions come from the map, which bounds them.
+        // Partitions come from the map, which limits their number.
         lanes.resize_with(at + 1, SequenceWindow::new);
     }
     &mut lanes[at]
 }
 
-/// A session that was never issued: what a lane holds that has none.
+/// A session id that is never issued: the value of a window without a session.
 const NO_SESSION: SessionId = SessionId::NONE;

@@ -1,8 +1,8 @@
-//! Sessions: opened at a server when the first write needs one, and again when a partition may have forgotten it.
+//! Sessions: the client opens one at a server when the first write needs it, and again when a partition may have forgotten it.
 //!
-//! A partition remembers a session for a time after its last write there, and takes up an unknown one unless it was
-//! issued long ago. So before a write goes to a partition that has not heard of the session for most of that time, it
-//! gets a newer one; and no write is lost in the doubt that `SessionExpired` brings.
+//! A partition remembers a session for a time after its last write there. It accepts an unknown session unless that was issued long ago. Before a
+//! write goes to a partition that has had no write for most of that time, the client therefore opens a newer session. So no write ends in the doubt
+//! that `SessionExpired` causes.
 
 use zerohop_wire::ids::{KeyspaceId, PartitionId, SessionId};
 use zerohop_wire::messages::{Message, SessionOpen, SessionOpened};
@@ -14,25 +14,25 @@ use crate::slots::Handle;
 use crate::time::Time;
 use crate::timers::Subject;
 
-/// The session issued last.
+/// The session that was issued last.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IssuedSession {
     id: SessionId,
-    /// When it was asked for.
+    /// When it was requested.
     asked: Time,
-    /// For how long a partition remembers it at least; 0: the server does not say.
+    /// Minimum time for which a partition remembers it; 0: the server does not report it.
     idle_us: u64,
 }
 
-/// Whether a partition that heard of the session at `heard` is sure to know it now.
+/// Whether a partition with a write of this session at `heard` certainly still remembers it.
 fn remembers(now: Time, heard: Time, idle_us: u64) -> bool {
-    // A quarter of the time is left for the write to arrive, and for clocks that run unevenly.
+    // A quarter of the time is reserved for the write's transmission and for clocks that run at different rates.
     idle_us == 0 || now.since_us(heard) < idle_us / 4 * 3
 }
 
 impl<T> Session<T> {
-    /// Makes sure that the partition's lane has a session that the partition knows. If that must be opened first, the
-    /// write waits for it, and this is `false`.
+    /// Makes sure that the partition's window has a session that the partition remembers. If the client must open one first, the write waits for
+    /// it, and the result is `false`.
     pub(super) fn has_session(
         &mut self,
         now: Time,
@@ -70,13 +70,13 @@ impl<T> Session<T> {
         self.dispatch_awaiting(now);
     }
 
-    /// Nothing came of it: the writes that wait ask again, each where it is sent to.
+    /// The opening failed: the writes that wait request a session again, each from its own server.
     pub(super) fn opening_failed(&mut self, now: Time) {
         self.opening = None;
         self.dispatch_awaiting(now);
     }
 
-    /// The server does not open a session; `Some` if it never will.
+    /// The server does not open a session; `Some` if the refusal is final.
     pub(super) fn opening_refused(&mut self, now: Time, error: Option<SessionError>) {
         self.opening = None;
         for handle in std::mem::take(&mut self.awaiting_session) {
@@ -98,7 +98,7 @@ impl<T> Session<T> {
         }
     }
 
-    /// A partition has forgotten this session.
+    /// Handles a partition that has forgotten this session.
     pub(super) fn forget_session(&mut self, session: SessionId, place: (KeyspaceId, PartitionId)) {
         let lane = lane(&mut self.lanes, place.0, place.1);
         if lane.session == session {

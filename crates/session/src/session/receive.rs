@@ -1,4 +1,4 @@
-//! From bytes received to the frames they hold, and from an answer to the frame it answers.
+//! Received bytes: the session splits them into frames, and matches answers to the frames in flight.
 
 use std::borrow::Cow;
 
@@ -16,12 +16,11 @@ use crate::reply::{Reply, owned};
 use crate::slots::Handle;
 use crate::time::Time;
 
-/// Where the length of the body stands in a header.
+/// Offset of the body length in a frame header.
 const LENGTH_AT: usize = 36;
 
 impl<T> Session<T> {
-    /// Takes all whole frames off the front of `input`. Returns how many bytes it must hold in all before the next
-    /// one is whole.
+    /// Removes all complete frames from the front of `input`. Returns how many bytes `input` must have in total before the next frame is complete.
     pub fn received(&mut self, now: Time, id: ConnectionId, input: &mut BytesMut) -> usize {
         if let Some(index) = self.live(id) {
             let connection = self.connection_mut(index);
@@ -87,7 +86,7 @@ impl<T> Session<T> {
         }
     }
 
-    /// A frame has come. One that answers nothing which is still in flight is an answer that came too late.
+    /// Handles a frame. If its request is no longer in flight, the frame is a late answer.
     fn answered(
         &mut self,
         now: Time,
@@ -131,7 +130,7 @@ impl<T> Session<T> {
                     self.map_moved(now, *epoch, delta);
                 }
                 let failure = match failure {
-                    // The changes were applied above: they are not copied for every operation.
+                    // The changes were already applied above, so they are not copied for every operation.
                     Failure::WrongOwner { epoch, .. } => {
                         Failure::WrongOwner { epoch, delta: Cow::Borrowed(&[]) }
                     }
@@ -153,13 +152,13 @@ impl<T> Session<T> {
         }
     }
 
-    /// For how long something is held, as the other side says; who has not agreed to hold anything says nothing of it.
+    /// The duration of a read lock according to the server; 0 if the server has not agreed to such locks.
     fn believed(&self, index: u32, held_us: u32) -> u32 {
         let holds = self.connections[index as usize].as_ref().is_some_and(|one| one.holds);
         if holds { held_us } else { 0 }
     }
 
-    /// An answer to a request of the session's own, or one that does not fit its request.
+    /// Handles an answer to a request of the session itself, or an answer that does not fit its request.
     fn own_answered(&mut self, now: Time, index: u32, handle: Handle, flight: Flight, message: Message<'_>) {
         match (flight.cargo, message) {
             (Cargo::Hello, Message::HelloAck(ack)) => self.greeted(now, index, &ack),
@@ -184,7 +183,7 @@ impl<T> Session<T> {
         }
     }
 
-    /// A frame has come that cannot be read. One that names no request holds answers to several, and nobody knows to which.
+    /// Handles a frame that cannot be decoded. If it names no request, it has answers to several requests, and the session cannot tell to which.
     fn refused_frame(&mut self, now: Time, index: u32, request: RequestId) {
         match request {
             RequestId(0) => self.lose(now, index, AttemptFailure::Damaged, true),
@@ -192,19 +191,19 @@ impl<T> Session<T> {
         }
     }
 
-    /// The answer to this request cannot be read: whoever waits for it asks again.
+    /// The answer to this request cannot be decoded: the session repeats the request.
     fn damaged(&mut self, now: Time, index: u32, request: RequestId) {
         if let Some((handle, flight)) = self.landed(index, request) {
             self.redo(now, handle, flight.cargo);
         }
     }
 
-    /// What this frame asked was not answered as it should be.
+    /// Repeats the contents of a frame that was not answered properly.
     fn redo(&mut self, now: Time, handle: Handle, cargo: Cargo) {
         match cargo {
             Cargo::Map => self.map_question_failed(now, AttemptFailure::Damaged),
             Cargo::SessionOpen => self.opening_refused(now, None),
-            // Its connection stays in its greeting until that is overdue.
+            // Its connection stays in the greeting until that is overdue.
             Cargo::Hello | Cargo::Prove | Cargo::Ping => {}
             Cargo::One(operation) => self.repeat(now, handle, operation),
             cargo @ (Cargo::Batch(_) | Cargo::Gather(_)) => {
@@ -215,7 +214,7 @@ impl<T> Session<T> {
         }
     }
 
-    /// Sends an operation again after a rest: a server that cannot answer it properly must not be asked in a loop.
+    /// Sends an operation again after a pause: the session must not loop on a server that cannot answer properly.
     pub(super) fn repeat(&mut self, now: Time, flight: Handle, operation: Handle) {
         let Some(found) = self.operations.get_mut(operation) else { return };
         if !found.flies_in(flight) {
@@ -229,8 +228,7 @@ impl<T> Session<T> {
         self.rest(now, operation, 0);
     }
 
-    /// Takes what an answer names off the books, if it is still under way on this connection: a frame, or one of the requests
-    /// that are gathered in it.
+    /// Removes the request that an answer names, if it is still in flight on this connection: a frame, or a request in a coalesced frame.
     fn landed(&mut self, index: u32, request: RequestId) -> Option<(Handle, Flight)> {
         let (handle, place) = Handle::unpack(request.0);
         let flight = self.flights.get_mut(handle).filter(|flight| flight.connection == index)?;
@@ -248,13 +246,13 @@ impl<T> Session<T> {
 }
 
 enum ReceiveStep {
-    /// A frame was taken, of so many bytes.
+    /// A frame of this many bytes was consumed.
     Used(usize),
-    /// There is no whole frame until there are so many bytes.
+    /// The frame is incomplete until this many bytes are available.
     Need(usize),
 }
 
-/// Bytes of the frame that begins here, as far as its unchecked header says.
+/// Length of the frame that begins here, according to its unverified header.
 fn frame_bytes(input: &[u8]) -> Option<usize> {
     let length = input.get(LENGTH_AT..LENGTH_AT + 4)?;
     Some(HEADER_BYTES + u32::from_le_bytes(length.try_into().ok()?) as usize)

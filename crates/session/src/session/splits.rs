@@ -1,8 +1,8 @@
-//! Keyspaces that were split: operations and sequence numbers go on in the partitions that theirs have become.
+//! Splits of keyspaces: operations and sequence numbers continue in the child partitions.
 //!
-//! A child has the session table of its parent, so numbers go on from where they were in each, and a write keeps the number
-//! that it was sent under: whoever has done it knows it. Open in the lane of a child is what goes to it; what goes to
-//! its sibling is not its business, and would hold back its lowest open number for nothing.
+//! A child has the session table of its parent, so numbers continue in each child. A write keeps the number under which it was sent, so that the
+//! partition that has done it recognizes it. Only the numbers of a child's own writes are open in its window. Numbers of writes to its sibling
+//! would hold back the child's lowest open number for no reason.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ use crate::planted::{Bug, is_planted};
 use crate::sequence_window::SequenceWindow;
 use crate::slots::Handle;
 
-/// Numbers of one session that are open in a partition.
+/// The open numbers of each session, by partition.
 type OpenNumbers = BTreeMap<PartitionId, Vec<(SessionId, u64)>>;
 
 impl<T> Session<T> {
-    /// The map is another than this one now.
+    /// Handles the change from the map `before` to the current one.
     pub(super) fn follow_splits(&mut self, before: &ClusterMap) {
         let map = std::sync::Arc::clone(&self.map);
         for (keyspace, found) in map.keyspaces() {
@@ -31,7 +31,7 @@ impl<T> Session<T> {
         }
     }
 
-    /// Finds the partition of every operation on a record again. Which numbers are open in each.
+    /// Recomputes the partition of every operation on a record. Returns the open numbers of each partition.
     fn place_again(&mut self, keyspace: KeyspaceId, found: &zerohop_placement::Keyspace) -> OpenNumbers {
         let mut open = OpenNumbers::new();
         for operation in self.operations.iter_mut() {
@@ -62,7 +62,7 @@ impl<T> Session<T> {
             }
         }
         self.lanes.insert(keyspace, children);
-        // They look for room in the lane that is theirs now.
+        // They wait for room in the window of their new partition.
         for handle in parked {
             let Some(operation) = self.operations.get_mut(handle) else { continue };
             if operation.state == OperationState::Parked {

@@ -1,4 +1,4 @@
-//! From a connection's queue to the bytes on it: number, pack, encode.
+//! From a connection's queue to its bytes: the session numbers, packs and encodes operations.
 
 use bytes::Bytes;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
@@ -21,14 +21,14 @@ use crate::slots::Handle;
 use crate::time::Time;
 use crate::timers::Subject;
 
-/// An operation, and where it belongs.
+/// An operation with its keyspace and partition.
 type PlacedOperation = (KeyspaceId, PartitionId, Handle);
 
-/// Attempts after which the time for one is no longer doubled.
+/// Number of attempts after which the time-out is no longer doubled.
 const DOUBLINGS_MAX: u32 = 6;
 
 impl<T> Session<T> {
-    /// Sends what the connection has and can take.
+    /// Sends the operations of a connection that can be sent now.
     pub(super) fn transmit(&mut self, now: Time, index: u32) {
         let Some(connection) = self.connections[index as usize].as_mut() else { return };
         connection.dirty = false;
@@ -37,7 +37,7 @@ impl<T> Session<T> {
         }
         if connection.phase == ConnectionPhase::Ready {
             let collected = if connection.collected_is_due(now) { connection.collected.len() } else { 0 };
-            // A lone request has nobody to share a frame with.
+            // A single request has no other request to share a frame with.
             let gathers = connection.gathers && collected + connection.queue.len() > 1;
             if collected > 0 {
                 self.send_collected(now, index, gathers);
@@ -53,7 +53,7 @@ impl<T> Session<T> {
         self.hand_out(index, Bytes::new());
     }
 
-    /// Adds a frame to what the connection sends in this turn. Errors: a bound is passed; nothing was added.
+    /// Adds a frame to the connection's output of this turn. Errors: a limit is exceeded, and nothing was added.
     pub(super) fn write(
         &mut self,
         index: u32,
@@ -64,7 +64,7 @@ impl<T> Session<T> {
         encoder.encode(envelope, message, out)
     }
 
-    /// Whether what these read is asked to be held: all or nothing, as they are answered together.
+    /// Whether these operations request read locks: all or none of them, because one reply answers them together.
     pub(super) fn asks_hold(&self, index: u32, handles: &[Handle]) -> bool {
         let holds = self.connections[index as usize].as_ref().is_some_and(|one| one.holds);
         holds && handles.iter().all(|handle| self.operations.get(*handle).is_some_and(|one| one.hold))
@@ -98,7 +98,7 @@ impl<T> Session<T> {
         let flight = self.launch(now, index, Cargo::One(handle));
         envelope.request = request_id(flight, 0);
         if let Err(failure) = self.encode_one(index, handle, &envelope, stamp) {
-            // It passes a bound that packing did not know: a frame's.
+            // The operation exceeds a limit that packing does not check: that of a frame.
             self.land(flight);
             let error = SessionError::Answer { failure: failure.clone() };
             return self.give_up(now, handle, |_| error, || AttemptFailure::Answered { failure });
@@ -114,7 +114,7 @@ impl<T> Session<T> {
         stamp: Stamp,
     ) -> Result<(), Failure<'static>> {
         let seen = self.seen;
-        // Handles to the same bytes, so that the large end of one can be sent from where it lies.
+        // These are references to the same bytes, so that a large tail can be sent without a copy.
         let ask = match self.operations.get(handle) {
             Some(operation) => operation.ask.clone(),
             None => return Ok(()),
@@ -159,8 +159,8 @@ impl<T> Session<T> {
         Ok(())
     }
 
-    /// Sends what was collected: one request for each partition, or several if one would be too long, gathered in frames if
-    /// the other side takes them so.
+    /// Sends the collected operations: one request for each partition, or several if one would be too long. They are in coalesced frames if the
+    /// server supports that.
     fn send_collected(&mut self, now: Time, index: u32, gathers: bool) {
         let connection = self.connection_mut(index);
         let handles = std::mem::take(&mut connection.collected);
@@ -177,7 +177,7 @@ impl<T> Session<T> {
                 placed.push((operation.keyspace(), partition, handle));
             }
         }
-        // Stable, so that operations on one partition stay in the order of their submission.
+        // The sort is stable, so that operations on one partition stay in the order of their submission.
         placed.sort_by_key(|(keyspace, partition, _)| (*keyspace, *partition));
         let is_of_one =
             |(first, last): (&PlacedOperation, &PlacedOperation)| (first.0, first.1) == (last.0, last.1);
@@ -193,14 +193,14 @@ impl<T> Session<T> {
             left.extend(rest.iter().map(|(_, _, handle)| *handle));
         }
         if !left.is_empty() {
-            // They have waited for the time, and now wait for room.
+            // Their time has passed; now they wait for room.
             let connection = self.connection_mut(index);
             connection.collected = left;
             connection.collect_bytes = 0;
         }
     }
 
-    /// Sends the first of these operations on one partition in one request, and returns those that did not fit it.
+    /// Sends the first of these operations on one partition in one request, and returns those that did not fit.
     fn send_batch<'o>(
         &mut self,
         now: Time,
@@ -208,7 +208,7 @@ impl<T> Session<T> {
         placed: &'o [PlacedOperation],
         (bytes_max, gathers): (usize, bool),
     ) -> &'o [PlacedOperation] {
-        // A batch ends at what a frame holds; what the caller said only decides when it goes.
+        // The frame size limits a batch; the caller's limit only decides when it is sent.
         let limit = bytes_max.clamp(BODY_BYTES_MAX / 4, BODY_BYTES_MAX - BATCH_SLACK_BYTES);
         let mut packed = std::mem::take(&mut self.packed);
         packed.clear();
@@ -245,7 +245,7 @@ impl<T> Session<T> {
                 self.send_stamped(now, index, only, stamp, gathers);
             }
             _ => {
-                // Also a batch of reads tells what the session has seen.
+                // A batch of reads also carries the highest timestamp that the session has seen.
                 let stamp = Stamp { seen: self.seen, ..first.unwrap_or_default() };
                 match gathers && packed.len() <= GATHERED_REQUEST_BYTES_MAX {
                     true => self.gather_batch(now, index, aboard, &packed, (stamp, time_out)),
@@ -284,8 +284,8 @@ impl<T> Session<T> {
         }
     }
 
-    /// The stamp of a write, with a number taken if it has none; that of a read says nothing. `None`: the write waits
-    /// for a session, or for room in its partition's window.
+    /// The write identity of a write, with a newly assigned number if it has none; that of a read is empty. `None`: the write waits for a session,
+    /// or for room in its partition's window.
     fn stamp(&mut self, now: Time, index: u32, handle: Handle) -> Option<Stamp> {
         let seen = self.seen;
         let operation = self.operations.get(handle)?;
@@ -319,7 +319,7 @@ impl<T> Session<T> {
         let attempt_us = self.settings.attempt_us;
         let Some(operation) = self.operations.get_mut(handle) else { return };
         let (due, look) = match operation.is_wait() || operation.is_admin() {
-            // The server takes its time; whether it is there, its connection tells.
+            // The server may take long; the connection shows whether the server is alive.
             true => (Time::NEVER, Time::NEVER),
             false => {
                 (now.after_us(attempt_us << operation.attempts.min(DOUBLINGS_MAX)), now.after_us(SILENT_US))
@@ -330,7 +330,7 @@ impl<T> Session<T> {
         self.timers.arm(Subject::Operation(handle.index), due.min(look));
     }
 
-    /// Hands what was written so far to the shell, with `tail` after it.
+    /// Passes the output so far to the shell, followed by `tail`.
     fn hand_out(&mut self, index: u32, tail: Bytes) {
         self.end_open(index);
         let Some(connection) = self.connections[index as usize].as_mut() else { return };
@@ -342,7 +342,7 @@ impl<T> Session<T> {
         self.effects.push(SessionEffect::Send { connection, head, tail });
     }
 
-    /// Where the next frame of a connection is written, behind those that are ended.
+    /// The buffer for the next frame of a connection, after the complete frames.
     pub(super) fn buffer(&mut self, index: u32) -> (&mut Vec<u8>, zerohop_wire::Encoder) {
         self.end_open(index);
         let spare = &mut self.spare;
@@ -356,7 +356,7 @@ impl<T> Session<T> {
     }
 }
 
-/// How long the server may take: as long as somebody waits for the answer.
+/// How long the server may take: the remaining time until the operation's deadline.
 pub(super) fn time_out_ms<T>(now: Time, operation: &OpenOperation<T>) -> u32 {
     let grace_us = if operation.is_wait() { WAIT_GRACE_US } else { 0 };
     let left_us = operation.deadline.since_us(now.after_us(grace_us));

@@ -1,4 +1,4 @@
-//! A transaction, from its operations to its outcome.
+//! The commit of a transaction, from its operations to its outcome.
 
 use zerohop_placement::ClusterMap;
 use zerohop_transaction::RoutingKey;
@@ -16,24 +16,24 @@ use crate::planted::{Bug, is_planted};
 use crate::reply::Reply;
 use crate::request::{Coalescing, PointMessage, RequestKind};
 
-/// A transaction on its way.
+/// A transaction in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Commit {
     items: Vec<CompositeItem>,
     plan: Option<TransactionPlan>,
     phase: CommitPhase,
-    /// The map by which the plan was made.
+    /// The epoch of the map that the plan uses.
     epoch: MapEpoch,
-    /// How often it had to be planned again.
+    /// How often it was planned again.
     replans: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CommitPhase {
     Planning,
-    /// So many operations are not staged yet.
+    /// This many operations are not staged yet.
     Pieces(usize),
-    /// So many lists are not staged yet.
+    /// This many lists are not staged yet.
     Lists(usize),
     Deciding,
 }
@@ -57,7 +57,7 @@ impl Commit {
         CompositeItem::bytes_of(&self.items)
     }
 
-    /// Plans by this map. The plan's transaction is another than any that was sent before, all of which were aborted.
+    /// Makes a plan from this map. The plan gives the transaction a new id; all transactions sent before under other ids were aborted.
     pub(crate) fn begin(&mut self, map: &ClusterMap, is_newest: bool) -> CompositeStep {
         let is_same = self.replans > 0 && map.epoch() == self.epoch;
         if map.epoch() == MapEpoch(0) || (is_same && !is_newest) {
@@ -98,7 +98,7 @@ impl Commit {
             (CommitPhase::Deciding, Ok(Reply::Transacted { version, answers })) => {
                 match self.in_callers_order(answers) {
                     Some(answers) => CompositeStep::End(Ok(Reply::Transacted { version, answers })),
-                    // It was done, and what it brought cannot be had.
+                    // The transaction was committed, but its result is not available.
                     None => CompositeStep::End(Err(SessionError::Unknown {
                         why: Box::new(AttemptFailure::Damaged),
                     })),
@@ -114,7 +114,7 @@ impl Commit {
                 CompositeStep::End(Err(SessionError::Unstaged { why }))
             }
             (_, Err(error)) => CompositeStep::End(Err(error)),
-            // Of a plan before this one.
+            // The reply belongs to an earlier plan.
             (_, Ok(_)) => CompositeStep::Wait,
         }
     }
@@ -135,9 +135,9 @@ impl Commit {
         CompositeStep::Send(vec![ItemRequest { slot: 0, ask, collecting: Coalescing::Never, hold: false }])
     }
 
-    /// Nothing was done: what only an older map or a slow staging was to blame for goes again as another transaction.
+    /// Nothing was done. If an outdated map or slow staging was the only reason, the session retries the operations as a new transaction.
     fn aborted(&mut self, reason: AbortReason, part: u32, item: u32) -> CompositeStep {
-        // What the caller has staged is not here to be staged again.
+        // The session cannot stage again what the caller has staged itself.
         let has_all = reason != AbortReason::StagedGone || !self.items.iter().any(CompositeItem::is_ahead);
         let may_go_again = has_all && matches!(reason, AbortReason::Misplaced | AbortReason::StagedGone);
         if may_go_again && self.phase == CommitPhase::Deciding && self.replans < REPLANS_MAX {

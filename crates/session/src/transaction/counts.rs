@@ -1,23 +1,23 @@
-//! How reads of several records have gone.
+//! Counts of reads of several records, by the way they were done.
 
 use super::Composite;
 
-/// Reads of several records that a session has brought, by how they were.
+/// Completed reads of several records of a session, by the way they were done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadCounts {
-    /// In one round, as nobody could change anything meanwhile.
+    /// Read in one round under read locks with a time limit.
     pub held: u64,
-    /// In one round, without its being known that they are of one moment, for a caller who sees to that.
+    /// Read in one round without the guarantee of one moment; the caller confirms them.
     pub looked: u64,
     /// Confirmed as they were first read.
     pub confirmed: u64,
-    /// Confirmed after something had to be read again.
+    /// Confirmed after a part was read again.
     pub read_again: u64,
-    /// Brought by a transaction.
+    /// Read by a transaction.
     pub transacted: u64,
 }
 
-/// How one of them has gone.
+/// The way in which a read was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CompositePath {
     Held,
@@ -28,7 +28,7 @@ pub(super) enum CompositePath {
 }
 
 impl ReadCounts {
-    /// Something has ended well.
+    /// Counts a composite operation that has succeeded.
     pub(crate) fn note(&mut self, together: &Composite) {
         if let Composite::Reading(reading) = together {
             let count = match reading.went() {

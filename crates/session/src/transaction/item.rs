@@ -13,20 +13,20 @@ use crate::request::unpack;
 #[derive(Clone, Debug)]
 pub struct CompositeItem {
     pub(crate) keyspace: KeyspaceId,
-    /// As an item of a batch.
+    /// The operation, encoded as a batch item.
     pub(crate) packed: Bytes,
     pub(crate) access: Access,
     pub(crate) seen: Option<Timestamp>,
-    /// Under which name its bytes are staged, and how many; then `packed` is only a read of its key.
+    /// The id and length of its staged bytes, if they are staged; then `packed` is only a read of its key.
     pub(crate) ahead: Option<(StageId, usize)>,
 }
 
 impl CompositeItem {
-    /// An operation, and the version of its record on which it rests, if it rests on one: zero stands for "no record".
-    /// If the record has another by then, nothing of the transaction is done.
+    /// Creates an item from an operation, and the version of its record that it depends on, if any: zero means "no record". If the record has
+    /// another version at the commit, the transaction aborts.
     ///
     /// # Errors
-    /// It passes a bound of the protocol, or waits for something.
+    /// The operation exceeds a limit of the protocol, or is a wait.
     pub fn new(
         keyspace: KeyspaceId,
         operation: &RecordOperation<'_>,
@@ -65,24 +65,24 @@ impl CompositeItem {
         unpack(&self.packed)
     }
 
-    /// The operation's bytes: those of another are the same if it is.
+    /// The encoded operation: equal operations have equal bytes.
     #[must_use]
     pub fn packed(&self) -> &Bytes {
         &self.packed
     }
 
-    /// Has it rest on this version of its record, as in [`CompositeItem::new`].
+    /// Adds a read dependency on this version of its record, as in [`CompositeItem::new`].
     pub fn rest_on(&mut self, seen: Timestamp) {
         self.seen = Some(seen);
     }
 
-    /// Its bytes are staged under this name, by [`SessionRequest::stage`]: they need not be held any more. Its operation is then a read
-    /// of its key.
+    /// Records that the operation is staged under this id, by [`SessionRequest::stage`]: the item drops its bytes. Its operation is then a read of
+    /// its key.
     ///
     /// [`SessionRequest::stage`]: crate::SessionRequest::stage
     ///
     /// # Errors
-    /// None is known: its key was within bounds before.
+    /// None is expected, because the key's length was checked before.
     pub fn is_staged(&mut self, id: StageId) -> Result<(), InvalidTransaction> {
         let mut packed = Vec::new();
         let read = RecordOperation::Read(RecordRead { key: self.key(), query: Query::Inspect });
@@ -92,19 +92,20 @@ impl CompositeItem {
         Ok(())
     }
 
-    /// Whether its bytes are with a server, and not here.
+    /// Whether its bytes are staged at a server.
     #[must_use]
     pub fn is_ahead(&self) -> bool {
         self.ahead.is_some()
     }
 
-    /// Bytes of its operation, wherever they are.
+    /// Length of its operation in bytes, staged or not.
     #[must_use]
     pub fn length(&self) -> usize {
         self.ahead.map_or(self.packed.len(), |(_, length)| length)
     }
 
-    /// Whether others may do the like beside it, before either is decided: what it rests on must then be checked by itself.
+    /// Whether other transactions may do such an operation on the record before either is decided. A read dependency must then be checked by an
+    /// item of its own.
     #[must_use]
     pub fn commutes(&self) -> bool {
         matches!(self.access, Access::Transform(_))
@@ -114,7 +115,7 @@ impl CompositeItem {
         self.access == Access::Read
     }
 
-    /// Bytes that items hold, about.
+    /// Approximate number of bytes that the items occupy.
     pub(crate) fn bytes_of(items: &[Self]) -> usize {
         const FIELDS_BYTES: usize = 64;
         items.iter().map(|item| item.packed.len() + FIELDS_BYTES).sum()

@@ -1,16 +1,15 @@
-//! Operations that end together: transactions, and reads of several records as of one moment. Each is a small state
-//! machine over single operations: it says which are to be sent, is told how they ended, and says what comes next. The
-//! session numbers, routes and repeats them as it does all others.
+//! Composite operations: transactions, and consistent reads of several records. Each is a small state machine over single operations. It says which
+//! operations to send, receives their results, and says what comes next. The session numbers, routes and repeats these operations like all others.
 //!
 //! ```text
 //!   Commit    plan by the map ──▶ stage pieces ──▶ stage lists that name them ──▶ transact ──▶ end
 //!                   ▲                                                               │
 //!                   └──────────── the map was older than a split ◀──────────────────┤
 //!                                                                                   ▼
-//!   Reading   look ──▶ confirm ──▶ end                                    aborted: told to the caller
+//!   Reading   look ──▶ confirm ──▶ end                                    aborted: reported to the caller
 //!             ▲  │        │        ▲
-//!             │  └ held ──┼────────┘
-//!             └─ changed ─┘  after two failures, or where something is absent: a transaction of shared reads
+//!             │  └ lock ──┼────────┘
+//!             └─ changed ─┘  after two failures, or if a record is absent: a transaction of shared reads
 //! ```
 
 mod commit;
@@ -33,43 +32,43 @@ use crate::reply::Reply;
 use crate::request::{Coalescing, RequestKind};
 use crate::time::Time;
 
-/// How one of the operations has ended, and until when nobody changes what it has read; `None`: anybody may.
+/// The result of one of the operations, and the time until which a read lock protects what it has read; `None`: no lock.
 pub(crate) type ItemResult = (Result<Reply, SessionError>, Option<Time>);
 
 /// Several operations that end together.
 #[derive(Clone, Debug)]
 pub(crate) enum Composite {
-    /// All are done, or none.
+    /// All are applied, or none.
     Commit(Commit),
-    /// All were true at one moment.
+    /// All results were true at one moment.
     Reading(ConsistentRead),
 }
 
-/// What comes next.
+/// The next step.
 #[derive(Debug)]
 pub(crate) enum CompositeStep {
-    /// Nothing before another of the operations has ended.
+    /// Wait until another of the operations has ended.
     Wait,
-    /// These are to be sent, each with a number of its own.
+    /// Send these operations, each with its own sequence number.
     Send(Vec<ItemRequest>),
-    /// A newer map is needed, then [`Composite::begin`].
+    /// Wait for a newer map, then call [`Composite::begin`].
     AwaitMap,
-    /// It has ended.
+    /// The composite operation has ended.
     End(Result<Reply, SessionError>),
 }
 
-/// One operation to be sent.
+/// One operation to send.
 #[derive(Debug)]
 pub(crate) struct ItemRequest {
     pub(crate) slot: u32,
     pub(crate) ask: RequestKind,
     pub(crate) collecting: Coalescing,
-    /// Nobody should change what it reads for a moment.
+    /// The operation requests a read lock with a time limit.
     pub(crate) hold: bool,
 }
 
 impl Composite {
-    /// Begins, or begins again by another map. `is_newest`: that map was asked for since a newer one was found to be needed.
+    /// Starts, or starts again with another map. `is_newest`: the map was requested after the session had learned that it needs a newer one.
     pub(crate) fn begin(&mut self, map: &ClusterMap, is_newest: bool) -> CompositeStep {
         match self {
             Self::Commit(commit) => commit.begin(map, is_newest),
@@ -77,7 +76,7 @@ impl Composite {
         }
     }
 
-    /// One of the operations has ended.
+    /// Receives the result of one of the operations.
     pub(crate) fn ended(&mut self, at: (&ClusterMap, Time), slot: u32, ended: ItemResult) -> CompositeStep {
         match self {
             Self::Commit(commit) => commit.ended(slot, ended.0),
@@ -85,7 +84,7 @@ impl Composite {
         }
     }
 
-    /// Bytes that it holds.
+    /// Bytes that it occupies.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Commit(commit) => commit.bytes(),

@@ -1,4 +1,4 @@
-//! Which partitions a transaction needs, in which order, and what of it is sent ahead.
+//! The plan of a transaction: its partitions in their order, and the data to stage before it starts.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,14 @@ use zerohop_wire::ids::KeyspaceId;
 use super::item::CompositeItem;
 use super::unfit::InvalidTransaction;
 
-/// From this length on an operation is staged by itself: a chain would carry it from partition to partition.
+/// From this length on, an operation is staged separately: otherwise the transaction would carry it from partition to partition.
 const STAGE_BYTES_MIN: usize = 64 << 10;
 
-/// Most bytes of operations of one part that are not staged each by itself: what the partition logs of them, and their
-/// keys and fields, fits what it may log.
+/// Maximum size of the operations of one part that are not staged separately, in bytes. What the partition logs of them, with their keys and
+/// fields, must fit its limit for log entries.
 const PART_BYTES_MAX: usize = EFFECT_BYTES_MAX / 4 * 3;
 
-/// Where a transaction goes, by one map.
+/// The partitions of a transaction, according to one map.
 #[derive(Clone, Debug)]
 pub(super) struct TransactionPlan {
     parts: Vec<PlannedPart>,
@@ -35,30 +35,30 @@ pub(super) struct TransactionPlan {
 #[derive(Clone, Debug)]
 struct PlannedPart {
     part: TransactionPart,
-    /// Which of the caller's operations its items are.
+    /// For each item, the index of the caller's operation.
     items: Vec<usize>,
     /// Bytes of its operations that are staged.
     staged: u64,
 }
 
-/// Something to be staged: an operation (part, item of the part), or the list of a part.
+/// A piece to stage: an operation (part, item of the part), or the list of a part.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     part: usize,
     item: usize,
 }
 
-/// Why there is no plan.
+/// The reason why there is no plan.
 #[derive(Debug)]
 pub(super) enum NoPlan {
-    /// The map has no such keyspace, or one that is being dropped.
+    /// The map does not have this keyspace, or the keyspace is being dropped.
     Keyspace(KeyspaceId),
-    /// There never will be one.
+    /// No map makes a plan possible.
     Unfit(InvalidTransaction),
 }
 
 impl TransactionPlan {
-    /// Groups operations by partition, partitions in the one order in which all clients and servers name them.
+    /// Groups operations by partition, with the partitions in the global order that all clients and servers use.
     pub(super) fn of(map: &ClusterMap, items: &[CompositeItem]) -> Result<TransactionPlan, NoPlan> {
         let mut parts: BTreeMap<(Durability, KeyspaceId, u64), PlannedPart> = BTreeMap::new();
         for (number, item) in items.iter().enumerate() {
@@ -67,7 +67,7 @@ impl TransactionPlan {
             let config = found.config();
             let cell = config.hash.hash(config.seed, routed(item.key()));
             let partition = partition_of(cell, config.partitions);
-            // The first hash of the partition's slice; the wider shift keeps one partition from being a special case.
+            // The first hash of the partition's hash range; the wider shift avoids a special case for a keyspace of one partition.
             let point = (u128::from(partition.0) << (64 - config.partitions.bits())) as u64;
             let part = TransactionPart {
                 place: RoutingKey { keyspace: item.keyspace, point },
@@ -107,7 +107,8 @@ impl TransactionPlan {
         Ok(plan)
     }
 
-    /// Long operations, the longest of parts that are too long, and then whole lists until the rest may travel.
+    /// Chooses what to stage: long operations, the longest operations of parts that are too long, and then entire lists until the rest fits in a
+    /// request.
     fn choose_staged(&mut self) {
         let mut inline = Vec::with_capacity(self.parts.len());
         for (part, planned) in self.parts.iter_mut().enumerate() {
@@ -137,7 +138,7 @@ impl TransactionPlan {
         }
     }
 
-    /// The operations to be staged, each with the place that will refer to it.
+    /// The operations to stage, each with the routing key of the partition that refers to it.
     pub(super) fn pieces(&self) -> Vec<(RoutingKey, Bytes)> {
         let bytes = |piece: &Piece| {
             let planned = &self.parts[piece.part];
@@ -153,7 +154,7 @@ impl TransactionPlan {
         self.pieces.iter().filter_map(bytes).collect()
     }
 
-    /// The lists to be staged, once the operations of [`TransactionPlan::pieces`] are.
+    /// The lists to stage, once the operations of [`TransactionPlan::pieces`] are staged.
     pub(super) fn lists(&self) -> Vec<(RoutingKey, Bytes)> {
         let bytes = |piece: &Piece| {
             let part = &self.parts[piece.part].part;
@@ -165,7 +166,7 @@ impl TransactionPlan {
         self.lists.iter().filter_map(bytes).collect()
     }
 
-    /// A piece is staged: of the operations, the one of this number.
+    /// Records that the operation with this number is staged.
     pub(super) fn piece_is_staged(&mut self, number: usize, id: StageId) {
         let Some(piece) = self.pieces.get(number) else { return };
         if let Items::Inline(items) = &mut self.parts[piece.part].part.items
@@ -175,26 +176,26 @@ impl TransactionPlan {
         }
     }
 
-    /// Of the lists, the one of this number is staged.
+    /// Records that the list with this number is staged.
     pub(super) fn list_is_staged(&mut self, number: usize, id: StageId) {
         if let Some(piece) = self.lists.get(number) {
             self.parts[piece.part].part.items = Items::Staged(id);
         }
     }
 
-    /// Who decides, and the parts as they travel.
+    /// The coordinator, and the encoded parts.
     pub(super) fn encoded(&self) -> Option<(RoutingKey, Bytes)> {
         let coordinator = self.parts.last()?.part.place;
         let parts: Vec<TransactionPart> = self.parts.iter().map(|planned| planned.part.clone()).collect();
         Some((coordinator, encode_parts(&parts).into()))
     }
 
-    /// Which of the caller's operations the items are, in the order in which they travel.
+    /// For each item in encoded order, the index of the caller's operation.
     pub(super) fn order(&self) -> impl Iterator<Item = usize> {
         self.parts.iter().flat_map(|planned| planned.items.iter().copied())
     }
 
-    /// Which of the caller's operations an item of a part is.
+    /// The index of the caller's operation for an item of a part.
     pub(super) fn item(&self, part: u32, item: u32) -> Option<usize> {
         self.parts.get(part as usize)?.items.get(item as usize).copied()
     }

@@ -1,12 +1,13 @@
-//! Several records as they all were at one moment.
+//! Consistent reads of several records.
 //!
-//! All are read at once, and their primaries are asked to let nobody change them for a moment. Where all do, and the last answer
-//! has come before the first of these moments ends, by this clock from when each was asked for, all were so when it came.
+//! The session reads all records in parallel and requests a read lock with a time limit from their primaries. A lock prevents changes of the record
+//! for a moment. If all primaries grant it and the last answer arrives before the first lock ends, all results were true when that answer arrived.
+//! The session measures the locks by its own clock, from the time of each request.
 //!
-//! Else all are confirmed: every primary says that the version is unchanged and nobody is about to
-//! change it. A record that was the same when it was read and when it was confirmed was so in between, and between the two
-//! rounds there is a moment that is in between for all of them. An absent record has no version, and could have come and
-//! gone: where something is absent, and after two failures, the read is a transaction of reads.
+//! Otherwise the session confirms all records: each primary says that the version is unchanged and that no change is pending. A record that was the
+//! same when it was read and when it was confirmed was the same in between. Between the two rounds there is a moment that is in between for all
+//! records. An absent record has no version, and could have existed in between. If a record is absent, and after two failures, the read therefore
+//! becomes a transaction of reads.
 
 use bytes::Bytes;
 use zerohop_placement::ClusterMap;
@@ -28,20 +29,20 @@ use crate::reply::Reply;
 use crate::request::{Coalescing, Collect, RequestKind};
 use crate::time::Time;
 
-/// Most bytes of values that are read once more by a transaction, which keeps what its operations bring.
+/// Maximum size in bytes of values that a transaction reads again, because a transaction stores the results of its operations.
 const SHARED_BYTES_MAX: usize = RESULT_BYTES_MAX / 2;
 
-/// A read of several records on its way.
+/// A read of several records in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct ConsistentRead {
     items: Vec<CompositeItem>,
     got: Vec<Option<Result<Reply, Failure<'static>>>>,
     phase: ReadPhase,
-    /// Rounds in which something was found to be changed.
+    /// Number of rounds in which a record had changed.
     failures: u32,
-    /// Until when nobody changes what was read first, of what was asked for; `None`: somebody may.
+    /// Until when read locks protect everything that was read; `None`: some of it is not protected.
     held_until: Option<Time>,
-    /// They are looked at once, and whether they are of one moment is told.
+    /// The records are read in one round, and the reply says whether the results are of one moment.
     is_look: bool,
     was_held: bool,
 }
@@ -49,16 +50,16 @@ pub(crate) struct ConsistentRead {
 #[derive(Clone, Debug)]
 enum ReadPhase {
     Beginning,
-    /// So many have not been read yet.
+    /// This many have not been read yet.
     Looking {
         left: usize,
     },
-    /// So many have not been confirmed yet; these are known not to be.
+    /// This many have not been confirmed yet; those in the list are known to have changed.
     Confirming {
         left: usize,
         changed: Vec<usize>,
     },
-    /// As a transaction: of the reads, or of checks whether what was read is still so.
+    /// As a transaction: of the reads themselves, or of checks whether the versions are unchanged.
     Transaction {
         commit: Box<Commit>,
         is_check: bool,
@@ -79,7 +80,7 @@ impl ConsistentRead {
         Ok(Self { items, got, phase, failures: 0, held_until, is_look: false, was_held: false })
     }
 
-    /// One that does not see to it that they are of one moment, but tells whether they are.
+    /// A read that does not make sure that its results are of one moment, but says whether they are.
     pub(crate) fn look_only(items: Vec<CompositeItem>) -> Result<Self, InvalidTransaction> {
         Ok(Self { is_look: true, ..Self::new(items)? })
     }
@@ -141,7 +142,7 @@ impl ConsistentRead {
         }
     }
 
-    /// Whether something was read again, and whether it ran as a transaction in the end.
+    /// Whether a part was read again, and whether it ran as a transaction in the end.
     pub(super) fn went(&self) -> CompositePath {
         match self.phase {
             ReadPhase::Transaction { .. } => CompositePath::Transacted,
@@ -152,10 +153,10 @@ impl ConsistentRead {
         }
     }
 
-    /// Reads these.
+    /// Reads these records.
     fn look(&mut self, which: Vec<usize>) -> CompositeStep {
         self.phase = ReadPhase::Looking { left: which.len() };
-        // What somebody else has just changed is not held.
+        // A record that has just changed gets no read lock.
         let hold = self.failures == 0 && self.items.len() > 1;
         let sending = |at: usize| {
             let item = &self.items[at];
@@ -172,7 +173,7 @@ impl ConsistentRead {
         if self.was_held || self.is_look {
             return self.end();
         }
-        // What is one item was so at one moment.
+        // A single item was true at one moment.
         if self.items.len() == 1 || is_planted(Bug::ReadsUnconfirmed) {
             return self.end();
         }
@@ -207,7 +208,7 @@ impl ConsistentRead {
         }
     }
 
-    /// Goes on as a transaction: of the reads themselves where their values are short, else of checks of what was read.
+    /// Continues as a transaction: of the reads themselves if their values are short, otherwise of checks of what was read.
     fn transact(&mut self, map: &ClusterMap) -> CompositeStep {
         let is_check = !self.is_short();
         let items = match is_check {
@@ -237,7 +238,7 @@ impl ConsistentRead {
                 self.failures += 1;
                 self.look((0..self.items.len()).collect())
             }
-            // Nothing but reads: nobody need know whether it was done.
+            // The transaction has only reads, so an unknown outcome does no harm.
             Err(SessionError::Unknown { why }) => CompositeStep::End(Err(SessionError::Unread { why })),
             Err(error) => CompositeStep::End(Err(error)),
         }
@@ -265,23 +266,23 @@ impl ConsistentRead {
     }
 }
 
-/// Errors that tell something of the record, so that they are an answer as good as its value.
+/// Errors that describe the record, and are therefore as good a result as its value.
 fn says_of_record(failure: &Failure<'_>) -> bool {
     matches!(failure, Failure::NotFound | Failure::WrongType { .. })
 }
 
-/// The version that was read; none where nothing is there, or where none was told.
+/// The version that was read; `None` if the record is absent, or if the result has no version.
 fn version_of(got: Option<&Result<Reply, Failure<'static>>>) -> Option<Timestamp> {
     let reply = got?.as_ref().ok()?;
     Some(reply.version()).filter(|version| *version != Timestamp::ZERO)
 }
 
-/// Whether the record is still as it was read, as an operation of a transaction.
+/// The check of whether a record is unchanged, as an operation of a transaction.
 fn checked(
     item: &CompositeItem,
     got: Option<&Result<Reply, Failure<'static>>>,
 ) -> Result<CompositeItem, InvalidTransaction> {
-    // An error that is not the record's absence has told no version: what is checked is that it comes again.
+    // An error other than the record's absence has no version: the check is that the same error occurs again.
     let seen = match got {
         Some(Err(Failure::NotFound)) => Some(Timestamp::ZERO),
         got => version_of(got),
@@ -303,13 +304,13 @@ fn record(keyspace: KeyspaceId, item: Bytes) -> RequestKind {
     RequestKind::Record { keyspace, item, write: false, wait: false }
 }
 
-/// In one frame with all others of the same partition.
+/// The operation shares a frame with all others of the same partition.
 fn together(at: usize, ask: RequestKind) -> ItemRequest {
     let collecting = Coalescing::Within(Collect { delay_us: 0, bytes: BODY_BYTES_MAX as u32 });
     ItemRequest { slot: at as u32, ask, collecting, hold: false }
 }
 
-/// Whether what it brings is so long that it is better sent from where it lies than copied beside others.
+/// Whether the result is so long that the server should send it without a copy.
 fn is_long(item: &CompositeItem) -> bool {
     match item.operation() {
         RecordOperation::Read(RecordRead { query: Query::ReadChunk { length, .. }, .. }) => {

@@ -1,58 +1,58 @@
-//! What is no transaction that could be done.
+//! Invalid transactions.
 
 use std::fmt;
 
 use zerohop_wire::Failure;
 
-/// Why something is no transaction that could be done, here or anywhere.
+/// The reason why no server can execute a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InvalidTransaction {
     /// It has no operations.
     Empty,
-    /// It has too many.
+    /// It has too many operations.
     Items {
-        /// How many.
+        /// Their number.
         count: usize,
-        /// How many it may have.
+        /// The maximum.
         limit: usize,
     },
-    /// Its records lie in too many partitions.
+    /// Its records are in too many partitions.
     Partitions {
-        /// In how many.
+        /// Number of partitions.
         count: usize,
-        /// In how many they may lie.
+        /// The maximum.
         limit: usize,
     },
     /// An operation is too long.
     Long {
-        /// Bytes of it, with its key.
+        /// Its length in bytes, with its key.
         length: usize,
-        /// Bytes it may have.
+        /// The maximum, in bytes.
         limit: usize,
     },
-    /// Its operations are too many bytes together.
+    /// Its operations have too many bytes in total.
     Bytes {
-        /// How many.
+        /// The number of bytes.
         length: u64,
-        /// How many they may be.
+        /// The maximum.
         limit: u64,
     },
-    /// Those of them that are staged in one partition are too many bytes.
+    /// The operations staged in one partition have too many bytes.
     PartitionBytes {
-        /// How many.
+        /// The number of bytes.
         length: u64,
-        /// How many they may be.
+        /// The maximum.
         limit: u64,
     },
-    /// An operation waits for something: nobody may wait while others wait for him.
+    /// An operation is a wait: a transaction must not wait while others wait for it.
     Waits,
-    /// One of several reads is a write.
+    /// An operation of a read of several records is a write.
     Writes,
-    /// What is to be written is a read.
+    /// An operation to be written is a read.
     NoWrite,
-    /// An operation passes a bound of the protocol.
+    /// An operation exceeds a limit of the protocol.
     Operation {
-        /// Which.
+        /// The failure.
         failure: Failure<'static>,
     },
 }

@@ -1,8 +1,8 @@
-//! What a node says of damaged copies.
+//! Reports of corrupt copies.
 
 use prost::Message;
 
-/// A partition whose only copy that counts was found damaged by a start.
+/// A partition whose only in-sync copy was found to be corrupt at the start.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct DamagedPartition {
     /// The keyspace's name.
@@ -14,10 +14,10 @@ pub struct DamagedPartition {
     /// The instance that has the copy.
     #[prost(uint32, tag = "3")]
     pub instance: u32,
-    /// How many places of it are damaged, or missing.
+    /// Number of its corrupt or missing places.
     #[prost(uint64, tag = "4")]
     pub found: u64,
-    /// The first of them, in words.
+    /// Descriptions of the first of them.
     #[prost(string, repeated, tag = "5")]
     pub named: Vec<String>,
 }

@@ -1,17 +1,18 @@
-//! Why something was not done, as a code and in words.
+//! Refusals of control requests, as a code and in words.
 
 use prost::Message;
 
-/// Why a request was not done. Nothing was changed, unless the code is [`REFUSED_FAILED`] and the reason says so.
+/// The reason why a request was not done. Nothing was changed, unless the code is [`REFUSED_FAILED`] and the reason says so.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct AdminRefusal {
     /// For programs: one of the `REFUSED_` constants.
     #[prost(string, tag = "1")]
     pub code: String,
-    /// For people: what happened and what to do.
+    /// For people: what happened and what the user can do.
     #[prost(string, tag = "2")]
     pub reason: String,
-    /// With [`REFUSED_CLOSING`], which keyspace it is: whoever asks again names it, as its name may be another's by then. 0: none.
+    /// With [`REFUSED_CLOSING`], the id of the keyspace: a repeated request names it, because its name may belong to another keyspace by then. 0:
+    /// none.
     #[prost(uint32, tag = "3")]
     pub keyspace: u32,
 }
@@ -28,13 +29,13 @@ pub const REFUSED_UNKNOWN_TOKEN: &str = "unknown-token";
 pub const REFUSED_FORBIDDEN: &str = "forbidden";
 /// [`AdminRefusal::code`]: there is a keyspace of this name.
 pub const REFUSED_EXISTS: &str = "keyspace-exists";
-/// [`AdminRefusal::code`]: the keyspace is being dropped, and something is under way there yet; ask again to wait for it.
+/// [`AdminRefusal::code`]: the keyspace is being dropped and still has pending work; the client can repeat the request to wait for it.
 pub const REFUSED_CLOSING: &str = "being-dropped";
 /// [`AdminRefusal::code`]: a setting is wrong or cannot be changed.
 pub const REFUSED_SETTING: &str = "bad-setting";
 /// [`AdminRefusal::code`]: there is no such partition.
 pub const REFUSED_UNKNOWN_PARTITION: &str = "unknown-partition";
-/// [`AdminRefusal::code`]: the control group has decided that it is not to be done; the reason says why.
+/// [`AdminRefusal::code`]: the control group has refused the request; the reason says why.
 pub const REFUSED_DECIDED: &str = "refused";
-/// [`AdminRefusal::code`]: the node could not do it just now; the reason says why.
+/// [`AdminRefusal::code`]: the node could not execute the request at the moment; the reason says why.
 pub const REFUSED_FAILED: &str = "failed";

@@ -1,4 +1,4 @@
-//! Requests and answers read back, and have the bytes of the specification.
+//! Requests and replies survive a round trip, and have the bytes of the specification.
 
 use super::*;
 
@@ -85,6 +85,6 @@ fn other_bytes_are_told_from_a_request() {
     assert_eq!(AdminRequest::from_bytes(b"\x12\xff"), Err(What::NotAdmin.into()));
     let long = vec![0; ADMIN_BYTES_MAX + 1];
     assert!(matches!(AdminAnswer::from_bytes(&long), Err(Failure::FrameTooLong { .. })));
-    // A request of a newer program has an ask that is not known here.
+    // A request of a newer program has a question that this program does not know.
     assert_eq!(AdminRequest::from_bytes(b"\x9a\x06\x00"), Ok(AdminRequest { ask: None }));
 }

@@ -1,44 +1,44 @@
-//! What is asked and told about tokens.
+//! Control requests and replies about tokens.
 
 use prost::Message;
 
-/// Make a token good. Who asks has made the token itself, of the secret and the number: it never travels.
+/// Makes a token valid. The client has made the token itself, from the secret and the number: the token itself is never sent.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct TokenPut {
     /// Its number, drawn at random.
     #[prost(fixed64, tag = "1")]
     pub id: u64,
-    /// What people call it.
+    /// Its name, for people.
     #[prost(string, tag = "2")]
     pub name: String,
-    /// What it permits.
+    /// Its permissions.
     #[prost(message, repeated, tag = "3")]
     pub grants: Vec<TokenGrant>,
 }
 
-/// What a token permits in a keyspace.
+/// The permissions of a token in a keyspace.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct TokenGrant {
-    /// The keyspace's name; empty: all that there are and will be.
+    /// The keyspace's name; empty: all present and future keyspaces.
     #[prost(string, tag = "1")]
     pub keyspace: String,
-    /// [`crate::Permission`]s, a bit for each.
+    /// The [`crate::Permission`]s, one bit for each.
     #[prost(uint32, tag = "2")]
     pub permissions: u32,
 }
 
-/// Make a token good for a time. A request of its own, so that an older program refuses it instead of forgetting the time.
+/// Makes a token valid for a limited time. It is a separate request, so that an older program refuses it instead of ignoring the time.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct TokenLend {
     /// The token.
     #[prost(message, required, tag = "1")]
     pub put: TokenPut,
-    /// For how many milliseconds from now on, by the clock of the node that is asked; not 0.
+    /// For how many milliseconds from now, by the clock of the node that receives the request; not 0.
     #[prost(uint64, tag = "2")]
     pub lasts_ms: u64,
 }
 
-/// Make a token good for nothing.
+/// Revokes a token.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct TokenRevoke {
     /// Its name.
@@ -46,7 +46,7 @@ pub struct TokenRevoke {
     pub name: String,
 }
 
-/// Which tokens are there?
+/// Requests the list of tokens.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct TokenList {}
 
@@ -67,13 +67,13 @@ pub struct TokenStatus {
     /// Its name.
     #[prost(string, tag = "2")]
     pub name: String,
-    /// What it permits.
+    /// Its permissions.
     #[prost(message, repeated, tag = "3")]
     pub grants: Vec<TokenGrant>,
     /// When it expires, in milliseconds since 1970; unset: never.
     #[prost(uint64, optional, tag = "4")]
     pub expires_ms: Option<u64>,
-    /// Whether it has expired, as the cluster has decided.
+    /// Whether the cluster has decided that it has expired.
     #[prost(bool, tag = "5")]
     pub has_expired: bool,
 }

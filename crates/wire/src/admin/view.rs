@@ -1,8 +1,8 @@
-//! How much a status is worth: whose view it is, how old, and what stands still.
+//! The reliability of a status: the node that reports it, its age, and groups without progress.
 
 use prost::Message;
 
-/// The view of the node that was asked.
+/// The view of the node that reports the status.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct NodeView {
     /// The node; 0: it has not joined.
@@ -11,32 +11,32 @@ pub struct NodeView {
     /// The node that leads the control group; 0: none is known now.
     #[prost(uint32, tag = "2")]
     pub leader: u32,
-    /// How long ago a leader was last known, in milliseconds: the status is as old. A node outside the control group hears from the
-    /// leader every second or so.
+    /// Time since the node last knew a leader, in milliseconds: the status is as old. A node outside the control group receives a message from the
+    /// leader about every second.
     #[prost(uint64, tag = "3")]
     pub age_ms: u64,
-    /// The control group decides, as far as the node knows.
+    /// Whether the control group has a quorum, as far as the node knows.
     #[prost(bool, tag = "4")]
     pub quorum: bool,
-    /// Members of the control group; 0: the node stands alone.
+    /// Number of members of the control group; 0: the node is standalone.
     #[prost(uint32, tag = "5")]
     pub managers: u32,
-    /// Those of them that answer the node, itself included.
+    /// Number of these that answer the node, itself included.
     #[prost(uint32, tag = "6")]
     pub answering: u32,
-    /// Nodes that the map has as up, and that do not answer this node.
+    /// Nodes that are up according to the map but do not answer this node.
     #[prost(uint32, repeated, tag = "7")]
     pub silent: Vec<u32>,
-    /// Groups without a primary: it is down or silent, or still to be chosen.
+    /// Number of groups without a primary: it is down, silent, or not chosen yet.
     #[prost(uint32, tag = "8")]
     pub no_primary: u32,
-    /// Groups that stand still although their primary is there: an in-sync replica is silent.
+    /// Number of groups without progress although their primary is up: an in-sync replica is silent.
     #[prost(uint32, tag = "9")]
     pub stuck: u32,
     /// What the node's start waits for; empty once it has joined.
     #[prost(string, tag = "10")]
     pub waits_for: String,
-    /// What is to be said before everything else, and what to do about it.
+    /// The most important warnings, each with what the operator can do.
     #[prost(string, repeated, tag = "11")]
     pub warnings: Vec<String>,
 }

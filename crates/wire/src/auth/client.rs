@@ -1,4 +1,4 @@
-//! The side that connects.
+//! The client's side of a handshake.
 
 use hmac::Mac;
 
@@ -7,16 +7,16 @@ use super::{METHOD_NONE, METHOD_SECRET, METHOD_TOKEN, Nonces, Secret, Token};
 use crate::error::{AuthFault, Failure};
 use crate::messages::{Hello, HelloAck, Prove};
 
-/// What a client proves itself with.
+/// The credential with which a client authenticates itself.
 #[derive(Clone, Debug)]
 pub struct Credential {
     key: MacKey,
-    /// The number of the token that it is.
+    /// The token's number, if the credential is a token.
     token: Option<u64>,
     nonces: Nonces,
 }
 
-/// One greeting whose answer is awaited.
+/// One handshake, while the client waits for the server's reply to the greeting.
 #[derive(Clone, Debug)]
 pub struct Caller {
     key: MacKey,
@@ -25,22 +25,22 @@ pub struct Caller {
 }
 
 impl Credential {
-    /// The cluster's secret itself.
+    /// The cluster's secret as the credential.
     #[must_use]
     pub fn of_secret(secret: &Secret, nonces: Nonces) -> Self {
         Credential { key: secret.connect_key(), token: None, nonces }
     }
 
-    /// A token.
+    /// A token as the credential.
     #[must_use]
     pub fn of_token(token: &Token, nonces: Nonces) -> Self {
         Credential { key: token.key.clone(), token: Some(token.id), nonces }
     }
 
-    /// Has a greeting offer a proof: sets its method and nonce. It must be sent as it is then.
+    /// Adds the offer of a proof to a greeting: sets its method and nonce. The greeting must be sent unchanged afterwards.
     ///
     /// # Errors
-    /// The greeting could not be sent either: its name is too long.
+    /// The greeting cannot be encoded: its name is too long.
     pub fn greet(&mut self, hello: &mut Hello<'_>) -> Result<Caller, Failure<'static>> {
         (hello.proof_method, hello.nonce) = (METHOD_SECRET, self.nonces.draw());
         if let Some(id) = self.token {
@@ -56,10 +56,10 @@ impl Caller {
         Ok(Caller { key, method: hello.proof_method, hello: hello_bytes(hello)? })
     }
 
-    /// Looks at the answer to the greeting; returns the client's own proof, to be sent next.
+    /// Checks the server's reply to the greeting; returns the client's own proof, which must be sent next.
     ///
     /// # Errors
-    /// The server proves nothing, or something else: nothing must be sent to it.
+    /// The server sends no proof or a wrong one: the client must send nothing to it.
     pub fn check(self, ack: &HelloAck) -> Result<Prove, Failure<'static>> {
         let failed = |fault| Err(Failure::AuthFailed { fault });
         match ack.proof.method {
@@ -74,10 +74,10 @@ impl Caller {
         }
     }
 
-    /// The same where there may be no credential, and then no proof was offered.
+    /// Same as [`Caller::check`], if there may be no credential, and then no proof was offered.
     ///
     /// # Errors
-    /// As [`Caller::check`]; or the server asks for what was not offered.
+    /// As [`Caller::check`]; or the server requires a proof that was not offered.
     pub fn check_if_any(caller: Option<Caller>, ack: &HelloAck) -> Result<Option<Prove>, Failure<'static>> {
         match caller {
             Some(caller) => caller.check(ack).map(Some),

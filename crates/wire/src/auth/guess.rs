@@ -1,23 +1,23 @@
-//! How hard a text is to guess, as far as that shows: repeated pieces, runs of neighbouring characters and words count little.
+//! An estimate of how hard a text is to guess: repetitions, sequences of neighbouring characters and words count little.
 //!
-//! The server's proof lets a listener try secrets without asking the server again, so a secret must have more than people make up.
+//! An eavesdropper can use the server's proof to test guesses offline, so a secret must be stronger than what people usually invent.
 
-/// Bits below which a text is refused. By this estimate 32 random hexadecimal digits have about 110, and 64 about 220.
+/// Minimum strength in bits; weaker texts are refused. By this estimate 32 random hexadecimal digits have about 110, and 64 about 220.
 pub(super) const GUESS_BITS_MIN: u32 = 70;
 
-/// Letters of one case in a row that count as a word, and the least length of a piece that counts as repeated.
+/// Minimum number of consecutive letters of one case that count as a word, and the minimum length of a repetition.
 const WORD_LETTERS_MIN: usize = 4;
 
-/// Bits of a letter in a word, in tenths: English has one to two.
+/// Strength of a letter in a word, in tenths of a bit: English has one to two bits.
 const WORD_LETTER: u32 = 15;
 
-/// What stands between words.
+/// Separators between words.
 const PARTS_WORDS: &[u8] = b" -_.,;:!";
 
-/// Bits of a character that repeats, or goes on with, what was before it, in tenths.
+/// Strength of a character that repeats or continues what was before it, in tenths of a bit.
 const REPEATED: u32 = 2;
 
-/// How many bits somebody has to guess who knows how people make up secrets.
+/// The number of bits to guess for an attacker who knows how people invent secrets.
 pub(super) fn guess_bits(text: &[u8]) -> u32 {
     let usual = bits_per_character(text);
     let (mut tenths, mut at) = (0, 0);
@@ -34,7 +34,7 @@ pub(super) fn guess_bits(text: &[u8]) -> u32 {
     tenths / 10
 }
 
-/// By how often each character is there, in tenths of a bit.
+/// Strength of a character from the frequencies of all characters, in tenths of a bit.
 fn bits_per_character(text: &[u8]) -> u32 {
     let mut counts = [0_u32; 256];
     text.iter().for_each(|byte| counts[usize::from(*byte)] += 1);
@@ -44,7 +44,7 @@ fn bits_per_character(text: &[u8]) -> u32 {
     (bits * 10.0) as u32
 }
 
-/// Characters from here that were there before, in this order, or that are neighbours one after the other, as in `4567` and `zzzz`.
+/// Number of characters from `at` on that repeat an earlier sequence, or that are neighbours of each other, as in `4567` and `zzzz`.
 fn repeated(text: &[u8], at: usize) -> usize {
     let here = &text[at..];
     let same = |before: usize| here.iter().zip(&text[before..]).take_while(|(one, two)| one == two).count();
@@ -57,7 +57,7 @@ fn repeated(text: &[u8], at: usize) -> usize {
     if longest >= WORD_LETTERS_MIN { longest } else { 0 }
 }
 
-/// Letters of one case from here, if they are as many as a word has, or stand alone between what parts words.
+/// Number of letters of one case from `at` on, if they are as many as a word has, or are separated from the rest.
 fn word(text: &[u8], at: usize) -> usize {
     let of = |is_letter: fn(&u8) -> bool| text[at..].iter().take_while(|byte| is_letter(byte)).count();
     let letters = of(u8::is_ascii_lowercase).max(of(u8::is_ascii_uppercase));

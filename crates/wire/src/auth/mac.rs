@@ -1,4 +1,4 @@
-//! What is hashed for a proof.
+//! The input of the hash for a proof.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ use crate::messages::{Hello, HelloAck};
 /// HMAC-SHA-256 (RFC 2104, FIPS 180-4).
 pub(super) type HmacSha256 = Hmac<Sha256>;
 
-/// Bytes of the body of `HelloAck` before its proof.
+/// Length of the body of `HelloAck` before its proof, in bytes.
 const ACK_BYTES: usize = 96;
 
-/// A key. It is never shown, and compared in the same time whatever differs.
+/// A key. It is never displayed, and is compared in constant time.
 #[derive(Clone)]
 pub(super) struct MacKey([u8; 32]);
 
@@ -23,7 +23,7 @@ impl MacKey {
         MacKey(bytes)
     }
 
-    /// A key for this purpose alone; from it nobody finds this one.
+    /// Derives a key for this purpose only; the original key cannot be computed from it.
     pub(super) fn derive(&self, purpose: &[u8]) -> MacKey {
         let mut mac = keyed(&self.0);
         mac.update(purpose);
@@ -49,7 +49,7 @@ impl fmt::Debug for MacKey {
     }
 }
 
-/// Who proves.
+/// The side that sends the proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Client,
@@ -57,7 +57,7 @@ pub(super) enum Side {
 }
 
 impl Side {
-    /// What its proofs begin with; none is the beginning of the other.
+    /// The prefix of its proofs; neither is a prefix of the other.
     const fn label(self) -> &'static [u8; 16] {
         match self {
             Side::Client => b"zerohop client 1",
@@ -66,25 +66,25 @@ impl Side {
     }
 }
 
-/// What both have said before the first proof, as one hash input for each side.
+/// The messages of both sides before the first proof, as one hash input for each side.
 pub(super) struct Transcript {
     hello: Vec<u8>,
     ack: [u8; ACK_BYTES],
 }
 
 impl Transcript {
-    /// Of the body of `Hello` as [`hello_bytes`] has it, and an answer whose proof is not looked at.
+    /// Creates it from the body of `Hello` as [`hello_bytes`] encodes it, and a reply whose proof is ignored.
     pub(super) fn new(hello: Vec<u8>, ack: &HelloAck) -> Self {
         let mut said = [0; ACK_BYTES];
         said.copy_from_slice(&ack.encode()[..ACK_BYTES]);
         Transcript { hello, ack: said }
     }
 
-    /// Label, length of the body of `Hello` (4 bytes, little-endian), that body, the body of `HelloAck` but for its proof.
+    /// The label, the length of the body of `Hello` (4 bytes, little-endian), that body, and the body of `HelloAck` without its proof.
     pub(super) fn mac(&self, key: &MacKey, side: Side) -> HmacSha256 {
         let mut mac = keyed(&key.0);
         mac.update(side.label());
-        // A greeting has at most a kilobyte.
+        // A greeting has at most 1 KiB.
         mac.update(&(self.hello.len() as u32).to_le_bytes());
         mac.update(&self.hello);
         mac.update(&self.ack);
@@ -96,7 +96,7 @@ impl Transcript {
     }
 }
 
-/// The body of a `Hello`. Whoever has received it writes the same bytes, as no field of it has two forms.
+/// The body of a `Hello`. Its receiver gets the same bytes when it encodes the message again, because each field has only one encoding.
 pub(super) fn hello_bytes(hello: &Hello<'_>) -> Result<Vec<u8>, Failure<'static>> {
     let mut bytes = Vec::with_capacity(144);
     let name = hello.put(&mut bytes)?;
@@ -109,7 +109,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |text, byte| text + &format!("{byte:02x}"))
 }
 
-/// A hash under this key.
+/// A hash with this key.
 pub(super) fn keyed(key: &[u8]) -> HmacSha256 {
     match HmacSha256::new_from_slice(key) {
         Ok(mac) => mac,

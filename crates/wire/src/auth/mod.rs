@@ -1,5 +1,5 @@
-//! Proof of knowing the cluster's secret, both ways, at the beginning of a connection: pure, without a socket or a random
-//! number of its own. `docs/protocols/wire.md` gives every byte.
+//! Mutual proof of knowledge of the cluster's secret at the start of a connection: pure, without a socket or random numbers of its own.
+//! `docs/protocols/wire.md` specifies every byte.
 //!
 //! ```text
 //!   Credential::greet ── Hello (method, nonce) ─────────────────────────> Guard::challenge
@@ -8,9 +8,9 @@
 //!                 <────── Proved, or AuthFailed ───────────────────────────┘
 //! ```
 //!
-//! A proof is an HMAC-SHA-256 over who proves (client or server) and everything that both have said: versions, features,
-//! cluster, instance and both nonces. So no proof serves twice, for another connection, for the other side, or for a
-//! greeting that somebody has changed on the way. What is said afterwards is not protected by it: TLS does that.
+//! A proof is an HMAC-SHA-256 over the side that proves (client or server) and all messages of both sides: versions, features, cluster, instance
+//! and both nonces. A proof is therefore invalid for a second use, for another connection, for the other side, and for a greeting that was changed
+//! in transit. The messages that follow are not protected by it: TLS does that.
 
 mod client;
 mod guess;
@@ -26,22 +26,22 @@ pub use secret::{Secret, SecretError};
 pub use server::{Challenge, Guard};
 pub use token::{NotAToken, TOKEN_TEXT_BYTES, Token};
 
-/// No proof is offered, or asked for.
+/// No proof is offered or required.
 pub const METHOD_NONE: u8 = 0;
 
-/// HMAC-SHA-256 under a key that is made of the cluster's secret.
+/// HMAC-SHA-256 with a key that is derived from the cluster's secret.
 pub const METHOD_SECRET: u8 = 1;
 
-/// The same under the key of a token, whose number is in the first 8 bytes of the client's nonce.
+/// HMAC-SHA-256 with the key of a token, whose number is in the first 8 bytes of the client's nonce.
 pub const METHOD_TOKEN: u8 = 2;
 
-/// What a connection may do.
+/// The permissions of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
-    /// Everything: there is no secret, or it was proved.
+    /// Everything: there is no secret, or the client has proved that it knows it.
     #[default]
     All,
-    /// What the map grants the token of this number.
+    /// The permissions that the map grants to the token of this number.
     Token(u64),
 }
 

@@ -1,10 +1,10 @@
-//! Numbers used once.
+//! Nonces.
 
 use hmac::Mac;
 
 use super::mac::{MacKey, keyed};
 
-/// Draws nonces: hashes of a count under a random seed, so that none comes twice and nobody foresees one.
+/// Draws nonces: hashes of a counter with a random seed, so that they are unique and unpredictable.
 #[derive(Clone, Debug)]
 pub struct Nonces {
     seed: MacKey,
@@ -12,7 +12,7 @@ pub struct Nonces {
 }
 
 impl Nonces {
-    /// From a seed that nothing else uses.
+    /// Creates a source from a seed, which must not be used for anything else.
     #[must_use]
     pub fn new(seed: [u8; 32]) -> Self {
         Nonces { seed: MacKey::new(seed), next: 0 }

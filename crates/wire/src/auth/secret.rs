@@ -1,4 +1,4 @@
-//! The cluster's secret: text in a file, and the keys that are made of it.
+//! The cluster's secret: text in a file, and the keys that are derived from it.
 
 use std::fmt;
 
@@ -9,29 +9,29 @@ use super::guess::{GUESS_BITS_MIN, guess_bits};
 use super::mac::{MacKey, hex, keyed};
 use crate::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN};
 
-/// What the nodes of a cluster know and others prove that they know. It shows itself nowhere: not in logs, not in errors.
+/// The secret that the nodes of a cluster know and that clients prove to know. It never appears in logs or errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Secret(MacKey);
 
-/// Why a text is no secret. It says nothing of the text but its length.
+/// The reason why a text is not a valid secret. It shows nothing of the text except its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretError {
-    /// It could be guessed.
+    /// It is too short and could be guessed.
     TooShort {
-        /// Bytes it has, without white space around it.
+        /// Its length in bytes, without surrounding white space.
         length: usize,
     },
-    /// It is made of few different characters, repeated pieces or words.
+    /// It has few different characters, or consists of repetitions or words.
     Guessable,
-    /// It is something else.
+    /// It is too long to be a secret.
     TooLong {
-        /// Bytes it has.
+        /// Its length in bytes.
         length: usize,
     },
 }
 
 impl Secret {
-    /// The secret that is this text, without white space around it.
+    /// Creates a secret from this text, without surrounding white space.
     ///
     /// # Errors
     /// It is too short, or too long.
@@ -48,29 +48,29 @@ impl Secret {
         }
     }
 
-    /// The same, of what a person may have made up.
+    /// Same as [`Secret::from_text`], for a text that a person may have invented.
     ///
     /// # Errors
-    /// It could be guessed: too short, or of few different characters, repeated pieces or words; or it is too long.
+    /// The text is too easy to guess: it is short, has few different characters, or consists of repetitions or words. Or it is too long.
     pub fn from_chosen(text: &[u8]) -> Result<Secret, SecretError> {
         let secret = Secret::from_text(text)?;
         if guess_bits(text.trim_ascii()) < GUESS_BITS_MIN { Err(SecretError::Guessable) } else { Ok(secret) }
     }
 
-    /// The text of a new secret, made of 32 random bytes: 64 hexadecimal digits and the end of the line.
+    /// The text of a new secret from 32 random bytes: 64 hexadecimal digits and a newline.
     #[must_use]
     pub fn new_text(random: [u8; 32]) -> String {
         hex(&random) + "\n"
     }
 
-    /// What an HTTP client shows in place of a proof, which HTTP has none of: 64 hexadecimal digits. From it nobody finds
-    /// the secret, and it opens nothing but the manager's HTTP.
+    /// The bearer token for HTTP, which has no such proofs: 64 hexadecimal digits. The secret cannot be computed from it, and it gives access only
+    /// to the manager's HTTP.
     #[must_use]
     pub fn bearer(&self) -> String {
         hex(self.0.derive(b"http 1").bytes())
     }
 
-    /// Whether `shown` is the [`Secret::bearer`]; takes the same time wherever they differ.
+    /// Whether `shown` is the [`Secret::bearer`]; the comparison takes constant time.
     #[must_use]
     pub fn is_bearer(&self, shown: &[u8]) -> bool {
         let bearer = self.bearer();
@@ -85,7 +85,7 @@ impl Secret {
         Token { id, key: self.0.derive(&purpose) }
     }
 
-    /// The key under which both sides of a connection prove that they know it.
+    /// The key with which both sides of a connection prove that they know the secret.
     pub(super) fn connect_key(&self) -> MacKey {
         self.0.derive(b"connect 1")
     }

@@ -1,4 +1,4 @@
-//! The side that is connected to.
+//! The server's side of a handshake.
 
 use hmac::Mac;
 
@@ -7,7 +7,7 @@ use super::{Access, METHOD_NONE, METHOD_SECRET, METHOD_TOKEN, Nonces, Secret, To
 use crate::error::{AuthFault, Failure};
 use crate::messages::{Hello, HelloAck, Proof, Prove};
 
-/// Lets in who knows the cluster's secret.
+/// Admits clients that know the cluster's secret.
 #[derive(Clone, Debug)]
 pub struct Guard {
     secret: Secret,
@@ -15,7 +15,7 @@ pub struct Guard {
     nonces: Nonces,
 }
 
-/// What one client has been asked; about 300 bytes.
+/// The state of the handshake with one client; about 300 bytes.
 #[derive(Clone)]
 pub struct Challenge {
     expected: Box<HmacSha256>,
@@ -23,16 +23,16 @@ pub struct Challenge {
 }
 
 impl Guard {
-    /// Of a cluster with this secret.
+    /// Creates the guard of a cluster with this secret.
     #[must_use]
     pub fn new(secret: &Secret, nonces: Nonces) -> Self {
         Guard { secret: secret.clone(), key: secret.connect_key(), nonces }
     }
 
-    /// Whether a greeting offers what this guard asks for. To be asked before anything else is told.
+    /// Checks that a greeting offers a proof. The server must call this before it reveals anything.
     ///
     /// # Errors
-    /// It does not.
+    /// The greeting offers none.
     pub fn admits(hello: &Hello<'_>) -> Result<(), Failure<'static>> {
         match hello.proof_method {
             METHOD_SECRET | METHOD_TOKEN => Ok(()),
@@ -41,8 +41,8 @@ impl Guard {
         }
     }
 
-    /// Completes the answer to a greeting, of which everything else is set: adds a nonce and the server's proof. Nothing
-    /// of the client is taken up before [`Challenge::accept`].
+    /// Completes the reply to a greeting, whose other fields are all set: adds a nonce and the server's proof. The server keeps no state of the
+    /// client before [`Challenge::accept`].
     ///
     /// # Errors
     /// As [`Guard::admits`].
@@ -66,8 +66,8 @@ impl Guard {
         Ok(Challenge { expected: Box::new(transcript.mac(&key, Side::Client)), access })
     }
 
-    /// The token that this text is, if it was made with the secret: for protocols that show it instead of proving it. Whether
-    /// it is still good, the map says. The comparison takes the same time wherever they differ.
+    /// Returns the access of a token that was made with the secret, for protocols that send the token instead of a proof. The map says whether it
+    /// is still valid. The comparison takes constant time.
     #[must_use]
     pub fn token_shown(&self, text: &[u8]) -> Option<Access> {
         let shown = Token::from_text(text).ok()?;
@@ -76,10 +76,10 @@ impl Guard {
 }
 
 impl Challenge {
-    /// Whether this is the proof that was asked for, and what it opens. The comparison takes the same time wherever they differ.
+    /// Checks the client's proof, and returns its access. The comparison takes constant time.
     ///
     /// # Errors
-    /// It is not: who sent it does not know the secret.
+    /// The proof is wrong: the sender does not know the secret.
     pub fn accept(self, prove: &Prove) -> Result<Access, Failure<'static>> {
         let access = self.access;
         self.expected

@@ -1,4 +1,4 @@
-//! Both sides against each other, and against what lies between them.
+//! Tests of both sides against each other, and against an attacker in between.
 
 use super::*;
 use crate::error::{AuthFault, Failure};
@@ -69,7 +69,7 @@ fn neither_side_believes_another_secret() {
     let caller = credential(&other_secret()).greet(&mut hello).unwrap();
     let challenge = guard(&secret()).challenge(&hello, &mut ack).unwrap();
     assert_eq!(caller.clone().check(&ack), failed(AuthFault::ServerProof));
-    // One that does not mind goes no further.
+    // A client that ignores this gets no further.
     assert_eq!(challenge.accept(&Prove { proof: ack.proof.proof }), failed(AuthFault::Proof));
 }
 
@@ -105,7 +105,7 @@ fn whatever_is_changed_on_the_way_is_noticed() {
         |_, ack| ack.proof.proof[31] ^= 128,
     ];
     for (number, change) in changes.into_iter().enumerate() {
-        // What the client says arrives changed, or what the server answers does.
+        // The client's message arrives changed, or the server's reply does.
         let mut sent = hello();
         let caller = credential(&secret()).greet(&mut sent).unwrap();
         let (mut received, mut nobody) = (sent, ack());
@@ -128,12 +128,12 @@ fn a_proof_serves_once_and_for_its_own_side_only() {
     let prove = caller.check(&answer).unwrap();
     assert_eq!(challenge.clone().accept(&Prove { proof: answer.proof.proof }), failed(AuthFault::Proof));
     assert_eq!(challenge.accept(&prove), Ok(Access::All));
-    // The same greeting again, overheard, and the same proof.
+    // An attacker repeats a recorded greeting and its proof.
     let mut again = ack();
     let challenge = guard.challenge(&sent, &mut again).unwrap();
     assert_ne!(again.proof.nonce, answer.proof.nonce);
     assert_eq!(challenge.accept(&prove), failed(AuthFault::Proof));
-    // The server's answer again, to another greeting.
+    // An attacker repeats the server's reply to another greeting.
     let caller = credential.greet(&mut { sent }).unwrap();
     assert_eq!(caller.check(&answer), failed(AuthFault::ServerProof));
 }
@@ -192,7 +192,7 @@ fn a_token_opens_what_is_its_own_and_is_known_again_by_its_number_alone() {
     for (of, id, expected) in [
         (secret(), token.id(), Ok(Access::Token(token.id()))),
         (other_secret(), token.id(), failed(AuthFault::ServerProof)),
-        // Whoever has one token has not another.
+        // A client with one token cannot prove another.
         (secret(), 7, failed(AuthFault::ServerProof)),
     ] {
         let (mut hello, mut ack) = (hello(), ack());

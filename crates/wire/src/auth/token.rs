@@ -1,28 +1,28 @@
-//! Tokens: a number, and a key that is made of it and the secret. Nothing of a token need be kept anywhere to know it again.
+//! Tokens: a number, and a key that is derived from the number and the secret. The cluster need not store a token to verify it.
 
 use std::fmt;
 
 use super::mac::{MacKey, hex};
 
-/// What a token's text begins with.
+/// Prefix of a token's text.
 const PREFIX: &str = "zht1-";
 
-/// Bytes of a token's text.
+/// Length of a token's text in bytes.
 pub const TOKEN_TEXT_BYTES: usize = PREFIX.len() + 16 + 64;
 
-/// What somebody is given who is to know no secret. It shows itself nowhere.
+/// A credential for clients that must not know the secret. It is never displayed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     pub(super) id: u64,
     pub(super) key: MacKey,
 }
 
-/// A text that is no token. It says nothing of the text.
+/// The error for a text that is not a token. It shows nothing of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAToken;
 
 impl Token {
-    /// Its number, which is no secret.
+    /// Its number, which is not secret.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.id
@@ -34,10 +34,10 @@ impl Token {
         format!("{PREFIX}{:016x}{}", self.id, hex(self.key.bytes()))
     }
 
-    /// Reads what [`Token::text`] wrote, with white space around it.
+    /// Decodes the output of [`Token::text`], with or without surrounding white space.
     ///
     /// # Errors
-    /// It is something else.
+    /// The text is not a token.
     pub fn from_text(text: &[u8]) -> Result<Token, NotAToken> {
         let digits = text.trim_ascii().strip_prefix(PREFIX.as_bytes()).ok_or(NotAToken)?;
         if digits.len() != 80 {

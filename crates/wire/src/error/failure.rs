@@ -1,4 +1,4 @@
-//! Why a request was not done.
+//! Reasons why a request was not done.
 
 use std::borrow::Cow;
 
@@ -7,198 +7,198 @@ use crate::blob::BlobStamp;
 use crate::ids::{KeyspaceId, MapEpoch, Timestamp};
 use crate::messages::RecordType;
 
-/// Why a request was not done: a number for programs, fields, and a sentence for people.
+/// The reason why a request was not done: a number for programs, fields, and a sentence for people.
 ///
-/// After [`Failure::TimedOut`] and [`Failure::DiskFailed`], as after the loss of a connection, a write may or may not
-/// be done; after [`Failure::AnswerTooLong`] it is. All others promise that the request they answer changed nothing.
+/// After [`Failure::TimedOut`] and [`Failure::DiskFailed`], as after the loss of a connection, a write may or may not be done; after
+/// [`Failure::AnswerTooLong`] it is done. All others guarantee that the request that they answer changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure<'a> {
-    /// The request could not be understood.
+    /// The request is invalid.
     BadRequest {
-        /// What was wrong with it.
+        /// The detail.
         what: What,
     },
-    /// No common version; the connection closes after this.
+    /// The two sides have no common version; the server closes the connection after this.
     UnsupportedVersion {
-        /// Oldest version the answering side speaks.
+        /// Oldest version that the server supports.
         min: u8,
-        /// Newest version the answering side speaks.
+        /// Newest version that the server supports.
         max: u8,
     },
-    /// A frame of a kind that the answering side does not know.
+    /// The server does not know this kind of frame.
     UnknownKind {
         /// The number in the header.
         kind: u16,
     },
     /// The body did not match its checksum.
     Corrupt,
-    /// The frame is longer than any may be; the connection closes after this.
+    /// The frame exceeds the maximum length; the server closes the connection after this.
     FrameTooLong {
-        /// Bytes the body would have had.
+        /// Length of the body in bytes.
         length: u64,
-        /// Bytes it may have.
+        /// Maximum length in bytes.
         limit: u32,
     },
     /// The key is too long.
     KeyTooLong {
-        /// Bytes it has: 0 if it is empty, which no key may be.
+        /// Its length in bytes: 0 if it is empty, which is invalid.
         length: u64,
-        /// Bytes it may have.
+        /// Maximum length in bytes.
         limit: u32,
     },
-    /// A value is too long, or would become so.
+    /// A value exceeds the maximum length, or would exceed it.
     ValueTooLong {
-        /// Bytes it has or would have.
+        /// Its present or resulting length in bytes.
         length: u64,
-        /// Bytes it may have.
+        /// Maximum length in bytes.
         limit: u32,
     },
-    /// More items, values or keys than one frame may have.
+    /// A frame has more items, values or keys than the maximum.
     TooMany {
-        /// How many there are.
+        /// Their number.
         count: u64,
-        /// How many there may be.
+        /// The maximum.
         limit: u32,
     },
-    /// This item's outcome did not fit into the batch's answer. For a write: it was done.
+    /// This item's outcome did not fit in the batch's answer. A write was done.
     AnswerTooLong {
-        /// Bytes of the outcome.
+        /// Length of the outcome in bytes.
         length: u64,
     },
     /// The connection or its token does not permit this.
     Unauthorized,
-    /// There is no such keyspace.
+    /// There is no keyspace of this id.
     UnknownKeyspace {
-        /// The one asked for.
+        /// The requested id.
         keyspace: KeyspaceId,
     },
-    /// The cluster has a secret, and who connects has offered no proof of knowing it; the connection closes after this.
+    /// The cluster has a secret, and the client has offered no proof; the server closes the connection after this.
     AuthRequired,
-    /// One side does not believe the other; the connection closes after this.
+    /// The handshake failed; the connection is closed after this.
     AuthFailed {
-        /// Why not.
+        /// The reason.
         fault: AuthFault,
     },
-    /// Who answers is of another cluster than the one that is meant; the connection closes after this.
+    /// The server belongs to another cluster than the requested one; it closes the connection after this.
     OtherCluster,
     /// The token of the connection does not permit this.
     Forbidden {
-        /// What it would need.
+        /// The missing permission.
         permission: Permission,
-        /// In which keyspace; none: in all.
+        /// The keyspace; none: all keyspaces.
         keyspace: KeyspaceId,
     },
     /// There is no record of this key.
     NotFound,
-    /// The record is bytes and the operation wants a list, or the other way round.
+    /// The record is bytes and the operation needs a list, or the reverse.
     WrongType {
-        /// What the record is.
+        /// The type of the record.
         found: RecordType,
     },
     /// The condition on presence or version did not hold.
     ConditionFailed {
-        /// The version of the record, zero if there is none.
+        /// The version of the record, zero if it is absent.
         version: Timestamp,
-        /// What the record is, if there is one.
+        /// The type of the record, if it exists.
         found: Option<RecordType>,
     },
-    /// The record was not what `compare_swap` expected.
+    /// The record is not what `compare_swap` expected.
     CompareFailed {
-        /// The version of the record, zero if there is none.
+        /// The version of the record, zero if it is absent.
         version: Timestamp,
-        /// Its value, if there is one.
+        /// Its value, if it exists.
         seen: Option<Cow<'a, [u8]>>,
     },
     /// The record's bytes are not a decimal number of 64 bits.
     NotANumber,
     /// The counter would leave the range of 64 signed bits.
     Overflow,
-    /// The transaction was not done, nor will be.
+    /// The transaction was not done and will not be done.
     Aborted {
-        /// Why not.
+        /// The reason.
         reason: AbortReason,
-        /// Which of its parts said so, from zero; [`AbortReason::NONE`]: none in particular.
+        /// The part that caused the abort, from zero; [`AbortReason::NONE`]: no particular part.
         part: u32,
-        /// Which item of that part, from zero; [`AbortReason::NONE`]: none in particular.
+        /// The item of that part, from zero; [`AbortReason::NONE`]: no particular item.
         item: u32,
     },
-    /// The blob was cut, or removed and made again, since the request's sender read its header.
+    /// The blob was truncated, or removed and created again, since the client read its header.
     StaleBlob {
-        /// What the record knows.
+        /// The fence that the record knows.
         known: BlobStamp,
     },
-    /// There is no such chunk of this blob: the header has to be read before one is made.
+    /// There is no such chunk of this blob: the client must read the header before it creates one.
     NeedHeader,
-    /// The partition is not served here, or not at the epoch that the request named.
+    /// This instance is not the partition's primary, or not at the epoch of the request.
     WrongOwner {
         /// The epoch of the map after the delta is applied.
         epoch: MapEpoch,
-        /// Changes of the map since the client's epoch, as placement encodes them; empty if they must be fetched.
+        /// Changes of the map since the client's epoch, in placement's encoding; empty if the client must fetch them.
         delta: Cow<'a, [u8]>,
     },
-    /// Too much is asked of this instance just now.
+    /// The instance has too many requests at the moment.
     Busy {
-        /// When to ask again.
+        /// When to send the request again, in milliseconds.
         retry_after_ms: u32,
     },
-    /// The partition has no settled group that could answer just now.
+    /// The partition has no settled group that could answer at the moment.
     Unavailable {
-        /// When to ask again.
+        /// When to send the request again, in milliseconds.
         retry_after_ms: u32,
     },
-    /// Fewer copies are in sync than a write needs.
+    /// There are fewer in-sync copies than a write needs.
     TooFewInSync {
-        /// Copies in sync.
+        /// Number of in-sync copies.
         in_sync: u16,
-        /// Copies needed.
+        /// Number of copies that a write needs.
         needed: u16,
     },
-    /// The time-out passed. For a write: it may or may not be done; repeat it under the same sequence number.
+    /// The time-out has passed. A write may or may not be done; the client must repeat it under the same sequence number.
     TimedOut {
-        /// For a wait: the version that was last seen, zero if there is no record.
+        /// For a wait: the last version of the record, zero if it was absent.
         version: Timestamp,
     },
     /// The partition has forgotten this session.
     SessionExpired {
-        /// Sessions issued before this are forgotten.
+        /// The partition has forgotten sessions that were issued before this time.
         mark: Timestamp,
     },
     /// The request's timestamp is too far ahead of the server's clock.
     ClockAhead {
-        /// How far.
+        /// The distance in milliseconds.
         ahead_ms: u64,
     },
-    /// The partition does not keep what was there at the time of the snapshot: it was closed, not renewed in time, open for
-    /// longer than it may be, or whoever kept it has failed, moved or been split.
+    /// The partition no longer keeps the state of the snapshot's time. The snapshot was closed, was not renewed in time, or exceeded its maximum
+    /// age; or the replica that kept it has failed, moved or been split.
     SnapshotExpired,
-    /// The disk is nearly full; writes are refused, reads and removals go on.
+    /// The disk is nearly full; the server refuses writes, and still serves reads and removals.
     DiskFull,
-    /// The memory budget is used up; writes are refused, reads and removals go on.
+    /// The memory budget is used up; the server refuses writes, and still serves reads and removals.
     MemoryFull,
     /// The stored bytes do not match their checksum, and no replica could repair them.
     DataCorrupt,
-    /// The disk refused to read or write.
+    /// The disk failed to read or write.
     DiskFailed,
-    /// An error that a newer program has and this one does not.
+    /// An error of a newer program, which this one does not know.
     Other {
         /// Its number.
         code: u16,
     },
 }
 
-/// What a client should do about a [`Failure`].
+/// The reaction of a client to a [`Failure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// Tell the user: the same request would fail again.
+    /// Report the failure to the user: the same request would fail again.
     GiveUp,
-    /// Apply the map's delta or fetch the map, then send the same request to the partition's owner.
+    /// Apply the map's delta or fetch the map, then send the same request to the partition's primary.
     Reroute,
-    /// Send the same request again, under the same sequence number, after this many milliseconds.
+    /// Repeat the request under the same sequence number, after this many milliseconds.
     AgainAfterMs(u32),
 }
 
 impl Failure<'_> {
-    /// The number that travels.
+    /// The number on the wire.
     #[must_use]
     pub fn code(&self) -> u16 {
         match self {
@@ -207,7 +207,7 @@ impl Failure<'_> {
         }
     }
 
-    /// What a client should do about it.
+    /// The reaction that a client should have.
     #[must_use]
     pub fn advice(&self) -> Advice {
         match self {
@@ -220,7 +220,7 @@ impl Failure<'_> {
         }
     }
 
-    /// The same failure, holding its bytes itself.
+    /// The same failure with owned bytes.
     #[must_use]
     pub fn into_owned(self) -> Failure<'static> {
         match self {

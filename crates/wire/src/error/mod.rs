@@ -1,7 +1,7 @@
-//! Errors are answers: what happened, to what, and what the asker can do.
+//! Errors: what happened, to what, and what the client can do.
 //!
-//! A [`Failure`] travels in an answer in place of an outcome (see [`crate::messages::OperationAnswer`]); the encoders of this
-//! crate return the same type, so that a key too long reads the same whether the client or the server noticed.
+//! An answer contains a [`Failure`] instead of an outcome (see [`crate::messages::OperationAnswer`]). The encoders of this crate return the same
+//! type, so that the error for a key that is too long is the same on client and server.
 
 mod abort_reason;
 mod auth_fault;
@@ -21,8 +21,8 @@ pub use what::What;
 use crate::numbered::numbered;
 
 numbered!(
-    /// The number of a [`Failure`] on the wire: 1xx the request is at fault, 2xx the record says no, 3xx somewhere else
-    /// or later, 4xx the server is in trouble. Zero is success.
+    /// The number of a [`Failure`] on the wire: 1xx the request is invalid, 2xx the state of the record refuses it, 3xx another place or time, 4xx
+    /// the server has a problem. Zero is success.
     ErrorCode: u16 {
         /// See [`Failure::BadRequest`].
         BadRequest = 100, "BadRequest";

@@ -1,4 +1,4 @@
-//! A failure as the fields of an answer.
+//! The fields of an answer that encode a failure.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use crate::blob::BlobStamp;
 use crate::ids::{KeyspaceId, MapEpoch, Timestamp};
 use crate::messages::RecordType;
 
-/// The fields of an answer, for failures and outcomes alike; `docs/protocols/wire.md` says what each means where.
+/// The fields of an answer, for failures and outcomes; `docs/protocols/wire.md` says what each means.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Parts<'a> {
     /// The error code, zero for an outcome.
@@ -85,8 +85,8 @@ impl Failure<'_> {
 }
 
 impl<'a> Failure<'a> {
-    /// The failure that these fields say. Fields that a code does not use are not looked at, so that a newer program
-    /// may add to them; a code that this program does not know becomes [`Failure::Other`].
+    /// The failure that these fields encode. Fields that a code does not use are ignored, so that a newer program may add to them. A code that this
+    /// program does not know becomes [`Failure::Other`].
     pub(crate) fn from_parts(parts: Parts<'a>) -> Result<Self, Failure<'static>> {
         let Parts { code, record, detail, version, number, payload, .. } = parts;
         let (low, high) = (detail as u16, (detail >> 16) as u16);

@@ -1,4 +1,4 @@
-//! What a person reads of a failure: what happened, to what, and what to do.
+//! The text of a failure for people: what happened, to what, and what the user can do.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ impl fmt::Display for Failure<'_> {
             Self::KeyTooLong { length, limit } => {
                 write!(f, "the key has {length} bytes, {limit} are allowed: use a shorter key")
             }
-            // No value has this limit.
+            // No limit of a value is equal to this limit.
             Self::ValueTooLong { length, limit } if *limit as usize == BLOB_ATTRIBUTES_BYTES_MAX => {
                 write!(f, "a blob's attributes have {length} bytes, {limit} are allowed: keep what is longer in the blob")
             }
@@ -151,7 +151,7 @@ impl fmt::Display for Failure<'_> {
     }
 }
 
-/// The pause that a sentence names: a client that waits for 0 ms asks in a loop, so no sentence says 0.
+/// The pause that the text names: a client that waits for 0 ms would loop, so no text says 0.
 fn pause_ms(retry_after_ms: u32) -> u32 {
     retry_after_ms.max(1)
 }

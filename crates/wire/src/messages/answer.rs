@@ -1,7 +1,6 @@
 //! Answers to operations, and to any request that failed.
 //!
-//! All have the same 24 bytes of fields, alone in a frame as in the answer to a batch, where a length (4) and zero (4)
-//! precede them:
+//! All have the same 24 bytes of fields, both alone in a frame and in the answer to a batch, where a length (4) and zero (4) precede them:
 //!
 //! | offset | size | field |
 //! | --- | --- | --- |
@@ -12,7 +11,7 @@
 //! | 8 | 8 | version |
 //! | 16 | 8 | number |
 //!
-//! What detail, number and payload hold is said per shape and per error in `docs/protocols/wire.md`.
+//! `docs/protocols/wire.md` says what detail, number and payload are for each shape and error.
 
 use super::compare::SliceComparison;
 use super::record::RecordType;
@@ -28,87 +27,87 @@ use crate::numbered::numbered;
 /// The answer to one operation.
 pub type OperationAnswer<'a> = Result<Outcome<'a>, Failure<'a>>;
 
-/// What an operation that succeeded brought. The version is that of the record, zero if there is none.
+/// The result of an operation that succeeded. The version is that of the record, zero if the record is absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome<'a> {
     /// It was done.
     Done {
-        /// The record's version now.
+        /// The record's new version.
         version: Timestamp,
-        /// What the operation counts; see the operation.
+        /// The number that the operation returns; see the operation.
         number: u64,
     },
     /// A counter was changed.
     Counter {
-        /// The record's version now.
+        /// The record's new version.
         version: Timestamp,
-        /// Its value now.
+        /// Its new value.
         value: i64,
     },
-    /// A bytes record, or the part of it that was asked for.
+    /// A bytes record, or the requested part of it.
     Value {
         /// The record's version.
         version: Timestamp,
-        /// Bytes in the whole record.
+        /// Length of the complete record in bytes.
         length: u64,
         /// The bytes.
         bytes: &'a [u8],
     },
-    /// A list, or a page of the part of it that was asked for.
+    /// A list, or a page of the requested part of it.
     List {
         /// The record's version.
         version: Timestamp,
-        /// Values in the whole list.
+        /// Length of the complete list in values.
         length: u64,
-        /// The place of the first value of this page in the list, from zero.
+        /// The index in the list of the first value of this page, from zero.
         first: u64,
         /// The values, at most `LIST_PAGE_VALUES_MAX`.
         values: Elements<'a, &'a [u8]>,
     },
-    /// All but a record's contents.
+    /// The metadata of a record.
     Info {
         /// The record's version.
         version: Timestamp,
-        /// What it is.
+        /// The type of the record.
         record: RecordType,
-        /// Bytes of bytes, values of a list.
+        /// Length: bytes of a bytes record, values of a list.
         length: u64,
-        /// When it ceases to be, in milliseconds since 1970.
+        /// When the record expires, in milliseconds since 1970.
         expires_at_ms: Option<u64>,
     },
     /// A part of a chunk of a blob.
     Chunk {
         /// The chunk's version.
         version: Timestamp,
-        /// Of which blob and generation the last write or cut was.
+        /// The blob fence of the last write or truncation.
         stamp: BlobStamp,
-        /// The bytes; fewer than were asked for, if zeros follow.
+        /// The bytes; fewer than requested if zeros follow.
         bytes: &'a [u8],
     },
-    /// The same to send, of bytes that lie in several places: whoever takes it has an [`Outcome::Chunk`].
+    /// An [`Outcome::Chunk`] to send, with its bytes in several buffers; the receiver decodes an [`Outcome::Chunk`].
     ChunkApart {
         /// The chunk's version.
         version: Timestamp,
-        /// Of which blob and generation the last write or cut was.
+        /// The blob fence of the last write or truncation.
         stamp: BlobStamp,
-        /// The bytes, one piece behind the other.
+        /// The bytes, as consecutive pieces.
         pieces: &'a [&'a [u8]],
-        /// The CRC-32C of all of them, if it is known: they are not read for it then.
+        /// The CRC-32C of all bytes, if it is known: the sender then does not read them for it.
         crc: Option<u32>,
     },
     /// A page of the keys of a partition.
     Page {
-        /// Where the next page begins; empty if this was the last.
+        /// The scan cursor of the next page; empty if this was the last.
         next: &'a [u8],
         /// The keys, at most `SCAN_PAGE_KEYS_MAX`.
         keys: Elements<'a, ScannedKey<'a>>,
     },
-    /// Members have compared a slice.
+    /// The members have compared a hash range.
     Compared(SliceComparison<'a>),
 }
 
 impl Outcome<'_> {
-    /// Bytes of what lies in several places.
+    /// Length of a payload in several buffers.
     pub(crate) fn length_apart(&self) -> Option<usize> {
         match self {
             Outcome::ChunkApart { pieces, .. } => Some(pieces.iter().map(|piece| piece.len()).sum()),
@@ -157,10 +156,10 @@ pub(crate) fn put<'b>(
     }
 }
 
-/// Bytes in several places, and their CRC-32C if that is known.
+/// Bytes in several buffers, and their CRC-32C if it is known.
 pub(crate) type ScatteredBytes<'b> = (&'b [&'b [u8]], Option<u32>);
 
-/// Writes all but the payload of an answer whose payload lies in several places, and returns these; `None`: it has none such.
+/// Writes all but the payload of an answer whose payload is in several buffers, and returns the payload; `None`: it has no such payload.
 pub(crate) fn put_apart<'b>(
     answer: &'b OperationAnswer<'_>,
     out: &mut Vec<u8>,
@@ -170,7 +169,7 @@ pub(crate) fn put_apart<'b>(
     Ok(Some((pieces, *crc)))
 }
 
-/// Writes all but the bytes of a part of a chunk.
+/// Writes the answer for a part of a chunk without its bytes.
 fn put_chunk(
     version: Timestamp,
     stamp: BlobStamp,
@@ -185,7 +184,7 @@ fn put_chunk(
     Ok(())
 }
 
-/// Reads the answer that fills `body`.
+/// Decodes the answer that fills `body`.
 pub(crate) fn take(body: &[u8]) -> Result<OperationAnswer<'_>, Failure<'static>> {
     let (mut fields, payload) = FieldReader::<FIELDS_BYTES>::split(body)?;
     let parts = Parts {
@@ -322,7 +321,7 @@ fn take_u64(bytes: &mut &[u8]) -> Result<u64, Failure<'static>> {
     Ok(u64::from_le_bytes(*number))
 }
 
-/// Errors: the cursor is longer than any that a server gives.
+/// Errors: the cursor exceeds the maximum length of a server's cursor.
 pub(super) fn check_cursor(cursor: &[u8]) -> Result<(), Failure<'static>> {
     if cursor.len() > CURSOR_BYTES_MAX {
         let (length, limit) = (cursor.len() as u64, CURSOR_BYTES_MAX as u32);

@@ -1,8 +1,7 @@
 //! Several operations on records of one partition, in one frame.
 //!
-//! A batch is a way of sending, not a transaction: its operations are evaluated in order, each by itself, and each has
-//! its own outcome. Its writes take consecutive sequence numbers from the one in the stamp; its reads take none. It is
-//! answered once all its operations are.
+//! A batch is a unit of transmission, not a transaction: the server evaluates its operations in order and separately, and each has its own outcome.
+//! Its writes use consecutive sequence numbers from the one in the stamp; its reads use none. The server answers when all operations are done.
 //!
 //! After the stamp: count (4), zero (4), then per item kind (2), zero (2), length (4), and the operation's body, which
 //! is the same as that of its own frame without stamp or timestamp.
@@ -19,16 +18,16 @@ use crate::limits::BATCH_ITEMS_MAX;
 /// One operation on one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordOperation<'a> {
-    /// One that changes nothing.
+    /// An operation that changes nothing.
     Read(RecordRead<'a>),
-    /// One that may.
+    /// An operation that may change the record.
     Write(RecordWrite<'a>),
 }
 
 /// Several operations on records of one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OperationBatch<'a> {
-    /// Its place in the session; the sequence is that of its first write.
+    /// The write identity; its sequence number is that of the first write.
     pub stamp: Stamp,
     /// The operations, at most `BATCH_ITEMS_MAX`.
     pub operations: Elements<'a, RecordOperation<'a>>,
@@ -47,8 +46,8 @@ impl<'a> RecordOperation<'a> {
         }
     }
 
-    /// The number of the kind, and the body, of the one operation that [`pack`](crate::pack) has written: what stands behind
-    /// the stamp, or the timestamp, in a frame of its own.
+    /// The kind number and the body of the single operation that [`pack`](crate::pack) has written: the bytes after the stamp, or the timestamp, in
+    /// a frame of its own.
     #[must_use]
     pub fn of_packed(item: &[u8]) -> Option<(u16, &[u8])> {
         let (header, body) = item.split_first_chunk::<ITEM_HEADER_BYTES>()?;
@@ -74,7 +73,7 @@ impl<'a> Element<'a> for RecordOperation<'a> {
             Self::Write(write) => write.put(out)?,
         };
         let length = out.len() - at - ITEM_HEADER_BYTES + tail.len();
-        // Key, value and list bounds keep this far below 2^32.
+        // The limits of key, value and list keep this far below 2^32.
         let header: [u8; ITEM_HEADER_BYTES] =
             layout(|to| to.u16(self.kind().number()).zeros(2).u32(length as u32));
         out[at..at + ITEM_HEADER_BYTES].copy_from_slice(&header);
@@ -97,7 +96,7 @@ impl<'a> Element<'a> for RecordOperation<'a> {
 }
 
 impl<'a> OperationBatch<'a> {
-    /// Goes through the operations in order; writes come with their sequence numbers, zero without a session.
+    /// Iterates over the operations in order; writes have their sequence numbers, zero without a session.
     pub fn numbered(&self) -> impl Iterator<Item = (Sequence, RecordOperation<'a>)> + use<'a> {
         let in_session = self.stamp.session.is_some();
         let mut next = self.stamp.sequence;
@@ -111,7 +110,7 @@ impl<'a> OperationBatch<'a> {
         })
     }
 
-    /// What stands in front of the operations.
+    /// The bytes before the operations.
     ///
     /// # Errors
     /// The stamp contradicts itself.

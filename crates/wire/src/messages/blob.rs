@@ -1,7 +1,7 @@
 //! Writes of blobs: of their headers, and of single chunks.
 //!
-//! Behind the fields that every write opens with: id (8), generation (8), number (8), and for a transform its fields;
-//! then key and payload. `docs/protocols/wire.md` says what number and payload are.
+//! The fields after those that every write begins with are: id (8), generation (8), number (8), and for a transform its fields; then key and
+//! payload. `docs/protocols/wire.md` says what number and payload are.
 
 use super::record::{Condition, check_key, check_value};
 use super::transform::Transform;
@@ -13,104 +13,102 @@ use crate::fields::{FieldReader, layout, split};
 use crate::kind::Kind;
 use crate::limits::{BLOB_ATTRIBUTES_BYTES_MAX, CHUNK_BITS_MAX, CHUNK_BITS_MIN, CHUNK_BYTES_MAX};
 
-/// A write of a header or of a chunk. The key says of which blob: see [`crate::blob`].
+/// A write of a header or of a chunk. The key names the blob: see [`crate::blob`].
 ///
-/// What names an older blob or an older cut than the record knows is refused with `StaleBlob`.
+/// A change that names an older blob or an older generation than the record knows is refused with `StaleBlob`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlobChange<'a> {
-    /// Makes a header, of size 0. Answers `Done`, number: the blob's id; `ConditionFailed` if there is one.
+    /// Creates a header, of size 0. Answers `Done`, number: the blob's id; `ConditionFailed` if the header exists.
     Create {
-        /// Bytes of a chunk, as a power of two.
+        /// Chunk size in bytes, as a power of two.
         chunk_bits: u8,
         /// At most `BLOB_ATTRIBUTES_BYTES_MAX`.
         attributes: &'a [u8],
     },
-    /// Makes a blob at least this large, if no cut is under way. Answers `Done`, number: its size.
+    /// Makes a blob at least this large, if no truncation is pending. Answers `Done`, number: its size.
     Grow {
-        /// Which.
+        /// The blob.
         stamp: BlobStamp,
-        /// Bytes.
+        /// The size in bytes.
         size: u64,
     },
-    /// Sets a blob's size. If that is less than it was, its generation is raised, and a cut is under way until the chunks
-    /// are cut and the blob is settled. Answers `Done`, number: the generation.
+    /// Sets a blob's size. If the size decreases, the generation rises, and the truncation is pending until the chunks are truncated and the blob
+    /// is settled. Answers `Done`, number: the generation.
     Cut {
-        /// Which.
+        /// The blob.
         stamp: BlobStamp,
-        /// Bytes.
+        /// The size in bytes.
         size: u64,
     },
-    /// Says that chunks behind its end will be filled, up to a point. Its generation is raised, so that whoever wrote before
-    /// it begins again; the chunks are written under the generation before. Whoever else is to write ends the filling first,
-    /// by a cut. Said again by who fills, it moves the point. Answers `Done`, number: the generation.
+    /// Announces that chunks behind the end will be written, up to `until`: a staged append. The generation rises, so that earlier writers must
+    /// start again; the chunks of the append have the generation before. Another writer must first end the append by a truncation. The appending
+    /// client moves `until` by repeating the message. Answers `Done`, number: the generation.
     Fill {
-        /// Which; if it is being filled already, as it is by that.
+        /// The blob; for a repetition, with the generation of the staged append.
         stamp: BlobStamp,
-        /// Where the chunks end that may be filled.
+        /// The end of the chunks that may be written.
         until: u64,
     },
-    /// Makes a blob that is being filled so large: what was filled is seen from then on. Answers `Done`, number: its size.
+    /// Sets the size of a blob with a staged append: the appended bytes become visible. Answers `Done`, number: its size.
     Publish {
-        /// Which, as [`BlobChange::Fill`] has left it.
+        /// The blob, with the generation from [`BlobChange::Fill`].
         stamp: BlobStamp,
-        /// Bytes; not less than it has.
+        /// The size in bytes; not less than the present size.
         size: u64,
     },
-    /// Says that the chunks behind its size are cut. Answers `Done`, number 0.
+    /// Records that the chunks behind the size are truncated. Answers `Done`, number 0.
     Settle {
-        /// Which, after the cut.
+        /// The blob, with the generation after the truncation.
         stamp: BlobStamp,
     },
     /// Replaces a blob's attributes. Answers `Done`, number 0.
     Describe {
-        /// Which; its generation does not matter.
+        /// The blob; its generation does not matter.
         stamp: BlobStamp,
         /// At most `BLOB_ATTRIBUTES_BYTES_MAX`.
         attributes: &'a [u8],
     },
-    /// Writes a part of a chunk. Answers `Done`, number 0; `NeedHeader` if there is no chunk of this blob, unless it may
-    /// make one.
+    /// Writes a part of a chunk. Answers `Done`, number 0; `NeedHeader` if there is no chunk of this blob, unless the write may create one.
     WriteChunk {
-        /// Which.
+        /// The blob.
         stamp: BlobStamp,
-        /// Where in the chunk.
+        /// Offset in the chunk.
         offset: u32,
-        /// How many bytes: it ends within `CHUNK_BYTES_MAX`.
+        /// Number of bytes: the write ends within `CHUNK_BYTES_MAX`.
         length: u32,
-        /// As many, or none for zeros.
+        /// The bytes, or none for zeros.
         bytes: &'a [u8],
-        /// Whether the writer has read the header, and found this blob and generation.
+        /// Whether the writer has read the header, and found this blob and generation; the write may then create the chunk.
         makes: bool,
     },
-    /// Turns everything from a point on to zeros, and has writes of older generations refused. Answers `Done`, number: 1 if
-    /// there is a chunk now.
+    /// Zeroes everything from an offset on, and has writes of older generations refused. Answers `Done`, number: 1 if the chunk exists now.
     CutChunk {
-        /// Which, after the cut.
+        /// The blob, with the generation after the truncation.
         stamp: BlobStamp,
-        /// Bytes that stay.
+        /// Number of bytes that remain.
         keep: u32,
-        /// Whether to make an empty chunk where there is none, which refuses what is late: of what was filled.
+        /// Whether to create an empty chunk if it is absent, which refuses late writes of a staged append.
         marks: bool,
     },
-    /// Removes a chunk, unless it is of a later blob of the name. Answers `Done`, number: 1 if there was one.
+    /// Removes a chunk, unless it belongs to a later blob of the name. Answers `Done`, number: 1 if the chunk existed.
     DropChunk {
-        /// Which; its generation does not matter.
+        /// The blob; its generation does not matter.
         stamp: BlobStamp,
     },
-    /// Changes a number inside a chunk. Answers as a transform of a record does, or as a write of a chunk.
+    /// Changes a number inside a chunk. Answers like a transform of a record, or like a write of a chunk.
     TransformChunk {
-        /// Which.
+        /// The blob.
         stamp: BlobStamp,
-        /// Its offset is in the chunk.
+        /// The transform; its offset is in the chunk.
         transform: Transform,
-        /// As of a write.
+        /// As for a write.
         makes: bool,
     },
 }
 
-/// Of writes and transforms: may make the chunk. Of a cut: marks where there is none.
+/// For writes and transforms: may create the chunk. For a truncation: creates the chunk if it is absent.
 const MAKES: u8 = 0x80;
-/// Of the blob that the same transaction makes: [`BlobStamp::OWN`], which travels as an id of zero.
+/// For the blob that the same transaction creates: [`BlobStamp::OWN`], which is encoded as an id of zero.
 const OWN: u8 = 0x40;
 
 impl<'a> BlobChange<'a> {
@@ -130,7 +128,7 @@ impl<'a> BlobChange<'a> {
         }
     }
 
-    /// What it names; a header that is to be made has none yet.
+    /// The blob fence of the change; a header that is to be created has none yet.
     #[must_use]
     pub fn stamp(&self) -> BlobStamp {
         match *self {
@@ -148,7 +146,7 @@ impl<'a> BlobChange<'a> {
         }
     }
 
-    /// The same of the blob with this id, if it is of the one that the transaction makes.
+    /// Inserts this id if the change is for the blob that the transaction creates.
     #[must_use]
     pub fn of_own(mut self, id: u64) -> Self {
         match &mut self {
@@ -171,7 +169,7 @@ impl<'a> BlobChange<'a> {
         self
     }
 
-    /// Writes detail byte, fields and key behind `open`, and returns the payload.
+    /// Writes detail byte, fields and key after `open`, and returns the payload.
     pub(super) fn put(
         &self,
         open: impl Fn(u8) -> [u8; 16],
@@ -207,7 +205,7 @@ impl<'a> BlobChange<'a> {
         Ok(payload)
     }
 
-    /// Reads the write of this kind whose opening fields are read.
+    /// Decodes the write of this kind, whose first fields are already decoded.
     pub(super) fn take(
         kind: Kind,
         (key_len, condition, detail): (usize, Condition, u8),
@@ -280,7 +278,7 @@ impl<'a> BlobChange<'a> {
         Ok(RecordWrite { key, condition, change: WriteChange::Blob(change) })
     }
 
-    /// Errors: a bound is passed, or bytes are not as many as they are said to be.
+    /// Errors: a limit is exceeded, or the number of bytes is not as stated.
     fn check(&self) -> Result<(), Failure<'static>> {
         match *self {
             Self::Create { chunk_bits, .. } if !(CHUNK_BITS_MIN..=CHUNK_BITS_MAX).contains(&chunk_bits) => {

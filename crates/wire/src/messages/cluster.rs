@@ -1,29 +1,29 @@
-//! The cluster map and control requests: envelopes around what placement and the manager encode.
+//! The cluster map and control requests: envelopes around the encodings of placement and the manager.
 
 use crate::error::Failure;
 use crate::fields::{FieldReader, layout, nothing_left};
 use crate::ids::MapEpoch;
 use crate::limits::{ADMIN_BYTES_MAX, MAP_BYTES_MAX};
 
-/// Asks for the cluster map. 8 bytes: since.
+/// Requests the cluster map. 8 bytes: since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MapGet {
-    /// The epoch the asker has; zero asks for the whole map.
+    /// The client's epoch; zero requests the complete map.
     pub since: MapEpoch,
 }
 
-/// The cluster map, or what changed in it. 24 bytes: epoch (8), since (8), zero (8); then the map.
+/// The cluster map, or its changes. 24 bytes: epoch (8), since (8), zero (8); then the map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Map<'a> {
-    /// The epoch of the map, after the changes.
+    /// The epoch of the map after the changes.
     pub epoch: MapEpoch,
-    /// The epoch to which the changes apply; zero if this is the whole map, whatever was asked for.
+    /// The epoch to which the changes apply; zero if this is the complete map, whatever was requested.
     pub since: MapEpoch,
-    /// Map or changes, as placement encodes them; empty if nothing changed.
+    /// Map or changes, in placement's encoding; empty if nothing changed.
     pub encoded: &'a [u8],
 }
 
-/// A control request, or the answer to one: Protocol Buffers, which the manager reads and this crate does not.
+/// A control request, or the reply to one: Protocol Buffers, which the manager decodes and this crate does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Admin<'a> {
     /// The message.

@@ -1,7 +1,7 @@
-//! Has the members of a partition compare what they hold, slice by slice.
+//! Comparison of the contents of a partition's members, one hash range at a time.
 //!
-//! Fields of a request: first hash fragment (4), zero (4). What it brings, behind the fields of an answer whose detail is the
-//! copies and whose number is the records: next (4), members that differ (4), bytes (8); then these, 4 bytes each.
+//! Fields of a request: first hash fragment (4), zero (4). In the answer, the detail is the number of copies and the number is the number of
+//! records. After these fields: next (4), members that differ (4), bytes (8); then these members, 4 bytes each.
 
 use super::answer::Outcome;
 use crate::elements::{Element, Elements};
@@ -9,26 +9,26 @@ use crate::error::{Failure, What};
 use crate::fields::{FieldReader, layout, nothing_left};
 use crate::ids::InstanceId;
 
-/// Asks the primary to read a slice of the records, and to have every other member read it, as of one entry of the log.
-/// Answers `Compared`; who holds something else than the others takes everything again.
+/// Has the primary and every other member read a hash range of the records, as of one log entry. Answers `Compared`; a member whose contents differ
+/// from the others' installs a new copy of everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compare {
-    /// The slice begins at this hash fragment: 0, then what the slice before has answered.
+    /// The hash fragment at which the range begins: 0, then the value in the answer for the range before.
     pub from: u32,
 }
 
-/// What a comparison of one slice brought.
+/// The result of the comparison of one hash range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SliceComparison<'a> {
     /// Where the next slice begins; 0: this was the last.
     pub next: u32,
-    /// Records in this one.
+    /// Number of records in this one.
     pub records: u64,
-    /// Bytes of their contents.
+    /// Size of their contents in bytes.
     pub bytes: u64,
-    /// Members that have read it, the primary among them. The others were not there, or have a log that cannot be compared.
+    /// Number of members that have read it, including the primary. The others were unreachable, or have a log that cannot be compared.
     pub copies: u32,
-    /// Those of them that hold something else.
+    /// The members whose contents differ.
     pub differing: Elements<'a, InstanceId>,
 }
 
@@ -48,7 +48,7 @@ impl Compare {
 }
 
 impl<'a> SliceComparison<'a> {
-    /// Appends what stands behind the answer's fields, but for its last bytes.
+    /// Appends what follows the answer's fields, except its last bytes.
     pub(super) fn put(&self, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
         let Self { next, bytes, differing, .. } = *self;
         let fields: [u8; 16] = layout(|to| to.u32(next).u32(differing.count()).u64(bytes));
@@ -73,7 +73,7 @@ impl<'a> SliceComparison<'a> {
 }
 
 impl<'a> Element<'a> for InstanceId {
-    /// More than a partition has copies.
+    /// More than the number of copies of a partition.
     const COUNT_MAX: u32 = 256;
 
     fn put(&self, out: &mut Vec<u8>) -> Result<&[u8], Failure<'static>> {

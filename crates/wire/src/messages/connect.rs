@@ -1,4 +1,4 @@
-//! The beginning of a connection, and its pulse.
+//! The handshake of a connection, and pings.
 
 use crate::error::{Failure, What};
 use crate::fields::{FieldReader, layout, nothing_left, split};
@@ -6,18 +6,18 @@ use crate::ids::{Incarnation, InstanceId, MapEpoch, Timestamp};
 use crate::limits::CLIENT_NAME_BYTES_MAX;
 use crate::version::Features;
 
-/// Names a cluster; drawn when it is first started. All zero: any.
+/// The id of a cluster, drawn at its bootstrap. All zero: any cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterId(pub [u8; 16]);
 
-/// How the two sides prove that they know the cluster's secret.
+/// The proof of one side that it knows the cluster's secret.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Proof {
-    /// The method; 0: none, and then the rest is zero.
+    /// The method; 0: none, and the other fields are zero.
     pub method: u8,
-    /// A nonce for the other side's proof.
+    /// A nonce for the peer's proof.
     pub nonce: [u8; 32],
-    /// The proof for the other side's nonce; zero in `Hello`, which has not seen one.
+    /// The proof for the peer's nonce; zero in `Hello`, whose sender has not received a nonce.
     pub proof: [u8; 32],
 }
 
@@ -31,64 +31,64 @@ pub struct Hello<'a> {
     pub version_min: u8,
     /// Newest version the client speaks.
     pub version_max: u8,
-    /// What the client can do beyond that.
+    /// The client's features beyond the version.
     pub features: Features,
-    /// The cluster the client means; a server of another refuses.
+    /// The cluster that the client expects; a server of another cluster refuses.
     pub cluster: ClusterId,
-    /// How new the client's map is.
+    /// The epoch of the client's map.
     pub map_epoch: MapEpoch,
-    /// Method and nonce; the proof field does not travel here.
+    /// The method of proof; `Hello` has no field for the proof itself.
     pub proof_method: u8,
     /// A nonce for the server's proof, zero without a method.
     pub nonce: [u8; 32],
-    /// What the client calls itself, for logs.
+    /// The client's name, for logs.
     pub name: &'a str,
 }
 
-/// Answers `Hello`; from here on frames are of the version chosen. 128 bytes:
+/// Answers `Hello`; from here on frames have the chosen version. 128 bytes:
 ///
-/// version (1), proof method (1), zero (2), instance (4), features (8), cluster (16), incarnation (8), map epoch (8),
-/// now (8), zero (8), nonce (32), proof (32).
+/// version (1), proof method (1), zero (2), instance (4), features (8), cluster (16), incarnation (8), map epoch (8), now (8), zero (8), nonce
+/// (32), proof (32).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HelloAck {
-    /// The version of all frames to come, both ways.
+    /// The version of all later frames in both directions.
     pub version: u8,
-    /// Who answers.
+    /// The instance that answers.
     pub instance: InstanceId,
-    /// What both can do.
+    /// The features that both sides support.
     pub features: Features,
-    /// Which cluster this is.
+    /// The server's cluster.
     pub cluster: ClusterId,
-    /// Which start of the process this is.
+    /// The start of the server's process.
     pub incarnation: Incarnation,
-    /// How new the server's map is.
+    /// The epoch of the server's map.
     pub map_epoch: MapEpoch,
     /// The server's time.
     pub now: Timestamp,
-    /// The server's proof, and its nonce for the client's.
+    /// The server's proof, and its nonce for the client's proof.
     pub proof: Proof,
 }
 
 /// The client's proof, which follows a `HelloAck` with a method. 32 bytes: proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prove {
-    /// As [`crate::auth`] makes it.
+    /// The proof from [`crate::auth`].
     pub proof: [u8; 32],
 }
 
-/// Are you there? 8 bytes: map epoch.
+/// Checks whether the peer is alive. 8 bytes: map epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ping {
-    /// How new the asker's map is.
+    /// The epoch of the sender's map.
     pub map_epoch: MapEpoch,
 }
 
-/// Yes. 16 bytes: map epoch, now.
+/// The answer to a ping. 16 bytes: map epoch, now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pong {
-    /// How new the answerer's map is.
+    /// The epoch of the sender's map.
     pub map_epoch: MapEpoch,
-    /// The answerer's time.
+    /// The sender's time.
     pub now: Timestamp,
 }
 

@@ -1,12 +1,11 @@
-//! Several requests in one frame, each for a partition of its own, and several answers in one.
+//! Coalesced frames: several requests in one frame, each for a partition of its own, and several answers in one.
 //!
-//! A part is a request like one that has come in a frame of its own, and has an id of its own: that of the frame and its
-//! place, from 1. So it succeeds, fails or is sent elsewhere by itself; what is wrong with the frame as a whole is
-//! answered under the frame's id.
+//! A part is a request like one in a frame of its own, and has an id of its own: the id of the frame and its position, from 1. It therefore
+//! succeeds, fails or is rerouted independently. An error that concerns the entire frame is answered under the frame's id.
 //!
-//! A part: keyspace (4), partition (4), partition epoch (8), kind (2), flags (2: 1 what is read is to be held), length (4),
-//! and the body as in a frame of its own. An answer: request id (8), kind (2), for how many us what was read is held (2),
-//! length (4), and the body likewise. Both stand one behind the other to the end of the frame's body.
+//! A part: keyspace (4), partition (4), partition epoch (8), kind (2), flags (2: 1 requests a read lock), length (4), and the body as in a frame of
+//! its own. An answer: request id (8), kind (2), duration of the read lock in us (2), length (4), and the body likewise. The parts follow each
+//! other to the end of the frame's body.
 
 use super::Message;
 use crate::elements::Element;
@@ -17,13 +16,13 @@ use crate::ids::{KeyspaceId, PartitionEpoch, PartitionId, RequestId};
 use crate::kind::Kind;
 use crate::limits::GATHERED_MAX;
 
-/// Bytes in front of a request.
+/// Length of the prefix of a request, in bytes.
 const REQUEST_HEADER_BYTES: usize = 24;
 
-/// The flag of a request that is to be held.
+/// The flag of a request for a read lock.
 const HOLD: u16 = 1;
 
-/// Bytes in front of an answer.
+/// Length of the prefix of an answer, in bytes.
 pub(crate) const ANSWER_HEADER_BYTES: usize = 16;
 
 /// A request about one partition.
@@ -33,11 +32,11 @@ pub struct GatheredRequest<'a> {
     pub keyspace: KeyspaceId,
     /// The partition within the keyspace.
     pub partition: PartitionId,
-    /// The epoch of the partition that it was routed with.
+    /// The epoch of the partition with which it was routed.
     pub partition_epoch: PartitionEpoch,
-    /// Number of its kind: one of those for a partition.
+    /// Number of its kind, which must be a request to a partition.
     pub kind: u16,
-    /// What it reads is to be held: see [`Envelope::hold`].
+    /// The request asks for a read lock: see [`Envelope::hold`].
     pub hold: bool,
     /// Its body.
     pub body: &'a [u8],
@@ -48,7 +47,7 @@ pub struct GatheredRequest<'a> {
 pub struct GatheredAnswer<'a> {
     /// The id of the request.
     pub request: RequestId,
-    /// Number of its kind: one of those that answer.
+    /// Number of its kind, which must be an answer.
     pub kind: u16,
     /// See [`Envelope::held_us`].
     pub held_us: u16,
@@ -57,10 +56,10 @@ pub struct GatheredAnswer<'a> {
 }
 
 impl<'a> GatheredRequest<'a> {
-    /// Writes what stands in front of a body of `length` bytes.
+    /// Writes the prefix of a body of `length` bytes.
     #[inline]
     pub fn put_header(&self, length: usize, out: &mut Vec<u8>) {
-        // Whoever writes it bounds the frame, far below 2^32 bytes.
+        // The writer limits the frame to far below 2^32 bytes.
         let fields: [u8; REQUEST_HEADER_BYTES] = layout(|to| {
             to.u32(self.keyspace.0)
                 .u32(self.partition.0)
@@ -72,7 +71,7 @@ impl<'a> GatheredRequest<'a> {
         out.extend_from_slice(&fields);
     }
 
-    /// Whom it is for, as the part in this place, from 1, of the frame of this envelope.
+    /// The envelope of this request as the part at this position, from 1, of the frame with the given envelope.
     #[must_use]
     pub fn envelope(&self, frame: &Envelope, place: u32) -> Envelope {
         let Self { keyspace, partition, partition_epoch, hold, .. } = *self;
@@ -80,7 +79,7 @@ impl<'a> GatheredRequest<'a> {
         Envelope { request, keyspace, partition, partition_epoch, time_out_ms: frame.time_out_ms, hold }
     }
 
-    /// What it asks. Errors: to be sent as its answer; the others are not concerned.
+    /// Decodes the request. Errors: the caller must send the error as its answer; the other parts are not affected.
     #[inline]
     pub fn message(&self) -> Result<Message<'a>, Failure<'static>> {
         let kind = Kind::from_number(self.kind).ok_or(Failure::UnknownKind { kind: self.kind })?;
@@ -92,15 +91,15 @@ impl<'a> GatheredRequest<'a> {
 }
 
 impl<'a> GatheredAnswer<'a> {
-    /// What stands in front of a body of `length` bytes.
+    /// The prefix of a body of `length` bytes.
     #[inline]
     pub(crate) fn header(envelope: &Envelope, kind: Kind, length: usize) -> [u8; ANSWER_HEADER_BYTES] {
-        // Less than was promised is as true.
+        // A shorter lock than promised is also correct.
         let held_us = u16::try_from(envelope.held_us()).unwrap_or(u16::MAX);
         layout(|to| to.u64(envelope.request.0).u16(kind.number()).u16(held_us).u32(length as u32))
     }
 
-    /// What it says. Errors: it cannot be read; the others are not concerned.
+    /// Decodes the answer. Errors: it is invalid; the other parts are not affected.
     #[inline]
     pub fn message(&self) -> Result<Message<'a>, Failure<'static>> {
         let kind = Kind::from_number(self.kind).ok_or(Failure::UnknownKind { kind: self.kind })?;

@@ -1,7 +1,7 @@
-//! What the frames say, one type for each, borrowed from the bytes they came in.
+//! The messages in frames, one type for each, borrowed from the received bytes.
 //!
-//! Requests about records are [`RecordRead`], [`RecordWrite`], [`Scan`], [`Compare`] and [`OperationBatch`]; they go to the instance that owns the
-//! partition named in the envelope. Everything else is about the connection or the cluster.
+//! Requests about records are [`RecordRead`], [`RecordWrite`], [`Scan`], [`Compare`] and [`OperationBatch`]; they go to the instance that is the
+//! primary of the partition in the envelope. All others concern the connection or the cluster.
 
 pub(crate) mod answer;
 mod batch;
@@ -47,7 +47,7 @@ use crate::fields::{FieldReader, nothing_left};
 use crate::ids::Timestamp;
 use crate::kind::Kind;
 
-/// What one frame says.
+/// The message of one frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
     /// First frame of a connection.
@@ -58,15 +58,15 @@ pub enum Message<'a> {
     Prove(Prove),
     /// Answers `Prove`.
     Proved,
-    /// Are you there?
+    /// Checks whether the peer is alive.
     Ping(Ping),
-    /// Yes.
+    /// The answer to a ping.
     Pong(Pong),
-    /// Asks for a session.
+    /// Requests a session.
     SessionOpen(SessionOpen),
     /// Answers `SessionOpen`.
     SessionOpened(SessionOpened),
-    /// Asks for the cluster map.
+    /// Requests the cluster map.
     MapGet(MapGet),
     /// Answers `MapGet`.
     Map(Map<'a>),
@@ -83,13 +83,13 @@ pub enum Message<'a> {
     },
     /// A page of the keys of a partition.
     Scan(Scan<'a>),
-    /// Members compare a slice of a partition.
+    /// A comparison of a hash range of a partition by its members.
     Compare(Compare),
-    /// About what a partition held at a past time.
+    /// A request about a snapshot.
     Snapshot(SnapshotRequest<'a>),
     /// A write of a record.
     Write {
-        /// Its place in its session.
+        /// Its write identity.
         stamp: Stamp,
         /// The write.
         write: RecordWrite<'a>,
@@ -98,11 +98,11 @@ pub enum Message<'a> {
     Batch(OperationBatch<'a>),
     /// A transaction over any partitions.
     Transact(Transact<'a>),
-    /// What a transaction will refer to.
+    /// Data that a transaction will refer to.
     Stage(StageBytes<'a>),
     /// Several requests, each for a partition of its own.
     Gather(Elements<'a, GatheredRequest<'a>>),
-    /// From one instance to another.
+    /// A message from one instance to another.
     Peer(PeerMessage<'a>),
     /// Answers `Read`, `Scan`, `Compare`, `Snapshot` and `Write`, and any request that failed.
     Answer(OperationAnswer<'a>),
@@ -149,20 +149,20 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Appends the whole of its body to `out`, and returns its kind: what [`Message::decode_body`] reads.
+    /// Appends its complete body to `out`, and returns its kind: the input of [`Message::decode_body`].
     ///
     /// # Errors
-    /// It passes a bound of the protocol.
+    /// It exceeds a limit of the protocol.
     pub fn encode_body(&self, out: &mut Vec<u8>) -> Result<Kind, Failure<'static>> {
         let tail = self.put(out)?.to_vec();
         out.extend_from_slice(&tail);
         Ok(self.kind())
     }
 
-    /// Reads a body.
+    /// Decodes a body.
     ///
     /// # Errors
-    /// It is none of this kind.
+    /// The body is invalid for this kind.
     pub fn decode_body(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
         Self::take(kind, body)
     }
@@ -204,7 +204,7 @@ impl<'a> Message<'a> {
         Ok(&[])
     }
 
-    /// Reads the message of this kind that fills `body`.
+    /// Decodes the message of this kind that fills `body`.
     pub(crate) fn take(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
         Ok(match kind {
             Kind::Lookup

@@ -1,4 +1,4 @@
-//! What instances tell each other about partitions that they share. `docs/protocols/replication.md` has the protocol.
+//! Messages between instances about partitions that they share. `docs/protocols/replication.md` has the protocol.
 
 use crate::elements::{Element, Elements};
 use crate::error::{Failure, What};
@@ -8,7 +8,7 @@ use crate::kind::Kind;
 use crate::limits::{ENTRIES_MAX, ENTRY_PAYLOAD_BYTES_MAX, KEY_BYTES_MAX};
 use crate::messages::{UnitReport, UnitRequest};
 
-/// An instance and the start of its process: whoever restarts is another member.
+/// An instance and the start of its process: a restarted instance is another member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Member {
     /// The instance.
@@ -17,10 +17,10 @@ pub struct Member {
     pub incarnation: Incarnation,
 }
 
-/// The name of an entry of a partition's log; zero, zero stands before the first. 16 bytes: index (8), epoch (4), zero (4).
+/// The name of an entry of a partition's log; zero, zero is the position before the first. 16 bytes: index (8), epoch (4), zero (4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryName {
-    /// The epoch of the primary that numbered it.
+    /// The epoch of the primary that assigned the index.
     pub epoch: u32,
     /// Its log index.
     pub index: LogIndex,
@@ -32,15 +32,15 @@ pub struct EntryName {
 pub struct LogEntry<'a> {
     /// Its name.
     pub name: EntryName,
-    /// When it was numbered, on the hybrid logical clock.
+    /// The time of the index assignment, on the hybrid logical clock.
     pub timestamp: Timestamp,
-    /// Kind and flags, as the storage engine numbers them.
+    /// The kind, as the storage engine numbers it.
     pub kind: u8,
-    /// See `kind`.
+    /// The flags, as the storage engine numbers them.
     pub flags: u8,
-    /// The record's key; empty for marks without one.
+    /// The record's key; empty for marker entries.
     pub key: &'a [u8],
-    /// What the entry says.
+    /// The contents of the entry.
     pub payload: &'a [u8],
 }
 
@@ -48,122 +48,121 @@ pub struct LogEntry<'a> {
 /// addressee's incarnation (8); then the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerMessage<'a> {
-    /// Who says it.
+    /// The sender.
     pub from: Member,
-    /// To whom: another process at the same address lets it lie.
+    /// The addressee: another process at the same address ignores the message.
     pub to: Member,
-    /// What.
+    /// The content.
     pub call: Call<'a>,
 }
 
-/// What a member answers to entries. 32 bytes: index (8), durable (8), epoch (4), verdict (1), zero (3), applied (8).
+/// A member's report about entries. 32 bytes: index (8), durable (8), epoch (4), verdict (1), zero (3), applied (8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FollowerReport {
-    /// Its log is the primary's up to `matched`, and up to `durable` of that survives a crash. Verdict 1.
+    /// Its log equals the primary's up to `matched`, and survives a crash up to `durable`. Verdict 1.
     Holds {
         /// Log index.
         matched: LogIndex,
         /// Log index.
         durable: LogIndex,
-        /// Log index up to which it has applied entries: it has heard that they are committed.
+        /// Applied index: the member knows that the entries up to it are committed.
         applied: LogIndex,
     },
-    /// It does not hold the entry before those sent; this is one that it does hold, where the primary may go on. Verdict 2.
+    /// It does not have the preceding entry; `at` is an entry that it has, from which the primary may continue. Verdict 2.
     Differs {
         /// The entry.
         at: EntryName,
     },
-    /// Its log cannot be brought up by entries: it needs the whole state. Verdict 3.
+    /// Log entries cannot bring it up to date: it needs the complete state. Verdict 3.
     NeedsState,
-    /// Its disk has no room: it takes no entries but removals. Said again and again while it is so. Verdict 4.
+    /// Its disk is full: it accepts only removals. The member repeats the report while this is so. Verdict 4.
     NoRoom,
 }
 
-/// What a part of a whole state holds.
+/// The contents of a part of a complete state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StatePart<'a> {
-    /// A piece of the log as it stands in the sender's segments, whole entries of one of them.
+    /// A part of a segment of the sender's log, with complete entries.
     Log {
-        /// Whether it begins with a segment's header; else it follows the piece before.
+        /// Whether it begins with a segment's header; otherwise it continues the previous part.
         begins: bool,
         /// The bytes.
         bytes: &'a [u8],
     },
-    /// A piece of the partition's state; the last one ends the parts.
+    /// A part of the partition's state; the last one is also the last part of all.
     State {
-        /// Whether nothing follows.
+        /// Whether this is the last part.
         is_last: bool,
         /// The bytes.
         bytes: &'a [u8],
     },
 }
 
-/// Those keys of a partition as of a log index whose hash fragment, by which the storage engine's index walks, is from the
-/// first to the second. 24 bytes: the entry (index 8, epoch 4), 1 if contents are digested too (1), zero (3), first fragment (4),
-/// last fragment (4).
+/// A hash range of a partition as of a log index: the keys whose hash fragment, the order of the storage engine's index, is between the two bounds.
+/// 24 bytes: the entry (index 8, epoch 4), 1 if the digest includes contents (1), zero (3), first fragment (4), last fragment (4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slice {
     /// The last entry applied.
     pub as_of: EntryName,
     /// First fragment.
     pub from: u32,
-    /// Last fragment, itself included.
+    /// Last fragment, inclusive.
     pub through: u32,
-    /// Whether all that the records hold is read for it, not only what they are.
+    /// Whether the digest includes the contents of the records, not only their metadata.
     pub contents: bool,
 }
 
-/// What one member tells another.
+/// A message from one member to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call<'a> {
     /// 32 bytes: the preceding entry (16), commit index (8), number of entries (4), zero (4); then the entries.
     Replicate {
         /// The entry before the first of these.
         preceding: EntryName,
-        /// What is committed.
+        /// The commit index.
         commit: LogIndex,
         /// In order, without gaps.
         entries: Elements<'a, LogEntry<'a>>,
     },
     /// See [`FollowerReport`].
     ReplicateAck(FollowerReport),
-    /// 32 bytes: the entry that the state is as of (16), attempt (8), number of the part (4), what it holds (1: the log, from the
-    /// beginning of a segment on, 2: state, 3: the last of the state, 4: the log further on), zero (3); then the bytes.
+    /// 32 bytes: the entry that the state is as of (16), attempt (8), number of the part (4), contents (1: the log, from the beginning of a segment
+    /// on, 2: state, 3: the last of the state, 4: continuation of the log), zero (3); then the bytes.
     StatePart {
-        /// What it is as of.
+        /// The entry that the state is as of.
         as_of: EntryName,
-        /// Which of the sender's attempts: parts of two of them do not belong together. A later one has a higher number.
+        /// The number of the sender's attempt: parts of different attempts do not belong together. A later attempt has a higher number.
         attempt: u64,
-        /// From zero.
+        /// Number of the part, from zero.
         part: u32,
-        /// What it holds.
+        /// Its contents.
         holds: StatePart<'a>,
     },
-    /// 32 bytes: the entry that the state is as of (16), attempt (8), parts held (4), zero (4).
+    /// 32 bytes: the entry that the state is as of (16), attempt (8), number of parts that have arrived (4), zero (4).
     StateAck {
-        /// See there.
+        /// As in `StatePart`.
         as_of: EntryName,
-        /// See there.
+        /// As in `StatePart`.
         attempt: u64,
-        /// All before this one.
+        /// All parts before this one have arrived.
         parts: u32,
     },
     /// 24 bytes: sent (8), map epoch (8), ceiling (8).
     LeaseAsk {
-        /// By the holder's clock, in microseconds since some start.
+        /// Time of sending by the lease holder's clock, in microseconds since an arbitrary start.
         sent_us: u64,
-        /// Of the holder's map.
+        /// The epoch of the holder's map.
         map_epoch: MapEpoch,
-        /// Below which the holder wants to keep its timestamps.
+        /// The timestamp bound that the holder requests.
         ceiling: Timestamp,
     },
     /// 24 bytes: sent (8), map epoch (8), ceiling (8).
     LeaseGrant {
-        /// As the holder said.
+        /// Copied from the request.
         sent_us: u64,
-        /// Of the granter's map: the grant is good once the holder has applied that.
+        /// The epoch of the granter's map: the lease is valid once the holder has applied that map.
         map_epoch: MapEpoch,
-        /// What the granter has on disk.
+        /// The timestamp bound that the granter has on disk.
         ceiling: Timestamp,
     },
     /// No body.
@@ -180,20 +179,20 @@ pub enum Call<'a> {
     DigestAsk(Slice),
     /// 40 bytes: the slice (24), records (8), digest (8).
     DigestTold {
-        /// Of what.
+        /// The hash range.
         slice: Slice,
-        /// Records in it.
+        /// Number of records in it.
         records: u64,
-        /// Of keys, versions, lengths and, if that was asked, contents, and of how many sessions and deadlines the partition has.
+        /// Digest of keys, versions, lengths and, if requested, contents, and of the numbers of sessions and deadlines of the partition.
         digest: u64,
     },
-    /// See [`Slice`]: the addressee's digest of it is another than the primary's.
+    /// See [`Slice`]: the addressee's digest of it differs from the primary's.
     DigestDiffers(Slice),
-    /// See there.
+    /// See [`UnitRequest`].
     UnitAsk(UnitRequest<'a>),
-    /// See there. It goes back on the connection on which the unit came.
+    /// See [`UnitReport`]. It is sent on the connection on which the unit arrived.
     UnitTold(UnitReport<'a>),
-    /// A message of the transaction protocol, as that encodes it.
+    /// A message of the transaction protocol, in that protocol's encoding.
     Transaction(&'a [u8]),
 }
 
@@ -231,7 +230,7 @@ impl Slice {
 }
 
 impl LogEntry<'_> {
-    /// How many bytes it has in a message.
+    /// Its length in a message, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         32 + self.key.len() + self.payload.len()
@@ -268,7 +267,7 @@ impl<'a> Element<'a> for LogEntry<'a> {
     }
 }
 
-/// Both lengths as they travel. Errors: one is beyond its bound.
+/// Both lengths as they are encoded. Errors: one exceeds its limit.
 fn entry_lengths(key: usize, payload: usize) -> Result<(u32, u32), Failure<'static>> {
     if key > KEY_BYTES_MAX || payload > ENTRY_PAYLOAD_BYTES_MAX {
         return Err(What::Lengths.into());

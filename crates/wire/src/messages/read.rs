@@ -1,7 +1,6 @@
 //! Reads of a record.
 //!
-//! Every read opens with the same 8 bytes: key length (4), detail (1), zero (3). Then come the fields of the kind, the
-//! key, and the payload.
+//! Every read begins with the same 8 bytes: key length (4), detail (1), zero (3). The fields of the kind, the key, and the payload follow.
 
 use super::blob::check_chunk;
 use super::record::{Range, check_key, check_value};
@@ -14,70 +13,68 @@ use crate::kind::Kind;
 /// One read of one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordRead<'a> {
-    /// Which record.
+    /// The key of the record.
     pub key: &'a [u8],
-    /// What to read of it.
+    /// What to read.
     pub query: Query<'a>,
 }
 
-/// What a read asks.
+/// The kind of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Query<'a> {
-    /// The whole record. Answers `Value` or, for a list, the first page as `List`; `NotFound` if there is none.
+    /// The complete record. Answers `Value` or, for a list, the first page as `List`; `NotFound` if the record is absent.
     Lookup,
-    /// A part of it. Answers as `Lookup` does; a list's page may end before the range does, so that the asker goes on
-    /// from the last value it got.
+    /// A part of the record. Answers like `Lookup`; a list's page may end before the range does, and the client then continues after the last
+    /// value.
     LookupRange {
-        /// Which part.
+        /// The part.
         range: Range,
     },
-    /// All but its contents. Answers `Info`, or `NotFound`.
+    /// The metadata of the record. Answers `Info`, or `NotFound`.
     Inspect,
-    /// One bit of a bytes record, most significant bit of byte 0 first. Answers `Done`, number 0 or 1; a bit that is
-    /// not there is 0.
+    /// One bit of a bytes record, most significant bit of byte 0 first. Answers `Done`, number 0 or 1; an absent bit is 0.
     GetBit {
-        /// Which bit, at most `BIT_OFFSET_MAX`.
+        /// Offset of the bit, at most `BIT_OFFSET_MAX`.
         offset: u64,
     },
-    /// How many bits of these bytes are 1. Answers `Done`, number: how many.
+    /// The number of one bits in these bytes. Answers `Done`, number: the count.
     CountBits {
-        /// Which bytes.
+        /// The range of bytes.
         range: Range,
     },
-    /// Whether the record's version is still this one, and no transaction is about to change it: the second round of a
-    /// read of several records. It waits for nobody. Answers `Done`, number 1 if so, else 0.
+    /// Whether the record still has this version, and no transaction is about to change it: the second round of a read of several records. It never
+    /// waits. Answers `Done`, number 1 if so, else 0.
     Confirm {
-        /// What a read before has told. Zero, there was no record, is confirmed of chunks of blobs alone: another may have come
-        /// and gone.
+        /// The version from an earlier read. Zero, meaning no record, can be confirmed only for chunks of blobs: another record may have existed in
+        /// between.
         version: Timestamp,
     },
-    /// A part of a chunk of a blob. Answers `Chunk`, which may have fewer bytes: those behind them are zeros; `NotFound`
-    /// if there is none.
+    /// A part of a chunk of a blob. Answers `Chunk`, which may have fewer bytes: the rest are zeros; `NotFound` if the chunk is absent.
     ReadChunk {
-        /// Where in the chunk.
+        /// Offset in the chunk.
         offset: u32,
-        /// How many bytes: they end within `CHUNK_BYTES_MAX`.
+        /// Number of bytes: the part ends within `CHUNK_BYTES_MAX`.
         length: u32,
     },
-    /// Waits until the record is as asked, then answers as `Lookup` does; `TimedOut` after the time-out in the header.
+    /// Waits until the record fulfils the condition, then answers like `Lookup`; `TimedOut` after the time-out in the header.
     Wait {
-        /// What to wait for.
+        /// The condition.
         until: WaitUntil<'a>,
     },
 }
 
-/// What a wait waits for.
+/// The condition of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitUntil<'a> {
-    /// The record is these bytes.
+    /// The record has these bytes.
     Equals(&'a [u8]),
-    /// The record is not these bytes: others, a list, or absent.
+    /// The record does not have these bytes: it has others, is a list, or is absent.
     Differs(&'a [u8]),
-    /// There is no record.
+    /// The record is absent.
     Absent,
-    /// There is one.
+    /// The record exists.
     Present,
-    /// The record's version is another than this; zero stands for "no record".
+    /// The record has another version; zero means "no record".
     Changed(Timestamp),
 }
 
@@ -154,7 +151,7 @@ impl<'a> RecordRead<'a> {
         Ok(self.key)
     }
 
-    /// Reads the read of this kind that fills `body`.
+    /// Decodes the read of this kind that fills `body`.
     pub(crate) fn take(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<8>::split(body)?;
         let key_len = fields.u32() as usize;

@@ -1,4 +1,4 @@
-//! What records are, and what operations on them have in common.
+//! Types of records, and common parts of operations on them.
 
 use crate::error::{Failure, What};
 use crate::ids::Timestamp;
@@ -6,13 +6,13 @@ use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::numbered::numbered;
 
 numbered!(
-    /// What a record is. It never changes while the record exists; an insert may replace any by bytes.
+    /// The type of a record. It does not change while the record exists, except that an insert may replace any record by bytes.
     RecordType: u8 {
         /// One value.
         Bytes = 1, "bytes";
         /// Values in the order in which they were appended.
         List = 2, "a list";
-        /// A piece of a blob.
+        /// A chunk of a blob.
         Chunk = 3, "a chunk of a blob";
     }
 );
@@ -30,17 +30,17 @@ impl RecordType {
     }
 }
 
-/// What must hold of a record for a write to happen.
+/// The condition of a write on the state of the record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Condition {
-    /// Nothing.
+    /// No condition.
     #[default]
     Always,
-    /// There is no record.
+    /// The record is absent.
     IfAbsent,
-    /// There is one.
+    /// The record exists.
     IfPresent,
-    /// There is one, at exactly this version.
+    /// The record exists, with exactly this version.
     IfVersion(Timestamp),
 }
 
@@ -65,17 +65,17 @@ impl Condition {
     }
 }
 
-/// When a record ceases to be. The primary decides by its clock, and logs it.
+/// The expiry of a record. The primary decides it by its clock, and logs it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Expiry {
-    /// Never; takes away an expiry that the record had.
+    /// Never; removes the record's expiry.
     #[default]
     Never,
-    /// So many milliseconds after the primary takes the request up.
+    /// This many milliseconds after the primary accepts the request.
     AfterMs(u64),
     /// At this time, in milliseconds since 1970.
     AtMs(u64),
-    /// As the record has it; never if there is no record.
+    /// Unchanged; never if the record is absent.
     Keep,
 }
 
@@ -107,18 +107,18 @@ impl Expiry {
     }
 }
 
-/// A part of a list, in values, or of a bytes record, in bytes: from `start` up to but without `stop`. Negative numbers
-/// count from the end (-1 is the last); both are clipped to what is there.
+/// A part of a list, in values, or of a bytes record, in bytes: from `start` to `stop`, exclusive. Negative numbers count from the end (-1 is the
+/// last); both are limited to what exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// The first.
+    /// The first index.
     pub start: i64,
-    /// One past the last; `i64::MAX` for all there is.
+    /// The index after the last; `i64::MAX` for the end of the record.
     pub stop: i64,
 }
 
 impl Range {
-    /// Everything.
+    /// The complete record.
     pub const ALL: Self = Self { start: 0, stop: i64::MAX };
 
     /// The range in a record of `length`: always `0 <= start <= stop <= length`.

@@ -10,19 +10,19 @@ use crate::fields::{FieldReader, layout, nothing_left, split};
 use crate::ids::Timestamp;
 use crate::limits::SCAN_PAGE_KEYS_MAX;
 
-/// Asks for a page of the keys of a partition, in an order of the server's choosing. A key that is there from the
-/// first page to the last comes exactly once; one that comes or goes meanwhile, at most once. Answers `Page`.
+/// Requests a page of the keys of a partition, in an order that the server chooses. A key that exists from the first page to the last is listed
+/// exactly once; one that is added or removed meanwhile, at most once. Answers `Page`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scan<'a> {
     /// The highest timestamp that the session has seen.
     pub seen: Timestamp,
-    /// Where to go on, from the page before; empty to begin. Only the server knows what it means.
+    /// The scan cursor of the previous page; empty for the first page. Only the server interprets it.
     pub cursor: &'a [u8],
-    /// Only keys that begin so.
+    /// Only keys with this prefix.
     pub prefix: &'a [u8],
-    /// How many keys at most; a page may hold fewer although there are more.
+    /// Maximum number of keys; a page may have fewer although there are more.
     pub keys_max: u32,
-    /// Names of blobs, in their order, instead of keys: the cursor is the last name of the page before.
+    /// Lists names of blobs, in their order, instead of keys: the cursor is the last name of the previous page.
     pub blobs: bool,
 }
 
@@ -31,7 +31,7 @@ pub struct Scan<'a> {
 pub struct ScannedKey<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// What its record is.
+    /// The type of its record.
     pub record: RecordType,
     /// The version of its record.
     pub version: Timestamp,

@@ -1,30 +1,29 @@
-//! Sessions: opened once, stamped on every write.
+//! Sessions: a client opens one, and all its writes carry it.
 
 use crate::error::{Failure, What};
 use crate::fields::{FieldReader, layout, nothing_left};
 use crate::ids::{Sequence, SessionId, Timestamp};
 use crate::limits::SESSION_WINDOW_MAX;
 
-/// Where a write, or a batch, stands in its session. 40 bytes: session (16: time of issue, nonce), sequence (8), lowest
+/// The write identity: the position of a write, or a batch, in its session. 40 bytes: session (16: time of issue, nonce), sequence (8), lowest
 /// unanswered (8), seen (8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
-    /// The session, or `NONE` for a write whose sender accepts the doubt after a lost connection.
+    /// The session, or `NONE` for a write whose client accepts an unknown outcome after a lost connection.
     pub session: SessionId,
     /// The number of this write in its session and partition; in a batch, of its first write. Zero without a session.
     pub sequence: Sequence,
-    /// The lowest number that the session has no answer to, in this partition: outcomes below it may be forgotten, and
-    /// requests below it are dropped.
+    /// The lowest number without an answer in this partition: the partition may forget outcomes below it, and drops requests below it.
     pub lowest_unanswered: Sequence,
-    /// The highest timestamp that the session has seen anywhere; the partition's clock will not fall behind it.
+    /// The highest timestamp that the session has seen; the partition's clock does not fall behind it.
     pub seen: Timestamp,
 }
 
 impl Stamp {
-    /// Bytes of a stamp.
+    /// Length of a stamp in bytes.
     pub const BYTES: usize = 40;
 
-    /// The stamp as it opens the body of a write, or of a batch. Errors: it contradicts itself.
+    /// The encoded stamp at the start of the body of a write, or of a batch. Errors: it contradicts itself.
     pub fn encode(&self) -> Result<[u8; Self::BYTES], Failure<'static>> {
         self.check()?;
         Ok(layout(|to| {
@@ -60,7 +59,7 @@ impl Stamp {
     }
 }
 
-/// Asks for a session. It has no body: what makes the session unique is the server's to choose.
+/// Requests a session. It has no body: the server chooses what makes the session unique.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionOpen;
 
@@ -74,9 +73,9 @@ impl SessionOpen {
 /// A new session. 24 bytes: session (16), idle time (4), zero (4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionOpened {
-    /// Its id, which holds the server time of its issue.
+    /// Its id, which contains the server time of its issue.
     pub session: SessionId,
-    /// For how long, at least, partitions remember the session after its last write to them.
+    /// Minimum time for which partitions remember the session after its last write to them, in milliseconds.
     pub idle_ms: u32,
 }
 

@@ -1,7 +1,7 @@
-//! Snapshots: what a partition held at a past time, kept until it is closed or its lease is over.
+//! Snapshots: the past state of a partition at one time, kept until the snapshot is closed or its lease expires.
 //!
-//! Every message opens with the same 24 bytes: the highest timestamp that the session has seen (8), the snapshot's id (16).
-//! Then come the fields of the kind:
+//! Every message begins with the same 24 bytes: the highest timestamp that the session has seen (8), the snapshot's id (16). The fields of the kind
+//! follow:
 //!
 //! | kind | fields |
 //! | --- | --- |
@@ -11,8 +11,8 @@
 //! | read_at | time (8), then the read as an item of a batch |
 //! | scan_at | time (8), 1 for names of blobs, else 0 (1), zero (7), then the body of a scan |
 //!
-//! None carries a number of a session: each may be sent again and changes nothing that was not asked for. A snapshot is
-//! opened under an id of the client's choosing, once however often it is asked for.
+//! None has a sequence number: a client may repeat each of them without further effect. A client chooses the snapshot's id, so a repeated request
+//! to open it opens it only once.
 
 use super::batch::RecordOperation;
 use super::{Query, RecordRead, Scan};
@@ -28,39 +28,39 @@ use crate::limits::{SNAPSHOT_AGE_MS_MAX, SNAPSHOT_LEASE_MS_MAX};
 pub struct SnapshotRequest<'a> {
     /// The highest timestamp that the session has seen.
     pub seen: Timestamp,
-    /// Which snapshot.
+    /// The snapshot.
     pub id: SnapshotId,
-    /// What of it.
+    /// The request.
     pub ask: SnapshotAsk<'a>,
 }
 
-/// What is asked of a snapshot.
+/// The kind of a request about a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotAsk<'a> {
-    /// Keep what is here from now on. Answers `Done`, version: any time from there on can be read.
+    /// Keep the present state. Answers `Done`; every time from the version in the answer on can be read.
     Open {
-        /// It goes if it is not renewed for so long, at most `SNAPSHOT_LEASE_MS_MAX`.
+        /// The partition releases the snapshot if it is not renewed within this time, at most `SNAPSHOT_LEASE_MS_MAX`.
         lease_ms: u32,
-        /// It goes after so long, at most `SNAPSHOT_AGE_MS_MAX`.
+        /// The partition releases the snapshot after this time, at most `SNAPSHOT_AGE_MS_MAX`.
         age_ms: u64,
     },
-    /// Keep it for so long from now. Answers `Done`, version as for `Open`, or `SnapshotExpired`.
+    /// Keep the snapshot for this time from now on. Answers `Done`, version as for `Open`, or `SnapshotExpired`.
     Renew {
-        /// As above.
+        /// As for `Open`.
         lease_ms: u32,
     },
-    /// Nobody reads it any more. Answers `Done`, also if there is none.
+    /// Release the snapshot. Answers `Done`, also if there is none.
     Close,
-    /// What a record was at a time. Answers as the read does.
+    /// Read a record as of a time. Answers like the read.
     Read {
-        /// The time: not before what `Open` was answered, and not in the future.
+        /// The time: not before the version in the answer to `Open`, and not in the future.
         at: Timestamp,
-        /// A lookup, of all or a part, an inspection, or a read of a chunk.
+        /// A lookup of all or a part, a read of metadata, or a read of a chunk.
         read: RecordRead<'a>,
     },
-    /// Keys, or names of blobs, that were there at a time. Answers `Page`.
+    /// List keys, or names of blobs, that existed at a time. Answers `Page`.
     Scan {
-        /// The time, as above.
+        /// The time, as for `Read`.
         at: Timestamp,
         /// The page.
         scan: Scan<'a>,
@@ -80,7 +80,7 @@ impl<'a> SnapshotAsk<'a> {
 }
 
 impl<'a> SnapshotRequest<'a> {
-    /// The highest timestamp that whoever answers must not be behind.
+    /// The highest timestamp that the server's clock must not be behind.
     #[must_use]
     pub fn newest(&self) -> Timestamp {
         match self.ask {
@@ -89,7 +89,7 @@ impl<'a> SnapshotRequest<'a> {
         }
     }
 
-    /// Whether it changes what the partition keeps.
+    /// Whether it changes the partition's snapshots.
     #[must_use]
     pub fn changes(&self) -> bool {
         matches!(self.ask, SnapshotAsk::Open { .. } | SnapshotAsk::Close)
@@ -114,7 +114,7 @@ impl<'a> SnapshotRequest<'a> {
             SnapshotAsk::Read { at, read } => {
                 check_query(&read)?;
                 out.extend_from_slice(&at.0.to_le_bytes());
-                // Of all that can be asked here the key is the last piece.
+                // In all these reads the key is the last piece.
                 let _key = RecordOperation::Read(read).put(out)?;
                 return Ok(read.key);
             }

@@ -1,7 +1,6 @@
-//! Transactions, as clients ask for them and are answered: `docs/protocols/transactions.md`.
+//! Transactions as clients request them, and their answers: `docs/protocols/transactions.md`.
 //!
-//! What a transaction does is told by its parts, which travel as the transaction protocol encodes them: here they are
-//! bytes, as a map is.
+//! The parts of a transaction describe it, in the encoding of the transaction protocol: for this crate they are bytes, like a map.
 
 use super::answer::OperationAnswer;
 use super::session::Stamp;
@@ -11,36 +10,36 @@ use crate::fields::{FieldReader, layout};
 use crate::ids::Timestamp;
 use crate::limits::{STAGED_PIECE_BYTES_MAX, TRANSACTION_ITEMS_MAX};
 
-/// A transaction, to the partition that decides it: its last part's. Answers `Transacted`, or `Aborted`.
+/// A transaction, sent to its coordinator: the partition of its last part. Answers `Transacted`, or `Aborted`.
 ///
 /// The stamp (40), and the parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transact<'a> {
-    /// Its place in the session, among the session's writes to the coordinator's partition.
+    /// Its write identity among the session's writes to the coordinator's partition.
     pub stamp: Stamp,
-    /// What is asked of each partition, in the global order of partitions.
+    /// The requests to each partition, in the global order of partitions.
     pub parts: &'a [u8],
 }
 
-/// Bytes that a transaction will refer to by the session and the sequence of this stamp, to the partition of the part
-/// that does. Answers `Done`, number 0, once they are held.
+/// Bytes that a transaction will refer to by the session and the sequence number of this stamp, sent to the partition of the part that refers to
+/// them. Answers `Done`, number 0, once the bytes are stored.
 ///
 /// The stamp (40), and the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageBytes<'a> {
-    /// Its place in the session, and the name of the piece.
+    /// Its write identity, and the name of the piece.
     pub stamp: Stamp,
     /// An operation, or a list of items; at most `STAGED_PIECE_BYTES_MAX`.
     pub piece: &'a [u8],
 }
 
-/// A transaction was done, at this version. 16 bytes: version (8), number of answers (4), zero (4); then the answers.
+/// A transaction was committed at this version. 16 bytes: version (8), number of answers (4), zero (4); then the answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionDone<'a> {
-    /// The version of all that it changed.
+    /// The version of all records that it changed.
     pub version: Timestamp,
-    /// The answers to its items, in the order in which it named them: the first part's, and so on. A version of
-    /// `Timestamp::MAX` in one stands for the transaction's, which nobody knew when it was evaluated.
+    /// The answers to its items, part by part, in the order of the request. In an answer, a version of `Timestamp::MAX` stands for that of the
+    /// transaction, which was not known when the item was evaluated.
     pub answers: Elements<'a, ItemAnswer<'a>>,
 }
 

@@ -1,6 +1,6 @@
-//! Transforms: arithmetic and logic on one number inside a bytes record, done where the record is.
+//! Transforms: arithmetic and logic on one number inside a bytes record, executed where the record is stored.
 //!
-//! A number is called by its type and its bits: little-endian in the record, zero-extended to 64 bits in messages.
+//! A number is given by its type and its bits: little-endian in the record, zero-extended to 64 bits in messages.
 
 use crate::error::{Failure, What};
 use crate::fields::{FieldReader, layout};
@@ -34,7 +34,7 @@ numbered!(
 );
 
 impl NumberType {
-    /// Bytes that it takes.
+    /// Its length in bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
@@ -45,7 +45,7 @@ impl NumberType {
         }
     }
 
-    /// Whether it is a floating-point type, which has no bits to combine.
+    /// Whether it is a floating-point type, to which bit operators do not apply.
     #[must_use]
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F64)
@@ -53,57 +53,57 @@ impl NumberType {
 }
 
 numbered!(
-    /// What a transform does to the number that is there.
+    /// The operator of a transform.
     Operator: u8 {
         /// Adds the operand; integers wrap around.
         Add = 1, "add";
         /// Multiplies by the operand; integers wrap around.
         Multiply = 2, "multiply";
-        /// Keeps the smaller; of floats a NaN loses against any number.
+        /// Keeps the smaller; for floats any number is preferred to a NaN.
         Min = 3, "min";
-        /// Keeps the greater; of floats a NaN loses against any number.
+        /// Keeps the greater; for floats any number is preferred to a NaN.
         Max = 4, "max";
-        /// Combines bit by bit; not of floats.
+        /// Bitwise AND; not for floats.
         And = 5, "and";
-        /// Combines bit by bit; not of floats.
+        /// Bitwise OR; not for floats.
         Or = 6, "or";
-        /// Combines bit by bit; not of floats.
+        /// Bitwise exclusive OR; not for floats.
         Xor = 7, "xor";
     }
 );
 
 numbered!(
-    /// What a transform answers as its number.
+    /// The number that a transform returns.
     Brings: u8 {
-        /// Zero: several transforms of one kind need not wait for one another.
+        /// Zero: several transforms of one kind need not wait for each other.
         Nothing = 0, "nothing";
-        /// The bits that were there.
+        /// The old bits.
         Old = 1, "the old value";
-        /// The bits that are there now.
+        /// The new bits.
         New = 2, "the new value";
     }
 );
 
-/// One transform. Bytes that are not there yet are zeros, and become so.
+/// One transform. Absent bytes count as zeros, and become zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transform {
-    /// What is done.
+    /// The operator.
     pub operator: Operator,
-    /// To a number of which type, which is also that of the operand.
+    /// The type of the number and of the operand.
     pub number: NumberType,
-    /// The operand's bits; those beyond its type are zero.
+    /// The operand's bits; bits beyond its type are zero.
     pub operand: u64,
-    /// Where in the record the number begins, in bytes: it ends within the longest value.
+    /// Offset of the number in the record, in bytes: the number ends within the maximum length of a value.
     pub offset: u64,
-    /// What is answered.
+    /// The number in the answer.
     pub brings: Brings,
 }
 
-/// Fields of a transform: offset (8), operand (8), type (1), what is answered (1), zero (6).
+/// Fields of a transform: offset (8), operand (8), type (1), number in the answer (1), zero (6).
 const FIELDS_BYTES: usize = 24;
 
 impl Transform {
-    /// Errors: bits that the type does not have, an operator that it does not take, an end beyond the longest value.
+    /// Errors: bits beyond the type, an operator that does not apply to it, an end beyond the maximum length of a value.
     pub(super) fn check(&self) -> Result<(), Failure<'static>> {
         let bits = 8 * self.number.bytes() as u32;
         let is_bitwise = matches!(self.operator, Operator::And | Operator::Or | Operator::Xor);
@@ -121,7 +121,7 @@ impl Transform {
         layout(|to| to.u64(self.offset).u64(self.operand).u8(number).u8(brings).zeros(6))
     }
 
-    /// Reads the transform whose operator the detail byte tells, and what follows its fields.
+    /// Decodes the transform whose operator is in the detail byte, and returns the bytes after its fields.
     pub(super) fn split(detail: u8, rest: &[u8]) -> Result<(Self, &[u8]), Failure<'static>> {
         let (mut fields, rest) = FieldReader::<FIELDS_BYTES>::split(rest)?;
         let (offset, operand) = (fields.u64(), fields.u64());
@@ -141,8 +141,8 @@ impl Transform {
 }
 
 impl Operator {
-    /// The bits of what becomes of a number of this type. Integers wrap around; of floats NaN loses; bits of floats are not
-    /// combined.
+    /// The bits of the result for a number of this type. Integers wrap around; for floats any number is preferred to a NaN; bit operators do not
+    /// change floats.
     #[must_use]
     pub fn applied(self, number: NumberType, old: u64, operand: u64) -> u64 {
         macro_rules! integer {
@@ -169,7 +169,7 @@ impl Operator {
                     Self::Multiply => a * b,
                     Self::Min => first(b.is_nan() || (!a.is_nan() && a.total_cmp(&b).is_le())),
                     Self::Max => first(b.is_nan() || (!a.is_nan() && a.total_cmp(&b).is_ge())),
-                    // The wire refuses them.
+                    // The decoder refuses these.
                     Self::And | Self::Or | Self::Xor => a,
                 })
             }};
@@ -189,7 +189,7 @@ impl Operator {
     }
 }
 
-/// A number that may stand in a record.
+/// A number that a record can have.
 pub trait Number: Copy {
     /// Its type on the wire.
     const TYPE: NumberType;
@@ -197,7 +197,7 @@ pub trait Number: Copy {
     /// Its bits, zero-extended.
     fn bits(self) -> u64;
 
-    /// The number of these bits; those beyond its type are dropped.
+    /// The number of these bits; bits beyond its type are dropped.
     fn from_bits(bits: u64) -> Self;
 }
 

@@ -1,48 +1,48 @@
-//! Units of Redis commands on their way to the instance that runs them, and what became of them: `docs/protocols/redis.md`.
-//! A unit, and a reply, may be longer than a frame: both travel in pieces, one behind the other.
+//! Units of Redis commands on the way to the instance that executes them, and their results: `docs/protocols/redis.md`. A unit, and a reply, may be
+//! longer than a frame: both are sent as consecutive pieces.
 
 use crate::error::{Failure, What};
 use crate::fields::{FieldReader, layout};
 
-/// A piece of a unit to be run. 24 bytes: number (8), number of the unit behind which it is to be run (8), length of the
-/// whole unit (4), where this piece begins in it (4); then the piece.
+/// A piece of a unit to execute. 24 bytes: number (8), number of the preceding unit (8), length of the complete unit (4), offset of this piece (4);
+/// then the piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitRequest<'a> {
-    /// Ties what is told to it; higher than all that its sender has used before.
+    /// Matches the report to the unit; higher than all earlier numbers of its sender.
     pub number: u64,
-    /// It is not run if this one, of the same sender, was told not to be; 0: it stands alone.
+    /// The preceding unit of the same sender: if that was reported as not run, this one is not run either; 0: none.
     pub behind: u64,
-    /// Bytes of the whole unit.
+    /// Length of the complete unit in bytes.
     pub total: u32,
-    /// Where this piece begins.
+    /// Offset of this piece.
     pub at: u32,
     /// The piece.
     pub piece: &'a [u8],
 }
 
-/// What became of a unit.
+/// The result of a unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnitVerdict {
-    /// It was run, or refused for good: the reply of its client follows.
+    /// It was executed, or refused permanently: the reply to its client follows.
     #[default]
     Replied,
-    /// It was not run, and nothing has changed: it may be asked for again, here or elsewhere.
+    /// It was not executed, and nothing has changed: its sender may send it again, here or elsewhere.
     NotRun,
     /// It waits, until this time at most, in milliseconds since 1970.
     Waits(u64),
 }
 
-/// A piece of what is told about a unit. 32 bytes: number (8), until when it waits (8), length of the whole reply (4), where
-/// this piece begins in it (4), verdict (1: replied, 2: not run, 3: waits), zero (7); then the piece.
+/// A piece of the report about a unit. 32 bytes: number (8), end of its wait (8), length of the complete reply (4), offset of this piece (4),
+/// verdict (1: replied, 2: not run, 3: waits), zero (7); then the piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitReport<'a> {
-    /// Of the unit.
+    /// The number of the unit.
     pub number: u64,
-    /// What became of it.
+    /// Its result.
     pub verdict: UnitVerdict,
-    /// Bytes of the whole reply.
+    /// Length of the complete reply in bytes.
     pub total: u32,
-    /// Where this piece begins.
+    /// Offset of this piece.
     pub at: u32,
     /// The piece.
     pub piece: &'a [u8],
@@ -99,7 +99,7 @@ impl<'a> UnitReport<'a> {
     }
 }
 
-/// A piece lies within the whole.
+/// Checks that a piece is inside the unit or reply.
 fn check(total: u32, at: u32, piece: &[u8]) -> Result<(), Failure<'static>> {
     let end = (at as usize).checked_add(piece.len());
     if end.is_some_and(|end| end <= total as usize) { Ok(()) } else { Err(What::Lengths.into()) }

@@ -1,6 +1,6 @@
 //! Writes of a record.
 //!
-//! Every write opens with the same 16 bytes, so that presence and version conditions work alike on all of them:
+//! Every write begins with the same 16 bytes, so that conditions on presence and version work the same for all of them:
 //!
 //! | offset | size | field |
 //! | --- | --- | --- |
@@ -10,7 +10,7 @@
 //! | 6 | 2 | zero |
 //! | 8 | 8 | version of the condition |
 //!
-//! Then come the fields of the kind, the key, and the payload.
+//! The fields of the kind, the key, and the payload follow.
 
 use super::blob::BlobChange;
 use super::record::{Condition, Expiry, Range, check_key, check_value};
@@ -24,70 +24,69 @@ use crate::limits::BIT_OFFSET_MAX;
 /// One write of one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordWrite<'a> {
-    /// Which record.
+    /// The key of the record.
     pub key: &'a [u8],
-    /// What must hold of it; otherwise the answer is `ConditionFailed` and nothing changes.
+    /// The condition; if it does not hold, the answer is `ConditionFailed` and nothing changes.
     pub condition: Condition,
-    /// What to do to it.
+    /// The change.
     pub change: WriteChange<'a>,
 }
 
-/// What a write does.
+/// The kind of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteChange<'a> {
-    /// Makes the record these bytes, whatever it was. Answers `Done`, number 0.
+    /// Sets the record to these bytes, whatever it was before. Answers `Done`, number 0.
     Insert {
         /// The bytes.
         value: &'a [u8],
-        /// When they cease to be.
+        /// When the record expires.
         expiry: Expiry,
     },
-    /// Removes the record, of either type. Answers `Done`, number 1 if there was one, 0 if not.
+    /// Removes the record, of any type. Answers `Done`, number 1 if it existed, 0 if not.
     Remove,
-    /// Adds values to the end of a list, making it if there is no record. Answers `Done`, number: its new length.
+    /// Appends values to the end of a list, which is created if the record is absent. Answers `Done`, number: its new length.
     Append {
         /// The values, at most `APPEND_VALUES_MAX`.
         values: Elements<'a, &'a [u8]>,
     },
-    /// Adds bytes to the end of a bytes record, making it if there is none. Answers `Done`, number: its new length.
+    /// Appends bytes to the end of a bytes record, which is created if it is absent. Answers `Done`, number: its new length.
     Extend {
         /// The bytes.
         bytes: &'a [u8],
     },
-    /// Replaces the value if it is the expected one; a kept record keeps its expiry. Answers `Done`, number 0, or
-    /// `CompareFailed` with the value seen.
+    /// Replaces the value if it equals the expected one; a record that existed keeps its expiry. Answers `Done`, number 0, or `CompareFailed` with
+    /// the present value.
     CompareSwap {
-        /// The expected value, or that there is no record.
+        /// The expected value; `None`: the record is absent.
         expected: Option<&'a [u8]>,
-        /// The new value, or that there be no record.
+        /// The new value; `None`: remove the record.
         new: Option<&'a [u8]>,
     },
-    /// Adds to the decimal number that the record holds, 0 if there is none. Answers `Counter`.
+    /// Adds to the decimal number in the record, or to 0 if the record is absent. Answers `Counter`.
     Increment {
-        /// What to add.
+        /// The number to add.
         delta: i64,
     },
-    /// Sets or clears one bit, most significant bit of byte 0 first, growing the record with zeros as needed. Answers
-    /// `Done`, number: what the bit was.
+    /// Sets or clears one bit, most significant bit of byte 0 first, and extends the record with zeros as needed. Answers `Done`, number: the old
+    /// bit.
     SetBit {
-        /// Which bit, at most `BIT_OFFSET_MAX`.
+        /// Offset of the bit, at most `BIT_OFFSET_MAX`.
         offset: u64,
-        /// What it is to be.
+        /// The new bit.
         on: bool,
     },
     /// Changes when the record expires. Answers `Done`, number 0, or `NotFound`.
     Expire {
-        /// When.
+        /// The new expiry.
         expiry: Expiry,
     },
-    /// Keeps this part of a list and drops the rest; what keeps nothing removes the record. Answers `Done`, number: the
-    /// length left; `NotFound` if there is none.
+    /// Keeps this part of a list and drops the rest; an empty part removes the record. Answers `Done`, number: the remaining length; `NotFound` if
+    /// the record is absent.
     Trim {
-        /// What to keep.
+        /// The part to keep.
         keep: Range,
     },
-    /// Changes one number inside a bytes record, growing it with zeros as needed. Answers `Done`, number: the bits that
-    /// were or are there, or 0.
+    /// Changes one number inside a bytes record, and extends the record with zeros as needed. Answers `Done`, number: the old or new bits, or 0.
     Transform(Transform),
     /// A write of a blob's header, or of one of its chunks.
     Blob(BlobChange<'a>),
@@ -189,7 +188,7 @@ impl<'a> RecordWrite<'a> {
         })
     }
 
-    /// Reads the write of this kind that fills `body`.
+    /// Decodes the write of this kind that fills `body`.
     pub(crate) fn take(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<16>::split(body)?;
         let key_len = fields.u32() as usize;
@@ -273,7 +272,7 @@ impl<'a> RecordWrite<'a> {
             }
             _ => return Err(What::ItemKind.into()),
         };
-        // The kinds above that give the detail a meaning have returned.
+        // The kinds that use the detail byte have already returned.
         if detail != 0 {
             return Err(What::Detail.into());
         }
@@ -315,14 +314,14 @@ pub(super) fn check_bit(offset: u64) -> Result<(), Failure<'static>> {
     if offset > BIT_OFFSET_MAX { Err(What::BitOffset.into()) } else { Ok(()) }
 }
 
-/// One more fixed field.
+/// One additional fixed field.
 #[inline(always)]
 pub(super) fn one_u64(rest: &[u8]) -> Result<(u64, &[u8]), Failure<'static>> {
     let (mut fields, rest) = FieldReader::<8>::split(rest)?;
     Ok((fields.u64(), rest))
 }
 
-/// The key of an operation that has no payload beside it.
+/// The key of an operation without a payload.
 pub(super) fn only_key<'a>((key, payload): (&'a [u8], &'a [u8])) -> Result<&'a [u8], Failure<'static>> {
     nothing_left(payload)?;
     Ok(key)

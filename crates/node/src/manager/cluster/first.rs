@@ -1,18 +1,18 @@
-//! The first keyspace of a cluster: `default`, which every cluster has. Whoever has founded the control group asks for it
-//! once the nodes are there; of several who do, one is heard.
+//! The first keyspace of a cluster: `default`, which every cluster has. The nodes that have bootstrapped the control group request it once the
+//! nodes have joined; only one of the requests takes effect.
 
 use zerohop_control::command::ControlCommand;
 use zerohop_placement::{ClusterMap, Durability, KeyspaceConfig, KeyspaceName, NodeState};
 
 use super::FirstKeyspace;
 
-/// Nodes of the list that do not come are not waited for longer than this.
+/// Maximum wait for nodes of the list that do not join.
 const NODES_WAIT_MS: u64 = 3_000;
-/// Between two who would make it.
+/// Interval between the requests of two nodes.
 const TURN_MS: u64 = 500;
 
 impl FirstKeyspace {
-    /// The command, once it is time; `None`: not yet. `since_ms`: for how long there was a map.
+    /// The command, once it is due; `None`: not yet. `since_ms`: the time since the first map.
     pub(super) fn command(
         self,
         map: &ClusterMap,
@@ -32,7 +32,7 @@ impl FirstKeyspace {
         Some(ControlCommand::CreateKeyspace(config))
     }
 
-    /// Whether there is nothing left to do.
+    /// Whether nothing is left to do.
     pub(super) fn is_done(map: &ClusterMap) -> bool {
         map.keyspace_named(KeyspaceName::default_keyspace().as_str()).is_some()
     }

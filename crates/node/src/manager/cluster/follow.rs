@@ -1,4 +1,4 @@
-//! Brings the instances every change of the map, in order, however slow one of them is: the agent does not wait for them.
+//! Passes every change of the map to the instances, in order, however slow an instance is: the agent does not wait for them.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,15 +14,15 @@ use super::super::instances::tell;
 use super::super::shared::{ManagerShared, NodePhase};
 use crate::server::limits::MAP_WAIT;
 
-/// Changes that wait for the instances; beyond it they get the whole map.
+/// Maximum number of changes that wait for the instances; beyond it they get the complete map.
 const CHANGES_MAX: usize = 256;
 
-/// Changes on their way to the instances.
+/// Changes on the way to the instances.
 #[derive(Debug)]
 pub(in crate::manager) struct Follow {
     changes: RefCell<VecDeque<Arc<MapDelta>>>,
     wakes: watch::Sender<u64>,
-    /// The epoch that all instances have taken up, or have failed to.
+    /// The epoch that all instances have applied, or have failed to apply.
     told: watch::Sender<MapEpoch>,
 }
 
@@ -32,7 +32,7 @@ impl Follow {
         Follow { changes: RefCell::default(), wakes, told }
     }
 
-    /// The map has changed: by this, or in a way that is not known.
+    /// Records a change of the map: this delta, or an unknown one.
     pub(super) fn changed(&self, delta: Option<Arc<MapDelta>>) {
         let mut changes = self.changes.borrow_mut();
         match delta {
@@ -42,31 +42,31 @@ impl Follow {
         self.wakes.send_modify(|count| *count += 1);
     }
 
-    /// The instances serve, with a map of this epoch.
+    /// Records that the instances serve, with a map of this epoch.
     pub(in crate::manager) fn opened(&self, epoch: MapEpoch) {
         self.told.send_replace(epoch);
         self.wakes.send_modify(|count| *count += 1);
     }
 
-    /// Waits until the instances of this node know a map of this epoch.
+    /// Waits until the instances of this node have a map of this epoch.
     pub(in crate::manager) async fn reach(&self, epoch: MapEpoch) {
-        // The sender is here, so that it cannot be gone.
+        // This struct has the sender, so the channel is open.
         drop(self.told.subscribe().wait_for(|told| *told >= epoch).await);
     }
 }
 
-/// Carries changes for as long as it is polled.
+/// Passes on changes for as long as it is polled.
 pub(in crate::manager) async fn follow(shared: &Rc<ManagerShared>) {
     let mut wakes = shared.follow.wakes.subscribe();
     loop {
-        // Whoever could end it is held by the shared state.
+        // The shared state has the sender.
         if wakes.changed().await.is_err() {
             return;
         }
         while let Some((delta, map)) = next(shared) {
             let faults = tell(shared.instances(), &delta, &map, MAP_WAIT).await;
             if shared.phase() != NodePhase::Serving {
-                // Instances that were told to stop follow nothing any more.
+                // Instances that are stopping follow no more changes.
                 return std::future::pending().await;
             }
             for (instance, reason) in faults {
@@ -83,7 +83,7 @@ pub(in crate::manager) async fn follow(shared: &Rc<ManagerShared>) {
     }
 }
 
-/// What the instances are to be told next, and the map that they have then.
+/// The next change for the instances, and their map after it.
 fn next(shared: &ManagerShared) -> Option<(Arc<MapDelta>, Arc<ClusterMap>)> {
     let follow = &shared.follow;
     let told = *follow.told.borrow();
@@ -93,7 +93,7 @@ fn next(shared: &ManagerShared) -> Option<(Arc<MapDelta>, Arc<ClusterMap>)> {
     let newest = Arc::clone(shared.history.borrow().map());
     let mut joined = None::<Arc<MapDelta>>;
     for delta in follow.changes.borrow_mut().drain(..).filter(|delta| delta.to > told) {
-        // One that does not follow the others leaves what is told short of the newest map.
+        // If a change does not follow the previous one, the result stays behind the newest map.
         joined = match joined.take() {
             None if delta.from == told => Some(delta),
             None => None,

@@ -1,4 +1,4 @@
-//! The node in its cluster: the shell of [`zerohop_control::agent`], which decides everything that is decided here.
+//! The shell of [`zerohop_control::agent`], which makes all decisions about the node's membership in its cluster.
 //!
 //! ```text
 //!   peers (manager ports) ──messages──┐                 ┌── Persist ──> store (a thread: control log, member file)
@@ -31,95 +31,95 @@ pub(super) use self::run::run;
 
 use crate::instance::InstanceMessage;
 
-/// What a node in a cluster is started with.
+/// The parameters of a node in a cluster.
 pub(crate) struct ClusterPlan {
     pub(crate) settings: AgentSettings,
-    /// Bytes of the control log that are in its file.
+    /// Length of the control log's file in bytes.
     pub(crate) log_bytes: u64,
-    /// Makes the keyspace `default` once so many nodes are there; `None`: somebody else does.
+    /// Creates the keyspace `default` once this many nodes have joined; `None`: another node does.
     pub(crate) first: Option<FirstKeyspace>,
-    /// Tells the thread that starts instances what to start, and then that all is well.
+    /// The channel to the thread that starts instances: what to start, and then that the node has joined.
     pub(crate) opening: SyncSender<OpeningOrder>,
-    /// What instances say.
+    /// Messages of the instances.
     pub(crate) words: mpsc::Receiver<InstanceMessage>,
 }
 
-/// Who makes the first keyspace, and when.
+/// The creation of the first keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FirstKeyspace {
-    /// Nodes that are waited for, so that its copies are where they belong at once.
+    /// Number of nodes to wait for, so that its copies are placed correctly at once.
     pub(crate) nodes: usize,
-    /// This node's place among those who would make it: each waits for those before it.
+    /// This node's position among the nodes that would create it: each waits for those before it.
     pub(crate) place: u32,
 }
 
-/// What the thread that starts instances is told.
+/// Orders to the thread that starts instances.
 #[derive(Debug)]
 pub(crate) enum OpeningOrder {
-    /// Start them with this map, as those of this node.
+    /// Start the instances of this node with this map.
     Instances { cluster: ClusterId, node: NodeId, first_instance: u32, map: Arc<ClusterMap> },
     /// The node has joined and its instances run.
     Joined,
 }
 
-/// What comes to the agent from this process.
+/// Inputs of the agent from this process.
 #[derive(Debug)]
 pub(super) enum Input {
     /// A message of another agent.
     Received(Vec<u8>),
-    /// What was to be persisted up to this number is.
+    /// Everything up to this number is persisted.
     Persisted(u64),
-    /// It cannot be.
+    /// Persisting has failed.
     StoreFailed(String),
-    /// Another manager will not talk to this one, whatever is said: of another version, or of another secret.
+    /// Another manager permanently refuses this one: its version or its secret differs.
     Refused { by: Address, reason: String },
-    /// It waits until the disk has room; or does so no more.
+    /// Whether the store waits for room on the disk.
     StoreWaits(bool),
-    /// The member file is as it was to be.
+    /// The member file is saved.
     MemberSaved,
     /// All instances are open.
     Opened { intact: bool, closed: bool },
-    /// Where logs end.
+    /// The ends of logs.
     LogEnds(Vec<HeldLog>),
-    /// The node is about to end: others are to take over.
+    /// The node is about to end: other nodes should take over.
     Leave,
-    /// Where do operators want partitions of a keyspace? As [`zerohop_control::agent::Agent::pins`].
+    /// Query: the pinned partitions of a keyspace. See [`zerohop_control::agent::Agent::pins`].
     Pins { keyspace: KeyspaceId, answer: oneshot::Sender<Option<Vec<(PartitionId, Pin)>>> },
-    /// Which partitions does the drop of a keyspace wait for? As [`zerohop_control::agent::Agent::undrained`].
+    /// Query: the partitions that the drop of a keyspace waits for. See [`zerohop_control::agent::Agent::undrained`].
     Undrained { keyspace: KeyspaceId, answer: oneshot::Sender<Option<Vec<PartitionId>>> },
-    /// How does the cluster stand? As [`zerohop_control::agent::Agent::standing`].
+    /// Query: the state of the cluster. See [`zerohop_control::agent::Agent::standing`].
     Standing(oneshot::Sender<ClusterStanding>),
-    /// Where do the managers listen?
+    /// Query: the addresses of the managers.
     Managers(oneshot::Sender<Vec<String>>),
-    /// By which command are these nodes the control group? As [`zerohop_control::agent::Agent::managers_on`].
+    /// Query: the command that places the control group on these nodes. See [`zerohop_control::agent::Agent::managers_on`].
     ManagersOn { nodes: Vec<NodeId>, answer: oneshot::Sender<Result<ControlCommand, String>> },
-    /// An operator wants something.
+    /// A command of an operator.
     Operate { command: ControlCommand, answer: oneshot::Sender<Result<CommandOutcome, NoOutcome>> },
 }
 
-/// The way to the agent from other tasks of the manager.
+/// The handle of the agent for other tasks of the manager.
 #[derive(Clone, Debug)]
 pub(super) struct ClusterHandle {
     pub(super) inputs: mpsc::Sender<Input>,
 }
 
-/// Why the node has no place in the cluster any more.
+/// The reason why the node is no longer a member of the cluster.
 #[derive(Debug)]
 pub(super) enum MembershipEnd {
     Ended(EndReason),
     Store(String),
-    /// All whom it could ask have refused to talk to it: the last of them, and why.
+    /// All managers that it could contact have refused it: the last of them, and the reason.
     Refused {
         by: Address,
         reason: String,
     },
 }
 
-/// Inputs that wait for the agent. Messages that find no room are let lie, as the network may.
+/// Maximum number of inputs that wait for the agent. Messages that find no room are dropped, as by a network.
 pub(super) const INPUTS_MAX: usize = 4_096;
 
 impl ClusterHandle {
-    /// Has a command decided by the control group.
+    /// Has the control group decide a command.
     pub(super) async fn operate(&self, command: ControlCommand) -> Result<CommandOutcome, NoOutcome> {
         let (answer, outcome) = oneshot::channel();
         if self.inputs.send(Input::Operate { command, answer }).await.is_err() {

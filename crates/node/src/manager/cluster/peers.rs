@@ -1,10 +1,9 @@
 //! Between managers: messages of agents over connections to the manager's port.
 //!
-//! A connection goes one way and is opened when there is something to send. It begins with the greeting of every other
-//! connection ([`zerohop_wire::Features::AGENT`] is agreed on, and the cluster's secret proved, if it has one); then come
-//! messages, each as its length (4 bytes), the CRC-32C of its bytes (4) and its bytes. Nothing is answered on it: agents
-//! answer by messages of their own. What finds no room, or nobody, is let lie, and gossip with it: a queue is never longer
-//! than a probe is patient.
+//! A connection has one direction and is opened when there is a message to send. It begins with the same greeting as every other connection:
+//! [`zerohop_wire::Features::AGENT`] is agreed on, and the cluster's secret is proved, if there is one. Messages follow, each as its length (4
+//! bytes), the CRC-32C of its bytes (4) and its bytes. They have no answers: agents answer by messages of their own. A message without room or
+//! without a connection is dropped, including gossip: a queue is never longer than the time limit of a probe.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -30,22 +29,22 @@ use super::super::stream::Stream;
 use super::{INPUTS_MAX, Input};
 use crate::server::limits::{FRAME_TIME_OUT, SEND_TIME_OUT};
 
-/// Messages that wait for one manager.
+/// Maximum number of messages that wait for one manager.
 const MESSAGES_MAX: usize = 256;
 
-/// Connections of which nothing came for so long are closed; they are opened again when there is something to say.
+/// Connections without a message for this long are closed; they are opened again for the next message.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// How long connecting may take, and again the greeting: what is to be said is stale by then.
+/// Time limit for connecting, and again for the greeting: the messages to send are outdated by then.
 const CONNECT_MAX: Duration = Duration::from_millis(1_000);
 
 /// Pause after a manager could not be reached.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// Ways to other managers: most of a large cluster are asked nothing for a long time.
+/// Maximum number of connections to other managers: most nodes of a large cluster are not contacted for a long time.
 const PEERS_MAX: usize = 512;
 
-/// The ways to other managers.
+/// The connections to other managers.
 #[derive(Debug)]
 pub(super) struct Peers {
     shared: Rc<ManagerShared>,
@@ -57,14 +56,14 @@ impl Peers {
         Peers { shared: Rc::clone(shared), by: BTreeMap::new() }
     }
 
-    /// Sends a message, or lets it lie.
+    /// Sends a message, or drops it.
     pub(super) fn send(&mut self, to: Address, bytes: Vec<u8>) {
         if bytes.len() > AGENT_FRAME_BYTES_MAX {
             return;
         }
         if self.by.get(&to).is_none_or(mpsc::Sender::is_closed) {
             if self.by.len() >= PEERS_MAX {
-                // Those that have ended first; if all are at work, anybody: a way is opened again when it is needed.
+                // Connections that have ended are removed first; if all are in use, any: a connection is opened again when it is needed.
                 self.by.retain(|_, sender| !sender.is_closed());
                 if self.by.len() >= PEERS_MAX {
                     self.by.pop_first();
@@ -80,7 +79,7 @@ impl Peers {
     }
 }
 
-/// Carries messages to one manager until none has come for a while.
+/// Sends messages to one manager until none has arrived for a while.
 async fn carry(shared: Rc<ManagerShared>, to: Address, mut messages: mpsc::Receiver<Vec<u8>>) {
     let mut stream = None::<Stream>;
     let mut is_told = false;
@@ -92,7 +91,7 @@ async fn carry(shared: Rc<ManagerShared>, to: Address, mut messages: mpsc::Recei
         {
             frame(&next, &mut bytes);
         }
-        // A connection that the other side has closed is found out by the first write, or by the second: once more then.
+        // A write shows that the peer has closed the connection, the first or the second one: then it is tried once more.
         for _ in 0..2 {
             if stream.is_none() {
                 stream = connect(&shared, &to, &mut is_told).await;
@@ -104,7 +103,7 @@ async fn carry(shared: Rc<ManagerShared>, to: Address, mut messages: mpsc::Recei
             }
         }
         if stream.is_none() {
-            // What waited meanwhile is stale.
+            // Messages that waited meanwhile are outdated.
             tokio::time::sleep(RETRY_PAUSE).await;
             while messages.try_recv().is_ok() {}
         }
@@ -133,7 +132,7 @@ async fn connect(shared: &ManagerShared, to: &Address, is_told: &mut bool) -> Op
                 warn!(to = to.as_str(), reason, "a manager cannot be talked to");
             }
             if is_final && let Some(cluster) = shared.cluster_handle() {
-                // It is tried again, and told again.
+                // The attempt is repeated, and so is this report.
                 drop(cluster.inputs.try_send(Input::Refused { by: to.clone(), reason }));
             }
             None
@@ -142,11 +141,11 @@ async fn connect(shared: &ManagerShared, to: &Address, is_told: &mut bool) -> Op
     }
 }
 
-/// Why another manager is of no use.
+/// The reason why another manager is of no use.
 struct UselessPeer {
-    /// In words.
+    /// The reason in words.
     reason: String,
-    /// It will say the same again: the versions or the secrets do not go together.
+    /// The refusal is final: the versions or the secrets differ.
     is_final: bool,
 }
 
@@ -166,13 +165,13 @@ impl From<std::io::Error> for UselessPeer {
     }
 }
 
-/// Greets another manager, and has it proved, both ways, that the cluster's secret is known.
+/// Exchanges greetings with another manager, and has both sides prove that they know the cluster's secret.
 async fn greet(shared: &ManagerShared, stream: &mut Stream) -> Result<(), UselessPeer> {
     let mut hello = Hello {
         version_min: VERSION_MIN,
         version_max: VERSION_MAX,
         features: Features::AGENT,
-        // Agents tell each other which cluster they mean: whoever joins does not know it yet.
+        // Agents exchange their cluster ids themselves: a joining node does not know the id yet.
         cluster: ClusterId::default(),
         map_epoch: MapEpoch(0),
         proof_method: 0,
@@ -204,7 +203,7 @@ async fn greet(shared: &ManagerShared, stream: &mut Stream) -> Result<(), Useles
     }
 }
 
-/// Why the other says something else than it was asked for.
+/// The failure in an unexpected reply.
 fn refusal(said: &Message<'_>) -> Failure<'static> {
     match said {
         Message::Answer(Err(failure)) => failure.clone().into_owned(),
@@ -212,7 +211,7 @@ fn refusal(said: &Message<'_>) -> Failure<'static> {
     }
 }
 
-/// Says one thing and hears the answer.
+/// Sends one message and receives the answer.
 async fn exchange<T>(
     stream: &mut Stream,
     message: &Message<'_>,
@@ -223,7 +222,7 @@ async fn exchange<T>(
     stream.say(&bytes).await?;
     bytes.clear();
     loop {
-        // Bounded by the decoder: a greeting is short.
+        // The decoder limits the length: a greeting is short.
         let need = match Decoder::before_hello().decode(&bytes) {
             DecodeResult::Need(need) => need,
             DecodeResult::Frame { frame, .. } => {
@@ -248,7 +247,7 @@ fn frame(message: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(message);
 }
 
-/// Takes messages of another manager, which has greeted, until the connection ends.
+/// Receives messages of another manager, after its greeting, until the connection ends.
 pub(in crate::manager) async fn serve(shared: &Rc<ManagerShared>, mut stream: Stream) {
     let Some(cluster) = shared.cluster_handle() else { return };
     let mut last = Instant::now();
@@ -268,7 +267,7 @@ pub(in crate::manager) async fn serve(shared: &Rc<ManagerShared>, mut stream: St
             Ok(Ok(_)) if crc32c(&bytes) == u32::from_le_bytes([c0, c1, c2, c3]) => {}
             _ => return,
         }
-        // Full: as if the network had lost it.
+        // A full queue counts as a loss by the network.
         drop(cluster.inputs.try_send(Input::Received(bytes)));
         if last.elapsed() > Duration::from_millis(10) {
             last = Instant::now();

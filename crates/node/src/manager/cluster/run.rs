@@ -1,4 +1,4 @@
-//! The agent's loop: one event after the other, and its effects carried out in order.
+//! The agent's loop: it processes one event after the other, and executes the effects in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -28,14 +28,13 @@ use crate::instance::{InstanceMessage, InstanceNotice};
 use crate::server::limits::STATS_WAIT;
 use crate::server::{NodeFolder, SavedMember};
 
-/// The map in the member file is this old at most: it only says where to begin to ask, and is not worth holding up the
-/// control log for.
+/// Maximum age of the map in the member file. The map is only the starting point of a search, and must not delay the control log.
 const MAP_SAVED_EVERY_MS: u64 = 1_000;
 
-/// The agent is told the time of day this often while it waits for it.
+/// Interval at which the agent gets the time of day while it waits for it.
 const CLOCK_EVERY_MS: u64 = 1_000;
 
-/// Between two looks whether the first keyspace is due.
+/// Interval of the checks whether the first keyspace is due.
 const FIRST_EVERY_MS: u64 = 50;
 
 struct Runner {
@@ -47,29 +46,29 @@ struct Runner {
     first: Option<FirstKeyspace>,
     first_at_ms: u64,
     first_since_ms: Option<u64>,
-    /// When the agent is to be told the time of day next.
+    /// When the agent gets the time of day next.
     tell_time_ms: u64,
     clock: Stopwatch,
     answers: BTreeMap<u64, oneshot::Sender<Result<CommandOutcome, NoOutcome>>>,
     next_token: u64,
-    /// Managers that will not talk to this one.
+    /// Managers that refuse this one.
     refused: BTreeSet<Address>,
     saved: SavedMember,
-    /// Something but the map is to be saved.
+    /// The saved state has changes other than the map.
     is_unsaved: bool,
     /// The member file is being written.
     is_saving: bool,
     map_saved_ms: u64,
-    /// Joined as this, in a map of this epoch.
+    /// The ids with which the node has joined, and the epoch of the map.
     joined: Option<(NodeId, InstanceId, MapEpoch)>,
     is_opening: bool,
-    /// Since what is missing was looked at.
+    /// Whether there were other managers when the losses were last checked.
     has_other_managers: bool,
     is_told: bool,
     over: Option<MembershipEnd>,
 }
 
-/// Runs the agent for as long as it is polled; returns once the node has no place in the cluster any more.
+/// Runs the agent for as long as it is polled; returns once the node is no longer a member of the cluster.
 pub(in crate::manager) async fn run(
     shared: &Rc<ManagerShared>,
     plan: ClusterPlan,
@@ -153,7 +152,7 @@ impl Runner {
             false => at_us,
         };
         let wait_us = at_us.saturating_sub(self.now().0);
-        // Never: as good as once an hour.
+        // An hour is as good as never.
         Instant::now() + Duration::from_micros(wait_us.min(3_600_000_000))
     }
 
@@ -180,7 +179,7 @@ impl Runner {
             }
             Input::LogEnds(logs) => self.happens(AgentEvent::LogEnds(logs)),
             Input::Leave => self.happens(AgentEvent::Leave),
-            // Whoever has stopped waiting for the answer needs it no more.
+            // A caller that has stopped waiting does not need the answer.
             Input::Pins { keyspace, answer } => drop(answer.send(self.agent.pins(keyspace))),
             Input::Undrained { keyspace, answer } => drop(answer.send(self.agent.undrained(keyspace))),
             Input::Standing(answer) => drop(answer.send(self.agent.standing(self.now()))),
@@ -197,8 +196,8 @@ impl Runner {
         }
     }
 
-    /// Once all whom the operator has named, or whom the folder remembers if none was named, will not talk to it, there is nothing to
-    /// wait for: the operator must see to it. Not of a node that has joined, or has a part in the control group.
+    /// Handles a final refusal. Once all managers that the operator has named, or else those in the folder, have refused this node, waiting is
+    /// useless, and the operator must act. This does not apply to a node that has joined or is a member of the control group.
     fn is_refused(&mut self, by: Address, reason: String) {
         if self.joined.is_some() || self.agent.has_joined() || self.agent.manager().is_some() {
             return;
@@ -254,7 +253,7 @@ impl Runner {
                         let first_instance = found.to_node().first_instance;
                         self.open(node, first_instance);
                     }
-                    // Nobody knows yet what its instances are called: there is nothing to be opened, and nothing damaged.
+                    // The ids of its instances are not known yet: there is no data to open, and nothing corrupt.
                     None => self.happens(AgentEvent::Opened { intact: true, closed: false }),
                 }
             }
@@ -262,7 +261,7 @@ impl Runner {
                 let pushed = self.shared.history.borrow_mut().push(&delta);
                 match pushed {
                     Ok(()) => self.shared.follow.changed(Some(delta)),
-                    // A whole map that was taken meanwhile has it already.
+                    // A complete map that was applied meanwhile already has the change.
                     Err(MapError::NotNewer { .. }) => {}
                     Err(error) => {
                         warn!(%error, "a change of the map does not follow the last; the whole map is taken");
@@ -290,11 +289,11 @@ impl Runner {
             AgentEffect::WantLogEnds(wanted) => self.find_log_ends(wanted),
             AgentEffect::Answered { token, result } => {
                 if let Some(answer) = self.answers.remove(&token) {
-                    // Whoever has stopped waiting looks at the map.
+                    // A caller that has stopped waiting reads the map.
                     drop(answer.send(result));
                 }
             }
-            // The state of the control group has it: it is looked at after all effects.
+            // The state of the control group has the loss: it is read after all effects.
             AgentEffect::MayHaveLost { .. } => {}
             AgentEffect::Noted(notice) if notice.is_warning() => warn!("{notice}"),
             AgentEffect::Noted(notice) => info!("{notice}"),
@@ -302,7 +301,7 @@ impl Runner {
         }
     }
 
-    /// After all effects of an event.
+    /// Called after all effects of an event.
     fn settle(&mut self) {
         if let Some((node, first_instance, epoch)) = self.joined
             && self.agent.map().epoch() >= epoch
@@ -310,7 +309,7 @@ impl Runner {
             if !self.is_opening {
                 self.open(node, first_instance);
             }
-            // Clients that come now find a keyspace to use.
+            // Clients that connect now find a keyspace to use.
             let is_usable = FirstKeyspace::is_done(self.agent.map());
             if !self.is_told && is_usable && !self.shared.instances().is_empty() {
                 self.is_told = true;
@@ -323,7 +322,7 @@ impl Runner {
         self.note_losses();
         let now_ms = self.now().0 / 1_000;
         let is_map_due = self.is_map_unsaved() && now_ms >= self.map_saved_ms + MAP_SAVED_EVERY_MS;
-        // One at a time: while the disk is full they would only wait behind each other.
+        // One write at a time: while the disk is full, further ones would only queue up.
         if !self.is_saving && (self.is_unsaved || is_map_due) {
             (self.is_unsaved, self.is_saving) = (false, true);
             self.map_saved_ms = now_ms;
@@ -332,7 +331,7 @@ impl Runner {
         }
     }
 
-    /// What is missing, as the control group has it now.
+    /// Updates the losses from the control group's state.
     fn note_losses(&mut self) {
         let all = self.agent.losses();
         let node = self.agent.node();
@@ -349,7 +348,7 @@ impl Runner {
         let lines = losses.lines(self.agent.map());
         let before = self.shared.losses.replace(losses).lines(self.agent.map());
         if lines.len() > before.len() {
-            // The rest of it is in the status: partitions of a keyspace come one after the other.
+            // The status has the rest: the partitions of a keyspace arrive one after the other.
             warn!(
                 "data may be missing since nodes were started again: `zerohop status` tells of which keyspaces, and how much"
             );
@@ -383,7 +382,7 @@ impl Runner {
         }
     }
 
-    /// Has the instances started with the map as it is now.
+    /// Has the instances started with the current map.
     fn open(&mut self, node: NodeId, first_instance: InstanceId) {
         self.is_opening = true;
         let map = Arc::clone(self.agent.map());
@@ -418,14 +417,14 @@ impl Runner {
         let since_ms = now_ms - *self.first_since_ms.get_or_insert(now_ms);
         let Ok(seed) = random_u64() else { return };
         if let Some(command) = first.command(&map, since_ms, seed, self.shared.about.in_memory) {
-            // Once in a while, until the map has it: of two who make it the second is refused.
+            // The request repeats until the map has the keyspace: if two nodes create it, the second is refused.
             self.first_at_ms = now_ms + 1_000;
             self.next_token += 1;
             self.happens(AgentEvent::Operate { token: self.next_token, command });
         }
     }
 
-    /// Asks the instances where their logs end.
+    /// Requests the ends of logs from the instances.
     fn find_log_ends(&self, wanted: Vec<LogWanted>) {
         let shared = Rc::clone(&self.shared);
         spawn_local(async move {
@@ -440,7 +439,7 @@ impl Runner {
             if let Some(cluster) = shared.cluster_handle()
                 && !logs.is_empty()
             {
-                // It is asked for again if there is no room.
+                // If there is no room, the request is repeated.
                 drop(cluster.inputs.try_send(Input::LogEnds(logs)));
             }
         });

@@ -1,6 +1,6 @@
-//! What the node must remember of its cluster, on disk: the control log and the member file. On a thread of its own, as a
-//! disk may be slow and the agent must not be. While the disk is full it waits, and what it has not written is not promised to
-//! anybody: the other managers go on without it.
+//! The node's saved state of its cluster on disk: the control log and the member file. The store has a thread of its own, because a disk may be
+//! slow and the agent must not be. While the disk is full it waits. The node promises nothing that is not written, and the other managers continue
+//! without it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,32 +15,32 @@ use zerohop_engine::disk::{DiskError, DiskResult};
 use super::Input;
 use crate::server::{NodeFolder, SavedMember};
 
-/// Writes that wait for the disk: what the agent persists without waiting is a few at a time. A node of which so many wait for room
-/// is of no use to the control group, and ends.
+/// Maximum number of writes that wait for the disk: normally the agent has only a few. A node with so many pending writes is useless to the control
+/// group, and ends.
 const WRITES_MAX: usize = 4_096;
 
-/// Between two tries to write on a disk that is full.
+/// Pause between two attempts to write on a full disk.
 const ROOM_PAUSE: Duration = Duration::from_millis(100);
 
-/// Something to be written.
+/// A write.
 #[derive(Debug)]
 pub(super) enum StoreWrite {
-    /// Of the control log: added to it, or in place of it.
+    /// Of the control log: appended to it, or replacing it.
     Log { number: u64, bytes: Vec<u8>, replace: bool },
     /// The member file.
     Member(Box<SavedMember>),
 }
 
-/// The way to the thread. Dropping it waits until all is written, but not for room on the disk.
+/// The handle of the thread. Dropping it waits until all writes are done, but not for room on the disk.
 #[derive(Debug)]
 pub(super) struct ManagerStore {
     writes: Option<SyncSender<StoreWrite>>,
     thread: Option<JoinHandle<()>>,
-    /// The node ends: nobody waits for room any more.
+    /// The node is ending: the store no longer waits for room.
     ends: Arc<AtomicBool>,
 }
 
-/// The thread's side.
+/// The thread's state.
 struct StoreWriter {
     folder: NodeFolder,
     inputs: mpsc::Sender<Input>,
@@ -48,7 +48,7 @@ struct StoreWriter {
 }
 
 impl ManagerStore {
-    /// Starts the thread; the log has so many bytes that are good.
+    /// Starts the thread; the log has this many valid bytes.
     pub(super) fn start(
         folder: NodeFolder,
         log_bytes: u64,
@@ -62,17 +62,17 @@ impl ManagerStore {
             let result = result.and_then(|()| writer.serve(&writes_in));
             if let Err(reason) = result {
                 error!(reason, "the node cannot write what it must remember, and stops");
-                // Whoever is not there any more need not be told.
+                // The receiver may have ended.
                 drop(writer.inputs.blocking_send(Input::StoreFailed(reason)));
             }
         })?;
         Ok(ManagerStore { writes: Some(writes), thread: Some(thread), ends })
     }
 
-    /// Hands something over. What cannot be written is told by [`Input::StoreFailed`], or has been.
+    /// Passes a write to the thread. A failure is reported by [`Input::StoreFailed`].
     ///
     /// # Errors
-    /// In words: too much waits.
+    /// In words: too many writes are waiting.
     pub(super) fn write(&self, write: StoreWrite) -> Result<(), String> {
         let Some(writes) = &self.writes else { return Ok(()) };
         match writes.try_send(write) {
@@ -96,7 +96,7 @@ impl Drop for ManagerStore {
 }
 
 impl StoreWriter {
-    /// Writes what comes; what waits together is synced together.
+    /// Executes the writes; all that wait together share one sync.
     fn serve(&mut self, writes: &Receiver<StoreWrite>) -> Result<(), String> {
         while let Ok(first) = writes.recv() {
             let (mut persisted, mut unsynced, mut member) = (None, false, None);
@@ -123,7 +123,7 @@ impl StoreWriter {
             {
                 return Ok(());
             }
-            // After the log, on which others wait: an older map in the member file does no harm.
+            // The member file comes after the log, for which other managers wait: an older map in it is harmless.
             if let Some(saved) = member {
                 self.until_room(|folder| folder.save_member(&saved))?;
                 if self.inputs.blocking_send(Input::MemberSaved).is_err() {
@@ -134,7 +134,7 @@ impl StoreWriter {
         Ok(())
     }
 
-    /// Does something, again and again while the disk is full: a call that is refused for that has changed nothing.
+    /// Repeats an action while the disk is full: a call that is refused for that reason has changed nothing.
     fn until_room(&mut self, mut act: impl FnMut(&mut NodeFolder) -> DiskResult<()>) -> Result<(), String> {
         let mut waits = false;
         loop {

@@ -1,4 +1,4 @@
-//! A service whose answers can be checked.
+//! A service with predictable answers.
 
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::checksum::crc32c;
@@ -11,13 +11,13 @@ use super::super::*;
 /// When [`FakeEcho`] answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::reactor) enum When {
-    /// As soon as it is asked.
+    /// At once.
     AtOnce,
-    /// When the batch ends, last asked first.
+    /// At the end of the batch, last request first.
     BatchBackwards,
-    /// After this many milliseconds, in the order of the request's id turned by its bits.
+    /// After this many milliseconds, in the order of the request ids with reversed bits.
     After(u64),
-    /// When it is told to stop.
+    /// When the reactor stops.
     Never,
 }
 
@@ -33,12 +33,12 @@ pub(in crate::reactor) struct FakeEcho {
     pub(in crate::reactor) batches: u64,
     pub(in crate::reactor) upkeeps: u64,
     pub(in crate::reactor) closed: Vec<ConnectionId>,
-    /// Connections that it has begun, and what was answered: the instance, or nothing.
+    /// Connections that it has opened, and their answers: the instance, or nothing.
     pub(in crate::reactor) links: Vec<ConnectionId>,
     pub(in crate::reactor) linked: Vec<Option<InstanceId>>,
-    /// What other instances have said.
+    /// Messages of other instances.
     pub(in crate::reactor) heard: Vec<PartitionId>,
-    /// It must not be told an earlier time than when something came.
+    /// Its time must not be earlier than the arrival of an event.
     pub(in crate::reactor) is_punctual: bool,
     /// The time of the last request.
     pub(in crate::reactor) told_ms: u64,
@@ -88,14 +88,14 @@ impl FakeEcho {
     }
 }
 
-/// What a test tells [`FakeEcho`] from outside.
+/// Notices of a test to [`FakeEcho`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::reactor) enum FakeEchoNotice {
     AnswerAll,
     LetGo,
     /// Connect to the instance at this port.
     Call(u16),
-    /// Say something to the instance that was called last.
+    /// Send a message to the instance that was called last.
     Say,
     Stop,
 }

@@ -1,5 +1,5 @@
-//! A driver that plays the system in memory, and a service whose answers can be checked: what tests of the reactor
-//! share. Nothing here is random or reads a clock; the same calls give the same run.
+//! Shared parts of the reactor's tests: a driver that simulates the system in memory, and a service with predictable answers. Nothing here is
+//! random or reads a clock; the same calls give the same run.
 
 mod echo;
 mod world;
@@ -17,7 +17,7 @@ pub(super) use self::echo::{FakeEcho, FakeEchoNotice, When};
 pub(super) use self::world::{FakeDriver, FakeNetwork};
 use super::*;
 
-/// A reactor over a world, with what a test needs at hand.
+/// A reactor over a simulated network, with helpers for tests.
 pub(super) struct ReactorStand {
     pub(super) reactor: Reactor<FakeDriver, FakeEcho>,
     pub(super) mailbox: ReactorMailbox<FakeEchoNotice>,
@@ -31,7 +31,7 @@ impl ReactorStand {
         ReactorStand { reactor, mailbox, world }
     }
 
-    /// Lets the reactor run until it has nothing to do at the present time; `false` if it has stopped.
+    /// Runs the reactor until it has no more work at the present time; `false` if it has stopped.
     pub(super) fn settle(&mut self) -> bool {
         for _ in 0..100_000 {
             let busy = !self.world.borrow().events.is_empty()
@@ -47,7 +47,7 @@ impl ReactorStand {
         panic!("the reactor never comes to rest");
     }
 
-    /// Lets time pass and the reactor with it, and every peer take what it gets.
+    /// Advances the time, runs the reactor, and lets every peer read its bytes.
     pub(super) fn pass(&mut self, ms: u64) {
         let until_ms = self.world.borrow().now_ms + ms;
         loop {
@@ -64,7 +64,7 @@ impl ReactorStand {
         }
     }
 
-    /// Every peer takes what there is for it; returns how many bytes.
+    /// Lets every peer read its bytes; returns the number of bytes.
     pub(super) fn take_all(&mut self) -> usize {
         let mut world = self.world.borrow_mut();
         (0..world.peers.len()).map(|peer| world.take(peer, usize::MAX)).sum()
@@ -82,7 +82,7 @@ impl ReactorStand {
         self.world.borrow_mut().send(peer, bytes);
     }
 
-    /// What a peer has received since the last time, as frames.
+    /// The frames that a peer has received since the last call.
     pub(super) fn answers(&mut self, peer: usize) -> Vec<(u64, StandAnswer)> {
         self.settle();
         loop {
@@ -105,7 +105,7 @@ impl ReactorStand {
     }
 }
 
-/// What an answer said, as far as tests look at it.
+/// The parts of an answer that tests check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum StandAnswer {
     Ack,
@@ -115,7 +115,7 @@ pub(super) enum StandAnswer {
     Failed(Failure<'static>),
 }
 
-/// Takes frames apart; what is left over must be nothing.
+/// Splits bytes into frames; no bytes may be left over.
 pub(super) fn frames(mut bytes: &[u8]) -> Vec<(u64, StandAnswer)> {
     let mut all = Vec::new();
     while !bytes.is_empty() {

@@ -1,4 +1,4 @@
-//! The system, played in memory: peers whose every byte a test sends and takes.
+//! The simulated system in memory: a test sends and reads every byte of its peers.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::super::*;
 
-/// The memory that stands for the network. Shared between the driver and the test, which plays the peers.
+/// The simulated network, shared between the driver and the test, which acts for the peers.
 #[derive(Debug, Default)]
 pub(in crate::reactor) struct FakeNetwork {
     pub(in crate::reactor) now_ms: u64,
@@ -22,13 +22,13 @@ pub(in crate::reactor) struct FakeNetwork {
     pub(in crate::reactor) peers: Vec<FakePeer>,
     by_id: BTreeMap<ConnectionId, usize>,
     pub(in crate::reactor) events: Vec<DriverEvent>,
-    /// By so much the clock is on once the server has read: it was paused.
+    /// The clock advances by this much after the next read of the server: a simulated pause.
     pub(in crate::reactor) pause_ms: u64,
     pub(in crate::reactor) accept_error: Option<ErrorKind>,
     pub(in crate::reactor) connect_error: Option<ErrorKind>,
-    /// Whom the server has begun to connect to, and the number of the peer that stands there.
+    /// Addresses to which the server has connected, each with the number of the peer there.
     pub(in crate::reactor) called: Vec<(SocketAddr, usize)>,
-    /// What the server said in how many frames others have asked for something, each time that it was not none.
+    /// The nonzero numbers of request frames that the server has reported.
     pub(in crate::reactor) asked: Vec<usize>,
     listening: bool,
 }
@@ -39,22 +39,22 @@ pub(in crate::reactor) struct FakePeer {
     id: Option<ConnectionId>,
     to_server: VecDeque<u8>,
     sent_all: bool,
-    /// What the server has sent and the peer has taken.
+    /// Bytes that the server has sent and the peer has read.
     pub(in crate::reactor) taken: Vec<u8>,
-    /// What the server has sent and the peer has not taken.
+    /// Bytes that the server has sent and the peer has not read.
     from_server: VecDeque<u8>,
-    /// Bytes that may lie between the server and the peer.
+    /// Maximum number of bytes in flight between the server and the peer.
     window: usize,
-    /// Most bytes that one read of the server brings.
+    /// Maximum number of bytes of one read of the server.
     pub(in crate::reactor) read_max: usize,
     pub(in crate::reactor) server_shut: bool,
     pub(in crate::reactor) server_closed: bool,
-    /// The server was told that there is no room, and wants to know when there is.
+    /// The server found no room, and waits for it.
     wants_room: bool,
     pub(in crate::reactor) writes: usize,
 }
 
-/// Plays the system over a [`FakeNetwork`]. It never waits: tests let time pass.
+/// Simulates the system over a [`FakeNetwork`]. It never waits: tests advance the time.
 #[derive(Debug)]
 pub(in crate::reactor) struct FakeDriver {
     pub(in crate::reactor) world: Rc<RefCell<FakeNetwork>>,
@@ -85,7 +85,7 @@ impl FakeNetwork {
         self.peers.len() - 1
     }
 
-    /// A peer that the server has called takes the connection.
+    /// A peer accepts the server's connection.
     pub(in crate::reactor) fn take_call(&mut self, peer: usize) {
         self.tell(peer, IoReadiness { writable: true, ..IoReadiness::default() });
     }
@@ -104,7 +104,7 @@ impl FakeNetwork {
         self.tell(peer, IoReadiness { dead: true, readable: true, writable: true, read_closed: true });
     }
 
-    /// The peer takes up to `most` bytes.
+    /// The peer reads up to `most` bytes.
     pub(in crate::reactor) fn take(&mut self, peer: usize, most: usize) -> usize {
         let entry = &mut self.peers[peer];
         let count = most.min(entry.from_server.len());
@@ -115,7 +115,7 @@ impl FakeNetwork {
         count
     }
 
-    /// Changes how many bytes may lie between the server and the peer.
+    /// Changes the maximum number of bytes in flight between the server and the peer.
     pub(in crate::reactor) fn set_window(&mut self, peer: usize, bytes: usize) {
         let entry = &mut self.peers[peer];
         entry.window = bytes;
@@ -206,7 +206,7 @@ impl Driver for FakeDriver {
             return Err(ErrorKind::WouldBlock.into());
         }
         into.extend(peer.to_server.drain(..count));
-        // A short read ends readiness, as with the system; so what is left must be told again.
+        // A short read ends readiness, as in the real system; remaining bytes must be reported again.
         if count < room && !peer.to_server.is_empty() {
             let number = world.by_id[&id];
             world.tell(number, IoReadiness { readable: true, ..IoReadiness::default() });

@@ -1,4 +1,4 @@
-//! What well-behaved clients see.
+//! Tests with well-behaved clients.
 
 use zerohop_wire::messages::{ClusterId, Hello, Ping};
 use zerohop_wire::{Failure, Message};
@@ -79,7 +79,7 @@ fn the_driver_hears_in_how_many_frames_others_asked() {
         stand.send(peer, &lookups(ids));
         stand.answers(peer);
     }
-    // Each time of the turn before: the greeting, and all but the last.
+    // Each number is of the turn before: the greeting, and all but the last.
     assert_eq!(stand.world.borrow().asked, [1, 3, 1]);
 }
 
@@ -144,7 +144,7 @@ fn large_values_come_and_go_whole() {
     let answers = stand.answers(peer);
     assert_eq!(answers[0], (2, StandAnswer::Done(16 << 20)));
     assert_eq!((answers.len(), answers[2].clone()), (3, (4, StandAnswer::Done((16 << 20) - 1))));
-    // The middle one is longer than any value may be, and says so.
+    // The middle answer exceeds the maximum length of a value, and is replaced by an error.
     assert_eq!(answers[1].0, 3);
     assert!(
         matches!(answers[1].1, StandAnswer::Failed(Failure::ValueTooLong { length: 18_000_000, .. })),
@@ -183,7 +183,7 @@ fn answers_to_those_who_left_are_dropped_and_the_service_knows() {
     stand.settle();
     assert!(stand.is_closed(peer));
     assert_eq!(stand.reactor.service.closed.len(), 1);
-    // Whoever comes next gets the same slot, and none of the answers.
+    // The next connection gets the same slot, and none of the answers.
     let next = stand.greeted();
     stand.mailbox.leave(FakeEchoNotice::AnswerAll).unwrap();
     assert_eq!(stand.answers(next), [(1, StandAnswer::Ack)]);

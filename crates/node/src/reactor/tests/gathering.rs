@@ -1,4 +1,4 @@
-//! Requests that come in one frame, and answers that go in one.
+//! Tests of coalesced frames in both directions.
 
 use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId};
 use zerohop_wire::messages::{GatheredRequest, Hello};
@@ -6,7 +6,7 @@ use zerohop_wire::{Elements, Failure, Features, Kind, Message, What};
 
 use super::*;
 
-/// Connects as a client that gathers.
+/// Connects as a client that supports coalesced frames.
 fn gatherer(stand: &mut ReactorStand) -> usize {
     let peer = stand.world.borrow_mut().connect();
     let hello = Hello { features: Features::GATHER, ..hello_message() };
@@ -32,7 +32,7 @@ fn gather(id: u64, keys: &[&[u8]]) -> Vec<u8> {
     gather_frames(id, &keys.iter().map(|key| lookup(0, key)).collect::<Vec<Vec<u8>>>())
 }
 
-/// The requests of these frames in one.
+/// The requests of these frames in one coalesced frame.
 pub(super) fn gather_frames(id: u64, frames: &[Vec<u8>]) -> Vec<u8> {
     let kind = |frame: &[u8]| Kind::from_number(u16::from_le_bytes([frame[4], frame[5]])).unwrap();
     let requests: Vec<GatheredRequest<'_>> =

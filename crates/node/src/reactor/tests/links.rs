@@ -1,4 +1,4 @@
-//! Connections between instances, both ends.
+//! Connections between instances, from both sides.
 
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
@@ -8,7 +8,7 @@ use super::*;
 
 const CLUSTER: ClusterId = ClusterId([7; 16]);
 
-/// Greets as an instance of this cluster would.
+/// The greeting of an instance of this cluster.
 fn peer_hello(cluster: ClusterId, features: Features) -> Vec<u8> {
     encoded(1, &Message::Hello(Hello { cluster, features, ..hello_message() }))
 }
@@ -20,7 +20,7 @@ fn greeted_as(stand: &mut ReactorStand, cluster: ClusterId, features: Features) 
     peer
 }
 
-/// Has the reactor call an instance; its end of the connection, with what it was greeted with taken.
+/// Has the reactor connect to an instance; returns that instance's end of the connection after it has read the greeting.
 fn called(stand: &mut ReactorStand) -> usize {
     stand.mailbox.leave(FakeEchoNotice::Call(7401)).unwrap();
     stand.settle();
@@ -148,7 +148,7 @@ fn a_service_with_leases_is_told_no_earlier_time_than_when_a_request_came() {
         let peer = stand.greeted();
         stand.answers(peer);
         let before_ms = stand.world.borrow().now_ms;
-        // The process is stopped after the turn has begun, and reads what came meanwhile.
+        // The process is paused after the turn has begun, and then reads what has arrived.
         stand.world.borrow_mut().pause_ms = 5_000;
         stand.send(peer, &lookup(2, b"k"));
         stand.settle();

@@ -1,11 +1,11 @@
-//! What peers get that do not keep to the protocol, and that it harms nobody else.
+//! Peers that violate the protocol, and the effect on others.
 
 use zerohop_wire::messages::{Ping, Pong};
 use zerohop_wire::{Failure, HEADER_BYTES, Message, What};
 
 use super::*;
 
-/// A well-behaved connection and one that is not, both greeted.
+/// A well-behaved connection and a misbehaving one, both after the greeting.
 fn two() -> (ReactorStand, usize, usize) {
     let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     let (good, bad) = (stand.greeted(), stand.greeted());
@@ -24,7 +24,7 @@ fn damaged(mut bytes: Vec<u8>, at: usize) -> Vec<u8> {
     bytes
 }
 
-/// A frame with this body length in its header, and a right checksum.
+/// A frame with this body length in its header, and a valid checksum.
 fn claiming(length: u32) -> Vec<u8> {
     header(1, length)
 }
@@ -76,7 +76,7 @@ fn what_leaves_the_next_frame_unknown_closes_the_connection() {
         assert_eq!(stand.answers(bad), expected);
         assert!(stand.world.borrow().peers[bad].server_shut);
         assert_eq!(stand.reactor.service.requests, 0);
-        // It is read to its end, to nobody, and then forgotten.
+        // The connection is read to its end with its bytes discarded, and then removed.
         stand.send(bad, &[0xfa; 100_000]);
         stand.world.borrow_mut().send_end(bad);
         stand.settle();

@@ -1,4 +1,4 @@
-//! The reactor over a driver in memory: every run is the same.
+//! Tests of the reactor over a driver in memory: every run is the same.
 
 mod conversation;
 mod gathering;

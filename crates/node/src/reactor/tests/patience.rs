@@ -1,4 +1,4 @@
-//! Time-outs: of those who say nothing, half of something, or do not listen.
+//! Time-outs of peers that send nothing, send incomplete frames, or do not read.
 
 use super::*;
 
@@ -11,7 +11,7 @@ const LIMITS: Limits = Limits {
     ..Limits::DEFAULT
 };
 
-/// Whether the connection ends at this time from now and not before, and for this reason.
+/// Whether the connection ends exactly after this time, and for this reason.
 fn ends_after(stand: &mut ReactorStand, peer: usize, ms: u64, why: CloseReason) {
     let before = stand.counters().ended(why);
     stand.pass(ms - 1);
@@ -41,7 +41,7 @@ fn a_frame_that_is_begun_must_end() {
     stand.pass(300);
     stand.send(peer, &[lookup(2, b"abc"), lookup(3, b"def")[..20].to_vec()].concat());
     stand.settle();
-    // More of it gives it no more time.
+    // Further bytes do not extend its time.
     stand.pass(60);
     stand.send(peer, &lookup(3, b"def")[20..21]);
     ends_after(&mut stand, peer, 10, CloseReason::FrameTimeOut);

@@ -1,4 +1,4 @@
-//! Bounds: on what is held for one connection, for all, and on how many there are.
+//! Limits on the memory for one connection and for all, and on the number of connections.
 
 use zerohop_wire::Failure;
 
@@ -25,7 +25,7 @@ fn who_does_not_read_is_not_read_and_others_are_served() {
     assert!(stand.reactor.service.requests < 100);
     stand.send(other, &lookup(7, b"abc"));
     assert_eq!(stand.answers(other), [(7, StandAnswer::Value(b"abc".to_vec()))]);
-    // When it reads at last, all is there, in order and once.
+    // When the peer finally reads, all answers are there, in order and exactly once.
     let ids: Vec<u64> = stand.answers(deaf).into_iter().map(|(id, _)| id).collect();
     assert!(ids.into_iter().eq(0..5000));
     assert_eq!(stand.reactor.connections.unsent_total, 0);
@@ -141,7 +141,7 @@ fn connections_beyond_the_bound_are_told_and_those_beyond_that_closed() {
     let busy = StandAnswer::Failed(Failure::Busy { retry_after_ms: REFUSED_RETRY_MS });
     assert_eq!(stand.answers(told), [(1, busy)]);
     assert!(stand.is_closed(closed));
-    // When one leaves and the refused one is gone, there is room again.
+    // After one connection has left and the refused one is closed, there is room again.
     stand.world.borrow_mut().send_end(told);
     stand.world.borrow_mut().send_end(first);
     stand.settle();

@@ -1,4 +1,4 @@
-//! Connections of a cluster with a secret, both ends.
+//! Connections of a cluster with a secret, from both sides.
 
 use zerohop_wire::auth::{Access, Caller, Challenge, Credential, Guard, Nonces, Secret};
 use zerohop_wire::ids::*;
@@ -26,7 +26,7 @@ fn stand(limits: Limits) -> ReactorStand {
     stand
 }
 
-/// The first frame that a peer has got, as `hear` reads it; frames behind it are dropped.
+/// The first frame that a peer has received, as `hear` decodes it; later frames are dropped.
 fn heard<T>(stand: &mut ReactorStand, peer: usize, hear: impl FnOnce(Message<'_>) -> T) -> T {
     stand.settle();
     stand.take_all();
@@ -38,7 +38,7 @@ fn heard<T>(stand: &mut ReactorStand, peer: usize, hear: impl FnOnce(Message<'_>
     hear(frame.message(&mut scratch).unwrap())
 }
 
-/// Greets with a proof offered, and returns what the answer asks for.
+/// Sends a greeting with an offered proof, and returns the server's challenge.
 fn asked(
     stand: &mut ReactorStand,
     text: &str,
@@ -69,7 +69,7 @@ fn who_proves_it_is_served_and_counts_as_no_stranger() {
     stand.send(peer, &lookup(5, b"abc"));
     assert_eq!(stand.answers(peer), [(5, StandAnswer::Value(b"abc".to_vec()))]);
     assert_eq!((stand.reactor.connections.strangers.len(), stand.reactor.connections.open), (0, 1));
-    // Another proof is out of place now.
+    // Another proof is invalid now.
     stand.send(peer, &encoded(6, &Message::Prove(Prove { proof: [0; 32] })));
     assert_eq!(stand.answers(peer), [(6, StandAnswer::Failed(What::Unexpected.into()))]);
     assert!(!stand.is_closed(peer));
@@ -93,7 +93,7 @@ fn whoever_proves_nothing_or_something_else_is_told_why_and_no_request_is_taken(
     let mut stand = stand(Limits::DEFAULT);
     let failed = |fault| Failure::AuthFailed { fault };
     let odd = Hello { proof_method: 9, ..hello_message() };
-    // Nothing of the cluster is told: not even that it is another one.
+    // The server reveals nothing about the cluster, not even that it is another one.
     let other = Hello { cluster: ClusterId([0xbb; 16]), ..hello_message() };
     for (hello, why) in [
         (hello_message(), Failure::AuthRequired),
@@ -148,7 +148,7 @@ fn the_oldest_stranger_gives_way_and_nobody_who_is_known_does() {
     let limits = Limits { connections_max: 8, strangers_max: 4, refusals_max: 2, ..Limits::DEFAULT };
     let mut stand = stand(limits);
     let known: Vec<usize> = (0..6).map(|_| let_in(&mut stand, hello_message())).collect();
-    // Two places are left, though strangers may have four.
+    // Two places are left, although the limit for unauthenticated connections is four.
     let mut silent: Vec<usize> = Vec::new();
     for _ in 0..20 {
         silent.push(stand.world.borrow_mut().connect());
@@ -158,7 +158,7 @@ fn the_oldest_stranger_gives_way_and_nobody_who_is_known_does() {
         assert!(!stand.is_closed(silent[silent.len() - 1]), "the newcomer is served");
     }
     assert_eq!(stand.counters().ended(CloseReason::Displaced), 18);
-    // A client with the secret finds its place among them, and is not displaced afterwards.
+    // A client with the secret gets a place among them, and is not displaced afterwards.
     let late = let_in(&mut stand, hello_message());
     for _ in 0..5 {
         stand.world.borrow_mut().connect();
@@ -195,7 +195,7 @@ fn a_link_of_an_instance_finds_a_place_where_clients_have_taken_all() {
     stand.send(peer, &encoded(0, &peer_message()));
     assert_eq!(stand.answers(peer), []);
     assert_eq!(stand.counters().peer_messages, 1);
-    // A client that only claims to be one proves who it is, and is told then that there is no room.
+    // A client that only claims to be an instance authenticates itself, and is then refused because there is no room.
     let mut token = Credential::of_token(&secret("ours").token(7), Nonces::new([3; 32]));
     let mut claim = Hello { cluster: CLUSTER, features: Features::PEER, ..hello_message() };
     let caller = token.greet(&mut claim).unwrap();
@@ -241,7 +241,7 @@ fn a_token_lets_a_client_in_and_makes_no_instance_of_it() {
     assert_eq!(connection.access, Access::Token(7));
 }
 
-/// Has the reactor call an instance, and answers its greeting as one with this secret does, or with none.
+/// Has the reactor connect to an instance, and answers its greeting with this secret, or without any.
 fn called(stand: &mut ReactorStand, text: Option<&str>) -> (usize, Option<Challenge>) {
     stand.mailbox.leave(FakeEchoNotice::Call(7401)).unwrap();
     stand.settle();
@@ -290,7 +290,7 @@ fn an_instance_of_another_secret_or_of_none_is_told_nothing() {
         assert_eq!(stand.take_all(), 0);
         assert!(stand.is_closed(peer));
     }
-    // One that does not take the proof, and one that says nothing more.
+    // One peer that refuses the proof, and one that is silent.
     let (peer, _) = called(&mut stand, Some("ours"));
     let failure = Failure::AuthFailed { fault: AuthFault::Proof };
     stand.send(peer, &encoded(0, &Message::Answer(Err(failure))));

@@ -1,5 +1,5 @@
-//! Whatever the chunks, delays, windows and neighbours: every request of a well-behaved client is answered once and
-//! rightly, nothing is left behind, and the same seed gives the same run.
+//! For all chunk sizes, delays, windows and neighbours: every request of a well-behaved client is answered exactly once and correctly, no state is
+//! left over, and the same seed gives the same run.
 
 use proptest::prelude::*;
 use zerohop_wire::messages::{Hello, Message};
@@ -9,15 +9,15 @@ use super::*;
 
 #[derive(Clone, Debug)]
 enum RandomStep {
-    /// A client sends the next so many bytes of what it has to say.
+    /// A client sends the next bytes of its script.
     Send { client: usize, bytes: usize },
-    /// A client takes so many bytes of what it got.
+    /// A client reads this many bytes.
     Take { client: usize, bytes: usize },
-    /// The room between a client and the server changes.
+    /// The window between a client and the server changes.
     Window { client: usize, bytes: usize },
-    /// Somebody comes, sends what is no frame, or half of one, and perhaps leaves.
+    /// An unauthenticated client connects, sends invalid bytes or half a frame, and perhaps disconnects.
     Stranger { bytes: Vec<u8>, leaves: bool },
-    /// The reactor takes a turn.
+    /// The reactor runs one turn.
     Turn,
     /// Time passes.
     Pass(u64),
@@ -35,7 +35,7 @@ fn step() -> impl Strategy<Value = RandomStep> {
     ]
 }
 
-/// Noise, or a conversation in which one bit is wrong and which may break off.
+/// Random bytes, or a conversation with one wrong bit that may end early.
 fn stranger() -> impl Strategy<Value = Vec<u8>> {
     let frames = [hello(), lookup(2, b"key"), insert(3, &[1; 50]), hello(), lookup(4, b"key")].concat();
     prop_oneof![
@@ -63,8 +63,8 @@ const LIMITS: Limits = Limits {
     ..Limits::DEFAULT
 };
 
-/// What one client says: its requests, of which the `n`th has the id `n + 2`. The second client takes gathered answers, the
-/// third gathers requests too.
+/// The script of one client: its requests, of which the `n`th has the id `n + 2`. The second client accepts coalesced answers, the third also sends
+/// coalesced requests.
 fn script(client: usize, sizes: &[usize]) -> (Vec<u8>, Vec<(u64, StandAnswer)>) {
     let features = if client > 0 { Features::GATHER } else { Features::default() };
     let hello = encoded(1, &Message::Hello(Hello { features, ..hello_message() }));
@@ -89,7 +89,7 @@ fn script(client: usize, sizes: &[usize]) -> (Vec<u8>, Vec<(u64, StandAnswer)>) 
     (bytes, answers)
 }
 
-/// Plays the steps and returns what every client got, and what the reactor counted.
+/// Executes the steps and returns what every client received, and the reactor's counters.
 fn play(
     when: When,
     sizes: &[Vec<usize>],
@@ -100,7 +100,7 @@ fn play(
         sizes.iter().enumerate().map(|(client, sizes)| script(client, sizes).0).collect();
     let peers: Vec<usize> = sizes.iter().map(|_| stand.world.borrow_mut().connect()).collect();
     stand.settle();
-    // Whoever has greeted keeps its place, however many strangers come.
+    // A client that has completed the greeting keeps its place, however many unauthenticated ones connect.
     let mut said = [0; CLIENTS];
     for client in 0..CLIENTS {
         said[client] = script(client, &[]).0.len();
@@ -149,7 +149,7 @@ fn play(
         assert!(!stand.is_closed(peer));
         stand.world.borrow_mut().send_end(peer);
     }
-    // Strangers that say nothing more are not waited for for ever.
+    // The reactor does not wait forever for silent unauthenticated connections.
     stand.pass(LIMITS.idle_time_out_ms + LIMITS.linger_ms + 10);
     let connections = &stand.reactor.connections;
     assert_eq!((connections.open, connections.unsent_total, connections.large_total), (0, 0, 0));

@@ -1,4 +1,4 @@
-//! When answers are sent, and from where.
+//! When answers are sent, and from which buffer.
 
 use super::*;
 use crate::reactor::limits::{PIECES_MAX, SEND_BYTES};
