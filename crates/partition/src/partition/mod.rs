@@ -61,7 +61,7 @@ pub struct Partition {
     holds_end_ms: u64,
     /// When the last read lock ends that this partition does not know.
     unknown_holds_end_ms: u64,
-    /// What readers of the past need; `None` while there are no snapshots.
+    /// The data that readers of the past need; `None` while there are no snapshots.
     snapshots: Option<Box<crate::snapshots::Snapshots>>,
     /// Enough members have copies for writes to be acknowledged.
     has_copies: bool,

@@ -219,7 +219,7 @@ pub struct Replica {
     former: BTreeSet<InstanceId>,
     /// There may be older primaries that this replica does not know.
     has_unknown_former: bool,
-    /// By instance, the newest epoch in which a former primary has said that it acts.
+    /// By instance, the newest epoch in which a former primary has reported to act.
     yielded: BTreeMap<InstanceId, PartitionEpoch>,
     /// Messages of an epoch whose map has not arrived.
     early: VecDeque<Vec<u8>>,
@@ -235,6 +235,9 @@ struct PendingChange {
 
 impl Replica {
     /// Opens a partition of an instance that has just started. The replica is in no group until a map names it.
+    ///
+    /// # Errors
+    /// See [`PartitionOpenError`].
     pub fn open<D: Disk>(
         engine: &mut Engine<D>,
         me: Member,
