@@ -110,7 +110,7 @@ pub struct PartitionFigures {
     pub unfinished: u64,
     /// Snapshots that are open here, and those about to be opened.
     pub snapshots: usize,
-    /// Epoch markers since the start that have ended snapshots which this member kept.
+    /// Marks since the start that have ended snapshots which this member kept.
     pub horizons_moved: u64,
 }
 

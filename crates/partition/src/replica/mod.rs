@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   Request ──> admission: primary? marker committed? leases? copies? bound? ──yes──> Partition ──> log
-//!                 │ no: queued, with a time-out                                              │
-//!   ack ──> stream: log index of each member ──> lowest of all needed ──> Partition::agree   │
-//!                                                                                            │
-//!   Replicate ──> matched? truncate? append ──> ack once durable     <──── streams ──────────┘
+//!                 │ no: queued, with a time-out                                                      │
+//!   ack ──> stream: log index of each member ──> lowest of all needed ──> Partition::agree           │
+//!                                                                                                    │
+//!   Replicate ──> matched? truncate? append ──> ack once durable     <──── streams ──────────────────┘
 //!   Group ──> role, streams and wait queue are set again
 //! ```
 //!

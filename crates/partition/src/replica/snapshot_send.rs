@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   acked            next
-//!     |─ in flight ────|── not sent: read when there is room ──|─ state ─|
+//!     |─ in flight ───|── not sent: read when there is room ──|─ state ─|
 //!     └ back to here, if nothing is acknowledged for RESEND_STATE_US
 //! ```
 //!
