@@ -292,7 +292,7 @@ impl LogWriter {
         self.last
     }
 
-    /// Undoes the entries appended since `end`, of which no client was told.
+    /// Undoes the entries appended since `end`, which no client's answer depends on.
     pub(crate) fn give_up<D: Disk>(&mut self, engine: &mut Engine<D>, end: (u32, u64)) -> EngineResult<()> {
         self.set_last(end);
         self.owes_cut = true;

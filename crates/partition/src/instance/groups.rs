@@ -215,8 +215,8 @@ impl<D: Disk> Instance<D> {
         self.groups.by.iter().map(|((keyspace, partition), replica)| (keyspace, partition, replica))
     }
 
-    /// The epoch of the entry at a log index of a shared partition; none if the partition is not here, or its log does not know
-    /// the entry any more.
+    /// The epoch of the entry at a log index of a shared partition. The result is none if the partition is not here, or its log
+    /// does not know the entry any more.
     ///
     /// # Errors
     /// As [`zerohop_engine::Engine::epoch_at`].

@@ -2,8 +2,8 @@
 //!
 //! An absence has no version. A record that was created and removed between the two reads leaves none behind, so an absent record
 //! is never confirmed. A client that has read an absence uses a transaction, whose intents protect it. An absent chunk of a blob
-//! is confirmed: chunks are removed only with a truncation, which changes the blob fence in the header, and a client that
-//! confirms chunks reads the header again.
+//! is confirmed. Chunks are removed only with a truncation, which changes the blob fence in the header. A client that confirms
+//! chunks reads the header again.
 
 use zerohop_wire::blob::is_of_blob;
 use zerohop_wire::ids::Timestamp;

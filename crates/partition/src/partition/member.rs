@@ -1,5 +1,5 @@
-//! A partition as [`crate::replica`] drives it: entries arrive from a primary or go to other members, are committed by agreement,
-//! are truncated, or are replaced by a snapshot install.
+//! A partition as [`crate::replica`] drives it. Its entries arrive from a primary or go to other members. They are committed by
+//! agreement, are truncated, or are replaced by a snapshot install.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Durability, Engine, EngineError, EngineResult, EntryKind, Meta, PartitionId};

@@ -61,7 +61,7 @@ pub struct Partition {
     holds_end_ms: u64,
     /// When the last read lock ends that this partition does not know.
     unknown_holds_end_ms: u64,
-    /// What readers of the past need; `None` while there are no snapshots.
+    /// The data that readers of the past need; `None` while there are no snapshots.
     snapshots: Option<Box<crate::snapshots::Snapshots>>,
     /// Enough members have copies for writes to be acknowledged.
     has_copies: bool,
@@ -110,7 +110,7 @@ pub struct PartitionFigures {
     pub unfinished: u64,
     /// Snapshots that are open here, and those about to be opened.
     pub snapshots: usize,
-    /// Epoch markers since the start that have ended snapshots which this member kept.
+    /// Marks since the start that have ended snapshots which this member kept.
     pub horizons_moved: u64,
 }
 

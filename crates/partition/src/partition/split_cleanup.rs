@@ -42,7 +42,7 @@ impl SplitCleanup {
 }
 
 impl Partition {
-    /// What its children must know beside its log, and the log index of that state.
+    /// The state that its children need beside its log, and its log index.
     pub(crate) fn pass_on(&self) -> (u64, Vec<u8>) {
         (self.state.applied, self.state.encode())
     }

@@ -4,7 +4,7 @@
 //!   Compare ──> wanted ──> a round of digests ──all there──────────────────────> Compared
 //!                 ^             │ └── 1 s: a member is silent; again ──────────┐
 //!                 │             └── too much for one step: a smaller slice ────┤
-//!                 └──────────────────────────────────────────────────────────┘   5 s: with the digests that have arrived
+//!                 └────────────────────────────────────────────────────────────┘   5 s: with the digests that have arrived
 //! ```
 
 use zerohop_engine::EngineResult;

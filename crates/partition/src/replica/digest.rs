@@ -23,6 +23,9 @@ pub struct Digest {
 
 impl Replica {
     /// The digest of the committed state. It reads all records, so it is for tests and for operators.
+    ///
+    /// # Errors
+    /// [`zerohop_engine::EngineError::Corrupt`] if a record cannot be read.
     pub fn digest<D: Disk>(&self, engine: &mut Engine<D>) -> EngineResult<Digest> {
         let handle = self.partition.handle();
         let state = hash(0, &self.partition.state().encode());

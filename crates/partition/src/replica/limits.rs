@@ -170,8 +170,8 @@ pub const TAKING_US: u64 = 3_000_000;
 /// processor's cache.
 pub const STATE_PART_BYTES: usize = 256 << 10;
 
-/// Bytes of parts in flight to one member: several milliseconds of a fast link, and at most half of the bytes that an instance
-/// may have in flight to another.
+/// Bytes of parts in flight to one member: several milliseconds of a fast link. They are at most half of the bytes that an
+/// instance may have in flight to another.
 pub const STATE_WINDOW_BYTES: usize = 4 << 20;
 
 /// Bytes of parts that one step sends: half a millisecond of work, then requests get their turn.

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   Request ──> admission: primary? marker committed? leases? copies? bound? ──yes──> Partition ──> log
-//!                 │ no: queued, with a time-out                                              │
-//!   ack ──> stream: log index of each member ──> lowest of all needed ──> Partition::agree   │
-//!                                                                                            │
-//!   Replicate ──> matched? truncate? append ──> ack once durable     <──── streams ──────────┘
+//!                 │ no: queued, with a time-out                                                      │
+//!   ack ──> stream: log index of each member ──> lowest of all needed ──> Partition::agree           │
+//!                                                                                                    │
+//!   Replicate ──> matched? truncate? append ──> ack once durable     <──── streams ──────────────────┘
 //!   Group ──> role, streams and wait queue are set again
 //! ```
 //!
@@ -219,7 +219,7 @@ pub struct Replica {
     former: BTreeSet<InstanceId>,
     /// There may be older primaries that this replica does not know.
     has_unknown_former: bool,
-    /// By instance, the newest epoch in which a former primary has said that it acts.
+    /// By instance, the newest epoch in which a former primary has reported to act.
     yielded: BTreeMap<InstanceId, PartitionEpoch>,
     /// Messages of an epoch whose map has not arrived.
     early: VecDeque<Vec<u8>>,
@@ -235,6 +235,9 @@ struct PendingChange {
 
 impl Replica {
     /// Opens a partition of an instance that has just started. The replica is in no group until a map names it.
+    ///
+    /// # Errors
+    /// See [`PartitionOpenError`].
     pub fn open<D: Disk>(
         engine: &mut Engine<D>,
         me: Member,

@@ -1,9 +1,9 @@
-//! Sends a snapshot to a member that the log cannot bring up to date, or that has no data: first the segments of this log, then
-//! the state beside the records.
+//! Sends a snapshot to a member that the log cannot bring up to date, or that has no data. The segments of this log come first,
+//! then the state beside the records.
 //!
 //! ```text
 //!   acked            next
-//!     |─ in flight ────|── not sent: read when there is room ──|─ state ─|
+//!     |─ in flight ───|── not sent: read when there is room ──|─ state ─|
 //!     └ back to here, if nothing is acknowledged for RESEND_STATE_US
 //! ```
 //!

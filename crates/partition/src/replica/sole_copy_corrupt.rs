@@ -18,7 +18,7 @@ use zerohop_wire::ids::Incarnation;
 use super::limits::{DAMAGES_NAMED_MAX, POLL_US};
 use super::{Context, Replica, Role};
 
-/// What a copy lacks.
+/// The damage of a copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CopyDamage {
     /// Descriptions of the first damages that were found, with their places.
@@ -72,13 +72,13 @@ impl Replica {
         self.role == Role::Primary && is_corrupt && self.view.in_sync.is_empty()
     }
 
-    /// What it lacks, if [`Replica::is_damaged_alone`].
+    /// The damage of the copy, if [`Replica::is_damaged_alone`].
     #[must_use]
     pub fn damaged_alone(&self) -> Option<CopyDamage> {
         self.is_damaged_alone().then(|| self.damage.found.as_deref().cloned().unwrap_or_default())
     }
 
-    /// What it lacked when, in this process, it continued on an operator's command.
+    /// The damage of the copy at the time when, in this process, it continued on an operator's command.
     #[must_use]
     pub fn given_up(&self) -> Option<&CopyDamage> {
         self.damage.found.as_deref().filter(|_| self.damage.is_given_up)

@@ -1,4 +1,4 @@
-//! What a member of a group passes on in a split: each child is a member of its own group, with the same log.
+//! The state that a member of a group passes on in a split: each child is a member of its own group, with the same log.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use zerohop_wire::ids::{InstanceId, PartitionEpoch};
 
 use super::{Context, GroupView, Replica, ReplicaEffects, Role, failed};
 
-/// What children must know beside their log.
+/// The state that children need beside their log.
 #[derive(Debug, Clone)]
 pub(crate) struct InheritedState {
     /// The log index of the state, and the state.

@@ -71,7 +71,7 @@ fn a_failed_condition_and_an_absence_wait_too() {
     assert_eq!(rig.answer(token(5)).map(|a| a.number()), Some(Err(Failure::NotFound)));
 }
 
-/// A removal is in flight and is never committed. A client that waits for the record must not be told that it is absent.
+/// A removal is in flight and is never committed. A client that waits for the record must not be answered that it is absent.
 #[test]
 fn a_wait_that_has_seen_what_is_not_committed_ends_with_what_is() {
     let mut rig = PartitionRig::new(Durability::Sync);

@@ -312,7 +312,7 @@ fn next_body<D: Disk>(
     }
 }
 
-/// Undoes the entries that were appended after `end`, which no client was told of.
+/// Undoes the entries that were appended after `end`, which no client's answer depends on.
 pub(in crate::partition) fn take_back<D: Disk>(
     engine: &mut Engine<D>,
     (group, overlay, deadlines): (&mut LogWriter, &mut Overlay, &Deadlines),

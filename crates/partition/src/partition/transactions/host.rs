@@ -1,4 +1,4 @@
-//! What the partition provides to its transactions: records, clock, session table.
+//! The services of the partition for its transactions: records, clock, session table.
 
 use std::cell::RefCell;
 

@@ -39,7 +39,7 @@ impl ParkedRequest {
     }
 }
 
-/// What an atomic batch checks before it reads or changes a record.
+/// The intents that an atomic batch checks before it reads or changes a record.
 #[derive(Clone, Copy)]
 pub(crate) struct Intents<'i> {
     transactions: &'i Transactions,
