@@ -81,6 +81,7 @@ impl EmbeddedStore {
 
     /// Stores many records, which are sent to the workers in parallel. Of records with the same key the last one stays. The call is not atomic:
     /// after an error some records may exist. Returns the number of records.
+    ///
     /// # Errors
     /// The first error, as for [`EmbeddedStore::insert`].
     pub fn insert_many<K, V>(&self, records: impl IntoIterator<Item = (K, V)>) -> Result<u64, StoreError>
