@@ -92,7 +92,7 @@ pub enum Reply {
         /// All the results were true at one moment since the request; `false` means that this is not known.
         is_one_moment: bool,
     },
-    /// A piece is staged, under the number of the request that brought it.
+    /// A piece is staged, under the number of its request.
     Staged(StageId),
     /// The reply to a control request, as Protocol Buffers.
     Admin(Bytes),

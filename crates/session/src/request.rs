@@ -29,7 +29,7 @@ pub struct Collect {
     pub bytes: u32,
 }
 
-/// A partition, by its number and the number of partitions: after a split of the keyspace the number stands for another hash range.
+/// A partition, by its number and the number of partitions: after a split of the keyspace the number means another hash range.
 pub type Slice = (PartitionId, PartitionCount);
 
 /// One operation of a caller.

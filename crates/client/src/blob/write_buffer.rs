@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(over(&edits, (4, 12), &found), [255, 255, 0, 0, 10, 0, 0, 0]);
     }
 
-    /// Every part of it is as it is in the whole, wherever numbers lie across its ends.
+    /// Every part of the result equals that part of the complete result, wherever numbers cross its ends.
     #[test]
     fn a_part_is_as_it_is_in_the_whole() {
         let found: Vec<u8> = (100..140).collect();

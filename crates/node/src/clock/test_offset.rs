@@ -1,5 +1,5 @@
-//! A time of day that tests set: `ZEROHOP_TEST_CLOCK` names a file, whose milliseconds, negative ones too, are added to the
-//! system's. The file may change while the node runs, and be missing: then nothing is added.
+//! A time of day that tests set: `ZEROHOP_TEST_CLOCK` names a file with a number of milliseconds, possibly negative, to add to the system's time.
+//! The file may change while the node runs, and may be absent: then nothing is added.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -9,21 +9,21 @@ use std::time::Duration;
 
 use tracing::warn;
 
-/// The variable of the environment.
+/// The environment variable.
 const VARIABLE: &str = "ZEROHOP_TEST_CLOCK";
 
-/// Between two looks at the file.
+/// Interval at which the file is read.
 const LOOK: Duration = Duration::from_millis(10);
 
 static OFFSET_MS: AtomicI64 = AtomicI64::new(0);
 static IS_SET: OnceLock<bool> = OnceLock::new();
 
-/// What is added to the time of day, in milliseconds: 0, but in tests.
+/// The milliseconds to add to the time of day: 0, except in tests.
 pub(super) fn offset_ms() -> i64 {
     if *IS_SET.get_or_init(begin) { OFFSET_MS.load(Ordering::Relaxed) } else { 0 }
 }
 
-/// Begins to look at the file, if one is named.
+/// Starts to read the file, if the variable names one.
 fn begin() -> bool {
     let Some(file) = std::env::var_os(VARIABLE).map(PathBuf::from) else { return false };
     warn!(file = %file.display(), "{VARIABLE}: THIS IS A CLOCK FOR TESTS");

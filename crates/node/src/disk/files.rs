@@ -1,8 +1,7 @@
 //! A disk that is a folder of real files.
 //!
-//! Appending and reading are one system call each, at a length that this process keeps: after an error the length is
-//! what it was, so that the next append writes over what the failed one left. One process at a time has the folder,
-//! by a lock on a file in it.
+//! An append and a read are one system call each, at a length that this process tracks. After an error the tracked length is unchanged, so that the
+//! next append overwrites what the failed one left. A lock on a file in the folder makes sure that only one process uses the folder at a time.
 
 mod pieces;
 #[cfg(test)]
@@ -30,22 +29,22 @@ use super::sync_threads::{SYNCS_BEGUN_MAX, SyncThreads};
 use crate::descriptors::Descriptors;
 use crate::predecessor::outlive;
 
-/// The file at the top of the folder that a process locks while it works there. Not a name of the disk.
+/// The file at the top of the folder that the process locks. It is not a name of the disk.
 pub const LOCK_FILE: &str = "lock";
 
-/// A folder of real files. See the module.
+/// A folder of real files; see the module.
 #[derive(Debug)]
 pub struct FilesDisk {
-    /// Started by the first begun sync. Before the lock, so that dropping ends the threads before the lock.
+    /// Started by the first background sync. It comes before the lock, so that dropping ends the threads before the lock.
     sync_threads: Option<SyncThreads>,
-    /// Whom an awaited sync wakes.
+    /// The waker that a prioritized sync calls at its end.
     waker: Option<Waker>,
     begun: BTreeMap<u64, BegunFileSync>,
     next_ticket: u64,
-    /// Files that zeros are being written to, and up to where.
+    /// Files to which zeros are being written, and the range.
     zeroing: BTreeMap<u64, (u64, u64)>,
     files: OpenFiles,
-    /// Folders whose own names are known to be durable.
+    /// Folders whose own names are durable.
     durable_folders: BTreeSet<String>,
     _lock: File,
 }
@@ -54,27 +53,26 @@ pub struct FilesDisk {
 struct BegunFileSync {
     path: String,
     file: u64,
-    /// The changes of the file that the sync covers.
+    /// The number of changes of the file that the sync covers.
     changes: u64,
-    /// Folders whose own names are durable once it is done.
+    /// Folders whose own names are durable once the sync is done.
     folders: Vec<String>,
     result: Option<rustix::io::Result<()>>,
 }
 
 impl FilesDisk {
-    /// Opens the folder `root`, and makes it if there is none.
+    /// Opens the folder `root`, and creates it if it does not exist.
     ///
     /// # Errors
-    /// [`OpenDiskError::InUse`] while another process (or another disk of this one) has it;
-    /// [`OpenDiskError::System`].
+    /// [`OpenDiskError::InUse`] while another process (or another disk of this one) uses it; [`OpenDiskError::System`].
     pub fn open(root: &Path) -> Result<Self, OpenDiskError> {
         Self::open_with(root, Descriptors::here().of_disk())
     }
 
-    /// As [`FilesDisk::open`], to keep so many files open at a time.
+    /// Same as [`FilesDisk::open`], with this maximum number of open files.
     ///
     /// # Errors
-    /// As there.
+    /// As [`FilesDisk::open`].
     pub fn open_with(root: &Path, descriptors_max: usize) -> Result<Self, OpenDiskError> {
         make_root(root)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -92,8 +90,8 @@ impl FilesDisk {
         })
     }
 
-    /// Makes a folder and those above it; one that exists is left as it is. [`Disk`] makes folders only with files in
-    /// them, but a crash can leave one without.
+    /// Creates a folder and its parents; an existing one is not changed. [`Disk`] creates folders only together with files in them, but a crash can
+    /// leave an empty one.
     pub(super) fn make_folder(&mut self, path: &str) -> DiskResult<()> {
         check(path, "make folder")?;
         let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
@@ -121,7 +119,7 @@ impl FilesDisk {
         })
     }
 
-    /// The file that stands where a folder should.
+    /// The error for a file at the path of a folder.
     fn what_stands_in_the_way(&self, path: &str) -> DiskError {
         let folders = path.match_indices('/').map(|(end, _)| &path[..end]);
         let is_file = |path: &&str| self.is_folder(path) == Ok(false);
@@ -133,11 +131,11 @@ impl FilesDisk {
         Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
     }
 
-    /// A descriptor that keeps a file's space until it is closed, if there are threads to close it.
+    /// A descriptor that keeps a file's space allocated until it is closed, if there are threads to close it.
     fn last_descriptor_of(&self, path: &str, is_folder: bool) -> Option<OwnedFd> {
         let is_worth = !is_folder && self.sync_threads.is_some();
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        // Without it the space is given back by the removal itself.
+        // Otherwise the removal itself frees the space.
         is_worth.then(|| openat(self.files.root(), path, flags, Mode::empty()).ok()).flatten()
     }
 
@@ -146,7 +144,7 @@ impl FilesDisk {
         self.files.open_at(if path.is_empty() { "." } else { path }, flags)
     }
 
-    /// The folder, and those above it whose own names are not known to be durable.
+    /// The folder, and those of its parents whose own names are not known to be durable.
     fn folders_to_sync(&self, dir: &str) -> DiskResult<Vec<String>> {
         check_folder(dir, "sync_dir")?;
         let mut folders = vec![dir.to_owned()];
@@ -163,7 +161,7 @@ impl FilesDisk {
         self.waker = Some(waker);
     }
 
-    /// Hands a sync of a file, and of folders with these names, to the threads. One with a waker goes first.
+    /// Passes a sync of a file, and of the folders with these names, to the threads. A sync with a waker has priority.
     fn begin(
         &mut self,
         file: FileId,
@@ -200,7 +198,7 @@ impl FilesDisk {
         Ok(SyncTicket(ticket))
     }
 
-    /// Takes note of the begun syncs that have ended.
+    /// Records the background syncs that have ended.
     fn collect_done(&mut self) -> rustix::io::Result<()> {
         loop {
             let Some(thread) = &self.sync_threads else { return Ok(()) };
@@ -209,14 +207,14 @@ impl FilesDisk {
         }
     }
 
-    /// Takes note of a sync that a thread has ended.
+    /// Records a sync that a thread has completed.
     fn take_done(&mut self, (ticket, result): (u64, rustix::io::Result<()>)) {
         if let Some((key, until)) = self.zeroing.remove(&ticket) {
             if let Some(file) = self.files.by_key(key) {
                 file.zeroing_from = None;
                 match result {
                     Ok(()) => file.zeroed_bytes = file.zeroed_bytes.max(until),
-                    // The disk is full, or worse, which appends and syncs will find out by themselves.
+                    // The disk is full, or has a worse problem; appends and syncs will find that themselves.
                     Err(_) => file.reserve_bytes = 0,
                 }
             }
@@ -239,7 +237,7 @@ impl FilesDisk {
     }
 }
 
-/// The threads, which the first that needs them starts.
+/// The threads, which the first use starts.
 fn started(thread: &mut Option<SyncThreads>) -> std::io::Result<&SyncThreads> {
     match thread {
         Some(thread) => Ok(thread),
@@ -299,7 +297,7 @@ impl Disk for FilesDisk {
                 Ok(())
             }
             Err(errno) => {
-                // If this cut fails too, the next append or sync of the file tries again before anything else.
+                // If this truncation fails too, the next append or sync of the file repeats it before anything else.
                 file.tail_to_cut = true;
                 drop(file.cut_tail());
                 Err(refused(&file.path, "append", errno))
@@ -352,7 +350,7 @@ impl Disk for FilesDisk {
             (Some(result), _) | (None, result @ Err(_)) => result,
             (None, Ok(())) => return Ok(false),
         };
-        // A failure may have been reported to another sync of the file meanwhile; then this one is not good either.
+        // The failure may have been reported to another sync of the file meanwhile; then this sync has failed too.
         let earlier = self.files.by_key(begun.file).and_then(|file| file.failure.clone());
         let answer = match (result, earlier) {
             (Ok(()), None) => Ok(true),
@@ -368,7 +366,7 @@ impl Disk for FilesDisk {
             thread.hurry(ticket.0);
         }
         while !self.sync_done(ticket)? {
-            // A thread has it; an error of the threads themselves is told by the next look.
+            // A thread executes it; the next call reports an error of the threads themselves.
             let done = self.sync_threads.as_ref().map(SyncThreads::wait_done);
             if let Some(Ok(done)) = done {
                 self.take_done(done);
@@ -377,7 +375,7 @@ impl Disk for FilesDisk {
         Ok(())
     }
 
-    /// Left to the threads, as it takes a while; without them the system keeps the bytes.
+    /// The threads do this, because it takes a while; without them the system keeps the bytes.
     fn uncache(&mut self, file: FileId, bytes: u64) {
         if let (Some(file), Some(thread)) = (self.files.descriptor_if_open(file), &self.sync_threads) {
             thread.uncache(file, bytes);
@@ -458,7 +456,7 @@ impl Disk for FilesDisk {
         let mut entries = Vec::new();
         for entry in Dir::read_from(&folder).map_err(refusal)? {
             let entry = entry.map_err(refusal)?;
-            // What cannot be a name of the disk was not put there by it.
+            // A name that is not valid for the disk was not created by it.
             let Ok(name) = entry.file_name().to_str() else { continue };
             if !is_component(name) || (dir.is_empty() && name == LOCK_FILE) {
                 continue;
@@ -491,7 +489,7 @@ impl Disk for FilesDisk {
             }
             folder = split(folder).0;
         }
-        // Only now, with every name on the way up durable.
+        // This is correct only now, because every parent's name is durable.
         let mut folder = dir;
         while !folder.is_empty() && self.durable_folders.insert(folder.to_owned()) {
             folder = split(folder).0;
@@ -509,7 +507,7 @@ fn make_root(root: &Path) -> Result<(), OpenDiskError> {
     let missing: Vec<&Path> = root.ancestors().take_while(|folder| !folder.exists()).collect();
     let missing = missing.into_iter().filter(|folder| !folder.as_os_str().is_empty());
     let missing: Vec<&Path> = missing.collect();
-    // What is kept is for this account alone, whatever its umask.
+    // The data is accessible only to this account, whatever its umask.
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(root);
     made.map_err(|error| system_error(root, "making the folder", &error))?;
     for folder in missing {
@@ -529,7 +527,7 @@ fn lock(root: &Path) -> Result<File, OpenDiskError> {
     let path = root.join(LOCK_FILE);
     let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
     let file = file.map_err(|error| system_error(&path, "opening the lock", &error))?;
-    // Another account that may open it may hold it, and keep a node from starting. Older versions made it readable.
+    // Another account that can open the file could lock it, and prevent a node from starting. Older versions made it readable.
     rustix::fs::fchmod(&file, Mode::from_raw_mode(0o600))
         .map_err(|errno| system_error(&path, "closing the lock to others", &errno.into()))?;
     let is_held = |error: &TryLockError| matches!(error, TryLockError::WouldBlock);
@@ -557,7 +555,7 @@ fn not_found(path: &str) -> DiskError {
     DiskError::NotFound { path: path.to_owned() }
 }
 
-/// The answer to a refusal that may be for want of space: of the disk, of a quota, or of what one file may have (`ulimit -f`).
+/// The error for a failure that may be caused by lack of space: of the disk, of a quota, or of the file size limit (`ulimit -f`).
 fn refused(path: &str, operation: &'static str, errno: Errno) -> DiskError {
     match errno {
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => DiskError::Full,

@@ -1,15 +1,15 @@
-//! Real files that get only what was synced, so that killing the process has the effect of a power cut.
+//! Real files that receive only synced data, so that killing the process has the effect of a power failure.
 //!
-//! The system keeps what a killed process wrote, synced or not; so a test of whole processes cannot see a forgotten
-//! sync. Here unsynced bytes, cuts and names are held in this process's memory and reach the files at the sync that
-//! covers them. A kill loses all of it, cleanly: torn and garbled sectors are the simulated disk's business.
+//! The system keeps the writes of a killed process, synced or not, so a test of whole processes cannot detect a missing sync. Here, unsynced bytes,
+//! truncations and names stay in this process's memory and reach the files at the sync that covers them. A kill loses all of them cleanly: torn and
+//! corrupt sectors are simulated by another disk.
 //!
 //! ```text
 //!   append, truncate ──> Held: base + tail          ──sync──────> FilesDisk
 //!   open, rename, remove ──> Names: pending changes ──sync_dir──> FilesDisk
 //! ```
 //!
-//! A file whose name is not durable has no real file yet; what was synced of it waits in memory for its name.
+//! A file whose name is not durable has no real file yet; its synced bytes wait in memory for its name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -21,15 +21,15 @@ use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMo
 use super::files::{FilesDisk, LOCK_FILE};
 use super::{OpenDiskError, SYNCS_BEGUN_MAX};
 
-/// Bytes that may be held in memory; beyond it the disk is full. Tests that write more should sync now and then.
+/// Maximum number of bytes in memory; beyond it the disk is full. Tests that write more should sync from time to time.
 pub const HELD_BYTES_MAX: u64 = 1 << 30;
 
-/// Real files that get only what was synced. See the module.
+/// Real files that receive only synced data; see the module.
 #[derive(Debug)]
 pub struct HoldUnsyncedDisk {
     real: FilesDisk,
     names: DiskNames,
-    /// By the numbers that `names` gives. A removed file stays until its removal is durable.
+    /// By the numbers of `names`. A removed file stays until its removal is durable.
     files: BTreeMap<u64, UnsyncedFile>,
     open: BTreeMap<FileId, u64>,
     begun: BTreeSet<SyncTicket>,
@@ -37,7 +37,7 @@ pub struct HoldUnsyncedDisk {
     held_bytes: u64,
 }
 
-/// One file: the first `base` bytes of what was synced, then the tail.
+/// One file: the first `base` bytes of the synced part, then the tail.
 #[derive(Debug)]
 struct UnsyncedFile {
     synced: SyncedPart,
@@ -45,17 +45,17 @@ struct UnsyncedFile {
     tail: Vec<u8>,
 }
 
-/// What was synced of a file, and how long it is.
+/// The synced part of a file, with its length.
 #[derive(Debug)]
 enum SyncedPart {
     /// In a real file.
     Real { id: FileId, bytes: u64 },
-    /// In memory, as the file's name is not durable.
+    /// In memory, because the file's name is not durable.
     Nameless(Vec<u8>),
 }
 
 impl HoldUnsyncedDisk {
-    /// Opens the folder `root`, and makes it if there is none.
+    /// Opens the folder `root`, and creates it if it does not exist.
     ///
     /// # Errors
     /// As [`FilesDisk::open`].
@@ -74,7 +74,7 @@ impl HoldUnsyncedDisk {
         Ok(disk)
     }
 
-    /// Takes in the names and lengths of a real folder and those below it.
+    /// Reads the names and lengths of a real folder and its subfolders.
     fn load(&mut self, folder: &str) -> DiskResult<()> {
         for entry in self.real.list(folder)? {
             let path = join(folder, &entry.name);
@@ -103,12 +103,12 @@ impl HoldUnsyncedDisk {
         DiskError::BeyondEnd { path, offset, bytes: bytes as u64 }
     }
 
-    /// Ends the ids of a file that lost its name.
+    /// Invalidates the ids of a file that has lost its name.
     fn forget(&mut self, file: Option<u64>) {
         self.open.retain(|_, open| Some(*open) != file);
     }
 
-    /// Carries a change of names out on the real files, and returns the folders whose names it touched.
+    /// Applies a change of names to the real files, and returns the folders whose names it changed.
     fn carry_out(&mut self, change: &NameChange) -> DiskResult<Vec<u64>> {
         match change {
             NameChange::MakeFolder { within, name, folder } => {
@@ -132,7 +132,7 @@ impl HoldUnsyncedDisk {
         }
     }
 
-    /// Makes the real file of one that had none, with what was synced of it.
+    /// Creates the real file of a file without one, with its synced bytes.
     fn create_real(&mut self, path: &str, file: u64) -> DiskResult<()> {
         let id = self.real.open(path, OpenMode::Create)?;
         let Some(held) = self.files.get_mut(&file) else { return Ok(()) };
@@ -218,7 +218,7 @@ impl Disk for HoldUnsyncedDisk {
         result
     }
 
-    /// Carries the sync out at once.
+    /// Executes the sync at once.
     fn sync_begin(&mut self, file: FileId) -> DiskResult<SyncTicket> {
         if self.begun.len() >= SYNCS_BEGUN_MAX {
             let reason = format!("{SYNCS_BEGUN_MAX} begun syncs wait to be asked about");
@@ -310,8 +310,8 @@ impl UnsyncedFile {
         (image + self.tail.len()) as u64
     }
 
-    /// Brings the file's bytes to the real file, if it has one. After an error everything is still held, or already
-    /// there, and the call may be repeated.
+    /// Writes the file's bytes to the real file, if it has one. After an error every byte is still in memory or already in the real file, and the
+    /// call may be repeated.
     fn sync(&mut self, real: &mut FilesDisk) -> DiskResult<()> {
         match &mut self.synced {
             SyncedPart::Nameless(image) => {

@@ -1,4 +1,4 @@
-//! A disk that is no disk: for a node that keeps everything in memory. What is on it goes with the process.
+//! A disk in memory, for a node without a data folder. Its contents are lost with the process.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,14 +7,14 @@ use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMo
 
 use super::SYNCS_BEGUN_MAX;
 
-/// Bytes that it takes. Partitions held in memory put nothing here; what does is small, and this bounds it.
+/// Maximum number of bytes. Partitions in memory write nothing here; other contents are small, and this limits them.
 pub const MEMORY_DISK_BYTES_MAX: u64 = 64 << 20;
 
 /// Files in memory.
 #[derive(Debug, Default)]
 pub struct MemoryDisk {
     names: DiskNames,
-    /// By the numbers that `names` gives.
+    /// By the numbers of `names`.
     files: BTreeMap<u64, Vec<u8>>,
     open: BTreeMap<FileId, u64>,
     begun: BTreeSet<SyncTicket>,
@@ -39,7 +39,7 @@ impl MemoryDisk {
         DiskError::BeyondEnd { path, offset, bytes: bytes as u64 }
     }
 
-    /// Lets go of a file that lost its name, and ends its ids.
+    /// Removes a file that has lost its name, and invalidates its ids.
     fn forget(&mut self, file: Option<u64>) {
         let Some(file) = file else { return };
         self.open.retain(|_, open| *open != file);
@@ -162,7 +162,7 @@ impl Disk for MemoryDisk {
     }
 
     fn free_bytes(&mut self) -> DiskResult<u64> {
-        // Plenty, so that a reserve kept free on real disks refuses nothing here; `append` keeps the bound.
+        // A large number, so that the reserve of real disks refuses nothing here; `append` checks the limit.
         Ok(u64::MAX - self.held_bytes)
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   NodeDisk ── Files         FilesDisk: a folder of real files                            (files)
-//!            ├─ HoldUnsynced  the same, but what was not synced never reaches the files,   (hold_unsynced)
-//!            │                so that killing the process has the effect of a power cut
-//!            └─ Memory        no disk: what a node that keeps all in memory writes on      (memory)
+//!            ├─ HoldUnsynced  the same, but unsynced data never reaches the files,         (hold_unsynced)
+//!            │                so that killing the process has the effect of a power failure
+//!            └─ Memory        no disk: for a node that stores everything in memory         (memory)
 //! ```
 
 mod files;
@@ -27,74 +27,74 @@ pub use self::memory::{MEMORY_DISK_BYTES_MAX, MemoryDisk};
 pub(crate) use self::replace::{remove_file, replace_file};
 pub use self::sync_threads::SYNCS_BEGUN_MAX;
 
-/// Names a disk for tests of whole processes. The only value is [`HOLD_UNSYNCED`].
+/// The environment variable that selects a disk for tests of whole processes. Its only value is [`HOLD_UNSYNCED`].
 pub const TEST_DISK_VARIABLE: &str = "ZEROHOP_TEST_DISK";
 
-/// The value of [`TEST_DISK_VARIABLE`] that takes [`HoldUnsyncedDisk`].
+/// The value of [`TEST_DISK_VARIABLE`] that selects [`HoldUnsyncedDisk`].
 pub const HOLD_UNSYNCED: &str = "hold-unsynced";
 
-/// The disk of one node: real files, unless the node is to keep all in memory or a test asked for the forgetful kind.
+/// The disk of one node: real files, unless the node stores everything in memory or a test has selected [`HoldUnsyncedDisk`].
 #[derive(Debug)]
 pub enum NodeDisk {
     /// Real files.
     Files(FilesDisk),
-    /// Real files that get only what was synced.
+    /// Real files that receive only synced data.
     HoldUnsynced(HoldUnsyncedDisk),
     /// Memory.
     Memory(MemoryDisk),
 }
 
-/// Why a data folder could not be opened.
+/// The reason why a data folder could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenDiskError {
-    /// Another process works in the folder.
+    /// Another process uses the folder.
     InUse {
         /// The data folder.
         root: PathBuf,
     },
-    /// [`TEST_DISK_VARIABLE`] is set to something that is no disk.
+    /// [`TEST_DISK_VARIABLE`] has an unknown value.
     UnknownTestDisk {
-        /// What it is set to.
+        /// The value.
         value: String,
     },
-    /// The operating system refused.
+    /// The operating system reports an error.
     System {
         /// The file or folder.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// What is there could not be read.
+    /// The contents could not be read.
     Disk(DiskError),
 }
 
 impl NodeDisk {
-    /// Opens the data folder `root`, and makes it if there is none. Takes the kind of disk that the environment
-    /// variable [`TEST_DISK_VARIABLE`] asks for; unset or empty means real files.
+    /// Opens the data folder `root`, and creates it if it does not exist. The environment variable [`TEST_DISK_VARIABLE`] selects the kind of disk;
+    /// unset or empty means real files.
     ///
     /// # Errors
-    /// [`OpenDiskError`], among them that another process has the folder open.
+    /// [`OpenDiskError`], for example because another process has the folder open.
     pub fn open(root: &Path) -> Result<Self, OpenDiskError> {
         let value = std::env::var_os(TEST_DISK_VARIABLE).unwrap_or_default();
         Self::open_kind(root, &value.to_string_lossy())
     }
 
-    /// A disk whose contents go with the process.
+    /// A disk whose contents are lost with the process.
     #[must_use]
     pub fn in_memory() -> Self {
         NodeDisk::Memory(MemoryDisk::default())
     }
 
-    /// Wakes this whenever a sync is done that was begun to be waited for.
+    /// Sets the waker to call whenever a prioritized sync is done.
     pub(crate) fn wake(&mut self, waker: Waker) {
         if let NodeDisk::Files(disk) = self {
             disk.wake(waker);
         }
     }
 
-    /// What the caller must tell its user, loudly, at start: this disk is not for data.
+    /// A warning that the program must show to its user at the start: this disk is not for data.
     #[must_use]
     pub fn warning(&self) -> Option<&'static str> {
         match self {
@@ -115,7 +115,7 @@ impl NodeDisk {
     }
 }
 
-/// Calls one method of whichever disk it is.
+/// Calls one method of the selected disk.
 macro_rules! either {
     ($self:ident.$method:ident($($argument:expr),*)) => {
         match $self {

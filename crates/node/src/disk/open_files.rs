@@ -1,9 +1,8 @@
-//! The open files of a disk, on a bounded number of descriptors.
+//! The open files of a disk, with a limited number of descriptors.
 //!
-//! An id stands for a file, a file has a descriptor while it needs one. When too many are open, the one used longest
-//! ago goes, by preference one with nothing unsynced: the system reports a failed write-back to the descriptors that
-//! were open, so closing one with unsynced bytes could hide that they are lost. If all have unsynced bytes, the one
-//! that goes is synced first, and if that fails the file remembers.
+//! An id identifies a file, and a file has a descriptor only while it needs one. If too many are open, the least recently used one is closed,
+//! preferably one without unsynced bytes. The system reports a failed write-back to the descriptors that were open, so closing one with unsynced
+//! bytes could hide their loss. If all have unsynced bytes, the chosen file is synced first, and a failure is recorded in the file.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,34 +14,34 @@ use zerohop_engine::disk::{DiskError, DiskResult, FileId};
 
 use super::slots::Slots;
 
-/// A file that is open, or that has something to remember.
+/// A file that is open, or that has a state to remember.
 #[derive(Debug)]
 pub(super) struct OpenFile {
     pub(super) path: String,
-    /// What readers see; the file on the device may be longer while `tail_to_cut`.
+    /// The length for readers; the file on the device may be longer while `tail_to_cut`.
     pub(super) bytes: u64,
-    /// A failed append may have left bytes past the end, and cutting them failed too.
+    /// A failed append may have left bytes after the end, and their truncation failed too.
     pub(super) tail_to_cut: bool,
-    /// Appends and cuts so far, failed ones included.
+    /// Number of appends and truncations so far, including failed ones.
     pub(super) changes: u64,
-    /// Of those, the ones that a good sync covers.
+    /// Number of these that a successful sync covers.
     pub(super) changes_synced: u64,
-    /// Syncs begun and not yet ended.
+    /// Number of background syncs that have not ended.
     pub(super) syncs_begun: u32,
-    /// Room that was asked for; 0 if none.
+    /// Requested room in bytes; 0 if none.
     pub(super) reserve_bytes: u64,
-    /// Up to where the file on the device holds zeros behind its end.
+    /// The end of the zeros that the file on the device has after its own end.
     pub(super) zeroed_bytes: u64,
-    /// Where the thread is writing zeros from: nothing may be appended there meanwhile.
+    /// The offset from which the thread is writing zeros: meanwhile nothing may be appended there.
     pub(super) zeroing_from: Option<u64>,
-    /// A sync failed. The system may have dropped the bytes and would report the next sync as good, so this stays.
+    /// A sync failed. The system may have dropped the bytes and would report success for the next sync, so this stays.
     pub(super) failure: Option<DiskError>,
     ids: Vec<FileId>,
     descriptor: Option<Arc<OwnedFd>>,
     last_used: u64,
 }
 
-/// All of them.
+/// All open files.
 #[derive(Debug)]
 pub(super) struct OpenFiles {
     root: OwnedFd,
@@ -56,7 +55,7 @@ pub(super) struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// `root` is the descriptor of the folder that paths start from; at most `descriptors_max` files are open.
+    /// `root` is the descriptor of the folder from which paths start; at most `descriptors_max` files are open.
     pub(super) fn new(root: OwnedFd, descriptors_max: usize) -> Self {
         OpenFiles {
             root,
@@ -73,13 +72,13 @@ impl OpenFiles {
         self.root.as_fd()
     }
 
-    /// Another id for a file that is known, if it is.
+    /// Another id for a known file; `None` if it is not known.
     pub(super) fn open_known(&mut self, path: &str) -> Option<FileId> {
         let key = *self.by_path.get(path)?;
         Some(self.add_id(key))
     }
 
-    /// Opens a file that is not known. `flags` beyond those for reading and writing.
+    /// Opens an unknown file. `flags` are added to those for reading and writing.
     pub(super) fn open_new(&mut self, path: &str, flags: OFlags) -> rustix::io::Result<FileId> {
         let descriptor = self.open_descriptor(path, flags)?;
         let stat = fstat(&descriptor)?;
@@ -114,7 +113,7 @@ impl OpenFiles {
         self.forget_if_idle(key);
     }
 
-    /// The file of an id, with a descriptor that is open, and its key.
+    /// The file of an id, with an open descriptor, and its key.
     pub(super) fn get(&mut self, id: FileId, operation: &'static str) -> DiskResult<(u64, &mut OpenFile)> {
         let key = *self.ids.get(id.0).ok_or_else(|| DiskError::not_open(id, operation))?;
         if self.files.get(key).is_some_and(|file| file.descriptor.is_none()) {
@@ -145,7 +144,7 @@ impl OpenFiles {
         self.by_path.get(path).and_then(|key| self.files.get(*key))
     }
 
-    /// The file of this path is gone: ends its ids.
+    /// Records that the file of this path was removed: invalidates its ids.
     pub(super) fn removed(&mut self, path: &str) {
         let Some(key) = self.by_path.remove(path) else { return };
         self.on_descriptors.retain(|other| *other != key);
@@ -164,11 +163,11 @@ impl OpenFiles {
         }
     }
 
-    /// Drops a file that nobody has open and that has nothing to remember.
+    /// Drops a file that is not open and has no state to remember.
     pub(super) fn forget_if_idle(&mut self, key: u64) {
         let idle = self.files.get(key).is_some_and(|file| {
             let open = !file.ids.is_empty() || file.syncs_begun > 0 || file.zeroing_from.is_some();
-            // Unsynced bytes keep their descriptor, and with it the report of what becomes of them.
+            // Unsynced bytes keep their descriptor, which receives the report of a failed write-back.
             !open && file.failure.is_none() && !(file.has_unsynced() && file.descriptor.is_some())
         });
         if idle && let Some(file) = self.files.remove(key) {
@@ -203,11 +202,11 @@ impl OpenFiles {
         self.open_at(path, flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW)
     }
 
-    /// Opens something below the root.
+    /// Opens a path relative to the root.
     pub(super) fn open_at(&mut self, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         loop {
             let opened = retry_on_intr(|| openat(&self.root, path, flags, Mode::from_raw_mode(0o600)));
-            // The process may have run out of descriptors before this disk has.
+            // The process may reach its limit of descriptors before this disk does.
             if matches!(opened, Err(Errno::MFILE | Errno::NFILE)) && self.give_up_one() {
                 continue;
             }
@@ -215,7 +214,7 @@ impl OpenFiles {
         }
     }
 
-    /// Closes the descriptor that costs least to lose. False if there is none.
+    /// Closes the descriptor whose loss costs least. `false` if there is none.
     fn give_up_one(&mut self) -> bool {
         let cost = |key: u64| self.files.get(key).map(|file| (file.has_unsynced(), file.last_used));
         let chosen = self.on_descriptors.iter().enumerate().min_by_key(|(_, key)| cost(**key));
@@ -223,7 +222,7 @@ impl OpenFiles {
         self.on_descriptors.swap_remove(position);
         if let Some(file) = self.files.get_mut(key) {
             if file.has_unsynced() {
-                // The outcome is kept in the file, for whoever syncs it.
+                // The outcome is recorded in the file, for its next sync.
                 drop(file.sync());
             }
             file.descriptor = None;
@@ -239,7 +238,7 @@ impl OpenFile {
         self.descriptor.as_ref().expect("a file is used only with its descriptor open")
     }
 
-    /// Makes everything issued durable, and remembers it if that fails.
+    /// Makes all earlier changes durable, and records a failure.
     pub(super) fn sync(&mut self) -> DiskResult<()> {
         self.check_sound()?;
         match retry_on_intr(|| fdatasync(self.descriptor())) {
@@ -251,7 +250,7 @@ impl OpenFile {
         }
     }
 
-    /// What has to hold before a sync may promise anything.
+    /// The preconditions of a successful sync.
     pub(super) fn check_sound(&mut self) -> DiskResult<()> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
@@ -259,7 +258,7 @@ impl OpenFile {
         self.cut_tail()
     }
 
-    /// Cuts what a failed append left past the end.
+    /// Truncates what a failed append left after the end.
     pub(super) fn cut_tail(&mut self) -> DiskResult<()> {
         if self.tail_to_cut {
             retry_on_intr(|| ftruncate(self.descriptor(), self.bytes))
@@ -279,7 +278,7 @@ impl OpenFile {
     }
 }
 
-/// The answer to a refusal of the operating system that has done nothing.
+/// The error for a failed system call that has done nothing.
 pub(super) fn not_done(path: &str, operation: &'static str, errno: Errno) -> DiskError {
     let what = match errno {
         Errno::MFILE => {
@@ -294,7 +293,7 @@ pub(super) fn not_done(path: &str, operation: &'static str, errno: Errno) -> Dis
     DiskError::Scarce { what }
 }
 
-/// The answer to a refusal of the operating system.
+/// The error for a failed system call.
 pub(super) fn failed(path: &str, operation: &'static str, errno: Errno) -> DiskError {
     DiskError::Failed { path: path.to_owned(), operation, reason: errno.to_string() }
 }

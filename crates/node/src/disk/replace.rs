@@ -1,22 +1,21 @@
-//! A small file beside those of an engine, replaced whole or not at all, also on a disk that is full by then: the file that was
-//! there before keeps its room for the next one.
+//! A small file beside those of an engine that is replaced atomically, even if the disk has become full: the previous file keeps its room for the
+//! next one.
 
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-/// Puts these bytes in the place of the file `name` of `folder`, which is made if there is none. It survives a crash once
-/// this has returned well; after an error, or a crash, the old one stands or the new one. From the second time on no new room
-/// is needed for as much as there was, where the file system can change two names at once: what was there becomes the file that
-/// the next bytes are written over.
+/// Replaces the file `name` in `folder`, and creates the folder if it does not exist. The new file survives a crash once this has succeeded; after
+/// an error, or a crash, the old file or the new one is there. From the second time on, a file of the same length needs no new room, if the file
+/// system can exchange two names atomically: the next bytes then overwrite the previous file.
 ///
 /// # Errors
-/// The system's.
+/// Those of the system.
 #[expect(clippy::disallowed_methods, reason = "the home of files")]
 pub(crate) fn replace_file(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let (unfinished, finished) = (folder.join(format!("{name}.tmp")), folder.join(name));
-    // Not emptied first: its room would be gone.
+    // The file is not truncated first, because that would free its room.
     let mut options = std::fs::File::options();
     let mut file = options.write(true).create(true).truncate(false).mode(0o600).open(&unfinished)?;
     file.write_all(bytes)?;
@@ -31,16 +30,16 @@ pub(crate) fn replace_file(folder: &Path, name: &str, bytes: &[u8]) -> io::Resul
         rustix::fs::RenameFlags::EXCHANGE,
     );
     if swapped.is_err() {
-        // There is none yet, or the file system cannot.
+        // There is no such file yet, or the file system cannot exchange names.
         std::fs::rename(&unfinished, &finished)?;
     }
     std::fs::File::open(folder)?.sync_all()
 }
 
-/// Removes the file `name` of `folder`. It is gone for good, whatever happens, once this has returned well.
+/// Removes the file `name` in `folder`. The removal is durable once this has succeeded.
 ///
 /// # Errors
-/// The system's.
+/// Those of the system.
 #[expect(clippy::disallowed_methods, reason = "the home of files")]
 pub(crate) fn remove_file(folder: &Path, name: &str) -> io::Result<()> {
     std::fs::remove_file(folder.join(name))?;

@@ -1,6 +1,6 @@
-//! Values under keys that are found by index and never reused.
+//! Values at indices, with keys that are never reused.
 
-/// A growing array of slots; a key is the index of a slot and how often that slot was taken before.
+/// A growing array of slots; a key is the index of a slot and how often that slot was used before.
 #[derive(Debug)]
 pub(super) struct Slots<T> {
     slots: Vec<DiskSlot<T>>,
@@ -41,7 +41,7 @@ impl<T> Slots<T> {
     pub(super) fn remove(&mut self, key: u64) -> Option<T> {
         self.get(key)?;
         let slot = &mut self.slots[key as u32 as usize];
-        // A slot whose count is used up is left empty for ever.
+        // A slot whose counter is exhausted stays empty forever.
         if let Some(taken) = slot.taken_before.checked_add(1) {
             slot.taken_before = taken;
             self.free.push(key as u32);

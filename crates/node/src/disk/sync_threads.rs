@@ -1,7 +1,7 @@
-//! The threads that carry out a disk's begun syncs, a few at a time, so that the caller need not wait. One that the caller
-//! does wait for is carried out next.
+//! The threads that execute a disk's background syncs, several in parallel, so that the caller need not wait. A sync that the caller waits for is
+//! executed next.
 //!
-//! Of two syncs of one descriptor at a time the system tells an error to one only: so they are carried out one after the other.
+//! For two concurrent syncs of one descriptor the system reports an error to only one of them, so such syncs are executed one after the other.
 
 use std::collections::VecDeque;
 use std::num::NonZero;
@@ -15,37 +15,37 @@ use std::time::Duration;
 use rustix::fs::{Advice, fadvise, fdatasync, fsync};
 use rustix::io::{Errno, Result, pwrite, retry_on_intr};
 
-/// Syncs of one disk that are begun and not yet answered. An instance has one for its journal and one for each
-/// segment it is about to seal; whoever has more has forgotten to ask.
+/// Maximum number of unanswered background syncs of one disk. An instance has one for its journal and one for each segment that it is about to
+/// seal; a caller with more has a bug.
 pub const SYNCS_BEGUN_MAX: usize = 1024;
 
-/// Syncs that are carried out at a time: the device has others to write while it ends one. More threads gained nothing.
+/// Number of syncs in parallel: the device has other data to write while one sync ends. More threads gained nothing.
 const THREADS_MAX: usize = 4;
 
-/// Hints that wait for the next sync; each holds a descriptor. They are kept apart, so as never to stand in the way of a sync.
+/// Maximum number of hints that wait for the next sync; each has a descriptor. They are stored separately, so that they never delay a sync.
 const HINTS_MAX: usize = 64;
 
-/// Files that zeros are being written to at a time.
+/// Maximum number of files to which zeros are written at a time.
 pub(super) const ZEROS_BEGUN_MAX: usize = 16;
 
-/// Removed files that wait to be closed, beside as many syncs as may be begun.
+/// Maximum number of removed files that wait to be closed, in addition to the maximum number of syncs.
 const CLOSES_MAX: usize = 64;
 
-/// Bytes of zeros in one system call.
+/// Number of zero bytes in one system call.
 const ZEROS_AT_ONCE: usize = 64 << 10;
 
-/// What the threads are given.
+/// The jobs of the threads.
 #[derive(Debug)]
 enum SyncJob {
-    /// Sync a file, then the folders that hold its name; then wake whoever waits for it.
+    /// Sync a file, then the folders with its name; then call the waker.
     Sync { ticket: u64, file: Arc<OwnedFd>, folders: Vec<OwnedFd>, waker: Option<Waker> },
-    /// Write zeros behind the end of a file. By a descriptor of its own: what becomes of other bytes is told to theirs.
+    /// Write zeros after the end of a file, with a separate descriptor: errors of other bytes are reported to their own descriptors.
     Zero { ticket: u64, file: OwnedFd, from: u64, bytes: u64 },
-    /// Close the last descriptor of a removed file: the system then gives back its space, which takes a while.
+    /// Close the last descriptor of a removed file: the system then frees its space, which takes a while.
     Close(OwnedFd),
 }
 
-/// The system may drop its copies of a file's first bytes.
+/// The system may drop its cached copy of a file's first bytes.
 #[derive(Debug)]
 struct Uncache {
     file: Arc<OwnedFd>,
@@ -53,7 +53,7 @@ struct Uncache {
 }
 
 impl SyncJob {
-    /// The descriptor that no other job may be carried out on at the same time.
+    /// The descriptor on which no other job may be executed at the same time.
     fn descriptor(&self) -> Option<RawFd> {
         match self {
             SyncJob::Sync { file, .. } => Some(file.as_raw_fd()),
@@ -62,19 +62,19 @@ impl SyncJob {
     }
 }
 
-/// What waits for the threads.
+/// The jobs that wait for the threads.
 #[derive(Debug, Default)]
 struct SyncQueue {
     jobs: VecDeque<SyncJob>,
     hints: VecDeque<Uncache>,
     /// Descriptors that are being synced.
     under_way: Vec<RawFd>,
-    /// Nothing more will come.
+    /// No more jobs will arrive.
     is_closed: bool,
 }
 
 impl SyncQueue {
-    /// The first job that may be carried out now.
+    /// The first job that may be executed now.
     fn take(&mut self) -> Option<SyncJob> {
         let is_free = |job: &SyncJob| job.descriptor().is_none_or(|one| !self.under_way.contains(&one));
         let at = self.jobs.iter().position(is_free)?;
@@ -83,7 +83,7 @@ impl SyncQueue {
         Some(job)
     }
 
-    /// Has a job that waits carried out before the others.
+    /// Moves a waiting job before the others.
     fn hurry(&mut self, ticket: u64) {
         let is_it = |job: &SyncJob| match job {
             SyncJob::Sync { ticket: own, .. } | SyncJob::Zero { ticket: own, .. } => *own == ticket,
@@ -95,7 +95,7 @@ impl SyncQueue {
     }
 }
 
-/// The queue, and how the threads are woken.
+/// The queue, and the condition that wakes the threads.
 #[derive(Debug, Default)]
 struct SyncShared {
     queue: Mutex<SyncQueue>,
@@ -104,18 +104,18 @@ struct SyncShared {
 
 impl SyncShared {
     fn lock(&self) -> MutexGuard<'_, SyncQueue> {
-        // Nothing is done under the lock that could leave the queue half changed.
+        // No code under the lock can leave the queue inconsistent.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next job, waited for; `None` when there will be none.
+    /// The next job, after a wait if necessary; `None` if there will be none.
     fn next(&self) -> Option<SyncJob> {
         let mut queue = self.lock();
         loop {
             if let Some(job) = queue.take() {
                 return Some(job);
             }
-            // Jobs that wait for another on their descriptor are left to the thread that has that.
+            // Jobs that wait for another job on their descriptor are left to the thread of that job.
             if queue.is_closed {
                 return None;
             }
@@ -123,7 +123,7 @@ impl SyncShared {
         }
     }
 
-    /// What one thread does, until there will be no more or nobody wants the answers: the disk is gone.
+    /// The work of one thread, until no more jobs will arrive or the receiver of the answers is gone, because the disk is dropped.
     fn work(&self, done: &SyncSender<(u64, Result<()>)>) {
         while let Some(job) = self.next() {
             match job {
@@ -132,7 +132,7 @@ impl SyncShared {
                     let result = folders
                         .iter()
                         .fold(synced, |result, folder| result.and_then(|()| retry_on_intr(|| fsync(folder))));
-                    // Before the next sync of the file may begin, whose answer must not come before this one.
+                    // The answer is sent before the next sync of the file may start, whose answer must not come first.
                     if done.send((ticket, result)).is_err() {
                         return;
                     }
@@ -142,7 +142,7 @@ impl SyncShared {
                     let has_more = !queue.jobs.is_empty();
                     drop(queue);
                     if has_more {
-                        // One of them may have waited for this descriptor, and this thread takes another first.
+                        // A job may have waited for this descriptor, and this thread takes another one first.
                         self.has_come.notify_one();
                     }
                     if let Some(waker) = waker {
@@ -157,7 +157,7 @@ impl SyncShared {
                 SyncJob::Close(descriptor) => drop(descriptor),
             }
             let hints = std::mem::take(&mut self.lock().hints);
-            // What is not dropped does no harm.
+            // A failure to drop the cache does no harm.
             for Uncache { file, bytes } in hints {
                 fadvise(&*file, 0, Some(bytes), Advice::DontNeed).ok();
             }
@@ -165,10 +165,10 @@ impl SyncShared {
     }
 }
 
-/// Between two looks whether a thread has died that was to send an answer: they only make system calls, so none should.
+/// Interval of the checks whether a thread has died that should send an answer: threads only make system calls, so none should die.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Running threads; dropping it waits for what they were given.
+/// The running threads; dropping this waits for their jobs.
 #[derive(Debug)]
 pub(super) struct SyncThreads {
     shared: Arc<SyncShared>,
@@ -178,7 +178,7 @@ pub(super) struct SyncThreads {
 
 impl SyncThreads {
     pub(super) fn start() -> std::io::Result<Self> {
-        // It holds as many as can be begun: no send ever waits.
+        // The channel has room for all answers of pending jobs: no send ever blocks.
         let (done_in, done) = sync_channel(SYNCS_BEGUN_MAX + ZEROS_BEGUN_MAX);
         let mut all = SyncThreads { shared: Arc::default(), done, threads: Vec::new() };
         for _ in 0..THREADS_MAX {
@@ -193,7 +193,7 @@ impl SyncThreads {
         self.threads.iter().any(JoinHandle::is_finished)
     }
 
-    /// Hands a sync over. The caller sees to it that no more than [`SYNCS_BEGUN_MAX`] are unanswered. With a waker it goes before
+    /// Passes a sync to the threads. The caller makes sure that no more than [`SYNCS_BEGUN_MAX`] are unanswered. A sync with a waker comes before
     /// all others.
     pub(super) fn begin(
         &self,
@@ -226,13 +226,13 @@ impl SyncThreads {
         self.push(SyncJob::Zero { ticket, file, from, bytes }, false)
     }
 
-    /// Has a sync that somebody waits for carried out before those that nobody does. Syncs may be carried out in any
-    /// order: each covers what was issued before it was begun.
+    /// Moves a sync that a caller waits for before the others. Syncs may be executed in any order: each covers the writes that were issued before
+    /// it began.
     pub(super) fn hurry(&self, ticket: u64) {
         self.shared.lock().hurry(ticket);
     }
 
-    /// Has a descriptor closed; it is closed here and now if the threads have too much to do.
+    /// Has a descriptor closed by a thread, or closes it at once if the threads have too many jobs.
     pub(super) fn close(&self, descriptor: OwnedFd) {
         let has_room = self.shared.lock().jobs.len() < SYNCS_BEGUN_MAX + CLOSES_MAX;
         if has_room {
@@ -240,7 +240,7 @@ impl SyncThreads {
         }
     }
 
-    /// Waits for the next sync that ends; an error if none ever will.
+    /// Waits for the next sync to end; an error if none will end.
     pub(super) fn wait_done(&self) -> Result<(u64, Result<()>)> {
         loop {
             match self.done.recv_timeout(LOOK_AGAIN) {
@@ -251,7 +251,7 @@ impl SyncThreads {
         }
     }
 
-    /// Has the system's copies of a file's first bytes dropped after the next sync, unless there is too much to do.
+    /// Has the system's cached copy of a file's first bytes dropped after the next sync, unless too many such hints are waiting.
     pub(super) fn uncache(&self, file: Arc<OwnedFd>, bytes: u64) {
         let Some(bytes) = NonZero::new(bytes) else { return };
         let hints = &mut self.shared.lock().hints;
@@ -260,7 +260,7 @@ impl SyncThreads {
         }
     }
 
-    /// The next sync that ended, if one has; an error if none ever will.
+    /// The next sync that has ended, if there is one; an error if none will end.
     pub(super) fn next_done(&self) -> Result<Option<(u64, Result<()>)>> {
         match self.done.try_recv() {
             Ok(done) => Ok(Some(done)),
@@ -284,7 +284,7 @@ impl Drop for SyncThreads {
     fn drop(&mut self) {
         self.shared.lock().is_closed = true;
         self.shared.has_come.notify_all();
-        // Should one have panicked, that was reported when it happened.
+        // A panic of a thread was reported when it happened.
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
     }
 }

@@ -1,4 +1,4 @@
-//! What the embedded store answers instead of doing what it was asked.
+//! Errors of the embedded store.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,53 +9,52 @@ use zerohop_engine::EngineError;
 use super::limits::{RECORD_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::disk::OpenDiskError;
 
-/// Why an operation was refused or failed. Nothing that was acknowledged earlier is lost by any of them, except where
-/// it says so.
+/// The reason why an operation was refused or has failed. None of these errors loses earlier answered writes, unless its description says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreError {
-    /// The folder could not be opened, among others because another process has it.
+    /// The folder could not be opened, for example because another process uses it.
     Folder(OpenDiskError),
-    /// The folder holds something else, another format, or a store with other fixed options.
+    /// The folder has other contents, another format, or a store with other fixed options.
     Settings {
         /// The file or folder.
         path: PathBuf,
-        /// What is wrong, and what to do.
+        /// What is wrong, and what the user can do.
         reason: String,
     },
     /// The value is too long for one call.
     ValueTooLong {
-        /// Bytes given.
+        /// Its length in bytes.
         bytes: usize,
     },
-    /// The record would grow beyond what a lookup may return.
+    /// The record would exceed the maximum length that a lookup can return.
     RecordTooLong {
-        /// Bytes it would take.
+        /// The resulting length in bytes.
         bytes: u64,
     },
-    /// The record is a list and the operation wants bytes, or the other way round.
+    /// The record is a list and the operation needs bytes, or the reverse.
     WrongType {
         /// Whether the record is a list.
         is_list: bool,
     },
     /// The engine refused or failed; a write has changed nothing.
     Engine(EngineError),
-    /// The write was taken and could not be made to survive a crash. It may be there or not from now on.
+    /// The write was accepted, but could not be made durable. It may or may not exist from now on.
     NotDurable(EngineError),
-    /// A worker's queue stayed full; nothing was done.
+    /// A worker's queue stayed full; the operation was not done.
     Busy {
         /// The worker.
         instance: u16,
         /// How long the caller waited.
         waited: Duration,
     },
-    /// A worker did not answer in time. A write may be there or not from now on.
+    /// A worker did not answer in time. A write may or may not exist from now on.
     NoAnswer {
         /// The worker.
         instance: u16,
         /// How long the caller waited.
         waited: Duration,
     },
-    /// A worker has ended by a fault. A write that was under way may be there or not from now on.
+    /// A worker has failed. A pending write may or may not exist from now on.
     Ended {
         /// The worker.
         instance: u16,
@@ -64,11 +63,11 @@ pub enum StoreError {
     },
     /// The store was closed.
     Closed,
-    /// The system gave no thread or no random number.
+    /// The system could not provide a thread or a random number.
     System {
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
 }

@@ -18,7 +18,7 @@ use super::report::StoreStats;
 use super::request::{KeyValue, StoreAnswer, StoreKey, StoreOperation, StoreOutcome, WalkPosition};
 use super::tails::{Tail, Tails};
 
-/// The engine of some partitions, with what is remembered about them.
+/// The engine of some partitions, with its state.
 pub(super) struct Instance<D> {
     engine: Engine<D>,
     partitions: Range<u32>,
@@ -26,12 +26,12 @@ pub(super) struct Instance<D> {
     handles: Vec<Handle>,
     journal_damage: Vec<Damage>,
     tails: Tails,
-    /// The newest thing that went wrong in the background.
+    /// The latest background error.
     trouble: Option<String>,
 }
 
 impl<D: Disk> Instance<D> {
-    /// Opens the engine on a disk and commits everything in it: there are no other replicas.
+    /// Opens the engine on a disk and commits all its entries: there are no other replicas.
     pub(super) fn open(
         disk: D,
         options: EngineOptions,
@@ -52,7 +52,7 @@ impl<D: Disk> Instance<D> {
         Ok((Instance { engine, partitions, handles, journal_damage, tails, trouble: None }, report))
     }
 
-    /// Carries one operation out. A write may be answered once [`Instance::flush`] has returned well.
+    /// Executes one operation. A write may be answered once [`Instance::flush`] has succeeded.
     pub(super) fn execute(&mut self, operation: &StoreOperation, at: Timestamp) -> StoreAnswer {
         match operation {
             StoreOperation::Insert(record) => self.insert(record, at),
@@ -77,24 +77,24 @@ impl<D: Disk> Instance<D> {
         }
     }
 
-    /// Makes what was written with `sync` durability survive a crash.
+    /// Makes writes with `sync` durability durable.
     pub(super) fn flush(&mut self) -> Result<(), EngineError> {
         self.engine.flush()
     }
 
-    /// A step of upkeep; whether there is more to do at once.
+    /// Does a step of background maintenance; returns whether there is more to do at once.
     pub(super) fn maintain(&mut self, now_ms: u64) -> bool {
         match self.engine.maintain(now_ms) {
             Ok(more) => more,
             Err(error) => {
-                // Kept for `sync`, `stats` and `close`; the engine has stopped the partition's writes if it must.
+                // The error is kept for `sync`, `stats` and `close`; the engine has stopped the partition's writes if necessary.
                 self.trouble = Some(error.to_string());
                 false
             }
         }
     }
 
-    /// Closes in order.
+    /// Closes the engine in order.
     pub(super) fn close(self) -> Result<(), EngineError> {
         self.engine.close().map(drop)
     }
@@ -111,7 +111,7 @@ impl<D: Disk> Instance<D> {
         self.tails.forget(&key.key);
         let is_there = match self.engine.lookup(handle, &key.key) {
             Ok(record) => record.is_some(),
-            // What is corrupt can be got rid of.
+            // A corrupt record can be removed.
             Err(EngineError::Corrupt { .. }) => true,
             Err(error) => return Err(error.into()),
         };

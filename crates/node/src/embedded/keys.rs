@@ -1,11 +1,11 @@
-//! The walk over all keys of a store.
+//! The iteration over all keys of a store.
 
 use super::error::StoreError;
 use super::request::{StoreOperation, StoreOutcome, WalkPosition};
 use super::{EmbeddedStore, limits};
 
-/// The keys of a store, in no order. A key that is there throughout the walk is met at least once; one that comes or
-/// goes meanwhile may be met or not, and while the store grows a key may be met twice. Ends after an error.
+/// An iterator over the keys of a store, in no particular order. A key that exists during the complete iteration is returned at least once. A key
+/// that is added or removed meanwhile may be missing, and while the store grows a key may be returned twice. The iteration ends after an error.
 #[derive(Debug)]
 pub struct StoreKeys {
     store: EmbeddedStore,
@@ -38,7 +38,7 @@ impl StoreKeys {
     }
 }
 
-/// Where each worker's walk begins: before its first partition.
+/// The start of each worker's iteration: before its first partition.
 const START: WalkPosition = WalkPosition { partition: 0, cursor: 0 };
 
 impl Iterator for StoreKeys {

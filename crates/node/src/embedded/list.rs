@@ -1,14 +1,14 @@
-//! The payload of list entries: what one `push` adds.
+//! The payload of list entries: the values that one `push` adds.
 //!
 //! | offset | bytes | field |
 //! | ---: | ---: | --- |
 //! | 0 | 4 | number of values |
 //! | 4 | | values: 4 bytes of length each, then as many bytes |
 //!
-//! Little-endian. The number stands in front because the engine counts a list's values by it
-//! ([`zerohop_engine::EntryKind::Append`]); it leaves it out when it puts a list together.
+//! Little-endian. The number comes first because the engine uses it to count a list's values ([`zerohop_engine::EntryKind::Append`]); the engine
+//! leaves it out when it assembles a list.
 
-/// Bytes that a payload takes beside the values themselves.
+/// Length of a payload without the values themselves.
 pub(super) const fn overhead_bytes(values: usize) -> usize {
     4 + 4 * values
 }
@@ -22,7 +22,7 @@ pub(super) fn encode_one(value: &[u8]) -> Vec<u8> {
     payload
 }
 
-/// The values of a list put together, the numbers in front of its parts left out. `None` if these are none.
+/// The values of an assembled list, which has no numbers before its parts. `None` if the bytes are invalid.
 pub(super) fn decode(mut bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut values = Vec::new();
     while !bytes.is_empty() {

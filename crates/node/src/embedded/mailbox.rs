@@ -1,18 +1,18 @@
-//! A worker's queue: bounded by number and by bytes, and emptied whole, so that a worker takes as one batch what came
-//! while it was busy.
+//! A worker's queue: limited in number and bytes, and emptied at once, so that a worker gets all requests that arrived while it was busy as one
+//! batch.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::limits::{WAITING_BYTES_MAX, WAITING_REQUESTS_MAX};
 
-/// The queue. One thread takes, any number put.
+/// The queue. One thread receives, any number of threads send.
 #[derive(Debug)]
 pub(super) struct WorkerMailbox<T> {
     state: Mutex<MailboxState<T>>,
-    /// Something was put, or it has ended.
+    /// Notified when an item was added, or the queue has ended.
     arrived: Condvar,
-    /// Something was taken, or it has ended.
+    /// Notified when items were removed, or the queue has ended.
     room: Condvar,
 }
 
@@ -23,21 +23,21 @@ struct MailboxState<T> {
     end: Option<MailboxEnd>,
 }
 
-/// Why nothing is taken from a mailbox any more.
+/// The reason why a mailbox has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum MailboxEnd {
     /// Its worker closed in order.
     Closed,
-    /// Its worker came to a bad end.
+    /// Its worker has failed.
     Fault(String),
 }
 
-/// Why something was not put.
+/// The reason why an item was not added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PutError {
-    /// No room came up in time.
+    /// The queue did not have room in time.
     Full,
-    /// Nobody takes any more.
+    /// The queue has ended.
     Ended(MailboxEnd),
 }
 
@@ -47,7 +47,7 @@ impl<T> WorkerMailbox<T> {
         WorkerMailbox { state: Mutex::new(state), arrived: Condvar::new(), room: Condvar::new() }
     }
 
-    /// Puts something that holds so many bytes; waits for room if it must.
+    /// Adds an item with this number of bytes; waits for room if necessary.
     pub(super) fn put(&self, item: T, bytes: usize, wait: Duration) -> Result<(), PutError> {
         let state = self.lock();
         let waited =
@@ -66,7 +66,7 @@ impl<T> WorkerMailbox<T> {
         Ok(())
     }
 
-    /// Takes all that waits; waits itself for something to come.
+    /// Removes all items; waits for an item if there is none.
     pub(super) fn take(&self, into: &mut impl Extend<T>, wait: Duration) {
         let mut state = self.lock();
         if !wait.is_zero() {
@@ -82,7 +82,7 @@ impl<T> WorkerMailbox<T> {
         self.room.notify_all();
     }
 
-    /// Ends it: who waits for room is told, and what still waits is dropped. The first reason stays.
+    /// Ends the queue: senders that wait for room get the reason, and waiting items are dropped. The first reason stays.
     pub(super) fn end(&self, end: MailboxEnd) {
         let mut state = self.lock();
         state.end.get_or_insert(end);
@@ -92,13 +92,13 @@ impl<T> WorkerMailbox<T> {
         drop(dropped);
     }
 
-    /// Why it has ended; waits for that for a while.
+    /// The reason why it has ended; waits for the end for a limited time.
     pub(super) fn wait_for_end(&self, wait: Duration) -> Option<MailboxEnd> {
         let waited = self.room.wait_timeout_while(self.lock(), wait, |state| state.end.is_none());
         waited.unwrap_or_else(PoisonError::into_inner).0.end.clone()
     }
 
-    /// No code that runs under the lock can leave the state half changed, so a poisoned one is as good.
+    /// No code under the lock can leave an inconsistent state, so a poisoned lock is still usable.
     fn lock(&self) -> MutexGuard<'_, MailboxState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

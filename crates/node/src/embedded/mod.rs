@@ -1,4 +1,4 @@
-//! A store for one process: no server, no socket, the same engine.
+//! A store inside one process: no server, no socket, the same engine.
 //!
 //! ```text
 //!   any thread ── EmbeddedStore ── hash(key) ──> partition ──> its instance's mailbox      (bounded)
@@ -7,8 +7,8 @@
 //!   folder/instance-00/, instance-01/, …                           └── Instance ── Engine ── NodeDisk
 //! ```
 //!
-//! Every partition belongs to one instance, a thread that alone touches its engine. Callers send it a request and
-//! wait for the answer; what comes while it is busy becomes the next batch, so that many callers share one flush.
+//! Every partition belongs to one instance, a thread with exclusive use of its engine. Callers send it a request and wait for the answer. Requests
+//! that arrive while it is busy become the next batch, so that many callers share one flush.
 
 mod error;
 mod instance;
@@ -42,37 +42,35 @@ use self::limits::{ANSWER_WAIT, BULK_WAIT, GROUP_BYTES_MAX, GROUP_RECORDS_MAX, V
 use self::open::StoreShared;
 use self::request::{KeyValue, StoreKey, StoreOperation, StoreOutcome};
 
-/// A store in a folder of this machine, open in this process. Clones are the same store; it may be used from any
-/// number of threads, and is closed by [`EmbeddedStore::close`] or when the last clone is dropped.
+/// A store in a folder of this machine, opened in this process. Clones are the same store. It may be used from any number of threads, and is closed
+/// by [`EmbeddedStore::close`] or when the last clone is dropped.
 ///
-/// A record is bytes (`insert`, `append`, `lookup`) or a list of values (`push`, `values`). Each call is atomic,
-/// and a call that returned is seen by every later one. When it survives a crash of the machine is a matter of
-/// [`StoreOptions::durability`].
+/// A record is bytes (`insert`, `append`, `lookup`) or a list of values (`push`, `values`). Each call is atomic, and every later call sees the
+/// effects of a call that has returned. [`StoreOptions::durability`] determines when they survive a crash of the machine.
 #[derive(Clone, Debug)]
 pub struct EmbeddedStore {
     shared: Arc<StoreShared>,
 }
 
 impl EmbeddedStore {
-    /// Opens the store in the folder `root`, or makes a new one if there is none.
+    /// Opens the store in the folder `root`, or creates a new one if there is none.
     ///
     /// # Errors
-    /// [`StoreError::Folder`] if another process has it open, or the system refuses; [`StoreError::Settings`] if the
-    /// folder holds something else.
+    /// [`StoreError::Folder`] if another process has it open, or the system reports an error; [`StoreError::Settings`] if the folder has other
+    /// contents.
     pub fn open(root: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::open_with(root, &StoreOptions::default())
     }
 
-    /// The same, with options.
+    /// Same as [`EmbeddedStore::open`], with options.
     ///
     /// # Errors
-    /// As [`EmbeddedStore::open`]; also [`StoreError::Settings`] if the store is there with another number of
-    /// partitions or instances than asked for.
+    /// As [`EmbeddedStore::open`]; also [`StoreError::Settings`] if the store exists with another number of partitions or instances than requested.
     pub fn open_with(root: impl AsRef<Path>, options: &StoreOptions) -> Result<Self, StoreError> {
         Ok(EmbeddedStore { shared: Arc::new(StoreShared::open(root.as_ref(), options)?) })
     }
 
-    /// Stores bytes under a key, in place of whatever was there.
+    /// Stores bytes under a key, and replaces any earlier record.
     ///
     /// # Errors
     /// [`StoreError::ValueTooLong`]; a key that is empty or above 64 KiB; a full or failing disk; a stuck worker.
@@ -81,11 +79,11 @@ impl EmbeddedStore {
         self.call(record.key.partition, StoreOperation::Insert(record)).map(drop)
     }
 
-    /// Stores many records, sent to the workers side by side. Of records with the same key the last one stays. Not
-    /// atomic: after an error some may be there. Returns their number.
+    /// Stores many records, which are sent to the workers in parallel. Of records with the same key the last one stays. The call is not atomic:
+    /// after an error some records may exist. Returns the number of records.
     ///
     /// # Errors
-    /// As [`EmbeddedStore::insert`], the first that occurred.
+    /// The first error, as for [`EmbeddedStore::insert`].
     pub fn insert_many<K, V>(&self, records: impl IntoIterator<Item = (K, V)>) -> Result<u64, StoreError>
     where
         K: AsRef<[u8]>,
@@ -108,7 +106,7 @@ impl EmbeddedStore {
     /// The bytes under a key; `None` if there is no such record.
     ///
     /// # Errors
-    /// [`StoreError::WrongType`] of a list; bytes that are corrupt on disk are an error and never returned.
+    /// [`StoreError::WrongType`] for a list. Bytes that are corrupt on disk cause an error and are never returned.
     pub fn lookup(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, StoreError> {
         let key = self.key(key.as_ref());
         match self.call(key.partition, StoreOperation::Lookup(key))? {
@@ -117,7 +115,7 @@ impl EmbeddedStore {
         }
     }
 
-    /// Removes a record of either type. Returns whether it was there.
+    /// Removes a record of any type. Returns whether it existed.
     ///
     /// # Errors
     /// As [`EmbeddedStore::insert`].
@@ -129,28 +127,28 @@ impl EmbeddedStore {
         }
     }
 
-    /// Adds bytes at the end of a bytes record, which is made if it is not there. What is there is not rewritten.
+    /// Appends bytes to the end of a bytes record, which is created if it is absent. Existing bytes are not rewritten.
     ///
     /// # Errors
-    /// As [`EmbeddedStore::insert`]; [`StoreError::WrongType`] of a list; [`StoreError::RecordTooLong`].
+    /// As [`EmbeddedStore::insert`]; [`StoreError::WrongType`] for a list; [`StoreError::RecordTooLong`].
     pub fn extend(&self, key: impl AsRef<[u8]>, bytes: impl Into<Vec<u8>>) -> Result<(), StoreError> {
         let record = self.key_value(key.as_ref(), bytes.into())?;
         self.call(record.key.partition, StoreOperation::Extend(record)).map(drop)
     }
 
-    /// Adds a value at the end of a list, which is made if it is not there. What is there is not rewritten.
+    /// Appends a value to the end of a list, which is created if it is absent. Existing values are not rewritten.
     ///
     /// # Errors
-    /// As [`EmbeddedStore::insert`]; [`StoreError::WrongType`] of a bytes record; [`StoreError::RecordTooLong`].
+    /// As [`EmbeddedStore::insert`]; [`StoreError::WrongType`] for a bytes record; [`StoreError::RecordTooLong`].
     pub fn append(&self, key: impl AsRef<[u8]>, value: impl Into<Vec<u8>>) -> Result<(), StoreError> {
         let record = self.key_value(key.as_ref(), value.into())?;
         self.call(record.key.partition, StoreOperation::Append(record)).map(drop)
     }
 
-    /// The values of a list, in the order in which they were pushed; `None` if there is no such record.
+    /// The values of a list, in the order in which they were appended; `None` if there is no such record.
     ///
     /// # Errors
-    /// As [`EmbeddedStore::lookup`], with [`StoreError::WrongType`] of a bytes record.
+    /// As [`EmbeddedStore::lookup`], with [`StoreError::WrongType`] for a bytes record.
     pub fn values(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<Vec<u8>>>, StoreError> {
         let key = self.key(key.as_ref());
         match self.call(key.partition, StoreOperation::Values(key))? {
@@ -159,14 +157,13 @@ impl EmbeddedStore {
         }
     }
 
-    /// Walks over all keys, in no order. See [`StoreKeys`] for what is promised while others write.
+    /// Iterates over all keys, in no particular order. [`StoreKeys`] describes the guarantees during concurrent writes.
     #[must_use]
     pub fn keys(&self) -> StoreKeys {
         StoreKeys::new(self.clone())
     }
 
-    /// Makes everything that was answered so far survive a crash of the machine, whatever the durability (except
-    /// `memory`).
+    /// Makes everything that was answered so far survive a crash of the machine, whatever the durability (except `memory`).
     ///
     /// # Errors
     /// [`StoreError::NotDurable`] if the disk fails.
@@ -174,10 +171,10 @@ impl EmbeddedStore {
         self.shared.ask_all(|| StoreOperation::Sync, BULK_WAIT).map(drop)
     }
 
-    /// How the store stands.
+    /// Statistics of the store.
     ///
     /// # Errors
-    /// Those of a worker that has ended or is stuck.
+    /// Those of a worker that has ended or does not answer.
     pub fn stats(&self) -> Result<StoreStats, StoreError> {
         let mut sum = StoreStats::default();
         for outcome in self.shared.ask_all(|| StoreOperation::Stats, ANSWER_WAIT)? {
@@ -188,7 +185,7 @@ impl EmbeddedStore {
         Ok(sum)
     }
 
-    /// What is known to be corrupt or missing on disk, found when the store was opened or since.
+    /// The known corrupt or missing parts on disk, found when the store was opened or since.
     ///
     /// # Errors
     /// As [`EmbeddedStore::stats`].
@@ -202,24 +199,23 @@ impl EmbeddedStore {
         Ok(all)
     }
 
-    /// What opening found.
+    /// The results of recovery at the opening.
     #[must_use]
     pub fn recovery(&self) -> Recovery {
         self.shared.recovery
     }
 
-    /// What a program must tell its user, loudly, if this store stands on a disk for tests
-    /// (see [`crate::disk::TEST_DISK_VARIABLE`]).
+    /// A warning that the program must show to its user if this store is on a disk for tests (see [`crate::disk::TEST_DISK_VARIABLE`]).
     #[must_use]
     pub fn warning(&self) -> Option<&'static str> {
         self.shared.warning
     }
 
-    /// Closes in order: everything synced, a checkpoint written, so that opening is quick. Other clones get
-    /// [`StoreError::Closed`] from then on. Waits for it.
+    /// Closes the store in order: syncs everything and writes a checkpoint, so that the next opening is quick. Other clones get
+    /// [`StoreError::Closed`] from then on. The call waits for the end.
     ///
     /// # Errors
-    /// What the disk answers: then what was answered with less than `sync` durability may not survive.
+    /// Those of the disk. Writes that were answered with less than `sync` durability may then not survive.
     pub fn close(self) -> Result<(), StoreError> {
         self.shared.close()
     }
@@ -240,7 +236,7 @@ impl EmbeddedStore {
     }
 }
 
-/// Records on their way to one instance: at most one request under way, the next one filling up.
+/// Records on the way to one instance: at most one request is in flight while the next one fills.
 struct RecordGroup {
     instance: u16,
     records: Vec<KeyValue>,

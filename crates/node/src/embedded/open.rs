@@ -1,4 +1,4 @@
-//! The threads behind a store: starting them, asking them, ending them.
+//! The threads of a store: their start, requests to them, and their end.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use crate::clock::Stopwatch;
 use crate::descriptors::Descriptors;
 use crate::disk::{FilesDisk, NodeDisk};
 
-/// What all clones of a store share.
+/// The state that all clones of a store share.
 #[derive(Debug)]
 pub(super) struct StoreShared {
     pub(super) settings: StoreSettings,
@@ -30,25 +30,25 @@ pub(super) struct StoreShared {
     pub(super) warning: Option<&'static str>,
     /// One for each instance, in order.
     mailboxes: Vec<Arc<WorkerMailbox<StoreRequest>>>,
-    /// What is left to be closed: taken out by the first who closes.
+    /// The parts that must be closed: the first call of `close` moves them out.
     running: Mutex<Option<RunningStore>>,
 }
 
 #[derive(Debug)]
 struct RunningStore {
     threads: Vec<JoinHandle<()>>,
-    /// Has the lock of the store's folder. Let go last.
+    /// Has the lock of the store's folder. Released last.
     folder: FilesDisk,
 }
 
-/// A request under way.
+/// A request in flight.
 #[derive(Debug)]
 pub(super) struct PendingRequest {
     instance: u16,
     answer: Receiver<StoreAnswer>,
 }
 
-/// What a worker says once its engine is open.
+/// The result of opening an engine, from its worker.
 type WorkerOpenResult = Result<(RecoveryReport, Option<&'static str>), StoreError>;
 
 impl StoreShared {
@@ -75,7 +75,7 @@ impl StoreShared {
             opening.push(answer);
             threads.push(start(job, mailbox, opened)?);
         }
-        // Should one of them fail, dropping `shared` closes the others.
+        // If one of them fails, dropping `shared` closes the others.
         shared.running = Mutex::new(Some(RunningStore { threads, folder }));
         for (instance, opened) in (0..).zip(opening) {
             let (report, warning) = opened.recv_timeout(BULK_WAIT).map_err(|error| match error {
@@ -102,7 +102,7 @@ impl StoreShared {
     ) -> Result<Vec<StoreOutcome>, StoreError> {
         let pending = (0..self.settings.instances).map(|instance| self.begin(instance, operation()));
         let pending: Vec<_> = pending.collect();
-        // Waits for all of them, also if one has failed.
+        // Waits for all of them, even if one has failed.
         let answers: Vec<_> = pending.into_iter().map(|one| self.finish(one?, wait)).collect();
         answers.into_iter().collect()
     }
@@ -131,15 +131,14 @@ impl StoreShared {
         }
     }
 
-    /// Closes every instance and lets go of the folder. Whoever comes second finds it done.
+    /// Closes every instance and releases the folder. A second call finds this done.
     pub(super) fn close(&self) -> Result<(), StoreError> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(RunningStore { threads, folder }) = running else { return Ok(()) };
         let closed = self.ask_all(|| StoreOperation::Close, BULK_WAIT);
         let mut is_stuck = false;
         for (mailbox, thread) in self.mailboxes.iter().zip(threads) {
-            // A thread whose mailbox has ended is at its end too; one that is stuck is left behind, and keeps its
-            // instance's lock.
+            // A thread whose mailbox has ended is at its end too. A thread that hangs is left running, and keeps its instance's lock.
             match mailbox.wait_for_end(Duration::ZERO) {
                 Some(_) => drop(thread.join()),
                 None => is_stuck = true,
@@ -151,7 +150,7 @@ impl StoreShared {
         closed.map(drop)
     }
 
-    /// Why an instance took a request and gave no answer.
+    /// The reason why an instance accepted a request and gave no answer.
     fn why_ended(&self, instance: u16) -> StoreError {
         match self.mailboxes[usize::from(instance)].wait_for_end(END_WAIT) {
             Some(end) => ended(instance, end),
@@ -163,13 +162,13 @@ impl StoreShared {
 impl Drop for StoreShared {
     fn drop(&mut self) {
         if let Err(error) = self.close() {
-            // Nobody is left to be told otherwise; and if standard error is gone too, there is nothing left to do.
+            // No caller is left to report to; if standard error fails too, nothing more can be done.
             drop(writeln!(std::io::stderr(), "zerohop: closing a store failed: {error}"));
         }
     }
 }
 
-/// What a worker thread is started with.
+/// The parameters of a worker thread.
 struct WorkerJob {
     instance: u16,
     root: PathBuf,
@@ -193,14 +192,14 @@ impl WorkerJob {
     }
 }
 
-/// Starts the thread of an instance, which first opens its engine and says how that went.
+/// Starts the thread of an instance, which first opens its engine and reports the result.
 fn start(
     job: WorkerJob,
     mailbox: Arc<WorkerMailbox<StoreRequest>>,
     opened: SyncSender<WorkerOpenResult>,
 ) -> Result<JoinHandle<()>, StoreError> {
     let thread = Builder::new().name(format!("zerohop-{:02}", job.instance)).spawn(move || {
-        // Ends the mailbox should opening panic: then nobody waits for this thread.
+        // Ends the mailbox if opening panics: then no caller waits for this thread.
         let guard = EndsMailbox(mailbox.clone());
         match job.open() {
             Ok((instance, report, warning)) => {
@@ -232,5 +231,5 @@ fn ended(instance: u16, end: MailboxEnd) -> StoreError {
     }
 }
 
-// A worker that sleeps looks at its mailbox more often than its callers lose patience.
+// A sleeping worker checks its mailbox at a shorter interval than its callers' time limit.
 const _: () = assert!(super::limits::UPKEEP_IDLE_EVERY.as_millis() < ANSWER_WAIT.as_millis());

@@ -1,29 +1,29 @@
-//! What a store tells about itself.
+//! Reports of a store.
 
 use std::time::Duration;
 
 use zerohop_engine::{PartitionStats, RecoveryReport};
 
-/// How a store stands.
+/// Statistics of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreStats {
-    /// Worker threads.
+    /// Number of worker threads.
     pub instances: u64,
-    /// Partitions.
+    /// Number of partitions.
     pub partitions: u64,
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// Bytes of the logs' segments.
+    /// Size of the logs' segments, in bytes.
     pub log_bytes: u64,
-    /// Bytes of them that nothing refers to any more.
+    /// Dead space in them, in bytes.
     pub dead_bytes: u64,
-    /// Bytes of the journals' files.
+    /// Size of the journals' files, in bytes.
     pub journal_bytes: u64,
     /// Memory of log blocks, in bytes.
     pub resident_bytes: u64,
     /// Memory of indexes and tables, in bytes.
     pub overhead_bytes: u64,
-    /// What went wrong in the background since the store was opened, the newest of each instance.
+    /// Background errors since the store was opened, the newest of each instance.
     pub trouble: Vec<String>,
 }
 
@@ -49,20 +49,20 @@ impl StoreStats {
     }
 }
 
-/// What opening a store found.
+/// The results of recovery when a store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// How long it took, all workers side by side.
+    /// Its duration; all workers run in parallel.
     pub took: Duration,
-    /// Entries taken from checkpoints.
+    /// Number of entries from checkpoints.
     pub from_checkpoint: u64,
-    /// Entries read from the logs behind them.
+    /// Number of entries from the logs after them.
     pub from_log: u64,
-    /// Entries taken from journals.
+    /// Number of entries from journals.
     pub from_journal: u64,
     /// Bytes of torn tails that were cut off.
     pub torn_bytes: u64,
-    /// Things that are corrupt or missing; the store's `damage` names them.
+    /// Number of corrupt or missing parts; the store's `damage` describes them.
     pub damage: u64,
 }
 

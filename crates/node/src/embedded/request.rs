@@ -1,4 +1,4 @@
-//! What callers send to a worker, and what it answers.
+//! Requests to a worker, and its answers.
 
 use std::sync::mpsc::SyncSender;
 
@@ -7,15 +7,15 @@ use zerohop_engine::Damage;
 use super::error::StoreError;
 use super::report::StoreStats;
 
-/// An operation and where its answer goes.
+/// An operation and the channel for its answer.
 #[derive(Debug)]
 pub(super) struct StoreRequest {
     pub(super) operation: StoreOperation,
-    /// Holds one answer, so that sending it never waits.
+    /// Has room for one answer, so that sending it never blocks.
     pub(super) reply: SyncSender<StoreAnswer>,
 }
 
-/// What a worker sends back.
+/// The answer of a worker.
 pub(super) type StoreAnswer = Result<StoreOutcome, StoreError>;
 
 /// One operation.
@@ -28,40 +28,40 @@ pub(super) enum StoreOperation {
     Remove(StoreKey),
     Lookup(StoreKey),
     Values(StoreKey),
-    /// The keys of some pages of the index of this worker's partitions, from a place on.
+    /// The keys of some pages of the index of this worker's partitions, from a position on.
     Keys(WalkPosition),
-    /// Everything so far survives a crash.
+    /// Makes all earlier writes durable.
     Sync,
     Stats,
     Damage,
     Close,
-    /// A fault of the worker itself.
+    /// Causes a fault of the worker.
     #[cfg(test)]
     Panic,
 }
 
-/// A key, and the partition that holds it.
+/// A key, and its partition.
 #[derive(Debug)]
 pub(super) struct StoreKey {
     pub(super) partition: u32,
     pub(super) key: Vec<u8>,
 }
 
-/// A key and what is stored under it.
+/// A key and its value.
 #[derive(Debug)]
 pub(super) struct KeyValue {
     pub(super) key: StoreKey,
     pub(super) value: Vec<u8>,
 }
 
-/// A place in the walk over one worker's keys.
+/// A position in the iteration over one worker's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WalkPosition {
     pub(super) partition: u32,
     pub(super) cursor: u32,
 }
 
-/// What became of an operation.
+/// The result of an operation.
 #[derive(Debug)]
 pub(super) enum StoreOutcome {
     Done,
@@ -74,7 +74,7 @@ pub(super) enum StoreOutcome {
 }
 
 impl StoreOperation {
-    /// Whether it must survive a crash before it is answered.
+    /// Whether it must be durable before it is answered.
     pub(super) fn writes(&self) -> bool {
         match self {
             StoreOperation::Insert(_)
@@ -94,7 +94,7 @@ impl StoreOperation {
         }
     }
 
-    /// Bytes of keys and values it carries.
+    /// Number of bytes of its keys and values.
     pub(super) fn bytes(&self) -> usize {
         match self {
             StoreOperation::Insert(record)
@@ -116,7 +116,7 @@ impl KeyValue {
 }
 
 impl StoreOutcome {
-    /// Bytes of keys and values it carries.
+    /// Number of bytes of its key and value.
     pub(super) fn bytes(&self) -> usize {
         match self {
             StoreOutcome::Found(Some(value)) => value.len(),

@@ -1,4 +1,4 @@
-//! What is fixed when a store is first opened, in a text file at the top of its folder, `store.txt`:
+//! The fixed settings of a store, in a text file at the top of its folder, `store.txt`:
 //!
 //! ```text
 //! zerohop embedded store, format 1
@@ -7,9 +7,8 @@
 //! seed 00c0ffee00c0ffee
 //! ```
 //!
-//! Four lines, each ended by a line feed, in this order; numbers decimal, the seed as 16 hexadecimal digits. Where a
-//! key lies follows from them, so they never change: a partition belongs to the instance
-//! `partition * instances / partitions`, whose folder is `instance-NN`.
+//! Four lines, each ended by a line feed, in this order; numbers are decimal, the seed has 16 hexadecimal digits. They determine where a key is
+//! stored, so they never change: a partition belongs to the instance `partition * instances / partitions`, whose folder is `instance-NN`.
 
 use std::path::Path;
 
@@ -24,7 +23,7 @@ use crate::entropy::random_u64;
 
 /// The file's name.
 pub(crate) const SETTINGS_FILE: &str = "store.txt";
-/// What it is called until it is whole.
+/// Its name until it is complete.
 const UNFINISHED_FILE: &str = "store.tmp";
 const FIRST_LINE_START: &str = "zerohop embedded store, format ";
 const FORMAT: &str = "1";
@@ -34,12 +33,12 @@ const FORMAT: &str = "1";
 pub(super) struct StoreSettings {
     pub(super) instances: u16,
     pub(super) partitions: PartitionCount,
-    /// Of the hash that chooses a key's partition.
+    /// The seed of the hash that chooses a key's partition.
     pub(super) seed: u64,
 }
 
 impl StoreSettings {
-    /// Refuses a folder that exists, holds something, and is no store. Touches nothing.
+    /// Refuses an existing folder that is not empty and has no store. Changes nothing.
     pub(super) fn check_folder(root: &Path) -> Result<(), StoreError> {
         let Ok(entries) = std::fs::read_dir(root) else { return Ok(()) };
         let mut foreign = None;
@@ -64,7 +63,7 @@ impl StoreSettings {
         }
     }
 
-    /// Reads the settings of the store, or writes those of a new one. `disk` has the store's folder, and its lock.
+    /// Reads the settings of the store, or writes those of a new one. `disk` has the store's folder and its lock.
     pub(super) fn load(
         disk: &mut FilesDisk,
         root: &Path,
@@ -85,14 +84,14 @@ impl StoreSettings {
         Ok(settings)
     }
 
-    /// The partition that holds a key.
+    /// The partition of a key.
     pub(super) fn partition_of(&self, key: &[u8]) -> u32 {
         partition_of(HashKind::Xxh3.hash(self.seed, key), self.partitions).get()
     }
 
     /// The instance that owns a partition.
     pub(super) fn instance_of(&self, partition: u32) -> u16 {
-        // Below `instances`, as the partition is below `partitions`.
+        // The result is below `instances`, because the partition is below `partitions`.
         (u64::from(partition) * u64::from(self.instances) / u64::from(self.partitions.get())) as u16
     }
 
@@ -186,7 +185,7 @@ fn read(disk: &mut FilesDisk, bytes: u64) -> zerohop_engine::disk::DiskResult<St
     read.map(|()| String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Whole or not at all: the name comes after the bytes.
+/// Atomic: the file gets its name after its bytes.
 fn write(disk: &mut FilesDisk, is_left: bool, text: &[u8]) -> zerohop_engine::disk::DiskResult<()> {
     if is_left {
         disk.remove(UNFINISHED_FILE)?;

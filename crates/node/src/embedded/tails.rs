@@ -1,20 +1,20 @@
-//! What a worker remembers of records that were lately appended to: enough to judge the next append without reading
-//! the record again, whose parts may be many.
+//! A worker's cache of records with recent appends: it permits the checks of the next append without reading the record again, whose parts may be
+//! many.
 
 use std::collections::BTreeMap;
 
 use super::limits::{TAIL_KEY_BYTES_MAX, TAILS_MAX};
 
-/// What must be known of a record before something is appended.
+/// What an append needs to know about a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tail {
     /// Whether it is a list.
     pub(super) is_list: bool,
-    /// Bytes of log that its parts take.
+    /// Number of log bytes of its parts.
     pub(super) bytes: u64,
 }
 
-/// Tails by key. Whatever changes a record otherwise must [`Tails::forget`] it.
+/// Tails by key. Every other change of a record must call [`Tails::forget`].
 #[derive(Debug, Default)]
 pub(super) struct Tails {
     tails: BTreeMap<Vec<u8>, Tail>,
@@ -30,7 +30,7 @@ impl Tails {
             *known = tail;
         } else if key.len() <= TAIL_KEY_BYTES_MAX {
             if self.tails.len() == TAILS_MAX {
-                // Rare, and each costs one read to learn again.
+                // This is rare, and each entry costs one read to restore.
                 self.tails.clear();
             }
             self.tails.insert(key.to_vec(), tail);

@@ -1,4 +1,4 @@
-//! The embedded store through its public face.
+//! Tests of the embedded store through its public interface.
 
 use std::collections::BTreeMap;
 
@@ -190,7 +190,7 @@ fn a_fault_of_a_worker_reaches_its_callers_with_the_reason_and_the_others_go_on(
     assert!(store.close().is_err(), "closing tells of the fault");
     let store = open(root.path());
     assert_eq!(store.lookup(one).unwrap().unwrap(), b"v");
-    // Written more than a moment before, or not: with `interval` durability a fault may take the last moment along.
+    // With `interval` durability a fault may lose the writes of the last moment.
     store.lookup(zero).unwrap();
 }
 
@@ -200,7 +200,7 @@ fn a_sync_makes_an_interval_store_durable() {
     let store = open(root.path());
     store.insert("k", "v").unwrap();
     store.sync().unwrap();
-    // A worker that comes to a bad end writes nothing more.
+    // A worker that fails writes nothing more.
     for instance in 0..3 {
         assert!(store.shared.ask(instance, StoreOperation::Panic, ANSWER_WAIT).is_err());
     }

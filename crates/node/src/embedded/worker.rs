@@ -6,8 +6,8 @@
 //!         └───────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Writes are answered after the flush that covers them. Reads of the same batch wait for it too, and are answered
-//! also if it fails: a full disk refuses writes and serves reads.
+//! Writes are answered after the flush that covers them. Reads of the same batch wait for it too, and are answered even if it fails: a full disk
+//! refuses writes and serves reads.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,9 +23,9 @@ use super::mailbox::{MailboxEnd, WorkerMailbox};
 use super::request::{StoreAnswer, StoreOperation, StoreOutcome, StoreRequest};
 use crate::clock::{HybridClock, Stopwatch};
 
-/// Serves a mailbox until it is told to close, or comes to a bad end; whoever waits then is told.
+/// Serves a mailbox until it is closed, or fails; waiting callers then get the reason.
 pub(super) fn serve<D: Disk>(instance: Instance<D>, mailbox: &WorkerMailbox<StoreRequest>) {
-    // Owned out here, so that nobody's answer is given up before the reason stands in the mailbox.
+    // The batch is owned here, so that no answer is dropped before the mailbox has the reason.
     let mut batch = WorkerBatch::default();
     let closing = catch_unwind(AssertUnwindSafe(|| {
         let mut worker = StoreWorker { instance, clock: HybridClock::default(), uptime: Stopwatch::start() };
@@ -54,7 +54,7 @@ struct StoreWorker<D> {
     uptime: Stopwatch,
 }
 
-/// What was taken from the mailbox and is not yet answered.
+/// Requests from the mailbox that are not answered yet.
 #[derive(Default)]
 struct WorkerBatch {
     waiting: VecDeque<StoreRequest>,
@@ -64,7 +64,7 @@ struct WorkerBatch {
 }
 
 impl<D: Disk> StoreWorker<D> {
-    /// Returns who is to be told that it has closed.
+    /// Returns the channel that must be notified of the close.
     fn run(
         &mut self,
         mailbox: &WorkerMailbox<StoreRequest>,
@@ -95,7 +95,7 @@ impl<D: Disk> StoreWorker<D> {
                 continue;
             }
             let writes = request.operation.writes();
-            // Before it is executed: should that panic, its caller is answered only once the reason is known.
+            // This comes before the execution: if it panics, the caller is answered only once the reason is known.
             batch.answers.push((request.reply, Ok(StoreOutcome::Done), writes));
             let answer = self.instance.execute(&request.operation, self.clock.tick());
             batch.answer_bytes += answer.as_ref().map_or(0, StoreOutcome::bytes);
@@ -124,7 +124,7 @@ impl<D: Disk> StoreWorker<D> {
     }
 }
 
-/// There is room for the one answer; a caller that has stopped waiting does not want it.
+/// The channel has room for one answer; a caller that has stopped waiting does not need it.
 fn send(reply: &SyncSender<StoreAnswer>, answer: StoreAnswer) {
     drop(reply.try_send(answer));
 }

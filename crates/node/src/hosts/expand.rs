@@ -1,10 +1,10 @@
-//! Lists of hosts as Slurm and people write them: `node[001-003,007],gpu-[1-2]:7400 login`.
+//! Lists of hosts in the notation of Slurm: `node[001-003,007],gpu-[1-2]:7400 login`.
 
 use std::fmt;
 
 use zerohop_placement::limits::NODES_MAX;
 
-/// Hosts of one list: as many as a map has nodes.
+/// Maximum number of hosts of one list: the limit of a map's nodes.
 pub const HOSTS_MAX: usize = NODES_MAX;
 
 /// A host of a list.
@@ -12,56 +12,56 @@ pub const HOSTS_MAX: usize = NODES_MAX;
 pub struct ListedHost {
     /// Its name, or its address without brackets.
     pub name: String,
-    /// The port of its manager, if the list says so.
+    /// The port of its manager, if the list has it.
     pub port: Option<u16>,
 }
 
-/// What is wrong with a list of hosts.
+/// The reason why a list of hosts is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostsError {
-    /// It names nobody.
+    /// The list is empty.
     Empty,
-    /// A part of it cannot be read.
+    /// A part of the list is malformed.
     Malformed {
         /// The part.
         part: String,
-        /// Why not.
+        /// The reason.
         reason: &'static str,
     },
-    /// It names more than [`HOSTS_MAX`].
+    /// The list has more than [`HOSTS_MAX`] hosts.
     TooMany,
-    /// It names a host twice.
+    /// The list has a host twice.
     Twice {
-        /// Which.
+        /// The host.
         host: String,
     },
-    /// No host of it is this one.
+    /// This machine is not in the list.
     NobodyHere {
-        /// All that it names, or the first of them.
+        /// All hosts in the list, or the first of them.
         named: String,
-        /// What this one is called.
+        /// The name of this machine.
         called: String,
     },
-    /// Several hosts of it are this one, and nothing says which this process is.
+    /// Several hosts in the list are this machine, and nothing says which of them is this process.
     SeveralHere {
-        /// They.
+        /// These hosts.
         named: String,
     },
-    /// The environment is of no scheduler that is known.
+    /// The environment has no known scheduler.
     NoScheduler,
-    /// The scheduler says that this is a host that its list does not have.
+    /// According to the scheduler, this host is not in its list.
     Scheduler {
-        /// What it says.
+        /// The details.
         reason: String,
     },
 }
 
-/// The hosts of a list, in its order: separated by commas, white space or line ends; what follows `#` on a line is left
-/// out. Brackets stand for each of the numbers in them, with zeros in front as the first one of a range has them. A port may
-/// follow behind a colon; an IPv6 address with a port is written in brackets.
+/// The hosts of a list, in its order: separated by commas, white space or line ends; text after `#` on a line is ignored. Brackets stand for each
+/// of their numbers, with as many leading zeros as the first number of a range has. A port may follow after a colon; an IPv6 address with a port is
+/// written in brackets.
 ///
 /// # Errors
-/// [`HostsError`]. A host that is named twice is one of them.
+/// [`HostsError`]; also if a host occurs twice.
 pub fn expand(list: &str) -> Result<Vec<ListedHost>, HostsError> {
     let mut hosts = Vec::new();
     for line in list.lines() {
@@ -81,7 +81,7 @@ pub fn expand(list: &str) -> Result<Vec<ListedHost>, HostsError> {
     }
 }
 
-/// The parts between separators that are in no bracket.
+/// The parts between separators outside of brackets.
 fn parts(line: &str) -> Result<Vec<&str>, HostsError> {
     let (mut parts, mut begin, mut depth) = (Vec::new(), 0, 0usize);
     for (at, one) in line.char_indices() {
@@ -117,7 +117,7 @@ fn expand_part(part: &str, hosts: &mut Vec<ListedHost>) -> Result<(), HostsError
         return add(hosts, address.to_owned(), port);
     }
     if pattern.contains(':') {
-        // An IPv6 address that stands alone.
+        // An IPv6 address without a port.
         return add(hosts, pattern.to_owned(), port);
     }
     let mut names = vec![String::new()];
@@ -154,7 +154,7 @@ fn add(hosts: &mut Vec<ListedHost>, name: String, port: Option<u16>) -> Result<(
     Ok(())
 }
 
-/// Splits the port off, which follows the only colon, or one behind a bracket.
+/// Splits off the port, which follows the only colon, or a colon after a bracket.
 fn split_port(part: &str) -> Result<(&str, Option<u16>), HostsError> {
     let (host, port) = match part.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') && (host.ends_with(']') || !host.contains(':')) => {
@@ -168,7 +168,7 @@ fn split_port(part: &str) -> Result<(&str, Option<u16>), HostsError> {
     }
 }
 
-/// The numbers of a bracket, as they are written.
+/// The numbers of a bracket, in their notation.
 fn ranges(part: &str, text: &str) -> Result<Vec<String>, HostsError> {
     let mut numbers = Vec::new();
     for range in text.split(',') {

@@ -1,8 +1,8 @@
-//! Which host of a list a process is, and what batch schedulers say about it.
+//! The position of a process in a list of hosts, and the lists of batch schedulers.
 
 use super::expand::{HostsError, ListedHost, expand};
 
-/// Whose environment it is.
+/// A batch scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheduler {
     /// Slurm.
@@ -11,27 +11,27 @@ pub enum Scheduler {
     Pbs,
 }
 
-/// What a scheduler's environment says.
+/// The contents of a scheduler's environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulerHosts {
-    /// Whose it is.
+    /// The scheduler.
     pub scheduler: Scheduler,
     /// The hosts of the allocation.
     pub hosts: Vec<ListedHost>,
-    /// Which of them this process is on, if it says so.
+    /// The index of this process's host, if the scheduler reports it.
     pub me: Option<usize>,
 }
 
-/// Named hosts in an error: the rest is counted.
+/// Maximum number of hosts that an error names; it counts the others.
 const NAMED_MAX: usize = 8;
 
-/// The hosts of the allocation that this process runs in. `variable` is the environment, `file` reads a file whole.
+/// The hosts of the allocation in which this process runs. `variable` reads the environment, `file` reads an entire file.
 ///
-/// Slurm: `SLURM_JOB_NODELIST` (`SLURM_NODELIST` of old), and `SLURMD_NODENAME` or `SLURM_NODEID` of this process. PBS:
-/// `PBS_NODEFILE`, which names a host once for each of its slots.
+/// Slurm: `SLURM_JOB_NODELIST` (formerly `SLURM_NODELIST`), and `SLURMD_NODENAME` or `SLURM_NODEID` of this process. PBS: `PBS_NODEFILE`, which
+/// lists a host once for each of its slots.
 ///
 /// # Errors
-/// No scheduler, or what it says cannot be read.
+/// There is no scheduler, or its data is invalid.
 pub fn of_scheduler(
     variable: impl Fn(&str) -> Option<String>,
     file: impl Fn(&str) -> Result<String, String>,
@@ -79,8 +79,8 @@ pub fn of_scheduler(
     Err(HostsError::NoScheduler)
 }
 
-/// Which of the hosts this process is. `listen` is what it was told to listen at, `called` what this machine is called,
-/// `is_here` tells whether a name or an address is this machine's.
+/// Finds this process among the hosts. `listen` is the address at which it listens, `called` is the name of this machine, and `is_here` says
+/// whether a name or an address belongs to this machine.
 ///
 /// # Errors
 /// [`HostsError::NobodyHere`], [`HostsError::SeveralHere`].
@@ -92,7 +92,7 @@ pub fn find_self(
     is_here: impl Fn(&str) -> bool,
 ) -> Result<usize, HostsError> {
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
-    // An address is nobody's short name.
+    // An address is not a short name.
     let is_name = |name: &str| name.contains(|one: char| one.is_ascii_alphabetic()) && !name.contains(':');
     let here: Vec<usize> = (0..hosts.len())
         .filter(|at| {
@@ -108,7 +108,7 @@ pub fn find_self(
                 host.port.unwrap_or(port_default) == port && (host.name == name || is_here(name))
             };
             let same: Vec<usize> = here.iter().filter(is_it).copied().collect();
-            // Of two addresses of this machine the one that was told.
+            // Of two addresses of this machine, the one in `listen` is chosen.
             match same.iter().find(|at| hosts[**at].name == name) {
                 Some(at) => vec![*at],
                 None => same,
@@ -195,7 +195,7 @@ mod tests {
         assert!(reason(find(three, Some(("127.0.0.1", 7777)), "x")).contains("127.0.0.1:7777"));
         let many = reason(find("n[1-20]", None, "x"));
         assert!(many.contains("and 12 more"), "{many}");
-        // Numbers are no short names.
+        // Numbers are not short names.
         assert!(find("10.1.1.1", None, "10.2.2.2").is_err());
     }
 }

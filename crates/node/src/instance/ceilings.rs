@@ -1,5 +1,5 @@
-//! The file `life` of an instance: read and written at a start, and again, by a thread of its own, whenever the ceiling of
-//! its timestamps rises. Nothing on the data path waits for the disk here; writes wait only where they come to the ceiling.
+//! The file `life` of an instance. The instance reads and writes it at its start; a separate thread writes it again whenever the timestamp bound
+//! rises. Nothing on the data path waits for the disk here; writes wait only when they reach the bound.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,36 +15,36 @@ use crate::disk::replace_file;
 /// The file's name in the instance's folder.
 const FILE: &str = "life";
 
-/// See the module.
+/// The timestamp bound on disk; see the module.
 #[derive(Debug)]
 pub(crate) struct Ceilings {
-    /// The instance's folder; `None`: it has no disk, and what it has given is gone with it.
+    /// The instance's folder; `None`: it has no disk, and its timestamps are lost with it.
     folder: Option<PathBuf>,
     life: LifeRecord,
     thread: Option<CeilingWriter>,
-    /// The newest that was asked for and is not with the thread yet.
+    /// The newest requested bound that the thread does not have yet.
     wanted: Option<Timestamp>,
-    /// With the thread.
+    /// The thread is writing.
     is_under_way: bool,
     synced: Option<Timestamp>,
-    /// Why the last one could not be written, as the log has it.
+    /// The reason why the last write failed, as it was logged.
     told: Option<io::ErrorKind>,
 }
 
-/// Started when the first ceiling is to be written: an instance that shares nothing never needs it.
+/// Started for the first bound to write: an instance without shared partitions never needs it.
 #[derive(Debug)]
 struct CeilingWriter {
-    /// `None` once it is to end.
+    /// `None` once the thread must end.
     lives: Option<SyncSender<LifeRecord>>,
     done: Receiver<Result<Timestamp, io::Error>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Ceilings {
-    /// Of an instance whose folder is this, at a start: what is remembered of earlier ones, and this one with it on disk.
+    /// Starts with the folder of an instance: reads the record of earlier starts, and adds this one on disk.
     ///
     /// # Errors
-    /// In words: the file cannot be read, or written.
+    /// In words: the file cannot be read or written.
     pub(crate) fn begin(
         folder: Option<PathBuf>,
         incarnation: Incarnation,
@@ -71,7 +71,7 @@ impl Ceilings {
         Ok((ceilings, before))
     }
 
-    /// This ceiling is to be on disk.
+    /// Requests that this bound be written to disk.
     pub(crate) fn sync(&mut self, ceiling: Timestamp) {
         if self.folder.is_none() {
             self.synced = Some(ceiling);
@@ -81,7 +81,7 @@ impl Ceilings {
         self.hand_over();
     }
 
-    /// The newest ceiling that has come to disk since the last question.
+    /// The newest bound that was written to disk since the last call.
     pub(crate) fn take_synced(&mut self) -> Option<Timestamp> {
         if self.is_under_way
             && let Some(writer) = &self.thread
@@ -93,7 +93,7 @@ impl Ceilings {
                     self.synced = self.synced.max(Some(ceiling));
                     self.told = None;
                 }
-                // Writes that come to the ceiling wait, and the next one is tried as it is due.
+                // Writes that reach the bound wait, and the next bound is written when it is due.
                 Err(error) => self.tell(&error),
             }
             self.hand_over();
@@ -101,7 +101,7 @@ impl Ceilings {
         self.synced.take()
     }
 
-    /// Once, until it is another reason: it is tried many times a second.
+    /// Logs the error once, until the reason changes: the write is attempted many times a second.
     fn tell(&mut self, error: &io::Error) {
         if self.told.replace(error.kind()) != Some(error.kind()) {
             error!(%error, "the ceiling of timestamps could not be written");
@@ -122,7 +122,7 @@ impl Ceilings {
         self.life.ceiling = self.life.ceiling.max(ceiling);
         match lives.try_send(self.life.clone()) {
             Ok(()) => (self.wanted, self.is_under_way) = (None, true),
-            // It has come to a bad end, which was told when it did; the next start of the node has another.
+            // The thread has failed, which was logged then; the next start of the node has a new one.
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
         }
     }
@@ -130,7 +130,7 @@ impl Ceilings {
 
 impl CeilingWriter {
     fn start(folder: PathBuf) -> io::Result<CeilingWriter> {
-        // One is under way at most: no send ever waits.
+        // At most one is in flight: no send ever blocks.
         let (lives, lives_in) = sync_channel::<LifeRecord>(1);
         let (done_out, done) = sync_channel(1);
         let thread = Builder::new().name("zerohop-life".to_owned()).spawn(move || {
@@ -149,7 +149,7 @@ impl Drop for CeilingWriter {
     fn drop(&mut self) {
         self.lives = None;
         if let Some(thread) = self.thread.take() {
-            // It only writes the file; a panic of its was reported when it happened.
+            // The thread only writes the file; a panic was reported when it happened.
             drop(thread.join());
         }
     }

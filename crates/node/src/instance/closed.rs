@@ -1,6 +1,6 @@
-//! The mark that an instance leaves on its disk once it has ended in order, with everything flushed: the next start tells the
-//! control group that nothing which this one acknowledged is missing. It is taken away before the data is opened again, so that
-//! whatever ends that start, no mark of an earlier one is left. `docs/formats/node-folder.md` has the bytes.
+//! The mark that an instance writes to its disk once it has ended in order, with everything flushed. With it, the next start reports to the control
+//! group that no acknowledged write of the ended start is lost. The mark is removed before the data is opened again, so that no mark of an earlier start
+//! remains, however that start ends. `docs/formats/node-folder.md` specifies the bytes.
 
 use std::io;
 use std::path::Path;
@@ -18,18 +18,18 @@ const MAGIC: [u8; 8] = *b"zerohopc";
 const VERSION: u32 = 1;
 const BYTES: usize = 8 + 4 + 8 + 4;
 
-/// Leaves the mark of this start. To be called once all that it held is durable, and nothing more is written.
+/// Writes the mark of this start. The caller must call this once everything is durable and no more writes follow.
 ///
 /// # Errors
-/// The system's. Then there is none, or it is this one, which is true.
+/// Those of the system. Then there is no mark, or it is this one, which is true.
 pub(super) fn leave(folder: &Path, incarnation: Incarnation) -> io::Result<()> {
     replace_file(folder, FILE, &encode(incarnation))
 }
 
-/// Takes the mark away, durably, and says which start has left it. What is no mark is taken away as well, and counts for none.
+/// Removes the mark durably, and returns the start that has written it. An invalid mark is removed as well, and counts as none.
 ///
 /// # Errors
-/// In words: it may still be there.
+/// In words: the mark may still be there.
 pub(super) fn take(folder: &Path) -> Result<Option<Incarnation>, String> {
     let path = folder.join(FILE);
     let failed = |error: io::Error| format!("{} could not be taken away: {error}", path.display());
@@ -60,7 +60,7 @@ pub(crate) fn encode(incarnation: Incarnation) -> Vec<u8> {
     bytes
 }
 
-/// `None`: it is damaged, or of a version that this program does not know.
+/// `None`: the mark is corrupt, or of a version that this program does not know.
 fn decode(bytes: &[u8]) -> Option<Incarnation> {
     let (body, checksum) = bytes.split_last_chunk::<4>()?;
     let (head, incarnation) = body.split_last_chunk::<8>()?;

@@ -1,14 +1,14 @@
 //! Counts in buckets of powers of two: one increment for each value.
 
-/// How often values of each magnitude came.
+/// A histogram of magnitudes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Histogram {
-    /// By bits: bucket `n` counts values below `2^n` that no bucket before it does; the last one all others.
+    /// By number of bits: bucket `n` counts values below `2^n` that are not in an earlier bucket; the last one counts all others.
     buckets: [u64; BUCKETS],
     sum: u64,
 }
 
-/// Values up to a quarter of a million are told apart.
+/// Values up to a quarter of a million are distinguished.
 const BUCKETS: usize = 20;
 
 impl Histogram {
@@ -23,7 +23,7 @@ impl Histogram {
         self.sum = self.sum.saturating_add(value);
     }
 
-    /// Sum, count, and the buckets: the greatest value that each counts, and how many it has.
+    /// Sum, count, and the buckets: the upper bound of each, and its count.
     pub(crate) fn parts(&self) -> (u64, u64, Vec<(f64, u64)>) {
         let greatest =
             |bucket: usize| if bucket == BUCKETS - 1 { f64::MAX } else { ((1u64 << bucket) - 1) as f64 };

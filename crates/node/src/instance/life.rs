@@ -1,6 +1,5 @@
-//! What an instance's disk remembers of its past beside its data: which starts it has lived through, and below what all
-//! timestamps lie that were ever given. `docs/formats/node-folder.md` has the bytes, `docs/protocols/replication.md` the
-//! reasons.
+//! The record that an instance's disk keeps of its past, beside its data: the process starts that it has recorded, and the timestamp bound, below
+//! which all timestamps ever used are. `docs/formats/node-folder.md` specifies the bytes, `docs/protocols/replication.md` has the reasons.
 
 use std::fmt;
 
@@ -13,32 +12,32 @@ const MAGIC: [u8; 8] = *b"zerohopl";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 24;
 
-/// The most bytes that the file has.
+/// Maximum length of the file in bytes.
 pub(crate) const LIFE_BYTES_MAX: usize = HEADER_BYTES + 8 * STARTS_MAX + 4;
 
-/// See the module.
+/// The record; see the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LifeRecord {
-    /// Every timestamp that was given is below.
+    /// The timestamp bound: every used timestamp is below.
     pub(crate) ceiling: Timestamp,
     /// The last starts, oldest first.
     pub(crate) starts: Vec<Incarnation>,
 }
 
-/// Why bytes are no life.
+/// The reason why bytes are not a valid record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LifeError {
-    /// It does not begin like one, is of an impossible length, or does not match its checksum.
+    /// The magic number is wrong, the length is impossible, or the checksum does not match.
     Damaged,
     /// Another version of the format.
     Version {
-        /// Which.
+        /// The version.
         found: u32,
     },
 }
 
 impl LifeRecord {
-    /// One more start.
+    /// Adds a start.
     pub(crate) fn begin(&mut self, incarnation: Incarnation) {
         if self.starts.len() >= STARTS_MAX {
             self.starts.remove(0);
@@ -61,7 +60,7 @@ impl LifeRecord {
         bytes
     }
 
-    /// Reads what [`LifeRecord::encode`] wrote.
+    /// Decodes the output of [`LifeRecord::encode`].
     ///
     /// # Errors
     /// [`LifeError`].
@@ -86,7 +85,7 @@ impl LifeRecord {
     }
 }
 
-/// Of a slice of just this length.
+/// The array of a slice of exactly this length.
 fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     let mut array = [0; N];
     array.copy_from_slice(bytes);

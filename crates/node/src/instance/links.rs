@@ -1,4 +1,4 @@
-//! Connections to other instances: one for each and direction, opened when there is something to say.
+//! Connections to other instances: one for each instance and direction, opened when there is a message to send.
 //!
 //! ```text
 //!   waiting ──something to say──> calling ──greeted──> open
@@ -6,8 +6,8 @@
 //!      └──────── closed, for whatever reason ────────────┘      (the next call a little later each time)
 //! ```
 //!
-//! Every message repeats until it is settled (docs/protocols/replication.md), so that what finds no room, or nobody, is let
-//! lie. What is said while an instance is being called is held until it has greeted.
+//! Every message is repeated until it is settled (docs/protocols/replication.md), so a message without room or without a connection is dropped.
+//! Messages to an instance that is being connected to are buffered until it has greeted.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -24,40 +24,40 @@ use super::limits::{
 };
 use crate::reactor::{ConnectionId, Now, Replies};
 
-/// All of one instance.
+/// The links of one instance.
 #[derive(Debug)]
 pub(crate) struct Links {
     cluster: ClusterId,
     name: String,
     by: BTreeMap<InstanceId, Link>,
-    /// Those that have something to say and nobody to say it to, each once: called when the batch ends.
+    /// Instances with messages and without a connection, each once: the instance connects to them at the end of the batch.
     to_call: Vec<InstanceId>,
-    /// Messages that were let lie.
+    /// Number of dropped messages.
     dropped: u64,
 }
 
 #[derive(Debug)]
 struct Link {
     state: LinkState,
-    /// Frames for when it has greeted.
+    /// Frames to send once the other instance has greeted.
     held: Vec<u8>,
-    /// Of the process that greeted last.
+    /// The incarnation of the process that greeted last.
     incarnation: Incarnation,
-    /// What both ends of the connection can do, once it is open.
+    /// The features of both ends of the connection, once it is open.
     features: Features,
-    /// How long the next failure is waited out.
+    /// The pause after the next failure.
     retry_ms: u64,
-    /// Why it does not answer was told in the log.
+    /// The log has the reason why it does not answer.
     is_told: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LinkState {
-    /// Not to be called before this time.
+    /// No connection attempt before this time.
     Waiting {
         again_ms: u64,
     },
-    /// To be called when the batch ends.
+    /// To be connected to at the end of the batch.
     Wanted,
     Calling(ConnectionId),
     Open(ConnectionId),
@@ -69,7 +69,7 @@ impl Links {
         Links { cluster, name, by: BTreeMap::new(), to_call: Vec::new(), dropped: 0 }
     }
 
-    /// Says something to another instance, now or once it has greeted.
+    /// Sends a message to another instance, now or once it has greeted.
     pub(crate) fn send(
         &mut self,
         to: Member,
@@ -80,7 +80,7 @@ impl Links {
     ) {
         let link = self.by.entry(to.instance).or_insert_with(Link::new);
         match link.state {
-            // It repeats, as all do: a connection is there for other reasons by then, if it can be.
+            // The message is repeated, like all others: other messages open a connection by then, if that is possible.
             _ if !link.takes(message) => {}
             LinkState::Open(connection) => {
                 let bound = if is_small(message) { LINK_UNSENT_SMALL_MAX } else { LINK_UNSENT_BYTES_MAX };
@@ -102,8 +102,8 @@ impl Links {
         self.dropped += 1;
     }
 
-    /// The connection to another instance, and who is at its other end. `None`: there is none just now; it is called when the
-    /// batch ends, unless it was a moment ago.
+    /// The connection to another instance, and the member at its other end. `None`: there is none at present; the instance connects at the end of
+    /// the batch, unless it tried a moment ago.
     pub(crate) fn reach(&mut self, instance: InstanceId, now_ms: u64) -> Option<(ConnectionId, Member)> {
         let link = self.by.entry(instance).or_insert_with(Link::new);
         match link.state {
@@ -127,13 +127,13 @@ impl Links {
         }
     }
 
-    /// Whom a connection goes to that this side has begun.
+    /// The instance at the other end of a connection that this side has opened.
     pub(crate) fn instance_at(&self, connection: ConnectionId) -> Option<InstanceId> {
         let is_it = |link: &Link| link.state == LinkState::Open(connection);
         self.by.iter().find(|(_, link)| is_it(link)).map(|(instance, _)| *instance)
     }
 
-    /// The end of a batch: calls those who are to be told something, where the map says that they are.
+    /// Connects, at the end of a batch, to the instances for which messages are waiting, at their addresses in the map.
     pub(crate) fn call(&mut self, map: &ClusterMap, now: Now, replies: &mut Replies<'_>) {
         if self.to_call.is_empty() {
             return;
@@ -159,7 +159,7 @@ impl Links {
         }
     }
 
-    /// Whoever was called has answered. Whether it is whom this is for: else the connection is of no use.
+    /// Handles the greeting of an instance. Returns whether it is the intended one: otherwise the connection is useless.
     pub(crate) fn linked(
         &mut self,
         connection: ConnectionId,
@@ -181,7 +181,7 @@ impl Links {
                 (link.incarnation, link.features) = (ack.incarnation, ack.features);
                 (link.retry_ms, link.is_told) = (LINK_RETRY_MS_MIN, false);
                 let held = std::mem::take(&mut link.held);
-                // Frames of another version than the one agreed on would end the connection.
+                // Frames of another version than the agreed one would end the connection.
                 if ack.version == GREETING_VERSION && !held.is_empty() {
                     replies.send_frames(connection, &held);
                 }
@@ -196,7 +196,7 @@ impl Links {
         replies.hang_up(connection);
     }
 
-    /// A connection has ended, perhaps one of these.
+    /// Handles the end of a connection, which may be a link.
     pub(crate) fn closed(&mut self, connection: ConnectionId, now_ms: u64) {
         let is_it = |link: &&mut Link| matches!(link.state, LinkState::Calling(of) | LinkState::Open(of) if of == connection);
         if let Some(link) = self.by.values_mut().find(is_it) {
@@ -204,7 +204,7 @@ impl Links {
         }
     }
 
-    /// Forgets instances that the map does not have any more.
+    /// Removes instances that are no longer in the map.
     pub(crate) fn follow(&mut self, map: &ClusterMap, replies: &mut Replies<'_>) {
         self.by.retain(|instance, link| {
             let is_there = map.instance(*instance).is_some();
@@ -217,12 +217,12 @@ impl Links {
         });
     }
 
-    /// Messages that were let lie since the start.
+    /// Number of messages dropped since the start.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Instances that are reached now.
+    /// Number of connected instances.
     pub(crate) fn open(&self) -> usize {
         self.by.values().filter(|link| matches!(link.state, LinkState::Open(_))).count()
     }
@@ -236,8 +236,8 @@ impl Link {
         Link { state, held: Vec::new(), incarnation, features, retry_ms: LINK_RETRY_MS_MIN, is_told: false }
     }
 
-    /// Whether the other end reads such messages. One from before it knew them would end the connection for them, every second
-    /// again as they repeat. While nobody has greeted, that is not known: they are let lie, and come again.
+    /// Whether the other end supports such messages. An older program would end the connection because of them, again and again as they repeat.
+    /// Before the first greeting this is not known: such messages are dropped, and repeated later.
     fn takes(&self, message: &Message<'_>) -> bool {
         match message {
             Message::Peer(peer) => match peer.call {
@@ -248,9 +248,9 @@ impl Link {
         }
     }
 
-    /// Keeps a frame until the other has greeted. `false`: there is no room.
+    /// Buffers a frame until the other instance has greeted. `false`: there is no room.
     fn hold(&mut self, envelope: &Envelope, message: &Message<'_>) -> bool {
-        // One that cannot be encoded could not be sent either.
+        // A message that cannot be encoded could not be sent either.
         self.held.len() < LINK_HELD_BYTES_MAX
             && Encoder::default().encode(envelope, message, &mut self.held).is_ok()
     }
@@ -264,7 +264,7 @@ impl Link {
     }
 }
 
-/// Leases and acknowledgements: they must not starve behind entries.
+/// Leases and acknowledgements: they must not wait behind entries.
 fn is_small(message: &Message<'_>) -> bool {
     match message {
         Message::Peer(peer) => !matches!(

@@ -6,8 +6,8 @@
 //!   manager <── Job (a control request that came here) ─────────┘
 //! ```
 //!
-//! Between the two there is no decision, only translation: names of connections, the time, answers. The one thing that
-//! is done here is to forward control requests, which only the manager can answer.
+//! This layer makes no decisions, it only translates connection ids, times and answers. Its only own function is to forward control requests, which
+//! only the manager can answer.
 
 mod ceilings;
 mod closed;

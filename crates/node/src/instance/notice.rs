@@ -1,4 +1,4 @@
-//! What the manager tells an instance, and what it asks.
+//! Messages between the manager and an instance.
 
 use std::sync::Arc;
 
@@ -18,95 +18,95 @@ use crate::redis::{ReplyBatch, Siblings, Spanning, Units};
 /// A message to an instance's thread.
 #[derive(Debug)]
 pub(crate) enum InstanceNotice {
-    /// Follow this change of the map, and say once that is done.
+    /// Apply this change of the map, and confirm it.
     Map {
         /// The change.
         delta: Arc<MapDelta>,
-        /// Who waits.
+        /// The channel for the confirmation.
         done: oneshot::Sender<Result<(), MapChangeError>>,
     },
-    /// Say how you stand.
+    /// Report your figures.
     Figures(oneshot::Sender<Box<Figures>>),
-    /// Say where these logs end, as far as they are here.
+    /// Report the ends of these logs, as far as they are here.
     LogEnds {
-        /// Which, with the epochs of their groups.
+        /// The logs, with the epochs of their groups.
         wanted: Vec<LogWanted>,
-        /// Who waits.
+        /// The channel for the answer.
         asker: oneshot::Sender<Vec<HeldLog>>,
     },
     /// The manager's answer to a control request that was forwarded to it.
     Admin {
-        /// The number that the instance gave to the request.
+        /// The number that the instance assigned to the request.
         ask: u64,
         /// The answer, encoded.
         encoded: Vec<u8>,
     },
-    /// These are all instances of this node, and the newest timestamp that any of them has stored.
+    /// All instances of this node, and the newest timestamp that any of them has stored.
     Siblings(Siblings, Timestamp),
-    /// Run these units of Redis clients of another instance.
+    /// Execute these units of Redis clients of another instance.
     Run(Units),
-    /// Replies to units that this one has asked another to run.
+    /// Replies to units that this instance has sent to another one.
     Ran(ReplyBatch),
-    /// Units of Redis clients may have keys in several partitions: who executes them.
+    /// Units of Redis clients may have keys in several partitions: this executes them.
     Spanning(Arc<dyn Spanning>),
-    /// The reply to one.
+    /// The reply to such a unit.
     Spanned {
-        /// Whose.
+        /// The client's connection.
         connection: ConnectionId,
-        /// To which of the client's units.
+        /// The client's unit.
         ticket: Ticket,
         /// The reply.
         reply: Vec<u8>,
     },
-    /// This instance stops soon: new writes of Redis clients wait for other primaries, and it says when those under way have ended.
+    /// This instance stops soon: new writes of Redis clients must wait for other primaries, and the instance reports when pending ones have ended.
     Yield(oneshot::Sender<()>),
-    /// Take up no more commands of Redis clients, and say when those that were taken up are answered.
+    /// Accept no more commands of Redis clients, and report when all accepted ones are answered.
     EndClients(oneshot::Sender<()>),
-    /// Answer what is in flight, and end.
+    /// Answer requests in flight, and end.
     Stop,
-    /// Come to a bad end, as a test asks.
+    /// Fail, as a test requests.
     #[cfg(test)]
     Panic,
 }
 
-/// How an instance stands.
+/// The figures of an instance.
 #[derive(Clone, Debug)]
 pub(crate) struct Figures {
-    /// What the instance itself counts.
+    /// Counters of the instance itself.
     pub(crate) stats: InstanceStats,
-    /// What its reactor counts.
+    /// Counters of its reactor.
     pub(crate) counters: ReactorCounters,
     /// Connections open now.
     pub(crate) connections: usize,
-    /// Other instances that are reached now, and messages to others that were let lie.
+    /// Number of connected instances, and number of dropped messages to others.
     pub(crate) links: usize,
     pub(crate) peer_dropped: u64,
-    /// Requests of a batch.
+    /// Requests per batch.
     pub(crate) batch_requests: Histogram,
-    /// From the first request of a batch to its answers, in microseconds.
+    /// Time from the first request of a batch to its answers, in microseconds.
     pub(crate) batch_us: Histogram,
 }
 
-/// What an instance says to its manager, for the control group. It repeats what it wants until the map is another, so that
-/// what finds no room is let lie.
+/// Messages of an instance to its manager, for the control group. The instance repeats a request until the map changes, so a message without room
+/// is dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum InstanceMessage {
-    /// It asks for a change of a group.
+    /// A request for a change of a group.
     Asks {
-        /// Who.
+        /// The instance.
         instance: InstanceId,
-        /// The group, in the epoch on which it has decided.
+        /// The group, with the epoch for which the instance has decided.
         place: AnswerOrigin,
-        /// What it wants.
+        /// The requested change.
         change: GroupChange,
     },
-    /// Nothing is under way in a keyspace that is being dropped, where it is primary by the map of this epoch.
+    /// The instance's primaries of a keyspace that is being dropped are drained, according to the map of this epoch.
     Drained {
-        /// Who.
+        /// The instance.
         instance: InstanceId,
         /// The keyspace.
         keyspace: KeyspaceId,
-        /// The map.
+        /// The epoch of the map.
         map: MapEpoch,
     },
     /// Another instance has a newer map.

@@ -1,4 +1,4 @@
-//! Carries out the effects of an instance: answers go to connections, the rest to whom it is meant for.
+//! Executes the effects of an instance: answers go to connections, other effects to their targets.
 
 use tokio::sync::mpsc;
 use zerohop_partition::Token;
@@ -14,14 +14,14 @@ use super::notice::InstanceMessage;
 use crate::reactor::{ConnectionId, Now, Replies, RequestToken};
 use crate::redis::{TOKEN_MARK, UnitAnswer};
 
-/// Where effects go that answer no connection.
+/// The targets of effects other than answers to connections.
 #[derive(Debug)]
 pub(crate) struct Outlet {
-    /// What answers units of Redis clients; taken up when nobody is in the middle of anything.
+    /// Answers to units of Redis clients; processed when no other call is in progress.
     pub(crate) answered: Vec<(u64, UnitAnswer)>,
     pub(crate) links: Links,
     pub(crate) ceilings: Ceilings,
-    /// What is said to the manager for the control group; a node that stands alone has nobody to hear it.
+    /// The channel to the manager for the control group; `None` for a standalone node.
     pub(crate) words: Option<mpsc::Sender<InstanceMessage>>,
     pub(crate) me: InstanceId,
 }
@@ -29,13 +29,13 @@ pub(crate) struct Outlet {
 impl Outlet {
     fn say(&self, word: InstanceMessage) {
         if let Some(words) = &self.words {
-            // Full: it is said again.
+            // If the channel is full, the message is repeated later.
             drop(words.try_send(word));
         }
     }
 }
 
-/// One call of an instance.
+/// The effects of one call of an instance.
 pub(crate) struct OutletEffects<'a, 'r> {
     pub(crate) replies: &'a mut Replies<'r>,
     pub(crate) outlet: &'a mut Outlet,
@@ -64,7 +64,7 @@ impl InstanceEffects for OutletEffects<'_, '_> {
     }
 
     fn let_go(&mut self, to: Token) {
-        // Nothing is sent, so nobody reads what the answer would have repeated.
+        // Nothing is sent, so these fields of the answer are not read.
         let (keyspace, partition) = (KeyspaceId::NONE, PartitionId(0));
         let connection = ConnectionId::from_u64(to.connection);
         self.replies.let_go(RequestToken { connection, request: to.request, keyspace, partition });

@@ -32,40 +32,40 @@ use crate::redis::Clients;
 use crate::server::limits::{JOBS_RETRY_MS, REFUSALS_TOLD_EVERY_MS};
 use crate::unproven::NodeAddresses;
 
-/// See the module.
+/// The service; see the module.
 #[derive(Debug)]
 pub(crate) struct InstanceService<D: Disk> {
     instance: Instance<D>,
-    /// Which of the node's instances this is, from zero.
+    /// The index of this instance in the node, from zero.
     place: usize,
     clients: Clients,
     manager: mpsc::Sender<ControlJob>,
-    /// Control requests that the manager has not answered, by the number under which it will.
+    /// Control requests that the manager has not answered, by the number of the forwarded request.
     forwarded: BTreeMap<u64, RequestToken>,
     next_ask: u64,
-    /// Requests of this batch, and when the first of them came.
+    /// Number of requests of this batch, and the time of the first.
     batch: u64,
     batch_since: Stopwatch,
     batch_requests: Histogram,
     batch_us: Histogram,
     refusals: Refusals,
-    /// The log has it that the disk is full.
+    /// The log says that the disk is full.
     told_full: bool,
-    /// Of the last batch, on the reactor's clock.
+    /// The time of the last batch, on the reactor's clock.
     now_ms: u64,
     nodes: NodeAddresses,
-    /// What tokens have of what is bounded.
+    /// The shares of tokens in limited resources.
     shares: TokenShares,
 }
 
-/// What a Redis client is told whose token was revoked, before its connection is closed.
+/// The reply to a Redis client whose token was revoked, before its connection is closed.
 const TOKEN_REVOKED: &[u8] =
     b"-NOAUTH the token was revoked: ask the cluster's administrator for another one\r\n";
-/// The same of one whose token has expired.
+/// The reply to a Redis client whose token has expired.
 const TOKEN_EXPIRED: &[u8] =
     b"-NOAUTH the token has expired: ask the cluster's administrator for another one\r\n";
 
-/// Flushes in one turn: units that waited run again by what the first has made durable, and may write.
+/// Maximum number of flushes in one turn: units that waited continue with what the first flush has made durable, and may write.
 const SETTLE_ROUNDS_MAX: usize = 4;
 
 impl<D: Disk> InstanceService<D> {
@@ -96,7 +96,7 @@ impl<D: Disk> InstanceService<D> {
         }
     }
 
-    /// Units may have keys in several partitions soon.
+    /// Announces that units may soon have keys in several partitions.
     pub(crate) fn await_spanning(&mut self) {
         self.clients.await_spanning();
     }
@@ -105,7 +105,7 @@ impl<D: Disk> InstanceService<D> {
         self.instance
     }
 
-    /// Tells the log when the disk becomes full, and when it has room again.
+    /// Logs when the disk becomes full, and when it has room again.
     fn tell_room(&mut self) {
         let is_full = !self.instance.has_room();
         if std::mem::replace(&mut self.told_full, is_full) == is_full {
@@ -121,7 +121,7 @@ impl<D: Disk> InstanceService<D> {
         }
     }
 
-    /// Hands a control request to the manager, which answers it by [`InstanceNotice::Admin`].
+    /// Forwards a control request to the manager, which answers it by [`InstanceNotice::Admin`].
     fn forward(&mut self, token: RequestToken, encoded: &[u8], replies: &mut Replies<'_>) {
         let reply = ReplyTo::Instance { place: self.place, ask: self.next_ask };
         let access = replies.access(token.connection);
@@ -134,7 +134,7 @@ impl<D: Disk> InstanceService<D> {
         }
     }
 
-    /// Where the logs end that are asked about: of one that stands for no whole state, at zero.
+    /// The ends of the requested logs; zero for a log that is not the complete state.
     fn log_ends(&self, wanted: &[LogWanted]) -> Vec<HeldLog> {
         let ends: BTreeMap<_, _> =
             self.instance.log_ends().map(|(keyspace, partition, end)| ((keyspace, partition), end)).collect();
@@ -238,7 +238,7 @@ impl<D: Disk> Service for InstanceService<D> {
                 _ => {}
             }
         }
-        // Nobody is answered: the token names no connection.
+        // No client is answered: the token names no connection.
         let to = Token { connection: u64::MAX >> 1, request: RequestId(0) };
         let mut effects = OutletEffects { replies, outlet: self.clients.outlet(), now };
         self.instance.request(time(now), to, envelope, &message, &mut effects);
@@ -261,7 +261,7 @@ impl<D: Disk> Service for InstanceService<D> {
                 let result = self.instance.apply_map(time(now), &delta, &mut effects);
                 self.clients.outlet().links.follow(self.instance.map(), replies);
                 self.clients.map_changed(&self.instance, now);
-                // What waits for somebody whose token is not good any more ends now, not when it is answered.
+                // Requests that wait with a token that is no longer valid end now, not when they are answered.
                 let map = self.instance.map();
                 replies.end_tokens(|id| match map.token(id) {
                     Ok(_) => None,
@@ -269,13 +269,13 @@ impl<D: Disk> Service for InstanceService<D> {
                     Err(_) => Some(TOKEN_REVOKED),
                 });
                 self.shares.follow(map);
-                // Whoever has stopped waiting finds out by the next question.
+                // A caller that has stopped waiting learns this from its next query.
                 drop(done.send(result));
             }
             InstanceNotice::Figures(asker) => drop(asker.send(self.figures(replies))),
             InstanceNotice::LogEnds { wanted, asker } => drop(asker.send(self.log_ends(&wanted))),
             InstanceNotice::Admin { ask, encoded } => {
-                // It is not there any more if this instance has answered it itself, about to stop.
+                // The request is gone if this instance has answered it itself, before its end.
                 if let Some(token) = self.forwarded.remove(&ask) {
                     let answer = Message::AdminAnswer(Admin { encoded: &encoded });
                     replies.answer(token, PartitionEpoch(0), &answer);
@@ -306,7 +306,7 @@ impl<D: Disk> Service for InstanceService<D> {
     }
 
     fn tick(&mut self, now: Now, replies: &mut Replies<'_>) {
-        // What is due is done at the end of the batch, which this makes one.
+        // Due work is done at the end of the batch, which this call starts.
         self.refusals.tell(now, replies.counters());
     }
 
@@ -345,7 +345,7 @@ impl<D: Disk> Service for InstanceService<D> {
 
     fn stopping(&mut self, now: Now, replies: &mut Replies<'_>) {
         for (_, token) in std::mem::take(&mut self.forwarded) {
-            // Not `Unavailable`, which would have it sent again: it may well be done.
+            // Not `Unavailable`, because the client would repeat the request, which may well be done.
             replies.fail(token, PartitionEpoch(0), Failure::TimedOut { version: Default::default() });
         }
         let mut effects = OutletEffects { replies, outlet: self.clients.outlet(), now };
@@ -370,8 +370,7 @@ impl<D: Disk> Service for InstanceService<D> {
     }
 }
 
-/// Tells the log of connections that were refused or closed for what they did: seldom, so that whoever makes them
-/// cannot fill the log.
+/// Logs connections that were refused or closed because of their behaviour: seldom, so that their clients cannot fill the log.
 #[derive(Debug, Default)]
 struct Refusals {
     told: u64,

@@ -1,5 +1,5 @@
-//! What a token may have of the things that an instance keeps a bounded number of, so that one token leaves some to others:
-//! snapshots of a partition, and sessions. Who knows the secret has no share, and what tokens leave.
+//! The shares of tokens in an instance's limited resources, so that one token leaves some to others: snapshots of a partition, and sessions. A
+//! client with the secret has no share, and may use what tokens leave.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +17,13 @@ use super::limits::{
 #[derive(Clone, Copy, Debug)]
 struct TokenSnapshot {
     token: u64,
-    /// It has gone by then, unless it is renewed.
+    /// The snapshot expires at this time, unless it is renewed.
     until_ms: u64,
-    /// It goes then in any case.
+    /// The snapshot expires at this time in every case.
     ends_ms: u64,
 }
 
-/// See the module. Times are in milliseconds of the reactor.
+/// The shares; see the module. Times are in milliseconds of the reactor.
 #[derive(Debug, Default)]
 pub(super) struct TokenShares {
     snapshots: BTreeMap<(KeyspaceId, PartitionId), BTreeMap<SnapshotId, TokenSnapshot>>,
@@ -32,10 +32,10 @@ pub(super) struct TokenShares {
 }
 
 impl TokenShares {
-    /// Takes note of what a request would have kept.
+    /// Counts the resources that a request would use.
     ///
     /// # Errors
-    /// The token has as much as it may.
+    /// The token has used its share.
     pub(super) fn take(
         &mut self,
         access: Access,
@@ -107,14 +107,14 @@ impl TokenShares {
         Ok(())
     }
 
-    /// The map has changed: keyspaces and tokens may be gone, and tokens have expired.
+    /// Follows a change of the map: keyspaces and tokens may be gone, and tokens may have expired.
     pub(super) fn follow(&mut self, map: &ClusterMap) {
         self.snapshots.retain(|(keyspace, _), _| map.keyspace(*keyspace).is_some());
         self.sessions.retain(|token, _| map.token(*token).is_ok());
     }
 }
 
-/// What a request takes if it waits for records: bytes, and how many waits it is. `None`: it does not wait.
+/// The resources of a request that waits for records: bytes, and number of waits. `None`: it does not wait.
 pub(super) fn waits(message: &Message<'_>) -> Option<(usize, usize)> {
     match message {
         Message::Read { read, .. } => wait(read).map(|bytes| (bytes, 1)),
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!((ask(ROBOT, 2, 99, OPEN, 0), ask(Access::All, 1, 98, OPEN, 0)), (Ok(()), Ok(())));
         assert_eq!(ask(ROBOT, 1, 0, SnapshotAsk::Close, 0), Ok(()));
         assert_eq!((ask(ROBOT, 1, 99, OPEN, 0), ask(ROBOT, 1, 100, OPEN, 0)), (Ok(()), full.clone()));
-        // All but one go when their lease is over, and that one at the end of its age.
+        // All but one expire with their lease, and that one at its maximum age.
         assert_eq!(ask(ROBOT, 1, 1, SnapshotAsk::Renew { lease_ms: 9000 }, 999), Ok(()));
         for id in 200..199 + TOKEN_SNAPSHOTS_MAX as u128 {
             assert_eq!(ask(ROBOT, 1, id, OPEN, 4500), Ok(()));

@@ -1,4 +1,4 @@
-//! One instance on its thread, with a test in the manager's place.
+//! Tests of one instance on its thread, with the test in the manager's role.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -33,14 +33,14 @@ struct ServiceBench {
 }
 
 impl ServiceBench {
-    /// Starts an instance whose manager has room for so many control requests.
+    /// Starts an instance whose manager has room for this many control requests.
     fn start(jobs_max: usize) -> ServiceBench {
         let driver = listen();
         let map = ClusterMap::of_one_node(node(1, 7, driver.local_address().unwrap()), 1).unwrap();
         ServiceBench::start_in(&map, (1, 7), driver, None, jobs_max)
     }
 
-    /// Starts the instance of a node, which has only one, as this start of it.
+    /// Starts the only instance of a node, as this process start.
     fn start_in(
         map: &ClusterMap,
         (instance, incarnation): (u32, u64),
@@ -92,7 +92,7 @@ impl ServiceBench {
         stream
     }
 
-    /// Waits for its thread, and says how it ended.
+    /// Waits for its thread, and returns its result.
     fn end(mut self) -> Result<(), String> {
         self.thread.join().unwrap();
         match self.control.try_recv() {
@@ -106,7 +106,7 @@ fn listen() -> MioDriver {
     MioDriver::listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap()
 }
 
-/// A node of one instance of the same number.
+/// A node with one instance of the same number.
 fn node(id: u32, incarnation: u64, address: SocketAddr) -> Node {
     let address = Address::new(&address.to_string()).unwrap();
     Node {
@@ -126,7 +126,7 @@ fn frame(request: u64, message: &Message<'_>) -> Vec<u8> {
     bytes
 }
 
-/// All answers until the connection ends: request, and what failed.
+/// All answers until the connection ends: the request, and its failure.
 fn answers(mut stream: TcpStream) -> Vec<(u64, Option<Failure<'static>>)> {
     let (mut bytes, mut found, mut at) = (Vec::new(), Vec::new(), 0);
     stream.read_to_end(&mut bytes).unwrap();
@@ -152,7 +152,7 @@ fn a_control_request_under_way_at_the_stop_is_answered_once_whatever_the_manager
     let job = bench.jobs.blocking_recv().unwrap();
     let ReplyTo::Instance { place: 0, ask } = job.reply else { panic!("{job:?}") };
     assert_eq!(job.encoded, b"anything");
-    // Both may be taken in one turn.
+    // One turn may process both.
     bench.mailbox.leave(InstanceNotice::Stop).unwrap();
     drop(bench.mailbox.leave(InstanceNotice::Admin { ask, encoded: Vec::new() }));
     drop(bench.mailbox.leave(InstanceNotice::Admin { ask: 99, encoded: Vec::new() }));
@@ -167,7 +167,7 @@ fn control_requests_that_find_no_room_are_told_so() {
     let mut stream = bench.connect();
     let asked = (2..5).flat_map(|n| frame(n, &Message::Admin(Admin { encoded: b"" })));
     stream.write_all(&asked.collect::<Vec<u8>>()).unwrap();
-    // The first takes the only place.
+    // The first request occupies the only place.
     let mut busy = Vec::new();
     let decoder = Decoder::agreed(1, Features::default());
     let (mut bytes, mut chunk, mut at) = (Vec::new(), [0; 4096], 0);

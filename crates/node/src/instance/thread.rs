@@ -1,4 +1,4 @@
-//! The thread of an instance: opens its data, serves until it is told to stop, closes.
+//! The thread of an instance: it opens its data, serves until it is stopped, and closes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -25,24 +25,24 @@ use crate::reactor::{Driver, Limits, MioDriver, Reactor, ReactorMailbox};
 use crate::server::NodeFolder;
 use crate::server::limits::DAMAGE_TOLD_MAX;
 
-/// What an instance is started with.
+/// The parameters of an instance.
 pub(crate) struct InstancePlan {
-    /// Which of the node's instances it is, from zero.
+    /// Its index in the node, from zero.
     pub(crate) place: usize,
     pub(crate) identity: Identity,
-    /// The data folder of the node; `None`: all is in memory.
+    /// The data folder of the node; `None`: everything is in memory.
     pub(crate) root: Option<PathBuf>,
     pub(crate) engine: EngineOptions,
-    /// See [`crate::server::ServerOptions::copy_bytes_per_s`]; of this instance alone.
+    /// See [`crate::server::ServerOptions::copy_bytes_per_s`]; the share of this instance.
     pub(crate) copy_bytes_per_s: u64,
     pub(crate) history: MapHistory,
-    /// Listens already; who connects waits until the data is open.
+    /// A listening socket; clients that connect wait until the data is open.
     pub(crate) driver: MioDriver,
     pub(crate) jobs: mpsc::Sender<ControlJob>,
     pub(crate) control: mpsc::Sender<ManagerInput>,
-    /// For the control group; `None`: the node stands alone.
+    /// The channel to the control group; `None`: the node is standalone.
     pub(crate) words: Option<mpsc::Sender<InstanceMessage>>,
-    /// Of the cluster's secret, if it has one.
+    /// The proofs of the cluster's secret, if there is one.
     pub(crate) proofs: Option<Proofs>,
     /// See [`crate::server::ServerOptions::spans`].
     pub(crate) spans: bool,
@@ -58,45 +58,44 @@ pub(crate) struct ReadyToServe {
     pub(crate) recovered: RecoveredData,
     /// The newest timestamp that it has stored.
     pub(crate) newest: Timestamp,
-    /// The earlier starts that its disk has lived through.
+    /// The earlier starts that its disk has recorded.
     pub(crate) lived: Vec<Incarnation>,
-    /// The start whose end in order its disk told of.
+    /// The start that ended in order, according to the mark on its disk.
     pub(crate) closed: Option<Incarnation>,
 }
 
-/// What opening its data found.
+/// The results of opening its data.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RecoveredData {
     pub(crate) partitions: usize,
-    /// Log entries taken from checkpoints, read from the log, and taken from the journal.
+    /// Numbers of log entries from checkpoints, from the log, and from the journal.
     pub(crate) from_checkpoint: u64,
     pub(crate) from_log: u64,
     pub(crate) from_journal: u64,
     /// Bytes of torn tails that were cut off.
     pub(crate) torn_bytes: u64,
-    /// Partitions of dropped keyspaces that were removed.
+    /// Number of removed partitions of dropped keyspaces.
     pub(crate) removed: usize,
-    /// Pieces of damage, and the first of them in words.
+    /// Number of corrupt or missing parts, and descriptions of the first of them.
     pub(crate) damaged: usize,
     pub(crate) damage: Vec<String>,
     pub(crate) took: Duration,
-    /// What the operator must know about its disk.
+    /// A warning about its disk for the operator.
     pub(crate) warning: Option<&'static str>,
 }
 
-/// An instance has ended.
+/// The end of an instance.
 #[derive(Clone, Debug)]
 pub(crate) struct EndedInstance {
     pub(crate) place: usize,
-    /// Whether it ended because it was told to, with all data closed; else what happened.
+    /// `Ok` if it was stopped and has closed all data; otherwise the reason.
     pub(crate) how: Result<(), String>,
 }
 
-/// How opening went.
+/// The result of opening an instance.
 pub(crate) type OpenResult = (usize, Result<ReadyToServe, String>);
 
-/// Starts the thread. It says on `opened` how opening went and, if well, on the plan's control channel that it has
-/// ended.
+/// Starts the thread. On `opened` it sends the result of opening, and after a success it reports its end on the plan's control channel.
 pub(crate) fn start(plan: InstancePlan, opened: SyncSender<OpenResult>) -> std::io::Result<JoinHandle<()>> {
     let (place, control) = (plan.place, plan.control.clone());
     Builder::new().name(format!("zerohop-{}", plan.identity.instance)).spawn(move || {
@@ -104,15 +103,15 @@ pub(crate) fn start(plan: InstancePlan, opened: SyncSender<OpenResult>) -> std::
         let how = how.unwrap_or_else(|panic| Err(format!("a fault of the program: {}", words(&*panic))));
         if let Err(reason) = &how {
             error!(place, reason, "an instance has ended");
-            // If it ended before it said how opening went: who waits for that is told now.
+            // If the thread ended before it sent the result of opening, the receiver gets it now.
             drop(opened.try_send((place, Err(reason.clone()))));
         }
-        // There is room for one such message of every instance, unless nobody is left to read it.
+        // The channel has room for one such message of every instance, unless the receiver is gone.
         drop(control.try_send(ManagerInput::Ended(EndedInstance { place, how })));
     })
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn words(panic: &(dyn std::any::Any + Send)) -> String {
     let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
     words.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
@@ -138,7 +137,7 @@ fn run(plan: InstancePlan, opened: &SyncSender<OpenResult>) -> Result<(), String
     let stopwatch = Stopwatch::start();
     let mut disk = NodeFolder::instance_disk(root.as_deref(), place).map_err(|error| error.to_string())?;
     let folder = root.as_deref().map(|root| NodeFolder::instance_folder(root, place));
-    // Before anything is written: a crash from here on must not find it.
+    // This comes before any write: a start after a later crash must not find the mark.
     let closed = folder.as_deref().map_or(Ok(None), closed::take)?;
     disk.wake(driver.waker());
     let warning = disk.warning();
@@ -161,19 +160,19 @@ fn run(plan: InstancePlan, opened: &SyncSender<OpenResult>) -> Result<(), String
     }
     let (mut reactor, mailbox) = Reactor::new(driver, service, limits);
     reactor.prove(proofs);
-    // If nobody waits for it any more, nobody would ever tell it to stop.
+    // If no receiver is left, no other thread would ever stop this one.
     let ready = ReadyToServe { mailbox, recovered, newest, lived: before.starts, closed };
     let is_awaited = opened.try_send((place, Ok(ready))).is_ok();
     let served = if is_awaited { reactor.run() } else { Ok(()) };
     let instance = reactor.into_service().into_instance();
     let closed = instance.close();
     served.map_err(|error| format!("its event queue failed: {error}"))?;
-    // It keeps others out of the folder until the mark is there.
+    // The disk's lock keeps other processes out of the folder until the mark is written.
     let disk = closed.map_err(|error| format!("its data could not be closed: {error}"))?;
     if let Some(folder) = folder
         && let Err(error) = closed::leave(&folder, identity.incarnation)
     {
-        // Nothing is lost by that; the next start may be told that something is.
+        // Nothing is lost by that; the next start may report a possible loss.
         warn!(%error, instance = identity.instance.0, "the mark of a stop in order could not be written: nothing is lost, though the next start may say that something could be");
     }
     drop(disk);

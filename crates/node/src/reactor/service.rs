@@ -144,7 +144,7 @@ pub trait Service {
     /// Handles a message from another thread.
     fn notice(&mut self, notice: Self::Notice, now: Now, replies: &mut Replies<'_>) -> Flow;
 
-    /// When [`Service::tick`] wants to be called, in [`Now::elapsed_ms`].
+    /// When the reactor must call [`Service::tick`], in [`Now::elapsed_ms`].
     fn next_deadline_ms(&self) -> Option<u64>;
 
     /// Reports that the deadline has passed.

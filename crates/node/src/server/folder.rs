@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   DATA/node/lock       locked while a process has the folder
-//!   DATA/node/state      identity and map of a standalone node    (persisted.rs, docs/formats/node-folder.md)
+//!   DATA/node/state      identity and map of a standalone node           (persisted.rs, docs/formats/node-folder.md)
 //!   DATA/node/member     identity and map of a node in a cluster         (identity.rs, the same)
 //!   DATA/node/control.log    its part in the control group               (docs/formats/control-log.md)
 //!   DATA/instance-00/    the engine of its first instance         (docs/formats/README.md), and its `life`

@@ -68,6 +68,7 @@ pub struct FolderOwner {
 
 impl LocalCluster {
     /// A cluster that is not bootstrapped yet.
+    ///
     /// # Errors
     /// The system provides no random bytes.
     pub fn new(founded_at: Vec<SocketAddr>) -> Result<LocalCluster, StartError> {

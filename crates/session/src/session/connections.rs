@@ -400,7 +400,7 @@ impl<T> Session<T> {
             }
             Some((false, index)) => {
                 self.connection_mut(index).draining = true;
-                // Later operations find it only by its address, where they are told to wait.
+                // Later operations find it only by its address, where they wait.
                 self.by_instance.retain(|_, place| *place != index);
                 false
             }

@@ -1,4 +1,4 @@
-//! Writing and reading all of something, which may lie in several places.
+//! Complete writes and reads of data in one or several buffers.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -6,15 +6,15 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::{Errno, Result, retry_on_intr};
 
-/// Pieces of one call.
+/// Maximum number of buffers in one call.
 const PIECES_MAX: usize = 64;
 
-/// From so many bytes on the file system is told what comes: it finds room for all of it once, rather than for each block of 4 KiB, which
-/// costs a third of such a write. For less the call costs more than it saves.
+/// From this number of bytes on, the file is preallocated before the write: the file system allocates once instead of for each block of 4 KiB,
+/// which takes a third of the time of such a write. For fewer bytes the call costs more than it saves.
 const MAKE_ROOM_BYTES_MIN: u64 = 256 << 10;
 
-/// Has the file system find room for so many bytes that are written next, if that is worth it; the file is not longer for that. An
-/// error: there is none. A file system that cannot do it does without.
+/// Has the file system allocate room for the bytes of the next write, if that is worth it; the file's length does not change. Errors: there is no
+/// room. A file system without this operation is not an error.
 pub(super) fn make_room(file: &OwnedFd, at: u64, bytes: u64) -> Result<()> {
     if bytes < MAKE_ROOM_BYTES_MIN {
         return Ok(());
@@ -26,13 +26,13 @@ fn unless_full(made: Result<()>) -> Result<()> {
     made.or_else(|errno| if matches!(errno, Errno::NOSPC | Errno::DQUOT) { Err(errno) } else { Ok(()) })
 }
 
-/// Writes all of the pieces behind each other, however little of them one `write` takes.
+/// Writes all of the pieces one after the other, however few bytes one `write` accepts.
 pub(super) fn write_pieces(
     mut pieces: &[&[u8]],
     mut at: u64,
     mut write: impl FnMut(&[IoSlice<'_>], u64) -> Result<usize>,
 ) -> Result<()> {
-    // Of the first piece so many bytes are written.
+    // Number of written bytes of the first piece.
     let mut within = 0;
     loop {
         while let [first, rest @ ..] = pieces
@@ -59,7 +59,7 @@ pub(super) fn write_pieces(
     }
 }
 
-/// Writes all of `data`, however little of it one `write` takes.
+/// Writes all of `data`, however few bytes one `write` accepts.
 pub(super) fn write_all(
     mut data: &[u8],
     mut at: u64,
@@ -79,7 +79,7 @@ pub(super) fn write_all(
     Ok(())
 }
 
-/// Fills `into`, however little one `read` gives. The error is `None` at the end of the file.
+/// Fills `into`, however few bytes one `read` returns. The error is `None` at the end of the file.
 pub(super) fn read_all(
     mut into: &mut [u8],
     mut at: u64,
@@ -103,7 +103,7 @@ pub(super) fn read_all(
 mod tests {
     use super::*;
 
-    /// Takes `step` bytes of what it is given, and notes them; every third call is interrupted.
+    /// Accepts `step` bytes per call and records them; every third call is interrupted.
     fn write(pieces: &[&[u8]], step: usize) -> (Vec<u8>, usize) {
         let (mut file, mut calls) = (b"..".to_vec(), 0);
         let written = write_pieces(pieces, 2, |slices, at| {

@@ -1,4 +1,4 @@
-//! Real files: the contract of all disks, and what is theirs alone.
+//! Tests of real files: the contract of all disks, and their own properties.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn create(disk: &mut FilesDisk, path: &str) -> FileId {
     disk.open(path, OpenMode::Create).unwrap()
 }
 
-/// Files that a disk of these tests keeps open.
+/// Number of files that a disk of these tests keeps open.
 const OPEN_MAX: usize = 192;
 
 #[test]
@@ -44,7 +44,7 @@ fn a_folder_is_for_its_account_alone_and_a_lock_that_others_could_hold_is_closed
         (mode(&above.path().join("data")), mode(&root), mode(&root.join(LOCK_FILE))),
         (0o700, 0o700, 0o600)
     );
-    // As a version before this left it.
+    // The state that an older version left.
     std::fs::set_permissions(root.join(LOCK_FILE), std::fs::Permissions::from_mode(0o644)).unwrap();
     drop(FilesDisk::open(&root).unwrap());
     assert_eq!(mode(&root.join(LOCK_FILE)), 0o600);
@@ -137,7 +137,7 @@ fn a_failed_begun_sync_fails_every_later_sync_of_the_file() {
     let ticket = disk.sync_begin(file).unwrap();
     let (_, open) = disk.files.get(file, "test").unwrap();
     open.sync_failed(Errno::IO);
-    // The failure was reported to another descriptor or thread: this ticket must not pass for good.
+    // The failure was reported to another descriptor or thread: this ticket must not succeed.
     let answer = loop {
         match disk.sync_done(ticket) {
             Ok(false) => {}
@@ -224,7 +224,7 @@ fn room_made_ahead_is_zeros_behind_the_contents_and_does_not_change_when_it_is_w
     let file = disk.open("f", OpenMode::Create).unwrap();
     disk.reserve(file, 2 << 20);
     disk.append(file, b"a").unwrap();
-    // What is begun behind it is done after it.
+    // Work that is begun after it is done after it.
     let ticket = disk.sync_begin(file).unwrap();
     disk.sync_wait(ticket).unwrap();
     let before = on_device();

@@ -1,4 +1,4 @@
-//! Room ahead of a file's end: zeros that a thread writes there, so that an append does not lengthen the file.
+//! Room after a file's end: a thread writes zeros there, so that an append does not extend the file.
 
 use rustix::fs::{Mode, OFlags, openat};
 use zerohop_engine::disk::{DiskResult, FileId};
@@ -7,14 +7,13 @@ use super::super::open_files::failed;
 use super::super::sync_threads::ZEROS_BEGUN_MAX;
 use super::{FilesDisk, started};
 
-/// Zeros are written ahead of a file's end by half its length, within these bounds: a small journal stays small, and the
-/// thread is done with a piece in some milliseconds.
+/// Zeros are written after a file's end for half its length, within these limits: a small journal stays small, and the thread needs only some
+/// milliseconds for a piece.
 const ZEROED_AHEAD_MIN: u64 = 256 << 10;
 const ZEROED_AHEAD_MAX: u64 = 4 << 20;
 
 impl FilesDisk {
-    /// Has zeros written behind a file's end where room was asked for and there is little left. Where that cannot be done
-    /// the file grows as it is appended to.
+    /// Has zeros written after a file's end, if room was requested and little is left. If that is impossible, appends extend the file.
     pub(super) fn zero_ahead(&mut self, key: u64) {
         let Some(file) = self.files.by_key(key) else { return };
         let from = file.zeroed_bytes.max(file.bytes);
@@ -37,7 +36,7 @@ impl FilesDisk {
         }
     }
 
-    /// Waits until no zeros are being written behind this offset of a file.
+    /// Waits until no zeros are being written after this offset of a file.
     pub(super) fn wait_for_zeros(
         &mut self,
         file: FileId,

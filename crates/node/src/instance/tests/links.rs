@@ -1,4 +1,4 @@
-//! Two instances that share a partition, each on its thread and disk, over real sockets; the test is the control group.
+//! Two instances that share a partition, each with its thread and disk, over real sockets; the test acts as the control group.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ struct Pair {
     benches: [Option<ServiceBench>; 2],
 }
 
-/// The partition's group: its primary by place, the epoch, and whether the other is in sync or follows.
+/// The partition's group: the index of its primary, the epoch, and whether the other is in sync or a follower.
 fn group(epoch: u64, primary: usize, is_in_sync: bool) -> ReplicaGroup {
     let (primary, other) = (InstanceId(primary as u32 + 1), InstanceId(2 - primary as u32));
     let (in_sync, followers) = if is_in_sync { (vec![other], vec![]) } else { (vec![], vec![other]) };
@@ -54,7 +54,7 @@ impl Pair {
         Pair { roots, map, benches }
     }
 
-    /// The control group has decided something.
+    /// Applies a decision of the control group.
     fn decide(&mut self, changes: Vec<MapChange>) {
         let delta = MapDelta { from: self.map.epoch(), to: self.map.epoch().next(), changes };
         self.map = self.map.apply(&delta).unwrap();
@@ -85,7 +85,7 @@ impl Pair {
         answer.blocking_recv().unwrap()
     }
 
-    /// Asks until it is answered with anything but that the group is not settled.
+    /// Repeats a request until the answer is not that the group is unsettled.
     fn ask(&self, place: usize, message: &Message<'_>) -> Result<Option<Vec<u8>>, Failure<'static>> {
         let mut last = Failure::NotFound;
         for _ in 0..100 {
@@ -99,7 +99,7 @@ impl Pair {
         Err(last)
     }
 
-    /// `None`: no answer in time.
+    /// `None`: there was no answer in time.
     fn ask_once(
         &self,
         place: usize,
@@ -163,13 +163,13 @@ fn what_one_has_acknowledged_the_other_serves_when_it_takes_over_and_who_starts_
     assert!(figures.iter().all(|figures| figures.links == 1 && figures.counters.peer_messages > 0));
     assert!(figures.iter().all(|figures| figures.counters.connected == 1), "one connection each way");
 
-    // The first goes; the second is promoted, alone in sync.
+    // The first instance stops; the second is promoted, as the only in-sync replica.
     pair.stop(0);
     pair.regroup(group(2, 1, false));
     assert_eq!(pair.ask(1, &lookup()), Ok(Some(b"first".to_vec())));
     assert_eq!(pair.ask(1, &store(b"second")), Ok(None));
 
-    // The first starts again, elsewhere and as somebody else; it follows, is admitted, and takes over.
+    // The first instance starts again, at another address and with a new incarnation; it follows, is admitted, and takes over.
     let driver = listen();
     let again = node(1, 70, driver.local_address().unwrap());
     pair.decide(vec![
@@ -193,7 +193,7 @@ fn nothing_is_acknowledged_while_an_in_sync_replica_is_gone() {
     pair.stop(1);
     let answer = pair.ask_once(0, &store(b"second"), Duration::from_millis(900));
     assert!(!matches!(answer, Some(Ok(_))), "{answer:?}");
-    // Nobody is there: it is called again and again, each time a little later.
+    // The other instance is gone: this one tries to connect again and again, with growing pauses.
     assert!(pair.figures(0).links == 0);
     pair.stop(0);
 }

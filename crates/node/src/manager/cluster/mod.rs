@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   peers (manager ports) ──messages──┐                 ┌── Persist ──> store (a thread: control log, member file)
-//!   instances ── asks ────────────────┤                 ├── Send ─────> peers
+//!   instances ── requests ────────────┤                 ├── Send ─────> peers
 //!   operators (jobs) ── commands ─────┼──> run ─ Agent ─┼── Map ──────> history, follow ──> instances, in order
 //!   store ── it is on disk ───────────┤                 ├── Open, Joined ──> the thread that starts instances
 //!   timers ───────────────────────────┘                 └── Answered, Ended
