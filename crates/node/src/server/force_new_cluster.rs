@@ -25,7 +25,7 @@ pub struct ForcedCluster {
 }
 
 /// Creates a new control group with only the manager of the node in this folder, from its log. With `is_meant` unset it only returns what would
-/// happen. The other managers cannot rejoin with their old promises: the new group has another number, and its term starts far ahead.
+/// happen. The other managers cannot rejoin with their old promises: the new group has another number, and its epochs continue far ahead of theirs.
 ///
 /// # Errors
 /// There is no such node, it is running, or it has no manager.
