@@ -24,6 +24,7 @@ mod replaced_blobs;
 mod secrets;
 mod status;
 mod strangers;
+mod surface;
 mod tls;
 mod tokens;
 mod top;

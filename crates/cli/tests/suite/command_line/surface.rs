@@ -1,0 +1,477 @@
+//! What users and their scripts rely on, compared with committed lists: commands and their options, metrics, keys of JSON.
+//!
+//! The lists are in `tests/surface`. `ZEROHOP_WRITE_SURFACE=1` writes them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::command_line::secrets::new_secret;
+use crate::support::serving::{ServingProgram, code, output, stdout, zerohop};
+use crate::support::{GIVE_UP_AFTER, wait_for};
+
+/// A list: a line for each thing.
+type SurfaceList = BTreeSet<String>;
+
+/// A command that answers with `--json`: its name, its arguments, its standard input, its exit code.
+struct JsonRow(&'static str, &'static str, &'static str, i32);
+
+const fn row(command: &'static str, arguments: &'static str) -> JsonRow {
+    JsonRow(command, arguments, "", 0)
+}
+
+/// One whose answer is that the data says no.
+const fn no(command: &'static str, arguments: &'static str) -> JsonRow {
+    JsonRow(command, arguments, "", 1)
+}
+
+/// In this order, in one folder, which has a `file`; `ÿ` is the byte 0xff. A new command with `--json` needs a row.
+const ROWS: &[JsonRow] = &[
+    row("keyspace create", "ks --partitions 4"),
+    row("keyspace alter", "ks --durability memory"),
+    row("keyspace split", "ks"),
+    row("keyspace show", "ks"),
+    row("keyspace list", ""),
+    row("kv insert", "k v"),
+    row("kv insert", "e v --ttl 1h"),
+    row("kv lookup", "e --info"),
+    // Not UTF-8.
+    row("kv insert", "ÿ ÿ"),
+    row("kv lookup", "ÿ"),
+    row("kv append", "ÿl ÿ"),
+    row("kv lookup", "ÿl"),
+    row("kv cas", "ÿ v --expect ÿ"),
+    no("kv insert", "k v --if-absent"),
+    row("kv lookup", "k"),
+    row("kv lookup", "k --info"),
+    no("kv lookup", "none"),
+    row("kv append", "l a b"),
+    row("kv lookup", "l"),
+    row("kv lookup", "l --info"),
+    row("kv extend", "k w"),
+    row("kv incr", "n"),
+    row("kv cas", "k x --expect vw"),
+    no("kv cas", "k x --expect other"),
+    row("kv transform", "t add 1"),
+    row("kv scan", ""),
+    row("kv wait", "k"),
+    row("kv remove", "k"),
+    no("kv remove", "k"),
+    JsonRow("txn", "", TRANSACTION, 0),
+    JsonRow("txn", "", "insert a w --if-absent\n", 1),
+    JsonRow("txn", "", "blob stat none\n", 0),
+    JsonRow("txn", "", "append a x\n", 1),
+    row("blob put", "b file"),
+    no("blob put", "b file"),
+    row("blob write", "b w --at 1"),
+    no("blob write", "none w --at 1"),
+    row("blob append", "b more"),
+    row("blob truncate", "b 8"),
+    row("blob transform", "b add 1"),
+    row("blob stat", "b"),
+    no("blob stat", "none"),
+    no("blob get", "none"),
+    no("blob read", "none"),
+    row("blob put", "ÿ file"),
+    row("blob ls", ""),
+    row("blob rm", "b"),
+    no("blob rm", "b"),
+    row("backup", "backup -k ks"),
+    row("verify", "backup"),
+    row("verify", ""),
+    row("restore", "backup --overwrite"),
+    row("bench kv", "--ops 20 --clients 1"),
+    row("bench txn", "--ops 20 --clients 1 --accounts 10"),
+    row("bench blob", "--ops 4 --clients 1 --blobs 1 --bytes 4KiB"),
+    row("partition list", "ks"),
+    row("partition split", "ks"),
+    row("recover acknowledge", ""),
+    row("node list", ""),
+    row("token list", ""),
+    row("status", ""),
+    row("top", "--once --interval 100ms"),
+    row("doctor", ""),
+    // There is advice.
+    no("doctor", "--endpoint 127.0.0.1:1 --timeout 1s"),
+    row("sim", "--seed 1 --scenario single"),
+    row("keyspace drop", "ks --yes"),
+];
+
+const TRANSACTION: &str = "insert a v\nlookup a\nincr i\nextend e v\nappend l x\nlookup l\nlookup none\nremove none\ntransform u add 1\n\
+                           blob create c\nblob append c x\nblob stat c\nblob read c\nblob truncate c 0\n";
+
+/// Commands with `--json` in the list that no row asks.
+const NOT_ASKED: &[(&str, &str)] = &[
+    ("demo", "it starts clusters of its own, for ten seconds"),
+    ("folder new-cluster", "asked once the cluster has ended"),
+    ("node", "its first line is read"),
+    ("node managers", "a node that stands alone has none"),
+    ("partition move", "a node that stands alone moves nothing"),
+    ("recover", "it tells of lost partitions, and there are none"),
+    ("up", "its first line is read"),
+];
+
+/// Figures that are null where nothing happened meanwhile: time decides.
+const EITHER: [&str; 2] = ["batch_us_p50", "batch_us_p99"];
+
+/// Words for people, which there are where the machine or the cluster has troubles.
+const WORDS: [&str; 2] = ["troubles[]", "warnings[]"];
+
+/// Counts whose names are words for people.
+const COUNTS: &str = "sim: seen";
+
+#[test]
+fn commands_metrics_and_json_are_those_of_the_committed_lists() {
+    let folder = crate::support::folder();
+    fs::write(folder.path().join("file"), "some words\n").unwrap();
+    let (commands, metrics, json) = std::thread::scope(|scope| {
+        let commands = scope.spawn(commands);
+        let (metrics, json) = answers(folder.path());
+        (commands.join().unwrap(), metrics, json)
+    });
+    every_json_is_asked(&commands);
+    let lists = [("commands.txt", commands), ("metrics.txt", metrics), ("json.txt", json)];
+    let differing: Vec<String> = lists.iter().filter_map(|(name, lines)| differing(name, lines)).collect();
+    assert!(
+        differing.is_empty(),
+        "{}\nUsers and their scripts see these differences (-: committed, +: what the program says). If they are meant, say so in \
+         CHANGELOG.md and write the lists:\n\
+         ZEROHOP_WRITE_SURFACE=1 cargo test -p zerohop --test suite command_line::surface",
+        differing.join("\n")
+    );
+}
+
+/// Every command with `--json` has a row, or a reason why not.
+fn every_json_is_asked(commands: &SurfaceList) {
+    let flagged = |line: &String| Some(line.strip_prefix("zerohop ")?.strip_suffix(" --json")?.to_owned());
+    let flagged: BTreeSet<String> = commands.iter().filter_map(flagged).collect();
+    let asked =
+        ROWS.iter().map(|JsonRow(command, ..)| *command).chain(NOT_ASKED.iter().map(|(command, _)| *command));
+    let asked: BTreeSet<String> = asked.map(str::to_owned).collect();
+    let without: Vec<&String> = flagged.difference(&asked).collect();
+    assert!(without.is_empty(), "give these commands a row: {without:?}");
+    let gone: Vec<&String> = asked.difference(&flagged).collect();
+    assert!(gone.is_empty(), "no such commands have --json: {gone:?}");
+}
+
+/// The lines that differ from the committed list, which is written instead if that is asked for.
+fn differing(name: &str, lines: &SurfaceList) -> Option<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/surface").join(name);
+    if std::env::var_os("ZEROHOP_WRITE_SURFACE").is_some_and(|value| value == "1") {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, lines.iter().flat_map(|line| [line, "\n"]).collect::<String>()).unwrap();
+        return None;
+    }
+    let committed = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let told = differences(&committed.lines().map(str::to_owned).collect(), lines);
+    (!told.is_empty()).then(|| format!("crates/cli/tests/surface/{name}:\n{told}"))
+}
+
+fn differences(committed: &SurfaceList, lines: &SurfaceList) -> String {
+    let all =
+        committed.union(lines).filter_map(|line| match (committed.contains(line), lines.contains(line)) {
+            (true, true) => None,
+            (true, false) => Some(format!("- {line}\n")),
+            (false, _) => Some(format!("+ {line}\n")),
+        });
+    all.collect()
+}
+
+// Commands.
+
+/// Every command, its usage, its arguments and its options, as its help has them.
+fn commands() -> SurfaceList {
+    let mut lines = SurfaceList::new();
+    let mut left = vec![Vec::new()];
+    while let Some(words) = left.pop() {
+        let mut asked = zerohop(&[words.as_slice(), &["--help".to_owned()]].concat());
+        for (variable, _) in std::env::vars_os() {
+            if variable.to_string_lossy().starts_with("ZEROHOP_") {
+                asked.env_remove(variable);
+            }
+        }
+        let answer = asked.output().unwrap();
+        assert_eq!(code(&answer), 0, "{answer:?}");
+        let name = [&["zerohop".to_owned()], words.as_slice()].concat().join(" ");
+        for below in told(&name, &stdout(&answer), &mut lines) {
+            left.push([words.as_slice(), &[below]].concat());
+        }
+    }
+    lines
+}
+
+/// Adds what the help of a command says to the list, and returns its subcommands.
+fn told(name: &str, help: &str, lines: &mut SurfaceList) -> Vec<String> {
+    let mut below = Vec::new();
+    let mut entries: Vec<(String, Vec<&str>)> = Vec::new();
+    let mut section = "";
+    for line in help.lines() {
+        let indent = line.len() - line.trim_start().len();
+        if indent == 0 {
+            if let Some(usage) = line.strip_prefix("Usage: ") {
+                lines.insert(format!("{name} usage: {usage}"));
+            }
+            if !line.is_empty() {
+                section = line;
+            }
+        } else if !["Commands:", "Arguments:", "Options:"].contains(&section) && section.ends_with(':') {
+            panic!("{name}: the help has a section that this test does not know: {section}");
+        } else if indent == 2 || (indent == 6 && line.trim_start().starts_with("--")) {
+            let (head, text) = line.trim_start().split_once("  ").unwrap_or((line.trim_start(), ""));
+            match section {
+                "Commands:" if head == "help" => entries.push((String::new(), Vec::new())),
+                "Commands:" => {
+                    below.push(head.to_owned());
+                    entries.push((format!("{name} {head}"), vec![text]));
+                }
+                _ => entries.push((format!("{name} {head}"), vec![text])),
+            }
+        } else if let Some((_, text)) = entries.last_mut() {
+            text.push(line);
+        }
+    }
+    lines.extend(
+        entries
+            .iter()
+            .filter(|(head, _)| !head.is_empty())
+            .map(|(head, text)| format!("{head}{}", facts(text))),
+    );
+    below
+}
+
+/// What the text of an argument, an option or a command says in brackets.
+fn facts(text: &[&str]) -> String {
+    let values = text.iter().skip_while(|line| line.trim() != "Possible values:");
+    let values: Vec<&str> =
+        values.filter_map(|line| Some(line.trim().strip_prefix("- ")?.split_once(':')?.0)).collect();
+    let text = text.iter().flat_map(|line| line.split_whitespace()).collect::<Vec<_>>().join(" ");
+    let mut facts = String::new();
+    for part in text.split('[').skip(1).filter_map(|part| Some(part.split_once(']')?.0)) {
+        match part.split_once(": ") {
+            // Behind the name is the value that the variable has.
+            Some(("env", _)) => facts += &format!(" [{}]", part.split('=').next().unwrap()),
+            Some(("default" | "alias" | "aliases" | "short aliases" | "possible values", _)) => {
+                facts += &format!(" [{part}]");
+            }
+            _ => {}
+        }
+    }
+    if !values.is_empty() {
+        facts += &format!(" [possible values: {}]", values.join(", "));
+    }
+    facts
+}
+
+// Metrics and JSON.
+
+/// The metrics of a node, and the JSON of all rows and of HTTP.
+fn answers(folder: &Path) -> (SurfaceList, SurfaceList) {
+    let secret = new_secret(folder, "secret");
+    let within = |mut command: Command| {
+        command.current_dir(folder).env("ZEROHOP_SECRET_FILE", &secret);
+        command
+    };
+    let mut paths = KeyPaths::default();
+    let alone = ServingProgram::start(within(zerohop(&words(
+        "node",
+        "--memory --instances 1 --listen 127.0.0.1:0 --json",
+    ))));
+    paths.add("node", &alone.ready);
+    drop(alone);
+
+    let up = "--nodes 1 --instances 1 --port 0 --data data --json";
+    let cluster = ServingProgram::start(within(zerohop(&words("up", up))));
+    paths.add("up", &cluster.ready);
+    let ask = |command: &str, arguments: &str, input: &str, wanted: i32| {
+        let mut asked = within(zerohop(&words(command, arguments)));
+        asked.env("ZEROHOP_ENDPOINT", cluster.endpoint());
+        let answer = output(asked, input.as_bytes());
+        assert_eq!(code(&answer), wanted, "zerohop {command} {arguments}: {answer:?}");
+        stdout(&answer)
+    };
+    ask("token new", "tok --all read --expires 1h", "", 0);
+    for JsonRow(command, arguments, input, wanted) in ROWS {
+        let told = ask(command, &format!("{arguments} --json"), input, *wanted);
+        assert!(!told.is_empty(), "zerohop {command} {arguments} --json says nothing");
+        paths.add_lines(command, &told);
+    }
+    let bearer = ask("secret bearer", "", "", 0);
+    for path in ["/health", "/status"] {
+        paths.add_lines(&format!("GET {path}"), &get(cluster.endpoint(), path, bearer.trim()));
+    }
+    let text = || get(cluster.endpoint(), "/metrics", bearer.trim());
+    let metrics = metrics(&wait_for("the instance's metrics", text, |text| {
+        text.contains("zerohop_instances_answering 1.0\n")
+    }));
+    assert_eq!(cluster.end_with(Signal::TERM), Some(0));
+
+    let made = within(zerohop(&words("folder new-cluster", "data/node-1 --json"))).output().unwrap();
+    assert_eq!(code(&made), 0, "{made:?}");
+    paths.add_lines("folder new-cluster", &stdout(&made));
+    (metrics, paths.lines())
+}
+
+fn words(command: &str, arguments: &str) -> Vec<OsString> {
+    let bytes = |word: &str| word.chars().map(|one| u8::try_from(one).unwrap()).collect();
+    let words = command.split_whitespace().chain(arguments.split_whitespace());
+    words.map(|word| OsString::from_vec(bytes(word))).collect()
+}
+
+/// The body of what a manager answers.
+fn get(endpoint: &str, path: &str, bearer: &str) -> String {
+    let mut stream = TcpStream::connect(endpoint).unwrap();
+    stream.set_read_timeout(Some(GIVE_UP_AFTER)).unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: {endpoint}\r\nConnection: close\r\nAuthorization: Bearer {bearer}\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 "), "{path}: {answer}");
+    body.to_owned()
+}
+
+/// Every name of a series with its type and the names of its labels.
+fn metrics(text: &str) -> SurfaceList {
+    let typed = |line: &str| {
+        let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;
+        Some((name.to_owned(), kind.to_owned()))
+    };
+    let types: BTreeMap<String, String> = text.lines().filter_map(typed).collect();
+    let mut silent: BTreeSet<&String> = types.keys().collect();
+    let mut series: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+        let (name, _) = line.split_once([' ', '{']).unwrap();
+        let all = line.rsplit_once(' ').unwrap().0.strip_prefix(name).unwrap();
+        // No value has a quotation mark in it.
+        let labels = all.split('"').step_by(2).filter_map(|part| part.strip_suffix('='));
+        series.entry(name).or_default().extend(labels.map(|label| label.trim_start_matches(['{', ','])));
+    }
+    let mut lines = SurfaceList::new();
+    for (name, labels) in series {
+        let ends = ["", "_total", "_bucket", "_sum", "_count"];
+        let family = ends.iter().find_map(|end| types.get_key_value(name.strip_suffix(end)?));
+        let (family, kind) = family.unwrap_or_else(|| panic!("{name} has no type"));
+        silent.remove(family);
+        let labels = labels.into_iter().collect::<Vec<_>>().join(", ");
+        lines.insert(format!("{name} {kind} {{{labels}}}"));
+    }
+    lines.extend(silent.into_iter().map(|family| format!("{family} {} without series", types[family])));
+    lines
+}
+
+/// Paths in answers, with the types of what is there.
+#[derive(Default)]
+struct KeyPaths(BTreeMap<String, BTreeSet<&'static str>>);
+
+impl KeyPaths {
+    /// Adds JSON, a value a line.
+    fn add_lines(&mut self, command: &str, text: &str) {
+        for line in text.lines() {
+            let value =
+                serde_json::from_str(line).unwrap_or_else(|error| panic!("{command}: {error}: {line}"));
+            self.add(command, &value);
+        }
+    }
+
+    fn add(&mut self, command: &str, value: &Value) {
+        for (key, value) in value.as_object().unwrap() {
+            self.walk(&format!("{command}: {key}"), value);
+        }
+    }
+
+    fn walk(&mut self, path: &str, value: &Value) {
+        if WORDS.iter().any(|words| path.ends_with(words)) {
+            return;
+        }
+        let kinds = self.0.entry(path.to_owned()).or_default();
+        kinds.insert(match value {
+            Value::Null => "null",
+            Value::Bool(_) => "boolean",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        });
+        if EITHER.iter().any(|figure| path.ends_with(figure)) {
+            kinds.extend(["null", "number"]);
+        }
+        match value {
+            Value::Array(all) => all.iter().for_each(|one| self.walk(&format!("{path}[]"), one)),
+            Value::Object(fields) if path != COUNTS => {
+                fields.iter().for_each(|(key, value)| self.walk(&format!("{path}.{key}"), value));
+            }
+            _ => {}
+        }
+    }
+
+    /// Elements that are objects have lines for their fields only.
+    fn lines(&self) -> SurfaceList {
+        let shown = |(path, kinds): (&String, &BTreeSet<&str>)| {
+            let kinds: Vec<&str> = kinds.iter().copied().collect();
+            (!path.ends_with("[]") || kinds != ["object"]).then(|| format!("{path} {}", kinds.join("|")))
+        };
+        self.0.iter().filter_map(shown).collect()
+    }
+}
+
+#[test]
+fn help_is_read_in_both_of_its_layouts() {
+    let help = "Does it.\n\nUsage: zerohop do [OPTIONS] <KEY>\n\nArguments:\n  <KEY>\n          The key\n\nOptions:\n      \
+                --port <PORT>\n          Where, as in [1] [default:\n          any free one]\n          \n          [env: \
+                ZEROHOP_PORT=7]\n\n  -k, --kind <KIND>\n          What\n\n          Possible values:\n          - one: first\n          \
+                - two: second\n\n  -h, --help  Print help [aliases: h]\n\nExit codes: 0 done;\nand more.\n";
+    let mut lines = SurfaceList::new();
+    assert_eq!(told("zerohop do", help, &mut lines), [""; 0]);
+    let wanted = [
+        "zerohop do --port <PORT> [default: any free one] [env: ZEROHOP_PORT]",
+        "zerohop do -h, --help [aliases: h]",
+        "zerohop do -k, --kind <KIND> [possible values: one, two]",
+        "zerohop do <KEY>",
+        "zerohop do usage: zerohop do [OPTIONS] <KEY>",
+    ];
+    assert_eq!(lines.iter().collect::<Vec<_>>(), wanted);
+
+    let group = "Commands:\n  scan  Prints keys\n        and more [alias: ls]\n  help  Print this\n";
+    assert_eq!(told("zerohop kv", group, &mut lines), ["scan"]);
+    assert!(lines.contains("zerohop kv scan [alias: ls]"), "{lines:?}");
+    let renamed = lines.iter().map(|line| line.replace("--port", "--gate")).collect();
+    assert_eq!(
+        differences(&lines, &renamed),
+        "+ zerohop do --gate <PORT> [default: any free one] [env: ZEROHOP_PORT]\n- zerohop do --port <PORT> [default: any free one] \
+         [env: ZEROHOP_PORT]\n"
+    );
+}
+
+#[test]
+fn metrics_and_json_are_read_without_their_values() {
+    let text = "# TYPE a counter\n# HELP a A.\na_total{instance=\"1\"} 1\na_total{instance=\"2\",kind=\"x, y\"} 1\n# TYPE b gauge\nb 1.0\n\
+                # TYPE c gauge\n# EOF\n";
+    let wanted = ["a_total counter {instance, kind}", "b gauge {}", "c gauge without series"];
+    assert_eq!(metrics(text).iter().collect::<Vec<_>>(), wanted);
+
+    let mut paths = KeyPaths::default();
+    paths.add_lines(
+        "x",
+        "{\"a\":[{\"b\":1}],\"c\":null,\"warnings\":[\"w\"]}\n{\"a\":[],\"c\":\"\",\"d\":[1]}\n",
+    );
+    let wanted = [
+        "x: a array",
+        "x: a[].b number",
+        "x: c null|string",
+        "x: d array",
+        "x: d[] number",
+        "x: warnings array",
+    ];
+    assert_eq!(paths.lines().iter().collect::<Vec<_>>(), wanted);
+}
