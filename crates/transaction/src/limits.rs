@@ -112,8 +112,8 @@ pub const STAGED_US_MAX: u64 = 60_000_000;
 /// released.
 pub const LOSS_US: u64 = 60_000_000;
 
-/// How often the participant must have reported the loss by then. A deposed primary that does not know of its successor
-/// has no lease for so long, so it cannot repeat the report, and late copies of one message are fewer.
+/// How often the participant must have reported the loss by then. A deposed primary that does not know of its successor has
+/// no lease, so it cannot repeat the report for so long. Late copies of one message are fewer.
 pub const LOSS_HEARD_MIN: u32 = 50;
 
 /// A keyspace that has been missing in the map for so long is gone, with everything that was decided or prepared in it.

@@ -1,7 +1,7 @@
-//! The first start of a control group. A bootstrap member whose log is lost must not bootstrap again under
-//! its old number, because it might vote twice. So a member bootstraps in two cases only. Either it has heard
-//! from all bootstrap members and none of them has a log, or a member that has bootstrapped confirms that it
-//! had heard from this very start before that.
+//! The first start of a control group. A bootstrap member whose log is lost must not bootstrap again under its old number,
+//! because it might vote twice. So a member bootstraps in two cases only. In the first case it has heard from all bootstrap
+//! members, and none of them has a log. In the second case a member that has bootstrapped confirms that it had heard from
+//! this very start before.
 //!
 //! A node that bootstraps on the evidence of another node forwards that node's list of heard starts instead
 //! of its own. A start that only this node has heard may belong to a member that bootstrapped and then lost

@@ -89,9 +89,9 @@ pub enum AgentEvent<'a> {
     Leave,
 }
 
-/// A change that a primary may request for its group: `replica::Change` of the partition crate, which does
-/// not depend on this crate nor this crate on it. Members are instances here. A member that starts again
-/// raises the epoch of all its groups, so that no request about an earlier start of it is granted.
+/// A change that a primary may request for its group: it corresponds to `replica::Change` of the partition crate; neither
+/// crate depends on the other. Members are instances here. A member that starts again raises the epoch of all its groups, so
+/// that no request about an earlier start of it is granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum GroupRequest {
     /// This follower has caught up (`Change::Admit`).

@@ -16,7 +16,7 @@ use crate::limits::{ENCODED_MAPS_MAX, PIECE_BYTES};
 /// First time after which the leader sends the change again to a node that has not confirmed it; doubled each
 /// time.
 const TELL_AGAIN_MS: u64 = 200;
-/// The longest such time.
+/// The longest time between two sends.
 const TELL_AGAIN_MS_MAX: u64 = 5_000;
 
 /// An encoded delta, cached for nodes that fetch it in pieces.

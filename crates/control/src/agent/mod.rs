@@ -64,7 +64,7 @@ use proposals::{ForwardedProposals, Proposals};
 use reports::LogReports;
 use standing::StandingWatch;
 
-/// Least time in milliseconds between two `OtherCluster` messages to foreign nodes.
+/// Least time in milliseconds between two `OtherCluster` messages to nodes of other clusters.
 const STRANGERS_MS: u64 = 100;
 /// Limit on the rounds in which timed work may lead to further work.
 const ROUNDS_MAX: usize = 8;

@@ -24,7 +24,7 @@ use crate::planted::{Bug, is_planted};
 const INSTANCE_ASK_MS: u64 = 2_000;
 /// First time after which a proposal without an answer is repeated; doubled each time.
 const AGAIN_MS: u64 = 300;
-/// The longest such time.
+/// The longest time between two sends.
 const AGAIN_MS_MAX: u64 = 2_000;
 /// Time after which a proposal is repeated that no manager could accept.
 const REFUSED_MS: u64 = 50;

@@ -17,7 +17,7 @@ use crate::manager;
 
 /// First time after which a log is reported again if its group still recovers; doubled each time.
 const HELD_AGAIN_MS: u64 = 1_000;
-/// The longest such time: other members may be down for hours.
+/// The longest time between two reports: other members may be down for hours.
 const HELD_AGAIN_MS_MAX: u64 = 30_000;
 /// How long a report of logs is pursued.
 const HELD_MS: u64 = 5_000;

@@ -1,5 +1,5 @@
-//! Flap damping. A node that goes down often, on an overloaded machine for example, gets no primaries from
-//! load balancing, and each time it must wait longer before it may come back.
+//! Flap damping. A node that goes down often, on an overloaded machine for example, gets no primaries from load balancing.
+//! Each time it must wait longer before it may come back.
 
 use std::collections::{BTreeMap, BTreeSet};
 

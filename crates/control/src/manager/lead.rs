@@ -40,9 +40,9 @@ pub struct LeadSettings {
     /// A node that goes down within this time after it came back flaps: it must wait before it may come back
     /// again.
     pub flap_ms: u64,
-    /// The first such wait; each later wait is twice as long.
+    /// The first wait of a flapping node; each later wait is twice as long.
     pub back_ms: u64,
-    /// The longest such wait.
+    /// The longest wait of a flapping node.
     pub back_max_ms: u64,
     /// How much a plan does at once.
     pub plan: PlanSettings,

@@ -259,9 +259,9 @@ impl<'a> Planner<'a> {
         )
     }
 
-    /// The instance that joins a group, in place of a member if one is to leave. Preferred is an instance in
-    /// another domain and on another node than the other members, then the one with the fewest copies
-    /// relative to its share, then the next in the ring.
+    /// The instance that joins a group, in place of a member if one is to leave. Preferred is an instance in another domain
+    /// and on another node than the other members. Next comes the instance with the fewest copies relative to its share,
+    /// then the next in the ring.
     fn candidate(
         &mut self,
         keyspace: KeyspaceId,

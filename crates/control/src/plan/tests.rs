@@ -114,7 +114,7 @@ impl PlanBench {
         asked
     }
 
-    /// Whether a step copies the partition: a follower has it already.
+    /// Whether a step copies the partition. A step about a follower does not: the follower has its copy already.
     fn copies(&self, step: &Regroup) -> bool {
         let group = self.state.map().keyspace(step.keyspace).unwrap().group(step.partition).unwrap();
         matches!(step.step, GroupStep::AddFollower { instance, .. } if group.members().all(|one| one != instance))

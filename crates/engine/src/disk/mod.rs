@@ -56,7 +56,7 @@ pub enum DiskError {
         /// The missing resource, and how to get more of it.
         what: &'static str,
     },
-    /// There is no such file or folder.
+    /// The file or folder does not exist.
     NotFound {
         /// The requested path.
         path: String,

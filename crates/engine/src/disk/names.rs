@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The model is a journaling file system: a change survives only if every earlier change in any of its folders does. Making
-//! a folder counts as a change in that folder too, and so does removing it. Thus a name never outlives its folder, a folder
-//! with a name in it is never removed, and a rename from folder to folder shows the file under exactly one of its names.
+//! a folder counts as a change in that folder too, and so does removing it. Thus a name never outlives its folder, and a
+//! folder with a name in it is never removed. A rename from folder to folder shows the file under exactly one of its names.
 
 use std::collections::{BTreeMap, BTreeSet};
 

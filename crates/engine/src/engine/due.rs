@@ -1,10 +1,9 @@
 //! Durability of `interval` partitions: what is due to survive a crash.
 //!
-//! A few partitions are synced one by one. Many are not: a sync costs the system about the same for one entry
-//! as for a thousand, and hundreds of partitions that are each due ten times a second would leave little time
-//! for anything else. Instead their entries are copied to the journal, and one sync makes all of them
-//! durable. Their segments follow when a journal file is full, as those of `sync` partitions do
-//! (`docs/decisions/0004-journal-for-many-intervals.md`).
+//! A few partitions are synced one by one. Many are not, because a sync costs the system about the same for one entry as for
+//! a thousand. The syncs of hundreds of partitions, each due ten times a second, would leave little time for anything else.
+//! Instead their entries are copied to the journal, and one sync makes all of them durable. Their segments follow when a
+//! journal file is full, as those of `sync` partitions do (`docs/decisions/0004-journal-for-many-intervals.md`).
 
 use super::{Engine, Handle, store_of};
 use crate::disk::Disk;

@@ -68,9 +68,8 @@ impl<D: Disk> Engine<D> {
         Ok(self.store(handle)?.1.log.index_seed)
     }
 
-    /// The last hash fragment of a slice of the keys that starts at this fragment, so that the slice has at
-    /// most so many keys and about so many bytes, as far as the index knows them. A fragment is never
-    /// divided.
+    /// The last hash fragment of a slice of the keys that starts at this fragment. The slice has at most so many keys and
+    /// about so many bytes, as far as the index knows them. A fragment is never divided.
     ///
     /// # Errors
     /// [`crate::EngineError::UnknownPartition`].
